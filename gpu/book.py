@@ -1,0 +1,128 @@
+"""The device book: who holds which share of one physical device. Arithmetic only, no I/O.
+
+The book is the annotation ``moorage.dev/tenants`` of a reservation pod, so that every change of it is one
+compare-and-set on that pod's resourceVersion (docs/design/protocol.md, steps Join and Leave). An entry says which
+pod, how much, for which attempt, and at which resourceVersion the pod was read: the only one its Binding may use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from gpu.share import NANO_PER_DEVICE
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """One tenant's charge. ``nano`` > 0; ``since`` in whole seconds of wall time, for direct entries' time-out."""
+
+    nano: int
+    attempt: str
+    rv: str
+    since: int
+    #: "namespace/name" of the pod, so that a reader of the book can find it (identity is the UID, the key).
+    pod: str
+
+
+class Tenant(msgspec.Struct, frozen=True, gc=False):
+    """An entry with its key: the pod's UID."""
+
+    pod_uid: str
+    entry: Entry
+
+
+class Book(msgspec.Struct, frozen=True, gc=False):
+    """All tenants of one device by pod UID. The sum of ``nano`` is at most one device in every book ever written."""
+
+    entries: Mapping[str, Entry] = {}
+
+    @property
+    def total_nano(self) -> int:
+        """Sum of all charges."""
+        return sum(entry.nano for entry in self.entries.values())
+
+    @property
+    def free_nano(self) -> int:
+        """What is left of the device."""
+        return NANO_PER_DEVICE - self.total_nano
+
+
+EMPTY = Book()
+
+
+class MalformedBook(ValueError):
+    """Raised when the annotation is not a book: the reservation is then treated as foreign, nobody may join it."""
+
+
+class DeviceFull(msgspec.Struct, frozen=True, gc=False):
+    """The join would charge more than the device has."""
+
+    asked_nano: int
+    free_nano: int
+
+
+class OtherAttempt(msgspec.Struct, frozen=True, gc=False):
+    """The pod already has an entry under another attempt. It is never overwritten and never adopted."""
+
+    pod_uid: str
+    attempt: str
+
+
+_decoder = msgspec.json.Decoder(dict[str, Entry])
+
+
+def parse(text: str | None) -> Book:
+    """Read a book from its annotation; no annotation is an empty book.
+
+    Raises MalformedBook for anything that is not a book, a charge that is not positive or a sum above one device.
+    """
+    if not text:
+        return EMPTY
+    try:
+        book = Book(_decoder.decode(text))
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise MalformedBook(str(error)) from error
+    if any(entry.nano <= 0 for entry in book.entries.values()):
+        raise MalformedBook("a charge is not positive")
+    if book.total_nano > NANO_PER_DEVICE:
+        raise MalformedBook(f"charges sum to {book.total_nano} nano-GPU, a device has {NANO_PER_DEVICE}")
+    return book
+
+
+def render(book: Book) -> str:
+    """Write the annotation: sorted by pod UID, so that equal books are equal texts."""
+    return msgspec.json.encode(dict(sorted(book.entries.items()))).decode()
+
+
+def join(book: Book, tenants: Iterable[Tenant]) -> Book | DeviceFull | OtherAttempt:
+    """Add tenants, all or none. Joining again under the same attempt is idempotent (the entry there is kept)."""
+    entries = dict(book.entries)
+    for tenant in tenants:
+        known = entries.get(tenant.pod_uid)
+        if known is not None and known.attempt != tenant.entry.attempt:
+            return OtherAttempt(tenant.pod_uid, known.attempt)
+        entries[tenant.pod_uid] = known or tenant.entry
+    joined = Book(entries)
+    if joined.total_nano > NANO_PER_DEVICE:
+        added = joined.total_nano - book.total_nano
+        return DeviceFull(asked_nano=added, free_nano=book.free_nano)
+    return joined
+
+
+def leave(book: Book, tenants: Iterable[Tenant]) -> Book:
+    """Remove exactly these (pod UID, attempt, rv); an entry that differs in either stays."""
+    entries = dict(book.entries)
+    for tenant in tenants:
+        known = entries.get(tenant.pod_uid)
+        if known is not None and (known.attempt, known.rv) == (tenant.entry.attempt, tenant.entry.rv):
+            del entries[tenant.pod_uid]
+    return Book(entries)
+
+
+def renew(book: Book, tenant: Tenant, rv: str) -> Book | None:
+    """Move our own entry from exactly the old ``rv`` to the new one; None when it is not there any more."""
+    known = book.entries.get(tenant.pod_uid)
+    if known is None or (known.attempt, known.rv) != (tenant.entry.attempt, tenant.entry.rv):
+        return None
+    return Book({**book.entries, tenant.pod_uid: msgspec.structs.replace(known, rv=rv)})

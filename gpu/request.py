@@ -1,0 +1,100 @@
+"""The normal form of a GPU request: which container wants what of how many devices.
+
+Every dialect translates into this form (gpu/dialects/), and everything downstream reads only this form. It is a tuple
+of container requests, each a tuple of asks, one ask a device: so several containers, unequal shares on several
+devices, caps and compute modes are new values here and not a new shape.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from gpu.share import NANO_PER_DEVICE, nano_from_memory
+
+
+class ContainerKind(enum.Enum):
+    """Which list of the pod spec a container stands in. The value is the prefix of its key on the wire."""
+
+    REGULAR = "c"
+    INIT = "i"
+
+
+class ContainerRef(msgspec.Struct, frozen=True, gc=False):
+    """One container of a pod by kind and index; names are for people, the key is for the wire."""
+
+    kind: ContainerKind
+    index: int
+    name: str = ""
+
+    @property
+    def key(self) -> str:
+        """``c0`` or ``i1``: the suffix of the annotation that its env reads, and of KAI's ConfigMap (``0``, ``i1``)."""
+        return f"{self.kind.value}{self.index}"
+
+
+class FractionAsk(msgspec.Struct, frozen=True, gc=False, tag="fraction"):
+    """A share of one device: 0 < nano < 1e9."""
+
+    nano: int
+
+
+class MemoryAsk(msgspec.Struct, frozen=True, gc=False, tag="memory"):
+    """Memory of one device in MiB, > 0; what it costs depends on the card."""
+
+    mem_mib: int
+
+
+class WholeAsk(msgspec.Struct, frozen=True, gc=False, tag="whole"):
+    """One whole device, handed out by the vendor's device plugin."""
+
+
+class MigAsk(msgspec.Struct, frozen=True, gc=False, tag="mig"):
+    """One MIG slice of this profile (``1g.5gb``), handed out by the vendor's device plugin."""
+
+    profile: str
+
+
+SharedAsk = FractionAsk | MemoryAsk
+Ask = FractionAsk | MemoryAsk | WholeAsk | MigAsk
+
+
+class ContainerRequest(msgspec.Struct, frozen=True, gc=False):
+    """What one container asks: one ask per device, all on one node and all on distinct devices."""
+
+    container: ContainerRef
+    asks: tuple[Ask, ...]
+
+
+class GpuRequest(msgspec.Struct, frozen=True, gc=False):
+    """What a pod asks. No container requests: a pod without GPUs."""
+
+    containers: tuple[ContainerRequest, ...] = ()
+
+    @property
+    def shared(self) -> tuple[SharedAsk, ...]:
+        """Asks that need a part of a device, in container and device order."""
+        return tuple(ask for c in self.containers for ask in c.asks if isinstance(ask, (FractionAsk, MemoryAsk)))
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether any container asks for a part of a device."""
+        return bool(self.shared)
+
+    @property
+    def whole(self) -> int:
+        """Number of whole devices asked, over all containers as the dialect counted them."""
+        return sum(isinstance(ask, WholeAsk) for c in self.containers for ask in c.asks)
+
+
+NO_GPU = GpuRequest()
+
+
+def charge_nano(ask: SharedAsk, card_mib: int) -> int | None:
+    """Nano-GPU that ``ask`` costs on a card of ``card_mib`` (0: unknown); None if that card can't hold it."""
+    match ask:
+        case FractionAsk(nano=nano):
+            return nano if nano <= NANO_PER_DEVICE else None
+        case MemoryAsk(mem_mib=mem_mib):
+            return nano_from_memory(mem_mib, card_mib)

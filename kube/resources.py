@@ -1,0 +1,42 @@
+"""Kinds of objects by where they live on the API server, with the struct that they decode into."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+from wire import core
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One resource type: ``group`` is "" for the core group; ``type`` is what its objects decode into."""
+
+    group: str = ""
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    type: type[T]
+
+    @property
+    def api_version(self) -> str:
+        """``v1`` or ``group/version``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """URL path of the collection, an object or a sub-resource; no namespace lists across all."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        parts = [root]
+        if self.namespaced and namespace:
+            parts.append(f"namespaces/{namespace}")
+        parts += [part for part in (self.plural, name, subresource) if part]
+        return "/".join(parts)
+
+
+PODS = Resource(version="v1", plural="pods", kind="Pod", namespaced=True, type=core.Pod)
+NODES = Resource(version="v1", plural="nodes", kind="Node", namespaced=False, type=core.Node)
+CONFIG_MAPS = Resource(version="v1", plural="configmaps", kind="ConfigMap", namespaced=True, type=core.ConfigMap)
+NAMESPACES = Resource(version="v1", plural="namespaces", kind="Namespace", namespaced=False, type=core.Namespace)
