@@ -66,18 +66,10 @@ TENANTS: Final = "moorage.dev/tenants"
 #: On a reservation pod: the device's index on its node, and its memory in MiB, as NVML reports them.
 DEVICE_INDEX: Final = "moorage.dev/device"
 DEVICE_MEMORY: Final = "moorage.dev/device-memory-mib"
-#: On a reservation pod: set (to the UUID) once quorum LISTs showed that no other group holds the same device.
-VERIFIED: Final = "moorage.dev/verified"
 #: Finalizer of a reservation pod: kept while its book has live entries.
 BOOK_FINALIZER: Final = "moorage.dev/book"
-#: On a user pod, written by the Binding: exact charge per device in nano-GPU, joined by commas in device order.
-CHARGE_NANO: Final = "moorage.dev/gpu-nano"
-#: On a user pod, written by the Binding: device UUIDs, joined by commas.
-DEVICES: Final = "moorage.dev/gpu-devices"
-#: On a user pod, written by the Binding: group ids in the order of ``DEVICES``, joined by commas.
-GROUPS: Final = "moorage.dev/gpu-groups"
-#: On a user pod, written by the Binding: the attempt that bound it.
-ATTEMPT: Final = "moorage.dev/attempt"
+#: On a user pod, written by the Binding: what it was given, exactly (gpu/grant.py).
+GRANT: Final = "moorage.dev/grant"
 #: On a user pod: the attempt that was withdrawn. The write changes the resourceVersion, so a late Binding fails.
 FENCED: Final = "moorage.dev/fenced"
 #: Env of a container reads its devices from this annotation + container key (``c0``, ``i1``).
@@ -85,8 +77,8 @@ VISIBLE_DEVICES_PREFIX: Final = "moorage.dev/visible-devices."
 GPU_PORTION_ANNOTATION: Final = "moorage.dev/gpu-portion"
 #: On a PodGroup: pod UID -> node and groups, written before the first member joins or binds.
 PLAN: Final = "moorage.dev/plan"
-#: On a BindRequest: exact charge, the pod's resourceVersion and the groups of a gang's other members.
-REQUEST_RV: Final = "moorage.dev/pod-resource-version"
+#: On a BindRequest: exact charges, the pod's resourceVersion, the gang's plan (gpu/handover.py).
+HANDOVER: Final = "moorage.dev/handover"
 #: On a namespace: what happens to NVIDIA_VISIBLE_DEVICES of containers that asked for no GPU.
 VISIBLE_DEVICES_GUARD: Final = "moorage.dev/visible-devices-guard"
 
@@ -96,6 +88,8 @@ MOORAGE_PREFIX: Final = "moorage.dev/"
 NODE_GPU_MEMORY: Final = "nvidia.com/gpu.memory"
 NODE_GPU_COUNT: Final = "nvidia.com/gpu.count"
 NODE_MIG_STRATEGY: Final = "nvidia.com/mig.strategy"
+#: Node annotation for nodes whose cards differ: MiB of each card, joined by commas, in no particular order.
+NODE_CARDS: Final = "moorage.dev/gpu-memory-mib"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 

@@ -1,0 +1,92 @@
+"""What a bound pod was given: the exact record that its Binding writes, and its reading back.
+
+One annotation holds it all (``moorage.dev/grant``), written in the one Binding together with node, group labels and
+the values that the container's env reads. So no part of it can be there without the rest (field.md R2). It is guarded
+by an admission policy after placement, and the ledger, the collector and a rebuilt book all read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from gpu.request import GpuRequest, MigAsk
+from gpu.share import NANO_PER_DEVICE, portion_text
+from wire import names
+
+
+class DeviceGrant(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A share of one device. ``reservation`` is the UID of the reservation pod through which it was bound."""
+
+    group: str
+    reservation: str
+    uuid: str
+    nano: int
+
+
+class Grant(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """All devices of one pod in the order of its asks, and the attempt that bound it."""
+
+    attempt: str
+    devices: tuple[DeviceGrant, ...]
+
+
+class BoundMetadata(msgspec.Struct, frozen=True, gc=False):
+    """Labels and annotations for the Binding."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str]
+
+
+_decoder = msgspec.json.Decoder(Grant)
+
+
+def shared_metadata(grant: Grant, request: GpuRequest) -> BoundMetadata:
+    """What the Binding of a pod with shares of devices carries (kai-contract 1.1, 1.16; protocol.md, Hand-over)."""
+    annotations = {
+        names.RECEIVED_RESOURCE_TYPE: names.RECEIVED_FRACTION,
+        names.GRANT: msgspec.json.encode(grant).decode(),
+        names.GPU_PORTION_ANNOTATION: portion_text(grant.devices[0].nano),
+    }
+    devices = iter(grant.devices)
+    for container in request.containers:
+        uuids = [next(devices).uuid for _ in container.asks]
+        annotations[names.VISIBLE_DEVICES_PREFIX + container.container.key] = ",".join(uuids)
+    return BoundMetadata(group_labels([device.group for device in grant.devices]), annotations)
+
+
+def whole_metadata(request: GpuRequest) -> BoundMetadata:
+    """What the Binding of a pod without shares carries: whole GPUs, MIG slices or none."""
+    is_mig = any(isinstance(ask, MigAsk) for c in request.containers for ask in c.asks)
+    kind = names.RECEIVED_MIG if is_mig else names.RECEIVED_REGULAR
+    return BoundMetadata({}, {names.RECEIVED_RESOURCE_TYPE: kind})
+
+
+def group_labels(groups: list[str]) -> dict[str, str]:
+    """KAI's group labels: the plain one for a single device, one prefixed label per group for several."""
+    if len(groups) == 1:
+        return {names.GPU_GROUP_LABEL: groups[0]}
+    return {names.MULTI_GPU_GROUP_LABEL_PREFIX + group: group for group in groups}
+
+
+def labelled_groups(labels: Mapping[str, str] | None) -> tuple[str, ...]:
+    """Group ids that a pod's labels name, plain or prefixed, sorted. KAI's pods have nothing else."""
+    labels = labels or {}
+    groups = {value for key, value in labels.items() if key.startswith(names.MULTI_GPU_GROUP_LABEL_PREFIX)}
+    if plain := labels.get(names.GPU_GROUP_LABEL):
+        groups.add(plain)
+    return tuple(sorted(groups))
+
+
+def read(annotations: Mapping[str, str] | None) -> Grant | None:
+    """Read the grant of a bound pod; None when there is none or it is not one (then the labels are all there is)."""
+    text = (annotations or {}).get(names.GRANT)
+    if not text:
+        return None
+    try:
+        grant = _decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+    sane = all(0 < device.nano <= NANO_PER_DEVICE for device in grant.devices)
+    return grant if sane else None

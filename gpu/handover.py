@@ -1,0 +1,57 @@
+"""What the scheduler hands to the binder beside KAI's BindRequest fields, exactly.
+
+KAI's spec holds the portion as "0.50" and no pod UID. The exact charges, the resourceVersion at which the pod was
+read and the gang's plan stand in one annotation of the BindRequest. The pod is named by ``ownerReferences[0].uid``,
+the attempt is the BindRequest's own UID (docs/design/protocol.md, Objects).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class PlannedDevice(msgspec.Struct, frozen=True, gc=False):
+    """A charge of ``nano`` on the device of ``group``; the group may have no reservation pod yet."""
+
+    group: str
+    nano: int
+
+
+class Handover(msgspec.Struct, frozen=True, gc=False):
+    """``devices`` in the order of the pod's asks; empty for a gang member without shares.
+
+    ``plan`` is the id of the gang's plan and ``members`` the number of BindRequests that carry it: none of them is
+    bound before all of them have joined. A pod alone has plan "" and members 1.
+    """
+
+    rv: str
+    devices: tuple[PlannedDevice, ...] = ()
+    plan: str = ""
+    members: int = 1
+
+
+class MalformedHandover(ValueError):
+    """Raised when a BindRequest carries no readable hand-over: not ours, or forged; it is not carried out."""
+
+
+_decoder = msgspec.json.Decoder(Handover)
+
+
+def parse(text: str | None) -> Handover:
+    """Read the annotation. Raises MalformedHandover."""
+    if not text:
+        raise MalformedHandover("the annotation is missing")
+    try:
+        handover = _decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise MalformedHandover(str(error)) from error
+    if any(device.nano <= 0 for device in handover.devices) or handover.members < 1:
+        raise MalformedHandover("charges and members must be positive")
+    if len({device.group for device in handover.devices}) != len(handover.devices):
+        raise MalformedHandover("the groups must be distinct")
+    return handover
+
+
+def render(handover: Handover) -> str:
+    """Write the annotation."""
+    return msgspec.json.encode(handover).decode()

@@ -1,0 +1,107 @@
+"""A reservation pod read as a value: the holder of one physical device, and its book.
+
+Pure reading of a pod object (kai-contract 1.6), shared by the scheduler's cache and the binder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+
+import msgspec
+
+from gpu import book as device_book
+from gpu.book import Book
+from wire import names
+from wire.core import Pod
+
+#: Namespace of the uuid5 group ids; any constant will do, it only has to stay.
+_GROUP_IDS = uuid.UUID("6f1c2a52-6d0c-4d55-9a30-3d5c7e0b6f3e")
+
+
+class Reservation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What a reservation pod says. ``book`` is None when it has none that can be read (foreign, or KAI's).
+
+    ``uuid`` "" : the device is not known yet. ``mem_mib`` 0: memory not reported. ``index`` -1: not reported.
+    """
+
+    group: str
+    namespace: str
+    name: str
+    uid: str
+    rv: str
+    node: str
+    phase: str
+    uuid: str
+    index: int
+    mem_mib: int
+    book: Book | None
+    deleting: bool
+    finalized: bool
+    created: str = ""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether kubelet has ended it: it holds no device, and nobody may join it."""
+        return self.phase in {names.SUCCEEDED, names.FAILED}
+
+    @property
+    def is_joinable(self) -> bool:
+        """Whether new tenants may enter its book (protocol.md, step 1)."""
+        return self.book is not None and not self.deleting and not self.is_terminal
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether it runs and said which device it holds."""
+        return self.phase == names.RUNNING and bool(self.uuid) and not self.deleting
+
+
+def is_reservation(pod: Pod, namespace: str = names.RESERVATION_NAMESPACE) -> bool:
+    """Whether a pod is a reservation pod: by label **and** namespace, which tenants can't write to (contract 9.2.4)."""
+    labels = pod.metadata.labels or {}
+    return pod.metadata.namespace == namespace and labels.get(names.APP_LABEL) == names.RESERVATION_APP
+
+
+def read(pod: Pod) -> Reservation:
+    """Read a reservation pod. Never raises: what can't be read is None, "" or 0, which nobody may join."""
+    annotations = pod.metadata.annotations or {}
+    try:
+        book: Book | None = device_book.parse(annotations.get(names.TENANTS))
+    except device_book.MalformedBook:
+        book = None
+    if names.TENANTS not in annotations:
+        book = None
+    return Reservation(
+        group=(pod.metadata.labels or {}).get(names.GPU_GROUP_LABEL, ""),
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        rv=pod.metadata.resource_version,
+        node=pod.spec.node_name,
+        phase=pod.status.phase,
+        uuid=annotations.get(names.RESERVE_FOR_GPU_INDEX, ""),
+        index=_count(annotations.get(names.DEVICE_INDEX), default=-1),
+        mem_mib=_count(annotations.get(names.DEVICE_MEMORY), default=0),
+        book=book,
+        deleting=pod.metadata.deletion_timestamp is not None,
+        finalized=names.BOOK_FINALIZER in (pod.metadata.finalizers or ()),
+        created=pod.metadata.creation_timestamp or "",
+    )
+
+
+def name_for(node: str, group: str) -> str:
+    """Name of a reservation pod: ``gpu-reservation-`` + 16 hex of sha256("node/group") (contract 1.6)."""
+    digest = hashlib.sha256(f"{node}/{group}".encode()).hexdigest()
+    return f"{names.RESERVATION_NAME_PREFIX}-{digest[:16]}"
+
+
+def group_id(node_uid: str, pod_uid: str, number: int) -> str:
+    """Id of a new group: uuid5 of node, first pod and a number, so that the same decision again gives the same id.
+
+    ``number`` tells apart the devices of one pod and its earlier attempts (protocol.md, Identity).
+    """
+    return str(uuid.uuid5(_GROUP_IDS, f"{node_uid}/{pod_uid}/{number}"))
+
+
+def _count(text: str | None, *, default: int) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else default
