@@ -1,0 +1,84 @@
+"""What ``decide`` answers: a plan of small values, which the shell carries out.
+
+An entry names pods by UID and carries all that its write needs (resourceVersion, charges), so that the shell adds no
+decision of its own.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpu.handover import PlannedDevice
+from scheduler.core.verdict import Verdict
+
+
+class Placement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One pod on one node. ``devices`` in the order of its asks; empty when it has no shares.
+
+    ``rv`` is the pod's resourceVersion that was decided on: the only one that its Binding may use.
+    ``number`` is the attempt number of this pod (grows with each try).
+    """
+
+    pod_uid: str
+    namespace: str
+    name: str
+    rv: str
+    node: str
+    devices: tuple[PlannedDevice, ...] = ()
+    number: int = 0
+
+
+class Bind(msgspec.Struct, frozen=True, gc=False, tag="bind"):
+    """Bind at once: whole GPUs, MIG slices or CPU only. One write."""
+
+    placement: Placement
+
+
+class Join(msgspec.Struct, frozen=True, gc=False, tag="join"):
+    """Join books of verified reservations, then bind: a further share on known devices. No binder involved."""
+
+    placement: Placement
+
+
+class Attempt(msgspec.Struct, frozen=True, gc=False, tag="attempt"):
+    """Hand over to the binder by a BindRequest: a device is not known yet, or steps are needed before binding."""
+
+    placement: Placement
+
+
+class Gang(msgspec.Struct, frozen=True, gc=False, tag="gang", kw_only=True):
+    """Pods that start together or not at all: the plan is written on the PodGroup first.
+
+    ``by_binder``: at least one member needs the binder, so all go there; else all members are direct.
+    ``pod_group`` is (namespace, name); ``rv`` its resourceVersion, the plan's precondition.
+    """
+
+    pod_group: tuple[str, str]
+    rv: str
+    placements: tuple[Placement, ...]
+    by_binder: bool
+
+
+class Retire(msgspec.Struct, frozen=True, gc=False, tag="retire"):
+    """Remove an idle reservation (by UID and resourceVersion) because ``for_pod`` needs the whole device."""
+
+    reservation_uid: str
+    for_pod: str
+
+
+class Explain(msgspec.Struct, frozen=True, gc=False, tag="explain", kw_only=True):
+    """Why these pods (UIDs) wait. Written only when it differs from what the pods say already."""
+
+    pods: tuple[str, ...]
+    pod_group: tuple[str, str] | None
+    verdict: Verdict
+
+
+Entry = Bind | Join | Attempt | Gang | Retire | Explain
+
+
+class Plan(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Entries in the order of decision. ``wake_at_ns``: when time alone changes the answer (None: never)."""
+
+    entries: tuple[Entry, ...] = ()
+    wake_at_ns: int | None = None

@@ -1,0 +1,63 @@
+"""Why a pod or a gang can't be placed: reasons as data.
+
+A verdict holds codes and counts, never text; scheduler/reasons.py renders it, in KAI's words where KAI has some
+(kai-contract 4.10). Equal verdicts are equal values, so that conditions are written only when something changed.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class Code(enum.Enum):
+    """What kept a group from being placed. The value is the reason's stable name for machines."""
+
+    #: Nodes were looked at, none fits: ``node_reasons`` says why, by count.
+    NO_NODE_FITS = "NoNodeFits"
+    #: Some pods fit, fewer than the gang needs: ``placed`` of ``required``.
+    GANG_INCOMPLETE = "GangIncomplete"
+    #: The gang's pods are not all there yet: ``present`` of ``required``, ``gated`` of them gated.
+    GANG_NOT_READY = "GangNotReady"
+    #: A hard constraint that is not implemented: ``detail`` names it. Such a pod is never bound.
+    UNSUPPORTED_CONSTRAINT = "UnsupportedConstraint"
+    #: Owned by a gang kind but in no PodGroup: ``detail`` names the owner kind.
+    NO_POD_GROUP = "NoPodGroup"
+    #: ``pod-group-name`` names a PodGroup that is not there: ``detail`` names it.
+    POD_GROUP_NOT_FOUND = "PodGroupNotFound"
+    #: The request can't be read: ``detail`` is the refusal's message.
+    INVALID_REQUEST = "InvalidRequest"
+    #: A share pod whose containers can't see their device (it slipped past admission): never bound.
+    NOT_ADMITTED = "NotAdmitted"
+    #: An earlier attempt failed: ``detail`` says how; it waits until ``wake_at``.
+    BACKING_OFF = "BackingOff"
+    #: Room is being made: an idle reservation is being removed; ``detail`` names the node.
+    WAITING_FOR_DEVICE = "WaitingForDevice"
+
+
+class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
+    """One reason that keeps a number of nodes out. ``resource`` for "not enough of it", else "".
+
+    ``kind``: ``insufficient`` | ``not-ready`` | ``cordoned`` | ``taint`` | ``selector`` | ``affinity`` | ``pods`` |
+    ``no-gpu-memory-label`` | ``excluded`` (earlier attempt failed there) | ``mig``.
+    ``resource``: Kubernetes name, or ``gpu-share`` / ``gpu-memory`` for parts of a device.
+    """
+
+    kind: str
+    resource: str
+    nodes: int
+
+
+class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Why a group waits. ``shortfall`` is the smallest change known to help, in ``resource`` units."""
+
+    code: Code
+    node_reasons: tuple[NodeReason, ...] = ()
+    placed: int = 0
+    required: int = 1
+    present: int = 0
+    gated: int = 0
+    detail: str = ""
+    #: ("nano_gpu" | "gpu" | "cpu_milli" | "mem_mib" | ..., least additional amount on the best node), if known.
+    shortfall: tuple[str, int] | None = None
