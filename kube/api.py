@@ -6,19 +6,374 @@ is unknown: that is for the caller to settle (docs/design/protocol.md). Retries 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar
+import math
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Generic, TypeVar
 
+import anyio
+import anyio.lowlevel
 import msgspec
 
-from kube.resources import Resource
-from wire.core import Binding
+from kube import errors
+from kube.deadline import deadline
+from kube.resources import PODS, Resource
+from kube.retry import Retry
+from kube.transport import Response, Transport
+from wire.core import Binding, Status
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+PAGE_SIZE: Final = 500
+#: How much longer than the server we wait, so that its own "timed out" still reaches us.
+CLIENT_MARGIN_S: Final = 1.0
+#: Less than this is not worth a write: it would time out more often than not.
+LEAST_WRITE_S: Final = 0.5
+#: After so many expired continue tokens a list is asked for in one piece, which can't expire.
+_PAGED_TRIES: Final = 2
 
-class Listing(msgspec.Struct, frozen=True):
-    """A complete list and the resourceVersion from which a watch may go on."""
+MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+_JSON: Final = "application/json"
 
-    items: list[Any]
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Undecoded(msgspec.Struct, frozen=True):
+    """An object that came but did not decode: which one, and why not. ``key`` is ``namespace/name`` or ``name``."""
+
+    key: str
+    error: str
+
+
+class Listing(msgspec.Struct, Generic[T], frozen=True):
+    """A complete list and the resourceVersion from which a watch may go on.
+
+    Objects of built-in kinds come without apiVersion and kind in lists; that is how the server writes them.
+    ``undecoded`` is only ever filled for callers that asked to skip such objects.
+    """
+
+    items: list[T]
     resource_version: str
+    undecoded: tuple[Undecoded, ...] = ()
+
+
+class _ListMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct, Generic[T], frozen=True):
+    items: list[T] | None = None
+    metadata: _ListMeta = _ListMeta()
+
+
+class _RawPage(msgspec.Struct, frozen=True):
+    items: list[msgspec.Raw] | None = None
+    metadata: _ListMeta = _ListMeta()
+
+
+class _Name(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Named(msgspec.Struct, frozen=True, gc=False):
+    metadata: _Name = _Name()
+
+
+class _Codec(Generic[T]):
+    """Decoders of one resource's objects and pages."""
+
+    def __init__(self, resource: Resource[T]) -> None:
+        self.object: msgspec.json.Decoder[T] = msgspec.json.Decoder(resource.type)
+        # mypy takes a subscript at run time for a type expression; resource.type is a value.
+        self.page: msgspec.json.Decoder[_Page[T]] = msgspec.json.Decoder(_Page[resource.type])  # type: ignore[name-defined]
+
+
+class Api:
+    """Typed calls over one Transport, under its identity.
+
+    ``timeout_s`` bounds every request; the server gives a write up after it, we a little later. ``write_until`` gives
+    the event loop's time after which no write of this process may land any more (kube/lease.py ``held_until``):
+    time-outs of writes are cut to it, and what could not finish before it is not sent (errors.TooLate).
+
+    Every call raises kube.errors.ApiError's kinds, and nothing else for what the server or the network does.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        timeout_s: float = 10.0,
+        retry: Retry,
+        write_until: Callable[[], float] | None = None,
+    ) -> None:
+        self._transport = transport
+        self._timeout_s = timeout_s
+        self._retry = retry
+        self._write_until = write_until
+        self._codecs: dict[tuple[str, type[msgspec.Struct]], _Codec[Any]] = {}
+
+    async def get(self, resource: Resource[T], name: str, *, namespace: str = "") -> T:
+        """Read one object from etcd (no resourceVersion is sent, so no cache of the server answers)."""
+        response = await self._read(resource.path(namespace, name), {})
+        return self._decode(resource, response)
+
+    async def list(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        skip_undecodable: bool = False,
+    ) -> Listing[T]:
+        """Read a consistent list from etcd, in pages, yielding to other tasks between them.
+
+        A list that a decision rests on must be whole, so one object that does not decode raises errors.Undecodable,
+        unless ``skip_undecodable``: then it is named in ``Listing.undecoded``.
+        """
+        query = selectors(label_selector=label_selector, field_selector=field_selector)
+        path = resource.path(namespace)
+        for _ in range(_PAGED_TRIES):
+            try:
+                return await self._list(resource, path, {**query, "limit": str(PAGE_SIZE)}, skip_undecodable)
+            except errors.Gone:
+                # The continue token outlived etcd's history; what was read is of a lost version. Start anew.
+                continue
+        return await self._list(resource, path, query, skip_undecodable)
+
+    async def create(self, resource: Resource[T], obj: msgspec.Struct | Mapping[str, Any], *, namespace: str = "") -> T:
+        """Create an object, given as a struct or as plain data; return it as stored."""
+        body = {"apiVersion": resource.api_version, "kind": resource.kind, **_plain(obj)}
+        response = await self._write("POST", resource.path(namespace), body)
+        return self._decode(resource, response)
+
+    async def patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        uid: str = "",
+        resource_version: str = "",
+    ) -> T:
+        """Patch an object and return it as stored.
+
+        A mapping is a merge patch (RFC 7396); ``uid`` and ``resource_version`` go into its metadata as preconditions
+        and raise errors.Conflict when they fail. A sequence is a JSON patch (RFC 6902); its preconditions are its own
+        ``test`` operations.
+        """
+        path = resource.path(namespace, name, subresource)
+        if not isinstance(patch, Mapping):
+            if uid or resource_version:
+                raise ValueError("uid and resource_version are preconditions of merge patches; use a `test` operation")
+            return self._decode(resource, await self._write("PATCH", path, list(patch), content_type=JSON_PATCH))
+        body = _with_preconditions(patch, uid=uid, resource_version=resource_version)
+        try:
+            response = await self._write("PATCH", path, body, content_type=MERGE_PATCH)
+        except errors.Invalid as error:
+            if uid and _names_uid(error):
+                # The server may see the precondition as an attempt to change an immutable field.
+                raise errors.Conflict(409, error.status) from error
+            raise
+        return self._decode(resource, response)
+
+    async def delete(
+        self,
+        resource: Resource[Any],
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        resource_version: str = "",
+        grace_s: int | None = None,
+    ) -> None:
+        """Ask for an object's deletion; errors.Conflict when it is not the one named by ``uid``/``resource_version``.
+
+        Finalizers and a grace period may keep it for a while after this returns.
+        """
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", **_delete_options(uid, resource_version, grace_s)}
+        await self._write("DELETE", resource.path(namespace, name), body)
+
+    async def bind(self, namespace: str, name: str, binding: Binding) -> None:
+        """Bind a pod to a node. The answer is a bare Status: it tells no resourceVersion."""
+        body = {**_plain(binding), "apiVersion": "v1", "kind": "Binding"}
+        await self._write("POST", PODS.path(namespace, name, "binding"), body)
+
+    async def evict(self, pod_namespace: str, pod_name: str, *, uid: str = "", grace_s: int | None = None) -> None:
+        """Evict a pod, respecting PodDisruptionBudgets: errors.TooManyRequests when one forbids it now.
+
+        So 429 is an answer here, and is not retried.
+        """
+        body: dict[str, Any] = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod_name, "namespace": pod_namespace},
+        }
+        if options := _delete_options(uid, "", grace_s):
+            body["deleteOptions"] = options
+        await self._write_once("POST", PODS.path(pod_namespace, pod_name, "eviction"), body, _JSON)
+
+    def stream(
+        self, resource: Resource[Any], query: Mapping[str, str], *, namespace: str = ""
+    ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
+        """Open a watch (kube/reflector.py). Its head's status is the caller's to check, with ``check``."""
+        path = resource.path(namespace)
+        return self._transport.stream(path, query={**query, "watch": "true"}, timeout_s=self._timeout_s)
+
+    async def _list(
+        self, resource: Resource[T], path: str, query: Mapping[str, str], skip_undecodable: bool
+    ) -> Listing[T]:
+        items: list[T] = []
+        undecoded: list[Undecoded] = []
+        token = ""
+        while True:
+            response = await self._read(path, {**query, "continue": token} if token else query)
+            page, bad = self._decode_page(resource, response.body)
+            if bad and not skip_undecodable:
+                raise errors.Undecodable(f"{resource.kind} {bad[0].key}: {bad[0].error}")
+            items += page.items or ()
+            undecoded += bad
+            await anyio.lowlevel.checkpoint()
+            token = page.metadata.continue_
+            if not token:
+                return Listing(items, page.metadata.resource_version, tuple(undecoded))
+
+    async def _read(self, path: str, query: Mapping[str, str]) -> Response:
+        async def once() -> Response:
+            deadline_s = self._timeout_s + CLIENT_MARGIN_S
+            with deadline(deadline_s, f"GET {path}"):
+                return check(await self._transport.request("GET", path, query=query, timeout_s=deadline_s))
+
+        return await self._retry.read(once)
+
+    async def _write(self, method: str, path: str, body: object, *, content_type: str = _JSON) -> Response:
+        return await self._retry.write(lambda: self._write_once(method, path, body, content_type))
+
+    async def _write_once(self, method: str, path: str, body: object, content_type: str) -> Response:
+        server_s = self._write_timeout_s()
+        deadline_s = server_s + CLIENT_MARGIN_S
+        with deadline(deadline_s, f"{method} {path}"):
+            response = await self._transport.request(
+                method,
+                path,
+                query={"timeout": go_duration(server_s)},
+                body=_encode(body),
+                content_type=content_type,
+                timeout_s=deadline_s,
+            )
+        return check(response)
+
+    def _write_timeout_s(self) -> float:
+        if self._write_until is None:
+            return self._timeout_s
+        left_s = self._write_until() - anyio.current_time()
+        if left_s < LEAST_WRITE_S:
+            raise errors.TooLate(f"not written: the lease has {max(left_s, 0.0):.1f} s left, {LEAST_WRITE_S} s needed")
+        return min(self._timeout_s, left_s)
+
+    def _decode(self, resource: Resource[T], response: Response) -> T:
+        try:
+            return self._codec(resource).object.decode(response.body)
+        except msgspec.DecodeError as error:
+            raise errors.Undecodable(f"{resource.kind}: {error}") from error
+
+    def _decode_page(self, resource: Resource[T], body: bytes) -> tuple[_Page[T], Sequence[Undecoded]]:
+        codec = self._codec(resource)
+        try:
+            return codec.page.decode(body), ()
+        except msgspec.DecodeError:
+            # Rare: go through the page again, object by object, to tell the bad from the good.
+            return _sift(codec, body)
+
+    def _codec(self, resource: Resource[T]) -> _Codec[T]:
+        key = (resource.plural, resource.type)
+        codec: _Codec[T] | None = self._codecs.get(key)
+        if codec is None:
+            codec = self._codecs[key] = _Codec(resource)
+        return codec
+
+
+def check(response: Response) -> Response:
+    """Return a successful answer; raise kube.errors.Refused's kind for another."""
+    if response.status < 300:
+        return response
+    try:
+        status = msgspec.json.decode(response.body, type=Status)
+    except msgspec.DecodeError:
+        # A proxy, or the server in an early stage of life, answers in prose.
+        status = Status(code=response.status, message=response.body[:200].decode("utf-8", "replace"))
+    raise errors.refused(response.status, status, retry_after_s=_retry_after_s(response.headers))
+
+
+def selectors(*, label_selector: str, field_selector: str) -> dict[str, str]:
+    """Query parameters of a list or watch; empty selectors are left out."""
+    given = {"labelSelector": label_selector, "fieldSelector": field_selector}
+    return {name: value for name, value in given.items() if value}
+
+
+def go_duration(seconds: float) -> str:
+    """Seconds as Go's time.ParseDuration reads them, in whole milliseconds, rounded down: ``10s``, ``9500ms``."""
+    milliseconds = math.floor(seconds * 1000)
+    return f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms"
+
+
+def object_key(raw: bytes | msgspec.Raw) -> str:
+    """``namespace/name`` of an object that would not decode, as far as it can be told."""
+    try:
+        meta = msgspec.json.decode(raw, type=_Named).metadata
+    except msgspec.DecodeError:
+        return "(unnamed)"
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name or "(unnamed)"
+
+
+def _plain(obj: msgspec.Struct | Mapping[str, Any]) -> Mapping[str, Any]:
+    plain: Mapping[str, Any] = obj if isinstance(obj, Mapping) else msgspec.to_builtins(obj)
+    return plain
+
+
+def _with_preconditions(patch: Mapping[str, Any], *, uid: str, resource_version: str) -> Mapping[str, Any]:
+    given = {"uid": uid, "resourceVersion": resource_version}
+    preconditions = {name: value for name, value in given.items() if value}
+    if not preconditions:
+        return patch
+    return {**patch, "metadata": {**patch.get("metadata", {}), **preconditions}}
+
+
+def _delete_options(uid: str, resource_version: str, grace_s: int | None) -> dict[str, Any]:
+    given = {"uid": uid, "resourceVersion": resource_version}
+    preconditions = {name: value for name, value in given.items() if value}
+    options: dict[str, Any] = {"preconditions": preconditions} if preconditions else {}
+    if grace_s is not None:
+        options["gracePeriodSeconds"] = grace_s
+    return options
+
+
+def _names_uid(error: errors.Invalid) -> bool:
+    causes = (error.status.details or {}).get("causes") or ()
+    return any(isinstance(cause, Mapping) and cause.get("field") == "metadata.uid" for cause in causes)
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    # The API server writes whole seconds; the header's other form, a date, would need its clock.
+    value = headers.get("retry-after", "")
+    return float(value) if value.isascii() and value.isdigit() else None
+
+
+def _sift(codec: _Codec[T], body: bytes) -> tuple[_Page[T], list[Undecoded]]:
+    try:
+        raw_page = msgspec.json.decode(body, type=_RawPage)
+    except msgspec.DecodeError as error:
+        raise errors.Undecodable(f"a list: {error}") from error
+    items: list[T] = []
+    undecoded: list[Undecoded] = []
+    for raw in raw_page.items or ():
+        try:
+            items.append(codec.object.decode(raw))
+        except msgspec.DecodeError as error:
+            undecoded.append(Undecoded(object_key(raw), str(error)))
+    return _Page(items, raw_page.metadata), undecoded

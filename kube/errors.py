@@ -5,6 +5,8 @@
     ApiError
     +-- Unreachable              nothing usable came back; a write may or may not have happened
     |   +-- Timeout              the answer did not come in time
+    +-- Undecodable              the answer came, but its object is not of the shape expected
+    +-- TooLate                  not sent: the time until which this process may write is over
     +-- Refused                  the server answered with a Status
         +-- BadRequest           400
         +-- Unauthorized         401
@@ -38,6 +40,16 @@ class Unreachable(ApiError):
 
 class Timeout(Unreachable):
     """Raised when the answer did not come within the call's time-out."""
+
+
+class Undecodable(ApiError):
+    """Raised when the answer holds an object that does not decode; of a write, it has been carried out."""
+
+    outcome_unknown = True
+
+
+class TooLate(ApiError):
+    """Raised instead of sending a write, when the lease under which it would be made has too little time left."""
 
 
 class Refused(ApiError):

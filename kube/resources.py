@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from wire import core
+from wire import core, events
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -40,3 +40,17 @@ PODS = Resource(version="v1", plural="pods", kind="Pod", namespaced=True, type=c
 NODES = Resource(version="v1", plural="nodes", kind="Node", namespaced=False, type=core.Node)
 CONFIG_MAPS = Resource(version="v1", plural="configmaps", kind="ConfigMap", namespaced=True, type=core.ConfigMap)
 NAMESPACES = Resource(version="v1", plural="namespaces", kind="Namespace", namespaced=False, type=core.Namespace)
+PRIORITY_CLASSES = Resource(
+    group="scheduling.k8s.io",
+    version="v1",
+    plural="priorityclasses",
+    kind="PriorityClass",
+    namespaced=False,
+    type=core.PriorityClass,
+)
+LEASES = Resource(
+    group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", namespaced=True, type=core.Lease
+)
+EVENTS = Resource(
+    group="events.k8s.io", version="v1", plural="events", kind="Event", namespaced=True, type=events.Event
+)

@@ -1,0 +1,44 @@
+"""Events of events.k8s.io/v1: what a component reports about an object.
+
+``event_time`` is a MicroTime and must carry six digits (kube/clock.py rfc3339_micro). The server refuses an Event
+without ``reportingController``, ``reportingInstance``, ``action``, ``reason``, ``type``, and a note above 1024 bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from wire.core import ObjectMeta, ObjectReference
+
+NORMAL: Final = "Normal"
+WARNING: Final = "Warning"
+MOST_NOTE_BYTES: Final = 1024
+
+
+class _Wire(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """Base of all wire structs: camelCase names, defaults omitted when written."""
+
+
+class EventSeries(_Wire, frozen=True, gc=False):
+    """That the same thing was seen ``count`` times (at least 2), the last time at a MicroTime."""
+
+    count: int
+    last_observed_time: str
+
+
+class Event(_Wire, frozen=True, gc=False):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    event_time: str | None = None
+    series: EventSeries | None = None
+    reporting_controller: str = ""
+    reporting_instance: str = ""
+    action: str = ""
+    reason: str = ""
+    type: str = ""
+    regarding: ObjectReference | None = None
+    related: ObjectReference | None = None
+    note: str = ""
