@@ -11,10 +11,14 @@ import msgspec
 
 
 class PlannedDevice(msgspec.Struct, frozen=True, gc=False):
-    """A charge of ``nano`` on the device of ``group``; the group may have no reservation pod yet."""
+    """A charge of ``nano`` on the device of ``group``; the group may have no reservation pod yet.
+
+    ``mem_mib`` is what a memory ask asks (0 for a fraction): the card is checked against it once it is known.
+    """
 
     group: str
     nano: int
+    mem_mib: int = 0
 
 
 class Handover(msgspec.Struct, frozen=True, gc=False):

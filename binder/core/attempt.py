@@ -1,0 +1,85 @@
+"""An attempt: one BindRequest read as a value.
+
+The attempt's identity is the BindRequest's own UID, and the pod is named by UID (``ownerReferences[0].uid``), so a
+request can never be carried out for a pod of the same name that was made later (field.md R1, R9).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpu import handover
+from gpu.handover import PlannedDevice
+from gpu.request import FractionAsk, GpuRequest, MemoryAsk, SharedAsk
+from wire import names
+from wire.crds.bindrequest import BindRequest
+
+
+class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Put this pod on this node with these devices. ``rv`` is the pod's resourceVersion that was decided on.
+
+    ``plan`` and ``members``: the gang's plan and how many attempts belong to it; "" and 1 for a pod alone.
+    """
+
+    id: str
+    namespace: str
+    name: str
+    pod_uid: str
+    pod_name: str
+    node: str
+    rv: str
+    devices: tuple[PlannedDevice, ...] = ()
+    plan: str = ""
+    members: int = 1
+
+    @property
+    def unit(self) -> str:
+        """Key of the attempts that bind together."""
+        return f"{self.namespace}/{self.plan}" if self.plan else self.id
+
+    def asks_same(self, request: GpuRequest | None) -> bool:
+        """Whether a pod that asks this still asks what was decided on; an unreadable request (None) does not."""
+        if request is None or len(request.shared) != len(self.devices):
+            return False
+        return all(_is_same(ask, device) for ask, device in zip(request.shared, self.devices, strict=True))
+
+
+def _is_same(ask: SharedAsk, device: PlannedDevice) -> bool:
+    match ask:
+        case FractionAsk(nano=nano):
+            return nano == device.nano and not device.mem_mib
+        case MemoryAsk(mem_mib=mem_mib):
+            return mem_mib == device.mem_mib
+
+
+class Foreign(msgspec.Struct, frozen=True, gc=False):
+    """A BindRequest that is not carried out: made by another scheduler, or by hand. ``why`` says what is missing."""
+
+    why: str
+
+
+def read(request: BindRequest) -> Attempt | Foreign:
+    """Read a BindRequest; what is not complete and consistent is Foreign and is left alone."""
+    owners = request.metadata.owner_references or ()
+    if not owners or owners[0].kind != "Pod" or not owners[0].uid:
+        return Foreign("it names no pod by UID in ownerReferences[0]")
+    try:
+        handed = handover.parse((request.metadata.annotations or {}).get(names.HANDOVER))
+    except handover.MalformedHandover as error:
+        return Foreign(f"annotation {names.HANDOVER}: {error}")
+    if [device.group for device in handed.devices] != list(request.spec.selected_gpu_groups or ()):
+        return Foreign(f"spec.selectedGPUGroups and annotation {names.HANDOVER} name different groups")
+    if not request.spec.selected_node:
+        return Foreign("spec.selectedNode is empty")
+    return Attempt(
+        id=request.metadata.uid,
+        namespace=request.metadata.namespace,
+        name=request.metadata.name,
+        pod_uid=owners[0].uid,
+        pod_name=request.spec.pod_name,
+        node=request.spec.selected_node,
+        rv=handed.rv,
+        devices=handed.devices,
+        plan=handed.plan,
+        members=handed.members,
+    )

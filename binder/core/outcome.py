@@ -1,0 +1,194 @@
+"""What the API server answered to an action, and what a state makes of it.
+
+Actions that are safe to repeat (join, renew, drop, fence, leave) are repeated by the shell until they are answered, so
+they have no "unknown" outcome here. A Binding is never repeated blindly: whatever is not a clear yes is settled by a
+quorum read (docs/design/protocol.md, step 3).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from binder.core.failure import Cause, Failure
+from binder.core.pods import PodView
+from binder.core.state import Joined, Phase, State
+
+#: A Binding that is refused this often, with the pod found unbound and willing each time, is given up.
+MAX_TRIES = 5
+
+
+class JoinedAs(msgspec.Struct, frozen=True, gc=False):
+    """Our entry stands in the book. ``rv`` is the entry's own: an earlier incarnation may have renewed it."""
+
+    group: str
+    reservation: str
+    rv: str
+
+
+class Failed(msgspec.Struct, frozen=True, gc=False):
+    """A join, a verification or a ConfigMap was refused for good."""
+
+    failure: Failure
+
+
+class Verified(msgspec.Struct, frozen=True, gc=False):
+    """No other claim on the device was found. The shell keeps the fact in its world."""
+
+    group: str
+
+
+class PodRead(msgspec.Struct, frozen=True, gc=False):
+    """Quorum read of the pod; None: there is no pod of this UID any more."""
+
+    pod: PodView | None
+
+
+class ConfigMapsWritten(msgspec.Struct, frozen=True, gc=False):
+    """Both ConfigMaps are there with their final content, owned by this pod."""
+
+
+class BindingAccepted(msgspec.Struct, frozen=True, gc=False):
+    """201: the pod is bound with everything that the Binding carried."""
+
+
+class BindingNotAccepted(msgspec.Struct, frozen=True, gc=False):
+    """Refused, or no answer: nothing is known until the pod is read."""
+
+    detail: str
+
+
+class Renewed(msgspec.Struct, frozen=True, gc=False):
+    """Our entry has moved to ``rv``."""
+
+    group: str
+    rv: str
+
+
+class EntryGone(msgspec.Struct, frozen=True, gc=False):
+    """Our entry is not in the book any more: somebody judged it dead."""
+
+    group: str
+
+
+class RequestDropped(msgspec.Struct, frozen=True, gc=False):
+    """The BindRequest is gone."""
+
+
+class Fenced(msgspec.Struct, frozen=True, gc=False):
+    """The pod has a new resourceVersion and is unbound: no Binding of ours can land any more."""
+
+
+class FenceMissed(msgspec.Struct, frozen=True, gc=False):
+    """The pod was not at that resourceVersion any more."""
+
+
+class Left(msgspec.Struct, frozen=True, gc=False):
+    """Our entry is out of this group's book, or the book is gone."""
+
+    group: str
+
+
+Outcome = (
+    JoinedAs | Failed | Verified | PodRead | ConfigMapsWritten | BindingAccepted | BindingNotAccepted | Renewed
+    | EntryGone | RequestDropped | Fenced | FenceMissed | Left
+)  # fmt: skip
+
+
+def absorb(state: State, outcome: Outcome) -> State:  # noqa: C901, PLR0911 - one flat case per outcome reads best
+    """Return the state after an outcome."""
+    match outcome:
+        case JoinedAs(group=group, reservation=reservation, rv=rv):
+            return _joined(state, group, Joined(reservation, rv))
+        case Failed(failure=failure):
+            return fail(state, failure)
+        case Verified():
+            return state
+        case PodRead(pod=pod):
+            return _after_read(state, pod)
+        case ConfigMapsWritten():
+            return msgspec.structs.replace(state, has_config_maps=True)
+        case BindingAccepted():
+            return msgspec.structs.replace(state, phase=Phase.CLOSE)
+        case BindingNotAccepted(detail=detail):
+            return _not_accepted(state, detail)
+        case Renewed(group=group, rv=rv):
+            return _renewed(state, group, rv)
+        case EntryGone(group=group):
+            return fail(_without(state, group), Failure(cause=Cause.RESERVATION_LOST, detail=f"group {group}"))
+        case RequestDropped():
+            after = Phase.END if state.failure is None else Phase.FENCE
+            return msgspec.structs.replace(state, phase=after)
+        case Fenced():
+            return msgspec.structs.replace(state, phase=Phase.LEAVE)
+        case FenceMissed():
+            return msgspec.structs.replace(state, pod=None, phase=Phase.SETTLE)
+        case Left(group=group):
+            return _without(state, group)
+
+
+def fail(state: State, failure: Failure) -> State:
+    """Turn to withdrawing; the first failure is the one that is told."""
+    if state.failure is not None:
+        return state
+    return msgspec.structs.replace(state, failure=failure, phase=Phase.DROP)
+
+
+def _joined(state: State, group: str, joined: Joined) -> State:
+    return msgspec.structs.replace(state, joined={**state.joined, group: joined})
+
+
+def _without(state: State, group: str) -> State:
+    return msgspec.structs.replace(state, joined={g: j for g, j in state.joined.items() if g != group})
+
+
+def _not_accepted(state: State, detail: str) -> State:
+    tries = state.tries + 1
+    state = msgspec.structs.replace(state, tries=tries, pod=None, phase=Phase.SETTLE)
+    if tries < MAX_TRIES:
+        return state
+    return fail(state, Failure(cause=Cause.REFUSED, detail=detail))
+
+
+def _renewed(state: State, group: str, rv: str) -> State:
+    state = _joined(state, group, Joined(state.joined[group].reservation, rv))
+    is_complete = all(joined.rv == state.rv for joined in state.joined.values())
+    return msgspec.structs.replace(state, phase=Phase.BIND) if is_complete else state
+
+
+def _after_read(state: State, pod: PodView | None) -> State:
+    """Settle by a quorum read: bound by us, dead for a reason, or unbound and to be gone on with."""
+    if pod is not None and pod.was_bound_by(state.attempt.id):
+        return msgspec.structs.replace(state, pod=pod, failure=None, phase=Phase.CLOSE)
+    if state.failure is not None:
+        return _withdraw_after_read(state, pod)
+    if (failure := unwilling(state, pod)) is not None:
+        return fail(msgspec.structs.replace(state, pod=pod), failure)
+    assert pod is not None  # noqa: S101 - unwilling() names None a failure
+    return _go_on(msgspec.structs.replace(state, pod=pod, rv=pod.rv))
+
+
+def _withdraw_after_read(state: State, pod: PodView | None) -> State:
+    """An unbound pod that is still at a resourceVersion of ours needs the fence; any other can't be bound by us."""
+    ours = {state.rv, *(joined.rv for joined in state.joined.values())}
+    needs_fence = pod is not None and not pod.is_bound and pod.rv in ours
+    state = msgspec.structs.replace(state, pod=pod, rv=pod.rv if needs_fence and pod is not None else state.rv)
+    return msgspec.structs.replace(state, phase=Phase.FENCE if needs_fence else Phase.LEAVE)
+
+
+def _go_on(state: State) -> State:
+    stale = any(joined.rv != state.rv for joined in state.joined.values())
+    return msgspec.structs.replace(state, phase=Phase.RENEW if stale else Phase.BIND)
+
+
+def unwilling(state: State, pod: PodView | None) -> Failure | None:
+    """Why a pod that was just read can't be bound by this attempt, or None."""
+    attempt = state.attempt
+    if pod is None or pod.uid != attempt.pod_uid or pod.ended or pod.deleting:
+        return Failure(cause=Cause.POD_GONE)
+    if pod.is_bound:
+        return Failure(cause=Cause.BOUND_ELSEWHERE, detail=f"to node {pod.node}")
+    if pod.fenced == attempt.id:
+        return Failure(cause=Cause.WITHDRAWN, detail="the pod was fenced")
+    if pod.gated or not attempt.asks_same(pod.request):
+        return Failure(cause=Cause.REQUEST_CHANGED)
+    return None

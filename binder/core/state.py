@@ -1,0 +1,143 @@
+"""What is known of an attempt while it is carried out, and what may happen next: values of the binder's state machine.
+
+A state is made from the BindRequest alone, so after a crash it starts anew from there; all that it learns it can
+learn again, because every write on the way is idempotent or preconditioned (docs/design/protocol.md).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+from binder.core.attempt import Attempt
+from binder.core.failure import Failure
+from binder.core.pods import PodView
+from gpu.grant import Grant
+from gpu.request import GpuRequest
+from gpu.reservation import Reservation
+
+
+class Phase(enum.Enum):
+    """Where an attempt stands."""
+
+    #: Joining books, waiting for identities, verifying devices, waiting for the other members.
+    PREPARE = "prepare"
+    #: All joined and verified, and so are all members: the Binding may be posted.
+    BIND = "bind"
+    #: A Binding was posted and its outcome is not known, or it was refused: only a quorum read settles it.
+    SETTLE = "settle"
+    #: The pod changed without changing what it asks: our entries move to its new resourceVersion.
+    RENEW = "renew"
+    #: Bound. The BindRequest goes away.
+    CLOSE = "close"
+    #: Failed: the BindRequest goes first, so that nobody takes the attempt up again.
+    DROP = "drop"
+    #: Failed: the pod may still be at our resourceVersion, so a late Binding must be made impossible.
+    FENCE = "fence"
+    #: Failed: the entries are dead and are taken out.
+    LEAVE = "leave"
+    END = "end"
+
+
+class Joined(msgspec.Struct, frozen=True, gc=False):
+    """Our entry stands in the book of this reservation (UID) for this resourceVersion of the pod."""
+
+    reservation: str
+    rv: str
+
+
+class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """``rv`` is the resourceVersion that the next Binding uses; all of ``joined`` must have it by then.
+
+    ``pod`` is the newest quorum read of the pod, if there was one. ``tries`` counts refused Bindings.
+    """
+
+    attempt: Attempt
+    phase: Phase = Phase.PREPARE
+    rv: str
+    joined: Mapping[str, Joined] = {}
+    pod: PodView | None = None
+    tries: int = 0
+    failure: Failure | None = None
+    has_config_maps: bool = False
+
+
+class World(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What the shell sees, for one attempt. All of it may be late; nothing here alone decides something destructive.
+
+    ``pod``: newest view, from the cache or our own read. ``pod_deleted``: its deletion was seen.
+    ``reservations`` by group: newest view, None when none is known; ``lost``: groups whose reservation was seen to go.
+    ``verified``: (reservation UID, device UUID) of which no other claim was found by quorum reads.
+    ``request_gone``: the BindRequest was seen to go. ``late``: the time to learn a device, or to see all members of
+    the gang, is over.
+    """
+
+    pod: PodView | None = None
+    pod_deleted: bool = False
+    reservations: Mapping[str, Reservation | None] = {}
+    lost: frozenset[str] = frozenset()
+    verified: frozenset[tuple[str, str]] = frozenset()
+    request_gone: bool = False
+    late: bool = False
+
+
+class Join(msgspec.Struct, frozen=True, gc=False):
+    """Enter the book of this group's reservation; make the reservation if there is none."""
+
+    group: str
+
+
+class Verify(msgspec.Struct, frozen=True, gc=False):
+    """Look by quorum LISTs for other claims on this reservation's device."""
+
+    group: str
+
+
+class ReadPod(msgspec.Struct, frozen=True, gc=False):
+    """Quorum GET of the pod."""
+
+
+class WriteConfigMaps(msgspec.Struct, frozen=True, gc=False):
+    """Create KAI's two ConfigMaps with their final content."""
+
+    grant: Grant
+    request: GpuRequest
+
+
+class PostBinding(msgspec.Struct, frozen=True, gc=False):
+    """POST the Binding at ``rv``."""
+
+    rv: str
+    grant: Grant
+    request: GpuRequest
+
+
+class Renew(msgspec.Struct, frozen=True, gc=False):
+    """Move our entry in this group's book from exactly ``old_rv`` to ``rv``."""
+
+    group: str
+    old_rv: str
+    rv: str
+
+
+class DropRequest(msgspec.Struct, frozen=True, gc=False):
+    """Delete the BindRequest by UID."""
+
+
+class Fence(msgspec.Struct, frozen=True, gc=False):
+    """Change the pod at ``rv`` (and no other), so that a Binding at ``rv`` that is still on its way must fail."""
+
+    rv: str
+    failure: Failure
+
+
+class Leave(msgspec.Struct, frozen=True, gc=False):
+    """Take our entry (exactly this attempt and ``rv``) out of this group's book."""
+
+    group: str
+    rv: str
+
+
+Action = Join | Verify | ReadPod | WriteConfigMaps | PostBinding | Renew | DropRequest | Fence | Leave
