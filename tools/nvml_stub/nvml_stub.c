@@ -1,0 +1,279 @@
+/* A libnvidia-ml.so.1 that says what a text file says: for tests on machines without a GPU.
+ *
+ * The file named by $FAKE_NVML_STATE is read again on every call, so a test can change the machine under a running
+ * process. One statement a line, words separated by blanks, '#' starts a comment line:
+ *
+ *     gpu UUID NAME MEM_MIB MINOR    a device; '_' in NAME is shown as a blank; NVML's index is its position
+ *     fail FUNCTION CODE             that function, by its exported name, returns this nvmlReturn_t
+ *
+ * A missing file answers "driver not loaded" (9), a malformed one "unknown error" (999) and a line on stderr.
+ * A handle names a UUID: when its device leaves the file, calls on it answer "GPU is lost" (15).
+ * Not thread-safe, and only the functions that Moorage uses. Layouts and codes: NVML API reference.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SUCCESS = 0,
+    UNINITIALIZED = 1,
+    INVALID_ARGUMENT = 2,
+    NOT_FOUND = 6,
+    INSUFFICIENT_SIZE = 7,
+    DRIVER_NOT_LOADED = 9,
+    GPU_IS_LOST = 15,
+    ARGUMENT_VERSION_MISMATCH = 25,
+    UNKNOWN = 999,
+};
+
+enum { MAX_GPUS = 32, MAX_FAILURES = 32, WORD = 96 };
+
+typedef struct {
+    char uuid[WORD];
+    char name[WORD];
+    unsigned long long mem_mib;
+    unsigned int minor;
+} gpu_t;
+
+typedef struct {
+    gpu_t gpus[MAX_GPUS];
+    unsigned int gpu_count;
+    struct {
+        char function[WORD];
+        int code;
+    } failures[MAX_FAILURES];
+    unsigned int failure_count;
+} state_t;
+
+typedef struct {
+    char uuid[WORD];
+} *handle_t;
+
+typedef struct {
+    unsigned long long total, free, used;
+} memory_t;
+
+typedef struct {
+    unsigned int version;
+    unsigned long long total, reserved, free, used;
+} memory_v2_t;
+
+static int init_count;
+
+static int read_line(state_t *state, const char *line) {
+    char word[WORD], rest;
+    if (sscanf(line, "%95s", word) != 1 || word[0] == '#')
+        return 1;
+    if (strcmp(word, "gpu") == 0 && state->gpu_count < MAX_GPUS) {
+        gpu_t *gpu = &state->gpus[state->gpu_count++];
+        if (sscanf(line, " gpu %95s %95s %llu %u %c", gpu->uuid, gpu->name, &gpu->mem_mib, &gpu->minor, &rest) != 4)
+            return 0;
+        for (char *c = gpu->name; *c; c++)
+            if (*c == '_')
+                *c = ' ';
+        return 1;
+    }
+    if (strcmp(word, "fail") == 0 && state->failure_count < MAX_FAILURES) {
+        unsigned int i = state->failure_count++;
+        return sscanf(line, " fail %95s %d %c", state->failures[i].function, &state->failures[i].code, &rest) == 2;
+    }
+    return 0;
+}
+
+static int read_state(state_t *state) {
+    const char *path = getenv("FAKE_NVML_STATE");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    char line[512];
+    int result = SUCCESS;
+    memset(state, 0, sizeof *state);
+    if (!file)
+        return DRIVER_NOT_LOADED;
+    while (result == SUCCESS && fgets(line, sizeof line, file))
+        if (!read_line(state, line)) {
+            fprintf(stderr, "nvml_stub: %s: can't read line: %s", path, line);
+            result = UNKNOWN;
+        }
+    fclose(file);
+    return result;
+}
+
+/* What stands before every function: the file's contents, and the failure asked for. */
+static int enter(state_t *state, const char *function, int needs_init) {
+    int result = read_state(state);
+    if (result != SUCCESS)
+        return result;
+    for (unsigned int i = 0; i < state->failure_count; i++)
+        if (strcmp(state->failures[i].function, function) == 0)
+            return state->failures[i].code;
+    return needs_init && !init_count ? UNINITIALIZED : SUCCESS;
+}
+
+static const gpu_t *find(const state_t *state, const char *uuid) {
+    for (unsigned int i = 0; i < state->gpu_count; i++)
+        if (strcmp(state->gpus[i].uuid, uuid) == 0)
+            return &state->gpus[i];
+    return NULL;
+}
+
+static int enter_device(state_t *state, const char *function, handle_t handle, const gpu_t **gpu) {
+    int result = enter(state, function, 1);
+    if (result != SUCCESS)
+        return result;
+    if (!handle)
+        return INVALID_ARGUMENT;
+    *gpu = find(state, handle->uuid);
+    return *gpu ? SUCCESS : GPU_IS_LOST;
+}
+
+/* Handles live as long as the process: a UUID keeps its handle, as with the driver. */
+static handle_t handle_of(const char *uuid) {
+    static struct {
+        char uuid[WORD];
+    } handles[MAX_GPUS * 8];
+    static unsigned int used;
+    for (unsigned int i = 0; i < used; i++)
+        if (strcmp(handles[i].uuid, uuid) == 0)
+            return (handle_t)&handles[i];
+    if (used == sizeof handles / sizeof handles[0])
+        return NULL;
+    strcpy(handles[used].uuid, uuid);
+    return (handle_t)&handles[used++];
+}
+
+static int copy_text(char *to, unsigned int size, const char *text) {
+    if (strlen(text) >= size)
+        return INSUFFICIENT_SIZE;
+    strcpy(to, text);
+    return SUCCESS;
+}
+
+static int init(const char *function) {
+    state_t state;
+    int result = enter(&state, function, 0);
+    if (result == SUCCESS)
+        init_count++;
+    return result;
+}
+
+int nvmlInitWithFlags(unsigned int flags) {
+    (void)flags;
+    return init("nvmlInitWithFlags");
+}
+
+int nvmlInit_v2(void) { return init("nvmlInit_v2"); }
+
+int nvmlShutdown(void) {
+    state_t state;
+    int result = enter(&state, "nvmlShutdown", 1);
+    if (result == SUCCESS)
+        init_count--;
+    return result;
+}
+
+const char *nvmlErrorString(int code) {
+    switch (code) {
+    case SUCCESS:
+        return "Success";
+    case UNINITIALIZED:
+        return "Uninitialized";
+    case DRIVER_NOT_LOADED:
+        return "Driver Not Loaded";
+    case GPU_IS_LOST:
+        return "GPU is lost";
+    default:
+        return "Unknown Error";
+    }
+}
+
+int nvmlSystemGetDriverVersion(char *version, unsigned int size) {
+    state_t state;
+    int result = enter(&state, "nvmlSystemGetDriverVersion", 1);
+    return result != SUCCESS ? result : copy_text(version, size, "0.0.0-stub");
+}
+
+int nvmlDeviceGetCount_v2(unsigned int *count) {
+    state_t state;
+    int result = enter(&state, "nvmlDeviceGetCount_v2", 1);
+    if (result == SUCCESS)
+        *count = state.gpu_count;
+    return result;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned int index, handle_t *handle) {
+    state_t state;
+    int result = enter(&state, "nvmlDeviceGetHandleByIndex_v2", 1);
+    if (result != SUCCESS)
+        return result;
+    if (index >= state.gpu_count)
+        return INVALID_ARGUMENT;
+    *handle = handle_of(state.gpus[index].uuid);
+    return *handle ? SUCCESS : UNKNOWN;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, handle_t *handle) {
+    state_t state;
+    int result = enter(&state, "nvmlDeviceGetHandleByUUID", 1);
+    if (result != SUCCESS)
+        return result;
+    if (!find(&state, uuid))
+        return NOT_FOUND;
+    *handle = handle_of(uuid);
+    return *handle ? SUCCESS : UNKNOWN;
+}
+
+int nvmlDeviceGetUUID(handle_t handle, char *uuid, unsigned int size) {
+    state_t state;
+    const gpu_t *gpu;
+    int result = enter_device(&state, "nvmlDeviceGetUUID", handle, &gpu);
+    return result != SUCCESS ? result : copy_text(uuid, size, gpu->uuid);
+}
+
+int nvmlDeviceGetName(handle_t handle, char *name, unsigned int size) {
+    state_t state;
+    const gpu_t *gpu;
+    int result = enter_device(&state, "nvmlDeviceGetName", handle, &gpu);
+    return result != SUCCESS ? result : copy_text(name, size, gpu->name);
+}
+
+int nvmlDeviceGetMinorNumber(handle_t handle, unsigned int *minor) {
+    state_t state;
+    const gpu_t *gpu;
+    int result = enter_device(&state, "nvmlDeviceGetMinorNumber", handle, &gpu);
+    if (result == SUCCESS)
+        *minor = gpu->minor;
+    return result;
+}
+
+int nvmlDeviceGetIndex(handle_t handle, unsigned int *index) {
+    state_t state;
+    const gpu_t *gpu;
+    int result = enter_device(&state, "nvmlDeviceGetIndex", handle, &gpu);
+    if (result == SUCCESS)
+        *index = (unsigned int)(gpu - state.gpus);
+    return result;
+}
+
+int nvmlDeviceGetMemoryInfo(handle_t handle, memory_t *memory) {
+    state_t state;
+    const gpu_t *gpu;
+    int result = enter_device(&state, "nvmlDeviceGetMemoryInfo", handle, &gpu);
+    if (result == SUCCESS) {
+        memory->total = memory->free = gpu->mem_mib << 20;
+        memory->used = 0;
+    }
+    return result;
+}
+
+int nvmlDeviceGetMemoryInfo_v2(handle_t handle, memory_v2_t *memory) {
+    state_t state;
+    const gpu_t *gpu;
+    int result = enter_device(&state, "nvmlDeviceGetMemoryInfo_v2", handle, &gpu);
+    if (result != SUCCESS)
+        return result;
+    if (memory->version != (sizeof *memory | 2u << 24))
+        return ARGUMENT_VERSION_MISMATCH;
+    memory->total = memory->free = gpu->mem_mib << 20;
+    memory->reserved = memory->used = 0;
+    return SUCCESS;
+}
