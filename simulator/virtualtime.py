@@ -1,0 +1,121 @@
+"""An event loop on which an hour passes at once: when nothing is ready it jumps to the next timer instead of sleeping.
+
+Everything of ours sleeps and times out through the event loop's clock, so on this loop the real scheduler, binder and
+reflectors run through hours of a cluster's life as fast as the processor goes, and always in the same order: timers
+fire by due time. Equal ones fire in the order of asyncio's heap, which is not that of their setting, but the same in
+every run.
+
+Time stands still while code runs. What waits for the outside (sockets, subprocesses, threads) would wait while the
+clock races on, so it is not for this loop: threads are refused, and a wait that nothing on the loop can end raises
+Deadlock at once, naming the tasks, instead of hanging.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import selectors
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVarTuple, Unpack
+
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from _typeshed import FileDescriptorLike
+
+
+Ts = TypeVarTuple("Ts")
+
+
+class Deadlock(RuntimeError):
+    """Raised when nothing on the loop is ready and no timer is set: the tasks would wait for ever."""
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """Runs on virtual seconds that start at 0.
+
+    With anyio: ``anyio.run(main, backend_options={"loop_factory": VirtualTimeLoop})``.
+    """
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+        self._owner = threading.get_ident()
+        super().__init__(_JumpingSelector(self._jump))
+
+    @override
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self._now_s
+
+    @override
+    def call_soon_threadsafe(
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """Refuse other threads: how far the clock has raced while they worked would be chance."""
+        if threading.get_ident() != self._owner:
+            raise RuntimeError("a virtual-time loop does not work with threads: do the work on the loop")
+        return super().call_soon_threadsafe(callback, *args, context=context)
+
+    def _jump(self, timeout_s: float | None) -> None:
+        """Advance to the next timer, which is ``timeout_s`` away (None: there is none)."""
+        if timeout_s is None:
+            raise Deadlock(f"nothing is ready and no timer is set; waiting: {self._waiting()}")
+        self._now_s += timeout_s
+
+    def _waiting(self) -> str:
+        tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
+        return "; ".join(f"{task.get_name()} at {_place(task)}" for task in tasks) or "no task"
+
+
+class VirtualClock:
+    """Wall time (kube.clock.Clock) that goes with a virtual-time loop: ``epoch_ns`` at the loop's 0."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, epoch_ns: int = 1_767_225_600_000_000_000) -> None:
+        self._loop = loop
+        self._epoch_ns = epoch_ns
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the epoch, UTC; 2026-01-01T00:00:00Z at the loop's 0 unless told otherwise."""
+        return self._epoch_ns + round(self._loop.time() * 1_000_000_000)
+
+
+def _place(task: asyncio.Task[Any]) -> str:
+    """Where a task waits: ``file:line in function`` of its innermost own frame."""
+    coroutine: Any = task.get_coro()
+    place = "its start"
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        place = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"
+        coroutine = coroutine.cr_await
+    return place
+
+
+class _JumpingSelector(selectors.BaseSelector):
+    """Polls the real selector without waiting; a wait becomes a jump of the clock."""
+
+    def __init__(self, jump: Callable[[float | None], None]) -> None:
+        self._real = selectors.DefaultSelector()
+        self._jump = jump
+
+    @override
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = self._real.select(0)
+        if not ready and (timeout is None or timeout > 0):
+            self._jump(timeout)
+        return ready
+
+    @override
+    def register(self, fileobj: FileDescriptorLike, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.register(fileobj, events, data)
+
+    @override
+    def unregister(self, fileobj: FileDescriptorLike) -> selectors.SelectorKey:
+        return self._real.unregister(fileobj)
+
+    @override
+    def close(self) -> None:
+        self._real.close()
+
+    @override
+    def get_map(self) -> Mapping[FileDescriptorLike, selectors.SelectorKey]:
+        return self._real.get_map()

@@ -1,0 +1,52 @@
+"""What all tests share: Hypothesis profiles, the event loop, virtual time, and the one real control plane.
+
+Async tests just work (anyio_mode = "auto") and run on asyncio in real time. A module whose tests sleep or wait for
+time-outs asks for virtual time instead, in which an hour passes at once (simulator/virtualtime.py)::
+
+    @pytest.fixture(scope="module")
+    def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+        return virtual_anyio_backend
+
+    async def test_a_lost_reservation_is_replaced_after_its_time_out() -> None:
+        await anyio.sleep(3600)
+
+A test of the real control plane is marked ``cluster`` and takes the fixture ``control_plane``; all of them share it,
+so each works in a namespace of its own. pytest-xdist keeps them in one worker, hence with one control plane.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import hypothesis
+import pytest
+
+from simulator.virtualtime import VirtualTimeLoop
+
+AnyioBackend = tuple[str, dict[str, Any]]
+
+hypothesis.settings.register_profile("dev", max_examples=50, deadline=None)
+hypothesis.settings.register_profile("ci", max_examples=200, deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> AnyioBackend:
+    """asyncio in real time; a module may override it with ``virtual_anyio_backend``."""
+    return ("asyncio", {})
+
+
+@pytest.fixture(scope="session")
+def virtual_anyio_backend() -> AnyioBackend:
+    """asyncio in virtual time: for a module's own ``anyio_backend``, as shown above."""
+    return ("asyncio", {"loop_factory": VirtualTimeLoop})
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Keep the tests of the real control plane together, and out of ``make test-fast``."""
+    marked = item.get_closest_marker("cluster") is not None
+    if marked:
+        item.add_marker(pytest.mark.xdist_group("control-plane"))
+    elif "control_plane" in getattr(item, "fixturenames", ()):
+        raise pytest.UsageError(f"{item.nodeid} uses control_plane: mark it with pytest.mark.cluster")
