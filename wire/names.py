@@ -72,6 +72,8 @@ BOOK_FINALIZER: Final = "moorage.dev/book"
 GRANT: Final = "moorage.dev/grant"
 #: On a user pod: the attempt that was withdrawn. The write changes the resourceVersion, so a late Binding fails.
 FENCED: Final = "moorage.dev/fenced"
+#: On a user pod, beside ``FENCED``: why, as "Cause: detail" (binder/core/failure.py).
+FENCED_BECAUSE: Final = "moorage.dev/fenced-because"
 #: Env of a container reads its devices from this annotation + container key (``c0``, ``i1``).
 VISIBLE_DEVICES_PREFIX: Final = "moorage.dev/visible-devices."
 GPU_PORTION_ANNOTATION: Final = "moorage.dev/gpu-portion"

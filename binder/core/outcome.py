@@ -94,7 +94,7 @@ Outcome = (
 )  # fmt: skip
 
 
-def absorb(state: State, outcome: Outcome) -> State:  # noqa: C901, PLR0911 - one flat case per outcome reads best
+def absorb(state: State, outcome: Outcome) -> State:  # noqa: C901, PLR0911, PLR0912 - one flat case per outcome reads best
     """Return the state after an outcome."""
     match outcome:
         case JoinedAs(group=group, reservation=reservation, rv=rv):

@@ -34,8 +34,7 @@ from binder.core.state import (
 )
 from gpu.grant import DeviceGrant, Grant
 from gpu.handover import PlannedDevice
-from gpu.request import charge_nano
-from gpu.request import MemoryAsk
+from gpu.request import MemoryAsk, charge_nano
 from gpu.reservation import Reservation
 
 
@@ -137,9 +136,13 @@ def _is_verified(world: World, device: PlannedDevice) -> bool:
 def _is_ready(move: Next, world: World) -> bool:
     """Whether an attempt has all it needs for its Binding."""
     state = move.state
-    return state.phase is Phase.PREPARE and not move.actions and all(
-        device.group in state.joined and _is_learned(state, world, device) and _is_verified(world, device)
-        for device in state.attempt.devices
+    return (
+        state.phase is Phase.PREPARE
+        and not move.actions
+        and all(
+            device.group in state.joined and _is_learned(state, world, device) and _is_verified(world, device)
+            for device in state.attempt.devices
+        )
     )
 
 
@@ -207,18 +210,23 @@ def _bind(state: State, world: World) -> Next:
         return Next(state, (ReadPod(),))
     if pod.uid != state.attempt.pod_uid or not state.attempt.asks_same(pod.request) or pod.request is None:
         return Next(msgspec.structs.replace(state, phase=Phase.SETTLE), (ReadPod(),))
-    reservations = [world.reservations[device.group] for device in state.attempt.devices]
-    grant = Grant(
-        state.attempt.id,
-        tuple(
-            DeviceGrant(device.group, held.uid, held.uuid, device.nano)
-            for device, held in zip(state.attempt.devices, reservations, strict=True)
-            if held is not None
-        ),
-    )
+    grant = _grant(state, world)
+    if grant is None:
+        return Next(outcome.fail(state, Failure(cause=Cause.RESERVATION_LOST, detail="between joining and binding")))
     if pod.config_maps and state.attempt.devices and not state.has_config_maps:
         return Next(state, (WriteConfigMaps(grant, pod.request),))
     return Next(state, (PostBinding(state.rv, grant, pod.request),))
+
+
+def _grant(state: State, world: World) -> Grant | None:
+    """Return what the Binding will say; None when a device is not what was joined and verified any more."""
+    devices = []
+    for device in state.attempt.devices:
+        held = world.reservations.get(device.group)
+        if held is None or not _is_learned(state, world, device) or not _is_verified(world, device):
+            return None
+        devices.append(DeviceGrant(device.group, held.uid, held.uuid, device.nano))
+    return Grant(state.attempt.id, tuple(devices))
 
 
 _NO_FENCE = frozenset({Cause.POD_GONE, Cause.BOUND_ELSEWHERE})

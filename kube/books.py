@@ -1,0 +1,136 @@
+"""Changing the book of a device: compare-and-set on its reservation pod, until it is answered.
+
+The arithmetic is gpu/book.py's; here is only the writing. Each change is evaluated on the book that was read, written
+with that pod's UID and resourceVersion as preconditions, and evaluated anew on a quorum read when it lost. All
+changes of a book are idempotent for their maker, so a write whose outcome is unknown is simply done again: had it
+landed after all, the second one finds its work done, and if it lands later, its precondition is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import anyio
+import msgspec
+
+from gpu import book as device_book
+from gpu import reservation as reservations
+from gpu.book import Book, DeviceFull, OtherAttempt, Tenant
+from gpu.reservation import Reservation
+from kube.api import Api
+from kube.errors import ApiError, Conflict, NotFound
+from kube.resources import PODS
+from wire import names
+
+#: Lost races in a row after which a change gives up (its caller asks again later).
+_TRIES = 8
+
+
+class NotJoinable(msgspec.Struct, frozen=True, gc=False):
+    """The reservation is gone, another one of its name, ending, ended, or has no book. ``why`` says which."""
+
+    why: str
+
+
+class NotHeld(msgspec.Struct, frozen=True, gc=False):
+    """Our entry is not in the book any more."""
+
+
+class Contended(msgspec.Struct, frozen=True, gc=False):
+    """Others changed the book each time we tried, or the API server kept failing."""
+
+    why: str
+
+
+async def join(
+    api: Api, held: Reservation, tenants: Iterable[Tenant]
+) -> Reservation | DeviceFull | OtherAttempt | NotJoinable | Contended:
+    """Enter tenants into the book, all or none. Returns the reservation as it is after the write."""
+    entering = tuple(tenants)
+
+    def change(now: Reservation) -> Book | DeviceFull | OtherAttempt | NotJoinable:
+        if now.book is None or not now.is_joinable:
+            return NotJoinable(_why_not(now))
+        return device_book.join(now.book, entering)
+
+    return await _compare_and_set(api, held, change)
+
+
+async def leave(api: Api, held: Reservation, tenants: Iterable[Tenant]) -> Reservation | NotJoinable | Contended:
+    """Take out exactly these entries (pod UID, attempt, rv). A reservation that is gone has no entries left."""
+    leaving = tuple(tenants)
+
+    def change(now: Reservation) -> Book | NotJoinable:
+        return NotJoinable("it has no book") if now.book is None else device_book.leave(now.book, leaving)
+
+    return await _compare_and_set(api, held, change)
+
+
+async def renew(
+    api: Api, held: Reservation, tenant: Tenant, rv: str
+) -> Reservation | NotHeld | NotJoinable | Contended:
+    """Move our entry from exactly the old ``rv`` to the new one. Finding it there already is success."""
+
+    def change(now: Reservation) -> Book | NotHeld | NotJoinable:
+        if now.book is None:
+            return NotJoinable("it has no book")
+        known = now.book.entries.get(tenant.pod_uid)
+        if known is not None and (known.attempt, known.rv) == (tenant.entry.attempt, rv):
+            return now.book
+        return device_book.renew(now.book, tenant, rv) or NotHeld()
+
+    return await _compare_and_set(api, held, change)
+
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+async def _compare_and_set(
+    api: Api, held: Reservation, change: Callable[[Reservation], Book | R]
+) -> Reservation | R | NotJoinable | Contended:
+    now: Reservation | None = held
+    why = ""
+    for attempt in range(_TRIES):
+        if now is None or now.uid != held.uid:
+            return NotJoinable("it is gone")
+        changed = change(now)
+        if not isinstance(changed, Book):
+            # A cache may be late: only a fresh read may refuse.
+            if attempt > 0:
+                return changed
+        elif changed == now.book:
+            return now
+        else:
+            try:
+                return await _write(api, now, changed)
+            except ApiError as error:
+                if not isinstance(error, Conflict | NotFound) and not error.outcome_unknown:
+                    raise
+                why = str(error)
+                if error.outcome_unknown:
+                    await anyio.sleep(0.05 * 2**attempt)
+        now = await read(api, held.namespace, held.name)
+    return Contended(why)
+
+
+async def read(api: Api, namespace: str, name: str) -> Reservation | None:
+    """Quorum read of a reservation pod; None when it is gone."""
+    try:
+        return reservations.read(await api.get(PODS, name, namespace=namespace))
+    except NotFound:
+        return None
+
+
+async def _write(api: Api, now: Reservation, book: Book) -> Reservation:
+    patch = {"metadata": {"annotations": {names.TENANTS: device_book.render(book)}}}
+    pod = await api.patch(PODS, now.name, patch, namespace=now.namespace, uid=now.uid, resource_version=now.rv)
+    return reservations.read(pod)
+
+
+def _why_not(held: Reservation) -> str:
+    if held.deleting:
+        return "it is being deleted"
+    if held.is_terminal:
+        return f"it has ended ({held.phase})"
+    return "it has no book that can be read"
