@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Awaitable, Callable
 
@@ -55,7 +56,7 @@ async def test_a_write_that_may_have_happened_is_never_repeated(error: Exception
 async def test_a_write_that_was_turned_away_comes_back_no_earlier_than_asked() -> None:
     call = Flaky(refused(429, retry_after_s=3.0), refused(429, retry_after_s=3.0))
     assert await Retry(random.Random(1)).write(call) == "answer"
-    assert all(3.0 <= later - earlier < 4.0 for earlier, later in zip(call.times, call.times[1:], strict=False))
+    assert all(3.0 <= later - earlier < 4.0 for earlier, later in itertools.pairwise(call.times))
 
 
 @pytest.mark.parametrize("method", ["read", "write"])
@@ -89,7 +90,7 @@ async def test_waits_grow_and_come_from_the_seed() -> None:
     async def waits(seed: int) -> list[float]:
         call = Flaky(*(errors.Unreachable() for _ in range(4)))
         await Retry(random.Random(seed)).read(call)
-        return [round(later - earlier, 6) for earlier, later in zip(call.times, call.times[1:], strict=False)]
+        return [round(later - earlier, 6) for earlier, later in itertools.pairwise(call.times)]
 
     first = await waits(1)
     assert first == await waits(1)
