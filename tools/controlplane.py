@@ -1,0 +1,234 @@
+"""Where the programs of a real control plane come from: ``python -m tools.controlplane`` prints their folder.
+
+Each program is taken from the first source that has it:
+
+1. ``$KUBEBUILDER_ASSETS``, as set for envtest. Its archives hold etcd and kube-apiserver only, so the rest still comes
+   from below; the version is then the user's choice.
+2. Our cache, ``${MOORAGE_CACHE:-~/.cache/moorage}/controlplane/KEY``. The key covers all that decides what a build
+   makes, so a changed go.mod never meets an old program.
+3. A build from Go modules (tools/controlplane/go.mod): about nine minutes on two cores, once. go.sum is the proof of
+   what was downloaded.
+
+No package registry ships these programs built; released archives are not downloaded (CONTRIBUTING.md says why).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+MODULE = Path(__file__).parent / "controlplane"
+
+#: Program -> Go package, in build order: what kube-apiserver compiles, the next ones share.
+PACKAGES: Mapping[str, str] = {
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+}
+
+#: Part of the key: raise it when the way of building changes.
+_RECIPE = "1"
+_TTY_EVERY_S = 1.0
+_LOG_EVERY_S = 30.0
+
+
+class ControlPlaneUnavailable(Exception):
+    """Raised when a program is in no source and can't be built; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What ``ensure`` looks at, passed in: the environment, the module to build, and who builds."""
+
+    environ: Mapping[str, str]
+    which: Callable[[str], str | None]
+    #: Builds one program: the go command, the module's folder, program, target file. Raises ControlPlaneUnavailable.
+    build: Callable[[str, Path, str, Path], None]
+    module: Path = MODULE
+
+    @classmethod
+    def of_this_machine(cls) -> Sources:
+        """The process's environment and the Go toolchain on its PATH."""
+        return cls(environ=os.environ, which=shutil.which, build=go_build)
+
+
+def ensure(sources: Sources | None = None) -> Path:
+    """Return a folder that holds every program of ``PACKAGES``, building what no source has.
+
+    Raises ControlPlaneUnavailable when something is missing and can't be built.
+    """
+    sources = sources or Sources.of_this_machine()
+    assets = _assets(sources.environ)
+    given = {program: assets / program for program in PACKAGES if assets and _is_program(assets / program)}
+    if assets and len(given) == len(PACKAGES):
+        return assets
+    folder = cache_root(sources.environ) / "controlplane" / key(sources.module)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _lock(folder / ".lock"):
+        for number, program in enumerate(PACKAGES, start=1):
+            if program not in given and not _is_program(folder / program):
+                _say(f"control plane: {program} ({number} of {len(PACKAGES)}) is built from Go modules, once")
+                _build_into(folder, program, sources)
+        return _linked(folder, given) if given else folder
+
+
+def cache_root(environ: Mapping[str, str]) -> Path:
+    """Return ``$MOORAGE_CACHE``, by default ``~/.cache/moorage``."""
+    named = environ.get("MOORAGE_CACHE")
+    return Path(named) if named else Path(environ.get("HOME") or Path.home()) / ".cache" / "moorage"
+
+
+def key(module: Path = MODULE) -> str:
+    """Name the cache folder of a module: Kubernetes' version, a hash of all that decides the build, the platform."""
+    digest = hashlib.sha256(_RECIPE.encode())
+    for name in ("go.mod", "go.sum"):
+        digest.update((module / name).read_bytes())
+    return f"{version(module)}-{digest.hexdigest()[:12]}-{sys.platform}-{platform.machine()}"
+
+
+def version(module: Path = MODULE) -> str:
+    """Return the version of Kubernetes that go.mod requires, as ``v1.36.3``."""
+    found = re.search(r"^require k8s\.io/kubernetes (v\d+\.\d+\.\d+)", (module / "go.mod").read_text(), re.MULTILINE)
+    if found is None:
+        raise ValueError(f"{module / 'go.mod'}: no line 'require k8s.io/kubernetes vX.Y.Z'")
+    return found[1]
+
+
+def go_build(go: str, module: Path, program: str, target: Path, /) -> None:
+    """Build one program, showing the time it takes. Raises ControlPlaneUnavailable."""
+    command = [go, "build", "-trimpath", "-buildvcs=false", "-ldflags", _ldflags(module), "-o", str(target)]
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(  # noqa: S603 - the arguments are our own
+            [*command, PACKAGES[program]],
+            cwd=module,
+            env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            _watch(process, program)
+        finally:
+            process.kill()
+            process.wait()
+        if process.returncode != 0:
+            output.seek(0)
+            tail = output.read().decode(errors="replace").strip().splitlines()[-15:]
+            raise ControlPlaneUnavailable(_what_to_do(program, "`go build` failed:\n  " + "\n  ".join(tail)))
+
+
+def _assets(environ: Mapping[str, str]) -> Path | None:
+    named = environ.get("KUBEBUILDER_ASSETS")
+    if not named:
+        return None
+    if not Path(named).is_dir():
+        raise ControlPlaneUnavailable(f"KUBEBUILDER_ASSETS={named}: not a folder; correct it, or unset it")
+    return Path(named).absolute()
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def _build_into(folder: Path, program: str, sources: Sources) -> None:
+    """Build beside the target and move it there at once, so that a broken-off build leaves nothing that looks done."""
+    go = sources.which("go")
+    if go is None:
+        raise ControlPlaneUnavailable(_what_to_do(program, "there is no `go` on PATH"))
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as scratch:
+        target = Path(scratch) / program
+        sources.build(go, sources.module, program, target)
+        target.replace(folder / program)
+
+
+def _linked(folder: Path, given: Mapping[str, Path]) -> Path:
+    """Return a folder of links: the given programs, and the cached ones for the rest."""
+    origin = hashlib.sha256("\n".join(map(str, given.values())).encode()).hexdigest()[:12]
+    mixed = folder / f"with-assets-{origin}"
+    mixed.mkdir(exist_ok=True)
+    for program in PACKAGES:
+        link = mixed / program
+        link.unlink(missing_ok=True)
+        link.symlink_to(given.get(program, folder / program))
+    return mixed
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Hold a file lock, so that two test runs don't build the same thing; it falls with the process."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say(f"control plane: waiting for another build ({path})")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _ldflags(module: Path) -> str:
+    """Strip, and stamp the version: clients and feature gates go by what the server says it is."""
+    major, minor, _ = version(module).removeprefix("v").split(".")
+    stamp = {"gitVersion": version(module), "gitMajor": major, "gitMinor": minor}
+    return " ".join(["-s -w", *(f"-X k8s.io/component-base/version.{name}={value}" for name, value in stamp.items())])
+
+
+def _watch(process: subprocess.Popen[bytes], program: str) -> None:
+    """Show a progress line until the process ends: in place on a terminal, now and then in a log."""
+    started, terminal = time.monotonic(), sys.stderr.isatty()
+    while True:
+        try:
+            process.wait(_TTY_EVERY_S if terminal else _LOG_EVERY_S)
+        except subprocess.TimeoutExpired:
+            line = f"control plane: building {program}, {_elapsed(started)}"
+            _say(f"\r{line}" if terminal else line, end="" if terminal else "\n")
+        else:
+            line = f"control plane: {program} took {_elapsed(started)}"
+            _say(f"\r{line}" if terminal else line)
+            return
+
+
+def _elapsed(started_s: float) -> str:
+    minutes, seconds = divmod(round(time.monotonic() - started_s), 60)
+    return f"{minutes} min {seconds:02d} s"
+
+
+def _say(line: str, *, end: str = "\n") -> None:
+    print(line, end=end, file=sys.stderr, flush=True)
+
+
+def _what_to_do(program: str, why: str) -> str:
+    return (
+        f"{program} of the real control plane can't be had: {why}\n"
+        "Do one of these:\n"
+        "  - install Go 1.26 or newer (any Go from 1.21 on fetches it by itself) and let it reach a Go module proxy;\n"
+        f"  - set KUBEBUILDER_ASSETS to a folder with {', '.join(PACKAGES)};\n"
+        "  - set MOORAGE_CACHE to a cache folder from another machine of the same kind;\n"
+        "  - run `make test-fast`, which leaves the tests of the real control plane out."
+    )
+
+
+def main() -> int:
+    """Print the folder, or say what to do."""
+    try:
+        print(ensure())
+    except ControlPlaneUnavailable as unavailable:
+        print(unavailable, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
