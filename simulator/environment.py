@@ -1,0 +1,182 @@
+"""The environment of a container as kubelet makes it, and the GPUs that it shows to the container.
+
+Order matters for safety (kai-contract 13): what the device plugin gives comes first, ``envFrom`` and ``env`` after it,
+and the last entry of a name wins. The NVIDIA runtime then reads ``NVIDIA_VISIBLE_DEVICES``, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from simulator.devices import Device
+from wire import names
+from wire.core import Container, EnvFromSource, EnvVar, Pod
+
+#: (kind, name) -> the data of a ConfigMap or Secret of the pod's namespace; None: it is not there.
+Sources = Mapping[tuple[str, str], Mapping[str, str] | None]
+
+INIT: Final = "init"
+REGULAR: Final = "regular"
+CONFIG_MAP: Final = "configmap"
+SECRET: Final = "secret"  # noqa: S105 - a kind of object
+
+_REFERENCE: Final = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
+_SUBSCRIPT: Final = re.compile(r"metadata\.(annotations|labels)\['(.+)'\]")
+_CDI_PREFIX: Final = "k8s.device-plugin.nvidia.com/gpu="
+
+
+class MissingSource(msgspec.Struct, frozen=True):
+    """A ConfigMap, a Secret or a key of one is not there yet, so the container can't be made."""
+
+    message: str
+
+
+class _Source(msgspec.Struct, frozen=True):
+    """A ConfigMap or Secret that an entry reads, whole or by ``key``."""
+
+    kind: str
+    name: str
+    optional: bool
+    key: str = ""
+
+
+class UnknownDevice(msgspec.Struct, frozen=True):
+    """The environment names a device that the node doesn't have: the runtime refuses to start the container."""
+
+    value: str
+
+
+def sources_of(container: Container) -> set[tuple[str, str]]:
+    """Return ConfigMaps and Secrets that the environment of a container is made from, as (kind, name)."""
+    bulk = [_bulk_source(entry) for entry in container.env_from or ()]
+    keyed = [_key_source(variable) for variable in container.env or ()]
+    return {(source.kind, source.name) for source in (*bulk, *keyed) if source is not None}
+
+
+def resolve(
+    pod: Pod, container: Container, *, sources: Sources, assigned: Sequence[Device], image: Mapping[str, str]
+) -> dict[str, str] | MissingSource:
+    """Make the environment. ``image`` is what the image sets, ``assigned`` what the device plugin gave."""
+    env = dict(image)
+    if assigned:
+        env[names.ENV_VISIBLE_DEVICES] = ",".join(device.uuid for device in assigned)
+    for entry in container.env_from or ():
+        found = _bulk_values(entry, sources)
+        if isinstance(found, MissingSource):
+            return found
+        env.update({entry.prefix + key: value for key, value in found.items()})
+    for variable in container.env or ():
+        value = _value(variable, pod, sources, env)
+        if isinstance(value, MissingSource):
+            return value
+        if value is not None:
+            env[variable.name] = value
+    return env
+
+
+def visible(value: str | None, devices: Sequence[Device]) -> tuple[Device, ...] | UnknownDevice:
+    """Return the devices that the NVIDIA runtime shows for a value of ``NVIDIA_VISIBLE_DEVICES``; unset shows none."""
+    if value is None or value in {"", "void", "none"}:
+        return ()
+    if value == "all":
+        return tuple(devices)
+    by_name = {str(device.index): device for device in devices} | {device.uuid: device for device in devices}
+    shown: dict[str, Device] = {}
+    for part in value.split(","):
+        device = by_name.get(part.strip().removeprefix(_CDI_PREFIX))
+        if device is None:
+            return UnknownDevice(part)
+        shown[device.uuid] = device
+    return tuple(sorted(shown.values(), key=lambda device: device.index))
+
+
+def _bulk_values(entry: EnvFromSource, sources: Sources) -> Mapping[str, str] | MissingSource:
+    source = _bulk_source(entry)
+    if source is None:
+        return {}
+    data = sources.get((source.kind, source.name))
+    if data is None:
+        return {} if source.optional else MissingSource(f'{source.kind} "{source.name}" not found')
+    return data
+
+
+def _bulk_source(entry: EnvFromSource) -> _Source | None:
+    if ref := entry.config_map_ref:
+        return _Source(CONFIG_MAP, ref.name, bool(ref.optional))
+    if secret := entry.secret_ref:
+        return _Source(SECRET, str(secret.get("name", "")), bool(secret.get("optional")))
+    return None
+
+
+def _key_source(variable: EnvVar) -> _Source | None:
+    if variable.value_from is None:
+        return None
+    if ref := variable.value_from.config_map_key_ref:
+        return _Source(CONFIG_MAP, ref.name, bool(ref.optional), ref.key)
+    if secret := variable.value_from.secret_key_ref:
+        key = str(secret.get("key", ""))
+        return _Source(SECRET, str(secret.get("name", "")), bool(secret.get("optional")), key)
+    return None
+
+
+def _value(variable: EnvVar, pod: Pod, sources: Sources, env: Mapping[str, str]) -> str | MissingSource | None:
+    """Return the value of one entry; None leaves the variable as it was (an optional key that is not there)."""
+    if variable.value_from is None:
+        return _expand(variable.value, env)
+    if ref := variable.value_from.field_ref:
+        return field_value(pod, ref.field_path)
+    source = _key_source(variable)
+    if source is None:
+        # resourceFieldRef: limits of the container, which no GPU depends on.
+        return ""
+    return _keyed_value(source, pod, sources)
+
+
+def _keyed_value(source: _Source, pod: Pod, sources: Sources) -> str | MissingSource | None:
+    data = sources.get((source.kind, source.name))
+    if data is not None and source.key in data:
+        return data[source.key]
+    if source.optional:
+        return None
+    if data is None:
+        return MissingSource(f'{source.kind} "{source.name}" not found')
+    place = f"{pod.metadata.namespace}/{source.name}"
+    return MissingSource(f"couldn't find key {source.key} in {source.kind} {place}")
+
+
+def _expand(value: str, env: Mapping[str, str]) -> str:
+    """Expand ``$(NAME)`` from earlier entries; ``$$`` is one dollar, unknown names stay as they are."""
+
+    def replaced(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        return env.get(match[1], match[0])
+
+    return _REFERENCE.sub(replaced, value)
+
+
+def field_value(pod: Pod, path: str) -> str:
+    """Resolve a fieldRef. A key that is not there, or a field that kubelet alone knows, is empty."""
+    if match := _SUBSCRIPT.fullmatch(path):
+        values = pod.metadata.annotations if match[1] == "annotations" else pod.metadata.labels
+        return (values or {}).get(match[2], "")
+    fields = {
+        "metadata.name": pod.metadata.name,
+        "metadata.namespace": pod.metadata.namespace,
+        "metadata.uid": pod.metadata.uid,
+        "spec.nodeName": pod.spec.node_name,
+        "spec.serviceAccountName": pod.spec.service_account_name,
+    }
+    return fields.get(path, "")
+
+
+def containers_of(pod: Pod) -> Iterator[tuple[str, Container]]:
+    """Yield all containers in kubelet's order of starting, init containers first, each with its list's name."""
+    for container in pod.spec.init_containers or ():
+        yield INIT, container
+    for container in pod.spec.containers:
+        yield REGULAR, container

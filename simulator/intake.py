@@ -1,0 +1,108 @@
+"""What a simulated node takes in: admission of pods, and the devices and resources that they hold until they end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import anyio
+
+from simulator import admitting, environment, process
+from simulator.admitting import Refusal
+from simulator.devices import Device, DeviceManager, Shortage
+from simulator.shape import NodeShape
+from simulator.witness import Freed, Held, Refused, Witness
+from wire import names, quantity
+from wire.core import Pod
+
+
+@dataclass(slots=True)
+class Intake:
+    """Admits pods one by one, in the order in which they come.
+
+    A pod holds what it was given until ``free``, through the machine's restarts as well: kubelet's device manager
+    keeps a checkpoint file.
+    """
+
+    shape: NodeShape
+    labels: Mapping[str, str]
+    manager: DeviceManager
+    witness: Witness
+    #: So many pods more are refused (a fault).
+    reject_next: int = 0
+    _active: dict[str, Pod] = field(default_factory=dict)
+
+    @property
+    def active(self) -> frozenset[str]:
+        """UIDs of the pods that hold something."""
+        return frozenset(self._active)
+
+    def admit(self, pod: Pod) -> Refusal | None:
+        """Take a pod, or say why not. One that was admitted before the machine restarted is taken again."""
+        uid = pod.metadata.uid
+        if uid in self._active:
+            return None
+        refusal = self._judge(pod)
+        if refusal is None:
+            self._active[uid] = pod
+            self._tell_devices(uid)
+            return None
+        self.manager.free(uid)
+        self.witness.record(
+            Refused(at_s=anyio.current_time(), node=self.shape.name, pod_uid=uid, reason=refusal.reason)
+        )
+        return refusal
+
+    def assigned(self, pod_uid: str, container: str) -> tuple[Device, ...]:
+        """Return the devices that were given to a container."""
+        return self.manager.held(pod_uid, container)
+
+    def free(self, uid: str) -> None:
+        """Take back what a pod held."""
+        self._active.pop(uid, None)
+        if self.manager.held_by_pod(uid):
+            self.manager.free(uid)
+            self.witness.record(Freed(at_s=anyio.current_time(), node=self.shape.name, pod_uid=uid))
+
+    def forget(self, order: tuple[Device, ...]) -> None:
+        """Lose the checkpoint: all pods are admitted anew, and the devices come in another order."""
+        for uid in self.active:
+            self.free(uid)
+        self.manager.order = order
+
+    def _judge(self, pod: Pod) -> Refusal | None:
+        if self.reject_next > 0:
+            self.reject_next -= 1
+            return Refusal(names.UNEXPECTED_ADMISSION_ERROR, "Allocate failed due to a fault of the simulation")
+        try:
+            process.work_of(pod)
+        except process.MalformedWork as error:
+            return Refusal("MalformedWork", str(error))
+        return self._allocate(pod) or admitting.judge(pod, self._active.values(), self.shape, self.labels)
+
+    def _allocate(self, pod: Pod) -> Refusal | None:
+        uid = pod.metadata.uid
+        lent: list[Device] = []
+        for kind, container in environment.containers_of(pod):
+            count = quantity.whole((container.resources.limits or {}).get(names.GPU_RESOURCE, 0))
+            given = self.manager.allocate(uid, container.name, count, lent=lent)
+            if isinstance(given, Shortage):
+                return _shortage(given)
+            # Only init containers that end lend their devices; each is lent to one container after them.
+            lent = [device for device in lent if device not in given]
+            if kind == environment.INIT and container.restart_policy != "Always":
+                lent += given
+        return None
+
+    def _tell_devices(self, uid: str) -> None:
+        if held := self.manager.held_by_pod(uid):
+            devices = tuple(device.uuid for device in held)
+            self.witness.record(Held(at_s=anyio.current_time(), node=self.shape.name, pod_uid=uid, devices=devices))
+
+
+def _shortage(shortage: Shortage) -> Refusal:
+    message = (
+        f"Allocate failed due to requested number of devices unavailable for {names.GPU_RESOURCE}. "
+        f"Requested: {shortage.requested}, Available: {shortage.available}, which is unexpected"
+    )
+    return Refusal(names.UNEXPECTED_ADMISSION_ERROR, message)

@@ -1,0 +1,248 @@
+"""One simulated machine with its kubelet, and the faults that a test gives it.
+
+It decides as kubelet does and trusts no scheduler. What it starts is told to the witness at that moment; what it tells
+the API server comes later, or never. It shares the pod stream and the writers with other nodes (simulator/nodeset.py).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from kube.api import Api
+from kube.clock import Clock, rfc3339
+from kube.transport import Transport
+from simulator import environment, podstatus, process
+from simulator.admitting import Refusal
+from simulator.devices import Device, DeviceManager, make_devices, shuffled
+from simulator.intake import Intake
+from simulator.podstatus import Life
+from simulator.podworker import PodWorker
+from simulator.reporting import Reporter
+from simulator.settings import NO_FAULT, KubeletSettings, ReservationFault
+from simulator.shape import NodeShape
+from simulator.witness import Started, Stopped, Witness
+from wire import names
+from wire.core import Container, Pod
+
+_ENDED: Final = frozenset({names.SUCCEEDED, names.FAILED})
+
+
+@dataclass(slots=True, kw_only=True)
+class Surroundings:
+    """What all nodes of a cluster share. ``reservation`` carries the reservation processes' own requests."""
+
+    api: Api
+    reservation: Transport
+    clock: Clock
+    witness: Witness
+    settings: KubeletSettings
+    writers: anyio.CapacityLimiter
+    seed: int
+
+
+@dataclass(slots=True)
+class Faults:
+    """What is wrong with a node at the moment; tests set it at any time."""
+
+    #: Added to the start of each pod.
+    slow_start_s: float = 0.0
+    reservation: ReservationFault = NO_FAULT
+
+
+class Kubelet:
+    """Plays one node: takes its pods from the stream, gives each a worker, and is the Machine that workers live on."""
+
+    def __init__(self, shape: NodeShape, around: Surroundings) -> None:
+        self.shape = shape
+        self.faults = Faults()
+        self.settings = around.settings
+        self.rng = random.Random(f"{around.seed}/{shape.name}")
+        self.devices = make_devices(shape.name, shape.cards_mib, seed=around.seed)
+        self.labels = {names.HOSTNAME_LABEL: shape.name, **shape.labels}
+        self.intake = Intake(shape, self.labels, DeviceManager(self._order()), around.witness)
+        self._around = around
+        self._line = Reporter(around.api, around.writers, around.settings.write_retry_s)
+        self._workers: dict[str, PodWorker] = {}
+        #: Pods whose worker is through; the stream may still show them as they were before.
+        self._through: set[str] = set()
+        #: The newest version of each pod of this node: what a kubelet that was away finds when it comes back.
+        self._known: dict[str, Pod] = {}
+        self._power = anyio.Event()
+        self._power.set()
+        self._group: TaskGroup | None = None
+
+    # --- what tests do to it -----------------------------------------------------------------------------------------
+
+    def reject_next(self, count: int) -> None:
+        """Refuse the next ``count`` pods with UnexpectedAdmissionError, reservation pods included."""
+        self.intake.reject_next = count
+
+    def die(self) -> None:
+        """Lose power: every process on the machine is gone at once, and nobody is told."""
+        self._power = anyio.Event()
+        if self._group is not None:
+            self._group.cancel_scope.cancel()
+
+    def boot(self, *, forget_devices: bool = False) -> None:
+        """Come back after ``die``. The device manager reads its checkpoint, unless that is lost with the disk."""
+        if forget_devices:
+            self.intake.forget(self._order())
+        self._power.set()
+
+    def freeze(self) -> None:
+        """Lose the connection: the containers go on, but nothing is heard from the API server or told to it."""
+        self._line.cut()
+
+    def thaw(self) -> None:
+        """Have the connection back and catch up."""
+        self._line.mend()
+        self._catch_up()
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether the node hears the API server and is heard."""
+        return self._power.is_set() and self._line.is_connected
+
+    # --- the pod stream ----------------------------------------------------------------------------------------------
+
+    def pod_changed(self, pod: Pod) -> None:
+        """Take a pod of this node as the stream shows it."""
+        self._known[pod.metadata.uid] = pod
+        if self.is_answering and self._group is not None:
+            self._look_at(pod, self._group)
+
+    def pod_gone(self, uid: str) -> None:
+        """A pod of this node is not on the API server any more."""
+        self._known.pop(uid, None)
+        if self.is_answering:
+            self._miss(uid)
+
+    async def run(self) -> None:
+        """Live for ever, through losses of power."""
+        while True:
+            await self._power.wait()
+            async with anyio.create_task_group() as group:
+                self._group = group
+                self._catch_up()
+                await anyio.sleep_forever()
+            self._group = None
+            self._workers.clear()
+
+    def _catch_up(self) -> None:
+        for uid in (self.intake.active | self._through | set(self._workers)) - set(self._known):
+            self._miss(uid)
+        for pod in list(self._known.values()):
+            self.pod_changed(pod)
+
+    def _miss(self, uid: str) -> None:
+        self._through.discard(uid)
+        if worker := self._workers.get(uid):
+            worker.vanish()
+        else:
+            self.intake.free(uid)
+
+    def _look_at(self, pod: Pod, group: TaskGroup) -> None:
+        uid = pod.metadata.uid
+        if worker := self._workers.get(uid):
+            worker.update(pod)
+        elif uid not in self._through and pod.status.phase not in _ENDED:
+            self._start(pod, group, self._run_pod)
+        elif pod.metadata.deletion_timestamp and pod.metadata.deletion_grace_period_seconds:
+            # With a grace period of 0 it was deleted already, and waits for finalizers only.
+            self._start(pod, group, PodWorker.remove)
+
+    def _start(self, pod: Pod, group: TaskGroup, life: Callable[[PodWorker], Awaitable[None]]) -> None:
+        worker = self._workers[pod.metadata.uid] = PodWorker(self, pod)
+        group.start_soon(self._employ, worker, life, name=f"{self.shape.name}/{pod.metadata.name}")
+
+    async def _employ(self, worker: PodWorker, life: Callable[[PodWorker], Awaitable[None]]) -> None:
+        uid = worker.pod.metadata.uid
+        await life(worker)
+        del self._workers[uid]
+        pod = self._known.get(uid)
+        if pod is not None:
+            self._through.add(uid)
+            if not worker.is_removed:
+                self.pod_changed(pod)
+
+    async def _run_pod(self, worker: PodWorker) -> None:
+        refusal = self.intake.admit(worker.pod)
+        if refusal is not None:
+            await self.write_status(worker.pod, lambda pod: self._refused(pod, refusal))
+            return
+        await anyio.sleep(self.faults.slow_start_s)
+        await worker.run()
+
+    def _refused(self, pod: Pod, refusal: Refusal) -> dict[str, Any]:
+        return podstatus.refused(pod, refusal.reason, refusal.message, now=self.now())
+
+    def _order(self) -> tuple[Device, ...]:
+        return shuffled(self.devices, self.rng) if self.settings.shuffle_devices else self.devices
+
+    # --- simulator.podworker.Machine ---------------------------------------------------------------------------------
+
+    def assigned(self, pod_uid: str, container: str) -> tuple[Device, ...]:
+        """Return the devices that the device manager gave to a container."""
+        return self.intake.assigned(pod_uid, container)
+
+    def image_env(self) -> dict[str, str]:
+        """Return what images set."""
+        value = self.settings.image_visible_devices
+        return {names.ENV_VISIBLE_DEVICES: value} if value else {}
+
+    async def sources(self, pod: Pod, container: Container) -> environment.Sources:
+        """Read the ConfigMaps and Secrets that a container's environment is made from."""
+        return await self._line.sources(pod, container)
+
+    async def run_process(self, pod: Pod, life: Life, env: dict[str, str], devices: tuple[Device, ...]) -> int:
+        """Run a container's process to its end."""
+        if process.is_reservation(pod):
+            transport = self._around.reservation
+            return await process.reserve(env, devices, transport=transport, fault=lambda: self.faults.reservation)
+        if life.is_init:
+            return await process.work(None if life.is_sidecar else self.settings.init_run_s, 0)
+        return await process.work(*process.work_of(pod))
+
+    def container_started(self, pod: Pod, life: Life, seen: tuple[Device, ...]) -> None:
+        """Take down that a container's process began."""
+        uid = pod.metadata.uid
+        self._around.witness.record(
+            Started(
+                at_s=anyio.current_time(),
+                node=self.shape.name,
+                pod_uid=uid,
+                pod=f"{pod.metadata.namespace}/{pod.metadata.name}",
+                container=life.name,
+                is_init=life.is_init,
+                restarts=life.restarts,
+                devices=tuple(device.uuid for device in seen),
+                assigned=tuple(device.uuid for device in self.assigned(uid, life.name)),
+            )
+        )
+
+    def container_stopped(self, pod: Pod, life: Life) -> None:
+        """Take down that a container's process is gone."""
+        now_s, uid = anyio.current_time(), pod.metadata.uid
+        self._around.witness.record(Stopped(at_s=now_s, node=self.shape.name, pod_uid=uid, container=life.name))
+
+    def pod_ended(self, pod: Pod) -> None:
+        """All containers have ended: the pod's devices and resources are free again."""
+        self.intake.free(pod.metadata.uid)
+
+    async def write_status(self, pod: Pod, make: Callable[[Pod], dict[str, Any]]) -> Pod | None:
+        """Write the pod's status; return the pod as stored, or None when it is gone."""
+        return await self._line.write_status(pod, make)
+
+    async def remove(self, pod: Pod) -> None:
+        """Delete a pod that has ended and is to go."""
+        await self._line.remove(pod)
+
+    def now(self) -> str:
+        """Return the wall time as metav1.Time."""
+        return rfc3339(self._around.clock.now_ns())

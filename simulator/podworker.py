@@ -1,0 +1,222 @@
+"""One pod's life on a simulated node, from admission to the last write about it, as kubelet's pod worker lives it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import anyio
+
+from kube.backoff import Backoff
+from simulator import environment, podstatus
+from simulator.devices import Device
+from simulator.environment import MissingSource, UnknownDevice
+from simulator.podstatus import Life
+from simulator.settings import KubeletSettings
+from wire import names
+from wire.core import Container, Pod
+
+#: Exit codes of a container that the runtime could not start, and of one that was told to stop.
+_START_ERROR: Final = 128
+_TERMINATED: Final = 143
+
+
+class Machine(Protocol):
+    """What a pod worker needs of the node it lives on (simulator/kubelet.py)."""
+
+    settings: KubeletSettings
+    rng: random.Random
+    devices: tuple[Device, ...]
+
+    def assigned(self, pod_uid: str, container: str) -> tuple[Device, ...]:
+        """Return the devices that the device manager gave to a container."""
+        ...
+
+    def image_env(self) -> dict[str, str]:
+        """Return what images set."""
+        ...
+
+    async def sources(self, pod: Pod, container: Container) -> environment.Sources:
+        """Read the ConfigMaps and Secrets that a container's environment is made from."""
+        ...
+
+    async def run_process(self, pod: Pod, life: Life, env: dict[str, str], devices: tuple[Device, ...]) -> int:
+        """Run a container's process to its end."""
+        ...
+
+    def container_started(self, pod: Pod, life: Life, seen: tuple[Device, ...]) -> None:
+        """Take down that a container's process began."""
+        ...
+
+    def container_stopped(self, pod: Pod, life: Life) -> None:
+        """Take down that a container's process is gone."""
+        ...
+
+    def pod_ended(self, pod: Pod) -> None:
+        """All containers have ended: the pod's devices and resources are free again."""
+        ...
+
+    async def write_status(self, pod: Pod, make: Callable[[Pod], dict[str, Any]]) -> Pod | None:
+        """Write the pod's status; return the pod as stored, or None when it is gone."""
+        ...
+
+    async def remove(self, pod: Pod) -> None:
+        """Delete a pod that has ended and is to go."""
+        ...
+
+    def now(self) -> str:
+        """Return the wall time as metav1.Time."""
+        ...
+
+
+@dataclass(slots=True)
+class PodWorker:
+    """Runs one pod. ``update`` and ``vanish`` come from the pod stream, ``run`` is its task."""
+
+    machine: Machine
+    pod: Pod
+    lives: dict[str, Life] = field(default_factory=dict)
+    #: Whether the API server was told to delete it.
+    is_removed: bool = False
+    _doomed: anyio.Event = field(default_factory=anyio.Event)
+    _vanished: bool = False
+    _started_at: str = ""
+    _writing: anyio.Lock = field(default_factory=anyio.Lock)
+    _written: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        before = {s.name: s for s in (*(self.pod.status.init_container_statuses or ()),)}
+        before |= {s.name: s for s in self.pod.status.container_statuses or ()}
+        for kind, container in environment.containers_of(self.pod):
+            is_init = kind == environment.INIT
+            life = Life(container.name, container.image, is_init, is_init and container.restart_policy == "Always")
+            if (old := before.get(container.name)) and old.state and not old.state.waiting:
+                # The machine was away: this run is another one.
+                life.restarts = old.restart_count + 1
+            self.lives[container.name] = life
+        self._started_at = self.machine.now()
+        if self.pod.metadata.deletion_timestamp:
+            self._doomed.set()
+
+    def update(self, pod: Pod) -> None:
+        """Take a newer version of the pod."""
+        self.pod = pod
+        if pod.metadata.deletion_timestamp:
+            self._doomed.set()
+
+    def vanish(self) -> None:
+        """The pod is gone from the API server (a forced deletion): its containers are stopped all the same."""
+        self._vanished = True
+        self._doomed.set()
+
+    async def run(self) -> None:
+        """Live the pod's life; returns when its containers have ended and, if it is to go, it was deleted."""
+        await self._live()
+        self.machine.pod_ended(self.pod)
+        await self.report()
+        if not self._doomed.is_set():
+            return
+        await self.remove()
+
+    async def remove(self) -> None:
+        """Delete the ended pod, unless it is gone already."""
+        self.is_removed = True
+        if not self._vanished:
+            await self.machine.remove(self.pod)
+
+    async def report(self) -> None:
+        """Write the status if it changed. Callers of one moment are served by one write."""
+        async with self._writing:
+            status = self._render(self.pod)
+            if status == self._written or self._vanished:
+                return
+            stored = await self.machine.write_status(self.pod, self._render)
+            self._written = status
+            if stored is None:
+                self.vanish()
+
+    def _render(self, pod: Pod) -> dict[str, Any]:
+        return podstatus.render(pod, list(self.lives.values()), started_at=self._started_at, now=self.machine.now())
+
+    async def _live(self) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._stop_when_doomed, group.cancel_scope)
+            await self._run_containers()
+            group.cancel_scope.cancel()
+        for life in self.lives.values():
+            if not life.is_final:
+                life.end(_TERMINATED)
+                life.is_final = True
+
+    async def _stop_when_doomed(self, scope: anyio.CancelScope) -> None:
+        await self._doomed.wait()
+        grace_s = self.pod.metadata.deletion_grace_period_seconds
+        if grace_s is None:
+            grace_s = self.pod.spec.termination_grace_period_seconds
+        if any(life.running_since for life in self.lives.values()):
+            await anyio.sleep(min(self.machine.settings.stop_s, 30 if grace_s is None else grace_s))
+        scope.cancel()
+
+    async def _run_containers(self) -> None:
+        await anyio.sleep(self.machine.settings.sandbox_s)
+        async with anyio.create_task_group() as sidecars:
+            for container in self.pod.spec.init_containers or ():
+                if self.lives[container.name].is_sidecar:
+                    sidecars.start_soon(self._keep, container, podstatus.ALWAYS)
+                elif await self._keep(container, self._init_policy()):
+                    sidecars.cancel_scope.cancel()
+                    return
+            async with anyio.create_task_group() as group:
+                for container in self.pod.spec.containers:
+                    group.start_soon(self._keep, container, self.pod.spec.restart_policy)
+            sidecars.cancel_scope.cancel()
+
+    def _init_policy(self) -> str:
+        """Init containers that succeeded are never started again; failed ones unless the pod's policy is Never."""
+        return "Never" if self.pod.spec.restart_policy == "Never" else podstatus.ON_FAILURE
+
+    async def _keep(self, container: Container, policy: str) -> int:
+        """Run a container, again and again as its policy has it; return its final exit code."""
+        life = self.lives[container.name]
+        backoff = Backoff(self.machine.settings.crash_backoff, self.machine.rng)
+        while True:
+            exit_code = await self._run_once(container, life)
+            life.end(exit_code)
+            if not podstatus.restarts(policy, exit_code):
+                life.is_final = True
+                await self.report()
+                return exit_code
+            wait_s = backoff.fail()
+            life.wait("CrashLoopBackOff", f"back-off {wait_s:.0f}s restarting failed container")
+            await self.report()
+            await anyio.sleep(wait_s)
+            life.restarts += 1
+
+    async def _run_once(self, container: Container, life: Life) -> int:
+        env = await self._environment(container, life)
+        seen = environment.visible(env.get(names.ENV_VISIBLE_DEVICES), self.machine.devices)
+        await anyio.sleep(self.machine.settings.start_s)
+        if isinstance(seen, UnknownDevice):
+            return _START_ERROR
+        life.run(self.machine.now())
+        self.machine.container_started(self.pod, life, seen)
+        try:
+            await self.report()
+            return await self.machine.run_process(self.pod, life, env, seen)
+        finally:
+            self.machine.container_stopped(self.pod, life)
+
+    async def _environment(self, container: Container, life: Life) -> dict[str, str]:
+        """Make the environment, waiting until everything that it is made from is there."""
+        assigned = self.machine.assigned(self.pod.metadata.uid, container.name)
+        while True:
+            sources = await self.machine.sources(self.pod, container)
+            image = self.machine.image_env()
+            env = environment.resolve(self.pod, container, sources=sources, assigned=assigned, image=image)
+            if not isinstance(env, MissingSource):
+                return env
+            life.wait("CreateContainerConfigError", env.message)
+            await self.report()
+            await anyio.sleep(self.machine.settings.config_retry_s)

@@ -1,0 +1,81 @@
+"""What a simulated node is made of, and the short form in which people write it: ``4x8x80GiB``.
+
+Grammar: ``NODES x CARDS x MEMORY``, as in four nodes of eight cards of 80 GiB each. Cards of one node may differ:
+``1x2x24GiB+2x80GiB``. ``NODES x 0`` is a node without GPUs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from wire import quantity
+
+ALLOWED: Final = "NODESxCARDSxMEMORY as in 4x8x80GiB, with mixed cards 1x2x24GiB+2x80GiB, without cards 2x0"
+MOST_NODES: Final = 100_000
+MOST_CARDS: Final = 64
+MOST_CARD_MIB: Final = 2**24
+
+_NODES: Final = re.compile(r"(?P<nodes>[0-9]{1,6})x(?P<cards>.+)")
+_CARDS: Final = re.compile(r"(?P<count>[0-9]{1,3})x(?P<memory>[0-9]+(?:Mi|Gi|Ti)B?)")
+
+
+class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
+    """One node. ``cards_mib`` is the memory of each card by index; the rest is what kubelet reports as allocatable."""
+
+    name: str
+    cards_mib: tuple[int, ...] = ()
+    cpu_milli: int = 96_000
+    mem_mib: int = 1_048_576
+    ephemeral_mib: int = 1_048_576
+    pods: int = 110
+    labels: dict[str, str] = {}
+
+
+class MalformedShape(ValueError):
+    """Raised when a text is not a shape of nodes; the message names the text and what is allowed."""
+
+    def __init__(self, text: str, why: str) -> None:
+        super().__init__(f"nodes {text!r}: {why}; allowed: {ALLOWED}")
+
+
+def parse(texts: Sequence[str]) -> tuple[NodeShape, ...]:
+    """Read groups of nodes, named ``node-0``, ``node-1``... over all of them. Raises MalformedShape."""
+    shapes: list[NodeShape] = []
+    for text in texts:
+        count, cards_mib = _parse_group(text)
+        if len(shapes) + count > MOST_NODES:
+            raise MalformedShape(text, f"more than {MOST_NODES} nodes in all")
+        shapes += [NodeShape(name=f"node-{len(shapes) + i}", cards_mib=cards_mib) for i in range(count)]
+    return tuple(shapes)
+
+
+def _parse_group(text: str) -> tuple[int, tuple[int, ...]]:
+    match = _NODES.fullmatch(text)
+    if match is None:
+        raise MalformedShape(text, "not a number of nodes, an x and cards")
+    count = int(match["nodes"])
+    if count == 0:
+        raise MalformedShape(text, "no nodes")
+    if match["cards"] == "0":
+        return count, ()
+    cards_mib = tuple(mib for part in match["cards"].split("+") for mib in _parse_cards(text, part))
+    if len(cards_mib) > MOST_CARDS:
+        raise MalformedShape(text, f"more than {MOST_CARDS} cards in a node")
+    return count, cards_mib
+
+
+def _parse_cards(text: str, part: str) -> tuple[int, ...]:
+    match = _CARDS.fullmatch(part)
+    if match is None:
+        raise MalformedShape(text, f"{part!r} is not a number of cards, an x and a memory in MiB, GiB or TiB")
+    try:
+        mem_mib = quantity.mib_down(match["memory"].removesuffix("B"))
+    except quantity.MalformedQuantity as error:
+        raise MalformedShape(text, str(error)) from error
+    if not 0 < mem_mib <= MOST_CARD_MIB:
+        raise MalformedShape(text, f"a card of {match['memory']} is not between 1 MiB and {MOST_CARD_MIB} MiB")
+    return (mem_mib,) * int(match["count"])

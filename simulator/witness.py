@@ -1,0 +1,99 @@
+"""What really happened on the simulated machines: the ground truth, in order, with its whole history.
+
+A record is made by the machine itself at the moment at which it happens, from what a container was started with, and
+never from what the API server says about it. The invariant checker (simulator/invariants.py) adds these up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """The device manager gave a pod these devices (UUIDs), all of its containers taken together."""
+
+    at_s: float
+    node: str
+    pod_uid: str
+    devices: tuple[str, ...]
+
+
+class Freed(msgspec.Struct, frozen=True, kw_only=True):
+    """The device manager took a pod's devices back."""
+
+    at_s: float
+    node: str
+    pod_uid: str
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """A container started and sees ``devices``; of these the device manager gave it ``assigned``.
+
+    ``is_init``: it stands in the list of init containers. ``restarts`` counts its earlier runs in this pod.
+    """
+
+    at_s: float
+    node: str
+    pod_uid: str
+    pod: str
+    container: str
+    is_init: bool
+    restarts: int
+    devices: tuple[str, ...]
+    assigned: tuple[str, ...]
+
+
+class Stopped(msgspec.Struct, frozen=True, kw_only=True):
+    """A container's process is gone."""
+
+    at_s: float
+    node: str
+    pod_uid: str
+    container: str
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """Kubelet refused a pod that was bound to its node."""
+
+    at_s: float
+    node: str
+    pod_uid: str
+    reason: str
+
+
+Record = Held | Freed | Started | Stopped | Refused
+Listener = Callable[[Record], None]
+
+
+@dataclass(slots=True)
+class Witness:
+    """Keeps the records and tells listeners of each at once."""
+
+    history: list[Record] = field(default_factory=list)
+    listeners: list[Listener] = field(default_factory=list)
+    _running: dict[tuple[str, str], Started] = field(default_factory=dict)
+
+    def record(self, record: Record) -> None:
+        """Add a record."""
+        self.history.append(record)
+        match record:
+            case Started():
+                self._running[record.pod_uid, record.container] = record
+            case Stopped():
+                self._running.pop((record.pod_uid, record.container), None)
+            case _:
+                pass
+        for listener in self.listeners:
+            listener(record)
+
+    @property
+    def running(self) -> tuple[Started, ...]:
+        """Containers whose process lives now."""
+        return tuple(self._running.values())
+
+    def seen_by(self, pod_uid: str) -> dict[str, tuple[str, ...]]:
+        """Return for each container of a pod the devices that its newest run saw."""
+        return {r.container: r.devices for r in self.history if isinstance(r, Started) and r.pod_uid == pod_uid}
