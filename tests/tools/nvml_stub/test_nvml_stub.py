@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pytest
+
+from tools.nvml_stub.build import LIBRARY, BuildFailed, build, main
+
+SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_FOUND, INSUFFICIENT_SIZE = 0, 1, 2, 6, 7
+DRIVER_NOT_LOADED, GPU_IS_LOST, ARGUMENT_VERSION_MISMATCH, UNKNOWN = 9, 15, 25, 999
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    return ctypes.CDLL(str(build(tmp_path_factory.mktemp("stub")) / LIBRARY))
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The state file: two devices, the first of them with minor number 5."""
+    state = tmp_path / "machine"
+    state.write_text("# two cards\ngpu GPU-a NVIDIA_L40S 46068 5\n\ngpu GPU-b NVIDIA_H100_80GB_HBM3 81559 2\n")
+    monkeypatch.setenv("FAKE_NVML_STATE", str(state))
+    return state
+
+
+@pytest.fixture
+def nvml(library: ctypes.CDLL, machine: Path) -> ctypes.CDLL:
+    while library.nvmlShutdown() == SUCCESS:
+        pass
+    assert library.nvmlInitWithFlags(0) == SUCCESS
+    return library
+
+
+class Memory(ctypes.Structure):
+    # The name and form that ctypes asks for; its stub declares them read-only.
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]  # type: ignore[mutable-override]  # as said
+
+
+class MemoryV2(ctypes.Structure):
+    _fields_ = [  # type: ignore[mutable-override]  # as above
+        ("version", ctypes.c_uint),
+        ("total", ctypes.c_ulonglong),
+        ("reserved", ctypes.c_ulonglong),
+        ("free", ctypes.c_ulonglong),
+        ("used", ctypes.c_ulonglong),
+    ]
+
+
+def handle_at(nvml: ctypes.CDLL, index: int) -> ctypes.c_void_p:
+    handle = ctypes.c_void_p()
+    assert nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)) == SUCCESS
+    return handle
+
+
+def text(nvml: ctypes.CDLL, function: str, handle: ctypes.c_void_p) -> str:
+    buffer = ctypes.create_string_buffer(96)
+    assert getattr(nvml, function)(handle, buffer, 96) == SUCCESS
+    return buffer.value.decode()
+
+
+def number(nvml: ctypes.CDLL, function: str, handle: ctypes.c_void_p) -> int:
+    value = ctypes.c_uint()
+    assert getattr(nvml, function)(handle, ctypes.byref(value)) == SUCCESS
+    return value.value
+
+
+def count(nvml: ctypes.CDLL) -> int:
+    value = ctypes.c_uint()
+    assert nvml.nvmlDeviceGetCount_v2(ctypes.byref(value)) == SUCCESS
+    return value.value
+
+
+@pytest.mark.parametrize(
+    ("index", "uuid", "name", "minor"), [(0, "GPU-a", "NVIDIA L40S", 5), (1, "GPU-b", "NVIDIA H100 80GB HBM3", 2)]
+)
+def test_the_file_is_the_machine(nvml: ctypes.CDLL, *, index: int, uuid: str, name: str, minor: int) -> None:
+    handle, by_uuid = handle_at(nvml, index), ctypes.c_void_p()
+    assert count(nvml) == 2
+    assert text(nvml, "nvmlDeviceGetUUID", handle) == uuid
+    assert text(nvml, "nvmlDeviceGetName", handle) == name
+    assert number(nvml, "nvmlDeviceGetMinorNumber", handle) == minor
+    assert number(nvml, "nvmlDeviceGetIndex", handle) == index
+    assert nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(by_uuid)) == SUCCESS
+    assert by_uuid.value == handle.value
+
+
+def test_memory_is_told_in_both_layouts(nvml: ctypes.CDLL) -> None:
+    memory, memory_v2 = Memory(), MemoryV2(version=0x02000028)
+    handle = handle_at(nvml, 0)
+    assert nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)) == SUCCESS
+    assert nvml.nvmlDeviceGetMemoryInfo_v2(handle, ctypes.byref(memory_v2)) == SUCCESS
+    assert (memory.total, memory.used, memory_v2.total) == (46068 << 20, 0, 46068 << 20)
+    memory_v2.version = 1
+    assert nvml.nvmlDeviceGetMemoryInfo_v2(handle, ctypes.byref(memory_v2)) == ARGUMENT_VERSION_MISMATCH
+
+
+def test_a_device_that_leaves_the_file_is_lost_and_may_come_back(nvml: ctypes.CDLL, machine: Path) -> None:
+    handle, before = handle_at(nvml, 0), machine.read_text()
+    buffer = ctypes.create_string_buffer(96)
+    machine.write_text("gpu GPU-b NVIDIA_H100 81559 2\n")
+    assert nvml.nvmlDeviceGetUUID(handle, buffer, 96) == GPU_IS_LOST
+    assert count(nvml) == 1
+    machine.write_text(before)
+    assert text(nvml, "nvmlDeviceGetUUID", handle) == "GPU-a"
+
+
+def test_a_failure_is_of_one_function_only(nvml: ctypes.CDLL, machine: Path) -> None:
+    with machine.open("a") as state:
+        state.write("fail nvmlDeviceGetUUID 15\n")
+    buffer = ctypes.create_string_buffer(96)
+    assert nvml.nvmlDeviceGetUUID(handle_at(nvml, 0), buffer, 96) == GPU_IS_LOST
+    assert text(nvml, "nvmlDeviceGetName", handle_at(nvml, 0)) == "NVIDIA L40S"
+
+
+def test_after_shutdown_it_wants_to_be_initialized(nvml: ctypes.CDLL) -> None:
+    value = ctypes.c_uint()
+    assert nvml.nvmlShutdown() == SUCCESS
+    assert nvml.nvmlDeviceGetCount_v2(ctypes.byref(value)) == UNINITIALIZED
+    assert nvml.nvmlInit_v2() == SUCCESS
+    assert count(nvml) == 2
+
+
+def test_wrong_arguments_are_refused(nvml: ctypes.CDLL) -> None:
+    handle, short = ctypes.c_void_p(), ctypes.create_string_buffer(5)
+    assert nvml.nvmlDeviceGetHandleByIndex_v2(2, ctypes.byref(handle)) == INVALID_ARGUMENT
+    assert nvml.nvmlDeviceGetHandleByUUID(b"GPU-c", ctypes.byref(handle)) == NOT_FOUND
+    assert nvml.nvmlDeviceGetUUID(None, short, 5) == INVALID_ARGUMENT
+    assert nvml.nvmlDeviceGetUUID(handle_at(nvml, 0), short, 5) == INSUFFICIENT_SIZE
+
+
+@pytest.mark.parametrize(
+    "line", ["gpu GPU-a NVIDIA_L40S 46068", "gpu GPU-a L40S 46068 5 6", "fail nvmlInit_v2", "mig GPU-a"]
+)
+def test_a_line_that_can_not_be_read_is_never_passed_over(
+    nvml: ctypes.CDLL, machine: Path, line: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    machine.write_text(f"{line}\n")
+    assert nvml.nvmlInit_v2() == UNKNOWN
+    assert capfd.readouterr().err == f"nvml_stub: {machine}: can't read line: {line}\n"
+
+
+def test_no_file_is_no_driver(nvml: ctypes.CDLL, machine: Path) -> None:
+    machine.unlink()
+    assert nvml.nvmlInitWithFlags(0) == DRIVER_NOT_LOADED
+
+
+def test_a_second_build_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = build(tmp_path)
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert build(tmp_path) == folder
+    assert [path.name for path in folder.iterdir()] == [LIBRARY]
+
+
+def test_without_a_compiler_it_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert main([str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("no C compiler: looked for no-such-compiler on PATH. Install one")
+
+
+def test_a_compiler_that_refuses_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "false")
+    with pytest.raises(BuildFailed, match=r"nvml_stub\.c ended with 1"):
+        build(tmp_path)
