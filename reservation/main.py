@@ -1,6 +1,9 @@
 """The reservation process as it runs in its pod: a blocking driver of reservation/steps.py.
 
 Console script ``moorage-reservation``. Says on stderr what it holds, or in one line why it can't.
+
+An image has to ship it compiled (``python -m compileall``): compiling pynvml, 8,000 lines, at each start takes half as
+much memory again as holding a device does, and pods have no place to keep the result.
 """
 
 from __future__ import annotations
