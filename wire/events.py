@@ -29,6 +29,8 @@ class EventSeries(_Wire, frozen=True, gc=False):
 
 
 class Event(_Wire, frozen=True, gc=False):
+    """What was done (``action``) about which object, why, and the note for people."""
+
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
