@@ -6,6 +6,7 @@ Pure reading of a pod object (kai-contract 1.6), shared by the scheduler's cache
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
 
 import msgspec
@@ -15,6 +16,7 @@ from gpu.book import Book
 from wire import names
 from wire.core import Pod
 
+_UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,79}")
 #: Namespace of the uuid5 group ids; any constant will do, it only has to stay.
 _GROUP_IDS = uuid.UUID("6f1c2a52-6d0c-4d55-9a30-3d5c7e0b6f3e")
 
@@ -38,7 +40,8 @@ class Reservation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     book: Book | None
     deleting: bool
     finalized: bool
-    created: str = ""
+    #: Its process runs, as far as kubelet has said: one that keeps failing may have lost its device.
+    alive: bool = True
 
     @property
     def is_terminal(self) -> bool:
@@ -53,7 +56,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def is_learned(self) -> bool:
         """Whether it runs and said which device it holds."""
-        return self.phase == names.RUNNING and bool(self.uuid) and not self.deleting
+        return self.phase == names.RUNNING and self.alive and bool(self.uuid) and not self.deleting
 
 
 def is_reservation(pod: Pod, namespace: str = names.RESERVATION_NAMESPACE) -> bool:
@@ -79,13 +82,13 @@ def read(pod: Pod) -> Reservation:
         rv=pod.metadata.resource_version,
         node=pod.spec.node_name,
         phase=pod.status.phase,
-        uuid=annotations.get(names.RESERVE_FOR_GPU_INDEX, ""),
+        uuid=_uuid(annotations.get(names.RESERVE_FOR_GPU_INDEX, "")),
         index=_count(annotations.get(names.DEVICE_INDEX), default=-1),
         mem_mib=_count(annotations.get(names.DEVICE_MEMORY), default=0),
         book=book,
         deleting=pod.metadata.deletion_timestamp is not None,
         finalized=names.BOOK_FINALIZER in (pod.metadata.finalizers or ()),
-        created=pod.metadata.creation_timestamp or "",
+        alive=_is_alive(pod),
     )
 
 
@@ -101,6 +104,17 @@ def group_id(node_uid: str, pod_uid: str, number: int) -> str:
     ``number`` tells apart the devices of one pod and its earlier attempts (protocol.md, Identity).
     """
     return str(uuid.uuid5(_GROUP_IDS, f"{node_uid}/{pod_uid}/{number}"))
+
+
+def _is_alive(pod: Pod) -> bool:
+    """No statuses at all is what a stand-in for kubelet leaves; otherwise one container must run."""
+    statuses = pod.status.container_statuses or ()
+    return not statuses or any(status.state is not None and status.state.running is not None for status in statuses)
+
+
+def _uuid(text: str) -> str:
+    """What is not shaped like a device UUID is no identity: it ends in a container's environment and in a Binding."""
+    return text if _UUID.fullmatch(text) else ""
 
 
 def _count(text: str | None, *, default: int) -> int:

@@ -60,7 +60,14 @@ async def read(api: Api, pod: Identity) -> Pod | None:
     return found if found.metadata.uid == pod.uid else None
 
 
-async def fence(api: Api, pod: Identity, *, rv: str, attempt: str, message: str, clock: Clock) -> Pod | None:
+class FenceText(msgspec.Struct, frozen=True, gc=False):
+    """``because`` for the scheduler ("Cause: detail"), ``message`` for people."""
+
+    because: str
+    message: str
+
+
+async def fence(api: Api, pod: Identity, *, rv: str, attempt: str, text: FenceText, clock: Clock) -> Pod | None:
     """Change the pod at exactly ``rv``, so that a Binding at ``rv`` that is still on its way must fail.
 
     The same write tells the user (condition PodBound=False, kai-contract 5.2) and, by its annotation, the scheduler
@@ -71,10 +78,10 @@ async def fence(api: Api, pod: Identity, *, rv: str, attempt: str, message: str,
         "type": names.CONDITION_POD_BOUND,
         "status": "False",
         "reason": names.REASON_BINDING_ERROR,
-        "message": message,
+        "message": text.message,
         "lastTransitionTime": rfc3339(clock.now_ns()),
     }
-    annotations = {names.FENCED: attempt, names.FENCED_BECAUSE: message}
+    annotations = {names.FENCED: attempt, names.FENCED_BECAUSE: text.because}
     try:
         current = await read(api, pod)
         if current is None or current.metadata.resource_version != rv:

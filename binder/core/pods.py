@@ -9,7 +9,7 @@ from gpu.dialects import kai
 from gpu.grant import Grant
 from gpu.request import NO_GPU, GpuRequest
 from wire import names
-from wire.core import ContainerStatus, Pod
+from wire.core import ContainerStatus, Pod, Toleration
 
 
 class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -34,6 +34,7 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     fenced: str = ""
     request: GpuRequest | None = NO_GPU
     config_maps: str = ""
+    tolerations: tuple[Toleration, ...] = ()
 
     @property
     def is_bound(self) -> bool:
@@ -64,6 +65,7 @@ def view(pod: Pod) -> PodView:
         fenced=annotations.get(names.FENCED, ""),
         request=_request(pod),
         config_maps=annotations.get(names.SHARED_GPU_CONFIGMAP, ""),
+        tolerations=tuple(pod.spec.tolerations or ()),
     )
 
 

@@ -1,0 +1,93 @@
+"""Whether an entry of a book may be taken out (docs/design/protocol.md, step 5: Leave).
+
+``judge`` is given what was read in this order: the reservation first, then the pod, both by quorum. It is the only
+place that calls an entry dead.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from binder.core.pods import PodView
+from gpu.book import Entry
+
+
+class Judgement(enum.Enum):
+    """What to do with an entry."""
+
+    #: It is charged for: leave it.
+    LIVE = "live"
+    #: It can't be bound through any more and uses nothing: take it out.
+    DEAD = "dead"
+    #: Nobody works on it, but a Binding may still be on its way: fence the pod, then take it out.
+    FENCE_FIRST = "fence first"
+    #: Not clear yet; look again later.
+    WAIT = "wait"
+
+
+class Evidence(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What is known beside the reads.
+
+    ``group`` of the book. ``pod``: quorum read, None when there is no pod of this UID. ``last``: the pod as it was
+    last seen by watch, None when it was never seen. ``gone_for_s``: since when it has been missing, by our own clock.
+    ``has_request``: a BindRequest of this attempt is there (quorum). ``node_gone``: the device's node is gone.
+    """
+
+    group: str
+    pod: PodView | None
+    last: PodView | None
+    gone_for_s: float
+    has_request: bool
+    node_gone: bool
+    now_s: int
+
+
+#: A direct attempt younger than this may still be at work: longer than any write's time-out (kube.api, 10 s).
+WRITE_TIMEOUT_S = 15
+#: Added to a vanished pod's grace period before its device counts as free.
+VANISHED_MARGIN_S = 5
+#: Grace of a vanished pod that was never seen.
+UNSEEN_GRACE_S = 60
+
+
+def judge(entry: Entry, evidence: Evidence) -> Judgement:
+    """Judge one entry."""
+    pod = evidence.pod
+    if pod is None:
+        return _judge_vanished(evidence)
+    if pod.ended:
+        return Judgement.DEAD
+    if pod.is_bound:
+        return Judgement.LIVE if evidence.group in _groups(pod) else Judgement.DEAD
+    if pod.rv != entry.rv:
+        return Judgement.DEAD
+    if evidence.has_request:
+        return Judgement.LIVE
+    return Judgement.FENCE_FIRST if evidence.now_s - entry.since > WRITE_TIMEOUT_S else Judgement.WAIT
+
+
+def _judge_vanished(evidence: Evidence) -> Judgement:
+    """A pod that was deleted without its end being seen may still run until its grace period is over."""
+    last = evidence.last
+    if evidence.node_gone or (last is not None and (last.ended or not last.is_bound)):
+        return Judgement.DEAD
+    grace_s = UNSEEN_GRACE_S if last is None else last.grace_s + VANISHED_MARGIN_S
+    return Judgement.DEAD if evidence.gone_for_s > grace_s else Judgement.WAIT
+
+
+def _groups(pod: PodView) -> set[str]:
+    granted = {device.group for device in pod.grant.devices} if pod.grant else set()
+    return granted | set(pod.groups)
+
+
+def is_suspicious(entry: Entry, group: str, pod: PodView | None, *, at_work: bool, now_s: int) -> bool:
+    """Whether a cached view makes an entry worth two quorum reads. Wrong either way costs time only."""
+    if pod is None or pod.ended:
+        return True
+    if pod.is_bound:
+        return group not in _groups(pod)
+    if at_work:
+        return False
+    return pod.rv != entry.rv or now_s - entry.since > WRITE_TIMEOUT_S

@@ -1,0 +1,84 @@
+"""The reservation pod as it is created: KAI's shape (kai-contract 1.6), with its book.
+
+It names its node directly, so no scheduler is involved, and asks for one whole device, so the vendor's device plugin
+gives that device to nobody else. Its first tenants stand in the book from the first moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gpu import book as device_book
+from gpu.book import Book
+from gpu.reservation import name_for
+from wire import names
+from wire.core import Toleration
+
+
+class ReservationTemplate(msgspec.Struct, frozen=True, kw_only=True):
+    """What an administrator may set about reservation pods.
+
+    ``runtime_class`` "" sets none. ``resources``: further requests (= limits) as quantities; a GPU in there is
+    dropped. ``priority_class`` "" sets none.
+    """
+
+    namespace: str = names.RESERVATION_NAMESPACE
+    service_account: str = names.RESERVATION_SERVICE_ACCOUNT
+    app: str = names.RESERVATION_APP
+    image: str = "moorage/reservation:latest"
+    runtime_class: str = ""
+    priority_class: str = ""
+    resources: Mapping[str, str] = {}
+
+
+_FIELD_ENV = {
+    names.ENV_POD_NAME: "metadata.name",
+    names.ENV_POD_NAMESPACE: "metadata.namespace",
+    names.ENV_POD_UID: "metadata.uid",
+}
+
+
+def manifest(
+    template: ReservationTemplate, *, node: str, group: str, book: Book, tolerations: Sequence[Toleration] = ()
+) -> dict[str, Any]:
+    """Return the object to create."""
+    amounts = {**template.resources, names.GPU_RESOURCE: "1"}
+    container = {
+        "name": names.RESERVATION_CONTAINER,
+        "image": template.image,
+        "imagePullPolicy": "IfNotPresent",
+        "resources": {"requests": amounts, "limits": amounts},
+        "env": [{"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in _FIELD_ENV.items()],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "runAsNonRoot": True,
+            "runAsUser": 10000,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    spec: dict[str, Any] = {
+        "nodeName": node,
+        "serviceAccountName": template.service_account,
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 5,
+        "tolerations": msgspec.to_builtins(list(tolerations)),
+        "containers": [container],
+    }
+    if template.runtime_class:
+        spec["runtimeClassName"] = template.runtime_class
+    if template.priority_class:
+        spec["priorityClassName"] = template.priority_class
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(template, node, group, book), "spec": spec}
+
+
+def _metadata(template: ReservationTemplate, node: str, group: str, book: Book) -> dict[str, Any]:
+    return {
+        "name": name_for(node, group),
+        "namespace": template.namespace,
+        "labels": {names.APP_LABEL: template.app, names.GPU_GROUP_LABEL: group},
+        "annotations": {names.DO_NOT_DISRUPT: "true", names.TENANTS: device_book.render(book)},
+        "finalizers": [names.BOOK_FINALIZER],
+    }

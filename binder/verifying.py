@@ -1,0 +1,54 @@
+"""Is a device that a reservation pod just named really nobody else's? (docs/design/protocol.md, step 2)
+
+Two quorum LISTs in this order: reservation pods, then pods. A device belongs to one node, so both are asked for that
+node only.
+"""
+
+from __future__ import annotations
+
+from binder.core.failure import Cause, Failure
+from binder.core.outcome import Failed, Verified
+from binder.core.pods import PodView, view
+from binder.view import granted_groups
+from gpu import reservation as reservations
+from gpu.reservation import Reservation
+from kube.api import Api
+from kube.resources import PODS
+
+
+async def verify(api: Api, held: Reservation) -> Verified | Failed:
+    """Look for other claims on the device of ``held``."""
+    on_node = f"spec.nodeName={held.node}"
+    listed = await api.list(PODS, namespace=held.namespace, field_selector=on_node)
+    others = [reservations.read(pod) for pod in listed.items if reservations.is_reservation(pod, held.namespace)]
+    now = next((other for other in others if other.uid == held.uid), None)
+    if now is None or now.uuid != held.uuid or now.book is None:
+        return _claimed(f"reservation pod {held.name} changed")
+    for other in others:
+        if other.uid != held.uid and other.uuid == held.uuid:
+            return _claimed(f"device {held.uuid} is also held by reservation pod {other.name}")
+    pods = await api.list(PODS, field_selector=on_node)
+    for pod in pods.items:
+        if pod.metadata.namespace != held.namespace and (why := _stray(view(pod), now)) is not None:
+            return _claimed(why)
+    return Verified(held.group)
+
+
+def _stray(pod: PodView, held: Reservation) -> str | None:
+    """Why a live pod's claim contradicts this reservation, or None."""
+    if pod.ended:
+        return None
+    in_book = held.book is not None and pod.uid in held.book.entries
+    name = f"{pod.namespace}/{pod.name}"
+    devices = {device.group: device.uuid for device in pod.grant.devices} if pod.grant else {}
+    if held.uuid in devices.values() and not in_book:
+        return f"device {held.uuid} is used by pod {name}, which is not in its book"
+    if held.group in devices and devices[held.group] != held.uuid:
+        return f"pod {name} of group {held.group} uses device {devices[held.group]}"
+    if held.group in {*pod.groups, *granted_groups(pod)} and not in_book:
+        return f"pod {name} is labelled with group {held.group} and is not in its book"
+    return None
+
+
+def _claimed(why: str) -> Failed:
+    return Failed(Failure(cause=Cause.DEVICE_CLAIMED, detail=why))
