@@ -28,9 +28,10 @@ class Accepted(msgspec.Struct, frozen=True, gc=False):
 
 
 class NotAccepted(msgspec.Struct, frozen=True, gc=False):
-    """Refused, or no answer came. Only a quorum read tells which (``read``)."""
+    """Refused, or no answer came: then (``is_unknown``) it may still land. Only a quorum read tells (``read``)."""
 
     detail: str
+    is_unknown: bool = False
 
 
 async def post(api: Api, pod: Identity, *, rv: str, node: str, metadata: BoundMetadata) -> Accepted | NotAccepted:
@@ -47,7 +48,7 @@ async def post(api: Api, pod: Identity, *, rv: str, node: str, metadata: BoundMe
     try:
         await api.bind(pod.namespace, pod.name, binding)
     except ApiError as error:
-        return NotAccepted(str(error))
+        return NotAccepted(str(error), error.outcome_unknown)
     return Accepted()
 
 
