@@ -1,0 +1,82 @@
+"""The guard of NVIDIA_VISIBLE_DEVICES: who was given no shared device chooses none (invariant S3).
+
+Under the nvidia container runtime this variable decides which devices a container sees. Images built for CUDA set
+it to ``all``, and a user's entry wins over the device plugin's. KAI's counterpart is its opt-in ``deviceaccess``
+(kai-contract 1.3), whose messages are used here; the guard is on by default.
+
+Not covered, because admission can't see it: ``envFrom`` of a container that gets whole GPUs (elsewhere the explicit
+entry wins over it), hostPath device files, privileged containers, CDI annotations and devices listed by volume mounts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from admission.containers import Raw, asks_for_gpu, env_of, rewritten, walk, with_list
+from admission.handover import with_env_first
+from admission.settings import Guard
+from wire import names
+
+_HARMLESS: Final = frozenset((names.VISIBLE_DEVICES_NONE, "none"))
+_VOID: Final = {"name": names.ENV_VISIBLE_DEVICES, "value": names.VISIBLE_DEVICES_NONE}
+
+
+def guarded(pod: Raw, *, shared: Collection[str], guard: Guard) -> Raw:
+    """Return the pod with every container guarded whose key is not in ``shared``: those get their devices from us."""
+    return rewritten(pod, lambda ref, container: container if ref.key in shared else _guarded(container, guard))
+
+
+def guarded_ephemeral(pod: Raw, *, known: Collection[str], guard: Guard) -> Raw:
+    """Return the pod with its new ephemeral containers guarded: those whose name is not ``known``."""
+    before = pod["spec"].get("ephemeralContainers") or []
+    after = [c if c.get("name") in known else _guarded(c, guard) for c in before]
+    return {**pod, "spec": with_list(pod["spec"], "ephemeralContainers", after)}
+
+
+def forbidden(pod: Raw, *, shared: Collection[str]) -> str | None:
+    """Say what a container outside ``shared`` sets that it must not, in KAI's words; None if none does."""
+    return _first(_forbidden(container) for ref, container in walk(pod) if ref.key not in shared)
+
+
+def forbidden_ephemeral(pod: Raw, *, known: Collection[str]) -> str | None:
+    """Say what a new ephemeral container sets that it must not; None if none does."""
+    containers = pod["spec"].get("ephemeralContainers") or ()
+    return _first(_forbidden(container) for container in containers if container.get("name") not in known)
+
+
+def _guarded(container: Raw, guard: Guard) -> Raw:
+    entries = _entries(container)
+    if guard is Guard.OFF or (entries and (guard is Guard.REJECT or _forbidden(container) is None)):
+        return container
+    if asks_for_gpu(container):
+        kept = [entry for entry in env_of(container) if entry.get("name") != names.ENV_VISIBLE_DEVICES]
+        return with_list(container, "env", kept)
+    return with_env_first(container, [_VOID])
+
+
+def _entries(container: Raw) -> list[Raw]:
+    return [entry for entry in env_of(container) if entry.get("name") == names.ENV_VISIBLE_DEVICES]
+
+
+def _forbidden(container: Raw) -> str | None:
+    for entry in _entries(container):
+        subject = (
+            f"container {container.get('name', '')} has an environment variable {names.ENV_VISIBLE_DEVICES} defined"
+        )
+        if entry.get("valueFrom"):
+            return (
+                f"{subject} with a valueFrom reference. "
+                "This is forbidden due to possible conflicts with Nvidia's device plugin"
+            )
+        if entry.get("value", "") not in _HARMLESS:
+            return (
+                f"{subject} with a value of {entry.get('value', '')}. "
+                "This is forbidden due to conflicts with Nvidia's device plugin. "
+                "The only values that are allowed are 'void' or 'none'"
+            )
+    return None
+
+
+def _first(texts: Iterable[str | None]) -> str | None:
+    return next((text for text in texts if text is not None), None)

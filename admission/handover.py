@@ -1,0 +1,129 @@
+"""What a container with a share is given to learn its devices: env, and in KAI's way ConfigMaps.
+
+Env entries of ours stand first in the list: an explicit entry wins over ``envFrom``, same-named entries of the user
+are taken out, and an entry that refers to one of ours as ``$(NAME)`` is expanded by the kubelet only when ours comes
+before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any, Final
+
+from admission.containers import Raw, env_of, rewritten, walk, with_list
+from gpu import configmaps
+from gpu.request import ContainerRef
+from wire import names
+
+#: In KAI's order; the second is an alias from older days.
+OUR_ENV: Final = (names.ENV_VISIBLE_DEVICES, names.ENV_NUM_OF_GPUS, names.ENV_GPU_PORTION)
+
+_CAPABILITIES: Final = re.compile(r".*-shared-gpu-i?[0-9]+")
+
+
+def by_annotations(pod: Raw, targets: Collection[str]) -> Raw:
+    """Let the env of the containers of these keys read the annotations that the Binding will write."""
+
+    def change(ref: ContainerRef, container: Raw) -> Raw:
+        if ref.key not in targets:
+            return container
+        devices = names.VISIBLE_DEVICES_PREFIX + ref.key
+        keys = (devices, names.GPU_PORTION_ANNOTATION, names.GPU_PORTION_ANNOTATION)
+        return with_env_first(container, [_from_annotation(*pair) for pair in zip(OUR_ENV, keys, strict=True)])
+
+    return rewritten(pod, change)
+
+
+def _from_annotation(name: str, key: str) -> Raw:
+    field = {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{key}']"}
+    return {"name": name, "valueFrom": {"fieldRef": field}}
+
+
+def by_config_maps(pod: Raw, targets: Collection[str], prefix: str) -> Raw:
+    """Let the env of the containers of these keys read KAI's ConfigMaps of that prefix (kai-contract 1.3, steps 2-5).
+
+    The volume is never mounted: it keeps the kubelet from starting the pod before the ConfigMap is there.
+    """
+
+    def change(ref: ContainerRef, container: Raw) -> Raw:
+        if ref.key not in targets:
+            return container
+        name = configmaps.capabilities_name(prefix, ref)
+        entries = [{"name": key, "valueFrom": {"configMapKeyRef": {"name": name, "key": key}}} for key in OUR_ENV]
+        direct = {"configMapRef": {"name": configmaps.direct_env_name(name), "optional": False}}
+        sources = [*(container.get("envFrom") or ()), direct]
+        return with_list(with_env_first(container, entries), "envFrom", sources)
+
+    maps = [configmaps.capabilities_name(prefix, ref) for ref, _ in walk(pod) if ref.key in targets]
+    volumes: list[Raw] = [{"name": configmaps.volume_name(name), "configMap": {"name": name}} for name in maps]
+    ours = {volume["name"] for volume in volumes}
+    kept = [volume for volume in pod["spec"].get("volumes") or () if volume.get("name") not in ours]
+    changed = rewritten(pod, change)
+    annotations = {**(pod["metadata"].get("annotations") or {}), names.SHARED_GPU_CONFIGMAP: prefix}
+    return {
+        **changed,
+        "metadata": {**pod["metadata"], "annotations": annotations},
+        "spec": with_list(changed["spec"], "volumes", [*kept, *volumes]),
+    }
+
+
+def with_env_first(container: Raw, entries: list[dict[str, Any]]) -> Raw:
+    """Put the entries before all others of the container and take out others of their names."""
+    taken = {entry["name"] for entry in entries}
+    rest = [entry for entry in env_of(container) if entry.get("name") not in taken]
+    return with_list(container, "env", [*entries, *rest])
+
+
+def without_leftovers(pod: Raw) -> Raw:
+    """Take out what an earlier admission left in a copied spec, by us or by KAI, in either way.
+
+    Left in, it would hand over nothing and keep the new pod waiting for ConfigMaps that nobody makes.
+    """
+    stale = _stale_maps(pod)
+    direct = {configmaps.direct_env_name(name) for name in stale}
+
+    def change(_: ContainerRef, container: Raw) -> Raw:
+        env = [entry for entry in env_of(container) if not _is_leftover(entry, stale)]
+        sources = [
+            source
+            for source in container.get("envFrom") or ()
+            if (source.get("configMapRef") or {}).get("name") not in direct
+        ]
+        return with_list(with_list(container, "env", env), "envFrom", sources)
+
+    changed = rewritten(pod, change)
+    mounted = {mount.get("name") for _, container in walk(pod) for mount in container.get("volumeMounts") or ()}
+    volumes = [
+        volume
+        for volume in changed["spec"].get("volumes") or ()
+        if volume.get("name") in mounted or not _is_waiting_volume(volume, stale)
+    ]
+    return {**changed, "spec": with_list(changed["spec"], "volumes", volumes)}
+
+
+def _stale_maps(pod: Raw) -> set[str]:
+    """Names of capabilities ConfigMaps that the spec refers to, by its annotation or by its env."""
+    prefix = (pod["metadata"].get("annotations") or {}).get(names.SHARED_GPU_CONFIGMAP)
+    found = {configmaps.capabilities_name(prefix, ref) for ref, _ in walk(pod)} if prefix else set()
+    for _, container in walk(pod):
+        for entry in env_of(container):
+            source = (entry.get("valueFrom") or {}).get("configMapKeyRef") or {}
+            if entry.get("name") in OUR_ENV and _CAPABILITIES.fullmatch(source.get("name") or ""):
+                found.add(source["name"])
+    return found
+
+
+def _is_leftover(entry: Raw, stale: Collection[str]) -> bool:
+    if entry.get("name") not in OUR_ENV:
+        return False
+    source = entry.get("valueFrom") or {}
+    path = (source.get("fieldRef") or {}).get("fieldPath") or ""
+    return path.startswith(f"metadata.annotations['{names.MOORAGE_PREFIX}") or (
+        (source.get("configMapKeyRef") or {}).get("name") in stale
+    )
+
+
+def _is_waiting_volume(volume: Raw, stale: Collection[str]) -> bool:
+    name = (volume.get("configMap") or {}).get("name")
+    return name in stale and volume.get("name") == configmaps.volume_name(name)

@@ -1,0 +1,39 @@
+"""What an operator may choose about admission."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from wire import names
+
+
+class HandOver(enum.Enum):
+    """How a container with a share learns its devices (docs/design/protocol.md, Hand-over to the container)."""
+
+    #: Env reads annotations that the Binding writes: no further object.
+    ANNOTATIONS = "annotations"
+    #: Env reads ConfigMaps that the binder writes: KAI's exact way (kai-contract 1.3, 1.5).
+    CONFIG_MAPS = "configMaps"
+
+
+class Guard(enum.Enum):
+    """What happens to NVIDIA_VISIBLE_DEVICES in containers to which no shared device was given."""
+
+    #: Nothing: what image and spec say is what the container runtime does.
+    OFF = "off"
+    #: A container without GPU gets ``void``; what a container sets itself is taken out.
+    INJECT = "inject"
+    #: A container without GPU gets ``void``; a pod that sets anything but ``void`` or ``none`` itself is refused.
+    REJECT = "reject"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of the webhooks. ``guard`` holds for namespaces that say nothing themselves."""
+
+    scheduler_name: str = names.SCHEDULER_NAME
+    hand_over: HandOver = HandOver.ANNOTATIONS
+    guard: Guard = Guard.INJECT
+    #: RuntimeClass for pods with shares that name none; "" leaves them as they are.
+    runtime_class: str = "nvidia"
