@@ -1,0 +1,54 @@
+"""What ended an attempt to bind a pod: the vocabulary that the binder writes and the scheduler reads.
+
+The value stands in the annotation ``moorage.dev/fenced-because`` as "Cause: detail".
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class Cause(enum.Enum):
+    """What ended an attempt. The value is the stable name that is written on the wire."""
+
+    #: The book has no room (the prediction was late), or another attempt of the pod stands in it.
+    DEVICE_TAKEN = "DeviceTaken"
+    #: The reservation pod can't be joined: foreign, ending, of another identity.
+    NOT_JOINABLE = "ReservationNotJoinable"
+    #: kubelet refused or ended the reservation pod: its node had no free device.
+    RESERVATION_FAILED = "ReservationFailed"
+    #: The reservation pod went away before the pod was bound.
+    RESERVATION_LOST = "ReservationLost"
+    #: The reservation pod did not say in time which device it holds.
+    RESERVATION_SILENT = "ReservationSilent"
+    #: The device is claimed by another group, or used by a pod that is not in its book.
+    DEVICE_CLAIMED = "DeviceClaimed"
+    #: The card turned out smaller than the memory asked.
+    CARD_TOO_SMALL = "CardTooSmall"
+    #: The pod is gone, ended, or is another of that name.
+    POD_GONE = "PodGone"
+    #: The pod is bound by somebody else.
+    BOUND_ELSEWHERE = "BoundElsewhere"
+    #: The pod's request changed after the decision.
+    REQUEST_CHANGED = "RequestChanged"
+    #: The BindRequest was taken back.
+    WITHDRAWN = "Withdrawn"
+    #: Another member of the gang failed.
+    GANG_FAILED = "GangFailed"
+    #: Not all members of the gang were handed over in time.
+    GANG_LATE = "GangLate"
+    #: The server refused the Binding or a ConfigMap, again and again.
+    REFUSED = "Refused"
+
+
+#: Causes that say nothing against the node: the pod may be tried there again at once.
+NOT_THE_NODE = frozenset({
+    Cause.DEVICE_TAKEN, Cause.POD_GONE, Cause.BOUND_ELSEWHERE, Cause.REQUEST_CHANGED, Cause.WITHDRAWN,
+    Cause.GANG_FAILED, Cause.GANG_LATE,
+})  # fmt: skip
+
+
+def blames_node(because: str) -> bool:
+    """Whether an attempt that ended with this text should not be tried on the same node at once."""
+    name = because.partition(":")[0]
+    return name not in {cause.value for cause in NOT_THE_NODE}
