@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 
-class _Wire(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+class WireStruct(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """Base of all wire structs: camelCase names, defaults omitted when written."""
 
 
-class OwnerReference(_Wire, frozen=True, gc=False):
+class OwnerReference(WireStruct, frozen=True, gc=False):
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -28,7 +28,7 @@ class OwnerReference(_Wire, frozen=True, gc=False):
     block_owner_deletion: bool | None = None
 
 
-class ObjectMeta(_Wire, frozen=True, gc=False):
+class ObjectMeta(WireStruct, frozen=True, gc=False):
     name: str = ""
     generate_name: str = ""
     namespace: str = ""
@@ -44,56 +44,56 @@ class ObjectMeta(_Wire, frozen=True, gc=False):
     deletion_grace_period_seconds: int | None = None
 
 
-class ConfigMapKeySelector(_Wire, frozen=True, gc=False):
+class ConfigMapKeySelector(WireStruct, frozen=True, gc=False):
     name: str = ""
     key: str = ""
     optional: bool | None = None
 
 
-class ObjectFieldSelector(_Wire, frozen=True, gc=False):
+class ObjectFieldSelector(WireStruct, frozen=True, gc=False):
     field_path: str = ""
     api_version: str = ""
 
 
-class EnvVarSource(_Wire, frozen=True, gc=False):
+class EnvVarSource(WireStruct, frozen=True, gc=False):
     config_map_key_ref: ConfigMapKeySelector | None = None
     field_ref: ObjectFieldSelector | None = None
     secret_key_ref: dict[str, Any] | None = None
     resource_field_ref: dict[str, Any] | None = None
 
 
-class EnvVar(_Wire, frozen=True, gc=False):
+class EnvVar(WireStruct, frozen=True, gc=False):
     name: str = ""
     value: str = ""
     value_from: EnvVarSource | None = None
 
 
-class ConfigMapEnvSource(_Wire, frozen=True, gc=False):
+class ConfigMapEnvSource(WireStruct, frozen=True, gc=False):
     name: str = ""
     optional: bool | None = None
 
 
-class EnvFromSource(_Wire, frozen=True, gc=False):
+class EnvFromSource(WireStruct, frozen=True, gc=False):
     prefix: str = ""
     config_map_ref: ConfigMapEnvSource | None = None
     secret_ref: dict[str, Any] | None = None
 
 
-class ResourceRequirements(_Wire, frozen=True, gc=False):
+class ResourceRequirements(WireStruct, frozen=True, gc=False):
     #: Quantities as written (strings; YAML users also write bare numbers). Parsed by wire.quantity only.
     requests: dict[str, str | int | float] | None = None
     limits: dict[str, str | int | float] | None = None
     claims: list[dict[str, Any]] | None = None
 
 
-class ContainerPort(_Wire, frozen=True, gc=False):
+class ContainerPort(WireStruct, frozen=True, gc=False):
     host_port: int = 0
     container_port: int = 0
     protocol: str = "TCP"
     host_ip: str = msgspec.field(default="", name="hostIP")
 
 
-class Container(_Wire, frozen=True, gc=False):
+class Container(WireStruct, frozen=True, gc=False):
     name: str = ""
     image: str = ""
     image_pull_policy: str = ""
@@ -108,7 +108,7 @@ class Container(_Wire, frozen=True, gc=False):
     termination_message_policy: str = ""
 
 
-class Toleration(_Wire, frozen=True, gc=False):
+class Toleration(WireStruct, frozen=True, gc=False):
     key: str = ""
     operator: str = ""
     value: str = ""
@@ -116,60 +116,60 @@ class Toleration(_Wire, frozen=True, gc=False):
     toleration_seconds: int | None = None
 
 
-class NodeSelectorRequirement(_Wire, frozen=True, gc=False):
+class NodeSelectorRequirement(WireStruct, frozen=True, gc=False):
     key: str = ""
     operator: str = ""
     values: list[str] | None = None
 
 
-class NodeSelectorTerm(_Wire, frozen=True, gc=False):
+class NodeSelectorTerm(WireStruct, frozen=True, gc=False):
     match_expressions: list[NodeSelectorRequirement] | None = None
     match_fields: list[NodeSelectorRequirement] | None = None
 
 
-class NodeSelector(_Wire, frozen=True, gc=False):
+class NodeSelector(WireStruct, frozen=True, gc=False):
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
-class NodeAffinity(_Wire, frozen=True, gc=False):
+class NodeAffinity(WireStruct, frozen=True, gc=False):
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: list[dict[str, Any]] | None = None
 
 
-class PodAffinity(_Wire, frozen=True, gc=False):
+class PodAffinity(WireStruct, frozen=True, gc=False):
     required_during_scheduling_ignored_during_execution: list[dict[str, Any]] | None = None
     preferred_during_scheduling_ignored_during_execution: list[dict[str, Any]] | None = None
 
 
-class Affinity(_Wire, frozen=True, gc=False):
+class Affinity(WireStruct, frozen=True, gc=False):
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
-class TopologySpreadConstraint(_Wire, frozen=True, gc=False):
+class TopologySpreadConstraint(WireStruct, frozen=True, gc=False):
     topology_key: str = ""
     when_unsatisfiable: str = ""
     max_skew: int = 0
 
 
-class PodSchedulingGate(_Wire, frozen=True, gc=False):
+class PodSchedulingGate(WireStruct, frozen=True, gc=False):
     name: str = ""
 
 
-class ConfigMapVolumeSource(_Wire, frozen=True, gc=False):
+class ConfigMapVolumeSource(WireStruct, frozen=True, gc=False):
     name: str = ""
     optional: bool | None = None
 
 
-class Volume(_Wire, frozen=True, gc=False):
+class Volume(WireStruct, frozen=True, gc=False):
     name: str = ""
     config_map: ConfigMapVolumeSource | None = None
     persistent_volume_claim: dict[str, Any] | None = None
     ephemeral: dict[str, Any] | None = None
 
 
-class PodSpec(_Wire, frozen=True, gc=False):
+class PodSpec(WireStruct, frozen=True, gc=False):
     node_name: str = ""
     scheduler_name: str = ""
     service_account_name: str = ""
@@ -196,7 +196,7 @@ class PodSpec(_Wire, frozen=True, gc=False):
     security_context: dict[str, Any] | None = None
 
 
-class Condition(_Wire, frozen=True, gc=False):
+class Condition(WireStruct, frozen=True, gc=False):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -205,18 +205,18 @@ class Condition(_Wire, frozen=True, gc=False):
     observed_generation: int | None = None
 
 
-class ContainerStateTerminated(_Wire, frozen=True, gc=False):
+class ContainerStateTerminated(WireStruct, frozen=True, gc=False):
     exit_code: int = 0
     reason: str = ""
 
 
-class ContainerState(_Wire, frozen=True, gc=False):
+class ContainerState(WireStruct, frozen=True, gc=False):
     running: dict[str, Any] | None = None
     waiting: dict[str, Any] | None = None
     terminated: ContainerStateTerminated | None = None
 
 
-class ContainerStatus(_Wire, frozen=True, gc=False):
+class ContainerStatus(WireStruct, frozen=True, gc=False):
     name: str = ""
     state: ContainerState | None = None
     ready: bool = False
@@ -226,7 +226,7 @@ class ContainerStatus(_Wire, frozen=True, gc=False):
     allocated_resources: dict[str, str | int | float] | None = None
 
 
-class PodStatus(_Wire, frozen=True, gc=False):
+class PodStatus(WireStruct, frozen=True, gc=False):
     phase: str = ""
     reason: str = ""
     message: str = ""
@@ -236,7 +236,7 @@ class PodStatus(_Wire, frozen=True, gc=False):
     nominated_node_name: str = ""
 
 
-class Pod(_Wire, frozen=True, gc=False):
+class Pod(WireStruct, frozen=True, gc=False):
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
@@ -244,24 +244,24 @@ class Pod(_Wire, frozen=True, gc=False):
     status: PodStatus = PodStatus()
 
 
-class Taint(_Wire, frozen=True, gc=False):
+class Taint(WireStruct, frozen=True, gc=False):
     key: str = ""
     value: str = ""
     effect: str = ""
 
 
-class NodeSpec(_Wire, frozen=True, gc=False):
+class NodeSpec(WireStruct, frozen=True, gc=False):
     unschedulable: bool = False
     taints: list[Taint] | None = None
 
 
-class NodeStatus(_Wire, frozen=True, gc=False):
+class NodeStatus(WireStruct, frozen=True, gc=False):
     capacity: dict[str, str | int | float] | None = None
     allocatable: dict[str, str | int | float] | None = None
     conditions: list[Condition] | None = None
 
 
-class Node(_Wire, frozen=True, gc=False):
+class Node(WireStruct, frozen=True, gc=False):
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
@@ -269,13 +269,13 @@ class Node(_Wire, frozen=True, gc=False):
     status: NodeStatus = NodeStatus()
 
 
-class Namespace(_Wire, frozen=True, gc=False):
+class Namespace(WireStruct, frozen=True, gc=False):
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
 
 
-class ConfigMap(_Wire, frozen=True, gc=False):
+class ConfigMap(WireStruct, frozen=True, gc=False):
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
@@ -283,7 +283,7 @@ class ConfigMap(_Wire, frozen=True, gc=False):
     immutable: bool | None = None
 
 
-class ObjectReference(_Wire, frozen=True, gc=False):
+class ObjectReference(WireStruct, frozen=True, gc=False):
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -292,7 +292,7 @@ class ObjectReference(_Wire, frozen=True, gc=False):
     resource_version: str = ""
 
 
-class Binding(_Wire, frozen=True, gc=False):
+class Binding(WireStruct, frozen=True, gc=False):
     """POST pods/NAME/binding. ``metadata`` uid and resourceVersion are preconditions, labels and annotations merge."""
 
     api_version: str = "v1"
@@ -301,7 +301,7 @@ class Binding(_Wire, frozen=True, gc=False):
     target: ObjectReference = ObjectReference()
 
 
-class LeaseSpec(_Wire, frozen=True, gc=False):
+class LeaseSpec(WireStruct, frozen=True, gc=False):
     """Times are MicroTime strings (kube/clock.py rfc3339_micro); they are told to others, and never compared."""
 
     holder_identity: str | None = None
@@ -311,7 +311,7 @@ class LeaseSpec(_Wire, frozen=True, gc=False):
     lease_transitions: int | None = None
 
 
-class Lease(_Wire, frozen=True, gc=False):
+class Lease(WireStruct, frozen=True, gc=False):
     """coordination.k8s.io/v1. An empty or missing holder means that the lease was given back."""
 
     api_version: str = ""
@@ -320,12 +320,12 @@ class Lease(_Wire, frozen=True, gc=False):
     spec: LeaseSpec = LeaseSpec()
 
 
-class PriorityClass(_Wire, frozen=True, gc=False):
+class PriorityClass(WireStruct, frozen=True, gc=False):
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
 
 
-class Status(_Wire, frozen=True, gc=False):
+class Status(WireStruct, frozen=True, gc=False):
     """What the API server answers when it refuses (metav1.Status)."""
 
     status: str = ""

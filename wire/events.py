@@ -8,27 +8,21 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
-from wire.core import ObjectMeta, ObjectReference
+from wire.core import ObjectMeta, ObjectReference, WireStruct
 
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 MOST_NOTE_BYTES: Final = 1024
 
 
-class _Wire(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """Base of all wire structs: camelCase names, defaults omitted when written."""
-
-
-class EventSeries(_Wire, frozen=True, gc=False):
+class EventSeries(WireStruct, frozen=True, gc=False):
     """That the same thing was seen ``count`` times (at least 2), the last time at a MicroTime."""
 
     count: int
     last_observed_time: str
 
 
-class Event(_Wire, frozen=True, gc=False):
+class Event(WireStruct, frozen=True, gc=False):
     """What was done (``action``) about which object, why, and the note for people."""
 
     api_version: str = ""
