@@ -1,7 +1,7 @@
 """The device manager of a simulated node: which physical GPUs a container gets, as kubelet and the device plugin do it.
 
-It is the arbiter of whole devices (docs/design/protocol.md, Whole GPUs): a device is free when no pod that is still on the
-node holds it, whatever the API server says by then.
+It is the arbiter of whole devices (docs/design/protocol.md, Whole GPUs): a device is free when no pod that is still on
+the node holds it, whatever the API server says by then.
 """
 
 from __future__ import annotations

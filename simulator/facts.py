@@ -1,0 +1,190 @@
+"""API objects as the invariant checker reads them: plain JSON in, plain values out, by code of its own.
+
+Nothing here is shared with the product (but for names on the wire), so an error in how the product reads a request
+can't hide the same error in what checks it. A request is read leniently: what is malformed was to be refused, and if
+it runs all the same it counts as having asked for nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+from wire import names
+
+Json = Mapping[str, Any]
+
+_SHARE_NAMES: Final = (names.GPU_FRACTION, names.GPU_MEMORY)
+_ENDED: Final = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What one container asked for: ``devices`` of them, ``fraction`` of each, or ``mem_mib`` of each, or whole."""
+
+    devices: int
+    fraction: Fraction | None = None
+    mem_mib: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it asked for whole devices."""
+        return self.fraction is None and self.mem_mib is None
+
+    def charge(self, card_mib: int) -> Fraction:
+        """Return the part of a card of ``card_mib`` that it may have."""
+        if self.mem_mib is not None:
+            return Fraction(self.mem_mib, card_mib)
+        return Fraction(1) if self.fraction is None else self.fraction
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """One version of a pod."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    phase: str
+    scheduler: str
+    labels: Json
+    annotations: Json
+    #: Container name -> what it asked.
+    asks: Mapping[str, Ask]
+    deleting: bool
+    #: Whether a container asks for GPUs by means that are not simulated: MIG slices, claims, other vendors' names.
+    has_other_gpus: bool
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_reservation(self) -> bool:
+        """Whether it holds a device for others."""
+        app = self.labels.get(names.APP_LABEL)
+        return self.namespace == names.RESERVATION_NAMESPACE and app == names.RESERVATION_APP
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the API server shows it as ended."""
+        return self.phase in _ENDED
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """GPU groups that its labels name."""
+        prefixed = {v for k, v in self.labels.items() if k.startswith(names.MULTI_GPU_GROUP_LABEL_PREFIX)}
+        plain = self.labels.get(names.GPU_GROUP_LABEL)
+        return frozenset(prefixed | ({plain} if plain else set()))
+
+    @property
+    def promised(self) -> frozenset[str]:
+        """UUIDs that its annotations hand to its containers."""
+        values = [v for k, v in self.annotations.items() if k.startswith(names.VISIBLE_DEVICES_PREFIX)]
+        return frozenset(uuid for value in values for uuid in value.split(",") if uuid.startswith("GPU-"))
+
+    @property
+    def attempt(self) -> str:
+        """The attempt that bound it, as its grant says; "" if it has none."""
+        grant = _json(self.annotations.get(names.GRANT))
+        return str(grant.get("attempt", "")) if isinstance(grant, dict) else ""
+
+    @property
+    def book(self) -> Mapping[str, Fraction]:
+        """Of a reservation pod: pod UID -> the share that its book holds for it."""
+        book = _json(self.annotations.get(names.TENANTS))
+        entries = book.items() if isinstance(book, dict) else ()
+        return {uid: Fraction(_count(entry.get("nano")), 10**9) for uid, entry in entries if isinstance(entry, dict)}
+
+
+def pod(raw: Json) -> PodFacts:
+    """Read a pod."""
+    metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+    annotations = metadata.get("annotations") or {}
+    return PodFacts(
+        uid=metadata["uid"],
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        node=spec.get("nodeName") or "",
+        phase=status.get("phase") or "",
+        scheduler=spec.get("schedulerName") or "",
+        labels=metadata.get("labels") or {},
+        annotations=annotations,
+        asks=dict(_asks(spec, annotations)),
+        deleting=bool(metadata.get("deletionTimestamp")),
+        has_other_gpus=bool(spec.get("resourceClaims")) or any(_is_other_gpu(c) for c in _containers(spec)),
+    )
+
+
+def is_handover(raw: Json) -> bool:
+    """Whether a ConfigMap is one that hands devices to a container (kai-contract 1.5): ours, by its name."""
+    return "-shared-gpu-" in raw["metadata"]["name"]
+
+
+def _asks(spec: Json, annotations: Json) -> Iterator[tuple[str, Ask]]:
+    if any(name in annotations for name in _SHARE_NAMES):
+        target = _target(spec, annotations)
+        ask = _share(annotations)
+        if target and ask:
+            yield target, ask
+        return
+    for container in _containers(spec):
+        count = _count(_limits(container).get(names.GPU_RESOURCE))
+        if count:
+            yield container["name"], Ask(count)
+
+
+def _target(spec: Json, annotations: Json) -> str:
+    """Return the name of the container that a share is for: the named one, else the first of its type."""
+    inits = [container["name"] for container in spec.get("initContainers") or ()]
+    regular = [container["name"] for container in spec.get("containers") or ()]
+    wanted = annotations.get(names.GPU_FRACTION_CONTAINER_NAME)
+    if wanted:
+        return wanted if wanted in (*inits, *regular) else ""
+    is_init = annotations.get(names.GPU_FRACTION_CONTAINER_TYPE) == names.CONTAINER_TYPE_INIT
+    candidates = inits if is_init else regular
+    return candidates[0] if candidates else ""
+
+
+def _share(annotations: Json) -> Ask | None:
+    devices = _count(annotations.get(names.GPU_FRACTION_NUM_DEVICES, "1"))
+    if names.GPU_MEMORY in annotations:
+        mem_mib = _count(annotations[names.GPU_MEMORY])
+        return Ask(devices, mem_mib=mem_mib) if mem_mib else None
+    try:
+        fraction = Fraction(annotations[names.GPU_FRACTION])
+    except (ValueError, ZeroDivisionError):
+        return None
+    return Ask(devices, fraction=fraction) if 0 < fraction < 1 else None
+
+
+def _containers(spec: Json) -> Iterator[Json]:
+    yield from spec.get("initContainers") or ()
+    yield from spec.get("containers") or ()
+
+
+def _limits(container: Json) -> Json:
+    limits: Json = (container.get("resources") or {}).get("limits") or {}
+    return limits
+
+
+def _is_other_gpu(container: Json) -> bool:
+    others = [name for name in _limits(container) if name != names.GPU_RESOURCE]
+    return any("gpu" in name or name.startswith("nvidia.com/") for name in others)
+
+
+def _count(value: object) -> int:
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _json(text: object) -> Any:
+    try:
+        return json.loads(str(text)) if text else None
+    except ValueError:
+        return None

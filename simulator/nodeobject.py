@@ -1,0 +1,58 @@
+"""The Node object and the lease of a simulated node, as kubelet, GPU discovery and the device plugin write them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from simulator.shape import NodeShape
+from wire import names
+
+LEASE_NAMESPACE: Final = "kube-node-lease"
+LEASE_DURATION_S: Final = 40
+#: Added by the API server's TaintNodesByCondition to every new node.
+NOT_READY_TAINT: Final = "node.kubernetes.io/not-ready"
+
+
+def node(shape: NodeShape, *, now: str) -> dict[str, Any]:
+    """Make the object that a node registers with. Kubelet's create carries the status, too."""
+    metadata: dict[str, Any] = {"name": shape.name, "labels": labels(shape)}
+    if len(set(shape.cards_mib)) > 1:
+        metadata["annotations"] = {names.NODE_CARDS: ",".join(map(str, shape.cards_mib))}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status(shape, now=now)}
+
+
+def labels(shape: NodeShape) -> dict[str, str]:
+    """Return the node's labels. ``nvidia.com/gpu.memory`` is one number: with unequal cards, that of the smallest."""
+    own = {names.HOSTNAME_LABEL: shape.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    if shape.cards_mib:
+        own[names.NODE_GPU_COUNT] = str(len(shape.cards_mib))
+        own[names.NODE_GPU_MEMORY] = str(min(shape.cards_mib))
+    return own | shape.labels
+
+
+def status(shape: NodeShape, *, now: str) -> dict[str, Any]:
+    """Make the status of a Ready node; ``now`` is the last heartbeat."""
+    amounts = {
+        names.CPU_RESOURCE: f"{shape.cpu_milli}m",
+        names.MEMORY_RESOURCE: f"{shape.mem_mib}Mi",
+        names.EPHEMERAL_STORAGE_RESOURCE: f"{shape.ephemeral_mib}Mi",
+        names.PODS_RESOURCE: str(shape.pods),
+    }
+    if shape.cards_mib:
+        amounts[names.GPU_RESOURCE] = str(len(shape.cards_mib))
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "simulated kubelet is posting ready status",
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+    }
+    return {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
+
+
+def lease(name: str, *, owner_uid: str, now_micro: str) -> dict[str, Any]:
+    """Make the lease that a node renews; it goes with its node."""
+    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": owner_uid}
+    spec = {"holderIdentity": name, "leaseDurationSeconds": LEASE_DURATION_S, "renewTime": now_micro}
+    return {"metadata": {"name": name, "ownerReferences": [owner]}, "spec": spec}

@@ -1,0 +1,173 @@
+"""Simulated nodes on one API server, in memory or real: registration, leases, one pod stream and one pool of writers.
+
+::
+
+    nodes = NodeSet(transport, shape.parse(["4x8x80GiB"]), clock=clock, seed=1)
+    async with anyio.create_task_group() as group:
+        await group.start(nodes.run)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+from anyio.abc import TaskStatus
+
+from kube import errors
+from kube.api import Api
+from kube.clock import Clock, rfc3339, rfc3339_micro
+from kube.reflector import Reflector
+from kube.resources import LEASES, NODES, PODS
+from kube.retry import Retry
+from kube.transport import Transport
+from simulator import nodeobject
+from simulator.devices import Device
+from simulator.kubelet import Kubelet, Surroundings
+from simulator.settings import KubeletSettings
+from simulator.shape import NodeShape
+from simulator.witness import Witness
+from wire.core import Pod
+
+_DEFAULTS: Final = KubeletSettings()
+
+
+class NodeSet:
+    """Kubelets for all ``shapes``. ``reservation_transport`` is the identity of the reservation processes."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        shapes: Sequence[NodeShape],
+        *,
+        clock: Clock,
+        seed: int,
+        witness: Witness | None = None,
+        reservation_transport: Transport | None = None,
+        settings: KubeletSettings = _DEFAULTS,
+    ) -> None:
+        rng = random.Random(f"{seed}/nodes")
+        self.witness = witness or Witness()
+        self._settings = settings
+        self._clock = clock
+        self._api = Api(transport, retry=Retry(rng))
+        self._rng = rng
+        self._writers = anyio.CapacityLimiter(settings.writers)
+        around = Surroundings(
+            api=self._api,
+            reservation=reservation_transport or transport,
+            clock=clock,
+            witness=self.witness,
+            settings=settings,
+            writers=self._writers,
+            seed=seed,
+        )
+        self.kubelets = {shape.name: Kubelet(shape, around) for shape in shapes}
+
+    def __getitem__(self, name: str) -> Kubelet:
+        """Return a node by name, to give it a fault."""
+        return self.kubelets[name]
+
+    @property
+    def devices(self) -> dict[str, tuple[Device, ...]]:
+        """Physical devices of each node."""
+        return {name: kubelet.devices for name, kubelet in self.kubelets.items()}
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Register the nodes and run them for ever; started once all are Ready and the pods are known."""
+        uids = await self._for_all(self._register)
+        reflector: Reflector[Pod] = Reflector(self._api, PODS, _Dispatch(self.kubelets), rng=self._rng)
+        async with anyio.create_task_group() as group:
+            for kubelet in self.kubelets.values():
+                group.start_soon(kubelet.run, name=kubelet.shape.name)
+            await group.start(reflector.run)
+            if self._settings.lease_period_s:
+                await self._for_all(lambda kubelet: self._renew(kubelet, uids[kubelet.shape.name]))
+                group.start_soon(self._heartbeats, uids)
+            task_status.started()
+
+    async def _for_all(self, act: Callable[[Kubelet], Awaitable[str]]) -> dict[str, str]:
+        """Await ``act`` for each node, as many at a time as there are writers; return its answers by node."""
+        answers: dict[str, str] = {}
+
+        async def one(kubelet: Kubelet) -> None:
+            async with self._writers:
+                answers[kubelet.shape.name] = await act(kubelet)
+
+        async with anyio.create_task_group() as group:
+            for kubelet in self.kubelets.values():
+                group.start_soon(one, kubelet)
+        return answers
+
+    async def _register(self, kubelet: Kubelet) -> str:
+        """Create the node, or take over one of that name; return its UID."""
+        shape, now = kubelet.shape, rfc3339(self._clock.now_ns())
+        plain = nodeobject.node(shape, now=now)
+        try:
+            stored = await self._api.create(NODES, plain)
+        except errors.AlreadyExists:
+            stored = await self._api.patch(NODES, shape.name, {"metadata": plain["metadata"]})
+        stored = await self._api.patch(NODES, shape.name, {"status": plain["status"]}, subresource="status")
+        taints = [taint for taint in stored.spec.taints or () if taint.key != nodeobject.NOT_READY_TAINT]
+        if len(taints) < len(stored.spec.taints or ()):
+            # The node life-cycle controller takes it away as well, where one runs.
+            patch = {"spec": {"taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in taints]}}
+            await self._api.patch(NODES, shape.name, patch)
+        return stored.metadata.uid
+
+    async def _heartbeats(self, uids: dict[str, str]) -> None:
+        """Renew each node's lease once a period, spread over it."""
+        pause_s = self._settings.lease_period_s / max(1, len(self.kubelets))
+        while True:
+            for name, kubelet in self.kubelets.items():
+                await anyio.sleep(pause_s)
+                if kubelet.is_answering:
+                    async with self._writers:
+                        await self._renew(kubelet, uids[name])
+
+    async def _renew(self, kubelet: Kubelet, uid: str) -> str:
+        """Renew a lease, making it if need be. A renewal that fails is left to the next one."""
+        name = kubelet.shape.name
+        plain = nodeobject.lease(name, owner_uid=uid, now_micro=rfc3339_micro(self._clock.now_ns()))
+        with contextlib.suppress(errors.ApiError):
+            try:
+                await self._api.patch(LEASES, name, {"spec": plain["spec"]}, namespace=nodeobject.LEASE_NAMESPACE)
+            except errors.NotFound:
+                await self._api.create(LEASES, plain, namespace=nodeobject.LEASE_NAMESPACE)
+        return uid
+
+
+@dataclass(slots=True)
+class _Dispatch:
+    """Hands pods of the one stream to the nodes they are bound to."""
+
+    kubelets: dict[str, Kubelet]
+    _node_of: dict[str, str] = field(default_factory=dict)
+
+    def replace(self, objects: Sequence[Pod]) -> None:
+        """Take the whole truth; pods that are not in it are gone."""
+        there = {pod.metadata.uid for pod in objects}
+        for uid in [uid for uid in self._node_of if uid not in there]:
+            self._gone(uid)
+        for pod in objects:
+            self.upsert(pod)
+
+    def upsert(self, obj: Pod) -> None:
+        """Take a pod."""
+        kubelet = self.kubelets.get(obj.spec.node_name)
+        if kubelet is not None:
+            self._node_of[obj.metadata.uid] = obj.spec.node_name
+            kubelet.pod_changed(obj)
+
+    def delete(self, obj: Pod) -> None:
+        """Take a pod that is gone."""
+        self._gone(obj.metadata.uid)
+
+    def _gone(self, uid: str) -> None:
+        name = self._node_of.pop(uid, None)
+        if name is not None:
+            self.kubelets[name].pod_gone(uid)

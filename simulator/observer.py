@@ -1,0 +1,95 @@
+"""Shows the checker every version of API objects, as plain JSON and by no code of the product but the transport.
+
+A plain list and watch. What the watch can't show (versions between a lost watch and the list after it) is lost to the
+checker as well, so on the in-memory API server, which loses none, it sees everything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskStatus
+
+from kube import errors
+from kube.transport import Transport
+from simulator.invariants import BIND_REQUESTS, CONFIG_MAPS, DELETED, POD_GROUPS, PODS
+
+#: (plural, ADDED | MODIFIED | DELETED, object)
+Observe = Callable[[str, str, dict[str, Any]], None]
+
+PATHS: Final = {
+    PODS: "/api/v1/pods",
+    CONFIG_MAPS: "/api/v1/configmaps",
+    POD_GROUPS: "/apis/scheduling.run.ai/v2alpha2/podgroups",
+    BIND_REQUESTS: "/apis/scheduling.run.ai/v1alpha2/bindrequests",
+}
+_TIMEOUT_S: Final = 30.0
+_PAUSE_S: Final = 1.0
+
+
+@dataclass(slots=True)
+class Observer:
+    """Watches one kind. ``latest`` holds the objects that are there, by UID."""
+
+    transport: Transport
+    plural: str
+    observe: Observe
+    latest: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _version: str = ""
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Watch for ever; started after the first list."""
+        await self._list()
+        task_status.started()
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+            except errors.Unreachable:
+                await anyio.sleep(_PAUSE_S)
+
+    async def _list(self) -> None:
+        listing = await objects(self.transport, self.plural)
+        self._version = listing["metadata"]["resourceVersion"]
+        there = {raw["metadata"]["uid"]: raw for raw in listing.get("items") or ()}
+        for uid in [uid for uid in self.latest if uid not in there]:
+            self._take(DELETED, self.latest[uid])
+        for uid, raw in there.items():
+            self._take("MODIFIED" if uid in self.latest else "ADDED", raw)
+
+    async def _watch(self) -> None:
+        query = {"watch": "true", "resourceVersion": self._version}
+        async with self.transport.stream(PATHS[self.plural], query=query, timeout_s=_TIMEOUT_S) as (head, lines):
+            if head.status != 200:
+                self._version = ""
+                return
+            async for line in lines:
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    self._version = ""
+                    return
+                self._version = event["object"]["metadata"]["resourceVersion"]
+                if event["type"] != "BOOKMARK":
+                    self._take(event["type"], event["object"])
+
+    def _take(self, event: str, raw: dict[str, Any]) -> None:
+        uid = raw["metadata"]["uid"]
+        if event == DELETED:
+            self.latest.pop(uid, None)
+        else:
+            self.latest[uid] = raw
+        self.observe(self.plural, event, raw)
+
+
+async def objects(transport: Transport, plural: str) -> dict[str, Any]:
+    """List all objects of a kind. Raises kube.errors.Unreachable when the server does not give the list."""
+    response = await transport.request("GET", PATHS[plural], query={}, timeout_s=_TIMEOUT_S)
+    if response.status != 200:
+        raise errors.Unreachable(f"list of {plural}: HTTP {response.status}")
+    listing: dict[str, Any] = json.loads(response.body)
+    return listing

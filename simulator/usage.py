@@ -1,0 +1,192 @@
+"""Who uses which physical device at the moment, by what the machines themselves say: S1, S2 and S3.
+
+A device has *holders* (the pod to which the device manager gave it: a whole-GPU pod or a reservation pod) and *tenants*
+(containers with a share that see it). Shares add up as exact fractions.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from simulator.devices import Device
+from simulator.facts import PodFacts
+from simulator.violations import Findings
+from simulator.witness import Freed, Held, Started, Stopped
+from wire import names
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A running container with a share."""
+
+    pod: PodFacts
+    container: str
+    charge: Fraction
+
+
+@dataclass(slots=True)
+class Use:
+    """How one device is used now."""
+
+    holders: dict[str, PodFacts] = field(default_factory=dict)
+    tenants: dict[tuple[str, str], Tenant] = field(default_factory=dict)
+    #: When the reservation that held it for its tenants was lost; None: it was not, or is made anew.
+    lost_at_s: float | None = None
+
+
+@dataclass(slots=True)
+class Usage:
+    """Takes the machines' records, each with the facts of its pod, and judges the devices that it touches.
+
+    ``loss_window_s``: for so long after the loss of a reservation with tenants another pod may be found on their device
+    (docs/design/protocol.md, A lost or foreign reservation).
+    """
+
+    devices: Mapping[str, Device]
+    findings: Findings
+    loss_window_s: float
+    _uses: defaultdict[str, Use] = field(default_factory=lambda: defaultdict(Use))
+    #: (node, group) -> devices that its reservation pods ever held.
+    _group_devices: defaultdict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
+    #: Group -> devices that its reservation pods hold now.
+    _held_by_group: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    #: Pod UID -> devices that it holds or sees, so that its end costs no search.
+    _touched: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    _lost: set[str] = field(default_factory=set)
+
+    def held(self, record: Held, pod: PodFacts) -> None:
+        """A pod got devices from the device manager."""
+        for uuid in record.devices:
+            use = self._uses[uuid]
+            use.holders[pod.uid] = pod
+            self._touched[pod.uid].add(uuid)
+            if pod.is_reservation:
+                self._hold_for_groups(record.node, uuid, pod)
+            self._judge(uuid, record.at_s)
+
+    def freed(self, record: Freed) -> None:
+        """A pod's devices are free again."""
+        for uuid in sorted(self._touched[record.pod_uid]):
+            use = self._uses[uuid]
+            holder = use.holders.pop(record.pod_uid, None)
+            if holder is None or not holder.is_reservation:
+                continue
+            for group in holder.groups:
+                self._held_by_group[group].discard(uuid)
+            if use.tenants:
+                use.lost_at_s = record.at_s
+                self._lost.add(uuid)
+
+    def started(self, record: Started, pod: PodFacts) -> None:
+        """A container runs, and sees devices."""
+        self._judge_view(record, pod)
+        ask = pod.asks.get(record.container)
+        if pod.is_reservation or ask is None or ask.is_whole:
+            return
+        for uuid in record.devices:
+            charge = ask.charge(self.devices[uuid].mem_mib)
+            self._uses[uuid].tenants[pod.uid, record.container] = Tenant(pod, record.container, charge)
+            self._touched[pod.uid].add(uuid)
+            self._judge(uuid, record.at_s)
+
+    def stopped(self, record: Stopped) -> None:
+        """A container is gone."""
+        for uuid in self._touched[record.pod_uid]:
+            use = self._uses[uuid]
+            if use.tenants.pop((record.pod_uid, record.container), None) and not use.tenants:
+                self._find_again(uuid)
+
+    def judge_lost(self, at_s: float) -> None:
+        """Judge the devices whose reservation was lost again: the window in which that is allowed may be over."""
+        for uuid in sorted(self._lost):
+            self._judge(uuid, at_s)
+
+    def _hold_for_groups(self, node: str, uuid: str, reservation: PodFacts) -> None:
+        for group in reservation.groups:
+            self._group_devices[node, group].add(uuid)
+            self._held_by_group[group].add(uuid)
+        if all(tenant.pod.groups & reservation.groups for tenant in self._uses[uuid].tenants.values()):
+            self._find_again(uuid)
+
+    def _find_again(self, uuid: str) -> None:
+        self._uses[uuid].lost_at_s = None
+        self._lost.discard(uuid)
+
+    # --- S1 and S2 ---------------------------------------------------------------------------------------------------
+
+    def _judge(self, uuid: str, at_s: float) -> None:
+        use = self._uses[uuid]
+        if use.lost_at_s is not None and at_s - use.lost_at_s <= self.loss_window_s:
+            return
+        self._judge_sum(uuid, use, at_s)
+        self._judge_groups(uuid, use, at_s)
+        self._judge_holders(uuid, use, at_s)
+
+    def _judge_sum(self, uuid: str, use: Use, at_s: float) -> None:
+        total = sum((tenant.charge for tenant in use.tenants.values()), Fraction(0))
+        if total > 1:
+            shares = ", ".join(f"{t.pod.key} {_decimal(t.charge)}" for t in use.tenants.values())
+            self.findings.add("S1", at_s, f"{uuid} carries {_decimal(total)} of a device: {shares}")
+
+    def _judge_groups(self, uuid: str, use: Use, at_s: float) -> None:
+        """All who use a device together must have one group in common."""
+        sharers = [tenant.pod for tenant in use.tenants.values()]
+        sharers += [holder for holder in use.holders.values() if holder.is_reservation]
+        if sharers and not frozenset.intersection(*(pod.groups for pod in sharers)):
+            told = ", ".join(f"{pod.key} in {'+'.join(sorted(pod.groups)) or 'no group'}" for pod in sharers)
+            self.findings.add("S2", at_s, f"{uuid} belongs to several groups: {told}")
+
+    def _judge_holders(self, uuid: str, use: Use, at_s: float) -> None:
+        whole = [holder.key for holder in use.holders.values() if not holder.is_reservation]
+        if whole and use.tenants:
+            sharers = ", ".join(tenant.pod.key for tenant in use.tenants.values())
+            self.findings.add("S2", at_s, f"{uuid} is the whole GPU of {whole[0]} and shared by {sharers}")
+        for holder in use.holders.values():
+            if holder.is_reservation:
+                self._judge_spread(holder, uuid, at_s)
+
+    def _judge_spread(self, holder: PodFacts, uuid: str, at_s: float) -> None:
+        """No group has two devices at a time."""
+        for group in sorted(holder.groups):
+            devices = self._held_by_group[group]
+            if devices - {uuid}:
+                self.findings.add("S2", at_s, f"group {group} has several devices: {_listed(devices)}")
+
+    # --- S3 ----------------------------------------------------------------------------------------------------------
+
+    def _judge_view(self, record: Started, pod: PodFacts) -> None:
+        """Compare what a container sees with what its pod was given."""
+        ask = pod.asks.get(record.container)
+        if pod.is_reservation or (ask is not None and ask.is_whole):
+            if set(record.devices) != set(record.assigned):
+                self._wrong_view(record, f"the device manager gave it {_listed(record.assigned)}")
+        elif ask is None:
+            if record.devices and pod.scheduler == names.SCHEDULER_NAME and not pod.has_other_gpus:
+                self._wrong_view(record, "it asked for none")
+        else:
+            self._judge_share_view(record, pod, ask.devices)
+
+    def _judge_share_view(self, record: Started, pod: PodFacts, count: int) -> None:
+        if len(record.devices) != count:
+            self._wrong_view(record, f"it asked for shares of {count}")
+            return
+        by_group = {group: self._group_devices[record.node, group] for group in pod.groups}
+        given = set().union(*by_group.values())
+        seen = set(record.devices)
+        if not seen <= given or not all(seen & devices for devices in by_group.values()):
+            self._wrong_view(record, f"the reservations of its groups hold {_listed(given)}")
+
+    def _wrong_view(self, record: Started, why: str) -> None:
+        text = f"container {record.container} of {record.pod} sees {_listed(record.devices)}, but {why}"
+        self.findings.add("S3", record.at_s, text)
+
+
+def _listed(uuids: set[str] | tuple[str, ...]) -> str:
+    return ", ".join(sorted(uuids)) or "no device"
+
+
+def _decimal(value: Fraction) -> str:
+    return f"{float(value):.6g}"
