@@ -17,12 +17,14 @@ so each works in a namespace of its own. pytest-xdist keeps them in one worker, 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import hypothesis
 import pytest
 
 from simulator.virtualtime import VirtualTimeLoop
+from tools.cluster import ControlPlane
 
 AnyioBackend = tuple[str, dict[str, Any]]
 
@@ -41,6 +43,13 @@ def anyio_backend() -> AnyioBackend:
 def virtual_anyio_backend() -> AnyioBackend:
     """asyncio in virtual time: for a module's own ``anyio_backend``, as shown above."""
     return ("asyncio", {"loop_factory": VirtualTimeLoop})
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """A real etcd, kube-apiserver and kube-controller-manager, started when the first test asks for it."""
+    with ControlPlane() as plane:
+        yield plane
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tools.background import State, down, status
+
+
+def test_without_a_keeper_nothing_is_up_whatever_a_dead_one_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = State(tmp_path / "cluster")
+    state.folder.mkdir()
+    state.publish({"pid": os.getpid(), "url": "https://127.0.0.1:1", "kubeconfig": "gone"})
+    assert state.describe() is None
+    assert status(state) == 3
+    assert down(state) == 0
+    assert capsys.readouterr().out == "no cluster is up\nno cluster is up\n"
+
+
+def test_what_the_keeper_says_is_seen_while_it_keeps_and_not_after(tmp_path: Path) -> None:
+    state = State(tmp_path / "cluster")
+    description = {"pid": 1, "url": "https://127.0.0.1:1", "kubeconfig": "here"}
+    with state.keep():
+        assert state.kept()
+        assert state.describe() is None
+        state.publish(description)
+        assert state.describe() == description
+    assert not state.kept()
+    assert state.describe() is None
+
+
+def test_a_second_keeper_is_refused(tmp_path: Path) -> None:
+    state = State(tmp_path / "cluster")
+    with state.keep(), pytest.raises(BlockingIOError), state.keep():
+        pass
+
+
+def test_a_keeper_begins_with_an_empty_run_folder(tmp_path: Path) -> None:
+    state = State(tmp_path / "cluster")
+    (state.folder / "run").mkdir(parents=True)
+    (state.folder / "run" / "old.log").touch()
+    with state.keep() as folder:
+        assert folder == state.folder / "run"
+        assert not folder.exists()

@@ -1,0 +1,311 @@
+"""A real control plane on this machine, without a container engine: etcd, kube-apiserver, kube-controller-manager.
+
+It listens on loopback only, on free ports, keeps everything in one folder and forgets it when stopped; several run
+side by side. ``with ControlPlane() as plane:`` is serving after about three seconds. There are no nodes: simulated
+ones (simulator/) or a real kubelet join through ``plane.kubeconfig_path``.
+
+``python -m tools.cluster up|down|status`` keeps one in the background (tools/background.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import json
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import yaml
+
+from kube.clock import SystemClock
+from tools.certificates import Authority, signing_pair
+from tools.controlplane import ensure
+from tools.flags import (
+    CONTROLLER_MANAGER,
+    LOOPBACK,
+    SCHEDULER,
+    etcd,
+    kube_apiserver,
+    kube_controller_manager,
+    kube_scheduler,
+    kubeconfig,
+)
+from tools.processes import Family, ProcessDied
+from tools.rest import Rest
+
+#: Below the ports that Linux gives to outgoing connections (32768 and up), so that none of those takes one of ours
+#: between its choice and its use.
+_PORTS = range(20_000, 32_768)
+_START_WITHIN_S = 60.0
+_POLL_S = 0.05
+_TRIES = 3
+_ADMIN = "admin"
+#: Identity of each program -> its groups. Their rights are what the API server's own bootstrap roles give them.
+_USERS: Mapping[str, str] = {
+    _ADMIN: "system:masters",
+    CONTROLLER_MANAGER: "",
+    SCHEDULER: "",
+}
+
+
+class ControlPlane:
+    """One control plane: ``start`` it, use ``url``, ``ca_pem`` and ``token`` (of the administrator), ``stop`` it.
+
+    ``feature_gates`` are the API server's. ``audit_policy`` is the text of a Policy; what it selects is written to
+    ``audit_log_path``. ``scheduler`` adds the stock kube-scheduler. Without ``node_lifecycle`` nobody judges nodes by
+    their leases: for nodes that are only objects. ``folder`` must not exist or be empty; by default a temporary one.
+    """
+
+    def __init__(
+        self,
+        *,
+        programs: Path | None = None,
+        feature_gates: Mapping[str, bool] | None = None,
+        audit_policy: str | None = None,
+        scheduler: bool = False,
+        node_lifecycle: bool = True,
+        folder: Path | None = None,
+    ) -> None:
+        self._programs = programs
+        self._feature_gates = dict(feature_gates or {})
+        self._audit_policy = audit_policy
+        self._scheduler = scheduler
+        self._node_lifecycle = node_lifecycle
+        self._wanted_folder = folder
+        self._tokens = {user: secrets.token_urlsafe(24) for user in _USERS}
+        self._family: Family | None = None
+        self.url = ""
+        self.ca_pem = ""
+
+    @property
+    def folder(self) -> Path:
+        """Where the run's files and logs are. Raises RuntimeError when not started."""
+        return self._running().folder
+
+    @property
+    def token(self) -> str:
+        """The administrator's bearer token (group system:masters)."""
+        return self._tokens[_ADMIN]
+
+    @property
+    def kubeconfig_path(self) -> Path:
+        """A kubeconfig of the administrator."""
+        return kubeconfig(self.folder, _ADMIN)
+
+    @property
+    def audit_log_path(self) -> Path:
+        """Audit events, a JSON object a line, if an audit policy was given."""
+        return self.folder / "audit.log"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start all programs and return once they serve.
+
+        Raises ProcessDied when one ends, TimeoutError when they don't serve within 60 s, ControlPlaneUnavailable
+        when the programs can't be had.
+        """
+        if self._family is not None:
+            raise RuntimeError("the control plane is running")
+        programs = self._programs or ensure()
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                self._start_once(programs)
+            except ProcessDied as died:
+                self.stop()
+                # Somebody took a port between its choice and its use.
+                if "address already in use" not in str(died) or not tries_left:
+                    raise
+            except BaseException:
+                self.stop()
+                raise
+            else:
+                return
+
+    def stop(self) -> None:
+        """End all programs and remove the folder. Does nothing when not started."""
+        if self._family is None:
+            return
+        self._family.stop()
+        shutil.rmtree(self._family.folder, ignore_errors=True)
+        self._family = None
+
+    def check(self) -> None:
+        """Raise ProcessDied if a program has ended."""
+        self._running().check()
+
+    def resident_kib(self) -> dict[str, int]:
+        """Resident memory of each program, in KiB."""
+        return {child.name: child.resident_kib() for child in self._running().children}
+
+    def rest(self, token: str = "") -> Rest:
+        """Return calls on the API server, by default the administrator's."""
+        return Rest(self.url, self.ca_pem, token or self.token)
+
+    def service_account_token(self, namespace: str, name: str, *, lifetime_s: int = 3600) -> str:
+        """Ask for a token of a service account (TokenRequest). Raises RestError when there is no such account."""
+        answer = self.rest().call(
+            "POST",
+            f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
+            {
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenRequest",
+                "spec": {"expirationSeconds": lifetime_s},
+            },
+        )
+        return str(answer["status"]["token"])
+
+    def write_kubeconfig(self, path: Path, token: str) -> Path:
+        """Write a kubeconfig (JSON, which is YAML) for any token."""
+        cluster = {"server": self.url, "certificate-authority-data": base64.b64encode(self.ca_pem.encode()).decode()}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "moorage", "cluster": cluster}],
+            "users": [{"name": "user", "user": {"token": token}}],
+            "contexts": [{"name": "moorage", "context": {"cluster": "moorage", "user": "user"}}],
+            "current-context": "moorage",
+        }
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(config, indent=2))
+        return path
+
+    def apply(self, manifests: str) -> None:
+        """Apply YAML documents on the server's side, and wait until CRDs among them are served.
+
+        Raises subprocess.CalledProcessError with what kubectl said, TimeoutError when a CRD is not served in time.
+        """
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifests)
+        for path in _collections_of_crds(manifests):
+            # Established comes a moment before the API server has the new paths.
+            self._wait_until(functools.partial(self._finds, path), f"{path} to be served")
+
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        """Run kubectl as the administrator and return its output. Raises subprocess.CalledProcessError."""
+        program = Path(sys.executable).with_name("kubectl")
+        command = [str(program), f"--kubeconfig={self.kubeconfig_path}", f"--cache-dir={self.folder / 'kubectl'}"]
+        done = subprocess.run([*command, *arguments], input=stdin, text=True, capture_output=True, check=False)
+        if done.returncode:
+            failed = subprocess.CalledProcessError(done.returncode, ["kubectl", *arguments], done.stdout, done.stderr)
+            failed.add_note(done.stderr.strip())
+            raise failed
+        return done.stdout
+
+    def _running(self) -> Family:
+        if self._family is None:
+            raise RuntimeError("the control plane is not running")
+        return self._family
+
+    def _start_once(self, programs: Path) -> None:
+        folder = self._wanted_folder or Path(tempfile.mkdtemp(prefix="moorage-"))
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        self._family = family = Family(folder)
+        client_port, peer_port, api_port = _free_ports(3)
+        self.url = f"https://{LOOPBACK}:{api_port}"
+        self._write_files(folder)
+        etcd_flags = etcd(folder, client_port=client_port, peer_port=peer_port)
+        family.start("etcd", [str(programs / "etcd"), *etcd_flags])
+        api_flags = kube_apiserver(
+            folder,
+            port=api_port,
+            etcd_port=client_port,
+            feature_gates=self._feature_gates,
+            audited=self._audit_policy is not None,
+            node_lifecycle=self._node_lifecycle,
+        )
+        family.start("kube-apiserver", [str(programs / "kube-apiserver"), *api_flags])
+        self._wait_until(self._serves, "kube-apiserver to serve")
+        controller_flags = kube_controller_manager(folder, node_lifecycle=self._node_lifecycle)
+        family.start("kube-controller-manager", [str(programs / "kube-controller-manager"), *controller_flags])
+        if self._scheduler:
+            family.start("kube-scheduler", [str(programs / "kube-scheduler"), *kube_scheduler(folder)])
+        self._wait_until(self._controls, "kube-controller-manager to make the first service account")
+
+    def _write_files(self, folder: Path) -> None:
+        now_ns = SystemClock().now_ns()
+        authority = Authority.new(now_ns)
+        names = [LOOPBACK, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "10.96.0.1"]
+        server, signing = authority.server(now_ns, names), signing_pair()
+        self.ca_pem = authority.pem
+        users = [f'{token},{user},{user},"{_USERS[user]}"' for user, token in self._tokens.items()]
+        files = {
+            "ca.crt": authority.pem.encode(),
+            "server.key": server.key_pem,
+            "server.crt": server.public_pem,
+            "service-accounts.key": signing.key_pem,
+            "service-accounts.pub": signing.public_pem,
+            "tokens.csv": "\n".join(users).encode(),
+        }
+        if self._audit_policy is not None:
+            files["audit-policy.yaml"] = self._audit_policy.encode()
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        for user, token in self._tokens.items():
+            self.write_kubeconfig(kubeconfig(folder, user), token)
+
+    def _wait_until(self, ready: Callable[[], bool], what: str) -> None:
+        family, give_up_at = self._running(), time.monotonic() + _START_WITHIN_S
+        while not ready():
+            family.check()
+            if time.monotonic() > give_up_at:
+                tails = "\n".join(f"{child.name}:\n{child.tail()}" for child in family.children)
+                raise TimeoutError(f"waited {_START_WITHIN_S:.0f} s for {what}; the logs end:\n{tails}")
+            time.sleep(_POLL_S)
+
+    def _serves(self) -> bool:
+        try:
+            return self.rest().send("GET", "/readyz")[0] == 200
+        except OSError:
+            return False
+
+    def _controls(self) -> bool:
+        return self._finds("/api/v1/namespaces/default/serviceaccounts/default")
+
+    def _finds(self, path: str) -> bool:
+        return self.rest().send("GET", path)[0] == 200
+
+
+def _collections_of_crds(manifests: str) -> list[str]:
+    """Return the paths at which the CRDs among some YAML documents are served."""
+    found = [each for each in yaml.safe_load_all(manifests) if each and each["kind"] == "CustomResourceDefinition"]
+    return [
+        f"/apis/{crd['spec']['group']}/{version['name']}/{crd['spec']['names']['plural']}"
+        for crd in found
+        for version in crd["spec"]["versions"]
+        if version["served"]
+    ]
+
+
+def _free_ports(count: int) -> list[int]:
+    """Choose free loopback ports by chance, so that two that choose at the same time rarely meet."""
+    ports: list[int] = []
+    while len(ports) < count:
+        port = secrets.choice([port for port in _PORTS if port not in ports])
+        with socket.socket() as candidate, contextlib.suppress(OSError):
+            candidate.bind((LOOPBACK, port))
+            ports.append(port)
+    return ports
+
+
+if __name__ == "__main__":
+    from tools.background import main
+
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,101 @@
+"""Long-running child processes: a log each, a process group each, and none left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+_TAIL_LINES = 20
+_END_WITHIN_S = 10.0
+
+
+class ProcessDied(Exception):
+    """Raised when a process ended that should be running; the text has the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """One running program and its log."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def check(self) -> None:
+        """Raise ProcessDied if the program has ended."""
+        if self.process.poll() is not None:
+            raise ProcessDied(f"{self.name} ended with {self.process.returncode}; its log ends:\n{self.tail()}")
+
+    def tail(self) -> str:
+        """The last lines of the log."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return "\n".join(f"  {line}" for line in lines[-_TAIL_LINES:])
+
+    def resident_kib(self) -> int:
+        """Resident memory in KiB, as the kernel counts it (Linux)."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1])
+        raise ProcessDied(f"{self.name} has no memory any more")
+
+
+@dataclass(slots=True)
+class Family:
+    """Child processes that share a folder and end together, at the latest when this process ends."""
+
+    folder: Path
+    children: list[Child] = field(default_factory=list)
+    _guard: subprocess.Popen[bytes] | None = None
+
+    def start(self, name: str, command: Sequence[str | Path]) -> Child:
+        """Start a program in a process group of its own, with its output in ``NAME.log``."""
+        guard_input = self._guard_input()
+        log = self.folder / f"{name}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                cwd=self.folder,
+            )
+        guard_input.write(f"{process.pid}\n".encode())
+        child = Child(name, process, log)
+        self.children.append(child)
+        return child
+
+    def check(self) -> None:
+        """Raise ProcessDied if any program has ended."""
+        for child in self.children:
+            child.check()
+
+    def stop(self) -> None:
+        """Kill all programs and what they started. Nothing of theirs is worth an orderly shutdown."""
+        for child in reversed(self.children):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.process.pid, signal.SIGKILL)
+            child.process.wait(_END_WITHIN_S)
+        self.children.clear()
+        if self._guard is not None:
+            self._guard.communicate(b"done\n", timeout=_END_WITHIN_S)
+            self._guard = None
+
+    def _guard_input(self) -> IO[bytes]:
+        if self._guard is None:
+            script = Path(__file__).with_name("guard.py")
+            self._guard = subprocess.Popen(
+                [sys.executable, "-I", "-S", script, self.folder],
+                stdin=subprocess.PIPE,
+                start_new_session=True,
+                bufsize=0,
+            )
+        assert self._guard.stdin is not None
+        return self._guard.stdin
