@@ -1,0 +1,274 @@
+"""One leader at a time, by a Lease object.
+
+What the libraries get wrong (python-stack 1.7) and what is done here instead:
+
+- A hanging API server must not leave a leader in office: the work runs in a cancel scope whose deadline only a
+  successful renewal moves. Nothing has to notice anything for it to fire.
+- A renewal counts from when it was *sent*, an observation of another's from when it was *read*, both on our own
+  monotonic clock. Times in the object are for people.
+- A new leader's work starts only when the old lease's full duration has passed since it was last seen to change, so
+  that the old leader's last writes, which carry a time-out within it (``held_until``, kube/api.py ``write_until``),
+  have landed or never will. A lease that was given back says in its duration how long that is.
+
+No safety rests on this: two leaders over-commit nothing (docs/design/protocol.md), they only waste work.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from kube import errors
+from kube.api import Api
+from kube.clock import Clock, rfc3339_micro
+from kube.deadline import deadline
+from kube.resources import LEASES
+from wire.core import Lease, LeaseSpec
+
+_log: Final = logging.getLogger(__name__)
+
+#: Waits between tries are up to this much longer than set, so that candidates don't try in step.
+_JITTER: Final = 0.2
+
+
+class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Times in seconds; the defaults are those of Kubernetes' own components."""
+
+    #: How long others wait after the last renewal that they saw.
+    duration_s: int = 15
+    #: How long after its last renewal the leader goes on working.
+    renew_deadline_s: float = 10.0
+    #: Time between renewals, and between tries to become leader.
+    retry_s: float = 2.0
+    #: The longest time-out that a write of the work may carry: how long a successor waits after a release.
+    write_timeout_s: int = 10
+
+    def __post_init__(self) -> None:
+        if not 0 < self.retry_s * (1 + _JITTER) < self.renew_deadline_s < self.duration_s:
+            raise ValueError(
+                f"retry_s {self.retry_s} (and a fifth), renew_deadline_s {self.renew_deadline_s} and duration_s "
+                f"{self.duration_s} must be above 0 and each below the next"
+            )
+        if self.write_timeout_s < 1:
+            raise ValueError(f"write_timeout_s {self.write_timeout_s} must be at least 1")
+
+
+def incarnation(name: str, rng: random.Random) -> str:
+    """Return an identity that no other process, nor this one's next start, will have."""
+    return f"{name}_{rng.getrandbits(64):016x}"
+
+
+class LeaderElection:
+    """Takes part in the election for one Lease.
+
+    ``identity`` must be unique to this incarnation of the process (see ``incarnation``): a lease that carries it is
+    taken for our own. ``api`` must not itself be bounded by ``held_until``.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        clock: Clock,
+        rng: random.Random,
+        settings: LeaseSettings = LeaseSettings(),  # noqa: B008 - frozen
+    ) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._clock = clock
+        self._rng = rng
+        self._settings = settings
+        #: The lease as last seen, and when it was first seen so.
+        self._seen: LeaseSpec | None = None
+        self._seen_at = -math.inf
+        #: When the renewal that was successful last had been sent, and the version it made.
+        self._renewed_at = -math.inf
+        self._version = ""
+        #: Until then writes of an earlier leader may land.
+        self._quiet_until = -math.inf
+        self._is_in_office = False
+
+    @property
+    def held_until(self) -> float:
+        """Time of the event loop until which nobody else leads; in the past when we don't. Writes must end before."""
+        return self._renewed_at + self._settings.duration_s if self._is_in_office else -math.inf
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether the work may write now."""
+        return anyio.current_time() < self.held_until
+
+    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run ``work`` whenever we lead; return when it has come to its own end.
+
+        When leadership is lost the work is cancelled, and started anew with the next term. Its errors come out as an
+        ExceptionGroup. However this ends, a lease that we hold is given back.
+        """
+        while not await self.one_term(work):
+            pass
+
+    async def one_term(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """Become leader and run ``work``; True when it came to its own end, False when leadership was lost."""
+        await self._become_leader()
+        is_lost = False
+        try:
+            is_lost = not await self._lead(work)
+        finally:
+            self._leave_office()
+            if not is_lost:
+                await self._release()
+        return not is_lost
+
+    # --- becoming leader ----------------------------------------------------------------------------------------
+    async def _become_leader(self) -> None:
+        while True:
+            if await self._attempt_to_take():
+                break
+            await anyio.sleep(self._settings.retry_s * self._rng.uniform(1.0, 1.0 + _JITTER))
+        _log.info("lease %s/%s: %s leads", self._namespace, self._name, self._identity)
+
+    async def _attempt_to_take(self) -> bool:
+        try:
+            with deadline(self._call_s, f"lease {self._namespace}/{self._name}"):
+                return await self._take()
+        except errors.ApiError as error:
+            _log.warning("lease %s/%s could not be taken: %s", self._namespace, self._name, error)
+            return False
+
+    async def _take(self) -> bool:
+        try:
+            lease = await self._api.get(LEASES, self._name, namespace=self._namespace)
+        except errors.NotFound:
+            return await self._create()
+        if not self._is_free(lease.spec):
+            return False
+        spec = self._spec(transitions=(lease.spec.lease_transitions or 0) + 1)
+        await self._patch(spec, lease.metadata.resource_version)
+        return True
+
+    def _is_free(self, spec: LeaseSpec) -> bool:
+        now = anyio.current_time()
+        if spec != self._seen:
+            self._seen, self._seen_at = spec, now
+        if spec.holder_identity == self._identity:
+            # A write of ours whose answer was lost, or our own lost term: what we waited for then still counts.
+            return True
+        over_at = self._seen_at + (spec.lease_duration_seconds or self._settings.duration_s)
+        if spec.holder_identity and now < over_at:
+            return False
+        self._quiet_until = max(self._quiet_until, over_at)
+        return True
+
+    async def _create(self) -> bool:
+        sent_at = anyio.current_time()
+        body = {"metadata": {"name": self._name}, "spec": self._spec(transitions=0)}
+        self._note_renewed(sent_at, await self._api.create(LEASES, body, namespace=self._namespace))
+        return True
+
+    # --- leading ------------------------------------------------------------------------------------------------
+    async def _lead(self, work: Callable[[], Awaitable[None]]) -> bool:
+        is_finished = False
+        with anyio.CancelScope(deadline=self._renewed_at + self._settings.renew_deadline_s) as term:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._renew_until_lost, term)
+                await anyio.sleep_until(self._quiet_until)
+                self._is_in_office = True
+                await work()
+                is_finished = True
+                tasks.cancel_scope.cancel()
+        return is_finished
+
+    async def _renew_until_lost(self, term: anyio.CancelScope) -> None:
+        while True:
+            await anyio.sleep(self._settings.retry_s)
+            if not await self._attempt_to_renew():
+                self._leave_office()
+                term.cancel()
+                return
+            term.deadline = self._renewed_at + self._settings.renew_deadline_s
+
+    async def _attempt_to_renew(self) -> bool:
+        """Renew if possible. False only when the lease is known to be lost; the term's deadline sees to the rest."""
+        try:
+            with deadline(self._call_s, f"lease {self._namespace}/{self._name}"):
+                await self._patch({"renewTime": self._now()}, self._version)
+        except errors.Conflict:
+            return await self._is_still_ours()
+        except errors.NotFound:
+            return False
+        except errors.ApiError as error:
+            _log.warning("lease %s/%s not renewed: %s", self._namespace, self._name, error)
+        return True
+
+    async def _is_still_ours(self) -> bool:
+        """Settle a conflict: somebody took the lease, or only touched it, or our last renewal's answer was lost."""
+        try:
+            with deadline(self._call_s, f"lease {self._namespace}/{self._name}"):
+                lease = await self._api.get(LEASES, self._name, namespace=self._namespace)
+        except errors.NotFound:
+            return False
+        except errors.ApiError as error:
+            _log.warning("lease %s/%s not read: %s", self._namespace, self._name, error)
+            return True
+        self._version = lease.metadata.resource_version
+        return lease.spec.holder_identity == self._identity
+
+    def _leave_office(self) -> None:
+        if self._is_in_office:
+            _log.info("lease %s/%s: %s no longer leads", self._namespace, self._name, self._identity)
+            self._quiet_until = max(self._quiet_until, self.held_until)
+            self._is_in_office = False
+
+    async def _release(self) -> None:
+        """Give the lease back, if it is ours still. May run while being cancelled, so it is shielded and short."""
+        spec = {
+            "holderIdentity": None,
+            "leaseDurationSeconds": self._settings.write_timeout_s,
+            "renewTime": self._now(),
+        }
+        with anyio.move_on_after(self._settings.retry_s, shield=True):
+            try:
+                await self._patch(spec, self._version)
+            except errors.ApiError as error:
+                _log.info("lease %s/%s not given back: %s", self._namespace, self._name, error)
+
+    # --- writing ------------------------------------------------------------------------------------------------
+    async def _patch(self, spec: dict[str, Any], version: str) -> None:
+        sent_at = anyio.current_time()
+        lease = await self._api.patch(
+            LEASES, self._name, {"spec": spec}, namespace=self._namespace, resource_version=version
+        )
+        self._note_renewed(sent_at, lease)
+
+    def _note_renewed(self, sent_at: float, lease: Lease) -> None:
+        self._renewed_at = sent_at
+        self._version = lease.metadata.resource_version
+
+    def _spec(self, *, transitions: int) -> dict[str, Any]:
+        now = self._now()
+        return {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": self._settings.duration_s,
+            "acquireTime": now,
+            "renewTime": now,
+            "leaseTransitions": transitions,
+        }
+
+    def _now(self) -> str:
+        return rfc3339_micro(self._clock.now_ns())
+
+    @property
+    def _call_s(self) -> float:
+        # Half, so that one black hole leaves time for a second try.
+        return self._settings.renew_deadline_s / 2

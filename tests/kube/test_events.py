@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import Any
+
+import anyio
+import pytest
+
+from kube import errors
+from kube.events import EventRecorder, EventSettings, about, cut_utf8
+from kube.resources import NODES, PODS
+from tests.kube.scripted import Answer, ScriptedTransport, api_over, hang, ok, refusal
+from tests.kube.test_lease import LoopClock
+from wire.core import ObjectMeta, ObjectReference
+from wire.events import WARNING
+
+POD = about(PODS, ObjectMeta(name="a", namespace="ns", uid="u", resource_version="5"))
+STORED = ok({"metadata": {"name": "e"}}, status=201)
+
+
+def recording(*answers: Answer, **settings: Any) -> tuple[EventRecorder, ScriptedTransport]:
+    transport = ScriptedTransport(deque(answers or [STORED] * 1000))
+    recorder = EventRecorder(
+        api_over(transport),
+        clock=LoopClock(1_700_000_000 * 10**9),
+        controller="kai-scheduler",
+        instance="s-0",
+        settings=EventSettings(**settings),
+    )
+    return recorder, transport
+
+
+def say(recorder: EventRecorder, regarding: ObjectReference = POD, note: str = "bound to n1", **given: Any) -> None:
+    recorder.record(regarding, **{"reason": "Scheduled", "action": "Binding", "note": note, **given})
+
+
+async def run_for(recorder: EventRecorder, seconds: float) -> None:
+    with anyio.move_on_after(seconds):
+        await recorder.run()
+
+
+async def test_an_event_is_written_as_the_server_demands() -> None:
+    recorder, transport = recording()
+    say(recorder, type=WARNING)
+    await run_for(recorder, 1.0)
+    assert transport.asked == [("POST", "/apis/events.k8s.io/v1/namespaces/ns/events")]
+    body = transport.requests[0].body
+    name = body.pop("metadata")["name"]
+    assert re.fullmatch(r"a\.[0-9a-f]{16}", name)
+    assert body == {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "eventTime": "2023-11-14T22:13:20.000000Z",
+        "reportingController": "kai-scheduler",
+        "reportingInstance": "s-0",
+        "action": "Binding",
+        "reason": "Scheduled",
+        "type": "Warning",
+        "regarding": {"apiVersion": "v1", "kind": "Pod", "name": "a", "namespace": "ns", "uid": "u"},
+        "note": "bound to n1",
+    }
+
+
+async def test_an_event_about_a_node_goes_to_the_default_namespace() -> None:
+    recorder, transport = recording()
+    say(recorder, about(NODES, ObjectMeta(name="n1")))
+    await run_for(recorder, 1.0)
+    assert transport.requests[0].path == "/apis/events.k8s.io/v1/namespaces/default/events"
+
+
+async def test_recording_waits_for_nobody() -> None:
+    recorder, _ = recording(hang)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(recorder.run)
+        await anyio.sleep(1.0)
+        for number in range(100):
+            say(recorder, note=str(number))
+        assert anyio.current_time() == 1.0
+        tasks.cancel_scope.cancel()
+
+
+async def test_the_same_event_said_again_becomes_a_count_written_once_a_minute() -> None:
+    recorder, transport = recording()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(recorder.run)
+        for _ in range(300):
+            say(recorder)
+            await anyio.sleep(1.0)
+        tasks.cancel_scope.cancel()
+    first, *later = transport.requests
+    assert first.method == "POST"
+    assert "series" not in first.body
+    assert [request.method for request in later] == ["PATCH"] * 4
+    assert {request.path for request in later} == {f"{first.path}/{first.body['metadata']['name']}"}
+    counts = [request.body["series"]["count"] for request in later]
+    assert counts == sorted(counts)
+    assert counts[-1] >= 240
+    assert re.fullmatch(r"2023-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", later[0].body["series"]["lastObservedTime"])
+    assert recorder.counts.bundled == 299
+
+
+async def test_events_said_often_before_the_first_write_come_as_one_with_a_series() -> None:
+    recorder, transport = recording()
+    for _ in range(5):
+        say(recorder)
+    await run_for(recorder, 1.0)
+    assert len(transport.requests) == 1
+    assert transport.requests[0].body["series"]["count"] == 5
+
+
+@pytest.mark.parametrize(
+    "difference", [{"note": "bound to n2"}, {"reason": "Other"}, {"action": "Other"}, {"type": WARNING}]
+)
+async def test_events_that_differ_are_two(difference: dict[str, Any]) -> None:
+    recorder, transport = recording()
+    say(recorder)
+    say(recorder, **difference)
+    await run_for(recorder, 1.0)
+    assert [request.method for request in transport.requests] == ["POST", "POST"]
+    names = {request.body["metadata"]["name"] for request in transport.requests}
+    assert len(names) == 2
+
+
+async def test_what_was_not_said_for_a_window_is_forgotten_and_new_when_said_again() -> None:
+    recorder, transport = recording()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(recorder.run)
+        say(recorder)
+        await anyio.sleep(130.0)
+        say(recorder)
+        await anyio.sleep(1.0)
+        tasks.cancel_scope.cancel()
+    assert [request.method for request in transport.requests] == ["POST", "POST"]
+
+
+async def test_writes_keep_to_their_rate_after_a_burst() -> None:
+    recorder, transport = recording(writes_per_s=10.0, burst=5)
+    for number in range(40):
+        say(recorder, note=str(number))
+    await run_for(recorder, 2.05)
+    assert len([at for at in transport.times if at == 0.0]) == 5
+    assert len(transport.requests) == 25
+
+
+async def test_a_full_queue_loses_the_new_and_counts_them() -> None:
+    recorder, transport = recording(capacity=10)
+    for number in range(25):
+        say(recorder, note=str(number))
+    assert recorder.counts.lost == 15
+    await run_for(recorder, 1.0)
+    assert len(transport.requests) == 10
+    say(recorder, note="there is room again")
+    await run_for(recorder, 1.0)
+    assert recorder.counts.written == 11
+
+
+@pytest.mark.parametrize("answer", [refusal(403, "Forbidden"), refusal(404), refusal(500), errors.Unreachable()])
+async def test_an_event_that_is_refused_is_lost_and_the_next_one_is_written(answer: Answer) -> None:
+    recorder, _ = recording(answer, STORED)
+    say(recorder, note="one")
+    say(recorder, note="two")
+    await run_for(recorder, 1.0)
+    assert (recorder.counts.refused, recorder.counts.written) == (1, 1)
+
+
+async def test_an_event_that_has_aged_away_is_written_anew() -> None:
+    recorder, transport = recording(STORED, refusal(404, "NotFound"), STORED)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(recorder.run)
+        for _ in range(3):
+            say(recorder)
+            await anyio.sleep(61.0)
+        tasks.cancel_scope.cancel()
+    assert [request.method for request in transport.requests][-1] == "POST"
+
+
+async def test_the_longest_name_of_an_object_leaves_room_for_the_suffix() -> None:
+    recorder, transport = recording()
+    say(recorder, about(PODS, ObjectMeta(name="a" * 235 + "." + "b" * 17, namespace="ns")))
+    await run_for(recorder, 1.0)
+    name = transport.requests[0].body["metadata"]["name"]
+    assert len(name) <= 253
+    assert ".." not in name
+
+
+async def test_a_long_note_is_cut() -> None:
+    recorder, transport = recording()
+    say(recorder, note="ä" * 2000)
+    await run_for(recorder, 1.0)
+    assert len(transport.requests[0].body["note"].encode()) <= 1024
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "cut"),
+    [
+        ("abc", 3, "abc"),
+        ("abcdefgh", 7, "abcd…"),
+        ("ääää", 7, "ää…"),
+        ("ääää", 6, "ä…"),
+        ("a😀😀😀", 12, "a😀😀…"),
+        ("", 3, ""),
+    ],
+)
+def test_a_text_is_cut_between_characters(text: str, most: int, cut: str) -> None:
+    assert cut_utf8(text, most) == cut
+    assert len(cut_utf8(text, most).encode()) <= most

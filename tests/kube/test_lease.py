@@ -1,0 +1,416 @@
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import msgspec
+import pytest
+
+from kube import errors
+from kube.api import Api
+from kube.lease import LeaderElection, LeaseSettings, incarnation
+from kube.resources import LEASES
+from kube.retry import Retry
+from kube.transport import Response
+from tests.kube.scripted import ok, refusal
+
+
+@dataclass(slots=True)
+class LoopClock:
+    """Wall time that goes with the event loop's; a clock that is wrong by years, since nobody may rely on it."""
+
+    offset_ns: int = 0
+
+    def now_ns(self) -> int:
+        return self.offset_ns + int(anyio.current_time() * 1e9)
+
+
+@dataclass(slots=True)
+class LeaseServer:
+    """One Lease with its version, and what may go wrong on the way to it. Shared by all candidates."""
+
+    spec: dict[str, Any] | None = None
+    version: int = 0
+    writes: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
+
+    def holder(self) -> str | None:
+        return None if self.spec is None else self.spec.get("holderIdentity")
+
+    def answer(self, method: str, body: dict[str, Any] | None) -> Response:
+        if method == "POST":
+            return self._create(body or {})
+        if self.spec is None:
+            return refusal(404, "NotFound")
+        if method == "PATCH":
+            return self._patch(body or {})
+        return self._object()
+
+    def _create(self, body: dict[str, Any]) -> Response:
+        if self.spec is not None:
+            return refusal(409, "AlreadyExists")
+        self.spec = {}
+        return self._store(body["spec"])
+
+    def _patch(self, body: dict[str, Any]) -> Response:
+        if body["metadata"]["resourceVersion"] != str(self.version):
+            return refusal(409, "Conflict")
+        return self._store(body["spec"])
+
+    def _store(self, spec: dict[str, Any]) -> Response:
+        merged = {**(self.spec or {}), **spec}
+        self.spec = {name: value for name, value in merged.items() if value is not None}
+        self.version += 1
+        self.writes.append((anyio.current_time(), spec))
+        return self._object()
+
+    def _object(self) -> Response:
+        return ok({"metadata": {"name": "l", "resourceVersion": str(self.version)}, "spec": self.spec})
+
+
+@dataclass(slots=True)
+class Link:
+    """One candidate's way to the server: a Transport that can hang, break, or lose answers."""
+
+    server: LeaseServer
+    state: str = "up"
+    requests: int = 0
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        body: bytes | None = None,
+        content_type: str = "",
+        timeout_s: float,
+    ) -> Response:
+        assert path.startswith("/apis/coordination.k8s.io/v1/namespaces/ns/leases")
+        self.requests += 1
+        await anyio.sleep(0.01)
+        if self.state == "hangs":
+            await anyio.sleep_forever()
+        if self.state == "is refused":
+            raise errors.Unreachable
+        if self.state == "is forbidden":
+            return refusal(403, "Forbidden")
+        response = self.server.answer(method, msgspec.json.decode(body) if body else None)
+        if self.state == "loses answers" and method != "GET":
+            raise errors.Unreachable
+        return response
+
+    def stream(
+        self, path: str, *, query: Mapping[str, str], timeout_s: float
+    ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
+        raise NotImplementedError
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A process that notes when it worked. ``terms`` are pairs of loop times, the last one open while it works."""
+
+    name: str
+    server: LeaseServer
+    settings: LeaseSettings = LeaseSettings()  # noqa: RUF009 - frozen
+    skew_ns: int = 0
+    terms: list[list[float]] = field(default_factory=list)
+    link: Link = field(init=False)
+    election: LeaderElection = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.link = Link(self.server)
+        rng = random.Random(self.name)
+        self.election = LeaderElection(
+            Api(self.link, retry=Retry(rng)),
+            namespace="ns",
+            name="l",
+            identity=self.name,
+            clock=LoopClock(self.skew_ns),
+            rng=rng,
+            settings=self.settings,
+        )
+
+    async def work(self) -> None:
+        assert self.election.is_leading
+        self.terms.append([anyio.current_time()])
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.terms[-1].append(anyio.current_time())
+
+    async def run(self) -> None:
+        await self.election.run(self.work)
+
+    def is_working(self) -> bool:
+        return bool(self.terms) and len(self.terms[-1]) == 1
+
+
+async def test_the_first_to_come_leads_at_once_and_renews() -> None:
+    server = LeaseServer()
+    candidate = Candidate("a", server)
+    with anyio.move_on_after(60.0):
+        await candidate.run()
+    assert candidate.terms == [[pytest.approx(0.02), 60.0]]
+    renewals = [at for at, spec in server.writes if set(spec) == {"renewTime"}]
+    assert all(1.9 < later - earlier < 2.2 for earlier, later in itertools.pairwise(renewals))
+    assert len(renewals) >= 28
+
+
+async def test_what_stands_in_the_lease_is_what_kubernetes_expects() -> None:
+    server = LeaseServer()
+    with anyio.move_on_after(1.0):
+        await Candidate("a", server).run()
+    assert server.writes[0][1] == {
+        "holderIdentity": "a",
+        "leaseDurationSeconds": 15,
+        "acquireTime": "1970-01-01T00:00:00.010000Z",
+        "renewTime": "1970-01-01T00:00:00.010000Z",
+        "leaseTransitions": 0,
+    }
+
+
+async def test_only_one_of_many_leads() -> None:
+    server = LeaseServer()
+    candidates = [Candidate(name, server) for name in "abcde"]
+    with anyio.move_on_after(120.0):
+        async with anyio.create_task_group() as tasks:
+            for candidate in candidates:
+                tasks.start_soon(candidate.run)
+    assert sum(len(candidate.terms) for candidate in candidates) == 1
+
+
+@pytest.mark.parametrize("state", ["hangs", "is refused", "is forbidden"])
+async def test_the_leader_stops_working_when_the_api_fails_it(state: str) -> None:
+    server = LeaseServer()
+    candidate = Candidate("a", server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(candidate.run)
+        await anyio.sleep(20.0)
+        last_renewal = server.writes[-1][0]
+        candidate.link.state = state
+        await anyio.sleep(9.0 - (20.0 - last_renewal))
+        assert candidate.is_working()
+        await anyio.sleep(1.0)
+        assert not candidate.is_working()
+        assert not candidate.election.is_leading
+        assert candidate.terms[0][1] == pytest.approx(last_renewal + 10.0, abs=0.05)
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("skew_years", [-30, 0, 30])
+async def test_a_successor_works_only_after_the_old_leases_full_duration(skew_years: int) -> None:
+    server = LeaseServer()
+    old = Candidate("a", server)
+    new = Candidate("b", server, skew_ns=skew_years * 365 * 86_400 * 10**9)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(old.run)
+        await anyio.sleep(5.0)
+        tasks.start_soon(new.run)
+        await anyio.sleep(15.0)
+        last_renewal = server.writes[-1][0]
+        old.link.state = "hangs"
+        old_held_until = old.election.held_until
+        await anyio.sleep(40.0)
+        assert new.is_working()
+        assert new.terms[0][0] >= last_renewal + 15.0
+        assert new.terms[0][0] >= old_held_until
+        assert new.terms[0][0] > old.terms[0][1]
+        assert new.terms[0][0] < last_renewal + 15.0 + 3.0
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_newcomer_waits_a_full_duration_whatever_the_times_in_the_lease_say() -> None:
+    spec = {"holderIdentity": "z", "leaseDurationSeconds": 15, "renewTime": "1970-01-01T00:00:00.000000Z"}
+    new = Candidate("b", LeaseServer(spec, 7))
+    with anyio.move_on_after(60.0):
+        await new.run()
+    assert 15.0 <= new.terms[0][0] < 18.0
+
+
+async def test_a_released_lease_is_taken_at_once_but_not_worked_under_before_late_writes_are_over() -> None:
+    server = LeaseServer()
+    old, new = Candidate("a", server), Candidate("b", server)
+    async with anyio.create_task_group() as tasks:
+        async with anyio.create_task_group() as old_tasks:
+            old_tasks.start_soon(old.run)
+            await anyio.sleep(5.0)
+            tasks.start_soon(new.run)
+            await anyio.sleep(5.0)
+            old_tasks.cancel_scope.cancel()
+        released_at, released = server.writes[-1]
+        assert released["holderIdentity"] is None
+        assert released["leaseDurationSeconds"] == 10
+        await anyio.sleep(30.0)
+        taken_at = next(at for at, spec in server.writes if spec.get("holderIdentity") == "b")
+        assert taken_at - released_at < 3.0
+        assert 10.0 <= new.terms[0][0] - released_at < 13.0
+        assert server.spec is not None
+        assert server.spec["leaseTransitions"] == 1
+        tasks.cancel_scope.cancel()
+
+
+async def test_work_that_ends_by_itself_gives_the_lease_back() -> None:
+    server = LeaseServer()
+    candidate = Candidate("a", server)
+
+    async def short() -> None:
+        await anyio.sleep(3.0)
+
+    await candidate.election.run(short)
+    assert server.holder() is None
+    assert not candidate.election.is_leading
+
+
+async def test_work_that_fails_gives_the_lease_back_and_says_why() -> None:
+    server = LeaseServer()
+
+    async def fail() -> None:
+        raise ValueError("bad day")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await Candidate("a", server).election.run(fail)
+    assert caught.group_contains(ValueError, match="bad day")
+    assert server.holder() is None
+
+
+async def test_giving_back_does_not_hold_up_a_stop_when_the_api_hangs() -> None:
+    candidate = Candidate("a", LeaseServer())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(candidate.run)
+        await anyio.sleep(5.0)
+        candidate.link.state = "hangs"
+        tasks.cancel_scope.cancel()
+    assert anyio.current_time() <= 5.0 + 2.0
+
+
+async def test_a_lease_taken_by_another_ends_the_work_at_once_and_is_left_alone() -> None:
+    server = LeaseServer()
+    candidate = Candidate("a", server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(candidate.run)
+        await anyio.sleep(5.0)
+        assert server.spec is not None
+        server.spec = {**server.spec, "holderIdentity": "z"}
+        server.version += 1
+        await anyio.sleep(2.2)
+        assert not candidate.is_working()
+        tasks.cancel_scope.cancel()
+    assert server.holder() == "z"
+
+
+async def test_a_lease_that_was_deleted_is_lost() -> None:
+    server = LeaseServer()
+    candidate = Candidate("a", server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(candidate.run)
+        await anyio.sleep(5.0)
+        server.spec = None
+        await anyio.sleep(2.2)
+        assert len(candidate.terms[0]) == 2
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_lease_that_somebody_only_touched_is_ours_still() -> None:
+    server = LeaseServer()
+    candidate = Candidate("a", server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(candidate.run)
+        for _ in range(10):
+            await anyio.sleep(3.0)
+            server.version += 1
+        assert candidate.is_working()
+        assert len(candidate.terms) == 1
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_renewal_whose_answer_was_lost_is_settled_by_reading() -> None:
+    server = LeaseServer()
+    candidate = Candidate("a", server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(candidate.run)
+        await anyio.sleep(5.0)
+        candidate.link.state = "loses answers"
+        await anyio.sleep(3.0)
+        candidate.link.state = "up"
+        await anyio.sleep(30.0)
+        assert candidate.is_working()
+        assert len(candidate.terms) == 1
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_take_over_whose_answer_was_lost_is_completed() -> None:
+    server = LeaseServer()
+    candidate = Candidate("a", server)
+    candidate.link.state = "loses answers"
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(candidate.run)
+        await anyio.sleep(1.0)
+        candidate.link.state = "up"
+        await anyio.sleep(5.0)
+        assert candidate.is_working()
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_leader_that_lost_touch_leads_again_but_not_before_its_own_late_writes_are_over() -> None:
+    server = LeaseServer()
+    candidate = Candidate("a", server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(candidate.run)
+        await anyio.sleep(20.0)
+        candidate.link.state = "hangs"
+        held_until = candidate.election.held_until
+        await anyio.sleep(11.0)
+        candidate.link.state = "up"
+        await anyio.sleep(20.0)
+        assert len(candidate.terms) == 2
+        assert candidate.terms[1][0] >= held_until
+        tasks.cancel_scope.cancel()
+
+
+async def test_nothing_is_held_while_waiting_for_late_writes() -> None:
+    spec = {"leaseDurationSeconds": 10}
+    candidate = Candidate("a", LeaseServer(spec, 7))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(candidate.run)
+        await anyio.sleep(5.0)
+        assert candidate.link.server.holder() == "a"
+        assert candidate.terms == []
+        assert candidate.election.held_until < 0
+        await anyio.sleep(6.0)
+        assert candidate.election.is_leading
+        tasks.cancel_scope.cancel()
+
+
+async def test_writes_bounded_by_the_lease_are_not_sent_after_it() -> None:
+    candidate = Candidate("a", LeaseServer())
+    bounded = Api(candidate.link, retry=Retry(random.Random(1)), write_until=lambda: candidate.election.held_until)
+    with pytest.raises(errors.TooLate):
+        await bounded.patch(LEASES, "l", {}, namespace="ns")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"duration_s": 10, "renew_deadline_s": 10.0},
+        {"renew_deadline_s": 2.0},
+        {"renew_deadline_s": 2.3},
+        {"retry_s": 0.0},
+        {"write_timeout_s": 0},
+    ],
+)
+def test_times_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        LeaseSettings(**settings)
+
+
+def test_incarnations_differ() -> None:
+    rng = random.Random(1)
+    first, second = incarnation("a", rng), incarnation("a", rng)
+    assert first != second
+    assert first.startswith("a_")
