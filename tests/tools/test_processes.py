@@ -76,10 +76,12 @@ def test_when_the_owner_is_killed_its_programs_and_its_folder_go_too(tmp_path: P
 
 def test_memory_is_told_in_kib(tmp_path: Path) -> None:
     family = Family(tmp_path)
-    child = family.start("sleeper", ["sleep", "600"])
+    script = "import time; held = b'x' * (64 << 20); print(file=open('holds', 'w')); time.sleep(600)"
+    child = family.start("holder", [sys.executable, "-c", script])
+    read_when_there(tmp_path / "holds")
     resident_kib = child.resident_kib()
     family.stop()
-    assert 100 < resident_kib < 100_000
+    assert 64 * 1024 < resident_kib < 128 * 1024
 
 
 def test_after_a_stop_the_guard_is_gone_and_a_new_family_can_begin(tmp_path: Path) -> None:
