@@ -69,6 +69,9 @@ class Checker:
 
     def observed(self, kind: str, event: str, raw: Json, at_s: float) -> None:
         """Take a version of an API object; ``event`` is ADDED, MODIFIED or DELETED."""
+        # What lasted too long until now did so, even if this very version ends it.
+        self._usage.judge_lost(at_s)
+        self._gangs.judge(at_s)
         if kind == PODS:
             self._pod(facts.pod(raw), is_gone=event == DELETED, at_s=at_s)
             self._judge_records()
@@ -76,8 +79,6 @@ class Checker:
             self._gangs.pod_group(raw, at_s)
         elif kind == BIND_REQUESTS:
             self._chosen[raw["metadata"]["uid"]] = (raw.get("spec") or {}).get("selectedNode", "")
-        self._usage.judge_lost(at_s)
-        self._gangs.judge(at_s)
 
     def finish(self, at_s: float) -> None:
         """Judge what is still open at the end of a run."""

@@ -119,7 +119,7 @@ class Usage:
 
     def _judge(self, uuid: str, at_s: float) -> None:
         use = self._uses[uuid]
-        if use.lost_at_s is not None and at_s - use.lost_at_s <= self.loss_window_s:
+        if use.lost_at_s is not None and at_s - use.lost_at_s < self.loss_window_s:
             return
         self._judge_sum(uuid, use, at_s)
         self._judge_groups(uuid, use, at_s)

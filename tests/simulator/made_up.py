@@ -1,0 +1,109 @@
+"""Made-up objects and records for the checker, as plain JSON, so that its tests need no product code."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from simulator.devices import Device
+from simulator.invariants import PODS, Checker
+from simulator.witness import Freed, Held, Started, Stopped
+
+A = Device(0, "GPU-a", 1000)
+B = Device(1, "GPU-b", 1000)
+C = Device(2, "GPU-c", 500)
+NODE = "node-0"
+
+
+def pod(name: str, *, node: str = NODE, annotations: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
+    """A pod of our scheduler with one container, ``main``; its UID is ``uid-NAME``."""
+    containers = more.get("containers", [{"name": "main"}])
+    return {
+        "metadata": {
+            "namespace": more.get("namespace", "team"),
+            "name": name,
+            "uid": f"uid-{name}",
+            "labels": more.get("labels", {}),
+            "annotations": annotations or {},
+            **more.get("metadata", {}),
+        },
+        "spec": {"nodeName": node, "schedulerName": more.get("scheduler", "kai-scheduler"), "containers": containers},
+        "status": {"phase": more.get("phase", "Pending")},
+    }
+
+
+def share(name: str, group: str, fraction: str = "0.5", **more: Any) -> dict[str, Any]:
+    """A pod that asks a fraction and is in a group."""
+    annotations = {"gpu-fraction": fraction, **more.pop("annotations", {})}
+    return pod(name, annotations=annotations, labels={"runai-gpu-group": group}, **more)
+
+
+def whole(name: str, count: int = 1) -> dict[str, Any]:
+    """A pod that asks whole GPUs."""
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": str(count)}}}
+    return pod(name, containers=[container])
+
+
+def reservation(name: str, group: str, book: dict[str, int] | None = None) -> dict[str, Any]:
+    """A reservation pod; ``book`` is pod UID -> nano."""
+    entries = {
+        uid: {"nano": nano, "attempt": "a", "rv": "1", "since": 0, "pod": "p"} for uid, nano in (book or {}).items()
+    }
+    return pod(
+        name,
+        namespace="kai-resource-reservation",
+        annotations={"moorage.dev/tenants": json.dumps(entries)},
+        labels={"app": "kai-resource-reservation", "runai-gpu-group": group},
+        scheduler="default-scheduler",
+    )
+
+
+class Story:
+    """Tells a checker a story, second by second."""
+
+    def __init__(self, **settings: float) -> None:
+        self.checker = Checker({NODE: (A, B, C)}, **settings)
+        self.now_s = 0.0
+
+    def sees(self, raw: dict[str, Any], *, kind: str = PODS, event: str = "MODIFIED") -> Story:
+        self.checker.observed(kind, event, raw, self.now_s)
+        return self
+
+    def holds(self, name: str, *devices: str) -> Story:
+        self.checker.witnessed(Held(at_s=self.now_s, node=NODE, pod_uid=f"uid-{name}", devices=devices))
+        return self
+
+    def frees(self, name: str) -> Story:
+        self.checker.witnessed(Freed(at_s=self.now_s, node=NODE, pod_uid=f"uid-{name}"))
+        return self
+
+    def starts(
+        self, name: str, *devices: str, assigned: tuple[str, ...] = (), container: str = "main", node: str = NODE
+    ) -> Story:
+        self.checker.witnessed(
+            Started(
+                at_s=self.now_s,
+                node=node,
+                pod_uid=f"uid-{name}",
+                pod=f"team/{name}",
+                container=container,
+                is_init=False,
+                restarts=0,
+                devices=devices,
+                assigned=assigned,
+            )
+        )
+        return self
+
+    def stops(self, name: str, container: str = "main") -> Story:
+        self.checker.witnessed(Stopped(at_s=self.now_s, node=NODE, pod_uid=f"uid-{name}", container=container))
+        return self
+
+    def after(self, seconds: float) -> Story:
+        self.now_s += seconds
+        return self
+
+    def broken(self) -> set[str]:
+        """End the story; return the invariants that did not hold."""
+        self.checker.finish(self.now_s)
+        return {name for name, outcome in self.checker.report.items() if outcome != "held"}
