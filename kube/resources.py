@@ -6,7 +6,11 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from wire import core, events
+from wire import core, events, names
+from wire.crds.bindrequest import BindRequest
+from wire.crds.podgroup import PodGroup
+from wire.crds.queue import Queue
+from wire.crds.topology import Topology
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -53,4 +57,27 @@ LEASES = Resource(
 )
 EVENTS = Resource(
     group="events.k8s.io", version="v1", plural="events", kind="Event", namespaced=True, type=events.Event
+)
+
+BIND_REQUESTS = Resource(
+    group=names.SCHEDULING_GROUP,
+    version="v1alpha2",
+    plural="bindrequests",
+    kind="BindRequest",
+    namespaced=True,
+    type=BindRequest,
+)
+POD_GROUPS = Resource(
+    group=names.SCHEDULING_GROUP,
+    version="v2alpha2",
+    plural="podgroups",
+    kind="PodGroup",
+    namespaced=True,
+    type=PodGroup,
+)
+QUEUES = Resource(
+    group=names.SCHEDULING_GROUP, version="v2", plural="queues", kind="Queue", namespaced=False, type=Queue
+)
+TOPOLOGIES = Resource(
+    group=names.KAI_GROUP, version="v1alpha1", plural="topologies", kind="Topology", namespaced=False, type=Topology
 )
