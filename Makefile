@@ -1,0 +1,100 @@
+# What people do with Moorage. Each target first sets up all that it needs, on a fresh machine too: Python 3.11 or newer
+# with venv, and a way to PyPI (and to a Go module proxy for the real control plane; see CONTRIBUTING.md).
+
+# The first Python that will do. Another one: make PYTHON=python3.13 VENV=.venv-3.13 test
+WILL_DO := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+ifndef PYTHON
+PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11 python3.14; do \
+	if $$python -c '$(WILL_DO)' 2>/dev/null; then echo $$python; break; fi; done)
+endif
+
+VENV ?= .venv
+RUN_VENV ?= .venv-run
+# How many processes share the tests; all tests of the real control plane stay in one of them.
+WORKERS ?= auto
+# Passed on: make test ARGS='-k quantity', make demo ARGS=..., make bench ARGS='core'
+ARGS ?=
+
+BIN := $(VENV)/bin
+# An environment is ready when the mark is there that names the Python and the pins it was made of.
+mark = $(shell { $(PYTHON) --version; cat requirements/bootstrap.txt $(1); } 2>/dev/null | cksum | cut -d ' ' -f 1)
+READY := $(VENV)/.ready-$(call mark,requirements/dev.txt)
+RUN_READY := $(RUN_VENV)/.ready-$(call mark,requirements/run.txt)
+
+# $(1) folder, $(2) pins. Hashes are required of everything, of the installer as well.
+define environment
+	@test -n '$(PYTHON)' || { echo 'No Python 3.11 or newer with venv was found. Install one (on Debian and Ubuntu the \
+	packages python3 and python3-venv), or name it: make PYTHON=/path/to/python3' >&2; exit 1; }
+	@echo 'environment: $(1) from $(2)'
+	@test "$$($(1)/bin/python --version 2>/dev/null)" = "$$($(PYTHON) --version)" || $(PYTHON) -m venv --clear $(1)
+	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
+	@$(1)/bin/uv pip sync --quiet --python $(1)/bin/python --require-hashes requirements/bootstrap.txt $(2)
+	@rm -f $(1)/.ready-*
+	@touch $@
+endef
+
+.PHONY: help demo test test-fast lint format pins cluster cluster-status cluster-down bench clean
+
+help:
+	@echo 'make demo          the scheduler at work on simulated GPUs, no cluster needed'
+	@echo 'make test          all tests, with a real control plane (built once, about 9 minutes, if no other source has it)'
+	@echo 'make test-fast     all tests but those of the real control plane'
+	@echo 'make lint          formatting, lint rules, types, import layers, dependencies'
+	@echo 'make format        put the code into form, and apply what the lint rules can fix'
+	@echo 'make cluster       a real control plane in the background; cluster-status, cluster-down'
+	@echo 'make bench         measurements; ARGS names some of them'
+	@echo 'make pins          renew requirements/*.txt from pyproject.toml'
+	@echo 'make clean         remove environments and caches (not the programs of the control plane)'
+
+demo: $(RUN_READY)
+	$(RUN_VENV)/bin/python -m cli.main demo $(ARGS)
+
+test: $(READY)
+	$(BIN)/python -m tools.controlplane
+	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist loadgroup $(ARGS)
+
+test-fast: $(READY)
+	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist loadgroup -m 'not cluster' $(ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry .
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# No address of an index gets into the files, so everybody's own index serves.
+COMPILE := uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
+	--no-emit-index-url --no-emit-find-links
+pins: $(READY)
+	$(BIN)/$(COMPILE) pyproject.toml -o requirements/run.txt
+	$(BIN)/$(COMPILE) pyproject.toml --group dev -c requirements/run.txt -o requirements/dev.txt
+	$(BIN)/$(COMPILE) --group bootstrap -o requirements/bootstrap.txt
+
+cluster: $(READY)
+	$(BIN)/python -m tools.controlplane
+	$(BIN)/python -m tools.cluster up
+
+cluster-status: $(READY)
+	@$(BIN)/python -m tools.cluster status
+
+cluster-down: $(READY)
+	$(BIN)/python -m tools.cluster down
+
+bench: $(READY)
+	$(BIN)/python -m tools.controlplane
+	$(BIN)/python -m bench $(ARGS)
+
+clean:
+	rm -rf $(VENV) $(RUN_VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY):
+	$(call environment,$(VENV),requirements/dev.txt)
+
+$(RUN_READY):
+	$(call environment,$(RUN_VENV),requirements/run.txt)
