@@ -1,0 +1,87 @@
+"""What may go wrong between a client and the server, decided by rules that are asked at fixed points.
+
+Two points: a request on its way to the server, and a watch line on its way back. A rule is a plain callable, so a
+scenario can aim at one write, and a random run can roll dice (``sometimes``) with a random source of its own. Watches
+are cut by ``MemoryApiServer.cut_watches``; a dead client is ``MemoryTransport.kill``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from kube.memory.calls import Call
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens to one request. The default is nothing."""
+
+    #: Seconds that the request is on its way.
+    delay_s: float = 0.0
+    #: HTTP status with which it is refused instead of carried out; 0 for none.
+    refuse_with: int = 0
+    #: Retry-After of a 429.
+    retry_after_s: int = 1
+    #: ``request``: the server never sees it. ``answer``: it is carried out, but nobody hears. Both look the same.
+    lost: Literal["", "request", "answer"] = ""
+    #: With ``lost="request"``: it was only late, and is carried out so many seconds after it was sent, whether or
+    #: not the sender still waits. Needs ``MemoryApiServer.run``.
+    lands_after_s: float | None = None
+    #: Seconds that the answer is on its way.
+    answer_delay_s: float = 0.0
+
+
+NOTHING = Fault()
+
+RequestRule = Callable[[Call], Fault | None]
+#: Seconds by which a line of this watch is held back (those behind it wait, too).
+WatchRule = Callable[[Call, bytes], float]
+
+
+class Faults:
+    """The rules in force. The first that has a fault for a request decides; delays of watch lines add up."""
+
+    def __init__(self) -> None:
+        self.on_request: list[RequestRule] = []
+        self.on_watch_line: list[WatchRule] = []
+
+    def clear(self) -> None:
+        """Let everything go well from now on."""
+        self.on_request.clear()
+        self.on_watch_line.clear()
+
+    def of_request(self, call: Call) -> Fault:
+        """Return what happens to a request."""
+        for rule in self.on_request:
+            fault = rule(call)
+            if fault is not None:
+                return fault
+        return NOTHING
+
+    def watch_delay_s(self, call: Call, line: bytes) -> float:
+        """Return by how many seconds a line of a watch is held back."""
+        return sum(rule(call, line) for rule in self.on_watch_line)
+
+
+def sometimes(
+    rng: random.Random, per_mille: int, fault: Fault, *, when: Callable[[Call], bool] = lambda _: True
+) -> RequestRule:
+    """Return a rule that strikes so many in a thousand of the requests that ``when`` picks."""
+
+    def rule(call: Call) -> Fault | None:
+        return fault if when(call) and rng.randrange(1000) < per_mille else None
+
+    return rule
+
+
+def once(fault: Fault, *, when: Callable[[Call], bool]) -> RequestRule:
+    """Return a rule that strikes the first request that ``when`` picks, and no other."""
+    left = [fault]
+
+    def rule(call: Call) -> Fault | None:
+        return left.pop() if left and when(call) else None
+
+    return rule

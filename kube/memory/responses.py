@@ -1,0 +1,15 @@
+"""Refusals as HTTP answers."""
+
+from __future__ import annotations
+
+from kube.memory.refusals import Refusal
+from kube.transport import Response
+
+HEADERS = {"content-type": "application/json"}
+
+
+def refusal_response(refusal: Refusal) -> Response:
+    """Return a refusal as an HTTP answer."""
+    if refusal.retry_after_s is None:
+        return Response(refusal.code, HEADERS, refusal.body())
+    return Response(refusal.code, {**HEADERS, "retry-after": str(refusal.retry_after_s)}, refusal.body())

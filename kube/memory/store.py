@@ -1,0 +1,123 @@
+"""All objects, one resourceVersion counter, and what changed: the etcd of the in-memory server.
+
+Stored objects are never changed in place: every write puts a new dict, which may share parts with the old one. So a
+reader may keep what it was given, and history costs no copies.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from kube.memory.types import ResourceType
+from kube.memory.watchlog import Change, Log, Stored
+
+Object = dict[str, Any]
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class Table:
+    """The objects of one type, by key, and their history."""
+
+    kind: ResourceType
+    objects: dict[str, Stored] = field(default_factory=dict)
+    #: The keys of ``objects``, sorted: the order of lists and pages.
+    keys: list[str] = field(default_factory=list)
+    log: Log = field(default_factory=Log)
+
+    def keys_within(self, prefix: str, start: str = "") -> list[str]:
+        """Return the keys that begin with ``prefix`` and are not before ``start``, in order."""
+        return within(self.keys, prefix, start)
+
+    def at(self, rv: int) -> dict[str, Stored]:
+        """Return the objects as they were at a resourceVersion, by undoing what came after it."""
+        objects = dict(self.objects)
+        for change in self.log.after_backwards(rv):
+            if change.old is None:
+                del objects[change.key]
+            else:
+                objects[change.key] = change.old
+        return objects
+
+
+def within(keys: list[str], prefix: str, start: str = "") -> list[str]:
+    """Return the sorted keys that begin with ``prefix`` and are not before ``start``."""
+    low = bisect_left(keys, max(prefix, start))
+    high = bisect_left(keys, prefix + "\U0010ffff") if prefix else len(keys)
+    return keys[low:high]
+
+
+class Store:
+    """The objects of all types under one counter."""
+
+    def __init__(self, types: Iterable[ResourceType], *, history: int) -> None:
+        self.tables: dict[tuple[str, str, str], Table] = {each.root: Table(each) for each in types}
+        #: The newest resourceVersion.
+        self.rv = 0
+        #: Changes up to and including this one can't be read any more.
+        self.compacted_rv = 0
+        self._history = history
+        self._listeners: list[Callable[[Table, Change], None]] = []
+
+    def listen(self, listener: Callable[[Table, Change], None]) -> None:
+        """Call ``listener`` after every change, in the order of registration."""
+        self._listeners.append(listener)
+
+    def table(self, kind: ResourceType) -> Table:
+        """Return the table of a type."""
+        return self.tables[kind.root]
+
+    def get(self, kind: ResourceType, key: str) -> Stored | None:
+        """Return the current object under a key."""
+        return self.tables[kind.root].objects.get(key)
+
+    def objects(self, kind: ResourceType) -> Iterator[Object]:
+        """Yield the objects of a type in the order of their keys."""
+        table = self.tables[kind.root]
+        return (table.objects[key].obj for key in list(table.keys))
+
+    def put(self, kind: ResourceType, key: str, obj: Object) -> Stored:
+        """Create or replace an object. ``obj`` and its metadata belong to the store from here on."""
+        table = self.tables[kind.root]
+        old = table.objects.get(key)
+        new = self._stamp(obj)
+        table.objects[key] = new
+        if old is None:
+            insort(table.keys, key)
+        self._record(table, Change(rv=new.rv, key=key, old=old, new=new))
+        return new
+
+    def remove(self, kind: ResourceType, key: str) -> Stored:
+        """Delete an object and return its last state under the version of the deletion."""
+        table = self.tables[kind.root]
+        old = table.objects.pop(key)
+        del table.keys[bisect_left(table.keys, key)]
+        gone = self._stamp({**old.obj, "metadata": {**old.obj["metadata"]}})
+        self._record(table, Change(rv=gone.rv, key=key, old=old, new=None, gone=gone))
+        return gone
+
+    def compact(self, rv: int) -> None:
+        """Forget all history up to and including ``rv``."""
+        self.compacted_rv = max(self.compacted_rv, min(rv, self.rv))
+        for table in self.tables.values():
+            table.log.forget(self.compacted_rv)
+
+    def _stamp(self, obj: Object) -> Stored:
+        self.rv += 1
+        obj["metadata"]["resourceVersion"] = str(self.rv)
+        return Stored(obj=obj, raw=_encode(obj), rv=self.rv)
+
+    def _record(self, table: Table, change: Change) -> None:
+        table.log.append(change)
+        if self.rv - self._history > self.compacted_rv:
+            self.compacted_rv = self.rv - self._history
+            table.log.forget(self.compacted_rv)
+        table.log.notify(change)
+        for listener in self._listeners:
+            listener(table, change)

@@ -1,0 +1,163 @@
+"""One client's connection to the in-memory server: kube.transport.Transport, and the place where faults strike."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.lowlevel
+
+from kube.errors import Timeout
+from kube.memory.calls import Call
+from kube.memory.faults import Fault
+from kube.memory.refusals import Refusal
+from kube.memory.responses import HEADERS, refusal_response
+from kube.memory.watching import WatchStream
+from kube.transport import Response
+
+if TYPE_CHECKING:
+    from kube.memory.server import MemoryApiServer
+
+_REASONS = {409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+
+
+class MemoryTransport:
+    """Carries requests of one client.
+
+    Yields to the loop before and after every request, so that requests of several clients interleave as on a network.
+    """
+
+    def __init__(self, server: MemoryApiServer, *, user: str, groups: tuple[str, ...]) -> None:
+        self._server = server
+        self._user = user
+        self._groups = groups
+        self._dead = False
+        self._streams: dict[WatchStream, None] = {}
+
+    def kill(self) -> None:
+        """Go dark: no request or watch of this client, pending or later, is ever answered or fails.
+
+        What has not reached the server yet never will. Its callers hang until they are cancelled; a crash in a
+        simulation drops them.
+        """
+        self._dead = True
+        for stream in self._streams:
+            stream.mute()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout_s: float,
+    ) -> Response:
+        """Send one request. Raises kube.errors.Timeout."""
+        try:
+            with anyio.fail_after(timeout_s):
+                response = await self._exchange(method, path, query=query, body=body, content_type=content_type)
+        except TimeoutError as error:
+            await self._hang_if_dead()
+            raise Timeout(f"{method} {path}: no answer within {timeout_s} s") from error
+        await self._hang_if_dead()
+        return response
+
+    async def _exchange(
+        self, method: str, path: str, *, query: Mapping[str, str], body: bytes | None, content_type: str
+    ) -> Response:
+        call = self._call(method, path, query=query, body=body, content_type=content_type)
+        fault = self._server.faults.of_request(call) if isinstance(call, Call) else Fault()
+        await anyio.lowlevel.checkpoint()
+        await self._outward(call, fault)
+        if method != "GET":
+            self._server.log_write(method, path, body, self._user)
+        response = refusal_response(call) if isinstance(call, Refusal) else await self._carried_out(call, fault)
+        if fault.lost == "answer":
+            await anyio.sleep_forever()
+        if fault.answer_delay_s:
+            await anyio.sleep(fault.answer_delay_s)
+        await anyio.lowlevel.checkpoint()
+        return response
+
+    def _call(
+        self, method: str, path: str, *, query: Mapping[str, str], body: bytes | None, content_type: str
+    ) -> Call | Refusal:
+        try:
+            return self._server.call(
+                method, path, query=query, body=body, content_type=content_type, user=self._user, groups=self._groups
+            )
+        except Refusal as refusal:
+            return refusal
+
+    async def _outward(self, call: Call | Refusal, fault: Fault) -> None:
+        """Let the request travel, and get lost."""
+        if fault.lost == "request":
+            if fault.lands_after_s is not None and isinstance(call, Call):
+                self._server.answer_later(call, fault.lands_after_s)
+            await anyio.sleep_forever()
+        if fault.delay_s:
+            await anyio.sleep(fault.delay_s)
+        await self._hang_if_dead()
+
+    async def _carried_out(self, call: Call, fault: Fault) -> Response:
+        if fault.refuse_with:
+            reason = _REASONS.get(fault.refuse_with, "")
+            refusal = Refusal(fault.refuse_with, reason, f"injected: {reason or fault.refuse_with}")
+            if fault.refuse_with == 429:
+                refusal.retry_after_s = fault.retry_after_s
+            return refusal_response(refusal)
+        return await self._server.answer(call)
+
+    async def _hang_if_dead(self) -> None:
+        if self._dead:
+            await anyio.sleep_forever()
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], timeout_s: float
+    ) -> AsyncIterator[tuple[Response, AsyncIterator[bytes]]]:
+        """Open a watch. Raises kube.errors.Timeout."""
+        opened = await self._opened(path, query, timeout_s)
+        if isinstance(opened, Response):
+            yield opened, _nothing()
+            return
+        self._streams[opened] = None
+        try:
+            yield Response(200, HEADERS, b""), opened
+        finally:
+            del self._streams[opened]
+            opened.close()
+
+    async def _opened(self, path: str, query: Mapping[str, str], timeout_s: float) -> WatchStream | Response:
+        try:
+            with anyio.fail_after(timeout_s):
+                opened = await self._open(path, query)
+        except TimeoutError as error:
+            await self._hang_if_dead()
+            raise Timeout(f"GET {path}: no answer within {timeout_s} s") from error
+        await self._hang_if_dead()
+        return opened
+
+    async def _open(self, path: str, query: Mapping[str, str]) -> WatchStream | Response:
+        call = self._call("GET", path, query=query, body=None, content_type="")
+        fault = self._server.faults.of_request(call) if isinstance(call, Call) else Fault()
+        await anyio.lowlevel.checkpoint()
+        await self._outward(call, fault)
+        if isinstance(call, Refusal):
+            return refusal_response(call)
+        if call.verb != "watch" or fault.refuse_with:
+            return await self._carried_out(call, fault)
+        try:
+            return self._server.open_watch(call)
+        except Refusal as refusal:
+            return refusal_response(refusal)
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    no_lines: tuple[bytes, ...] = ()
+    for line in no_lines:
+        yield line

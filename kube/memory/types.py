@@ -1,0 +1,179 @@
+"""The resource types that the server knows, and how each behaves where the types differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+#: Every type can be selected by these fields.
+_COMMON_FIELDS = ("metadata.name", "metadata.namespace")
+
+
+class ResourceType(msgspec.Struct, frozen=True, kw_only=True):
+    """One resource type, a built-in one or a custom resource."""
+
+    group: str = ""
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+    #: Defined by a CustomResourceDefinition: objects are kept as they came, no strategic merge patch.
+    custom: bool = False
+    #: Has the ``status`` sub-resource: each side ignores changes to the other.
+    has_status: bool = False
+    #: ``metadata.generation`` counts changes of the desired state.
+    has_generation: bool = False
+    #: A PUT may leave out the resourceVersion.
+    unconditional_update: bool = True
+    #: A PUT may create.
+    create_on_update: bool = False
+    #: Names are DNS labels (63, no dots) instead of subdomains (253).
+    label_names: bool = False
+    #: Further fields that a fieldSelector may name.
+    fields: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        """``v1`` or ``group/version``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified(self) -> str:
+        """``pods``, ``leases.coordination.k8s.io``: as messages name the type."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def root(self) -> tuple[str, str, str]:
+        """Where the type is found by path: group, version, plural."""
+        return (self.group, self.version, self.plural)
+
+    @property
+    def selectable(self) -> tuple[str, ...]:
+        """All fields that a fieldSelector may name."""
+        return _COMMON_FIELDS + self.fields
+
+    def key(self, namespace: str, name: str) -> str:
+        """Return the key of an object: keys order as the real server's do."""
+        return f"{namespace}/{name}" if self.namespaced else name
+
+
+def custom(group: str, version: str, plural: str, kind: str, *, namespaced: bool, status: bool = True) -> ResourceType:
+    """Return a custom resource type."""
+    return ResourceType(
+        group=group,
+        version=version,
+        plural=plural,
+        kind=kind,
+        namespaced=namespaced,
+        custom=True,
+        has_status=status,
+        has_generation=True,
+        unconditional_update=False,
+    )
+
+
+PODS = ResourceType(
+    version="v1",
+    plural="pods",
+    kind="Pod",
+    has_status=True,
+    has_generation=True,
+    fields=(
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ),
+)
+NAMESPACES = ResourceType(
+    version="v1",
+    plural="namespaces",
+    kind="Namespace",
+    namespaced=False,
+    has_status=True,
+    label_names=True,
+    fields=("status.phase",),
+)
+NODES = ResourceType(
+    version="v1", plural="nodes", kind="Node", namespaced=False, has_status=True, fields=("spec.unschedulable",)
+)
+CONFIG_MAPS = ResourceType(version="v1", plural="configmaps", kind="ConfigMap")
+SECRETS = ResourceType(version="v1", plural="secrets", kind="Secret", fields=("type",))
+SERVICE_ACCOUNTS = ResourceType(version="v1", plural="serviceaccounts", kind="ServiceAccount")
+PRIORITY_CLASSES = ResourceType(
+    group="scheduling.k8s.io",
+    version="v1",
+    plural="priorityclasses",
+    kind="PriorityClass",
+    namespaced=False,
+    has_generation=True,
+)
+RUNTIME_CLASSES = ResourceType(
+    group="node.k8s.io",
+    version="v1",
+    plural="runtimeclasses",
+    kind="RuntimeClass",
+    namespaced=False,
+    unconditional_update=False,
+    create_on_update=True,
+)
+LEASES = ResourceType(
+    group="coordination.k8s.io",
+    version="v1",
+    plural="leases",
+    kind="Lease",
+    unconditional_update=False,
+    create_on_update=True,
+)
+EVENTS = ResourceType(
+    group="events.k8s.io",
+    version="v1",
+    plural="events",
+    kind="Event",
+    create_on_update=True,
+    fields=("reason", "type", "reportingController", "regarding.kind", "regarding.name", "regarding.uid"),
+)
+
+BUILT_IN = (
+    PODS,
+    NAMESPACES,
+    NODES,
+    CONFIG_MAPS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    PRIORITY_CLASSES,
+    RUNTIME_CLASSES,
+    LEASES,
+    EVENTS,
+)
+
+#: Contract section 2.
+KAI = (
+    custom("scheduling.run.ai", "v2", "queues", "Queue", namespaced=False),
+    custom("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup", namespaced=True),
+    custom("scheduling.run.ai", "v1alpha2", "bindrequests", "BindRequest", namespaced=True),
+    custom("kai.scheduler", "v1alpha1", "topologies", "Topology", namespaced=False, status=False),
+)
+
+
+class Registry:
+    """Finds types by their place in the URL and by apiVersion group and kind."""
+
+    def __init__(self, types: Iterable[ResourceType]) -> None:
+        self.types = tuple(types)
+        self._by_root = {each.root: each for each in self.types}
+        self._by_kind = {(each.group, each.kind): each for each in self.types}
+
+    def by_root(self, group: str, version: str, plural: str) -> ResourceType | None:
+        """Return the type served at this place, if any."""
+        return self._by_root.get((group, version, plural))
+
+    def by_kind(self, api_version: str, kind: str) -> ResourceType | None:
+        """Return the type of an owner reference; the version does not matter."""
+        group = api_version.rpartition("/")[0]
+        return self._by_kind.get((group, kind))
