@@ -23,8 +23,9 @@ RUN_READY := $(RUN_VENV)/.ready-$(call mark,requirements/run.txt)
 
 # $(1) folder, $(2) pins. Hashes are required of everything, of the installer as well.
 define environment
-	@test -n '$(PYTHON)' || { echo 'No Python 3.11 or newer with venv was found. Install one (on Debian and Ubuntu the \
-	packages python3 and python3-venv), or name it: make PYTHON=/path/to/python3' >&2; exit 1; }
+	@$(or $(PYTHON),false) -c '$(WILL_DO)' 2>/dev/null || { echo 'No Python 3.11 or newer with venv: $(or $(PYTHON),none \
+	on PATH). Install one (on Debian and Ubuntu the packages python3 and python3-venv), or name one: \
+	make PYTHON=/path/to/python3' >&2; exit 1; }
 	@echo 'environment: $(1) from $(2)'
 	@test "$$($(1)/bin/python --version 2>/dev/null)" = "$$($(PYTHON) --version)" || $(PYTHON) -m venv --clear $(1)
 	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
