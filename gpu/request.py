@@ -11,6 +11,7 @@ import enum
 
 import msgspec
 
+from gpu.effective import effective
 from gpu.share import NANO_PER_DEVICE, nano_from_memory
 
 
@@ -35,7 +36,7 @@ class ContainerRef(msgspec.Struct, frozen=True, gc=False):
 
 
 class FractionAsk(msgspec.Struct, frozen=True, gc=False, tag="fraction"):
-    """A share of one device: 0 < nano < 1e9."""
+    """A share of one device: 0 < nano <= 1e9. The whole of it only where digits below one nano were rounded up."""
 
     nano: int
 
@@ -65,10 +66,17 @@ class ContainerRequest(msgspec.Struct, frozen=True, gc=False):
 
     container: ContainerRef
     asks: tuple[Ask, ...]
+    #: An init container that goes on running beside the regular ones (``restartPolicy: Always``).
+    is_sidecar: bool = False
+
+    @property
+    def whole(self) -> int:
+        """Number of whole devices that this container asks."""
+        return sum(isinstance(ask, WholeAsk) for ask in self.asks)
 
 
 class GpuRequest(msgspec.Struct, frozen=True, gc=False):
-    """What a pod asks. No container requests: a pod without GPUs."""
+    """What a pod asks: regular containers first, each kind in the pod's order. None of them: a pod without GPUs."""
 
     containers: tuple[ContainerRequest, ...] = ()
 
@@ -84,8 +92,11 @@ class GpuRequest(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def whole(self) -> int:
-        """Number of whole devices asked, over all containers as the dialect counted them."""
-        return sum(isinstance(ask, WholeAsk) for c in self.containers for ask in c.asks)
+        """Number of whole devices that the pod needs at one time (gpu/effective.py)."""
+        return effective(
+            (c.whole for c in self.containers if c.container.kind is ContainerKind.REGULAR),
+            ((c.whole, c.is_sidecar) for c in self.containers if c.container.kind is ContainerKind.INIT),
+        )
 
 
 NO_GPU = GpuRequest()

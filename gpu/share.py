@@ -1,22 +1,15 @@
 """Shares of a device, in nano-GPU: exact integers, rounded against the asker.
 
-A device is ``NANO_PER_DEVICE`` = 1,000,000,000 nano-GPU. A fraction is its exact decimal; memory on an M-MiB card
-charges ``ceil(mem * 1e9 / M)``, so the sum of MiB on a card can never pass M while the sum of nano stays <= 1e9.
+A device is ``NANO_PER_DEVICE`` = 1,000,000,000 nano-GPU. A fraction is its exact decimal
+(wire.quantity.parse_nano); memory on an M-MiB card charges ``ceil(mem * 1e9 / M)``, so the sum of MiB on a card can
+never pass M while the sum of nano stays <= 1e9.
 """
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Final
 
 NANO_PER_DEVICE: Final = 1_000_000_000
-
-
-def nano_from_decimal(value: Decimal) -> int:
-    """Nano-GPU of an exact decimal number of GPUs; digits below one nano round up, against the asker."""
-    scaled = value * NANO_PER_DEVICE
-    floor = int(scaled)
-    return floor if scaled == floor else floor + 1
 
 
 def nano_from_memory(mem_mib: int, card_mib: int) -> int | None:

@@ -47,7 +47,8 @@ class MalformedQuantity(ValueError):
     def __init__(self, value: str | float, allowed: str = ALLOWED) -> None:
         self.value = value
         self.allowed = allowed
-        super().__init__(f"quantity {_shown(value)} is not {allowed}")
+        self.shown = _shown(value)
+        super().__init__(f"quantity {self.shown} is not {allowed}")
 
 
 def _shown(value: str | float) -> str:
