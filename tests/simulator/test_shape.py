@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from simulator import shape
+
+
+@pytest.mark.parametrize(
+    ("texts", "cards"),
+    [
+        (["1x8x80GiB"], [(81920,) * 8]),
+        (["2x1x46068MiB"], [(46068,), (46068,)]),
+        (["1x2x24GiB+1x80GiB"], [(24576, 24576, 81920)]),
+        (["2x0"], [(), ()]),
+        (["1x1x1Ti", "1x0"], [(1048576,), ()]),
+    ],
+)
+def test_nodes_are_read(texts: list[str], cards: list[tuple[int, ...]]) -> None:
+    nodes = shape.parse(texts)
+    assert [node.cards_mib for node in nodes] == cards
+    assert [node.name for node in nodes] == [f"node-{i}" for i in range(len(cards))]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "not a number of nodes"),
+        ("8", "not a number of nodes"),
+        ("0x8x80GiB", "no nodes"),
+        ("1x8", "'8' is not a number of cards"),
+        ("1x8x80", "'8x80' is not a number of cards"),
+        ("1x8x80GB", "'8x80GB' is not a number of cards"),
+        ("1x8x0GiB", "is not between 1 MiB"),
+        ("1x8x80GiB+", "'' is not a number of cards"),
+        ("1x65x1GiB", "more than 64 cards"),
+        ("100001x0", "more than 100000 nodes"),
+        ("1x1x99999999999999999999TiB", "quantity"),
+        ("-1x8x80GiB", "not a number of nodes"),
+    ],
+)
+def test_what_is_no_shape_is_refused_by_name(text: str, why: str) -> None:
+    with pytest.raises(shape.MalformedShape) as caught:
+        shape.parse([text])
+    assert str(caught.value).startswith(f"nodes {text!r}: ")
+    assert why in str(caught.value)
+    assert "4x8x80GiB" in str(caught.value)
