@@ -1,0 +1,223 @@
+"""The scheduler's cache: feeds the core's Cluster from watches, and keeps the little that only the shell needs.
+
+One writer of the ledger: everything goes through here, synchronously, and every change wakes the cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import anyio
+import msgspec
+
+from gpu import reservation as reservations
+from gpu.reservation import Reservation
+from scheduler.core.cluster import Cluster
+from wire import names
+from wire.core import Condition, Node, Pod
+from wire.crds.bindrequest import BindRequest
+from wire.crds.podgroup import PodGroup
+
+
+class Wake:
+    """Wakes the one waiter for any number of changes since it last waited."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def set(self) -> None:
+        """Wake the waiter, or let its next wait return at once."""
+        self._event.set()
+
+    async def wait(self) -> None:
+        """Wait for a change."""
+        await self._event.wait()
+        self._event = anyio.Event()
+
+
+class Waiting(msgspec.Struct, frozen=True, gc=False):
+    """What the shell keeps of a pod of ours that names no node."""
+
+    rv: str
+    conditions: tuple[Condition, ...]
+    fenced: str
+    fenced_because: str
+
+
+class Cache:
+    """``on_pod`` and ``on_request_gone`` tell the hand-overs what became of them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.wake = Wake()
+        #: Pods of ours that name no node, by UID.
+        self.waiting: dict[str, Waiting] = {}
+        #: Newest reservation by group.
+        self.reservations: dict[str, Reservation] = {}
+        #: PodGroups that carry a plan, by (namespace, name): the annotation's text.
+        self.plans: dict[tuple[str, str], str] = {}
+        self.on_pod: Callable[[str], None] = _ignore
+        self.on_request_gone: Callable[[str], None] = _ignore
+
+    def note_pod(self, pod: Pod) -> None:
+        """Take a pod from a watch, or as the answer to a write of ours."""
+        meta = pod.metadata
+        self.cluster.upsert_pod(pod)
+        if reservations.is_reservation(pod, self.cluster.settings.reservation_namespace):
+            self._note_reservation(reservations.read(pod))
+        elif pod.spec.scheduler_name == self.cluster.settings.scheduler_name:
+            if pod.spec.node_name or self.cluster.pod(meta.uid) is None:
+                self.waiting.pop(meta.uid, None)
+            else:
+                annotations = meta.annotations or {}
+                self.waiting[meta.uid] = Waiting(
+                    meta.resource_version,
+                    tuple(pod.status.conditions or ()),
+                    annotations.get(names.FENCED, ""),
+                    annotations.get(names.FENCED_BECAUSE, ""),
+                )
+            self.on_pod(meta.uid)
+        self.wake.set()
+
+    def forget_pod(self, uid: str) -> None:
+        """Its deletion was seen."""
+        self.cluster.remove_pod(uid)
+        self.waiting.pop(uid, None)
+        for group in [group for group, held in self.reservations.items() if held.uid == uid]:
+            del self.reservations[group]
+        self.on_pod(uid)
+        self.wake.set()
+
+    def _note_reservation(self, held: Reservation) -> None:
+        known = self.reservations.get(held.group)
+        if known is None or not _is_older(held.rv, known.rv):
+            self.reservations[held.group] = held
+
+    def note_pod_group(self, group: PodGroup) -> None:
+        """Take a PodGroup from a watch, or as the answer to a write of ours."""
+        key = (group.metadata.namespace, group.metadata.name)
+        self.cluster.upsert_pod_group(group)
+        plan = (group.metadata.annotations or {}).get(names.PLAN)
+        if plan:
+            self.plans[key] = plan
+        else:
+            self.plans.pop(key, None)
+        self.wake.set()
+
+    def forget_pod_group(self, namespace: str, name: str) -> None:
+        """Its deletion was seen."""
+        self.cluster.remove_pod_group(namespace, name)
+        self.plans.pop((namespace, name), None)
+        self.wake.set()
+
+
+def _ignore(_: str) -> None:
+    return
+
+
+def _is_older(rv: str, than: str) -> bool:
+    return rv.isdigit() and than.isdigit() and int(rv) < int(than)
+
+
+class PodSink:
+    """Feeds pods."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._present: set[str] = set()
+
+    def replace(self, objects: Sequence[Pod]) -> None:
+        """Take a list: what is not in it is gone."""
+        present = {pod.metadata.uid for pod in objects}
+        self._cache.cluster.replace_pods(objects)
+        for uid in self._present - present:
+            self._cache.forget_pod(uid)
+        for pod in objects:
+            self._cache.note_pod(pod)
+        self._present = present
+
+    def upsert(self, obj: Pod) -> None:
+        """Take a pod."""
+        self._present.add(obj.metadata.uid)
+        self._cache.note_pod(obj)
+
+    def delete(self, obj: Pod) -> None:
+        """Take a pod's last state."""
+        self._present.discard(obj.metadata.uid)
+        self._cache.forget_pod(obj.metadata.uid)
+
+
+class NodeSink:
+    """Feeds nodes."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def replace(self, objects: Sequence[Node]) -> None:
+        """Take a list: what is not in it is gone."""
+        self._cache.cluster.replace_nodes(objects)
+        self._cache.wake.set()
+
+    def upsert(self, obj: Node) -> None:
+        """Take a node."""
+        self._cache.cluster.upsert_node(obj)
+        self._cache.wake.set()
+
+    def delete(self, obj: Node) -> None:
+        """Take a node's last state."""
+        self._cache.cluster.remove_node(obj.metadata.name)
+        self._cache.wake.set()
+
+
+class PodGroupSink:
+    """Feeds PodGroups."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def replace(self, objects: Sequence[PodGroup]) -> None:
+        """Take a list: what is not in it is gone."""
+        present = {(group.metadata.namespace, group.metadata.name) for group in objects}
+        self._cache.cluster.replace_pod_groups(objects)
+        for key in [key for key in self._cache.plans if key not in present]:
+            del self._cache.plans[key]
+        for group in objects:
+            self._cache.note_pod_group(group)
+
+    def upsert(self, obj: PodGroup) -> None:
+        """Take a PodGroup."""
+        self._cache.note_pod_group(obj)
+
+    def delete(self, obj: PodGroup) -> None:
+        """Take a PodGroup's last state."""
+        self._cache.forget_pod_group(obj.metadata.namespace, obj.metadata.name)
+
+
+class RequestSink:
+    """Feeds BindRequests, ours and those of an earlier leader."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._present: set[str] = set()
+
+    def replace(self, objects: Sequence[BindRequest]) -> None:
+        """Take a list: what is not in it is gone."""
+        present = {request.metadata.uid for request in objects}
+        self._cache.cluster.replace_bind_requests(objects)
+        for uid in sorted(self._present - present):
+            self._cache.on_request_gone(uid)
+        self._present = present
+        self._cache.wake.set()
+
+    def upsert(self, obj: BindRequest) -> None:
+        """Take a BindRequest."""
+        self._present.add(obj.metadata.uid)
+        self._cache.cluster.upsert_bind_request(obj)
+        self._cache.wake.set()
+
+    def delete(self, obj: BindRequest) -> None:
+        """Take a BindRequest's last state."""
+        self._present.discard(obj.metadata.uid)
+        self._cache.cluster.remove_bind_request(obj.metadata.namespace, obj.metadata.name)
+        self._cache.on_request_gone(obj.metadata.uid)
+        self._cache.wake.set()

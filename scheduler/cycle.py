@@ -1,0 +1,149 @@
+"""The cycle: something changed, a few milliseconds pass, one decision is made, and its entries are sent on their way.
+
+Driven by events, not by a timer: when nothing changes nothing happens, and the plan itself says when time alone will
+change the answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from kube.api import Api
+from kube.clock import Clock
+from kube.errors import ApiError, Conflict, NotFound
+from kube.resources import PODS
+from scheduler import handing
+from scheduler.cache import Cache
+from scheduler.core.decide import decide
+from scheduler.core.plan import Attempt, Bind, Explain, Gang, Join, Placement, Plan, Retire
+from scheduler.direct import Direct
+from scheduler.gangs import Gangs
+from scheduler.handed import HandedOver
+from scheduler.settings import SchedulerSettings
+from scheduler.status import Status
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Cycle:
+    """Decides and commits. Every placement is charged in the same breath as it was decided."""
+
+    def __init__(
+        self,
+        api: Api,
+        cache: Cache,
+        *,
+        clock: Clock,
+        direct: Direct,
+        gangs: Gangs,
+        handed: HandedOver,
+        status: Status,
+        settings: SchedulerSettings,
+    ) -> None:
+        self._api = api
+        self._cache = cache
+        self._clock = clock
+        self._direct = direct
+        self._gangs = gangs
+        self._handed = handed
+        self._status = status
+        self._settings = settings
+        #: Reservations (UIDs) whose removal is under way.
+        self._retiring: set[str] = set()
+
+    async def run(self) -> None:
+        """Decide whenever something changed, until cancelled."""
+        limiter = anyio.CapacityLimiter(self._settings.in_flight)
+        async with anyio.create_task_group() as tasks:
+            self._handed.watch_in(tasks)
+            while True:
+                plan = decide(self._cache.cluster, self._clock.now_ns())
+                self._commit(plan, tasks, limiter)
+                for key in self._gangs.stale_plans():
+                    tasks.start_soon(self._gangs.take_back, key)
+                await self._wait(plan)
+
+    async def _wait(self, plan: Plan) -> None:
+        """Wait for a change or for the plan's time; then a moment more, for what comes with it."""
+        timeout_s = None
+        if plan.wake_at_ns is not None:
+            timeout_s = max(0.0, (plan.wake_at_ns - self._clock.now_ns()) / 1e9)
+        with anyio.move_on_after(timeout_s):
+            await self._cache.wake.wait()
+        await anyio.sleep(self._settings.gather_s)
+
+    def _commit(self, plan: Plan, tasks: TaskGroup, limiter: anyio.CapacityLimiter) -> None:
+        """Charge all placements, then start their writes."""
+        joins: list[Placement] = []
+        explained: list[Explain] = []
+        for entry in plan.entries:
+            match entry:
+                case Bind(placement=placement):
+                    self._assume([placement], "bind")
+                    tasks.start_soon(self._limited, limiter, self._direct.bind, placement)
+                case Join(placement=placement):
+                    self._assume([placement], "join")
+                    joins.append(placement)
+                case Attempt(placement=placement):
+                    self._assume([placement], "attempt")
+                    tasks.start_soon(self._limited, limiter, self._hand_over, placement)
+                case Gang():
+                    self._assume(entry.placements, "gang")
+                    tasks.start_soon(self._gangs.start, entry)
+                case Retire():
+                    self._start_retiring(entry, tasks)
+                case Explain():
+                    explained.append(entry)
+        if joins:
+            tasks.start_soon(self._direct.join_all, joins)
+        self._status.want(explained)
+
+    def _assume(self, placements: Sequence[Placement], kind: str) -> None:
+        for placement in placements:
+            self._cache.cluster.assume(placement, kind)
+
+    async def _limited(
+        self, limiter: anyio.CapacityLimiter, commit: Callable[[Placement], Awaitable[None]], placement: Placement
+    ) -> None:
+        async with limiter:
+            await commit(placement)
+
+    async def _hand_over(self, placement: Placement) -> None:
+        """Hand an attempt to the binder."""
+        pod = self._cache.cluster.pod(placement.pod_uid)
+        if pod is None:
+            return
+        try:
+            request = await handing.create(self._api, handing.manifest(placement, pod.cls.request))
+        except handing.NotHanded as error:
+            self._cache.cluster.failed(placement.pod_uid, "", f"Refused: {error}", now_ns=self._clock.now_ns())
+            self._cache.cluster.release(placement.pod_uid, attempt=placement.number)
+            self._cache.wake.set()
+            return
+        self._handed.add(placement, request.metadata.uid)
+
+    def _start_retiring(self, entry: Retire, tasks: TaskGroup) -> None:
+        if entry.reservation_uid not in self._retiring:
+            self._retiring.add(entry.reservation_uid)
+            tasks.start_soon(self._retire, entry)
+
+    async def _retire(self, entry: Retire) -> None:
+        """Delete an idle reservation, unless somebody joined it in between (its version tells)."""
+        try:
+            held = next((h for h in self._cache.reservations.values() if h.uid == entry.reservation_uid), None)
+            if held is None or held.deleting or held.book is None or held.book.entries:
+                return
+            await self._api.delete(PODS, held.name, namespace=held.namespace, uid=held.uid, resource_version=held.rv)
+        except (NotFound, Conflict):
+            return
+        except ApiError as error:
+            _log.warning("reservation %s was not removed: %s", entry.reservation_uid, error)
+        finally:
+            await anyio.sleep(1)  # the deletion shows by then; or it is asked for again
+            self._retiring.discard(entry.reservation_uid)
+            self._cache.wake.set()

@@ -1,0 +1,266 @@
+"""Direct commits: pods that need no binder. Whole GPUs and CPU: one write. A share of a known device: join, bind.
+
+The steps are docs/design/protocol.md's: the books first, then one Binding at the resourceVersion that stands in them,
+and after anything but a clear yes a quorum read, before the charge is given back.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import anyio
+
+from gpu import grant as grants
+from gpu.book import Entry, Tenant
+from gpu.dialects import kai
+from gpu.grant import BoundMetadata, DeviceGrant, Grant
+from gpu.request import GpuRequest
+from gpu.reservation import Reservation
+from kube import binding, books
+from kube.api import Api
+from kube.binding import FenceText, Identity
+from kube.clock import Clock
+from kube.events import EventRecorder
+from kube.patience import until_answered
+from scheduler.cache import Cache
+from scheduler.core.plan import Placement
+from wire import names
+from wire.core import ObjectReference, Pod
+
+_log: Final = logging.getLogger(__name__)
+
+#: Bindings posted for one attempt, each after a quorum read that showed the pod unbound.
+_TRIES: Final = 5
+#: Between tries to take an entry out of a book that others keep changing.
+_PAUSE_S: Final = 0.2
+
+
+@dataclass(slots=True)
+class Sharer:
+    """One placement on its way: its attempt, the version its entries stand at, and the books it has entered."""
+
+    placement: Placement
+    request: GpuRequest
+    attempt: str
+    rv: str
+    since: int
+    held: dict[str, Reservation] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> Identity:
+        """The pod by name and UID."""
+        return Identity(self.placement.namespace, self.placement.name, self.placement.pod_uid)
+
+    def tenant(self, group: str, rv: str = "") -> Tenant:
+        """Its entry for a group's book, at ``rv`` or at the version it stands at."""
+        nano = next(device.nano for device in self.placement.devices if device.group == group)
+        pod = f"{self.placement.namespace}/{self.placement.name}"
+        return Tenant(self.placement.pod_uid, Entry(nano, self.attempt, rv or self.rv, self.since, pod))
+
+
+class Direct:
+    """Carries out direct placements: they come here charged, and here the charge is settled or given back."""
+
+    def __init__(self, api: Api, cache: Cache, *, clock: Clock, rng: random.Random, events: EventRecorder) -> None:
+        self._api = api
+        self._cache = cache
+        self._clock = clock
+        self._rng = rng
+        self._events = events
+
+    def sharer(self, placement: Placement) -> Sharer:
+        """A placement on its way, under a fresh attempt that is never used again."""
+        pod = self._cache.cluster.pod(placement.pod_uid)
+        request = pod.cls.request if pod is not None else GpuRequest()
+        attempt = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+        return Sharer(placement, request, attempt, placement.rv, self._clock.now_ns() // 1_000_000_000)
+
+    async def bind(self, placement: Placement) -> None:
+        """Bind a pod without shares."""
+        sharer = self.sharer(placement)
+        await self.post(sharer, may_renew=False)
+
+    async def join_all(self, placements: Sequence[Placement]) -> None:
+        """Join and bind the shares of one decision; tenants of one book enter it in one write."""
+        sharers = [self.sharer(placement) for placement in placements]
+        joined = await self.enter(sharers)
+        async with anyio.create_task_group() as tasks:
+            for sharer in sharers:
+                if sharer.attempt in joined:
+                    tasks.start_soon(self._post_alone, sharer)
+                else:
+                    tasks.start_soon(self.give_back, sharer, "", "DeviceTaken: the device had no room any more")
+
+    async def _post_alone(self, sharer: Sharer) -> None:
+        await self.post(sharer, may_renew=False)
+
+    async def enter(self, sharers: Sequence[Sharer]) -> set[str]:
+        """Enter all books; returns the attempts that stand in all of theirs."""
+        by_group: dict[str, list[Sharer]] = {}
+        for sharer in sharers:
+            for device in sharer.placement.devices:
+                by_group.setdefault(device.group, []).append(sharer)
+        async with anyio.create_task_group() as tasks:
+            for group, entering in by_group.items():
+                tasks.start_soon(self._enter_group, group, entering)
+        return {s.attempt for s in sharers if all(d.group in s.held for d in s.placement.devices)}
+
+    async def _enter_group(self, group: str, entering: Sequence[Sharer]) -> None:
+        """All at once; when they do not fit together, one by one."""
+        if not await self._enter_together(group, entering) and len(entering) > 1:
+            for sharer in entering:
+                await self._enter_together(group, [sharer])
+
+    async def _enter_together(self, group: str, entering: Sequence[Sharer]) -> bool:
+        held = self._cache.reservations.get(group)
+        if held is None:
+            return False
+        tenants = [sharer.tenant(group) for sharer in entering]
+        joined = await until_answered(lambda: books.join(self._api, held, tenants))
+        if not isinstance(joined, Reservation):
+            return False
+        for sharer in entering:
+            sharer.held[group] = joined
+        return True
+
+    async def post(self, sharer: Sharer, *, may_renew: bool) -> bool:
+        """Bind; returns whether the pod is bound by this attempt. If not, entries and charge are given back."""
+        metadata = self._metadata(sharer)
+        if metadata is None:
+            await self.give_back(sharer, "", "ReservationLost: the device changed")
+            return False
+        detail = ""
+        for _ in range(_TRIES):
+            posted = await self._post_once(sharer, metadata)
+            if isinstance(posted, binding.Accepted):
+                return True
+            detail = posted.detail
+            pod = await until_answered(lambda: binding.read(self._api, sharer.identity))
+            if pod is None or pod.spec.node_name or _is_doomed(pod):
+                return await self._settled(sharer, pod)
+            if pod.metadata.resource_version != sharer.rv:
+                self._cache.note_pod(pod)
+                if not may_renew or not await self._renew(sharer, pod):
+                    await self.give_back(sharer, "", "")
+                    return False
+            elif not posted.is_unknown:
+                await self.give_back(sharer, sharer.placement.node, f"Refused: {detail}")
+                return False
+        return await self._fence(sharer, detail)
+
+    async def _post_once(self, sharer: Sharer, metadata: BoundMetadata) -> binding.Accepted | binding.NotAccepted:
+        placement = sharer.placement
+        posted = await binding.post(self._api, sharer.identity, rv=sharer.rv, node=placement.node, metadata=metadata)
+        if isinstance(posted, binding.Accepted):
+            self._bound(sharer)
+        return posted
+
+    def _bound(self, sharer: Sharer) -> None:
+        placement = sharer.placement
+        self._cache.cluster.settle(placement.pod_uid, attempt=placement.number)
+        regarding = ObjectReference(
+            api_version="v1",
+            kind="Pod",
+            name=placement.name,
+            namespace=placement.namespace,
+            uid=placement.pod_uid,
+        )
+        note = (
+            f"Successfully assigned pod {placement.namespace}/{placement.name} to node {placement.node} "
+            "at node-pool default"
+        )
+        self._events.record(regarding, reason=names.REASON_SCHEDULED, action="Binding", note=note)
+
+    async def _settled(self, sharer: Sharer, pod: Pod | None) -> bool:
+        """A quorum read showed the end: bound by us after all, bound by others, or gone."""
+        if pod is not None and _is_ours(pod, sharer):
+            self._bound(sharer)
+            self._cache.note_pod(pod)
+            return True
+        if pod is not None:
+            self._cache.note_pod(pod)
+        await self.give_back(sharer, "", "")
+        return False
+
+    async def _renew(self, sharer: Sharer, pod: Pod) -> bool:
+        """Go on with a pod that was changed without changing what it asks: entries move to its new version."""
+        request = kai.translate(pod)
+        if not isinstance(request, GpuRequest) or request.shared != sharer.request.shared or pod.spec.scheduling_gates:
+            return False
+        rv = pod.metadata.resource_version
+        for group, held in sharer.held.items():
+            renewed = await until_answered(partial(books.renew, self._api, held, sharer.tenant(group), rv))
+            if not isinstance(renewed, Reservation):
+                return False
+            sharer.held[group] = renewed
+        sharer.rv = rv
+        return True
+
+    async def _fence(self, sharer: Sharer, detail: str) -> bool:
+        """Answers kept failing: make the Binding that may still be on its way impossible, then give back."""
+        text = FenceText(f"Refused: {detail}", f"Failed to bind pod: {detail}")
+        while True:
+            fenced = await until_answered(
+                lambda: binding.fence(
+                    self._api, sharer.identity, rv=sharer.rv, attempt=sharer.attempt, text=text, clock=self._clock
+                )
+            )
+            if fenced is not None:
+                self._cache.note_pod(fenced)
+                break
+            pod = await until_answered(lambda: binding.read(self._api, sharer.identity))
+            if pod is None or pod.spec.node_name:
+                return await self._settled(sharer, pod)
+            if pod.metadata.resource_version != sharer.rv:
+                break
+        await self.give_back(sharer, sharer.placement.node, f"Refused: {detail}")
+        return False
+
+    async def give_back(self, sharer: Sharer, node: str, because: str) -> None:
+        """Take our entries out, then the charge. ``because`` "" : nobody failed, the pod is decided on anew."""
+        for group, held in sharer.held.items():
+            await self._leave(held, sharer.tenant(group))
+        placement = sharer.placement
+        if because:
+            self._cache.cluster.failed(placement.pod_uid, node, because, now_ns=self._clock.now_ns())
+        self._cache.cluster.release(placement.pod_uid, attempt=placement.number)
+        self._cache.wake.set()
+
+    async def _leave(self, held: Reservation, tenant: Tenant) -> None:
+        """Take an entry out, however often others change the book meanwhile."""
+        answer = await until_answered(lambda: books.leave(self._api, held, [tenant]))
+        if isinstance(answer, books.Contended):
+            await anyio.sleep(_PAUSE_S)
+            await self._leave(held, tenant)
+
+    def _metadata(self, sharer: Sharer) -> BoundMetadata | None:
+        """What the Binding carries; None when a device is not the one that was verified any more."""
+        if not sharer.placement.devices:
+            return grants.whole_metadata(sharer.request)
+        devices = []
+        for device in sharer.placement.devices:
+            held = sharer.held[device.group]
+            if not held.is_learned or not self._cache.cluster.is_verified(held.uid, held.uuid):
+                return None
+            devices.append(DeviceGrant(device.group, held.uid, held.uuid, device.nano))
+        return grants.shared_metadata(Grant(sharer.attempt, tuple(devices)), sharer.request)
+
+
+def _is_doomed(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None
+
+
+def _is_ours(pod: Pod, sharer: Sharer) -> bool:
+    """Whether the Binding that landed is this attempt's. A pod without shares carries no attempt: its node tells."""
+    if not pod.spec.node_name:
+        return False
+    if not sharer.placement.devices:
+        return pod.spec.node_name == sharer.placement.node
+    grant = grants.read(pod.metadata.annotations)
+    return grant is not None and grant.attempt == sharer.attempt

@@ -1,0 +1,196 @@
+"""Commits of gangs: the plan first, then all books, then all bindings (docs/design/protocol.md, Gangs)."""
+
+from __future__ import annotations
+
+import logging
+import random
+import uuid
+from functools import partial
+from typing import Final
+
+import anyio
+
+from kube import binding
+from kube.api import Api
+from kube.binding import FenceText, Identity
+from kube.clock import Clock
+from kube.errors import ApiError, Conflict, NotFound
+from kube.patience import until_answered
+from kube.resources import POD_GROUPS
+from scheduler import gangplan, handing
+from scheduler.cache import Cache
+from scheduler.core.plan import Gang, Placement
+from scheduler.direct import Direct, Sharer
+from scheduler.handed import HandedOver
+from wire import names
+
+_log: Final = logging.getLogger(__name__)
+
+_TAKEN_BACK = FenceText("Withdrawn: the gang's plan was taken back", "Failed to bind pod: its gang is decided on anew")
+
+
+class Gangs:
+    """Starts gangs whole, and takes back plans that nobody carries out any more."""
+
+    def __init__(
+        self, api: Api, cache: Cache, *, direct: Direct, handed: HandedOver, clock: Clock, rng: random.Random
+    ) -> None:
+        self._api = api
+        self._cache = cache
+        self._direct = direct
+        self._handed = handed
+        self._clock = clock
+        self._rng = rng
+        #: PodGroups that are being worked on here.
+        self._busy: set[tuple[str, str]] = set()
+        #: Plans that this process wrote: their members' attempts are known, nobody else's are.
+        self._own: set[str] = set()
+
+    async def start(self, gang: Gang) -> None:
+        """Commit a gang whose placements are charged already."""
+        self._busy.add(gang.pod_group)
+        try:
+            plan_id = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+            if not await self._write_plan(gang, plan_id):
+                await self._give_back(gang.placements)
+                return
+            self._own.add(plan_id)
+            if gang.by_binder:
+                await self._hand_over(gang, plan_id)
+            else:
+                await self._start_direct(gang)
+        finally:
+            self._busy.discard(gang.pod_group)
+            self._cache.wake.set()
+
+    async def _write_plan(self, gang: Gang, plan_id: str) -> bool:
+        """Write the plan at exactly the PodGroup's version that was decided on; an unknown outcome is read."""
+        namespace, name = gang.pod_group
+        text = gangplan.render(gangplan.make(plan_id, gang.placements))
+        try:
+            group = await self._api.patch(
+                POD_GROUPS,
+                name,
+                {"metadata": {"annotations": {names.PLAN: text}}},
+                namespace=namespace,
+                resource_version=gang.rv,
+            )
+        except (Conflict, NotFound):
+            return False
+        except ApiError as error:
+            _log.warning("the plan of gang %s/%s was not answered: %s", namespace, name, error)
+            try:
+                group = await until_answered(lambda: self._api.get(POD_GROUPS, name, namespace=namespace))
+            except NotFound:
+                return False
+        self._cache.note_pod_group(group)
+        return (group.metadata.annotations or {}).get(names.PLAN) == text
+
+    async def _hand_over(self, gang: Gang, plan_id: str) -> None:
+        """One BindRequest per member; the binder binds none before it has them all."""
+        made: list[tuple[Placement, str]] = []
+
+        async def hand(placement: Placement) -> None:
+            pod = self._cache.cluster.pod(placement.pod_uid)
+            if pod is None:
+                return
+            wanted = handing.manifest(placement, pod.cls.request, plan=plan_id, members=len(gang.placements))
+            try:
+                request = await handing.create(self._api, wanted)
+            except handing.NotHanded as error:
+                _log.warning("member %s/%s of a gang was not handed over: %s", *gang.pod_group, error)
+                return
+            made.append((placement, request.metadata.uid))
+            self._handed.add(placement, request.metadata.uid)
+
+        async with anyio.create_task_group() as tasks:
+            for placement in gang.placements:
+                tasks.start_soon(hand, placement)
+        if len(made) == len(gang.placements):
+            return
+        handed = {placement.pod_uid for placement, _ in made}
+        for placement, request_uid in made:
+            await until_answered(
+                partial(handing.take_back, self._api, placement.namespace, placement.name, request_uid)
+            )
+        await self._give_back([p for p in gang.placements if p.pod_uid not in handed])
+
+    async def _start_direct(self, gang: Gang) -> None:
+        sharers = [self._direct.sharer(placement) for placement in gang.placements]
+        joined = await self._direct.enter(sharers)
+        if len(joined) < len(sharers):
+            async with anyio.create_task_group() as tasks:
+                for sharer in sharers:
+                    tasks.start_soon(self._direct.give_back, sharer, "", "GangFailed: a device had no room any more")
+            return
+        async with anyio.create_task_group() as tasks:
+            for sharer in sharers:
+                tasks.start_soon(self._post, sharer)
+
+    async def _post(self, sharer: Sharer) -> None:
+        await self._direct.post(sharer, may_renew=True)
+
+    async def _give_back(self, placements: list[Placement] | tuple[Placement, ...]) -> None:
+        for placement in placements:
+            self._cache.cluster.release(placement.pod_uid, attempt=placement.number)
+
+    # --- plans that nobody carries out ---------------------------------------------------------------------------
+    def stale_plans(self) -> list[tuple[str, str]]:
+        """PodGroups whose plan has members that are unbound and not on their way."""
+        return [key for key in sorted(self._cache.plans) if key not in self._busy and self._is_stale(key)]
+
+    def _is_stale(self, key: tuple[str, str]) -> bool:
+        group = self._cache.cluster.pod_group(*key)
+        if group is None:
+            return False
+        unbound = [uid for uid in group.planned if (pod := self._cache.cluster.pod(uid)) is not None and not pod.node]
+        return bool(unbound) and not any(self._cache.cluster.is_in_flight(uid) for uid in unbound)
+
+    async def take_back(self, key: tuple[str, str]) -> None:
+        """Fence the unbound members of another incarnation's plan, then remove the plan."""
+        self._busy.add(key)
+        try:
+            await self._take_back(key)
+        except ApiError as error:
+            _log.warning("the plan of gang %s/%s can't be taken back now: %s", *key, error)
+            await anyio.sleep(1)
+        finally:
+            self._busy.discard(key)
+            self._cache.wake.set()
+
+    async def _take_back(self, key: tuple[str, str]) -> None:
+        group = self._cache.cluster.pod_group(*key)
+        text = self._cache.plans.get(key, "")
+        if group is None:
+            return
+        if not any(plan_id in text for plan_id in self._own):
+            for uid in group.planned:
+                await self._fence(uid)
+        namespace, name = key
+        try:
+            taken = await self._api.patch(
+                POD_GROUPS,
+                name,
+                {"metadata": {"annotations": {names.PLAN: None}}},
+                namespace=namespace,
+                uid=group.uid,
+                resource_version=group.rv,
+            )
+        except (Conflict, NotFound):
+            return
+        self._cache.note_pod_group(taken)
+
+    async def _fence(self, uid: str) -> None:
+        """Make sure that no Binding of the earlier incarnation can land on this member any more."""
+        record = self._cache.cluster.pod(uid)
+        if record is None or record.node:
+            return
+        identity = Identity(record.namespace, record.name, uid)
+        pod = await binding.read(self._api, identity)
+        if pod is None:
+            return
+        if not pod.spec.node_name:
+            rv = pod.metadata.resource_version
+            pod = await binding.fence(self._api, identity, rv=rv, attempt="plan", text=_TAKEN_BACK, clock=self._clock)
+        if pod is not None:
+            self._cache.note_pod(pod)

@@ -1,0 +1,120 @@
+"""What was handed to the binder, until it is known what became of it.
+
+The binder ends an attempt by deleting its BindRequest and, when it failed, by fencing the pod with the reason. Until
+one of "bound", "gone" and "fenced for this attempt" is seen, the charge stays. A request that went away with none of
+them (a binder that crashed between its two writes) is fenced by us after a while.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import anyio
+from anyio.abc import TaskGroup
+
+from gpu import cause
+from kube import binding
+from kube.api import Api
+from kube.binding import FenceText, Identity
+from kube.clock import Clock
+from kube.patience import until_answered
+from scheduler.cache import Cache
+from scheduler.core.plan import Placement
+from wire.core import Pod
+
+_ORPHANED = FenceText("Withdrawn: the BindRequest is gone", "Failed to bind pod: its BindRequest was deleted")
+
+
+@dataclass(slots=True)
+class _Handed:
+    """A placement and the BindRequest (UID) that carries it."""
+
+    placement: Placement
+    request: str
+    is_watched: bool = False
+
+
+class HandedOver:
+    """Attempts at the binder, by pod UID."""
+
+    def __init__(self, api: Api, cache: Cache, *, clock: Clock, orphan_s: float) -> None:
+        self._api = api
+        self._cache = cache
+        self._clock = clock
+        self._orphan_s = orphan_s
+        self._handed: dict[str, _Handed] = {}
+        self._pod_of: dict[str, str] = {}
+        #: Requests that were seen to go before their creation was answered.
+        self._gone_early: set[str] = set()
+        self._tasks: TaskGroup | None = None
+        cache.on_pod = self._look
+        cache.on_request_gone = self._request_gone
+
+    def watch_in(self, tasks: TaskGroup) -> None:
+        """Run what has to wait in this task group."""
+        self._tasks = tasks
+
+    def add(self, placement: Placement, request: str) -> None:
+        """A BindRequest (UID) was created for this placement."""
+        self._handed[placement.pod_uid] = _Handed(placement, request)
+        self._pod_of[request] = placement.pod_uid
+        if request in self._gone_early:
+            self._gone_early.discard(request)
+            self._request_gone(request)
+        self._look(placement.pod_uid)
+
+    def _look(self, pod_uid: str) -> None:
+        """A pod changed: see whether its attempt is over."""
+        handed = self._handed.get(pod_uid)
+        if handed is None:
+            return
+        waiting = self._cache.waiting.get(pod_uid)
+        if waiting is None:
+            self._forget(handed)  # bound or gone: the cluster has seen it, and the charge is no longer ours to keep
+        elif waiting.fenced == handed.request:
+            self._fail(handed, waiting.fenced_because)
+
+    def _request_gone(self, request: str) -> None:
+        pod_uid = self._pod_of.get(request)
+        handed = self._handed.get(pod_uid) if pod_uid is not None else None
+        if handed is None:
+            if len(self._gone_early) < 10_000:
+                self._gone_early.add(request)
+            return
+        if not handed.is_watched and self._tasks is not None:
+            handed.is_watched = True
+            self._tasks.start_soon(self._fence_orphan, handed)
+
+    async def _fence_orphan(self, handed: _Handed) -> None:
+        """Give the binder time for its fence; then make sure ourselves that no Binding can land any more."""
+        placement = handed.placement
+        identity = Identity(placement.namespace, placement.name, placement.pod_uid)
+        while True:
+            await anyio.sleep(self._orphan_s)
+            if self._handed.get(placement.pod_uid) is not handed:
+                return
+            pod = await until_answered(lambda: binding.read(self._api, identity))
+            if pod is None or pod.spec.node_name:
+                return  # the watch will show it
+            fenced = await until_answered(partial(self._fence, handed, identity, pod.metadata.resource_version))
+            if fenced is not None:
+                self._cache.note_pod(fenced)
+                return
+
+    async def _fence(self, handed: _Handed, identity: Identity, rv: str) -> Pod | None:
+        return await binding.fence(
+            self._api, identity, rv=rv, attempt=handed.request, text=_ORPHANED, clock=self._clock
+        )
+
+    def _fail(self, handed: _Handed, because: str) -> None:
+        placement = handed.placement
+        node = placement.node if cause.blames_node(because) else ""
+        self._cache.cluster.failed(placement.pod_uid, node, because, now_ns=self._clock.now_ns())
+        self._cache.cluster.release(placement.pod_uid, attempt=placement.number)
+        self._forget(handed)
+        self._cache.wake.set()
+
+    def _forget(self, handed: _Handed) -> None:
+        self._handed.pop(handed.placement.pod_uid, None)
+        self._pod_of.pop(handed.request, None)

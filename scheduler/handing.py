@@ -1,0 +1,110 @@
+"""BindRequests: how an attempt is handed to the binder, and how it is taken back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+
+from gpu import handover
+from gpu.handover import Handover
+from gpu.request import GpuRequest, MigAsk
+from gpu.share import portion_text
+from kube.api import Api
+from kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Refused
+from kube.resources import BIND_REQUESTS
+from scheduler.core.plan import Placement
+from wire import names
+from wire.crds.bindrequest import BindRequest
+
+
+class NotHanded(Exception):
+    """Raised when the API server refuses the BindRequest for good."""
+
+
+def manifest(placement: Placement, request: GpuRequest, *, plan: str = "", members: int = 1) -> dict[str, Any]:
+    """The BindRequest in KAI's shape (kai-contract 1.16, 2.3), the exact charges beside it."""
+    handed = Handover(placement.rv, placement.devices, plan, members)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": placement.name, "uid": placement.pod_uid}
+    devices = placement.devices
+    spec: dict[str, Any] = {
+        "podName": placement.name,
+        "selectedNode": placement.node,
+        "receivedResourceType": _received(placement, request),
+    }
+    if devices:
+        spec["receivedGPU"] = {"count": len(devices), "portion": portion_text(devices[0].nano)}
+        spec["selectedGPUGroups"] = [device.group for device in devices]
+    elif request.whole:
+        spec["receivedGPU"] = {"count": request.whole, "portion": "1.00"}
+    return {
+        "apiVersion": BIND_REQUESTS.api_version,
+        "kind": BIND_REQUESTS.kind,
+        "metadata": {
+            "name": placement.name,
+            "namespace": placement.namespace,
+            "labels": {names.SELECTED_NODE_LABEL: placement.node} if len(placement.node) < 64 else {},
+            "annotations": {names.HANDOVER: handover.render(handed)},
+            "ownerReferences": [owner],
+        },
+        "spec": spec,
+    }
+
+
+def _received(placement: Placement, request: GpuRequest) -> str:
+    if placement.devices:
+        return names.RECEIVED_FRACTION
+    is_mig = any(isinstance(ask, MigAsk) for c in request.containers for ask in c.asks)
+    return names.RECEIVED_MIG if is_mig else names.RECEIVED_REGULAR
+
+
+async def create(api: Api, wanted: dict[str, Any]) -> BindRequest:
+    """Create it, until the server answers. One of that name that says something else is an older one: it goes first.
+
+    Raises NotHanded when the server refuses it for good.
+    """
+    name, namespace = wanted["metadata"]["name"], wanted["metadata"]["namespace"]
+    delay_s = 0.1
+    while True:
+        try:
+            return await api.create(BIND_REQUESTS, wanted, namespace=namespace)
+        except AlreadyExists:
+            found = await _find(api, name, namespace)
+            if found is not None and _says(found, wanted):
+                return found
+            if found is not None:
+                await take_back(api, namespace, name, found.metadata.uid)
+        except ApiError as error:
+            if isinstance(error, Refused) and not error.outcome_unknown:
+                raise NotHanded(str(error)) from error
+        await anyio.sleep(delay_s)
+        delay_s = min(delay_s * 2, 5.0)
+
+
+async def take_back(api: Api, namespace: str, name: str, uid: str) -> None:
+    """Delete exactly this BindRequest. The binder then withdraws the attempt."""
+    try:
+        await api.delete(BIND_REQUESTS, name, namespace=namespace, uid=uid)
+    except (NotFound, Conflict):
+        return
+
+
+async def _find(api: Api, name: str, namespace: str) -> BindRequest | None:
+    try:
+        return await api.get(BIND_REQUESTS, name, namespace=namespace)
+    except NotFound:
+        return None
+    except ApiError:
+        return None
+
+
+def _says(found: BindRequest, wanted: dict[str, Any]) -> bool:
+    """Whether a BindRequest that is there is the one we wanted to create: its creation was answered late."""
+    owners = found.metadata.owner_references or []
+    meta = wanted["metadata"]
+    return (
+        bool(owners)
+        and owners[0].uid == meta["ownerReferences"][0]["uid"]
+        and (found.metadata.annotations or {}).get(names.HANDOVER) == meta["annotations"][names.HANDOVER]
+        and found.spec.selected_node == wanted["spec"]["selectedNode"]
+    )

@@ -1,0 +1,128 @@
+"""Verdicts as text, in KAI's words where KAI has some (kai-contract 4.10 and errata 7). The only place that does it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from scheduler.core.verdict import Code, NodeReason, Verdict
+from wire import names
+
+
+class Told(msgspec.Struct, frozen=True, gc=False):
+    """What a pod's PodScheduled condition and event say."""
+
+    reason: str
+    message: str
+
+
+_RESOURCE_WORDS: Final = {
+    names.GPU_RESOURCE: "GPUs",
+    "gpu-share": "GPUs",
+    "gpu-memory": "GPU memory",
+    names.CPU_RESOURCE: "CPU cores",
+    names.MEMORY_RESOURCE: "memory",
+    names.EPHEMERAL_STORAGE_RESOURCE: "ephemeral-storage",
+}
+
+_KIND_WORDS: Final = {
+    "not-ready": "node(s) were not ready",
+    "cordoned": "node(s) were unschedulable",
+    "taint": "node(s) had untolerated taint(s)",
+    "selector": "node(s) didn't match Pod's node affinity/selector",
+    "affinity": "node(s) didn't match Pod's node affinity/selector",
+    "pods": "node(s) pod number exceeded",
+    "no-gpu-memory-label": "node is not a gpu node or the gpu memory count on the node was not synced yet",
+    "excluded": "node(s) where the last attempt failed are left out for a while",
+    "mig": "node(s) have MIG devices, which can't be shared in parts",
+}
+
+#: Condition messages longer than this help nobody.
+_MAX: Final = 1000
+
+
+def told(verdict: Verdict) -> Told:
+    """Render a verdict."""
+    reason = names.REASON_NOT_READY if verdict.code is Code.GANG_NOT_READY else names.REASON_UNSCHEDULABLE
+    return Told(reason, _message(verdict)[:_MAX])
+
+
+def _message(verdict: Verdict) -> str:  # noqa: C901, PLR0911 - one case per code
+    match verdict.code:
+        case Code.NO_NODE_FITS:
+            return _no_node(verdict)
+        case Code.GANG_INCOMPLETE:
+            return (
+                f"Resources were found for {verdict.placed} pods while {verdict.required} are required for gang "
+                f"scheduling. {_no_node(verdict)}"
+            )
+        case Code.GANG_NOT_READY:
+            return (
+                f"Job is not ready for scheduling. Waiting for {verdict.required} pods, currently {verdict.present} "
+                f"exist, {verdict.gated} are gated"
+            )
+        case Code.UNSUPPORTED_CONSTRAINT:
+            return f"UnsupportedConstraint: {verdict.detail} is not supported yet, so the pod is not scheduled"
+        case Code.NO_POD_GROUP:
+            return (
+                f"The pod belongs to a {verdict.detail}, whose pods start together, but to no PodGroup: create one "
+                f"and name it in annotation {names.POD_GROUP_NAME}"
+            )
+        case Code.POD_GROUP_NOT_FOUND:
+            return f"PodGroup {verdict.detail} was not found (annotation {names.POD_GROUP_NAME})"
+        case Code.INVALID_REQUEST:
+            return verdict.detail
+        case Code.NOT_ADMITTED:
+            return (
+                "The pod asks for a part of a GPU but its container would not see it: it was not changed by the "
+                "admission webhook. Create it again while the webhook is running"
+            )
+        case Code.BACKING_OFF:
+            return f"The last attempt failed, trying again soon: {verdict.detail}"
+        case Code.WAITING_FOR_DEVICE:
+            return f"Waiting for an idle GPU reservation to be removed: {verdict.detail}"
+
+
+def _no_node(verdict: Verdict) -> str:
+    """The reasons by count, sorted as strings, as KAI sorts them."""
+    parts = sorted(_node_reason(reason) for reason in verdict.node_reasons)
+    listed = " \n".join(f"{part}." for part in parts) if parts else "there are no nodes."
+    return f"no nodes with enough resources were found: {listed}{_shortfall(verdict)}"
+
+
+def _node_reason(reason: NodeReason) -> str:
+    if reason.kind != "insufficient":
+        return f"{reason.nodes} {_KIND_WORDS.get(reason.kind, reason.kind)}"
+    if reason.resource.startswith(names.MIG_RESOURCE_PREFIX):
+        return f"{reason.nodes} node(s) didn't have enough of mig profile: {reason.resource}"
+    return (
+        f"{reason.nodes} node(s) didn't have enough resources: {_RESOURCE_WORDS.get(reason.resource, reason.resource)}"
+    )
+
+
+def _shortfall(verdict: Verdict) -> str:
+    """The smallest change that is known to help."""
+    if verdict.shortfall is None:
+        return ""
+    unit, amount = verdict.shortfall
+    return f" The best node lacks {_amount(unit, amount)}."
+
+
+def _amount(unit: str, amount: int) -> str:  # noqa: PLR0911 - one case per unit
+    match unit:
+        case "nano_gpu":
+            whole, rest = divmod(amount, 1_000_000_000)
+            return f"{whole}.{rest:09d}".rstrip("0").rstrip(".") + " GPU"
+        case "gpu":
+            return f"{amount} GPU(s)"
+        case "cpu_milli":
+            return f"{amount} millicores of CPU"
+        case "mem_mib":
+            return f"{amount} MiB of memory"
+        case "gpu_mem_mib":
+            return f"{amount} MiB of GPU memory"
+        case "pods":
+            return f"{amount} pod slot(s)"
+        case _:
+            return f"{amount} {unit}"
