@@ -13,6 +13,7 @@ are finite. What the loops of the field's libraries get wrong and this one does 
 from __future__ import annotations
 
 import logging
+import math
 import random
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ _log: Final = logging.getLogger(__name__)
 
 #: So many lines that were already there are taken in before other tasks get a turn (about 5 ms of decoding).
 _LINES_PER_TURN: Final = 256
+_HEARD_EVERY_S: Final = 1.0
 
 
 class Sink(Protocol[T_contra]):
@@ -193,9 +195,13 @@ class Reflector(Generic[T]):
         return todo
 
     async def _take_in(self, lines: AsyncIterator[bytes], listening: anyio.CancelScope) -> Next:
-        since_turn = 0
+        since_turn, heard_at = 0, -math.inf
         async for line in lines:
-            listening.deadline = anyio.current_time() + self._settings.silence_s
+            now = anyio.current_time()
+            if now - heard_at >= _HEARD_EVERY_S:
+                # Moving a deadline costs a timer each time; to the second is near enough.
+                heard_at = now
+                listening.deadline = now + self._settings.silence_s
             if self._apply(self._decoder.decode(line)) is Next.RELIST:
                 return Next.RELIST
             since_turn += 1

@@ -11,8 +11,14 @@ from kube import errors
 from kube.api import PAGE_SIZE, Api, go_duration
 from kube.resources import CONFIG_MAPS, NODES, PODS
 from kube.transport import Response
+from tests.conftest import AnyioBackend
 from tests.kube.scripted import Answer, ScriptedTransport, api_over, hang, ok, refusal
 from wire.core import Binding, ConfigMap, ObjectMeta, ObjectReference, Pod
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
 
 
 def scripted(*answers: Answer, **settings: Any) -> tuple[Api, ScriptedTransport]:

@@ -10,10 +10,17 @@ import pytest
 from kube import errors
 from kube.events import EventRecorder, EventSettings, about, cut_utf8
 from kube.resources import NODES, PODS
+from tests.conftest import AnyioBackend
 from tests.kube.scripted import Answer, ScriptedTransport, api_over, hang, ok, refusal
 from tests.kube.test_lease import LoopClock
 from wire.core import ObjectMeta, ObjectReference
 from wire.events import WARNING
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
 
 POD = about(PODS, ObjectMeta(name="a", namespace="ns", uid="u", resource_version="5"))
 STORED = ok({"metadata": {"name": "e"}}, status=201)

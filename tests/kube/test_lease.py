@@ -18,7 +18,13 @@ from kube.lease import LeaderElection, LeaseSettings, incarnation
 from kube.resources import LEASES
 from kube.retry import Retry
 from kube.transport import Response
+from tests.conftest import AnyioBackend
 from tests.kube.scripted import ok, refusal
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
 
 
 @dataclass(slots=True)

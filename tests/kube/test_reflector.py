@@ -15,9 +15,16 @@ from kube import errors
 from kube.reflector import Reflector, ReflectorSettings
 from kube.resources import PODS
 from kube.transport import Response
+from tests.conftest import AnyioBackend
 from tests.kube.scripted import HEAD, Answer, ScriptedTransport, Watch, api_over, ok, refusal
 from tests.kube.test_watching import line
 from wire.core import Pod
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
 
 FOREVER = Watch()
 

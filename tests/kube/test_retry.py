@@ -9,7 +9,13 @@ import pytest
 
 from kube import errors
 from kube.retry import LIMIT_S, TRIES, Retry
+from tests.conftest import AnyioBackend
 from wire.core import Status
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
 
 
 def refused(code: int, retry_after_s: float | None = None) -> errors.Refused:
