@@ -38,7 +38,7 @@ endef
 
 help:
 	@echo 'make demo          the scheduler at work on simulated GPUs, no cluster needed'
-	@echo 'make test          all tests, with a real control plane (built once, about 9 minutes, if no other source has it)'
+	@echo 'make test          all tests, with a real control plane (built once, 5 to 9 minutes, if no other source has it)'
 	@echo 'make test-fast     all tests but those of the real control plane'
 	@echo 'make lint          formatting, lint rules, types, import layers, dependencies'
 	@echo 'make format        put the code into form, and apply what the lint rules can fix'

@@ -46,7 +46,7 @@ class State:
     folder: Path
 
     def describe(self) -> dict[str, Any] | None:
-        """Return what the keeper wrote once it served (pid, url, kubeconfig), None when no cluster is up."""
+        """Return what the keeper wrote once it served (pid, url, logs), None when no cluster is up."""
         if not self.kept():
             return None
         try:
@@ -67,12 +67,12 @@ class State:
     def keep(self) -> Iterator[Path]:
         """Be the keeper; hands out the folder for the run. Raises BlockingIOError when there is one."""
         with self._locked(within_s=_LOCK_WITHIN_S):
-            self._description.unlink(missing_ok=True)
-            shutil.rmtree(self.folder / "run", ignore_errors=True)
+            self._forget()
             try:
-                yield self.folder / "run"
+                # A name of its own: the guard of a killed keeper may still be removing that one's folder.
+                yield self.folder / f"run-{os.getpid()}"
             finally:
-                self._description.unlink(missing_ok=True)
+                self._forget()
 
     def publish(self, description: dict[str, Any]) -> None:
         """Say that the cluster serves."""
@@ -86,8 +86,19 @@ class State:
         return self.folder / "keeper.log"
 
     @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig: at the same place each time."""
+        return self.folder / "kubeconfig"
+
+    @property
     def _description(self) -> Path:
         return self.folder / "cluster.json"
+
+    def _forget(self) -> None:
+        self._description.unlink(missing_ok=True)
+        self.kubeconfig.unlink(missing_ok=True)
+        for left in self.folder.glob("run-*"):
+            shutil.rmtree(left, ignore_errors=True)
 
     @contextlib.contextmanager
     def _locked(self, *, within_s: float = 0.0) -> Iterator[None]:
@@ -150,8 +161,8 @@ def status(state: State) -> int:
     if described is None:
         print("no cluster is up")
         return _NOT_RUNNING
-    print(f"the cluster serves at {described['url']}; its logs are in {state.folder / 'run'}")
-    print(f"export KUBECONFIG={described['kubeconfig']}")
+    print(f"the cluster serves at {described['url']}; its logs are in {described['logs']}")
+    print(f"export KUBECONFIG={state.kubeconfig}")
     return 0
 
 
@@ -161,8 +172,9 @@ def run(state: State) -> int:
         signal.signal(ending, _end)
     try:
         with state.keep() as folder, ControlPlane(folder=folder) as plane:
-            state.publish({"pid": os.getpid(), "url": plane.url, "kubeconfig": str(plane.kubeconfig_path)})
-            print(f"serving at {plane.url}; KUBECONFIG={plane.kubeconfig_path}", flush=True)
+            plane.write_kubeconfig(state.kubeconfig, plane.token)
+            state.publish({"pid": os.getpid(), "url": plane.url, "logs": str(plane.folder)})
+            print(f"serving at {plane.url}; KUBECONFIG={state.kubeconfig}", flush=True)
             while True:
                 plane.check()
                 time.sleep(1)

@@ -81,11 +81,13 @@ class ControlPlane:
         self._audit_policy = audit_policy
         self._scheduler = scheduler
         self._node_lifecycle = node_lifecycle
-        self._wanted_folder = folder
+        self._wanted_folder = folder.absolute() if folder else None
         self._tokens = {user: secrets.token_urlsafe(24) for user in _USERS}
         self._family: Family | None = None
         self.url = ""
         self.ca_pem = ""
+        #: Plain HTTP, no credentials: for tests that compact the history.
+        self.etcd_url = ""
 
     @property
     def folder(self) -> Path:
@@ -220,6 +222,7 @@ class ControlPlane:
         self._family = family = Family(folder)
         client_port, peer_port, api_port = _free_ports(3)
         self.url = f"https://{LOOPBACK}:{api_port}"
+        self.etcd_url = f"http://{LOOPBACK}:{client_port}"
         self._write_files(folder)
         etcd_flags = etcd(folder, client_port=client_port, peer_port=peer_port)
         family.start("etcd", [str(programs / "etcd"), *etcd_flags])

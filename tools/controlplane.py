@@ -6,7 +6,7 @@ Each program is taken from the first source that has it:
    from below; the version is then the user's choice.
 2. Our cache, ``${MOORAGE_CACHE:-~/.cache/moorage}/controlplane/KEY``. The key covers all that decides what a build
    makes, so a changed go.mod never meets an old program.
-3. A build from Go modules (tools/controlplane/go.mod): about nine minutes on two cores, once. go.sum is the proof of
+3. A build from Go modules (tools/controlplane/go.mod): five to nine minutes on two cores, once. go.sum is the proof of
    what was downloaded.
 
 No package registry ships these programs built; released archives are not downloaded (CONTRIBUTING.md says why).
@@ -42,6 +42,8 @@ PACKAGES: Mapping[str, str] = {
 #: Part of the key: raise it when the way of building changes.
 _RECIPE = "1"
 _TTY_EVERY_S = 1.0
+#: Back to the line's begin, and clear it.
+_AFRESH = "\r\x1b[K"
 _LOG_EVERY_S = 30.0
 
 
@@ -88,7 +90,7 @@ def ensure(sources: Sources | None = None) -> Path:
 def cache_root(environ: Mapping[str, str]) -> Path:
     """Return ``$MOORAGE_CACHE``, by default ``~/.cache/moorage``."""
     named = environ.get("MOORAGE_CACHE")
-    return Path(named) if named else Path(environ.get("HOME") or Path.home()) / ".cache" / "moorage"
+    return Path(named).absolute() if named else Path(environ.get("HOME") or Path.home()) / ".cache" / "moorage"
 
 
 def key(module: Path = MODULE) -> str:
@@ -193,10 +195,10 @@ def _watch(process: subprocess.Popen[bytes], program: str) -> None:
             process.wait(_TTY_EVERY_S if terminal else _LOG_EVERY_S)
         except subprocess.TimeoutExpired:
             line = f"control plane: building {program}, {_elapsed(started)}"
-            _say(f"\r{line}" if terminal else line, end="" if terminal else "\n")
+            _say(_AFRESH + line if terminal else line, end="" if terminal else "\n")
         else:
             line = f"control plane: {program} took {_elapsed(started)}"
-            _say(f"\r{line}" if terminal else line)
+            _say(_AFRESH + line if terminal else line)
             return
 
 

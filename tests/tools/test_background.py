@@ -13,7 +13,7 @@ def test_without_a_keeper_nothing_is_up_whatever_a_dead_one_left(
 ) -> None:
     state = State(tmp_path / "cluster")
     state.folder.mkdir()
-    state.publish({"pid": os.getpid(), "url": "https://127.0.0.1:1", "kubeconfig": "gone"})
+    state.publish({"pid": os.getpid(), "url": "https://127.0.0.1:1", "logs": "gone"})
     assert state.describe() is None
     assert status(state) == 3
     assert down(state) == 0
@@ -22,7 +22,7 @@ def test_without_a_keeper_nothing_is_up_whatever_a_dead_one_left(
 
 def test_what_the_keeper_says_is_seen_while_it_keeps_and_not_after(tmp_path: Path) -> None:
     state = State(tmp_path / "cluster")
-    description = {"pid": 1, "url": "https://127.0.0.1:1", "kubeconfig": "here"}
+    description = {"pid": 1, "url": "https://127.0.0.1:1", "logs": "here"}
     with state.keep():
         assert state.kept()
         assert state.describe() is None
@@ -38,10 +38,14 @@ def test_a_second_keeper_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_a_keeper_begins_with_an_empty_run_folder(tmp_path: Path) -> None:
+def test_a_keeper_removes_what_a_dead_one_left_and_what_it_leaves_itself(tmp_path: Path) -> None:
     state = State(tmp_path / "cluster")
-    (state.folder / "run").mkdir(parents=True)
-    (state.folder / "run" / "old.log").touch()
+    old = state.folder / "run-1"
+    old.mkdir(parents=True)
+    (old / "etcd.log").touch()
+    state.kubeconfig.touch()
     with state.keep() as folder:
-        assert folder == state.folder / "run"
-        assert not folder.exists()
+        assert folder.parent == state.folder
+        assert {path.name for path in state.folder.iterdir()} == {"lock"}
+        folder.mkdir()
+    assert {path.name for path in state.folder.iterdir()} == {"lock"}
