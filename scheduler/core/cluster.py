@@ -1,0 +1,466 @@
+"""Everything that a decision needs, kept from events and from our own commits. One writer: the shell's cache.
+
+Records are stored as they come, nodes that an event touches are marked, and marked nodes are counted anew before the
+next decision (occupancy.py). So the order, number and lateness of events can't matter to the sums: only what is known
+in the end does. Three rules keep a charge from being lost:
+
+- What is in flight is charged from ``assume`` on, until the API shows the pod bound or gone, or ``release``. An event
+  that shows the pod unbound clears nothing.
+- An event that is older than what is known (by resourceVersion) is ignored, and so is one of a pod that is gone.
+- A pod is charged once per node and once per device, with the largest that anybody says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from gpu import reservation as reservations
+from gpu.reservation import Reservation
+from scheduler.core import intake
+from scheduler.core.ledger import Ledger
+from scheduler.core.membership import Membership
+from scheduler.core.occupancy import Charge, Occupancy, occupancy
+from scheduler.core.plan import Explain, Placement, Plan
+from scheduler.core.records import BindRequestRecord, Demand, NodeRecord, PodClass, PodGroupRecord, PodRecord
+from scheduler.core.setbacks import Setback
+from scheduler.core.settings import Settings
+from wire.core import Node, Pod
+from wire.crds.bindrequest import BindRequest
+from wire.crds.podgroup import PodGroup
+
+T = TypeVar("T")
+
+#: Namespace and name of a namespaced object.
+Key = tuple[str, str]
+
+#: UIDs of pods that are gone are remembered for this many pods, against answers that arrive after the deletion.
+_REMEMBERED_UIDS = 16_384
+#: Below this many, pod classes that nobody has any more are not looked for.
+_FEWEST_CLASSES = 1_024
+
+
+class Flight(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One of our own commits under way. ``settled``: the write was answered well, the API has yet to show it."""
+
+    placement: Placement
+    kind: str
+    charge: Charge
+    settled: bool = False
+
+
+@dataclass(slots=True)
+class _Memo:
+    """The last plan, good as long as nothing changes and the time has not come."""
+
+    generation: int
+    plan: Plan
+    explained: frozenset[str]
+
+
+class Cluster:
+    """Nodes, pods, PodGroups, hand-overs and our commits under way, and the ledger counted from them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.ledger = Ledger()
+        #: Grows with everything that can change a decision.
+        self.generation = 0
+        self._nodes: dict[str, NodeRecord] = {}
+        self._pods: dict[str, PodRecord] = {}
+        #: UIDs of pods that name no node; always a subset of ``_pods``.
+        self._unbound: set[str] = set()
+        self._reservations: dict[str, Reservation] = {}
+        self._pod_groups: dict[Key, PodGroupRecord] = {}
+        self._requests: dict[Key, BindRequestRecord] = {}
+        self._flights: dict[str, Flight] = {}
+        self._setbacks: dict[str, Setback] = {}
+        #: Placements assumed so far per pod: the number of its next attempt.
+        self._tries: dict[str, int] = {}
+        self._gone: dict[str, None] = {}
+        #: (reservation UID, device UUID) that a bound pod's grant named: proof that the binder verified the device.
+        self._verified: set[tuple[str, str]] = set()
+        self._bound_at: Membership[str] = Membership()
+        self._reserved_at: Membership[str] = Membership()
+        self._flying_to: Membership[str] = Membership()
+        self._requested_at: Membership[Key] = Membership()
+        self._requests_of: Membership[Key] = Membership()
+        self._members: Membership[str] = Membership()
+        self._marked: set[str] = set()
+        self._classes: dict[PodClass, PodClass] = {}
+        self._most_classes = _FEWEST_CLASSES
+        self._memo: _Memo | None = None
+
+    # --- nodes ---------------------------------------------------------------------------------------------------
+    def replace_nodes(self, nodes: Sequence[Node]) -> None:
+        """Take the whole truth as of a list."""
+        listed = {node.metadata.name for node in nodes}
+        for name in [name for name in self._nodes if name not in listed]:
+            self.remove_node(name)
+        for node in sorted(nodes, key=lambda n: n.metadata.name):
+            self.upsert_node(node)
+
+    def upsert_node(self, node: Node) -> None:
+        """Take a node as it is now. A heartbeat that changes nothing of interest costs nothing."""
+        record = intake.node_record(node)
+        if self._nodes.get(record.name) != record:
+            self._nodes[record.name] = record
+            self.ledger.put(record)
+            self._changed(record.name)
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node; what is known to be on it stays known."""
+        if self._nodes.pop(name, None) is not None:
+            self.ledger.drop(name)
+            self._changed(name)
+
+    # --- pods ----------------------------------------------------------------------------------------------------
+    def replace_pods(self, pods: Sequence[Pod]) -> None:
+        """Take the whole truth as of a list: pods that are not on it are gone."""
+        listed = {pod.metadata.uid for pod in pods}
+        for uid in [uid for uid in (*self._pods, *self._reservations, *self._flights) if uid not in listed]:
+            self.remove_pod(uid)
+        for pod in pods:
+            self.upsert_pod(pod)
+
+    def upsert_pod(self, pod: Pod) -> None:
+        """Take a pod as it is now; an event older than what is known is ignored."""
+        uid = pod.metadata.uid
+        if uid in self._gone or _is_older(pod.metadata.resource_version, self._known_rv(uid)):
+            return
+        if reservations.is_reservation(pod, self.settings.reservation_namespace):
+            self._put_reservation(reservations.read(pod))
+        if not intake.has_ended(pod.status):
+            self._put_pod(intake.pod_record(pod, self.settings))
+        elif uid in self._reservations:
+            self._drop_pod(uid)
+        else:
+            self.remove_pod(uid)
+
+    def remove_pod(self, uid: str) -> None:
+        """A pod is gone, or has ended and holds nothing any more."""
+        self._gone[uid] = None
+        if len(self._gone) > _REMEMBERED_UIDS:
+            del self._gone[next(iter(self._gone))]
+        self._drop_pod(uid)
+        self._land(uid)
+        self._setbacks.pop(uid, None)
+        self._tries.pop(uid, None)
+        if self._reservations.pop(uid, None) is not None:
+            self._changed(self._reserved_at.place(uid))
+            self._reserved_at.move(uid, "")
+            self._verified = {pair for pair in self._verified if pair[0] != uid}
+        self._mark_requests_of(uid)
+
+    def _known_rv(self, uid: str) -> str:
+        known = self._pods.get(uid) or self._reservations.get(uid)
+        return known.rv if known else ""
+
+    def _put_reservation(self, found: Reservation) -> None:
+        if self._reservations.get(found.uid) == found:
+            return
+        self._changed(self._reserved_at.place(found.uid), found.node)
+        self._reservations[found.uid] = found
+        self._reserved_at.move(found.uid, found.node)
+
+    def _put_pod(self, record: PodRecord | None) -> None:
+        if record is None:
+            return
+        record = msgspec.structs.replace(record, cls=self._interned(record.cls))
+        known = self._pods.get(record.uid)
+        if known is not None and known.node and not record.node:
+            return
+        self._pods[record.uid] = record
+        if known is not None and msgspec.structs.replace(known, rv=record.rv) == record:
+            self._note_version(record, known)
+            return
+        self._changed(record.node)
+        self._place(record)
+        self._mark_requests_of(record.uid)
+
+    def _interned(self, cls: PodClass) -> PodClass:
+        """One object per class. Those of pods long gone are dropped when there are twice as many as at the last look."""
+        known = self._classes.setdefault(cls, cls)
+        if len(self._classes) > self._most_classes:
+            self._classes = {pod.cls: pod.cls for pod in self._pods.values()}
+            self._classes[known] = known
+            self._most_classes = max(_FEWEST_CLASSES, 2 * len(self._classes))
+        return known
+
+    def _place(self, record: PodRecord) -> None:
+        uid = record.uid
+        self._bound_at.move(uid, record.node)
+        self._members.move(uid, f"{record.namespace}/{record.pod_group}" if record.pod_group else "")
+        if not record.node:
+            self._unbound.add(uid)
+            return
+        self._unbound.discard(uid)
+        self._land(uid)
+        self._setbacks.pop(uid, None)
+        self._verified.update((held.reservation, held.uuid) for held in record.held if held.uuid)
+
+    def _note_version(self, record: PodRecord, known: PodRecord) -> None:
+        """Nothing but the version changed. It matters if a hand-over names it or the last plan would place the pod."""
+        if record.rv == known.rv:
+            return
+        self._mark_requests_of(record.uid)
+        explained = self._memo.explained if self._memo else frozenset()
+        if not record.node and record.uid not in explained:
+            self.generation += 1
+
+    def _drop_pod(self, uid: str) -> None:
+        record = self._pods.pop(uid, None)
+        if record is not None:
+            self._changed(record.node)
+            self._unbound.discard(uid)
+            self._bound_at.move(uid, "")
+            self._members.move(uid, "")
+
+    # --- PodGroups -----------------------------------------------------------------------------------------------
+    def replace_pod_groups(self, groups: Sequence[PodGroup]) -> None:
+        """Take the whole truth as of a list."""
+        listed = {(g.metadata.namespace, g.metadata.name) for g in groups}
+        for key in [key for key in self._pod_groups if key not in listed]:
+            self.remove_pod_group(*key)
+        for group in groups:
+            self.upsert_pod_group(group)
+
+    def upsert_pod_group(self, group: PodGroup) -> None:
+        """Take a PodGroup as it is now."""
+        record = intake.pod_group_record(group)
+        key = (record.namespace, record.name)
+        known = self._pod_groups.get(key)
+        if known == record or (known and known.uid == record.uid and _is_older(record.rv, known.rv)):
+            return
+        self._pod_groups[key] = record
+        self._changed()
+
+    def remove_pod_group(self, namespace: str, name: str) -> None:
+        """A PodGroup is gone; its pods wait for it."""
+        if self._pod_groups.pop((namespace, name), None) is not None:
+            self._changed()
+
+    # --- hand-overs ----------------------------------------------------------------------------------------------
+    def replace_bind_requests(self, requests: Sequence[BindRequest]) -> None:
+        """Take the whole truth as of a list."""
+        listed = {(r.metadata.namespace, r.metadata.name) for r in requests}
+        for key in [key for key in self._requests if key not in listed]:
+            self.remove_bind_request(*key)
+        for request in requests:
+            self.upsert_bind_request(request)
+
+    def upsert_bind_request(self, request: BindRequest) -> None:
+        """Take a hand-over as it is now; it is in flight whoever made it. One without a readable charge is nobody's."""
+        key = (request.metadata.namespace, request.metadata.name)
+        record = intake.bind_request_record(request)
+        if record is None:
+            self.remove_bind_request(*key)
+        elif self._requests.get(key) != record:
+            self._changed(self._requested_at.place(key), record.node)
+            self._requests[key] = record
+            self._requested_at.move(key, record.node)
+            self._requests_of.move(key, record.pod_uid)
+
+    def remove_bind_request(self, namespace: str, name: str) -> None:
+        """A hand-over is gone. What we assumed ourselves stays charged until it is shown or released."""
+        key = (namespace, name)
+        if self._requests.pop(key, None) is not None:
+            self._changed(self._requested_at.place(key))
+            self._requested_at.move(key, "")
+            self._requests_of.move(key, "")
+
+    def _mark_requests_of(self, uid: str) -> None:
+        for key in self._requests_of.at(uid):
+            self._changed(self._requested_at.place(key))
+
+    def _is_live(self, request: BindRequestRecord) -> bool:
+        """Whether a hand-over may still be carried out: its pod is unbound and not past the version it names."""
+        pod = self._pods.get(request.pod_uid)
+        if pod is None:
+            return request.pod_uid not in self._gone
+        return not pod.node and not _is_older(request.rv, pod.rv)
+
+    # --- our own commits -----------------------------------------------------------------------------------------
+    def assume(self, placement: Placement, kind: str = "") -> None:
+        """Charge a placement from here on. ``kind`` says how it is committed, for people.
+
+        Raises LookupError if the pod is not known: a plan is committed before the next event is taken.
+        """
+        pod = self._pods.get(placement.pod_uid)
+        if pod is None:
+            raise LookupError(f"pod {placement.namespace}/{placement.name} ({placement.pod_uid}) is not known")
+        if pod.node:
+            return
+        charge = Charge(pod_uid=pod.uid, node=placement.node, demand=pod.cls.demand, devices=placement.devices)
+        self._changed(self._flying_to.place(pod.uid), placement.node)
+        self._flights[pod.uid] = Flight(placement=placement, kind=kind, charge=charge)
+        self._flying_to.move(pod.uid, placement.node)
+        self._tries[pod.uid] = placement.number + 1
+
+    def settle(self, pod_uid: str, *, attempt: int) -> None:
+        """The write was answered well. The charge stays until the API shows the pod bound."""
+        flight = self._flights.get(pod_uid)
+        if flight is not None and flight.placement.number == attempt:
+            self._flights[pod_uid] = msgspec.structs.replace(flight, settled=True)
+
+    def release(self, pod_uid: str, *, attempt: int) -> None:
+        """The attempt of this number is withdrawn for sure: never posted, or fenced. A newer one stays charged."""
+        flight = self._flights.get(pod_uid)
+        if flight is not None and flight.placement.number == attempt:
+            self._land(pod_uid)
+
+    def failed(self, pod_uid: str, node: str, reason: str, *, now_ns: int) -> None:
+        """Note a failed attempt: the pod backs off and ``node`` is out for it ("": the node is not to blame)."""
+        if pod_uid in self._unbound:
+            setback = self._setbacks.setdefault(pod_uid, Setback())
+            setback.fail(node, reason, now_ns=now_ns, settings=self.settings)
+            self._changed()
+
+    def _land(self, uid: str) -> None:
+        flight = self._flights.pop(uid, None)
+        if flight is not None:
+            self._changed(flight.charge.node)
+            self._flying_to.move(uid, "")
+
+    # --- what decisions read -------------------------------------------------------------------------------------
+    def refresh(self) -> Ledger:
+        """Count marked nodes anew and return the ledger, which then equals a recount."""
+        for name in self._marked:
+            if name in self._nodes:
+                self.ledger.write(name, self._count(name))
+        self._marked.clear()
+        return self.ledger
+
+    def waiting(self) -> list[PodRecord]:
+        """Pods of ours that name no node and have no placement under way, in no order."""
+        return [pod for uid in self._unbound if not self.is_in_flight(uid) and not (pod := self._pods[uid]).deleting]
+
+    def is_in_flight(self, uid: str) -> bool:
+        """Whether a placement of this pod is under way, by us or by the binder."""
+        return uid in self._flights or any(self._is_live(self._requests[key]) for key in self._requests_of.at(uid))
+
+    def pod(self, uid: str) -> PodRecord | None:
+        """The record of a pod that has not ended."""
+        return self._pods.get(uid)
+
+    def node(self, name: str) -> NodeRecord | None:
+        """The record of a node."""
+        return self._nodes.get(name)
+
+    def pod_group(self, namespace: str, name: str) -> PodGroupRecord | None:
+        """The record of a PodGroup."""
+        return self._pod_groups.get((namespace, name))
+
+    def members(self, namespace: str, pod_group: str) -> list[PodRecord]:
+        """Pods that name this PodGroup and have not ended, in no order."""
+        return [self._pods[uid] for uid in self._members.at(f"{namespace}/{pod_group}")]
+
+    def flight(self, uid: str) -> Flight | None:
+        """Our own commit of this pod that is under way."""
+        return self._flights.get(uid)
+
+    def flights(self) -> tuple[Flight, ...]:
+        """All our commits under way, by pod UID."""
+        return tuple(self._flights[uid] for uid in sorted(self._flights))
+
+    def setback(self, uid: str) -> Setback | None:
+        """What went wrong with this pod so far."""
+        return self._setbacks.get(uid)
+
+    def next_number(self, uid: str) -> int:
+        """Number of the pod's next attempt."""
+        return self._tries.get(uid, 0)
+
+    def is_verified(self, reservation_uid: str, uuid: str) -> bool:
+        """Whether a bound pod's grant named this reservation and device: the binder looked, and it was right."""
+        return (reservation_uid, uuid) in self._verified
+
+    def remembered(self, now_ns: int) -> Plan | None:
+        """The last plan, if it would come out the same again."""
+        memo = self._memo
+        if memo is None or memo.generation != self.generation:
+            return None
+        wake_at_ns = memo.plan.wake_at_ns
+        return memo.plan if wake_at_ns is None or now_ns < wake_at_ns else None
+
+    def remember(self, plan: Plan) -> None:
+        """Keep a plan so that deciding again without a change costs nothing."""
+        explained = frozenset(uid for entry in plan.entries if isinstance(entry, Explain) for uid in entry.pods)
+        self._memo = _Memo(self.generation, plan, explained)
+
+    # --- counting ------------------------------------------------------------------------------------------------
+    def _changed(self, *nodes: str) -> None:
+        self.generation += 1
+        self._marked.update(node for node in nodes if node)
+
+    def _count(self, name: str) -> Occupancy:
+        return self._occupancy(
+            name,
+            pods=(self._pods[uid] for uid in self._bound_at.at(name)),
+            reserved=(self._reservations[uid] for uid in self._reserved_at.at(name)),
+            flights=(self._flights[uid] for uid in self._flying_to.at(name)),
+            requests=(self._requests[key] for key in self._requested_at.at(name)),
+        )
+
+    def _occupancy(
+        self,
+        name: str,
+        *,
+        pods: Iterable[PodRecord],
+        reserved: Iterable[Reservation],
+        flights: Iterable[Flight],
+        requests: Iterable[BindRequestRecord],
+    ) -> Occupancy:
+        handed_over = [self._charge_of(request) for request in requests if self._is_live(request)]
+        return occupancy(
+            self._nodes.get(name),
+            pods=pods,
+            reservations=reserved,
+            charges=[*(flight.charge for flight in flights), *handed_over],
+            settings=self.settings,
+        )
+
+    def _charge_of(self, request: BindRequestRecord) -> Charge:
+        pod = self._pods.get(request.pod_uid)
+        demand = pod.cls.demand if pod else Demand()
+        return Charge(pod_uid=request.pod_uid, node=request.node, demand=demand, devices=request.devices)
+
+    def validate(self) -> list[str]:
+        """Recount every node from all records, without the indexes; say where the ledger differs (invariant S12)."""
+        ledger = self.refresh()
+        problems: list[str] = []
+        if ledger.row_of.keys() != self._nodes.keys():
+            problems.append(f"the ledger has nodes {sorted(ledger.row_of)}, known are {sorted(self._nodes)}")
+        if self._unbound != {uid for uid, pod in self._pods.items() if not pod.node}:
+            problems.append("the pods kept as unbound are not those without a node")
+        pods = _by_node((pod.node, pod) for pod in self._pods.values())
+        reserved = _by_node((r.node, r) for r in self._reservations.values())
+        flights = _by_node((f.charge.node, f) for f in self._flights.values())
+        requests = _by_node((r.node, r) for r in self._requests.values())
+        for name in sorted(self._nodes):
+            used = self._occupancy(
+                name,
+                pods=pods.get(name, ()),
+                reserved=reserved.get(name, ()),
+                flights=flights.get(name, ()),
+                requests=requests.get(name, ()),
+            )
+            problems += ledger.differences(name, used)
+        return problems
+
+
+def _by_node(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = {}
+    for node, item in pairs:
+        found.setdefault(node, []).append(item)
+    return found
+
+
+def _is_older(rv: str, known: str) -> bool:
+    """Whether ``rv`` came before ``known``. Versions that are no numbers can't be compared: then it is not older."""
+    if not (rv.isascii() and rv.isdigit() and known.isascii() and known.isdigit()):
+        return False
+    return int(rv) < int(known)

@@ -1,0 +1,72 @@
+"""Reading a pod's hard constraints: those that eligibility.py judges, and the names of those that nobody does yet.
+
+A constraint that is not implemented is never violated: its pod waits with ``UNSUPPORTED_CONSTRAINT`` (architecture.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scheduler.core.records import Constraints, Requirement, Term
+from wire.core import Affinity, Container, NodeSelector, NodeSelectorRequirement, Pod, PodSpec
+
+_SCHEDULE_ANYWAY = "ScheduleAnyway"
+
+
+def constraints(pod: Pod) -> Constraints:
+    """Node selector, required node affinity and tolerations of ``pod``."""
+    spec = pod.spec
+    node_affinity = spec.affinity.node_affinity if spec.affinity else None
+    required = node_affinity.required_during_scheduling_ignored_during_execution if node_affinity else None
+    return Constraints(
+        selector=tuple(sorted((spec.node_selector or {}).items())),
+        terms=None if required is None else _terms(required),
+        tolerations=tuple(spec.tolerations or ()),
+    )
+
+
+def _terms(required: NodeSelector) -> tuple[Term, ...]:
+    return tuple(
+        Term(_requirements(term.match_expressions), _requirements(term.match_fields))
+        for term in required.node_selector_terms or ()
+    )
+
+
+def _requirements(written: Iterable[NodeSelectorRequirement] | None) -> tuple[Requirement, ...]:
+    return tuple(Requirement(r.key, r.operator, tuple(r.values or ())) for r in written or ())
+
+
+def unsupported(pod: Pod) -> str:
+    """Name the hard constraints of ``pod`` that are not implemented, as the pod spec spells them; "" if none."""
+    spec = pod.spec
+    found = {
+        "affinity.podAffinity": _pod_affinity(spec.affinity),
+        "affinity.podAntiAffinity": _pod_anti_affinity(spec.affinity),
+        "topologySpreadConstraints": any(
+            c.when_unsatisfiable != _SCHEDULE_ANYWAY for c in spec.topology_spread_constraints or ()
+        ),
+        "hostPort": any(_takes_host_port(c, host_network=spec.host_network) for c in _containers(spec)),
+        "persistentVolumeClaim": any(v.persistent_volume_claim is not None for v in spec.volumes or ()),
+        "ephemeral volume": any(v.ephemeral is not None for v in spec.volumes or ()),
+        "resourceClaims": bool(spec.resource_claims) or any(c.resources.claims for c in _containers(spec)),
+    }
+    return ", ".join(name for name, is_there in found.items() if is_there)
+
+
+def _pod_affinity(affinity: Affinity | None) -> bool:
+    rules = affinity.pod_affinity if affinity else None
+    return bool(rules and rules.required_during_scheduling_ignored_during_execution)
+
+
+def _pod_anti_affinity(affinity: Affinity | None) -> bool:
+    rules = affinity.pod_anti_affinity if affinity else None
+    return bool(rules and rules.required_during_scheduling_ignored_during_execution)
+
+
+def _takes_host_port(container: Container, *, host_network: bool) -> bool:
+    """Ports of a pod in the host's network are the host's, also where the API server's default was not written."""
+    return any(port.host_port or (host_network and port.container_port) for port in container.ports or ())
+
+
+def _containers(spec: PodSpec) -> list[Container]:
+    return [*spec.containers, *(spec.init_containers or ())]

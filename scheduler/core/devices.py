@@ -1,0 +1,97 @@
+"""Which devices of one node a pod gets. Plain Python: the devices of a node are few.
+
+Largest asks first, each on the tightest device that fits (binpack) or the emptiest (spread); a device that is not
+shared yet counts as empty, and is opened only if no shared one is preferred. Ties by group id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpu.request import FractionAsk, SharedAsk, charge_nano
+from gpu.reservation import group_id
+from gpu.share import NANO_PER_DEVICE
+from scheduler.core.records import NodeRecord
+from scheduler.core.settings import Strategy
+from scheduler.core.table import Device
+from scheduler.core.trial import Part
+
+#: Group numbers of one attempt: device indices in the low bits (protocol.md, Identity).
+_NUMBERS_PER_ATTEMPT = 64
+
+
+def cost_nano(ask: SharedAsk, card_mib: int, node: NodeRecord) -> int | None:
+    """What ``ask`` is charged on a card of ``card_mib`` (0: unknown) of ``node``; None if it can't hold it.
+
+    An unknown card is taken for the smallest of the node; if only a larger one holds the ask, the device is charged
+    whole, since nobody can tell what else would fit beside it.
+    """
+    if isinstance(ask, FractionAsk):
+        return ask.nano
+    if card_mib or ask.mem_mib <= node.smallest_card_mib:
+        return charge_nano(ask, card_mib or node.smallest_card_mib)
+    return NANO_PER_DEVICE if ask.mem_mib <= node.largest_card_mib else None
+
+
+def choose_devices(
+    asks: tuple[SharedAsk, ...],
+    devices: tuple[Device, ...],
+    node: NodeRecord,
+    *,
+    room: int,
+    strategy: Strategy,
+    new_groups: Iterator[str],
+) -> tuple[Part, ...] | None:
+    """Choose a distinct device for each ask, in the order of the asks; at most ``room`` are opened. None: no way."""
+    parts: dict[int, Part] = {}
+    taken: set[int] = set()
+    for number in sorted(range(len(asks)), key=lambda n: (-_size(asks[n], node), n)):
+        found = _best(asks[number], devices, node, taken=taken, strategy=strategy)
+        nano = cost_nano(asks[number], 0, node)
+        can_open = room > 0 and nano is not None
+        if can_open and nano is not None and (found is None or _opens_rather(devices[found[0]], strategy)):
+            parts[number] = Part(None, next(new_groups), nano)
+            room -= 1
+        elif found is not None:
+            slot, charged = found
+            taken.add(slot)
+            parts[number] = Part(slot, devices[slot].group, charged)
+        else:
+            return None
+    return tuple(parts[number] for number in range(len(asks)))
+
+
+def _best(
+    ask: SharedAsk, devices: tuple[Device, ...], node: NodeRecord, *, taken: set[int], strategy: Strategy
+) -> tuple[int, int] | None:
+    """Slot of the preferred open device and the charge there."""
+    sign = -1 if strategy is Strategy.SPREAD else 1
+    found: list[tuple[int, str, int, int]] = []
+    for slot, dev in enumerate(devices):
+        nano = cost_nano(ask, dev.card_mib, node)
+        if slot not in taken and dev.is_open and nano is not None and nano <= dev.free_nano:
+            found.append((sign * dev.free_nano, dev.group, slot, nano))
+    if not found:
+        return None
+    _, _, slot, nano = min(found)
+    return slot, nano
+
+
+def _opens_rather(best: Device, strategy: Strategy) -> bool:
+    """Spread opens a device rather than share a used one; an idle one is as empty, and there already."""
+    return strategy is Strategy.SPREAD and best.free_nano < NANO_PER_DEVICE
+
+
+def _size(ask: SharedAsk, node: NodeRecord) -> int:
+    nano = cost_nano(ask, 0, node)
+    return NANO_PER_DEVICE if nano is None else nano
+
+
+def new_groups(node: NodeRecord, pod_uid: str, number: int, known: frozenset[str]) -> Iterator[str]:
+    """Ids for devices to be opened, in order, leaving out those that the node has already."""
+    index = number * _NUMBERS_PER_ATTEMPT
+    while True:
+        group = group_id(node.uid, pod_uid, index)
+        index += 1
+        if group not in known:
+            yield group

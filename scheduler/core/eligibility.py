@@ -1,0 +1,93 @@
+"""On which nodes a pod may be at all: readiness, cordon, taints, selectors, required node affinity.
+
+The judgement of one class on one node is a small number, so that a class's judgements are one row of an array, cached
+by the hash of its constraints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scheduler.core.records import Constraints, NodeRecord, Requirement, Term
+from wire import names
+from wire.core import Taint, Toleration
+
+OK = 0
+NOT_READY = 1
+CORDONED = 2
+TAINT = 3
+SELECTOR = 4
+AFFINITY = 5
+#: A row of the table that stands for no node.
+NO_NODE = 6
+
+#: Kinds of NodeReason by judgement.
+KINDS = {NOT_READY: "not-ready", CORDONED: "cordoned", TAINT: "taint", SELECTOR: "selector", AFFINITY: "affinity"}
+
+_BARRING = {"NoSchedule", "NoExecute"}
+_CORDON = Taint(key=names.UNSCHEDULABLE_TAINT, effect="NoSchedule")
+
+
+def judge(node: NodeRecord, constraints: Constraints) -> int:
+    """Say whether a pod with these constraints may be on ``node``, else the first reason why not."""
+    if not node.is_ready:
+        return NOT_READY
+    if node.is_cordoned and not tolerates(constraints.tolerations, _CORDON):
+        return CORDONED
+    if not all(tolerates(constraints.tolerations, t) for t in node.taints if t.effect in _BARRING):
+        return TAINT
+    if any(node.labels.get(key) != value for key, value in constraints.selector):
+        return SELECTOR
+    if constraints.terms is not None and not any(_holds(term, node) for term in constraints.terms):
+        return AFFINITY
+    return OK
+
+
+def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+    """Whether one of the tolerations matches the taint (core/v1 Toleration)."""
+    return any(_matches(toleration, taint) for toleration in tolerations)
+
+
+def _matches(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.operator in {"", "Equal"} and toleration.value == taint.value
+
+
+def _holds(term: Term, node: NodeRecord) -> bool:
+    if not term.labels and not term.fields:
+        return False
+    fields = {"metadata.name": node.name}
+    return all(_meets(r, node.labels) for r in term.labels) and all(_meets(r, fields) for r in term.fields)
+
+
+def _meets(requirement: Requirement, labels: dict[str, str]) -> bool:
+    """Judge one expression; an operator that is not known holds nowhere."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return _compares(requirement, value)
+        case _:
+            return False
+
+
+def _compares(requirement: Requirement, value: str | None) -> bool:
+    if value is None or len(requirement.values) != 1:
+        return False
+    try:
+        actual, bound = int(value), int(requirement.values[0])
+    except ValueError:
+        return False
+    return actual > bound if requirement.operator == "Gt" else actual < bound

@@ -1,0 +1,151 @@
+"""Why a class fits nowhere: reasons counted over nodes, and the smallest change known to help.
+
+A node that may not be used at all counts once, with the first reason; one that may counts for each thing it lacks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu.request import FractionAsk
+from gpu.share import mib_from_nano
+from scheduler.core.eligibility import KINDS, OK
+from scheduler.core.ledger import MOST_ASKED
+from scheduler.core.ranking import Bools, Ranking, tightest_devices
+from scheduler.core.records import PodClass
+from scheduler.core.table import GPUS, LARGEST_CARD, MIG, PODS, Int64s
+from scheduler.core.trial import Trial
+from scheduler.core.verdict import Code, NodeReason, Verdict
+from wire import names
+
+INSUFFICIENT = "insufficient"
+EXCLUDED = "excluded"
+GPU_SHARE = "gpu-share"
+GPU_MEMORY = "gpu-memory"
+
+#: What a shortfall is counted in, by resource; GPUs first, since they are what people wait for.
+_UNITS = {
+    GPU_SHARE: "nano_gpu",
+    GPU_MEMORY: "gpu_mem_mib",
+    names.GPU_RESOURCE: "gpu",
+    names.CPU_RESOURCE: "cpu_milli",
+    names.MEMORY_RESOURCE: "mem_mib",
+    names.EPHEMERAL_STORAGE_RESOURCE: "ephemeral_mib",
+    names.PODS_RESOURCE: "pods",
+}
+
+
+@dataclass(slots=True)
+class _Lack:
+    """One thing that some of the usable nodes lack: which ones, and how much of it each."""
+
+    kind: str
+    resource: str
+    where: Bools
+    amount: Int64s
+
+
+def explain(trial: Trial, ranking: Ranking, cls: PodClass, *, without: frozenset[str]) -> Verdict:
+    """Say why no node takes a pod of ``cls`` now."""
+    usable = ranking.eligible == OK
+    excluded = np.zeros(len(usable), np.bool_)
+    excluded[[p for name in without if (p := trial.position_of.get(name)) is not None]] = True
+    reasons = [
+        NodeReason(kind, "", int(np.count_nonzero(ranking.eligible == judged))) for judged, kind in KINDS.items()
+    ]
+    reasons.append(NodeReason(EXCLUDED, "", int(np.count_nonzero(usable & excluded))))
+    usable &= ~excluded
+    lacks = [*_resource_lacks(trial, cls), *_device_lacks(trial, cls)]
+    reasons += [NodeReason(k.kind, k.resource, int(np.count_nonzero(k.where & usable))) for k in lacks]
+    return Verdict(
+        code=Code.NO_NODE_FITS,
+        node_reasons=tuple(sorted(reason for reason in reasons if reason.nodes)),
+        shortfall=_shortfall(lacks, usable),
+    )
+
+
+def _resource_lacks(trial: Trial, cls: PodClass) -> list[_Lack]:
+    table = trial.table
+    lacks: list[_Lack] = []
+    for row, amount in enumerate(trial.amounts(cls.demand).tolist()):
+        if amount:
+            missing = amount - table.free[row]
+            kind = "pods" if row == PODS else INSUFFICIENT
+            resource = "" if row == PODS else table.resources[row]
+            lacks.append(_Lack(kind, resource, missing > 0, missing))
+    for name, amount in cls.demand.extended:
+        if name not in table.resources:
+            everywhere = np.ones(len(trial.nodes), np.bool_)
+            lacks.append(
+                _Lack(INSUFFICIENT, name, everywhere, np.full(len(trial.nodes), min(amount, MOST_ASKED), np.int64))
+            )
+    return lacks
+
+
+def _device_lacks(trial: Trial, cls: PodClass) -> list[_Lack]:
+    """What keeps shares out: MIG, a card of unknown memory, no device with enough left."""
+    asks = cls.request.shared
+    if not asks:
+        return []
+    table = trial.table
+    nothing = np.zeros(len(trial.nodes), np.int64)
+    mig = table.extra[MIG] > 0
+    lacks = [_Lack("mig", "", mig, nothing)]
+    blind = np.zeros(len(trial.nodes), np.bool_)
+    if any(not isinstance(ask, FractionAsk) for ask in asks):
+        no_card_known = (table.extra[LARGEST_CARD] == 0) & (table.total[GPUS] > 0)
+        blind = no_card_known & ~_fits_somewhere(trial, cls)
+        lacks.append(_Lack("no-gpu-memory-label", "", blind & ~mig, nothing))
+    short = ~_fits_somewhere(trial, cls) & ~mig & ~blind
+    resource = GPU_SHARE if isinstance(asks[0], FractionAsk) else GPU_MEMORY
+    lacks.append(_Lack(INSUFFICIENT, resource, short, _missing(trial, cls, short)))
+    return [*lacks, *_opening_lacks(trial, cls, ~mig & ~blind & ~short)]
+
+
+def _fits_somewhere(trial: Trial, cls: PodClass) -> Bools:
+    """Nodes that have the devices, open or to be opened, whatever else they lack."""
+    table = trial.table
+    opened, _ = tightest_devices(trial, cls.request.shared, slice(None))
+    largest = max((a.mem_mib for a in cls.request.shared if not isinstance(a, FractionAsk)), default=0)
+    big_enough = (opened == 0) | (table.extra[LARGEST_CARD] >= largest)
+    fits: Bools = (table.free[GPUS] - cls.demand.gpus >= opened) & big_enough
+    return fits
+
+
+def _opening_lacks(trial: Trial, cls: PodClass, fits: Bools) -> list[_Lack]:
+    """A device that has to be opened needs a pod slot for its reservation, too."""
+    opened, _ = tightest_devices(trial, cls.request.shared, slice(None))
+    missing = 1 + opened - trial.table.free[PODS]
+    return [_Lack("pods", "", fits & (missing > 0) & (trial.table.free[PODS] > 0), missing)]
+
+
+def _missing(trial: Trial, cls: PodClass, short: Bools) -> Int64s:
+    """How much more the best device of each node would have to have free, in the unit of the ask."""
+    missing = np.zeros(len(trial.nodes), np.int64)
+    ask = cls.request.shared[0]
+    for position in np.flatnonzero(short).tolist():
+        node = trial.nodes[position]
+        devices = [d for d in trial.table.devices[position] if d.is_open]
+        if isinstance(ask, FractionAsk):
+            missing[position] = ask.nano - max((d.free_nano for d in devices), default=0)
+        else:
+            best = max((mib_from_nano(d.free_nano, d.card_mib or node.smallest_card_mib) for d in devices), default=0)
+            missing[position] = min(ask.mem_mib, MOST_ASKED) - best
+    return missing
+
+
+def _shortfall(lacks: list[_Lack], usable: Bools) -> tuple[str, int] | None:
+    """The least amount that would help a usable node which lacks one thing only."""
+    if not lacks or not usable.any():
+        return None
+    count = np.add.reduce([lack.where.astype(np.int64) for lack in lacks])
+    found: list[tuple[str, int]] = []
+    for lack in lacks:
+        alone = usable & lack.where & (count == 1) & (lack.amount > 0)
+        if alone.any():
+            found.append((lack.resource, int(lack.amount[alone].min())))
+    order = list(_UNITS)
+    found.sort(key=lambda pair: (order.index(pair[0]) if pair[0] in order else len(order), pair[0]))
+    return (_UNITS.get(found[0][0], found[0][0]), found[0][1]) if found else None

@@ -1,0 +1,150 @@
+"""The ledger: the table of what is left on every node, with stable rows, and who may be where.
+
+Written by the cluster only, row by row, as ``occupancy`` counted it. Rows are stable and used again, so that the cached
+judgements of eligibility survive nodes that come and go.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from scheduler.core.eligibility import NO_NODE, judge
+from scheduler.core.occupancy import Occupancy
+from scheduler.core.records import Constraints, Demand, NodeRecord
+from scheduler.core.table import CLOSED, Device, Int8s, Int64s, Table, device
+
+#: What a node has is cut to 2^59 and what is asked to 2^60, whatever was written, so that no sum leaves 64 bits and
+#: an absurd ask still fits nowhere.
+MOST_HAD: Final = 1 << 59
+MOST_ASKED: Final = 1 << 60
+
+
+class Ledger:
+    """One row a node. Rows without a node are on the free list and not in ``order``."""
+
+    __slots__ = ("_eligible", "_free_rows", "_order", "nodes", "row_of", "table")
+
+    def __init__(self) -> None:
+        self.table = Table()
+        self.row_of: dict[str, int] = {}
+        self.nodes: list[NodeRecord | None] = []
+        self._free_rows: list[int] = []
+        self._eligible: dict[Constraints, Int8s] = {}
+        self._order: Int64s | None = None
+
+    def put(self, node: NodeRecord) -> None:
+        """Add a node or replace its record; its row has to be written afterwards."""
+        row = self.row_of.get(node.name)
+        if row is None:
+            row = self._free_rows.pop() if self._free_rows else self._grow()
+            self.row_of[node.name] = row
+            self._order = None
+        known = self.nodes[row]
+        self.nodes[row] = node
+        for name, _ in node.capacity.extended:
+            self.table.add_resource(name)
+        if known is None or not known.admits_like(node):
+            for constraints, judged in self._eligible.items():
+                judged[row] = judge(node, constraints)
+
+    def drop(self, name: str) -> None:
+        """Take a node out; its row is used again for another."""
+        row = self.row_of.pop(name)
+        self.nodes[row] = None
+        self.table.clear(row)
+        for judged in self._eligible.values():
+            judged[row] = NO_NODE
+        self._free_rows.append(row)
+        self._order = None
+
+    def write(self, name: str, used: Occupancy) -> None:
+        """Write what is left of a node."""
+        row, node = self._find(name)
+        total = self.amounts(node.capacity, pods=node.pods, most=MOST_HAD)
+        self.table.total[:, row] = total
+        self.table.free[:, row] = total - self.amounts(_used(used), pods=used.pods)
+        self.table.put_devices(row, node, _devices(used))
+
+    def differences(self, name: str, used: Occupancy) -> list[str]:
+        """Where the row of ``name`` differs from what ``used`` says; empty when it is right."""
+        row, node = self._find(name)
+        table = self.table
+        expected = self.amounts(node.capacity, pods=node.pods, most=MOST_HAD) - self.amounts(
+            _used(used), pods=used.pods
+        )
+        found = [
+            f"node {name}: {resource} free is {free}, a recount gives {counted}"
+            for resource, free, counted in zip(table.resources, table.free[:, row], expected, strict=True)
+            if free != counted
+        ]
+        devices = _devices(used)
+        if devices != table.devices[row]:
+            found.append(f"node {name}: shared devices are {table.devices[row]}, a recount gives {devices}")
+        slots = [int(nano) for nano in table.share_nano[:, row] if nano != CLOSED]
+        if slots != [dev.free_nano for dev in devices if dev.is_open and not node.is_mig]:
+            found.append(f"node {name}: the device slots hold {slots}, not what its devices have")
+        return found
+
+    def amounts(self, demand: Demand, *, pods: int, most: int = MOST_ASKED) -> Int64s:
+        """A demand as one number per resource, at most ``most``. Resources that no node has are left out."""
+        resources = self.table.resources
+        amounts = np.zeros(len(resources), np.int64)
+        known = (demand.cpu_milli, demand.mem_mib, demand.ephemeral_mib, pods, demand.gpus)
+        amounts[: len(known)] = [min(amount, most) for amount in known]
+        for name, amount in demand.extended:
+            if name in resources:
+                amounts[resources.index(name)] = min(amount, most)
+        return amounts
+
+    def order(self) -> Int64s:
+        """Rows that have a node, by node name: the order in which ties are broken."""
+        if self._order is None:
+            self._order = np.array([self.row_of[name] for name in sorted(self.row_of)], np.int64)
+        return self._order
+
+    def eligible(self, constraints: Constraints) -> Int8s:
+        """Judgement of every row for these constraints (eligibility.py), kept and updated from then on."""
+        judged = self._eligible.get(constraints)
+        if judged is None:
+            codes = [NO_NODE if node is None else judge(node, constraints) for node in self.nodes]
+            judged = self._eligible[constraints] = np.array(codes, np.int8)
+        return judged
+
+    def forget_constraints(self, live: set[Constraints]) -> None:
+        """Drop the judgements of constraints that no waiting pod has."""
+        for constraints in [c for c in self._eligible if c not in live]:
+            del self._eligible[constraints]
+
+    def _find(self, name: str) -> tuple[int, NodeRecord]:
+        row = self.row_of[name]
+        node = self.nodes[row]
+        if node is None:
+            raise LookupError(f"row {row} of node {name} is empty")
+        return row, node
+
+    def _grow(self) -> int:
+        """Add rows, as many as there are, and return the first of them."""
+        old = len(self.nodes)
+        more = max(16, old)
+        self.nodes += [None] * more
+        self.table.add_columns(more)
+        for constraints, judged in self._eligible.items():
+            self._eligible[constraints] = np.concatenate([judged, np.full(more, NO_NODE, np.int8)])
+        self._free_rows += range(old + more - 1, old, -1)
+        return old
+
+
+def _devices(used: Occupancy) -> tuple[Device, ...]:
+    return tuple(device(used.groups[key]) for key in sorted(used.groups))
+
+
+def _used(used: Occupancy) -> Demand:
+    return Demand(
+        cpu_milli=used.cpu_milli,
+        mem_mib=used.mem_mib,
+        ephemeral_mib=used.ephemeral_mib,
+        gpus=used.gpus,
+        extended=tuple(used.extended.items()),
+    )

@@ -1,0 +1,180 @@
+"""What is used of one node, counted from what is on it. The ledger's rows are this function's results.
+
+Nothing is added and taken away over time: a node is counted anew when something on it changes. So a charge can't leak,
+and late, repeated or reordered events can't add up; a recount costs some tens of microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gpu.handover import PlannedDevice
+from gpu.request import charge_nano
+from gpu.reservation import Reservation
+from gpu.share import NANO_PER_DEVICE
+from scheduler.core.records import Demand, NodeRecord, PodRecord
+from scheduler.core.settings import Settings
+
+
+class Charge(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A placement that is under way: it counts as used. ``devices`` may name groups that nobody has seen yet."""
+
+    pod_uid: str
+    node: str
+    demand: Demand = Demand()
+    devices: tuple[PlannedDevice, ...] = ()
+
+
+@dataclass(slots=True)
+class Group:
+    """One shared device: who is charged for how much of it."""
+
+    id: str
+    #: Pod UID -> nano. Per pod the largest of what book, grant and placement under way say.
+    charges: dict[str, int] = field(default_factory=dict)
+    #: Reservation pods of this group on the node, terminal ones left out.
+    reservations: list[Reservation] = field(default_factory=list)
+    has_bound: bool = False
+    has_terminal: bool = False
+
+    @property
+    def reservation(self) -> Reservation | None:
+        """The reservation that stands for the device, if it is clear which one."""
+        return self.reservations[0] if len(self.reservations) == 1 else None
+
+    @property
+    def free_nano(self) -> int:
+        """What is left of the device; never below zero, whatever was charged by others."""
+        return max(0, NANO_PER_DEVICE - sum(self.charges.values()))
+
+    @property
+    def devices(self) -> int:
+        """Devices that are out of the device plugin's hands: one per reservation, one where only charges are seen."""
+        return max(len(self.reservations), 1 if self.charges else 0)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a new tenant may be planned here: its reservation takes tenants, or is about to be made."""
+        if self.reservation is not None:
+            return self.reservation.is_joinable and bool(self.id)
+        return not self.reservations and not self.has_bound and not self.has_terminal
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether its reservation could be removed now to give the whole device back."""
+        return not self.charges and self.reservation is not None and self.reservation.is_joinable
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its device comes back by itself: a reservation without tenants that is being deleted."""
+        return not self.charges and bool(self.reservations) and all(r.deleting for r in self.reservations)
+
+    @property
+    def mem_mib(self) -> int:
+        """The card's memory as its reservation reported it, 0 if unknown."""
+        return self.reservation.mem_mib if self.reservation else 0
+
+    def charge(self, pod_uid: str, nano: int) -> None:
+        """Count a pod once, with the largest that anybody says."""
+        self.charges[pod_uid] = max(self.charges.get(pod_uid, 0), nano)
+
+
+@dataclass(slots=True)
+class Occupancy:
+    """Everything used on one node. ``extended`` by resource name; ``gpus`` in whole devices, shared ones included."""
+
+    cpu_milli: int = 0
+    mem_mib: int = 0
+    ephemeral_mib: int = 0
+    pods: int = 0
+    gpus: int = 0
+    extended: dict[str, int] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
+
+    def take(self, demand: Demand, *, gpus: int) -> None:
+        """Add one pod."""
+        self.cpu_milli += demand.cpu_milli
+        self.mem_mib += demand.mem_mib
+        self.ephemeral_mib += demand.ephemeral_mib
+        self.pods += 1
+        self.gpus += gpus
+        for name, amount in demand.extended:
+            self.extended[name] = self.extended.get(name, 0) + amount
+
+    def group(self, group_id: str) -> Group:
+        """The group, made if it is new."""
+        known = self.groups.get(group_id)
+        if known is None:
+            known = self.groups[group_id] = Group(group_id)
+        return known
+
+
+def occupancy(
+    node: NodeRecord | None,
+    *,
+    pods: Iterable[PodRecord],
+    reservations: Iterable[Reservation],
+    charges: Iterable[Charge],
+    settings: Settings,
+) -> Occupancy:
+    """Count a node. ``charges`` are of pods that are not bound here; several of one pod count its demand once.
+
+    ``node`` None: objects name a node that is not there (any more); they are counted for the day it comes back.
+    """
+    used = Occupancy()
+    for reservation in reservations:
+        _count_reservation(used.group(reservation.group), reservation)
+    bound = list(pods)
+    for pod in bound:
+        used.take(pod.cls.demand, gpus=0 if pod.is_reservation else pod.cls.demand.gpus)
+    for pod in bound:
+        if not pod.is_reservation:
+            _count_held(used, pod, smallest_card_mib=node.smallest_card_mib if node else 0)
+    _count_charges(used, charges)
+    _count_coming_reservations(used, settings)
+    used.gpus += sum(group.devices for group in used.groups.values())
+    return used
+
+
+def _count_reservation(group: Group, reservation: Reservation) -> None:
+    """Count a reservation and its book. The book of one that has ended holds what is left to withdraw."""
+    if reservation.is_terminal:
+        group.has_terminal = True
+    else:
+        group.reservations.append(reservation)
+    if reservation.book is not None:
+        for pod_uid, entry in reservation.book.entries.items():
+            group.charge(pod_uid, entry.nano)
+
+
+def _count_held(used: Occupancy, pod: PodRecord, *, smallest_card_mib: int) -> None:
+    asks = pod.cls.request.shared
+    for number, held in enumerate(pod.held):
+        group = used.group(held.group)
+        group.has_bound = True
+        nano = held.nano
+        if nano is None:
+            ask = asks[min(number, len(asks) - 1)] if asks else None
+            nano = charge_nano(ask, group.mem_mib or smallest_card_mib) if ask is not None else None
+        group.charge(pod.uid, NANO_PER_DEVICE if nano is None else nano)
+
+
+def _count_charges(used: Occupancy, charges: Iterable[Charge]) -> None:
+    seen: set[str] = set()
+    for charge in charges:
+        if charge.pod_uid not in seen:
+            used.take(charge.demand, gpus=charge.demand.gpus)
+            seen.add(charge.pod_uid)
+        for device in charge.devices:
+            used.group(device.group).charge(charge.pod_uid, device.nano)
+
+
+def _count_coming_reservations(used: Occupancy, settings: Settings) -> None:
+    """A group without a reservation pod gets one: its slot and its requests are spoken for."""
+    coming = sum(not g.reservations and bool(g.charges) for g in used.groups.values())
+    used.pods += coming
+    used.cpu_milli += coming * settings.reservation_cpu_milli
+    used.mem_mib += coming * settings.reservation_mem_mib

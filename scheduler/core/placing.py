@@ -1,0 +1,117 @@
+"""Placing one pod at a time on a trial: the best node of its class, devices on it, the charge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpu.handover import PlannedDevice
+from scheduler.core.devices import choose_devices, new_groups
+from scheduler.core.plan import Attempt, Bind, Join, Placement, Retire
+from scheduler.core.ranking import Ranking
+from scheduler.core.records import PodClass, PodRecord
+from scheduler.core.retiring import Sacrifice, find_sacrifice
+from scheduler.core.table import CPU, GPUS, MEMORY, PODS
+from scheduler.core.trial import Part, Trial
+
+if TYPE_CHECKING:
+    from scheduler.core.cluster import Cluster
+
+
+class Placer:
+    """Places pods on a trial of the cluster. The cluster itself is only read."""
+
+    __slots__ = ("_cluster", "_rankings", "trial")
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.trial = Trial(cluster.refresh(), cluster.settings)
+        self._rankings: dict[PodClass, Ranking] = {}
+
+    def ranking(self, cls: PodClass) -> Ranking:
+        """The ranking of a class, made when it is first asked for."""
+        known = self._rankings.get(cls)
+        if known is None:
+            known = self._rankings[cls] = Ranking(self.trial, cls, self._cluster.settings)
+        return known
+
+    def place(self, pod: PodRecord, *, without: frozenset[str]) -> Placement | None:
+        """Place and charge a pod on the best node that is not in ``without``; None if it fits nowhere."""
+        ranking = self.ranking(pod.cls)
+        while (position := ranking.best(without)) is not None:
+            parts = self._devices(pod, position)
+            if parts is not None:
+                self.trial.charge(position, pod.cls.demand, parts)
+                return self._placement(pod, position, parts)
+            ranking.strike(position)
+        return None
+
+    def wait_for_device(self, pod: PodRecord, *, without: frozenset[str]) -> tuple[str, list[Retire]] | None:
+        """Find a node that holds a whole-GPU pod once idle reservations are gone, and charge it there.
+
+        Returns the node and the reservations to remove (none if enough are leaving already).
+        """
+        sacrifice = find_sacrifice(self.trial, self.ranking(pod.cls), pod.cls, without=without)
+        if sacrifice is None:
+            return None
+        return self._nominate(pod, sacrifice)
+
+    def _nominate(self, pod: PodRecord, sacrifice: Sacrifice) -> tuple[str, list[Retire]]:
+        groups = frozenset(device.group for device in sacrifice.devices)
+        self.trial.retire(sacrifice.position, groups)
+        self.trial.charge(sacrifice.position, pod.cls.demand, owed_gpus=sacrifice.owed)
+        retired = [Retire(d.reservation.uid, pod.uid) for d in sacrifice.devices if d.reservation is not None]
+        return self.trial.nodes[sacrifice.position].name, retired
+
+    def _devices(self, pod: PodRecord, position: int) -> tuple[Part, ...] | None:
+        asks = pod.cls.request.shared
+        if not asks:
+            return ()
+        node = self.trial.nodes[position]
+        devices = self.trial.table.devices[position]
+        known = frozenset(device.group for device in devices)
+        return choose_devices(
+            asks,
+            devices,
+            node,
+            room=self._room(pod, position),
+            strategy=self._cluster.settings.gpu_strategy,
+            new_groups=new_groups(node, pod.uid, self._cluster.next_number(pod.uid), known),
+        )
+
+    def _room(self, pod: PodRecord, position: int) -> int:
+        """How many devices could be opened for this pod: free ones, and slots and requests of their reservations."""
+        left: list[int] = (self.trial.table.free[:, position] - self.trial.amounts(pod.cls.demand)).tolist()
+        settings = self._cluster.settings
+        limits = [left[GPUS], left[PODS]]
+        if settings.reservation_cpu_milli:
+            limits.append(left[CPU] // settings.reservation_cpu_milli)
+        if settings.reservation_mem_mib:
+            limits.append(left[MEMORY] // settings.reservation_mem_mib)
+        return max(0, min(limits))
+
+    def _placement(self, pod: PodRecord, position: int, parts: tuple[Part, ...]) -> Placement:
+        return Placement(
+            pod_uid=pod.uid,
+            namespace=pod.namespace,
+            name=pod.name,
+            rv=pod.rv,
+            node=self.trial.nodes[position].name,
+            devices=tuple(PlannedDevice(part.group, part.nano) for part in parts),
+            number=self._cluster.next_number(pod.uid),
+        )
+
+    def entry(self, pod: PodRecord, placement: Placement) -> Bind | Join | Attempt:
+        """How the placement is carried out: at once, by joining known devices, or by the binder."""
+        if not placement.devices:
+            return Bind(placement)
+        if pod.cls.by_config_map or not all(self._is_known(placement.node, d.group) for d in placement.devices):
+            return Attempt(placement)
+        return Join(placement)
+
+    def _is_known(self, node: str, group: str) -> bool:
+        """Whether a group's device may be joined without the binder (scheduler-core.md, Groups)."""
+        devices = self.trial.table.devices[self.trial.position_of[node]]
+        found = next((d.reservation for d in devices if d.group == group), None)
+        if found is None or not (found.is_learned and found.is_joinable):
+            return False
+        return self._cluster.is_verified(found.uid, found.uuid)

@@ -1,0 +1,161 @@
+"""Slim records: what the core keeps of the API's objects. Wire types end at intake.py.
+
+``PodClass`` is the unit of thought: pods that ask the same under the same constraints are judged once. Classes are
+interned, so that one is compared by identity and its hash is computed once.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpu.handover import PlannedDevice
+from gpu.request import NO_GPU, GpuRequest
+from scheduler.core.verdict import Verdict
+from wire.core import Taint, Toleration
+
+
+class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
+    """What a pod takes from a node beside parts of devices. One pod slot goes without saying.
+
+    ``gpus`` is the effective request of ``nvidia.com/gpu``: whole devices.
+    """
+
+    cpu_milli: int = 0
+    mem_mib: int = 0
+    ephemeral_mib: int = 0
+    gpus: int = 0
+    #: Extended resources and huge pages (bytes), sorted by name, zeros left out.
+    extended: tuple[tuple[str, int], ...] = ()
+
+
+class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """One expression on a node's labels or fields."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+
+class Term(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """All expressions of one term must hold; a term without any holds nowhere."""
+
+    labels: tuple[Requirement, ...]
+    fields: tuple[Requirement, ...]
+
+
+class Constraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
+    """On which nodes a pod may be at all. ``terms`` None: no required node affinity; (): it matches nowhere."""
+
+    selector: tuple[tuple[str, str], ...] = ()
+    terms: tuple[Term, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+
+ANYWHERE = Constraints()
+
+
+class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
+    """Everything about a pod that a placement depends on."""
+
+    demand: Demand = Demand()
+    request: GpuRequest = NO_GPU
+    constraints: Constraints = ANYWHERE
+    #: Its containers read KAI's ConfigMaps, which only the binder writes.
+    by_config_map: bool = False
+
+
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """A bound pod's part of a device. ``nano`` None: bound without a grant, so it is charged what it asks."""
+
+    group: str
+    nano: int | None
+    reservation: str = ""
+    uuid: str = ""
+
+
+class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A pod that has not ended: one that names a node, or one of ours that waits.
+
+    ``blocker``: why it may not be placed at all, whatever the nodes have. ``created`` as written by the API server
+    (RFC 3339 UTC with seconds, which sorts as text).
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    rv: str
+    node: str
+    cls: PodClass
+    created: str = ""
+    priority: int = 0
+    task_priority: int = 0
+    pod_group: str = ""
+    subgroup: str = ""
+    gated: bool = False
+    deleting: bool = False
+    is_reservation: bool = False
+    held: tuple[Held, ...] = ()
+    blocker: Verdict | None = None
+
+
+class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A node: where it is, what it has, whom it takes.
+
+    ``smallest_card_mib`` and ``largest_card_mib``: memory of its cards, 0 if unknown.
+    """
+
+    name: str
+    uid: str
+    labels: dict[str, str]
+    taints: tuple[Taint, ...]
+    is_ready: bool
+    is_cordoned: bool
+    capacity: Demand
+    pods: int
+    smallest_card_mib: int = 0
+    largest_card_mib: int = 0
+    is_mig: bool = False
+
+    def admits_like(self, other: NodeRecord) -> bool:
+        """Whether the same pods may be on both: everything that eligibility reads is equal."""
+        return (self.name, self.is_ready, self.is_cordoned, self.taints, self.labels) == (
+            other.name,
+            other.is_ready,
+            other.is_cordoned,
+            other.taints,
+            other.labels,
+        )
+
+
+class SubgroupRecord(msgspec.Struct, frozen=True, gc=False):
+    """A part of a gang with its own minimum."""
+
+    name: str
+    minimum: int
+
+
+class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A gang. ``unsupported`` names a constraint that is not implemented ("": none)."""
+
+    namespace: str
+    name: str
+    uid: str
+    rv: str
+    minimum: int
+    created: str = ""
+    subgroups: tuple[SubgroupRecord, ...] = ()
+    unsupported: str = ""
+    #: Pod UIDs of a plan that was written and not taken back.
+    planned: tuple[str, ...] = ()
+
+
+class BindRequestRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A hand-over that the binder is carrying out: in flight as much as our own commits."""
+
+    namespace: str
+    name: str
+    uid: str
+    pod_uid: str
+    node: str
+    rv: str
+    devices: tuple[PlannedDevice, ...] = ()

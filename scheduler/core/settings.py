@@ -1,0 +1,33 @@
+"""What an administrator may set about decisions. One frozen value, passed in."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from wire import names
+
+
+class Strategy(enum.Enum):
+    """Where the next pod goes: onto what is in use already, or onto what is free."""
+
+    BINPACK = "binpack"
+    SPREAD = "spread"
+
+
+class Settings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Settings of the core. Reservation requests are those that the binder gives its reservation pods."""
+
+    scheduler_name: str = names.SCHEDULER_NAME
+    reservation_namespace: str = names.RESERVATION_NAMESPACE
+    gpu_strategy: Strategy = Strategy.BINPACK
+    cpu_strategy: Strategy = Strategy.BINPACK
+    reservation_cpu_milli: int = 0
+    reservation_mem_mib: int = 0
+    #: A pod whose attempt failed waits this long, doubled with each further failure up to the longest.
+    back_off_ns: int = 1_000_000_000
+    longest_back_off_ns: int = 300_000_000_000
+    #: The node of a failed attempt is out for that pod this long, doubled likewise.
+    exclusion_ns: int = 30_000_000_000
+    longest_exclusion_ns: int = 1_800_000_000_000

@@ -1,0 +1,179 @@
+"""The node table as arrays: what is left of every node, one column a node.
+
+Arrays are ``[resource, node]`` and ``[device slot, node]``, so that a look over all nodes runs along memory. The
+devices of one node are a tuple beside them, because below some hundred elements Python's own sequences are faster
+(python-stack 8). The ledger owns one table; a decision works on a copy in the order of node names.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Self
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from gpu.reservation import Reservation
+from gpu.share import NANO_PER_DEVICE, mib_from_nano
+from scheduler.core.occupancy import Group
+from scheduler.core.records import NodeRecord
+from wire import names
+
+Int64s = npt.NDArray[np.int64]
+Int8s = npt.NDArray[np.int8]
+
+#: Resource rows that every table has; extended resources follow as nodes bring them.
+CPU: Final = 0
+MEMORY: Final = 1
+EPHEMERAL: Final = 2
+PODS: Final = 3
+GPUS: Final = 4
+RESOURCES: Final = (
+    names.CPU_RESOURCE,
+    names.MEMORY_RESOURCE,
+    names.EPHEMERAL_STORAGE_RESOURCE,
+    names.PODS_RESOURCE,
+    names.GPU_RESOURCE,
+)
+#: In a device slot that takes no tenant.
+CLOSED: Final = -1
+
+
+class Device(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A shared device as a decision sees it. ``free_mib``: the largest memory ask that fits, CLOSED for none.
+
+    ``card_mib``: its memory as reported, 0 if unknown. ``is_idle``: could be given back whole.
+    """
+
+    group: str
+    free_nano: int
+    card_mib: int
+    is_open: bool
+    is_idle: bool = False
+    is_leaving: bool = False
+    reservation: Reservation | None = None
+
+
+def device(group: Group) -> Device:
+    """The decision's view of a counted group."""
+    return Device(
+        group=group.id,
+        free_nano=group.free_nano,
+        card_mib=group.mem_mib,
+        is_open=group.is_open,
+        is_idle=group.is_idle,
+        is_leaving=group.is_leaving,
+        reservation=group.reservation,
+    )
+
+
+def largest_ask_mib(dev: Device, smallest_card_mib: int, largest_card_mib: int) -> int:
+    """The largest memory ask that ``dev`` can take; CLOSED if it takes none.
+
+    A device of unknown memory is charged as the smallest card. An ask that only a larger card of the node can hold is
+    charged the whole device, so it fits if that is free.
+    """
+    if not dev.is_open:
+        return CLOSED
+    if dev.card_mib:
+        return mib_from_nano(dev.free_nano, dev.card_mib)
+    if dev.free_nano == NANO_PER_DEVICE:
+        return largest_card_mib
+    return mib_from_nano(dev.free_nano, smallest_card_mib)
+
+
+#: Rows of ``Table.extra``: sum of what is free on shared devices; devices that are idle, that are leaving; largest
+#: card in MiB (0 unknown); 1 if the node refuses shares.
+SHARED_FREE: Final = 0
+IDLE: Final = 1
+LEAVING: Final = 2
+LARGEST_CARD: Final = 3
+MIG: Final = 4
+EXTRAS: Final = (SHARED_FREE, IDLE, LEAVING, LARGEST_CARD, MIG)
+
+
+class Table:
+    """What is left of each node. Columns without a node have nothing and take no tenant.
+
+    ``free`` and ``total``: amount per resource. ``share_nano`` and ``share_mib``: what is free in each device slot and
+    the largest memory ask that fits there, CLOSED where no tenant may enter. ``extra``: see the constants.
+    """
+
+    __slots__ = ("devices", "extra", "free", "resources", "share_mib", "share_nano", "total")
+
+    def __init__(self) -> None:
+        self.resources: list[str] = list(RESOURCES)
+        self.free: Int64s = np.zeros((len(RESOURCES), 0), np.int64)
+        self.total: Int64s = np.zeros((len(RESOURCES), 0), np.int64)
+        self.extra: Int64s = np.zeros((len(EXTRAS), 0), np.int64)
+        self.share_nano: Int64s = np.zeros((0, 0), np.int64)
+        self.share_mib: Int64s = np.zeros((0, 0), np.int64)
+        self.devices: list[tuple[Device, ...]] = []
+
+    def taken(self, order: Int64s) -> Self:
+        """A copy with the columns of ``order`` in that order."""
+        copy = type(self)()
+        copy.resources = self.resources
+        copy.free = self.free[:, order]
+        copy.total = self.total[:, order]
+        copy.extra = self.extra[:, order]
+        copy.share_nano = self.share_nano[:, order]
+        copy.share_mib = self.share_mib[:, order]
+        copy.devices = [self.devices[row] for row in order.tolist()]
+        return copy
+
+    def put_devices(self, column: int, node: NodeRecord, devices: tuple[Device, ...]) -> None:
+        """Write the shared devices of one node."""
+        self.devices[column] = devices
+        self._ensure_slots(len(devices))
+        self.share_nano[:, column] = CLOSED
+        self.share_mib[:, column] = CLOSED
+        for slot, dev in enumerate(devices):
+            if dev.is_open and not node.is_mig:
+                self.share_nano[slot, column] = dev.free_nano
+                self.share_mib[slot, column] = largest_ask_mib(dev, node.smallest_card_mib, node.largest_card_mib)
+        self.extra[:, column] = (
+            sum(dev.free_nano for dev in devices),
+            sum(dev.is_idle for dev in devices),
+            sum(dev.is_leaving for dev in devices),
+            node.largest_card_mib,
+            node.is_mig,
+        )
+
+    def clear(self, column: int) -> None:
+        """Empty the column of a node that is gone."""
+        for array in (self.free, self.total, self.extra):
+            array[:, column] = 0
+        self.share_nano[:, column] = CLOSED
+        self.share_mib[:, column] = CLOSED
+        self.devices[column] = ()
+
+    def add_columns(self, more: int) -> None:
+        """Make room for more nodes."""
+        self.devices += [()] * more
+        self.free = _with_columns(self.free, more, 0)
+        self.total = _with_columns(self.total, more, 0)
+        self.extra = _with_columns(self.extra, more, 0)
+        self.share_nano = _with_columns(self.share_nano, more, CLOSED)
+        self.share_mib = _with_columns(self.share_mib, more, CLOSED)
+
+    def add_resource(self, resource: str) -> None:
+        """Make room for a resource that no node had so far."""
+        if resource not in self.resources:
+            self.resources.append(resource)
+            self.free = _with_rows(self.free, 1, 0)
+            self.total = _with_rows(self.total, 1, 0)
+
+    def _ensure_slots(self, slots: int) -> None:
+        missing = slots - len(self.share_nano)
+        if missing > 0:
+            self.share_nano = _with_rows(self.share_nano, missing, CLOSED)
+            self.share_mib = _with_rows(self.share_mib, missing, CLOSED)
+
+
+def _with_rows(table: Int64s, rows: int, value: int) -> Int64s:
+    return np.concatenate([table, np.full((rows, table.shape[1]), value, np.int64)], axis=0)
+
+
+def _with_columns(table: Int64s, columns: int, value: int) -> Int64s:
+    return np.concatenate([table, np.full((table.shape[0], columns), value, np.int64)], axis=1)

@@ -1,0 +1,260 @@
+"""API objects for the tests of the core, as short as a table needs them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gpu import book as books
+from gpu import grant as grants
+from gpu.book import Book, Entry
+from gpu.grant import DeviceGrant, Grant
+from gpu.handover import Handover, PlannedDevice
+from gpu.handover import render as render_handover
+from scheduler.core.cluster import Cluster
+from scheduler.core.settings import Settings
+from wire import names
+from wire.core import Node, Pod
+from wire.crds.bindrequest import BindRequest
+from wire.crds.podgroup import PodGroup
+
+NANO = 1_000_000_000
+_versions = itertools.count(1000)
+
+
+def next_rv() -> str:
+    """A resourceVersion later than all before."""
+    return str(next(_versions))
+
+
+def node(  # noqa: PLR0917 - a table's row
+    name: str = "n1",
+    gpus: int = 8,
+    *,
+    mem_mib: int = 0,
+    cpu: str = "64",
+    memory: str = "512Gi",
+    pods: int = 110,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    taints: Sequence[tuple[str, str, str]] = (),
+    ready: bool = True,
+    cordoned: bool = False,
+    extended: Mapping[str, Any] | None = None,
+) -> Node:
+    card = {names.NODE_GPU_MEMORY: str(mem_mib)} if mem_mib else {}
+    allocatable = {"cpu": cpu, "memory": memory, "ephemeral-storage": "100Gi", "pods": str(pods), **(extended or {})}
+    if gpus:
+        allocatable[names.GPU_RESOURCE] = str(gpus)
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": name,
+                "uid": f"uid-{name}",
+                "resourceVersion": next_rv(),
+                "labels": {names.HOSTNAME_LABEL: name, **card, **(labels or {})},
+                "annotations": dict(annotations or {}),
+            },
+            "spec": {
+                "unschedulable": cordoned,
+                "taints": [{"key": key, "value": value, "effect": effect} for key, value, effect in taints],
+            },
+            "status": {
+                "allocatable": allocatable,
+                "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+            },
+        },
+        Node,
+    )
+
+
+def pod(
+    name: str = "p",
+    *,
+    fraction: str = "",
+    mem: int | str = "",
+    devices: int = 0,
+    gpus: int = 0,
+    cpu: str = "",
+    memory: str = "",
+    admitted: bool = True,
+    group: str = "",
+    subgroup: str = "",
+    namespace: str = "ns",
+    annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    owner: tuple[str, str] | None = None,
+    scheduler: str = names.SCHEDULER_NAME,
+    priority: int = 0,
+    created: str = "2026-01-01T00:00:00Z",
+    gated: bool = False,
+    deleting: bool = False,
+    bound_to: str = "",
+    phase: str = "Pending",
+    uid: str = "",
+    spec: Mapping[str, Any] | None = None,
+) -> Pod:
+    """A pod; with a share it has the env that admission injects."""
+    asked = {
+        names.GPU_FRACTION: fraction,
+        names.GPU_MEMORY: str(mem),
+        names.GPU_FRACTION_NUM_DEVICES: str(devices) if devices else "",
+        names.POD_GROUP_NAME: group,
+    }
+    requests = {"cpu": cpu, "memory": memory, names.GPU_RESOURCE: str(gpus) if gpus else ""}
+    requests = {key: value for key, value in requests.items() if value}
+    container: dict[str, Any] = {"name": "main", "resources": {"requests": requests, "limits": requests}}
+    if admitted and (fraction or mem):
+        path = f"metadata.annotations['{names.VISIBLE_DEVICES_PREFIX}c0']"
+        container["env"] = [{"name": names.ENV_VISIBLE_DEVICES, "valueFrom": {"fieldRef": {"fieldPath": path}}}]
+    owners = [{"apiVersion": owner[0], "kind": owner[1], "name": "o", "uid": "o", "controller": True}] if owner else []
+    subgroup_label = {names.SUBGROUP_LABEL: subgroup} if subgroup else {}
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "uid": uid or f"uid-{name}",
+                "resourceVersion": next_rv(),
+                "creationTimestamp": created,
+                "annotations": {**{k: v for k, v in asked.items() if v}, **(annotations or {})},
+                "labels": {**subgroup_label, **(labels or {})},
+                "ownerReferences": owners,
+                "deletionTimestamp": "2026-01-02T00:00:00Z" if deleting else None,
+            },
+            "spec": {
+                "schedulerName": scheduler,
+                "nodeName": bound_to,
+                "priority": priority,
+                "containers": [container],
+                "schedulingGates": [{"name": "wait"}] if gated else None,
+                **(spec or {}),
+            },
+            "status": {"phase": phase},
+        },
+        Pod,
+    )
+
+
+def changed(obj: Pod, **metadata: Any) -> Pod:
+    """The same pod at a later version, with metadata fields replaced."""
+    meta = msgspec.structs.replace(obj.metadata, resource_version=next_rv(), **metadata)
+    return msgspec.structs.replace(obj, metadata=meta)
+
+
+def bound(
+    obj: Pod,
+    node_name: str,
+    *given: tuple[str, int],
+    reservation: str = "",
+    uuid: str = "",
+    with_grant: bool = True,
+) -> Pod:
+    """The pod as its Binding leaves it: node, group labels and, unless KAI bound it, the grant."""
+    devices = tuple(DeviceGrant(group, reservation, uuid, nano) for group, nano in given)
+    annotations = dict(obj.metadata.annotations or {})
+    if with_grant and given:
+        annotations[names.GRANT] = msgspec.json.encode(Grant("attempt", devices)).decode()
+    labels = {**(obj.metadata.labels or {}), **(grants.group_labels([d.group for d in devices]) if devices else {})}
+    moved = msgspec.structs.replace(obj, spec=msgspec.structs.replace(obj.spec, node_name=node_name))
+    return changed(moved, annotations=annotations, labels=labels)
+
+
+def ended(obj: Pod, phase: str = "Succeeded") -> Pod:
+    """The pod with all its containers terminated."""
+    return changed(msgspec.structs.replace(obj, status=msgspec.structs.replace(obj.status, phase=phase)))
+
+
+def reservation(
+    group: str,
+    node_name: str = "n1",
+    *,
+    book: Mapping[str, int] | None = None,
+    uuid: str = "GPU-1",
+    mem_mib: int = 0,
+    phase: str = "Running",
+    deleting: bool = False,
+    has_book: bool = True,
+    uid: str = "",
+) -> Pod:
+    """A reservation pod with a book of pod UID -> nano."""
+    entries = {key: Entry(nano, "attempt", "1", 0, "ns/p") for key, nano in (book or {}).items()}
+    annotations = {names.RESERVE_FOR_GPU_INDEX: uuid} if uuid else {}
+    if has_book:
+        annotations[names.TENANTS] = books.render(Book(entries))
+    if mem_mib:
+        annotations[names.DEVICE_MEMORY] = str(mem_mib)
+    return pod(
+        f"gpu-reservation-{group}-{node_name}",
+        namespace=names.RESERVATION_NAMESPACE,
+        uid=uid or f"r-{group}",
+        gpus=1,
+        scheduler="default-scheduler",
+        labels={names.APP_LABEL: names.RESERVATION_APP, names.GPU_GROUP_LABEL: group},
+        annotations=annotations,
+        bound_to=node_name,
+        phase=phase,
+        deleting=deleting,
+    )
+
+
+def pod_group(
+    name: str, minimum: int | None = None, *, annotations: Mapping[str, str] | None = None, **spec: Any
+) -> PodGroup:
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": name,
+                "namespace": "ns",
+                "uid": f"pg-{name}",
+                "resourceVersion": next_rv(),
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "annotations": dict(annotations or {}),
+            },
+            "spec": {"minMember": minimum, **spec},
+        },
+        PodGroup,
+    )
+
+
+def bind_request(
+    of: Pod, node_name: str, *devices: tuple[str, int], rv: str = "", handover: bool = True
+) -> BindRequest:
+    planned = tuple(PlannedDevice(group, nano) for group, nano in devices)
+    text = render_handover(Handover(rv or of.metadata.resource_version, planned))
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": of.metadata.name,
+                "namespace": of.metadata.namespace,
+                "uid": f"br-{of.metadata.name}",
+                "annotations": {names.HANDOVER: text} if handover else {},
+                "ownerReferences": [{"kind": "Pod", "name": of.metadata.name, "uid": of.metadata.uid}],
+            },
+            "spec": {"podName": of.metadata.name, "selectedNode": node_name},
+        },
+        BindRequest,
+    )
+
+
+def cluster(*objects: Node | Pod | PodGroup | BindRequest, settings: Settings | None = None) -> Cluster:
+    """A cluster that has seen these objects, in this order."""
+    made = Cluster(settings or Settings())
+    feed(made, *objects)
+    return made
+
+
+def feed(made: Cluster, *objects: Node | Pod | PodGroup | BindRequest) -> None:
+    for obj in objects:
+        match obj:
+            case Node():
+                made.upsert_node(obj)
+            case Pod():
+                made.upsert_pod(obj)
+            case PodGroup():
+                made.upsert_pod_group(obj)
+            case BindRequest():
+                made.upsert_bind_request(obj)
