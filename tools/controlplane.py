@@ -82,8 +82,7 @@ def ensure(sources: Sources | None = None) -> Path:
     with _lock(folder / ".lock"):
         for number, program in enumerate(PACKAGES, start=1):
             if program not in given and not _is_program(folder / program):
-                _say(f"control plane: {program} ({number} of {len(PACKAGES)}) is built from Go modules, once")
-                _build_into(folder, program, sources)
+                _build_into(folder, program, sources, f"{number} of {len(PACKAGES)}")
         return _linked(folder, given) if given else folder
 
 
@@ -145,11 +144,12 @@ def _is_program(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
 
 
-def _build_into(folder: Path, program: str, sources: Sources) -> None:
+def _build_into(folder: Path, program: str, sources: Sources, count: str) -> None:
     """Build beside the target and move it there at once, so that a broken-off build leaves nothing that looks done."""
     go = sources.which("go")
     if go is None:
         raise ControlPlaneUnavailable(_what_to_do(program, "there is no `go` on PATH"))
+    _say(f"control plane: {program} ({count}) is built from Go modules, once")
     with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as scratch:
         target = Path(scratch) / program
         sources.build(go, sources.module, program, target)
