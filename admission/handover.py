@@ -125,5 +125,5 @@ def _is_leftover(entry: Raw, stale: Collection[str]) -> bool:
 
 
 def _is_waiting_volume(volume: Raw, stale: Collection[str]) -> bool:
-    name = (volume.get("configMap") or {}).get("name")
+    name = (volume.get("configMap") or {}).get("name") or ""
     return name in stale and volume.get("name") == configmaps.volume_name(name)

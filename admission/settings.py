@@ -33,6 +33,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the webhooks. ``guard`` holds for namespaces that say nothing themselves."""
 
     scheduler_name: str = names.SCHEDULER_NAME
+    #: Whether shares are served at all; if not, pods that ask for one are refused (kai-contract 1.4, message 1).
+    sharing: bool = True
     hand_over: HandOver = HandOver.ANNOTATIONS
     guard: Guard = Guard.INJECT
     #: RuntimeClass for pods with shares that name none; "" leaves them as they are.

@@ -1,0 +1,308 @@
+"""Admission policies that guard what only we may write, in the API server itself.
+
+Written as ValidatingAdmissionPolicies (CEL), so they hold while our webhook is down (docs/design/protocol.md, Hand-over
+to the container). All keys come from wire.names by way of admission.protected; nothing is spelled twice.
+
+Evictions of reservation pods are held back by a PodDisruptionBudget and not by a policy: a budget answers 429, upon
+which ``kubectl drain`` waits until the tenants have left and the binder has retired the reservation; a policy can only
+answer 403, upon which it gives up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from admission import protected
+from gpu import book
+from wire import names
+
+Manifest = dict[str, Any]
+
+_API: Final = "admissionregistration.k8s.io/v1"
+_POLICY_PROTECTED: Final = "moorage-protected-keys"
+_POLICY_ASKS: Final = "moorage-fixed-asks"
+_POLICY_RESERVATIONS: Final = "moorage-reservations"
+_POLICY_HANDOVER: Final = "moorage-hand-over"
+
+_POD_NAME_CLAIM: Final = "authentication.kubernetes.io/pod-name"
+_POD_UID_CLAIM: Final = "authentication.kubernetes.io/pod-uid"
+
+#: Who ends pods when their node or namespace goes, as the controller manager and the kubelets call themselves.
+_LIFE_CYCLE_USERS: Final = (
+    "system:kube-controller-manager",
+    "system:serviceaccount:kube-system:generic-garbage-collector",
+    "system:serviceaccount:kube-system:namespace-controller",
+    "system:serviceaccount:kube-system:node-controller",
+    "system:serviceaccount:kube-system:pod-garbage-collector",
+    "system:serviceaccount:kube-system:taint-eviction-controller",
+)
+_LIFE_CYCLE_GROUPS: Final = ("system:nodes",)
+
+
+class Identities(msgspec.Struct, frozen=True, kw_only=True):
+    """User names and groups, as the API server sees them, by what the policies let them do."""
+
+    #: The scheduler and the binder: they write what is protected.
+    ours: tuple[str, ...] = (
+        f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:moorage-scheduler",
+        f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:moorage-binder",
+    )
+    #: The processes in reservation pods: each may say which device its own pod holds.
+    reservation: str = f"system:serviceaccount:{names.RESERVATION_NAMESPACE}:{names.RESERVATION_SERVICE_ACCOUNT}"
+    #: Others who tell a reservation pod's device, such as fake-gpu-operator's status-updater.
+    device_tellers: tuple[str, ...] = ()
+    #: May delete reservation pods that have tenants: the life-cycle of nodes and namespaces.
+    life_cycle_users: tuple[str, ...] = _LIFE_CYCLE_USERS
+    life_cycle_groups: tuple[str, ...] = _LIFE_CYCLE_GROUPS
+
+
+def policy_manifests(
+    identities: Identities | None = None,
+    *,
+    scheduler_name: str = names.SCHEDULER_NAME,
+    reservation_namespace: str = names.RESERVATION_NAMESPACE,
+) -> list[Manifest]:
+    """Return all policies with their bindings, and the budget of the reservation pods."""
+    who = identities or Identities()
+    policies = [
+        _protected_keys(who),
+        _fixed_asks(scheduler_name),
+        _reservations(who, reservation_namespace),
+        _hand_over(who),
+    ]
+    return [*policies, *(_binding(policy["metadata"]["name"]) for policy in policies), _budget(reservation_namespace)]
+
+
+def _protected_keys(who: Identities) -> Manifest:
+    """Nobody but us adds, changes or removes a protected key of any pod, by whatever sub-resource.
+
+    Creation is an addition, and so is the metadata of a Binding, which the server merges into the pod. The webhook
+    runs before this and has stripped the pods of our scheduler.
+    """
+    annotation = _is_one_of(protected.ANNOTATIONS, protected.ANNOTATION_PREFIXES)
+    label = _is_one_of(protected.LABELS, protected.LABEL_PREFIXES)
+    return _policy(
+        _POLICY_PROTECTED,
+        rules=[_rule("", ["pods", "pods/*"], ["CREATE", "UPDATE"])],
+        conditions={"not-ours": f"!({_is_user(who.ours)})"},
+        variables=_MAPS | {"touched": f"{_changed('annotations', annotation)} + {_changed('labels', label)}"},
+        validations=[
+            (
+                "variables.touched.size() == 0",
+                "'only the scheduler and the binder may write ' + variables.touched.join(', ')",
+            )
+        ],
+    )
+
+
+def _fixed_asks(scheduler_name: str) -> Manifest:
+    """After placement nobody changes what a pod asked for; what admission wrote nobody changes at all."""
+    placed = (
+        f"has(oldObject.spec.nodeName) && oldObject.spec.nodeName != '' || '{names.GRANT}' in variables.oldAnnotations"
+    )
+    return _policy(
+        _POLICY_ASKS,
+        rules=[_rule("", ["pods", "pods/*"], ["UPDATE"])],
+        conditions={
+            "ours": "has(oldObject.spec) && has(oldObject.spec.schedulerName)"
+            f" && oldObject.spec.schedulerName == {_text(scheduler_name)}"
+        },
+        variables=_MAPS
+        | {
+            "asks": _changed("annotations", f"key in {_texts(protected.ASKS)}"),
+            "fixed": _changed("annotations", f"key in {_texts(protected.FIXED_AT_CREATION)}"),
+            "placed": placed,
+        },
+        validations=[
+            (
+                "!variables.placed || variables.asks.size() == 0",
+                "variables.asks.join(', ') + ' can not be changed any more: the pod has its GPUs on a node already'",
+            ),
+            ("variables.fixed.size() == 0", "variables.fixed.join(', ') + ' is fixed when a pod is created'"),
+        ],
+    )
+
+
+def _reservations(who: Identities, namespace: str) -> Manifest:
+    """Reservation pods are made, marked and ended by us; the process inside says which device its own pod holds."""
+    identity = f"key in {_texts(protected.IDENTITY)}"
+    other = f"!({identity})"
+    is_reservation = (
+        "{0}.metadata.?labels[?" + _text(names.APP_LABEL) + "].orValue('') == " + _text(names.RESERVATION_APP)
+    )
+    book_of = "oldObject.metadata.?annotations[?" + _text(names.TENANTS) + "].orValue('')"
+    return _policy(
+        _POLICY_RESERVATIONS,
+        rules=[_rule("", ["pods", "pods/*"], ["CREATE", "UPDATE"]), _rule("", ["pods"], ["DELETE"])],
+        conditions={
+            "namespace": f"request.namespace == {_text(namespace)}",
+            "not-ours": f"!({_is_user(who.ours)})",
+        },
+        variables=_MAPS
+        | {
+            "was": f"oldObject != null && {is_reservation.format('oldObject')}",
+            "is": f"object != null && {is_reservation.format('object')}",
+            "inside": f"request.userInfo.username == {_text(who.reservation)}",
+            "itself": f"{_claim(_POD_NAME_CLAIM)} == [request.name]"
+            f" && oldObject != null && {_claim(_POD_UID_CLAIM)} == [oldObject.metadata.uid]",
+            "told": _changed("annotations", identity),
+            "otherwise": f"{_changed('annotations', other)} + {_changed('labels', 'true')}",
+            "oldFinalizers": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])",
+            "newFinalizers": "object == null ? [] : object.metadata.?finalizers.orValue([])",
+            "bookHeld": f"{_text(names.BOOK_FINALIZER)} in variables.oldFinalizers",
+            "bookKept": f"{_text(names.BOOK_FINALIZER)} in variables.newFinalizers",
+            "lifeCycle": f"{_is_user(who.life_cycle_users)}"
+            f" || request.userInfo.?groups.orValue([]).exists(group, group in {_texts(who.life_cycle_groups)})",
+        },
+        validations=[
+            (
+                "request.operation == 'DELETE' || variables.is == variables.was",
+                "'reservation pods are made by the binder only, and stay what they are'",
+            ),
+            (
+                "request.operation != 'DELETE' || !variables.was || variables.lifeCycle"
+                f" || {book_of} == {_text(book.render(book.EMPTY))}",
+                "'the device of this reservation pod has tenants: delete those, and it goes by itself'",
+            ),
+            (
+                "request.operation != 'UPDATE' || !variables.was || variables.bookHeld == variables.bookKept",
+                f"'only the binder may add or remove the finalizer {names.BOOK_FINALIZER}'",
+            ),
+            (
+                "request.operation != 'UPDATE' || !variables.was || variables.told.size() == 0"
+                f" || variables.inside || {_is_user(who.device_tellers)}",
+                "'only the process inside a reservation pod may write ' + variables.told.join(', ')",
+            ),
+            (
+                "!variables.inside || request.operation == 'UPDATE' && request.?subResource.orValue('') == ''"
+                " && variables.was && variables.itself && variables.otherwise.size() == 0"
+                " && variables.oldFinalizers == variables.newFinalizers && object.spec == oldObject.spec"
+                " && object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences",
+                "'a reservation pod may only say which device it holds, and only of itself'",
+            ),
+        ],
+    )
+
+
+def _hand_over(who: Identities) -> Manifest:
+    """BindRequests, and the plan of a gang, are orders to the binder: only we give them (kai-contract 9.2.11).
+
+    Others may delete a BindRequest, label it or free it of finalizers, but not change what it orders.
+    """
+    plan = f"key == {_text(names.PLAN)}"
+    order = f"key == {_text(names.HANDOVER)}"
+    return _policy(
+        _POLICY_HANDOVER,
+        rules=[
+            _rule(names.SCHEDULING_GROUP, ["bindrequests", "bindrequests/*"], ["CREATE", "UPDATE"]),
+            _rule(names.SCHEDULING_GROUP, ["podgroups", "podgroups/*"], ["CREATE", "UPDATE"]),
+        ],
+        conditions={"not-ours": f"!({_is_user(who.ours)})"},
+        variables=_MAPS
+        | {
+            "plan": _changed("annotations", plan),
+            "order": _changed("annotations", order),
+            "sameOrder": "oldObject != null && variables.order.size() == 0"
+            " && object.?spec == oldObject.?spec && object.?status == oldObject.?status"
+            " && object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences",
+        },
+        validations=[
+            (
+                "request.resource.resource != 'bindrequests' || variables.sameOrder",
+                "'BindRequests are written by the scheduler and the binder only'",
+            ),
+            (
+                "request.resource.resource == 'bindrequests' || variables.plan.size() == 0",
+                f"'only the scheduler and the binder may write {names.PLAN}'",
+            ),
+        ],
+    )
+
+
+#: The maps of both sides; absent ones are empty. On CREATE there is no old side, on DELETE no new one.
+_MAPS: Final = {
+    f"{side}{field.capitalize()}": f"{source} == null ? {{}} : {source}.?metadata.?{field}.orValue({{}})"
+    for side, source in (("old", "oldObject"), ("new", "object"))
+    for field in ("annotations", "labels")
+}
+
+
+def _changed(field: str, condition: str) -> str:
+    """Return CEL for the list of keys of a map that meet ``condition`` (on ``key``) and differ between the sides."""
+    old, new = f"variables.old{field.capitalize()}", f"variables.new{field.capitalize()}"
+    return (
+        f"({new}.filter(key, ({condition}) && !(key in {old} && {old}[key] == {new}[key]))"
+        f" + {old}.filter(key, ({condition}) && !(key in {new})))"
+    )
+
+
+def _is_one_of(exact: Iterable[str], prefixes: Iterable[str]) -> str:
+    return " || ".join([f"key in {_texts(exact)}", *(f"key.startsWith({_text(prefix)})" for prefix in prefixes)])
+
+
+def _is_user(users: Iterable[str]) -> str:
+    return f"request.userInfo.username in {_texts(users)}"
+
+
+def _claim(name: str) -> str:
+    return f"request.userInfo.?extra[?{_text(name)}].orValue([])"
+
+
+def _text(value: str) -> str:
+    """Return a CEL string literal: JSON's escapes are CEL's as well."""
+    return msgspec.json.encode(value).decode()
+
+
+def _texts(values: Iterable[str]) -> str:
+    return "[" + ", ".join(_text(value) for value in values) + "]"
+
+
+def _rule(group: str, resources: list[str], operations: list[str]) -> Manifest:
+    return {"apiGroups": [group], "apiVersions": ["*"], "resources": resources, "operations": operations}
+
+
+def _policy(
+    name: str,
+    *,
+    rules: list[Manifest],
+    conditions: dict[str, str],
+    variables: dict[str, str],
+    validations: list[tuple[str, str]],
+) -> Manifest:
+    return {
+        "apiVersion": _API,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": rules},
+            "matchConditions": [{"name": key, "expression": text} for key, text in conditions.items()],
+            "variables": [{"name": key, "expression": text} for key, text in variables.items()],
+            "validations": [
+                {"expression": text, "messageExpression": message, "reason": "Forbidden"}
+                for text, message in validations
+            ],
+        },
+    }
+
+
+def _binding(policy: str) -> Manifest:
+    return {
+        "apiVersion": _API,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": policy},
+        "spec": {"policyName": policy, "validationActions": ["Deny"]},
+    }
+
+
+def _budget(namespace: str) -> Manifest:
+    """Return a budget that no eviction meets. Bare pods allow no other form than a number of pods to be left."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "moorage-reservations", "namespace": namespace},
+        "spec": {"minAvailable": 2**31 - 1, "selector": {"matchLabels": {names.APP_LABEL: names.RESERVATION_APP}}},
+    }

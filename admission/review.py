@@ -1,0 +1,174 @@
+"""AdmissionReview v1 in, AdmissionReview v1 out: the webhooks without HTTP.
+
+The server (admission/server.py), the in-memory API server and the simulator all call this very code.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from admission import guard as device_guard
+from admission import validate
+from admission.containers import Raw
+from admission.jsonpatch import diff
+from admission.mutate import mutated
+from admission.settings import Guard, Settings
+from admission.validate import told
+from gpu.refusal import Refusal
+from wire.core import Pod
+
+API_VERSION: Final = "admission.k8s.io/v1"
+_EPHEMERAL: Final = "ephemeralcontainers"
+
+#: Says how a namespace wants NVIDIA_VISIBLE_DEVICES guarded, or why what it says can't be understood.
+GuardOf = Callable[[str], Guard | Refusal]
+
+Review = dict[str, Any]
+
+
+class MalformedReview(ValueError):
+    """Raised when what came is not an AdmissionReview v1 of a pod; answered with 400, never with a verdict."""
+
+
+class _Request(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str
+    operation: str
+    namespace: str = ""
+    sub_resource: str = ""
+    object: Raw | None = None
+    old_object: Raw | None = None
+
+
+class _Review(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str
+    kind: str
+    request: _Request
+
+
+class _Mounting(msgspec.Struct, frozen=True, rename="camel"):
+    """What admission reads of a container beyond wire.core, so that its type is checked as well."""
+
+    volume_mounts: list[dict[str, Any]] | None = None
+
+
+class _MountingSpec(msgspec.Struct, frozen=True, rename="camel"):
+    containers: list[_Mounting] = []
+    init_containers: list[_Mounting] | None = None
+
+
+class _MountingPod(msgspec.Struct, frozen=True):
+    spec: _MountingSpec = _MountingSpec()
+
+
+class PodAdmission:
+    """Both webhooks for pods. ``rng`` gives the random part of ConfigMap names."""
+
+    def __init__(self, settings: Settings, *, rng: random.Random, guard_of: GuardOf | None = None) -> None:
+        self.settings = settings
+        self._rng = rng
+        self._guard_of = guard_of or (lambda _: settings.guard)
+
+    def mutating(self, review: Review) -> Review:
+        """Answer a review of the mutating webhook: a patch, nothing, or a refusal. Raises MalformedReview."""
+        request = _parse(review)
+        pod = _pod(request.object, "object")
+        if not self._is_ours(pod):
+            return _allowed(request)
+        guard = self._guard_of(request.namespace)
+        if isinstance(guard, Refusal):
+            return _refused(request, told(guard))
+        if request.sub_resource == _EPHEMERAL:
+            old = _pod(request.old_object, "oldObject")
+            return _patched(request, pod, device_guard.guarded_ephemeral(pod, known=_ephemeral(old), guard=guard))
+        if request.operation != "CREATE" or request.sub_resource:
+            return _allowed(request)
+        after = mutated(pod, guard=guard, settings=self.settings, rng=self._rng)
+        return _refused(request, told(after)) if isinstance(after, Refusal) else _patched(request, pod, after)
+
+    def validating(self, review: Review) -> Review:
+        """Answer a review of the validating webhook: yes or a refusal. Raises MalformedReview."""
+        request = _parse(review)
+        if request.operation not in {"CREATE", "UPDATE"}:
+            return _allowed(request)
+        pod = _pod(request.object, "object")
+        if not self._is_ours(pod):
+            return _allowed(request)
+        refusal = self._refusal(request, pod)
+        return _allowed(request) if refusal is None else _refused(request, refusal)
+
+    def _refusal(self, request: _Request, pod: Raw) -> str | None:
+        if request.operation == "CREATE" and not request.sub_resource:
+            guard = self._guard_of(request.namespace)
+            if isinstance(guard, Refusal):
+                return told(guard)
+            return validate.refusal_of_new(pod, guard=guard, sharing=self.settings.sharing)
+        old = _pod(request.old_object, "oldObject")
+        if request.sub_resource == _EPHEMERAL:
+            guard = self._guard_of(request.namespace)
+            if isinstance(guard, Refusal):
+                return told(guard)
+            return None if guard is Guard.OFF else device_guard.forbidden_ephemeral(pod, known=_ephemeral(old))
+        return validate.refusal_of_update(old, pod, sharing=self.settings.sharing)
+
+    def _is_ours(self, pod: Raw) -> bool:
+        return bool(pod["spec"].get("schedulerName") == self.settings.scheduler_name)
+
+
+def _parse(review: Review) -> _Request:
+    try:
+        parsed = msgspec.convert(review, _Review)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise MalformedReview(f"not an AdmissionReview: {error}") from error
+    if (parsed.api_version, parsed.kind) != (API_VERSION, "AdmissionReview"):
+        raise MalformedReview(f"{parsed.api_version} {parsed.kind} is not {API_VERSION} AdmissionReview")
+    return parsed.request
+
+
+def _pod(raw: Raw | None, field: str) -> Raw:
+    """Return the raw pod, with metadata and spec, once it is known to decode."""
+    if raw is None:
+        raise MalformedReview(f"request.{field} is missing")
+    pod = {**raw, "metadata": raw.get("metadata") or {}, "spec": raw.get("spec") or {}}
+    try:
+        if "containers" in pod["spec"] and pod["spec"]["containers"] is None:
+            # Go's way to write that there are none; the API server refuses that itself, in better words.
+            pod["spec"] = {**pod["spec"], "containers": []}
+        msgspec.convert(pod, Pod)
+        msgspec.convert(pod, _MountingPod)
+    except (msgspec.ValidationError, TypeError, RecursionError) as error:
+        raise MalformedReview(f"request.{field} is not a Pod: {error}") from error
+    return pod
+
+
+def _ephemeral(pod: Raw) -> set[str]:
+    return {container.get("name", "") for container in pod["spec"].get("ephemeralContainers") or ()}
+
+
+def _allowed(request: _Request) -> Review:
+    return _response(request, {"allowed": True})
+
+
+def _patched(request: _Request, before: Raw, after: Raw) -> Review:
+    operations = diff(before, after)
+    if not operations:
+        return _allowed(request)
+    patch = base64.b64encode(msgspec.json.encode(operations)).decode()
+    return _response(request, {"allowed": True, "patchType": "JSONPatch", "patch": patch})
+
+
+def _refused(request: _Request, message: str) -> Review:
+    status = {"code": 403, "reason": "Forbidden", "message": message}
+    return _response(request, {"allowed": False, "status": status})
+
+
+def _response(request: _Request, answer: dict[str, Any]) -> Review:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "AdmissionReview",
+        "response": {"uid": request.uid, **answer},
+    }

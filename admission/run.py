@@ -1,0 +1,42 @@
+"""The webhooks as a component: namespaces are followed, reviews are answered."""
+
+from __future__ import annotations
+
+import random
+
+import anyio
+from anyio.abc import TaskStatus
+
+from admission.namespaces import NamespaceGuards
+from admission.review import PodAdmission
+from admission.server import Endpoint, WebhookServer
+from admission.settings import Settings
+from kube.api import Api
+from kube.reflector import Reflector
+from kube.resources import NAMESPACES
+
+
+async def run(
+    api: Api,
+    *,
+    settings: Settings,
+    endpoint: Endpoint,
+    rng: random.Random,
+    stop: anyio.Event,
+    task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve the webhooks until ``stop`` is set, and then until they are drained. Reports the port it listens on.
+
+    The port is open at once, so that the process is alive; it is ready when the namespaces are known.
+    """
+    guards = NamespaceGuards(settings.guard)
+    reflector = Reflector(api, NAMESPACES, guards, rng=rng)
+    admission = PodAdmission(settings, rng=rng, guard_of=guards)
+    server = WebhookServer(admission, endpoint, is_ready=reflector.synced.is_set)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(reflector.run)
+        task_status.started(await tasks.start(server.run))
+        await stop.wait()
+        server.stop()
+        await server.stopped.wait()
+        tasks.cancel_scope.cancel()

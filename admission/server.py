@@ -1,0 +1,147 @@
+"""The webhooks over HTTPS.
+
+The API server speaks HTTP/1.1 to webhooks on purpose and keeps connections alive. aiohttp.web serves it in the same
+process and task group as everything else (python-stack, section 7).
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import msgspec
+from aiohttp import web
+from anyio.abc import TaskStatus
+
+from admission.review import MalformedReview, PodAdmission, Review
+
+log = logging.getLogger(__name__)
+
+MUTATE_PATH = "/mutate--v1-pod"
+VALIDATE_PATH = "/validate--v1-pod"
+
+#: A review holds an object twice at most, and the API server takes objects of up to 3 MiB.
+_MAX_BODY_BYTES = 8 * 2**20
+
+_decoder = msgspec.json.Decoder()
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to listen, and the PEM files to show. Port 0 takes a free one."""
+
+    certificate: Path
+    key: Path
+    host: str = "0.0.0.0"  # noqa: S104 - a webhook in a pod is reached by the pod's address
+    port: int = 9443
+    #: How often the files are looked at for a renewed certificate.
+    reload_s: float = 10.0
+    #: How long to go on serving, not ready, after being told to stop: longer than it takes endpoints to be removed.
+    drain_s: float = 10.0
+
+
+class WebhookServer:
+    """Serves one PodAdmission. ``is_ready`` says whether what it depends on is there yet."""
+
+    def __init__(self, admission: PodAdmission, endpoint: Endpoint, *, is_ready: Callable[[], bool]) -> None:
+        self._admission = admission
+        self._endpoint = endpoint
+        self._is_ready = is_ready
+        self._draining = False
+        self._stop = anyio.Event()
+        #: Set when ``run`` has ended.
+        self.stopped = anyio.Event()
+
+    def stop(self) -> None:
+        """Begin to drain: not ready any more, still answering; ``run`` ends after ``drain_s``."""
+        self._draining = True
+        self._stop.set()
+
+    async def run(self, *, task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Serve until ``stop``, or until cancelled (then without draining). Reports the port once it listens.
+
+        Raises ssl.SSLError or OSError when the first certificate can't be read or the port can't be had.
+        """
+        tls = _Tls(self._endpoint)
+        await tls.load()
+        runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=self._endpoint.drain_s)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, self._endpoint.host, self._endpoint.port, ssl_context=tls.context)
+            await site.start()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(tls.keep_fresh)
+                task_status.started(runner.addresses[0][1])
+                await self._stop.wait()
+                await anyio.sleep(self._endpoint.drain_s)
+                tasks.cancel_scope.cancel()
+        finally:
+            with anyio.move_on_after(self._endpoint.drain_s + 1, shield=True):
+                await runner.cleanup()
+            self.stopped.set()
+
+    def app(self) -> web.Application:
+        """Return the routes."""
+        app = web.Application(client_max_size=_MAX_BODY_BYTES)
+        app.router.add_post(MUTATE_PATH, self._mutate)
+        app.router.add_post(VALIDATE_PATH, self._validate)
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        return app
+
+    async def _mutate(self, request: web.Request) -> web.Response:
+        return await _answer(request, self._admission.mutating)
+
+    async def _validate(self, request: web.Request) -> web.Response:
+        return await _answer(request, self._admission.validating)
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        if self._draining:
+            return web.Response(status=503, text="draining")
+        if not self._is_ready():
+            return web.Response(status=503, text="namespaces are not known yet")
+        return web.Response(text="ok")
+
+
+async def _answer(request: web.Request, judge: Callable[[Review], Review]) -> web.Response:
+    """Judge the review in the body. What can't be read is answered with 400, so the API server fails closed."""
+    try:
+        review = _decoder.decode(await request.read())
+        answer = judge(review)
+    except (msgspec.DecodeError, UnicodeError, RecursionError, MalformedReview) as error:
+        log.warning("malformed review: %s", error)
+        return web.Response(status=400, text=f"malformed review: {error}")
+    return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+
+
+class _Tls:
+    """One context for the server's whole life: new handshakes take the certificate that was loaded last."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._endpoint = endpoint
+        self._loaded: tuple[bytes, bytes] | None = None
+
+    async def load(self) -> None:
+        """Load the files if they changed. A broken pair raises ssl.SSLError and leaves the old one in use."""
+        found = (
+            await anyio.Path(self._endpoint.certificate).read_bytes(),
+            await anyio.Path(self._endpoint.key).read_bytes(),
+        )
+        if found != self._loaded:
+            self.context.load_cert_chain(self._endpoint.certificate, self._endpoint.key)
+            self._loaded = found
+
+    async def keep_fresh(self) -> None:
+        """Look at the files now and then, for ever."""
+        while True:
+            await anyio.sleep(self._endpoint.reload_s)
+            try:
+                await self.load()
+            except (OSError, ssl.SSLError) as error:
+                log.warning("the new certificate is not usable, the old one is kept: %s", error)

@@ -1,0 +1,57 @@
+"""What the validating webhook refuses: malformed asks in KAI's words and order, and asks changed after placement.
+
+Only what changed is judged. A pod that was let in once may always be ungated, relabelled and freed of its finalizers,
+also when the rules have become stricter since.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from admission import guard as device_guard
+from admission import protected
+from admission.containers import Raw
+from admission.mutate import shared_containers
+from admission.settings import Guard
+from gpu.dialects import kai
+from gpu.refusal import Refusal
+from wire import names
+from wire.core import Pod
+
+
+def told(refusal: Refusal) -> str:
+    """Return a refusal's words: the dialect's own first, since people search for them, then field, value and rule."""
+    value = msgspec.json.encode(refusal.value).decode()
+    return f"{refusal.message} ({refusal.field} is {value}; allowed: {refusal.allowed})"
+
+
+def refusal_of_new(pod: Raw, *, guard: Guard, sharing: bool = True) -> str | None:
+    """Say why a new pod of ours is refused; None if it is not. ``pod`` is known to decode as wire.core.Pod."""
+    request = kai.translate(msgspec.convert(pod, Pod), sharing=sharing)
+    if isinstance(request, Refusal):
+        return told(request)
+    if guard is Guard.OFF:
+        return None
+    return device_guard.forbidden(pod, shared={ref.key for ref in shared_containers(request)})
+
+
+def refusal_of_update(before: Raw, after: Raw, *, sharing: bool = True) -> str | None:
+    """Say why a change of a pod of ours is refused; None if it is not."""
+    old, new = _asks(before), _asks(after)
+    changed = [key for key in protected.ASKS if old.get(key) != new.get(key)]
+    if not changed or after["metadata"].get("deletionTimestamp"):
+        return None
+    if _is_placed(before):
+        return f"annotations {', '.join(changed)} can't be changed any more: the pod has its GPUs on a node already"
+    request = kai.translate(msgspec.convert(after, Pod), sharing=sharing)
+    return told(request) if isinstance(request, Refusal) else None
+
+
+def _asks(pod: Raw) -> dict[str, str]:
+    annotations = pod["metadata"].get("annotations") or {}
+    return {key: annotations[key] for key in protected.ASKS if key in annotations}
+
+
+def _is_placed(pod: Raw) -> bool:
+    annotations = pod["metadata"].get("annotations") or {}
+    return bool(pod["spec"].get("nodeName")) or names.GRANT in annotations

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admission import guard as device_guard
+from admission.containers import asks_for_gpu
+from admission.settings import Guard
+from tests.admission.pods import Raw, container, env, pod
+from wire import names
+
+VISIBLE = names.ENV_VISIBLE_DEVICES
+WHOLE: Raw = {"limits": {"nvidia.com/gpu": "1"}}
+NOT_ALLOWED = (
+    "container main has an environment variable NVIDIA_VISIBLE_DEVICES defined with a value of all. This is forbidden "
+    "due to conflicts with Nvidia's device plugin. The only values that are allowed are 'void' or 'none'"
+)
+NO_REFERENCE = (
+    "container main has an environment variable NVIDIA_VISIBLE_DEVICES defined with a valueFrom reference. "
+    "This is forbidden due to possible conflicts with Nvidia's device plugin"
+)
+
+
+def _entry(value: str) -> Raw:
+    return {"name": VISIBLE, "value": value}
+
+
+REFERENCE: Raw = {"name": VISIBLE, "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ({}, False),
+        ({"limits": {"cpu": "1", "memory": "1Gi"}}, False),
+        ({"limits": {"nvidia.com/gpu": "1"}}, True),
+        ({"requests": {"nvidia.com/gpu": 1}}, True),
+        ({"limits": {"nvidia.com/gpu": "0"}}, False),
+        ({"limits": {"nvidia.com/mig-1g.5gb": "1"}}, True),
+        ({"limits": {"nvidia.com/gpu.shared": "1"}}, True),
+        ({"limits": {"nvidia.com/a100": "1"}}, True),
+        ({"limits": {"amd.com/gpu": "1"}}, True),
+        ({"limits": {"gpu.intel.com/i915": "1"}}, True),
+        ({"limits": {"aliyun.com/gpu-mem": "3"}}, True),
+        ({"limits": {"cnvrg.io/metagpu": "1"}}, True),
+        ({"limits": {"volcano.sh/vGPU-number": "1"}}, True),
+        ({"limits": {"rdma/hca": "1"}}, False),
+        ({"limits": {"requests.kubernetes.io/gpu": "1"}}, False),
+        ({"limits": {"notnvidia.com/x": "1"}}, False),
+        ({"claims": [{"name": "gpu"}]}, True),
+        ({"claims": []}, False),
+        ({"requests": None, "limits": None}, False),
+        ({"limits": {"nvidia.com/gpu": "1e99"}}, True),
+    ],
+)
+def test_which_containers_get_a_gpu_from_somebody_else(resources: Raw, expected: bool) -> None:
+    assert asks_for_gpu(container(resources=resources)) is expected
+
+
+@pytest.mark.parametrize(
+    ("entries", "resources", "guard", "expected"),
+    [
+        ([], {}, Guard.INJECT, {VISIBLE: "void"}),
+        ([], {}, Guard.REJECT, {VISIBLE: "void"}),
+        ([], {}, Guard.OFF, {}),
+        ([_entry("all")], {}, Guard.INJECT, {VISIBLE: "void"}),
+        ([_entry("")], {}, Guard.INJECT, {VISIBLE: "void"}),
+        ([REFERENCE], {}, Guard.INJECT, {VISIBLE: "void"}),
+        ([_entry("void"), _entry("all")], {}, Guard.INJECT, {VISIBLE: "void"}),
+        ([_entry("none")], {}, Guard.INJECT, {VISIBLE: "none"}),
+        ([_entry("all")], {}, Guard.OFF, {VISIBLE: "all"}),
+        ([_entry("all")], {}, Guard.REJECT, {VISIBLE: "all"}),
+        ([], WHOLE, Guard.INJECT, {}),
+        ([_entry("all")], WHOLE, Guard.INJECT, {}),
+        ([_entry("void")], WHOLE, Guard.INJECT, {VISIBLE: "void"}),
+        ([_entry("all")], WHOLE, Guard.OFF, {VISIBLE: "all"}),
+        ([], {"claims": [{"name": "c"}]}, Guard.INJECT, {}),
+        ([_entry("0")], {"limits": {"amd.com/gpu": 1}}, Guard.INJECT, {}),
+        ([], {"limits": {"nvidia.com/gpu": "0"}}, Guard.INJECT, {VISIBLE: "void"}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+def test_what_becomes_of_the_variable(
+    kind: str, entries: list[Raw], resources: Raw, guard: Guard, expected: dict[str, Any]
+) -> None:
+    raw = pod(initContainers=[container("i")])
+    raw["spec"][kind][0] |= {"env": entries, "resources": resources}
+    assert env(device_guard.guarded(raw, shared=set(), guard=guard), kind=kind) == expected
+
+
+def test_a_void_stands_before_everything_that_may_refer_to_it() -> None:
+    raw = pod(container(env=[{"name": "A", "value": "1"}], envFrom=[{"configMapRef": {"name": "all"}}]))
+    result = device_guard.guarded(raw, shared=set(), guard=Guard.INJECT)
+    assert result["spec"]["containers"][0]["env"] == [_entry("void"), {"name": "A", "value": "1"}]
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ([], None),
+        ([_entry("void")], None),
+        ([_entry("none")], None),
+        ([_entry("all")], NOT_ALLOWED),
+        ([_entry("void"), _entry("all")], NOT_ALLOWED),
+        ([REFERENCE], NO_REFERENCE),
+        ([{"name": "OTHER", "value": "all"}], None),
+    ],
+)
+@pytest.mark.parametrize("resources", [{}, WHOLE])
+def test_what_is_refused_and_in_which_words(entries: list[Raw], resources: Raw, message: str | None) -> None:
+    raw = pod(container(env=entries, resources=resources))
+    assert device_guard.forbidden(raw, shared=set()) == message
+
+
+def test_a_container_with_a_share_is_neither_guarded_nor_refused() -> None:
+    raw = pod(container(env=[REFERENCE]))
+    assert device_guard.guarded(raw, shared={"c0"}, guard=Guard.INJECT) == raw
+    assert device_guard.forbidden(raw, shared={"c0"}) is None
+
+
+def test_only_new_ephemeral_containers_are_guarded() -> None:
+    raw = pod(ephemeralContainers=[container("old"), container("new", env=[_entry("all")])])
+    result = device_guard.guarded_ephemeral(raw, known={"old"}, guard=Guard.INJECT)
+    assert env(result, kind="ephemeralContainers") == {}
+    assert env(result, kind="ephemeralContainers", index=1) == {VISIBLE: "void"}
+    assert device_guard.forbidden_ephemeral(raw, known={"old"}) == NOT_ALLOWED.replace("main", "new")
+    assert device_guard.forbidden_ephemeral(raw, known={"old", "new"}) is None

@@ -1,0 +1,423 @@
+"""The admission policies on a real API server: who may write what, without any webhook running."""
+
+from __future__ import annotations
+
+import ssl
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import anyio
+import msgspec
+import pytest
+
+from admission.policies import Identities, policy_manifests
+from gpu import book
+from gpu.book import Book, Entry
+from wire import names
+
+pytestmark = pytest.mark.cluster
+
+Object = dict[str, Any]
+
+SCHEDULER, BINDER = Identities().ours
+RESERVATION = Identities().reservation
+TENANT = "alice"
+#: In the group of kubelets, but not named like one, so that it is our policy that judges and not NodeRestriction.
+NODE = "node-agent"
+TELLER = "system:serviceaccount:gpu-operator:status-updater"
+
+MERGE = "application/merge-patch+json"
+HELD_BOOK = book.render(Book({"u1": Entry(nano=500_000_000, attempt="a", rv="1", since=0, pod="ns/p")}))
+EMPTY_BOOK = book.render(book.EMPTY)
+
+
+class Answer(msgspec.Struct):
+    status: int
+    body: Object
+
+    @property
+    def is_refused_by_policy(self) -> bool:
+        """RBAC and the server's own validation refuse as well, but are not meant here."""
+        return self.status == 403 and "ValidatingAdmissionPolicy 'moorage-" in self.message
+
+    @property
+    def message(self) -> str:
+        return str(self.body.get("message", ""))
+
+
+class Cluster:
+    """Requests as anybody: RBAC lets all of them through (system:masters), so what refuses is a policy."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, namespace: str, reservations: str) -> None:
+        self._session = session
+        self._url = url
+        self.namespace = namespace
+        self.reservations = reservations
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        *,
+        user: str = "",
+        extra: dict[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> Answer:
+        headers = [("Content-Type", content_type)]
+        if user:
+            groups = ["system:masters", "system:nodes"] if user == NODE else ["system:masters"]
+            headers += [("Impersonate-User", user), *(("Impersonate-Group", group) for group in groups)]
+        headers += [("Impersonate-Extra-" + key.replace("/", "%2F"), value) for key, value in (extra or {}).items()]
+        data = None if body is None else msgspec.json.encode(body)
+        async with self._session.request(method, self._url + path, data=data, headers=headers) as response:
+            return Answer(response.status, await response.json())
+
+    async def create_pod(self, pod: Object, *, user: str = TENANT) -> Answer:
+        return await self.call("POST", f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod, user=user)
+
+    async def change(self, pod: Object, patch: Object, *, user: str, subresource: str = "", **claims: str) -> Answer:
+        extra = {f"authentication.kubernetes.io/{key.replace('_', '-')}": value for key, value in claims.items()}
+        path = _path(pod) + (f"/{subresource}" if subresource else "")
+        return await self.call("PATCH", path, patch, user=user, extra=extra, content_type=MERGE)
+
+    async def delete(self, pod: Object, *, user: str) -> Answer:
+        return await self.call("DELETE", _path(pod), {"gracePeriodSeconds": 0}, user=user)
+
+    def pod(self, **metadata: Any) -> Object:
+        """A pod of ours in the tenant's namespace."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"p-{uuid.uuid4().hex[:8]}", "namespace": self.namespace, **metadata},
+            "spec": {
+                "schedulerName": names.SCHEDULER_NAME,
+                "automountServiceAccountToken": False,
+                "containers": [{"name": "main", "image": "cuda"}],
+            },
+        }
+
+    def reservation(self, tenants: str) -> Object:
+        """A reservation pod with that book."""
+        pod = self.pod(
+            labels={names.APP_LABEL: names.RESERVATION_APP, names.GPU_GROUP_LABEL: "g1"},
+            annotations={names.TENANTS: tenants},
+        )
+        pod["metadata"]["namespace"] = self.reservations
+        pod["metadata"]["finalizers"] = [names.BOOK_FINALIZER]
+        pod["spec"]["schedulerName"] = "default-scheduler"
+        return pod
+
+    async def stored(self, pod: Object, *, user: str = TENANT) -> Object:
+        answer = await self.create_pod(pod, user=user)
+        assert answer.status == 201, answer.message
+        return answer.body
+
+    async def bound(self, **annotations: str) -> Object:
+        """A pod of ours, bound with a grant as the binder does it."""
+        pod = await self.stored(self.pod(annotations=annotations))
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {
+                "name": pod["metadata"]["name"],
+                "labels": {names.GPU_GROUP_LABEL: "g1"},
+                "annotations": {names.GRANT: "{}", names.RECEIVED_RESOURCE_TYPE: names.RECEIVED_FRACTION},
+            },
+            "target": {"kind": "Node", "name": "n1"},
+        }
+        answer = await self.call("POST", _path(pod) + "/binding", binding, user=BINDER)
+        assert answer.status == 201, answer.message
+        return (await self.call("GET", _path(pod))).body
+
+
+def _path(pod: Object) -> str:
+    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+
+
+_KINDS = {
+    "ValidatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+}
+
+
+def _scoped(manifest: Object, mark: str, namespaces: list[str]) -> Object:
+    """Rename a policy or binding, and let the binding hold in these namespaces only: other tests share the server."""
+    named = {**manifest, "metadata": {"name": f"{manifest['metadata']['name']}-{mark}"}}
+    if manifest["kind"] != "ValidatingAdmissionPolicyBinding":
+        return named
+    only = {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}]}
+    policy = f"{manifest['spec']['policyName']}-{mark}"
+    return {**named, "spec": {**manifest["spec"], "policyName": policy, "matchResources": {"namespaceSelector": only}}}
+
+
+@pytest.fixture(scope="module")
+async def cluster(control_plane: Any) -> AsyncIterator[Cluster]:
+    """A tenant's namespace and one for reservations, both guarded."""
+    mark = uuid.uuid4().hex[:8]
+    spaces = [f"tenant-{mark}", f"reservations-{mark}"]
+    tls = ssl.create_default_context(cadata=control_plane.ca_pem)
+    manifests = policy_manifests(Identities(device_tellers=(TELLER,)), reservation_namespace=spaces[1])
+    ours = [_scoped(manifest, mark, spaces) for manifest in manifests if manifest["kind"] in _KINDS]
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=tls),
+        headers={"Authorization": f"Bearer {control_plane.token}"},
+        timeout=aiohttp.ClientTimeout(total=30),
+    ) as session:
+        world = Cluster(session, control_plane.url, *spaces)
+        for space in spaces:
+            assert (await world.call("POST", "/api/v1/namespaces", {"metadata": {"name": space}})).status == 201
+            await _service_account(world, space)
+        for manifest in ours:
+            answer = await world.call("POST", _KINDS[manifest["kind"]], manifest)
+            assert answer.status == 201, answer.message
+        await _in_force(world)
+        yield world
+        for manifest in ours:
+            await world.call("DELETE", f"{_KINDS[manifest['kind']]}/{manifest['metadata']['name']}")
+
+
+async def _service_account(world: Cluster, namespace: str) -> None:
+    """Pods need one; where no controller makes it, we do."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    answer = await world.call("POST", path, {"metadata": {"name": "default"}})
+    assert answer.status in {201, 409}, answer.message
+
+
+async def _in_force(world: Cluster) -> None:
+    """Wait until each policy refuses what it must: the API server takes a moment to see them."""
+    forged = world.pod(labels={names.GPU_GROUP_LABEL: "g1"})
+    look_alike = world.pod(labels={names.APP_LABEL: names.RESERVATION_APP})
+    look_alike["metadata"]["namespace"] = world.reservations
+    probe = await world.stored(world.pod(annotations={names.SHARED_GPU_CONFIGMAP: "x"}))
+    change = {"metadata": {"annotations": {names.SHARED_GPU_CONFIGMAP: "y"}}}
+    with anyio.fail_after(20):
+        while True:
+            dry = [
+                await world.call(
+                    "POST", f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods?dryRun=All", pod, user=TENANT
+                )
+                for pod in (forged, look_alike)
+            ]
+            dry.append(await world.call("PATCH", _path(probe) + "?dryRun=All", change, user=TENANT, content_type=MERGE))
+            if all(answer.is_refused_by_policy for answer in dry):
+                return
+            await anyio.sleep(0.1)
+
+
+PROTECTED_METADATA = [
+    ("annotations", names.GRANT),
+    ("annotations", names.FENCED),
+    ("annotations", names.FENCED_BECAUSE),
+    ("annotations", names.TENANTS),
+    ("annotations", names.RECEIVED_RESOURCE_TYPE),
+    ("annotations", names.GPU_PORTION_ANNOTATION),
+    ("annotations", names.VISIBLE_DEVICES_PREFIX + "c0"),
+    ("labels", names.GPU_GROUP_LABEL),
+    ("labels", names.MULTI_GPU_GROUP_LABEL_PREFIX + "g1"),
+]
+
+
+@pytest.mark.parametrize(("field", "key"), PROTECTED_METADATA)
+@pytest.mark.parametrize("subresource", ["", "status"])
+async def test_nobody_else_adds_a_protected_key(cluster: Cluster, field: str, key: str, subresource: str) -> None:
+    pod = await cluster.stored(cluster.pod())
+    answer = await cluster.change(pod, {"metadata": {field: {key: "g1"}}}, user=TENANT, subresource=subresource)
+    assert answer.is_refused_by_policy, answer.message
+    assert f"only the scheduler and the binder may write {key}" in answer.message
+
+
+@pytest.mark.parametrize(("field", "key"), PROTECTED_METADATA)
+async def test_nobody_creates_a_pod_with_a_protected_key(cluster: Cluster, field: str, key: str) -> None:
+    pod = cluster.pod(**{field: {key: "g1"}})
+    pod["spec"]["schedulerName"] = "default-scheduler"
+    assert (await cluster.create_pod(pod)).is_refused_by_policy
+
+
+@pytest.mark.parametrize(("field", "key"), PROTECTED_METADATA)
+async def test_the_binder_writes_every_protected_key(cluster: Cluster, field: str, key: str) -> None:
+    pod = await cluster.stored(cluster.pod())
+    answer = await cluster.change(pod, {"metadata": {field: {key: "g1"}}}, user=BINDER)
+    assert answer.status == 200, answer.message
+
+
+@pytest.mark.parametrize("value", ["g2", None])
+@pytest.mark.parametrize("subresource", ["", "status"])
+@pytest.mark.parametrize(("field", "key"), [("labels", names.GPU_GROUP_LABEL), ("annotations", names.GRANT)])
+async def test_what_a_bound_pod_was_given_is_neither_changed_nor_removed(
+    cluster: Cluster, field: str, key: str, subresource: str, value: str | None
+) -> None:
+    pod = await cluster.bound()
+    answer = await cluster.change(pod, {"metadata": {field: {key: value}}}, user=TENANT, subresource=subresource)
+    assert answer.is_refused_by_policy, answer.message
+    assert key in answer.message
+
+
+async def test_a_binding_of_somebody_else_carries_no_protected_key(cluster: Cluster) -> None:
+    pod = await cluster.stored(cluster.pod())
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod["metadata"]["name"], "annotations": {names.GRANT: "{}"}},
+        "target": {"kind": "Node", "name": "n1"},
+    }
+    assert (await cluster.call("POST", _path(pod) + "/binding", binding, user=TENANT)).is_refused_by_policy
+    del binding["metadata"]["annotations"]  # type: ignore[attr-defined]  # a dict of dicts, typed by its literal
+    assert (await cluster.call("POST", _path(pod) + "/binding", binding, user=TENANT)).status == 201
+
+
+async def test_everything_else_of_a_bound_pod_stays_free(cluster: Cluster) -> None:
+    pod = await cluster.bound(**{names.GPU_FRACTION: "0.5"})
+    changes = {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}, "finalizers": ["a.b/c"]}}
+    assert (await cluster.change(pod, changes, user=TENANT)).status == 200
+    assert (await cluster.change(pod, {"metadata": {"finalizers": None}}, user=TENANT)).status == 200
+    running = {"status": {"phase": "Running"}}
+    assert (await cluster.change(pod, running, user=TENANT, subresource="status")).status == 200
+
+
+ASKS = [
+    (names.GPU_FRACTION, "0.1"),
+    (names.GPU_FRACTION, None),
+    (names.GPU_MEMORY, "100"),
+    (names.GPU_FRACTION_NUM_DEVICES, "2"),
+    (names.GPU_FRACTION_CONTAINER_NAME, "main"),
+    (names.GPU_FRACTION_CONTAINER_TYPE, "InitContainer"),
+]
+
+
+@pytest.mark.parametrize("subresource", ["", "status"])
+@pytest.mark.parametrize("user", [TENANT, SCHEDULER])
+@pytest.mark.parametrize(("key", "value"), ASKS)
+async def test_asks_are_fixed_once_a_pod_is_placed(
+    cluster: Cluster, key: str, value: str | None, user: str, subresource: str
+) -> None:
+    pod = await cluster.bound(**{names.GPU_FRACTION: "0.9"})
+    answer = await cluster.change(pod, {"metadata": {"annotations": {key: value}}}, user=user, subresource=subresource)
+    assert answer.is_refused_by_policy, answer.message
+    assert f"{key} can not be changed any more" in answer.message
+
+
+async def test_asks_may_change_while_a_pod_waits(cluster: Cluster) -> None:
+    pod = await cluster.stored(cluster.pod(annotations={names.GPU_FRACTION: "0.9"}))
+    answer = await cluster.change(pod, {"metadata": {"annotations": {names.GPU_FRACTION: "0.1"}}}, user=TENANT)
+    assert answer.status == 200, answer.message
+
+
+async def test_the_prefix_of_the_config_maps_is_fixed_at_creation(cluster: Cluster) -> None:
+    pod = await cluster.stored(cluster.pod(annotations={names.SHARED_GPU_CONFIGMAP: "p-abc-shared-gpu"}))
+    answer = await cluster.change(
+        pod, {"metadata": {"annotations": {names.SHARED_GPU_CONFIGMAP: "other"}}}, user=TENANT
+    )
+    assert answer.is_refused_by_policy, answer.message
+
+
+async def test_a_gated_pod_can_be_ungated(cluster: Cluster) -> None:
+    pod = cluster.pod(annotations={names.GPU_FRACTION: "0.5"})
+    pod["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    stored = await cluster.stored(pod)
+    ungated = {"spec": {"schedulingGates": [], "nodeSelector": {"pool": "a"}}}
+    answer = await cluster.change(stored, ungated, user="system:serviceaccount:kueue-system:kueue")
+    assert answer.status == 200, answer.message
+
+
+async def test_an_ephemeral_container_can_be_added_but_no_key_with_it(cluster: Cluster) -> None:
+    pod = await cluster.bound()
+    debug = {"spec": {"ephemeralContainers": [{"name": "debug", "image": "busybox"}]}}
+    assert (await cluster.change(pod, debug, user=TENANT, subresource="ephemeralcontainers")).status == 200
+
+
+async def test_only_we_make_reservation_pods(cluster: Cluster) -> None:
+    refused = await cluster.create_pod(cluster.reservation(HELD_BOOK))
+    assert refused.is_refused_by_policy, refused.message
+    bare = cluster.reservation(EMPTY_BOOK)
+    bare["metadata"] |= {"labels": {names.APP_LABEL: names.RESERVATION_APP}, "annotations": {}}
+    refused = await cluster.create_pod(bare)
+    assert "reservation pods are made by the binder only" in refused.message
+    assert (await cluster.create_pod(cluster.reservation(HELD_BOOK), user=BINDER)).status == 201
+
+
+async def test_a_reservation_pod_stays_one_and_others_do_not_become_one(cluster: Cluster) -> None:
+    real = await cluster.stored(cluster.reservation(HELD_BOOK), user=BINDER)
+    plain = cluster.pod()
+    plain["metadata"]["namespace"] = cluster.reservations
+    other = await cluster.stored(plain)
+    for pod, label in ((real, None), (real, "x"), (other, names.RESERVATION_APP)):
+        answer = await cluster.change(pod, {"metadata": {"labels": {names.APP_LABEL: label}}}, user=TENANT)
+        assert answer.is_refused_by_policy, answer.message
+
+
+@pytest.mark.parametrize("user", [TENANT, NODE, RESERVATION])
+async def test_the_book_and_its_finalizer_are_ours(cluster: Cluster, user: str) -> None:
+    pod = await cluster.stored(cluster.reservation(HELD_BOOK), user=BINDER)
+    claims = {"pod_name": pod["metadata"]["name"], "pod_uid": pod["metadata"]["uid"]}
+    for change in ({"annotations": {names.TENANTS: EMPTY_BOOK}}, {"finalizers": None}):
+        assert (await cluster.change(pod, {"metadata": change}, user=user, **claims)).is_refused_by_policy
+
+
+@pytest.mark.parametrize(
+    ("user", "tenants", "allowed"),
+    [
+        (TENANT, HELD_BOOK, False),
+        (TENANT, "", False),
+        (TENANT, EMPTY_BOOK, True),
+        (BINDER, HELD_BOOK, True),
+        ("system:serviceaccount:kube-system:pod-garbage-collector", HELD_BOOK, True),
+        ("system:serviceaccount:kube-system:namespace-controller", HELD_BOOK, True),
+        (NODE, HELD_BOOK, True),
+        (RESERVATION, EMPTY_BOOK, False),
+    ],
+)
+async def test_a_reservation_pod_with_tenants_is_deleted_by_us_and_by_the_life_cycle_only(
+    cluster: Cluster, user: str, tenants: str, allowed: bool
+) -> None:
+    pod = await cluster.stored(cluster.reservation(tenants), user=BINDER)
+    answer = await cluster.delete(pod, user=user)
+    assert answer.status == 200 if allowed else answer.is_refused_by_policy, answer.message
+
+
+IDENTITY = {names.RESERVE_FOR_GPU_INDEX: "GPU-1", names.DEVICE_INDEX: "0", names.DEVICE_MEMORY: "81920"}
+
+
+async def test_a_reservation_process_tells_the_device_of_its_own_pod(cluster: Cluster) -> None:
+    pod = await cluster.stored(cluster.reservation(HELD_BOOK), user=BINDER)
+    own = {"pod_name": pod["metadata"]["name"], "pod_uid": pod["metadata"]["uid"]}
+    answer = await cluster.change(pod, {"metadata": {"annotations": IDENTITY}}, user=RESERVATION, **own)
+    assert answer.status == 200, answer.message
+
+
+@pytest.mark.parametrize(
+    ("pod_name", "pod_uid"),
+    [("other", ""), ("", "11111111-2222-3333-4444-555555555555"), ("-", "")],
+    ids=["another pod", "an earlier pod of its name", "a token bound to no pod"],
+)
+async def test_a_reservation_process_tells_of_no_other_pod(cluster: Cluster, pod_name: str, pod_uid: str) -> None:
+    pod = await cluster.stored(cluster.reservation(HELD_BOOK), user=BINDER)
+    claims = {"pod_name": pod_name or pod["metadata"]["name"], "pod_uid": pod_uid or pod["metadata"]["uid"]}
+    claims = {} if pod_name == "-" else claims
+    answer = await cluster.change(pod, {"metadata": {"annotations": IDENTITY}}, user=RESERVATION, **claims)
+    assert answer.is_refused_by_policy, answer.message
+    assert "only of itself" in answer.message
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"metadata": {"annotations": {"note": "x"}}},
+        {"metadata": {"labels": {"x": "y"}}},
+        {"metadata": {"finalizers": [names.BOOK_FINALIZER, "a.b/c"]}},
+        {"spec": {"activeDeadlineSeconds": 1}},
+    ],
+)
+async def test_a_reservation_process_changes_nothing_else_of_its_pod(cluster: Cluster, patch: Object) -> None:
+    pod = await cluster.stored(cluster.reservation(HELD_BOOK), user=BINDER)
+    own = {"pod_name": pod["metadata"]["name"], "pod_uid": pod["metadata"]["uid"]}
+    assert (await cluster.change(pod, patch, user=RESERVATION, **own)).is_refused_by_policy
+
+
+@pytest.mark.parametrize(("user", "allowed"), [(TENANT, False), (NODE, False), (BINDER, True), (TELLER, True)])
+async def test_a_device_is_told_by_nobody_who_was_not_named(cluster: Cluster, user: str, allowed: bool) -> None:
+    pod = await cluster.stored(cluster.reservation(HELD_BOOK), user=BINDER)
+    answer = await cluster.change(pod, {"metadata": {"annotations": IDENTITY}}, user=user)
+    assert answer.status == 200 if allowed else answer.is_refused_by_policy, answer.message
