@@ -1,0 +1,203 @@
+"""Moorage on a control plane of this machine: manifests applied, components running as processes.
+
+Each component is a process of its own with exactly its service account's token, as in a cluster, so what its role does
+not allow fails here too. ``kill`` ends one as a crash does; ``start`` starts it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from admission.certs import serving_certificate
+from admission.manifests import UrlEndpoint, webhook_manifests
+from admission.policies import Identities, policy_manifests
+from kube.clock import SystemClock
+from tools.cluster import ControlPlane
+from tools.processes import Child, Family
+from wire import names
+
+_ROOT = Path(__file__).parent.parent
+_MANIFESTS = ("wire/crds/yaml/*.yaml", "*/rbac.yaml")
+_LOOPBACK = "127.0.0.1"
+_READY_WITHIN_S = 30.0
+SCHEDULER, BINDER, ADMISSION = "scheduler", "binder", "admission"
+COMPONENTS = (ADMISSION, BINDER, SCHEDULER)
+#: Tells the devices of simulated reservation pods: simulated kubelets mount no pod-bound tokens.
+SIMULATED_TELLER = "simulated-reservation"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``arguments``: further arguments of a component's command line, by component."""
+
+    hand_over: str = "annotations"
+    arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    components: Sequence[str] = COMPONENTS
+
+
+class Deployment:
+    """``with Deployment(plane) as moorage:`` is ready when the webhooks answer and the components have started."""
+
+    def __init__(self, plane: ControlPlane, options: Options | None = None) -> None:
+        self._plane = plane
+        self._options = options or Options()
+        self._folder = tempfile.TemporaryDirectory(prefix="moorage-deployment-")
+        self._family = Family(Path(self._folder.name))
+        self._running: dict[str, Child] = {}
+        self._port = _free_port()
+
+    def __enter__(self) -> Self:
+        try:
+            self._install()
+            for component in self._options.components:
+                self.start(component)
+            if ADMISSION in self._options.components:
+                self._wait_for_webhooks()
+                self._plane.apply(_yaml([*self._webhooks(), *self._policies()]))
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._family.stop()
+        self._folder.cleanup()
+
+    @property
+    def teller_token(self) -> str:
+        """Token for processes that play reservation pods."""
+        return self._plane.service_account_token(names.RESERVATION_NAMESPACE, SIMULATED_TELLER)
+
+    def start(self, component: str) -> None:
+        """Start a component, for the first time or again."""
+        command = [sys.executable, "-m", "cli.main", component, "--server", self._plane.url]
+        command += ["--ca-file", str(self._file("ca.pem")), "--token-file", str(self._file(f"{component}.token"))]
+        command += [*self._own_arguments(component), *self._options.arguments.get(component, ())]
+        environment = {"PYTHONPATH": str(_ROOT)}
+        prefix = ["/usr/bin/env", *(f"{key}={value}" for key, value in environment.items())]
+        self._running[component] = self._family.start(component, [*prefix, *command])
+
+    def kill(self, component: str) -> None:
+        """End a component as a crash does: nothing is tidied up."""
+        child = self._running.pop(component)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.process.pid, signal.SIGKILL)
+        child.process.wait()
+        self._family.children.remove(child)
+
+    def resident_kib(self) -> dict[str, int]:
+        """Resident memory of each component."""
+        return {name: child.resident_kib() for name, child in self._running.items()}
+
+    def pid(self, component: str) -> int:
+        """Process id of a component."""
+        return self._running[component].process.pid
+
+    def log(self, component: str) -> str:
+        """What a component has written since it was started last."""
+        return self._file(f"{component}.log").read_text()
+
+    def check(self) -> None:
+        """Raise ProcessDied if a component has ended by itself."""
+        self._family.check()
+
+    def _install(self) -> None:
+        """Apply everything but the webhooks, and write certificates and tokens."""
+        spaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in _NAMESPACES]
+        runtime = {
+            "apiVersion": "node.k8s.io/v1",
+            "kind": "RuntimeClass",
+            "metadata": {"name": "nvidia"},
+            "handler": "nvidia",
+        }
+        self._plane.apply(_yaml([*spaces, runtime, *_teller()]))
+        for pattern in _MANIFESTS:
+            for path in sorted(_ROOT.glob(pattern)):
+                self._plane.apply(path.read_text())
+        self._file("ca.pem").write_text(self._plane.ca_pem)
+        for component in COMPONENTS:
+            token = self._plane.service_account_token(names.SYSTEM_NAMESPACE, f"moorage-{component}", lifetime_s=36_000)
+            self._file(f"{component}.token").write_text(token)
+        serving = serving_certificate(addresses=[_LOOPBACK], now_ns=SystemClock().now_ns())
+        self._file("webhook-ca.pem").write_bytes(serving.ca)
+        self._file("webhook.pem").write_bytes(serving.certificate)
+        self._file("webhook.key").write_bytes(serving.key)
+
+    def _webhooks(self) -> list[dict[str, Any]]:
+        ca = self._file("webhook-ca.pem").read_bytes()
+        return webhook_manifests(UrlEndpoint(f"https://{_LOOPBACK}:{self._port}"), ca=ca)
+
+    def _policies(self) -> list[dict[str, Any]]:
+        teller = f"system:serviceaccount:{names.RESERVATION_NAMESPACE}:{SIMULATED_TELLER}"
+        return policy_manifests(Identities(device_tellers=(teller,)))
+
+    def _own_arguments(self, component: str) -> list[str]:
+        if component != ADMISSION:
+            return []
+        return [
+            *("--host", _LOOPBACK, "--port", str(self._port), "--hand-over", self._options.hand_over),
+            *("--certificate", str(self._file("webhook.pem")), "--key", str(self._file("webhook.key"))),
+        ]
+
+    def _wait_for_webhooks(self) -> None:
+        deadline = time.monotonic() + _READY_WITHIN_S
+        while time.monotonic() < deadline:
+            self.check()
+            with contextlib.suppress(OSError), socket.create_connection((_LOOPBACK, self._port), timeout=1):
+                return
+            time.sleep(0.05)
+        raise TimeoutError(f"the webhooks did not start within {_READY_WITHIN_S:.0f} s: {self.log(ADMISSION)}")
+
+    def _file(self, name: str) -> Path:
+        return Path(self._folder.name) / name
+
+
+_NAMESPACES = (names.SYSTEM_NAMESPACE, names.RESERVATION_NAMESPACE, names.SCALE_ADJUST_NAMESPACE)
+
+
+def _teller() -> list[dict[str, Any]]:
+    """A service account for simulated reservation processes, with the role of real ones."""
+    metadata = {"name": SIMULATED_TELLER, "namespace": names.RESERVATION_NAMESPACE}
+    rbac = "rbac.authorization.k8s.io"
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "Role",
+            "metadata": metadata,
+            "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "patch"]}],
+        },
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": SIMULATED_TELLER},
+            "subjects": [{"kind": "ServiceAccount", **metadata}],
+        },
+    ]
+
+
+def _yaml(documents: Sequence[Mapping[str, Any]]) -> str:
+    return yaml.safe_dump_all(documents, sort_keys=False)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
