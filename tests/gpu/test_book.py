@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from gpu import book as device_book
+from gpu.book import EMPTY, Book, DeviceFull, Entry, MalformedBook, OtherAttempt, Tenant
+from gpu.share import NANO_PER_DEVICE
+
+HALF = NANO_PER_DEVICE // 2
+
+
+def tenant(uid: str, nano: int = HALF, *, attempt: str = "a1", rv: str = "7", since: int = 100) -> Tenant:
+    return Tenant(uid, Entry(nano=nano, attempt=attempt, rv=rv, since=since, pod=f"team/{uid}"))
+
+
+def joined(*tenants: Tenant) -> Book:
+    book = device_book.join(EMPTY, tenants)
+    assert isinstance(book, Book)
+    return book
+
+
+def test_two_halves_fill_a_device() -> None:
+    book = joined(tenant("u1"), tenant("u2"))
+    assert (book.total_nano, book.free_nano) == (NANO_PER_DEVICE, 0)
+
+
+def test_a_full_device_refuses_a_further_share() -> None:
+    book = joined(tenant("u1"), tenant("u2", HALF - 1))
+    assert device_book.join(book, [tenant("u3", 2)]) == DeviceFull(asked_nano=2, free_nano=1)
+
+
+def test_a_thousand_thousandths_fit_and_not_one_more() -> None:
+    book = joined(*(tenant(f"u{index}", 1_000_000) for index in range(1000)))
+    assert book.free_nano == 0
+    assert device_book.join(book, [tenant("late", 1)]) == DeviceFull(asked_nano=1, free_nano=0)
+
+
+def test_tenants_join_all_or_none() -> None:
+    book = joined(tenant("u1"))
+    assert device_book.join(book, [tenant("u2", 1), tenant("u3", HALF)]) == DeviceFull(HALF + 1, HALF)
+    assert book == joined(tenant("u1"))
+
+
+def test_joining_again_under_the_same_attempt_keeps_the_entry_that_is_there() -> None:
+    book = joined(tenant("u1", rv="7", since=100))
+    again = device_book.join(book, [tenant("u1", 1, rv="9", since=200)])
+    assert again == book
+
+
+def test_an_entry_of_another_attempt_is_neither_overwritten_nor_adopted() -> None:
+    book = joined(tenant("u1", attempt="a1"))
+    assert device_book.join(book, [tenant("u0", 1), tenant("u1", attempt="a2")]) == OtherAttempt("u1", "a1")
+
+
+@pytest.mark.parametrize(
+    ("leaver", "stays"),
+    [
+        (tenant("u1"), False),
+        (tenant("u1", nano=1, since=0), False),
+        (tenant("u1", attempt="a2"), True),
+        (tenant("u1", rv="8"), True),
+        (tenant("u3"), True),
+    ],
+)
+def test_only_exactly_the_entry_that_is_named_leaves(leaver: Tenant, stays: bool) -> None:
+    book = device_book.leave(joined(tenant("u1"), tenant("u2")), [leaver])
+    assert ("u1" in book.entries) is stays
+    assert "u2" in book.entries
+
+
+def test_renewing_moves_only_the_resource_version() -> None:
+    renewed = device_book.renew(joined(tenant("u1"), tenant("u2")), tenant("u1"), "12")
+    assert renewed == joined(tenant("u1", rv="12"), tenant("u2"))
+
+
+@pytest.mark.parametrize("known", [tenant("u1", rv="8"), tenant("u1", attempt="a2"), tenant("u3")])
+def test_an_entry_that_changed_meanwhile_is_not_renewed(known: Tenant) -> None:
+    assert device_book.renew(joined(tenant("u1"), tenant("u2")), known, "12") is None
+
+
+def entry(**change: object) -> dict[str, object]:
+    return {"nano": HALF, "attempt": "a1", "rv": "7", "since": 100, "pod": "team/u1", **change}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "null",
+        '"u1"',
+        json.dumps({"u1": None}),
+        json.dumps({"u1": {}}),
+        json.dumps({"u1": entry(nano="500000000")}),
+        json.dumps({"u1": entry(nano=0.5)}),
+        json.dumps({"u1": entry(nano=0)}),
+        json.dumps({"u1": entry(nano=-1), "u2": entry(nano=5)}),
+        json.dumps({"u1": entry(nano=NANO_PER_DEVICE + 1)}),
+        json.dumps({"u1": entry(), "u2": entry(nano=HALF + 1)}),
+        json.dumps({"u1": entry(nano=10**30)}),
+        json.dumps({"u1": entry(attempt=None)}),
+        json.dumps({"u1": entry(extra=1)}),
+        json.dumps({"u1": {key: value for key, value in entry().items() if key != "rv"}}),
+        json.dumps({"u1": entry()}) + "x",
+        "\ud800",
+    ],
+    ids=ascii,
+)
+def test_what_is_not_a_book_is_refused(text: str) -> None:
+    with pytest.raises(MalformedBook):
+        device_book.parse(text)
+
+
+@pytest.mark.parametrize("text", [None, "", "{}"])
+def test_no_annotation_is_an_empty_book(text: str | None) -> None:
+    assert device_book.parse(text) == EMPTY
+
+
+@given(st.text(max_size=40) | st.binary(max_size=40).map(lambda raw: raw.decode("latin-1")))
+def test_any_annotation_gives_a_book_or_the_one_error(text: str) -> None:
+    try:
+        book = device_book.parse(text)
+    except MalformedBook:
+        return
+    assert book.total_nano <= NANO_PER_DEVICE
+
+
+def test_equal_books_are_equal_texts() -> None:
+    one, other = joined(tenant("u1"), tenant("u2")), joined(tenant("u2"), tenant("u1"))
+    assert device_book.render(one) == device_book.render(other)
+
+
+UIDS = st.sampled_from(["u1", "u2", "u3", "u4", "u5"])
+ATTEMPTS = st.sampled_from(["a1", "a2"])
+VERSIONS = st.sampled_from(["1", "2", "3"])
+CHARGES = st.sampled_from([1, HALF - 1, HALF, HALF + 1, NANO_PER_DEVICE]) | st.integers(1, NANO_PER_DEVICE)
+TENANTS = st.builds(tenant, UIDS, CHARGES, attempt=ATTEMPTS, rv=VERSIONS)
+
+
+class BookMachine(RuleBasedStateMachine):
+    """Every sequence of joins, leaves and renewals, checked against a plain table of who holds what."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.book = EMPTY
+        self.held: dict[str, Entry] = {}
+
+    @rule(tenants=st.lists(TENANTS, min_size=1, max_size=3, unique_by=lambda each: each.pod_uid))
+    def join(self, tenants: list[Tenant]) -> None:
+        strangers = [t for t in tenants if t.pod_uid in self.held and self.held[t.pod_uid].attempt != t.entry.attempt]
+        fresh = [t for t in tenants if t.pod_uid not in self.held]
+        asked = sum(t.entry.nano for t in fresh)
+        free = NANO_PER_DEVICE - sum(e.nano for e in self.held.values())
+
+        answer = device_book.join(self.book, tenants)
+
+        if strangers:
+            assert answer == OtherAttempt(strangers[0].pod_uid, self.held[strangers[0].pod_uid].attempt)
+        elif asked > free:
+            assert answer == DeviceFull(asked_nano=asked, free_nano=free)
+        else:
+            assert isinstance(answer, Book)
+            self.book = answer
+            self.held |= {t.pod_uid: t.entry for t in fresh}
+            assert device_book.join(self.book, tenants) == self.book
+
+    @rule(tenants=st.lists(TENANTS, max_size=3))
+    def leave(self, tenants: list[Tenant]) -> None:
+        named = {(t.pod_uid, t.entry.attempt, t.entry.rv) for t in tenants}
+        self.book = device_book.leave(self.book, tenants)
+        self.held = {uid: e for uid, e in self.held.items() if (uid, e.attempt, e.rv) not in named}
+
+    @rule(data=st.data())
+    def one_who_is_there_leaves(self, data: st.DataObject) -> None:
+        assume(self.held)
+        uid = data.draw(st.sampled_from(sorted(self.held)))
+        self.book = device_book.leave(self.book, [Tenant(uid, self.held.pop(uid))])
+
+    @rule(known=TENANTS, rv=VERSIONS)
+    def renew(self, known: Tenant, rv: str) -> None:
+        held = self.held.get(known.pod_uid)
+        renewed = device_book.renew(self.book, known, rv)
+        if held is None or (held.attempt, held.rv) != (known.entry.attempt, known.entry.rv):
+            assert renewed is None
+            return
+        assert renewed is not None
+        self.book = renewed
+        self.held[known.pod_uid] = Entry(nano=held.nano, attempt=held.attempt, rv=rv, since=held.since, pod=held.pod)
+
+    @invariant()
+    def the_book_is_the_table(self) -> None:
+        assert dict(self.book.entries) == self.held
+
+    @invariant()
+    def a_device_is_never_charged_beyond_itself(self) -> None:
+        assert 0 <= self.book.total_nano <= NANO_PER_DEVICE
+        assert self.book.free_nano == NANO_PER_DEVICE - self.book.total_nano
+
+    @invariant()
+    def what_is_written_reads_back(self) -> None:
+        assert device_book.parse(device_book.render(self.book)) == self.book
+
+
+TestBook = BookMachine.TestCase
