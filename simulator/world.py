@@ -1,0 +1,259 @@
+"""A whole cluster in one process: API server in memory, admission, simulated nodes, scheduler, binder and the checker.
+
+The code of Moorage's components is the real one; only the network, the machines and (in virtual time) the clock are
+not. From one seed everything follows, so a run that broke an invariant can be run again::
+
+    async with World(shape.parse(["4x8x80GiB"]), clock=VirtualClock(asyncio.get_running_loop())) as world:
+        await world.apply(manifests.load(text))
+        await world.until_idle()
+        print(world.checker.report)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Final, Self
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup, TaskStatus
+
+from admission.namespaces import NamespaceGuards
+from admission.review import PodAdmission
+from admission.settings import Settings as AdmissionSettings
+from binder.app import Binder
+from binder.settings import BinderSettings
+from kube import errors
+from kube.api import Api
+from kube.clock import Clock
+from kube.events import EventRecorder
+from kube.memory.calls import Call
+from kube.memory.server import MemoryApiServer
+from kube.memory.transport import MemoryTransport
+from kube.reflector import Reflector
+from kube.resources import NAMESPACES, PODS
+from kube.retry import Retry
+from scheduler.app import Scheduler
+from scheduler.settings import SchedulerSettings
+from simulator import observer, seeding
+from simulator.component import Component
+from simulator.hooks import hooks
+from simulator.invariants import CONFIG_MAPS, DELETED, WATCHED, Checker
+from simulator.manifests import Manifest
+from simulator.nodeset import NodeSet
+from simulator.observer import Observer
+from simulator.settings import KubeletSettings
+from simulator.shape import NodeShape
+from simulator.timeline import Timeline
+from wire import names
+
+_OBSERVER: Final = "observer"
+SCHEDULER: Final = "scheduler"
+BINDER: Final = "binder"
+
+
+class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a simulated cluster is like. ``event_delay_s``: watch events are late by up to so much."""
+
+    seed: int = 0
+    event_delay_s: float = 0.0
+    gang_grace_s: float = 60.0
+    loss_window_s: float = 0.0
+    kubelet: KubeletSettings = KubeletSettings()
+    admission: AdmissionSettings = AdmissionSettings()
+    scheduler: SchedulerSettings = SchedulerSettings()
+    binder: BinderSettings = BinderSettings()
+
+
+class World:
+    """A running cluster; use it as an async context manager."""
+
+    def __init__(
+        self,
+        shapes: Sequence[NodeShape],
+        *,
+        clock: Clock,
+        settings: WorldSettings = WorldSettings(),  # noqa: B008 - frozen
+    ) -> None:
+        seed = settings.seed
+        self.settings = settings
+        self.timeline = Timeline()
+        self.server = MemoryApiServer(clock=clock, rng=random.Random(f"{seed}/server"), auto_namespaces=True)
+        #: The calls of whoever uses the cluster.
+        self.api = Api(self.server.transport("user"), retry=Retry(random.Random(f"{seed}/user")))
+        self.nodes = NodeSet(
+            self.server.transport("system:nodes"),
+            shapes,
+            clock=clock,
+            seed=seed,
+            settings=settings.kubelet,
+            reservation_transport=self.server.transport("reservation"),
+        )
+        self.checker = Checker(
+            self.nodes.devices, gang_grace_s=settings.gang_grace_s, loss_window_s=settings.loss_window_s
+        )
+        self.nodes.witness.listeners.append(self.checker.witnessed)
+        self._watching = self.server.transport(_OBSERVER)
+        self.observers = {plural: Observer(self._watching, plural, self._observe) for plural in WATCHED}
+        self._clock = clock
+        self.scheduler = Component(SCHEDULER, connect=lambda: self._connect(SCHEDULER), run=self._run_scheduler)
+        self.binder = Component(BINDER, connect=lambda: self._connect(BINDER), run=self._run_binder)
+        self._stack = AsyncExitStack()
+        self._group: TaskGroup | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start the cluster; everything is ready when this returns."""
+        if self.settings.event_delay_s:
+            self.server.faults.on_watch_line.append(self._event_delay())
+        self._group = await self._stack.enter_async_context(anyio.create_task_group())
+        await self._group.start(self.server.run)
+        await seeding.seed(self.api)
+        for each in self.observers.values():
+            await self._group.start(each.run)
+        await self._start_admission(self._group)
+        await self._group.start(self.nodes.run)
+        await self.binder.start(self._group)
+        await self.scheduler.start(self._group)
+        return self
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        """Stop everything; errors of components come out here."""
+        if self._group is not None:
+            self._group.cancel_scope.cancel()
+        return await self._stack.__aexit__(*error)
+
+    # --- what is done to it ------------------------------------------------------------------------------------------
+
+    async def apply(self, manifests: Iterable[Manifest]) -> None:
+        """Create objects in the order given. Raises kube.errors.ApiError, with the object named in a note."""
+        for manifest in manifests:
+            try:
+                await self.api.create(manifest.resource, manifest.body, namespace=manifest.namespace)
+            except errors.ApiError as error:
+                error.add_note(str(manifest))
+                raise
+
+    async def restart(self, component: Component, *, pause_s: float = 0.0) -> None:
+        """Crash a component and start it anew after a pause."""
+        if self._group is None:
+            raise RuntimeError("the cluster is not running")
+        component.crash()
+        await anyio.sleep(pause_s)
+        await component.start(self._group)
+
+    async def until_idle(self, *, quiet_s: float = 20.0, limit_s: float = 3600.0) -> bool:
+        """Wait until nothing has changed for ``quiet_s`` and every pod runs, has ended or says why it waits.
+
+        False when that was not reached within ``limit_s``.
+        """
+        deadline = anyio.current_time() + limit_s
+        seen, since = self.server.resource_version, anyio.current_time()
+        while anyio.current_time() < deadline:
+            await anyio.sleep(quiet_s / 20)
+            if self.server.resource_version != seen:
+                seen, since = self.server.resource_version, anyio.current_time()
+            elif anyio.current_time() - since >= quiet_s and all(map(_is_settled, self.pods)):
+                return True
+        return False
+
+    async def clear(self, *, quiet_s: float = 20.0, limit_s: float = 600.0) -> None:
+        """Delete all pods of users, wait until everything of ours is gone too, and have the checker look (S9)."""
+        for pod in self.pods:
+            meta = pod["metadata"]
+            if meta["namespace"] != names.RESERVATION_NAMESPACE:
+                try:
+                    await self.api.delete(PODS, meta["name"], namespace=meta["namespace"], uid=meta["uid"])
+                except errors.NotFound:
+                    continue
+        await self.until_idle(quiet_s=quiet_s, limit_s=limit_s)
+        left = {plural: await observer.objects(self._watching, plural) for plural in (*WATCHED, CONFIG_MAPS)}
+        objects = {plural: listing["items"] for plural, listing in left.items()}
+        self.checker.leftovers(objects, anyio.current_time())
+
+    def finish(self) -> Mapping[str, str]:
+        """Let the checker judge what is open; return its report."""
+        self.checker.finish(anyio.current_time())
+        return self.checker.report
+
+    @property
+    def pods(self) -> list[dict[str, Any]]:
+        """All pods as the API server has them, in the order of their making."""
+        return list(self.observers[PODS.plural].latest.values())
+
+    # --- its parts ---------------------------------------------------------------------------------------------------
+
+    def _connect(self, user: str) -> MemoryTransport:
+        return self.server.transport(user)
+
+    def _api(self, transport: MemoryTransport, purpose: str) -> Api:
+        return Api(transport, retry=Retry(self._rng(purpose)))
+
+    def _rng(self, purpose: str) -> random.Random:
+        return random.Random(f"{self.settings.seed}/{purpose}")
+
+    async def _start_admission(self, group: TaskGroup) -> None:
+        settings = self.settings.admission
+        guards = NamespaceGuards(settings.guard)
+        api = self._api(self._connect("admission"), "admission")
+        await group.start(Reflector(api, NAMESPACES, guards, rng=self._rng("admission")).run)
+        for hook in hooks(PodAdmission(settings, rng=self._rng("names"), guard_of=guards)):
+            self.server.add_webhook(hook)
+
+    async def _run_scheduler(self, transport: MemoryTransport, *, task_status: TaskStatus[None]) -> None:
+        api = self._api(transport, SCHEDULER)
+        async with anyio.create_task_group() as group:
+            events = self._events(api, names.SCHEDULER_NAME, group)
+            scheduler = Scheduler(
+                api,
+                settings=self.settings.scheduler,
+                clock=self._clock,
+                rng=self._rng(f"{SCHEDULER}/{self.scheduler.incarnations}"),
+                events=events,
+            )
+            await group.start(scheduler.run)
+            task_status.started()
+
+    async def _run_binder(self, transport: MemoryTransport, *, task_status: TaskStatus[None]) -> None:
+        api = self._api(transport, BINDER)
+        async with anyio.create_task_group() as group:
+            events = self._events(api, "moorage-binder", group)
+            binder = Binder(
+                api,
+                settings=self.settings.binder,
+                clock=self._clock,
+                rng=self._rng(f"{BINDER}/{self.binder.incarnations}"),
+                events=events,
+            )
+            await group.start(binder.run)
+            task_status.started()
+
+    def _events(self, api: Api, controller: str, group: TaskGroup) -> EventRecorder:
+        recorder = EventRecorder(api, clock=self._clock, controller=controller, instance="simulated")
+        group.start_soon(recorder.run)
+        return recorder
+
+    def _observe(self, plural: str, event: str, raw: dict[str, Any]) -> None:
+        now_s = anyio.current_time()
+        if plural == PODS.plural and event != DELETED:
+            self.timeline.note(raw, now_s)
+        self.checker.observed(plural, event, raw, now_s)
+
+    def _event_delay(self) -> Any:
+        rng, most_s = self._rng("delays"), self.settings.event_delay_s
+
+        def delay_s(call: Call, _: bytes) -> float:
+            # The observer is told the truth at once: it is no part of the cluster.
+            return 0.0 if call.user == _OBSERVER else rng.uniform(0.0, most_s)
+
+        return delay_s
+
+
+def _is_settled(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod runs, has ended, or says why it waits."""
+    status = pod.get("status") or {}
+    if status.get("phase") in {names.RUNNING, names.SUCCEEDED, names.FAILED}:
+        return True
+    conditions = status.get("conditions") or ()
+    return any(c["type"] == names.CONDITION_POD_SCHEDULED and c["status"] == "False" for c in conditions)
