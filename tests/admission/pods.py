@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import json
 from typing import Any
 
@@ -76,8 +75,8 @@ def patched(obj: Raw, answer: Raw) -> Raw:
     return apply(obj, json.loads(base64.b64decode(response["patch"])))
 
 
-def apply(obj: Any, operations: list[Raw]) -> Any:
-    result = copy.deepcopy(obj)
+def apply(obj: Raw, operations: list[Raw]) -> Raw:
+    result: Raw = json.loads(json.dumps(obj))
     for operation in operations:
         *steps, last = [step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")][1:]
         owner: Any = result
@@ -90,7 +89,7 @@ def apply(obj: Any, operations: list[Raw]) -> Any:
             case "add":
                 owner[key] = operation["value"]
             case "replace":
-                assert owner[key] is not operation["value"]
+                assert isinstance(owner, list) or key in owner
                 owner[key] = operation["value"]
             case "remove":
                 del owner[key]

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from admission.manifests import ServiceEndpoint, UrlEndpoint, webhook_manifests
+from admission.policies import Identities, policy_manifests
+from wire import names
+
+
+def test_the_webhooks_are_asked_about_our_pods_only_and_fail_closed() -> None:
+    for manifest in webhook_manifests(ServiceEndpoint(), ca=b"pem"):
+        (webhook,) = manifest["webhooks"]
+        assert webhook["failurePolicy"] == "Fail"
+        assert webhook["sideEffects"] == "None"
+        assert webhook["matchConditions"][0]["expression"] == "object.spec.schedulerName == 'kai-scheduler'"
+        assert webhook["name"].count(".") >= 2
+        assert "kai" not in manifest["metadata"]["name"]
+
+
+def test_only_mutation_is_called_again_when_others_change_the_pod() -> None:
+    mutating, validating = (manifest["webhooks"][0] for manifest in webhook_manifests(ServiceEndpoint(), ca=b"pem"))
+    assert mutating["reinvocationPolicy"] == "IfNeeded"
+    assert "reinvocationPolicy" not in validating
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "expected"),
+    [
+        (UrlEndpoint("https://127.0.0.1:9443/"), {"url": "https://127.0.0.1:9443/mutate--v1-pod"}),
+        (
+            ServiceEndpoint(namespace="moorage"),
+            {"service": {"name": "moorage-admission", "namespace": "moorage", "port": 443, "path": "/mutate--v1-pod"}},
+        ),
+    ],
+)
+def test_the_webhooks_are_reached_by_service_or_address(
+    endpoint: UrlEndpoint | ServiceEndpoint, expected: dict[str, object]
+) -> None:
+    mutating = webhook_manifests(endpoint, ca=b"pem")[0]["webhooks"][0]
+    assert mutating["clientConfig"] == {"caBundle": base64.b64encode(b"pem").decode(), **expected}
+
+
+def test_every_policy_is_bound_and_denies() -> None:
+    manifests = policy_manifests()
+    policies = {m["metadata"]["name"] for m in manifests if m["kind"] == "ValidatingAdmissionPolicy"}
+    bindings = [m["spec"] for m in manifests if m["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert {binding["policyName"] for binding in bindings} == policies
+    assert all(binding["validationActions"] == ["Deny"] for binding in bindings)
+    assert all(
+        m["spec"]["failurePolicy"] == "Fail"
+        for m in manifests
+        if m["metadata"]["name"] in policies and "failurePolicy" in m["spec"]
+    )
+
+
+def test_every_key_under_our_prefix_that_a_pod_can_bear_is_named_by_a_policy() -> None:
+    text = json.dumps(policy_manifests())
+    ours = {value for key, value in vars(names).items() if isinstance(value, str) and value.startswith("moorage.dev/")}
+    of_other_objects = {names.MOORAGE_PREFIX, names.VISIBLE_DEVICES_GUARD, names.NODE_CARDS}
+    assert [key for key in sorted(ours - of_other_objects) if key not in text] == []
+
+
+def test_the_identities_are_those_that_the_roles_are_bound_to() -> None:
+    rbac = Path(__file__).parents[2] / "admission" / "rbac.yaml"
+    account, role, binding = yaml.safe_load_all(rbac.read_text())
+    assert account["metadata"] == {"name": "moorage-admission", "namespace": names.SYSTEM_NAMESPACE}
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]}]
+    assert binding["subjects"][0]["name"] == account["metadata"]["name"]
+    assert all(user.startswith("system:serviceaccount:kai-scheduler:moorage-") for user in Identities().ours)

@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import copy
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admission.local import local_webhooks
+from admission.namespaces import NamespaceGuards
+from admission.review import MalformedReview, PodAdmission
+from admission.settings import Guard, HandOver, Settings
+from tests.admission.pods import Raw, container, env, half, patched, pod, review
+from wire import names
+from wire.core import Namespace, ObjectMeta
+
+ALL: Raw = {"name": names.ENV_VISIBLE_DEVICES, "value": "all"}
+
+
+def _admission(guard: Guard = Guard.INJECT, hand_over: HandOver = HandOver.ANNOTATIONS) -> PodAdmission:
+    return PodAdmission(Settings(guard=guard, hand_over=hand_over), rng=random.Random(1))
+
+
+def _message(answer: Raw) -> str:
+    response = answer["response"]
+    assert response["allowed"] is False
+    assert (response["status"]["code"], response["status"]["reason"]) == (403, "Forbidden")
+    return str(response["status"]["message"])
+
+
+@pytest.mark.parametrize("hand_over", HandOver)
+def test_what_mutation_makes_passes_validation_and_needs_no_second_patch(hand_over: HandOver) -> None:
+    admission = _admission(hand_over=hand_over)
+    made = patched(half(), admission.mutating(review(half())))
+    assert made != half()
+    assert admission.validating(review(made))["response"]["allowed"] is True
+    again = PodAdmission(admission.settings, rng=random.Random(1)).mutating(review(made))
+    assert "patch" not in again["response"]
+
+
+def test_an_answer_bears_the_uid_of_its_request() -> None:
+    answer = _admission().mutating(review(half()))
+    assert (answer["apiVersion"], answer["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    assert answer["response"]["uid"] == "7f0c1a52-0000-4000-8000-000000000001"
+
+
+def test_a_pod_of_another_scheduler_is_allowed_without_a_patch() -> None:
+    raw = pod(container(env=[ALL]), scheduler="default-scheduler", annotations={names.GPU_FRACTION: "7"})
+    for judge in (_admission().mutating, _admission().validating):
+        assert judge(review(raw))["response"] == {"uid": review(raw)["request"]["uid"], "allowed": True}
+
+
+def test_both_webhooks_refuse_a_malformed_ask() -> None:
+    raw = pod(annotations={names.GPU_MEMORY: "-1"})
+    for judge in (_admission().mutating, _admission().validating):
+        assert _message(judge(review(raw))).startswith("gpu-memory annotation value must be a positive integer")
+
+
+@pytest.mark.parametrize(("guard", "value"), [(Guard.INJECT, "void"), (Guard.OFF, "all")])
+def test_an_ephemeral_container_is_guarded_when_it_is_added(guard: Guard, value: str) -> None:
+    old = half(ephemeralContainers=[container("a", env=[ALL])])
+    new = half(ephemeralContainers=[container("a", env=[ALL]), container("b", env=[ALL])])
+    request = review(new, operation="UPDATE", old=old, subresource="ephemeralcontainers")
+    made = patched(new, _admission(guard).mutating(request))
+    assert env(made, kind="ephemeralContainers") == {names.ENV_VISIBLE_DEVICES: "all"}
+    assert env(made, kind="ephemeralContainers", index=1) == {names.ENV_VISIBLE_DEVICES: value}
+    assert made["spec"]["containers"] == new["spec"]["containers"]
+
+
+@pytest.mark.parametrize(("guard", "allowed"), [(Guard.INJECT, False), (Guard.REJECT, False), (Guard.OFF, True)])
+def test_an_ephemeral_container_that_chooses_devices_is_refused(guard: Guard, allowed: bool) -> None:
+    new = half(ephemeralContainers=[container("b", env=[ALL])])
+    request = review(new, operation="UPDATE", old=half(), subresource="ephemeralcontainers")
+    assert _admission(guard).validating(request)["response"]["allowed"] is allowed
+
+
+def test_an_update_is_never_mutated_and_judged_by_what_changed() -> None:
+    new = pod(annotations={names.GPU_FRACTION: "0.5"}, nodeName="n1")
+    old = pod(annotations={names.GPU_FRACTION: "0.9"}, nodeName="n1")
+    request = review(new, operation="UPDATE", old=old)
+    assert _admission().mutating(request)["response"]["allowed"] is True
+    assert "patch" not in _admission().mutating(request)["response"]
+    assert "gpu-fraction can't be changed any more" in _message(_admission().validating(request))
+
+
+def _namespace(name: str, *, label: str | None = None, annotation: str | None = None) -> Namespace:
+    labels = None if label is None else {names.VISIBLE_DEVICES_GUARD: label}
+    annotations = None if annotation is None else {names.VISIBLE_DEVICES_GUARD: annotation}
+    return Namespace(metadata=ObjectMeta(name=name, labels=labels, annotations=annotations))
+
+
+@pytest.mark.parametrize(
+    ("namespace", "expected"),
+    [
+        (_namespace("team-a"), "void"),
+        (_namespace("other", label="off"), "void"),
+        (_namespace("team-a", label="off"), "all"),
+        (_namespace("team-a", annotation="off"), "all"),
+        (_namespace("team-a", label="inject", annotation="off"), "void"),
+    ],
+)
+def test_a_namespace_says_how_it_is_guarded(namespace: Namespace, expected: str) -> None:
+    guards = NamespaceGuards(Guard.INJECT)
+    guards.replace([namespace])
+    admission = PodAdmission(Settings(), rng=random.Random(1), guard_of=guards)
+    raw = pod(container(env=[ALL]))
+    assert env(patched(raw, admission.mutating(review(raw)))) == {names.ENV_VISIBLE_DEVICES: expected}
+
+
+def test_a_namespace_that_changes_its_mind_is_heard() -> None:
+    guards = NamespaceGuards(Guard.INJECT)
+    guards.upsert(_namespace("a", label="off"))
+    assert guards("a") is Guard.OFF
+    guards.upsert(_namespace("a"))
+    assert guards("a") is Guard.INJECT
+    guards.upsert(_namespace("a", label="reject"))
+    guards.delete(_namespace("a", label="reject"))
+    assert guards("a") is Guard.INJECT
+    guards.upsert(_namespace("a", label="reject"))
+    guards.replace([])
+    assert guards("a") is Guard.INJECT
+
+
+def test_a_namespace_that_can_not_be_understood_is_not_guessed_at() -> None:
+    guards = NamespaceGuards(Guard.INJECT)
+    guards.upsert(_namespace("team-a", label="Off"))
+    admission = PodAdmission(Settings(), rng=random.Random(1), guard_of=guards)
+    for judge in (admission.mutating, admission.validating):
+        message = _message(judge(review(half())))
+        assert 'moorage.dev/visible-devices-guard is "Off"; allowed: off, inject, reject' in message
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"apiVersion": "admission.k8s.io/v1beta1"},
+        {"kind": "Pod"},
+        {"request": None},
+        {"request": {}},
+        {"request": {"uid": 1, "operation": "CREATE", "object": {}}},
+        {"request": {"uid": "1", "operation": "CREATE"}},
+        {"request": {"uid": "1", "operation": "CREATE", "object": []}},
+        {"request": {"uid": "1", "operation": "CREATE", "object": {"spec": 1}}},
+        {"request": {"uid": "1", "operation": "CREATE", "object": {"metadata": {"labels": {"a": 1}}, "spec": {}}}},
+        {"request": {"uid": "1", "operation": "CREATE", "object": half({"name": "a", "env": [1]})}},
+        {"request": {"uid": "1", "operation": "CREATE", "object": half({"name": "a", "env": {}})}},
+        {"request": {"uid": "1", "operation": "CREATE", "object": half({"name": "a", "volumeMounts": [1]})}},
+        {"request": {"uid": "1", "operation": "CREATE", "object": half(volumes=["x"])}},
+    ],
+)
+def test_what_is_no_review_of_a_pod_is_malformed(change: Raw) -> None:
+    broken = {**review(half()), **change}
+    for judge in (_admission().mutating, _admission().validating):
+        with pytest.raises(MalformedReview):
+            judge(copy.deepcopy(broken))
+
+
+def test_a_pod_without_containers_is_left_to_the_api_server() -> None:
+    raw = pod()
+    raw["spec"]["containers"] = None
+    assert _admission().mutating(review(raw))["response"] == {"uid": review(raw)["request"]["uid"], "allowed": True}
+
+
+_junk = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+_places = [
+    (),
+    ("metadata",),
+    ("metadata", "annotations"),
+    ("metadata", "labels"),
+    ("metadata", "ownerReferences"),
+    ("metadata", "name"),
+    ("spec",),
+    ("spec", "volumes"),
+    ("spec", "containers"),
+    ("spec", "initContainers"),
+    ("spec", "ephemeralContainers"),
+    ("spec", "runtimeClassName"),
+    ("spec", "containers", 0),
+    ("spec", "containers", 0, "env"),
+    ("spec", "containers", 0, "envFrom"),
+    ("spec", "containers", 0, "resources"),
+    ("spec", "containers", 0, "volumeMounts"),
+    ("spec", "containers", 0, "name"),
+]
+
+
+@given(
+    junk=_junk,
+    place=st.sampled_from(_places),
+    hand_over=st.sampled_from(HandOver),
+    subresource=st.sampled_from(["", "ephemeralcontainers"]),
+    operation=st.sampled_from(["CREATE", "UPDATE", "DELETE"]),
+)
+def test_junk_anywhere_is_answered_or_malformed_but_never_breaks(
+    junk: Any, place: tuple[Any, ...], hand_over: HandOver, subresource: str, operation: str
+) -> None:
+    raw: Any = half(container(env=[ALL], envFrom=[]), volumes=[])
+    if place:
+        owner = raw
+        for step in place[:-1]:
+            owner = owner[step]
+        owner[place[-1]] = junk
+    else:
+        raw = junk
+    request = review(raw, operation=operation, old=half(), subresource=subresource)
+    admission = _admission(hand_over=hand_over)
+    for judge in (admission.mutating, admission.validating):
+        try:
+            answer = judge(request)
+        except MalformedReview:
+            continue
+        assert answer["response"]["allowed"] in {True, False}
+
+
+async def test_the_webhooks_can_be_called_in_the_process() -> None:
+    hooks = local_webhooks(_admission())
+    assert [(hook.mutating, hook.resource, hook.operations) for hook in hooks] == [
+        (True, "pods", ("CREATE",)),
+        (True, "pods/ephemeralcontainers", ("UPDATE",)),
+        (False, "pods", ("CREATE", "UPDATE")),
+        (False, "pods/ephemeralcontainers", ("UPDATE",)),
+    ]
+    assert hooks[0].matches(half(), {})
+    assert not hooks[0].matches(half(scheduler="other"), {})
+    assert env(patched(half(), await hooks[0].review(review(half()))))

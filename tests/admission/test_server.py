@@ -1,0 +1,173 @@
+"""The webhooks over TLS on loopback, in real time: what is waited for is an answer, never a while."""
+
+from __future__ import annotations
+
+import io
+import random
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anyio
+import msgspec
+import pytest
+
+from admission.certs import ServingCertificate, serving_certificate
+from admission.review import PodAdmission
+from admission.server import MUTATE_PATH, VALIDATE_PATH, Endpoint, WebhookServer
+from admission.settings import Settings
+from kube.clock import SystemClock
+from tests.admission.pods import env, half, patched, pod, review
+from wire import names
+
+
+def _certificate() -> ServingCertificate:
+    return serving_certificate(addresses=["127.0.0.1"], now_ns=SystemClock().now_ns())
+
+
+class Site:
+    """A running server and a way to ask it."""
+
+    def __init__(self, server: WebhookServer, folder: Path, port: int) -> None:
+        self.server = server
+        self.folder = folder
+        self._url = f"https://127.0.0.1:{port}"
+
+    @asynccontextmanager
+    async def session(self, ca: bytes) -> AsyncIterator[aiohttp.ClientSession]:
+        connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=ca.decode()))
+        timeout = aiohttp.ClientTimeout(total=10)
+        async with aiohttp.ClientSession(self._url, connector=connector, timeout=timeout) as session:
+            yield session
+
+    def show(self, certificate: bytes, key: bytes) -> None:
+        (self.folder / "tls.crt").write_bytes(certificate)
+        (self.folder / "tls.key").write_bytes(key)
+
+
+Serve = Callable[..., Any]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Serve:
+    @asynccontextmanager
+    async def run(made: ServingCertificate, *, ready: Callable[[], bool] = lambda: True) -> AsyncIterator[Site]:
+        endpoint = Endpoint(
+            certificate=tmp_path / "tls.crt",
+            key=tmp_path / "tls.key",
+            host="127.0.0.1",
+            port=0,
+            reload_s=0.02,
+            drain_s=0.3,
+        )
+        server = WebhookServer(PodAdmission(Settings(), rng=random.Random(1)), endpoint, is_ready=ready)
+        site = Site(server, tmp_path, 0)
+        site.show(made.certificate, made.key)
+        async with anyio.create_task_group() as tasks:
+            port = await tasks.start(server.run)
+            yield Site(server, tmp_path, port)
+            tasks.cancel_scope.cancel()
+
+    return run
+
+
+async def test_a_pod_is_mutated_and_validated_over_tls(serve: Serve) -> None:
+    made = _certificate()
+    async with serve(made) as site, site.session(made.ca) as session:
+        async with session.post(MUTATE_PATH + "?timeout=5s", json=review(half())) as answer:
+            assert (answer.status, answer.content_type) == (200, "application/json")
+            result = patched(half(), await answer.json())
+        assert names.ENV_GPU_PORTION in env(result)
+        async with session.post(VALIDATE_PATH, json=review(pod(annotations={names.GPU_FRACTION: "2"}))) as answer:
+            assert (await answer.json())["response"]["allowed"] is False
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"kind":"AdmissionReview"}',
+        b'"\xff"',
+        b'{"a":"\\ud800"}',
+        b"[" * 100_000,
+        msgspec.json.encode(review({"spec": 1})),
+    ],
+)
+@pytest.mark.parametrize("path", [MUTATE_PATH, VALIDATE_PATH])
+async def test_a_malformed_review_is_answered_with_400(serve: Serve, path: str, body: bytes) -> None:
+    made = _certificate()
+    async with serve(made) as site, site.session(made.ca) as session, session.post(path, data=body) as answer:
+        assert answer.status == 400
+        assert (await answer.text()).startswith("malformed review: ")
+
+
+async def test_a_review_that_is_too_large_is_not_read(serve: Serve) -> None:
+    made = _certificate()
+    async with serve(made) as site, site.session(made.ca) as session:
+        async with session.post(MUTATE_PATH, data=io.BytesIO(b" " * (8 * 2**20 + 1))) as answer:
+            assert answer.status == 413
+        async with session.post(MUTATE_PATH, json=review(half())) as answer:
+            assert answer.status == 200
+
+
+async def test_it_is_ready_once_what_it_needs_is_there(serve: Serve) -> None:
+    made, known = _certificate(), [False]
+    async with serve(made, ready=lambda: known[0]) as site, site.session(made.ca) as session:
+        for path, status in (("/healthz", 200), ("/readyz", 503)):
+            async with session.get(path) as answer:
+                assert answer.status == status
+        known[0] = True
+        async with session.get("/readyz") as answer:
+            assert answer.status == 200
+
+
+async def test_a_draining_server_is_not_ready_but_still_answers_and_then_ends(serve: Serve) -> None:
+    made = _certificate()
+    async with serve(made) as site:
+        async with site.session(made.ca) as session:
+            site.server.stop()
+            async with session.get("/readyz") as answer:
+                assert (answer.status, await answer.text()) == (503, "draining")
+            async with session.post(MUTATE_PATH, json=review(half())) as answer:
+                assert answer.status == 200
+        with anyio.fail_after(10):
+            await site.server.stopped.wait()
+        async with site.session(made.ca) as session:
+            with pytest.raises(aiohttp.ClientConnectionError):
+                await session.get("/healthz")
+
+
+async def test_a_renewed_certificate_is_shown_to_new_connections(serve: Serve) -> None:
+    old, new = _certificate(), _certificate()
+    async with serve(old) as site:
+        site.show(b"no certificate", old.key)
+        assert await _is_trusted(site, old.ca), "a broken file must not end what works"
+        site.show(new.certificate, new.key)
+        with anyio.fail_after(10):
+            while not await _is_trusted(site, new.ca):
+                pass
+        assert not await _is_trusted(site, old.ca)
+
+
+async def _is_trusted(site: Site, ca: bytes) -> bool:
+    async with site.session(ca) as session:
+        try:
+            async with session.get("/healthz") as answer:
+                return answer.status == 200
+        except aiohttp.ClientConnectorCertificateError:
+            return False
+
+
+async def test_a_certificate_that_is_broken_from_the_start_is_an_error(tmp_path: Path) -> None:
+    for name in ("tls.crt", "tls.key"):
+        (tmp_path / name).write_text("nothing")
+    endpoint = Endpoint(certificate=tmp_path / "tls.crt", key=tmp_path / "tls.key", host="127.0.0.1", port=0)
+    server = WebhookServer(PodAdmission(Settings(), rng=random.Random(1)), endpoint, is_ready=lambda: True)
+    with pytest.raises(ssl.SSLError):
+        await server.run()

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import pytest
+
+from admission.settings import Guard
+from admission.validate import refusal_of_new, refusal_of_update
+from tests.admission.pods import Raw, container, half, pod
+from wire import names
+
+NEGATIVE = "gpu-fraction annotation value must be a positive number smaller than 1.0"
+
+
+def _with(raw: Raw, *, spec: Raw | None = None, annotations: dict[str, str] | None = None, **metadata: object) -> Raw:
+    about = {**raw["metadata"], **metadata}
+    if annotations is not None:
+        about["annotations"] = annotations
+    return {**raw, "metadata": about, "spec": {**raw["spec"], **(spec or {})}}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "message"),
+    [
+        ({names.MPS: "true"}, "MPS is only supported with GPU fraction request"),
+        ({names.GPU_FRACTION: "0.5", names.GPU_MEMORY: "100"}, "cannot request both GPU and GPU memory"),
+        (
+            {names.GPU_FRACTION_NUM_DEVICES: "2"},
+            "cannot request multiple fractional devices without specifying fraction portion or gpu-memory",
+        ),
+        ({names.GPU_MEMORY: "2Gi"}, "gpu-memory annotation value must be a positive integer greater than 0"),
+        ({names.GPU_FRACTION: "1"}, NEGATIVE),
+        (
+            {names.GPU_FRACTION: "0.5", names.GPU_FRACTION_CONTAINER_NAME: "x"},
+            "failed to get fraction container ref: container with name x not found for fraction request",
+        ),
+    ],
+)
+def test_a_new_pod_is_refused_in_kais_words(annotations: dict[str, str], message: str) -> None:
+    refusal = refusal_of_new(pod(annotations=annotations), guard=Guard.INJECT)
+    assert refusal is not None
+    assert refusal.startswith(message)
+
+
+def test_a_refusal_names_field_value_and_what_is_allowed() -> None:
+    refusal = refusal_of_new(pod(annotations={names.GPU_FRACTION: 'ü"'}), guard=Guard.OFF)
+    assert refusal is not None
+    assert refusal.startswith(NEGATIVE + ' (gpu-fraction is "ü\\""; allowed: a decimal number above 0 and below 1')
+
+
+def test_shares_can_be_switched_off() -> None:
+    refusal = refusal_of_new(half(), guard=Guard.INJECT, sharing=False)
+    assert refusal is not None
+    assert refusal.startswith(
+        "attempting to create a pod team-a/trainer with gpu sharing request, while GPU sharing is disabled"
+    )
+
+
+@pytest.mark.parametrize(("guard", "refused"), [(Guard.OFF, False), (Guard.INJECT, True), (Guard.REJECT, True)])
+@pytest.mark.parametrize("resources", [{}, {"limits": {"nvidia.com/gpu": "1"}}])
+def test_a_choice_of_devices_is_refused_where_the_guard_is_on(guard: Guard, refused: bool, resources: Raw) -> None:
+    raw = pod(container(env=[{"name": names.ENV_VISIBLE_DEVICES, "value": "all"}], resources=resources))
+    refusal = refusal_of_new(raw, guard=guard)
+    assert (refusal is not None) is refused
+
+
+BROKEN = pod(annotations={names.GPU_FRACTION: "1.5"}, schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        BROKEN,
+        _with(BROKEN, spec={"schedulingGates": [], "nodeSelector": {"pool": "a"}}),
+        _with(BROKEN, finalizers=[]),
+        _with(BROKEN, labels={"a": "b"}),
+        _with(BROKEN, annotations={names.GPU_FRACTION: "1.5", "note": "x"}),
+    ],
+    ids=["nothing", "ungated", "finalizers", "labels", "another annotation"],
+)
+def test_a_pod_that_was_let_in_may_change_in_all_but_its_asks(after: Raw) -> None:
+    assert refusal_of_update(BROKEN, after) is None
+
+
+def test_a_changed_ask_is_judged_anew() -> None:
+    after = _with(half(), annotations={names.GPU_FRACTION: "2"})
+    refusal = refusal_of_update(half(), after)
+    assert refusal is not None
+    assert refusal.startswith(NEGATIVE)
+    assert refusal_of_update(half(), _with(half(), annotations={names.GPU_FRACTION: "0.7"})) is None
+    assert refusal_of_update(half(), _with(half(), annotations={})) is None
+
+
+PLACED = [half(nodeName="n1"), half(annotations={names.GRANT: "{}"})]
+
+
+@pytest.mark.parametrize("before", PLACED, ids=["bound", "granted"])
+@pytest.mark.parametrize(
+    ("annotations", "key"),
+    [
+        ({names.GPU_FRACTION: "0.1"}, names.GPU_FRACTION),
+        ({}, names.GPU_FRACTION),
+        ({names.GPU_FRACTION: "0.5", names.GPU_FRACTION_NUM_DEVICES: "1"}, names.GPU_FRACTION_NUM_DEVICES),
+    ],
+)
+def test_after_placement_the_asks_are_fixed(before: Raw, annotations: dict[str, str], key: str) -> None:
+    refusal = refusal_of_update(before, _with(before, annotations=annotations))
+    assert refusal is not None
+    assert f"annotations {key} can't be changed" in refusal
+
+
+def test_a_pod_that_is_being_deleted_is_let_go() -> None:
+    before = half(nodeName="n1")
+    after = _with(before, annotations={}, deletionTimestamp="2026-01-01T00:00:00Z")
+    assert refusal_of_update(before, after) is None
