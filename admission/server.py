@@ -26,6 +26,9 @@ VALIDATE_PATH = "/validate--v1-pod"
 #: A review holds an object twice at most, and the API server takes objects of up to 3 MiB.
 _MAX_BODY_BYTES = 8 * 2**20
 
+#: asyncio tells nobody when a closed TLS connection is really gone, so it is looked at.
+_LOOK_AGAIN_S = 0.01
+
 _decoder = msgspec.json.Decoder()
 
 
@@ -79,7 +82,7 @@ class WebhookServer:
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.move_on_after(self._endpoint.drain_s + 1, shield=True):
-                await runner.cleanup()
+                await _close(runner)
             self.stopped.set()
 
     def app(self) -> web.Application:
@@ -106,6 +109,15 @@ class WebhookServer:
         if not self._is_ready():
             return web.Response(status=503, text="namespaces are not known yet")
         return web.Response(text="ok")
+
+
+async def _close(runner: web.AppRunner) -> None:
+    """End all connections and wait until they are gone: TLS says goodbye, which takes the peer's answer."""
+    handlers = runner.server.connections if runner.server is not None else []
+    sockets = [handler.transport.get_extra_info("socket") for handler in handlers if handler.transport is not None]
+    await runner.cleanup()
+    while any(socket.fileno() != -1 for socket in sockets):  # noqa: ASYNC110 - asyncio has no event for it
+        await anyio.sleep(_LOOK_AGAIN_S)
 
 
 async def _answer(request: web.Request, judge: Callable[[Review], Review]) -> web.Response:
