@@ -1,0 +1,223 @@
+"""What the end-to-end tests see and do: simulated nodes on the real API server, and kubernetes-asyncio as a client.
+
+The client is not ours on purpose: what Moorage writes is checked by code that does not share our decoding.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import msgspec
+from kubernetes_asyncio import client
+
+from kube import config
+from kube.clock import SystemClock
+from kube.http import HttpTransport
+from simulator import shape
+from simulator.nodeset import NodeSet
+from simulator.settings import KubeletSettings
+from simulator.witness import Witness
+from tools.cluster import ControlPlane
+from wire import names
+
+Pod = dict[str, Any]
+
+#: Machines that start containers quickly, so that tests wait for Moorage and not for them.
+QUICK = KubeletSettings(sandbox_s=0.02, start_s=0.01, init_run_s=0.05, stop_s=0.02, config_retry_s=0.2, writers=32)
+
+
+def pod(name: str, *, annotations: dict[str, str] | None = None, gpus: int = 0, **metadata: Any) -> Pod:
+    """A pod as a user writes it."""
+    container: dict[str, Any] = {"name": "main", "image": "cuda-app"}
+    if gpus:
+        container["resources"] = {"limits": {names.GPU_RESOURCE: str(gpus)}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations or {}, **metadata},
+        "spec": {
+            "schedulerName": names.SCHEDULER_NAME,
+            "containers": [container],
+            "terminationGracePeriodSeconds": 1,
+        },
+    }
+
+
+def share(name: str, fraction: str, **metadata: Any) -> Pod:
+    """A pod that asks for a fraction of one GPU."""
+    return pod(name, annotations={names.GPU_FRACTION: fraction}, **metadata)
+
+
+def memory(name: str, mib: int) -> Pod:
+    """A pod that asks for memory of one GPU."""
+    return pod(name, annotations={names.GPU_MEMORY: str(mib)})
+
+
+class Scene:
+    """A namespace, some simulated nodes and a client. Pods of a scene go to its nodes only."""
+
+    def __init__(self, api: client.ApiClient, namespace: str, nodes: NodeSet) -> None:
+        self.core = client.CoreV1Api(api)
+        self.custom = client.CustomObjectsApi(api)
+        self.namespace = namespace
+        self.nodes = nodes
+
+    @property
+    def witness(self) -> Witness:
+        """What really happened on the machines."""
+        return self.nodes.witness
+
+    async def create(self, *pods: Pod) -> None:
+        """Create pods, all at once."""
+        async with anyio.create_task_group() as tasks:
+            for wanted in pods:
+                wanted["spec"]["nodeSelector"] = {"scene": self.namespace}
+                tasks.start_soon(self._create, wanted)
+
+    async def _create(self, wanted: Pod) -> None:
+        await self.core.create_namespaced_pod(self.namespace, wanted)
+
+    async def create_gang(self, name: str, minimum: int, *pods: Pod) -> None:
+        """Create a PodGroup and its pods."""
+        group = {
+            "apiVersion": "scheduling.run.ai/v2alpha2",
+            "kind": "PodGroup",
+            "metadata": {"name": name},
+            "spec": {"minMember": minimum, "queue": "default"},
+        }
+        await self.custom.create_namespaced_custom_object(
+            "scheduling.run.ai", "v2alpha2", self.namespace, "podgroups", group
+        )
+        for wanted in pods:
+            wanted["metadata"]["annotations"][names.POD_GROUP_NAME] = name
+        await self.create(*pods)
+
+    async def pods(self) -> dict[str, Pod]:
+        """All pods of the scene by name, as plain JSON."""
+        listed = await self.core.list_namespaced_pod(self.namespace, _preload_content=False)
+        return {item["metadata"]["name"]: item for item in json.loads(await listed.read())["items"]}
+
+    async def pod(self, name: str) -> Pod:
+        """One pod."""
+        return (await self.pods())[name]
+
+    async def delete(self, *pod_names: str) -> None:
+        """Delete pods gracefully."""
+        for name in pod_names:
+            await self.core.delete_namespaced_pod(name, self.namespace)
+
+    async def running(self, count: int, *, within_s: float = 30) -> dict[str, Pod]:
+        """Wait until ``count`` pods run, and return all pods."""
+
+        async def enough() -> dict[str, Pod] | None:
+            found = await self.pods()
+            return found if sum(p["status"]["phase"] == "Running" for p in found.values()) >= count else None
+
+        return await eventually(enough, f"{count} pods of {self.namespace} to run", within_s=within_s)
+
+    async def says(self, name: str, text: str, *, within_s: float = 20) -> str:
+        """Wait until a pod's PodScheduled condition holds ``text``, and return its message."""
+
+        async def said() -> str | None:
+            message = scheduled_message(await self.pod(name))
+            return message if text in message else None
+
+        return await eventually(said, f"pod {name} to say {text!r}", within_s=within_s)
+
+    async def empty(self, *, within_s: float = 30) -> None:
+        """Delete all pods and wait until they, and the reservations of the scene's nodes, are gone."""
+        for name in await self.pods():
+            await self.core.delete_namespaced_pod(name, self.namespace, grace_period_seconds=0)
+        await eventually(self._is_empty, f"{self.namespace} to be empty", within_s=within_s)
+
+    async def _is_empty(self) -> bool | None:
+        return (not await self.pods() and not await self.reservations()) or None
+
+    async def reservations(self) -> list[Pod]:
+        """Reservation pods on the scene's nodes."""
+        listed = await self.core.list_namespaced_pod(names.RESERVATION_NAMESPACE, _preload_content=False)
+        items = json.loads(await listed.read())["items"]
+        return [item for item in items if item["spec"].get("nodeName") in self.nodes.kubelets]
+
+    def seen(self, wanted: Pod) -> dict[str, tuple[str, ...]]:
+        """Devices that each container of a pod really saw."""
+        return self.witness.seen_by(wanted["metadata"]["uid"])
+
+    def sharers(self, pods: dict[str, Pod]) -> dict[str, list[str]]:
+        """Device UUID -> names of the pods whose containers saw it."""
+        by_device: dict[str, list[str]] = {}
+        for name, found in sorted(pods.items()):
+            for devices in self.seen(found).values():
+                for uuid in devices:
+                    by_device.setdefault(uuid, []).append(name)
+        return by_device
+
+
+def scheduled_message(found: Pod) -> str:
+    """The message of PodScheduled=False, or ""."""
+    conditions = found["status"].get("conditions") or []
+    return next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"), "")
+
+
+async def eventually(probe: Callable[[], Awaitable[Any]], what: str, *, within_s: float) -> Any:
+    """Wait until ``probe`` answers with something, asking the real API server again and again."""
+    try:
+        with anyio.fail_after(within_s):
+            while True:
+                if (found := await probe()) is not None:
+                    return found
+                await anyio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"waited {within_s} s for {what}") from None
+
+
+@asynccontextmanager
+async def scene(
+    plane: ControlPlane, teller_token: str, namespace: str, shapes: Sequence[str], *, seed: int = 1
+) -> AsyncIterator[Scene]:
+    """Set a scene: its namespace, its nodes, its client; take everything away afterwards."""
+    ca_file = plane.folder / "e2e-ca.pem"
+    ca_file.write_text(plane.ca_pem)
+    configuration = client.Configuration(host=plane.url)
+    configuration.ssl_ca_cert = str(ca_file)
+    configuration.api_key = {"authorization": f"Bearer {plane.token}"}
+    configuration.api_key_prefix = {}
+    configuration.api_key["BearerToken"] = f"Bearer {plane.token}"
+    kubelet = HttpTransport(config.plain(plane.url, ca_file=str(ca_file), token=plane.token), user_agent="kubelet")
+    teller = HttpTransport(config.plain(plane.url, ca_file=str(ca_file), token=teller_token), user_agent="reservation")
+    async with kubelet, teller, client.ApiClient(configuration) as api:
+        nodes = NodeSet(
+            kubelet,
+            _named(shape.parse(shapes), namespace),
+            clock=SystemClock(),
+            seed=seed,
+            reservation_transport=teller,
+            settings=msgspec.structs.replace(QUICK, lease_period_s=10.0),
+        )
+        core = client.CoreV1Api(api)
+        await core.create_namespace({"metadata": {"name": namespace}})
+        await eventually(lambda: _default_account(core, namespace), "the default service account", within_s=20)
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(nodes.run)
+            yield (made := Scene(api, namespace, nodes))
+            await made.empty()
+            tasks.cancel_scope.cancel()
+        for name in nodes.kubelets:
+            await core.delete_node(name)
+
+
+async def _default_account(core: client.CoreV1Api, namespace: str) -> Any:
+    accounts = await core.list_namespaced_service_account(namespace)
+    return accounts.items or None
+
+
+def _named(shapes: Sequence[shape.NodeShape], namespace: str) -> list[shape.NodeShape]:
+    """Nodes that no other scene has, for pods of this one only."""
+    return [
+        msgspec.structs.replace(one, name=f"{namespace}-{i}", labels={"scene": namespace}, pods=1200)
+        for i, one in enumerate(shapes)
+    ]
