@@ -182,7 +182,7 @@ class Cluster:
         self._mark_requests_of(record.uid)
 
     def _interned(self, cls: PodClass) -> PodClass:
-        """One object per class. Those of pods long gone are dropped when there are twice as many as at the last look."""
+        """One object per class. Those of pods long gone are dropped when their number has doubled."""
         known = self._classes.setdefault(cls, cls)
         if len(self._classes) > self._most_classes:
             self._classes = {pod.cls: pod.cls for pod in self._pods.values()}

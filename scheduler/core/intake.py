@@ -299,7 +299,7 @@ def _planned(text: str | None) -> tuple[str, ...]:
         plan = msgspec.json.decode(text, type=dict[str, object])
     except msgspec.DecodeError:
         return ()
-    members = plan.get("members", plan)
+    members = plan.get("members")
     return tuple(sorted(members)) if isinstance(members, dict) else ()
 
 

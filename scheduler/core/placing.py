@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu.handover import PlannedDevice
+from gpu.request import MemoryAsk
 from scheduler.core.devices import choose_devices, new_groups
 from scheduler.core.plan import Attempt, Bind, Join, Placement, Retire
 from scheduler.core.ranking import Ranking
@@ -96,7 +97,10 @@ class Placer:
             name=pod.name,
             rv=pod.rv,
             node=self.trial.nodes[position].name,
-            devices=tuple(PlannedDevice(part.group, part.nano) for part in parts),
+            devices=tuple(
+                PlannedDevice(part.group, part.nano, ask.mem_mib if isinstance(ask, MemoryAsk) else 0)
+                for part, ask in zip(parts, pod.cls.request.shared, strict=True)
+            ),
             number=self._cluster.next_number(pod.uid),
         )
 

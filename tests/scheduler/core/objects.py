@@ -30,7 +30,7 @@ def next_rv() -> str:
     return str(next(_versions))
 
 
-def node(  # noqa: PLR0917 - a table's row
+def node(
     name: str = "n1",
     gpus: int = 8,
     *,

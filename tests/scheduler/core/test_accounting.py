@@ -1,0 +1,260 @@
+"""What is used of a node, seen through the cluster: every rule of scheduler-core.md on GPUs and groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.core.settings import Settings
+from scheduler.core.table import GPUS, PODS
+from tests.scheduler.core.objects import (
+    NANO,
+    bind_request,
+    bound,
+    changed,
+    cluster,
+    ended,
+    feed,
+    node,
+    pod,
+    reservation,
+)
+from wire import names
+
+HALF = NANO // 2
+
+
+def _gpus(made: Any, name: str = "n1") -> int:
+    ledger = made.refresh()
+    assert made.validate() == []
+    return int(ledger.table.free[GPUS, ledger.row_of[name]])
+
+
+def _free(made: Any, group: str, name: str = "n1") -> int:
+    ledger = made.refresh()
+    return int(next(d.free_nano for d in ledger.table.devices[ledger.row_of[name]] if d.group == group))
+
+
+def _is_open(made: Any, group: str, name: str = "n1") -> bool:
+    ledger = made.refresh()
+    return bool(next(d.is_open for d in ledger.table.devices[ledger.row_of[name]] if d.group == group))
+
+
+TENANT = pod("t", fraction="0.5")
+
+
+@pytest.mark.parametrize(
+    ("objects", "free"),
+    [
+        ([], 8),
+        ([pod("a", gpus=3, bound_to="n1")], 5),
+        ([pod("a", gpus=3, bound_to="n1", scheduler="default-scheduler")], 5),
+        ([pod("a", gpus=3, bound_to="n1", deleting=True)], 5),
+        ([ended(pod("a", gpus=3, bound_to="n1"))], 8),
+        ([pod("a", gpus=3)], 8),
+        ([reservation("g")], 7),
+        ([reservation("g", deleting=True)], 7),
+        ([reservation("g", phase="Failed")], 8),
+        ([reservation("g", phase="Pending", uuid="")], 7),
+        ([reservation("g"), reservation("h", uuid="GPU-2")], 6),
+        # A share pod charges its group, not the count of devices.
+        ([reservation("g", book={"uid-t": HALF}), bound(TENANT, "n1", ("g", HALF))], 7),
+        # The reservation is missing: its tenants hold the device all the same.
+        ([bound(TENANT, "n1", ("g", HALF))], 7),
+        ([bound(TENANT, "n1", ("g", HALF)), reservation("g", phase="Failed")], 7),
+        # A hand-over of a new group holds one device, and no second one when the reservation appears.
+        ([TENANT, bind_request(TENANT, "n1", ("g", HALF))], 7),
+        ([TENANT, bind_request(TENANT, "n1", ("g", HALF)), reservation("g", book={"uid-t": HALF})], 7),
+        ([reservation("g", book={"uid-t": HALF}), TENANT, bind_request(TENANT, "n1", ("g", HALF))], 7),
+        # Two reservations of one group are two devices.
+        ([reservation("g"), reservation("g", uid="r2")], 6),
+    ],
+)
+def test_devices_are_counted_once_whoever_holds_them(objects: list[Any], free: int) -> None:
+    assert _gpus(cluster(node(), *objects)) == free
+    assert _gpus(cluster(*reversed(objects), node())) == free
+
+
+@pytest.mark.parametrize(
+    ("book", "grant", "in_flight", "charged"),
+    [
+        (300, None, None, 300),
+        (None, 300, None, 300),
+        (None, None, 300, 300),
+        (300, 500, None, 500),
+        (500, 300, None, 500),
+        (300, None, 500, 500),
+        (500, None, 300, 500),
+    ],
+)
+def test_a_pod_is_charged_the_most_that_anybody_says(
+    book: int | None, grant: int | None, in_flight: int | None, charged: int
+) -> None:
+    objects: list[Any] = [node(), reservation("g", book={} if book is None else {"uid-t": book})]
+    if grant is not None:
+        objects.append(bound(TENANT, "n1", ("g", grant)))
+    if in_flight is not None:
+        objects += [TENANT, bind_request(TENANT, "n1", ("g", in_flight))]
+    assert _free(cluster(*objects), "g") == NANO - charged
+
+
+def test_an_entry_of_a_pod_that_nobody_knows_counts() -> None:
+    assert _free(cluster(node(), reservation("g", book={"stranger": 700})), "g") == NANO - 700
+
+
+@pytest.mark.parametrize(
+    ("asked", "mem_mib", "reported", "charged"),
+    [
+        ({"fraction": "0.25"}, 0, 0, NANO // 4),
+        ({"mem": 10000}, 40000, 0, NANO // 4),
+        ({"mem": 10000}, 40000, 20000, HALF),
+        ({"mem": 10000}, 0, 0, NANO),
+        ({}, 40000, 0, NANO),
+    ],
+)
+def test_a_pod_bound_by_kai_is_charged_what_its_annotations_ask(
+    asked: dict[str, Any], mem_mib: int, reported: int, charged: int
+) -> None:
+    tenant = bound(pod("k", **asked), "n1", ("g", 1), with_grant=False)
+    made = cluster(node(mem_mib=mem_mib), reservation("g", mem_mib=reported, has_book=False), tenant)
+    assert _free(made, "g") == NANO - charged
+
+
+def test_a_pod_bound_by_kai_on_two_devices_is_charged_on_both() -> None:
+    tenant = bound(pod("k", fraction="0.5", devices=2), "n1", ("g", 1), ("h", 1), with_grant=False)
+    made = cluster(node(), tenant)
+    assert (_free(made, "g"), _free(made, "h"), _gpus(made)) == (HALF, HALF, 6)
+
+
+@pytest.mark.parametrize(
+    ("objects", "is_open"),
+    [
+        ([reservation("g")], True),
+        ([reservation("g", uuid="", phase="Pending")], True),
+        ([reservation("g", deleting=True)], False),
+        ([reservation("g", has_book=False)], False),
+        ([reservation("g"), reservation("g", uid="r2")], False),
+        ([bound(TENANT, "n1", ("g", HALF))], False),
+        ([bound(TENANT, "n1", ("g", HALF)), reservation("g", phase="Failed")], False),
+        ([TENANT, bind_request(TENANT, "n1", ("g", HALF))], True),
+        ([TENANT, bind_request(TENANT, "n1", ("g", HALF)), reservation("g", phase="Failed")], False),
+    ],
+)
+def test_a_device_takes_tenants_only_through_a_sound_reservation(objects: list[Any], is_open: bool) -> None:
+    assert _is_open(cluster(node(), *objects), "g") == is_open
+
+
+def test_a_reservation_that_is_about_to_be_made_has_its_slot() -> None:
+    made = cluster(node(pods=10), TENANT, bind_request(TENANT, "n1", ("g", HALF)))
+    ledger = made.refresh()
+    assert ledger.table.free[PODS, ledger.row_of["n1"]] == 8
+    feed(made, reservation("g", book={"uid-t": HALF}))
+    assert made.refresh().table.free[PODS, ledger.row_of["n1"]] == 8
+
+
+def test_the_requests_of_a_reservation_that_is_about_to_be_made_are_charged() -> None:
+    settings = Settings(reservation_cpu_milli=100, reservation_mem_mib=64)
+    made = cluster(node(cpu="1", memory="1Gi"), TENANT, bind_request(TENANT, "n1", ("g", HALF)), settings=settings)
+    ledger = made.refresh()
+    assert ledger.table.free[:2, ledger.row_of["n1"]].tolist() == [900, 960]
+
+
+@pytest.mark.parametrize(
+    ("later", "counts"),
+    [
+        ([], True),
+        ([changed(TENANT)], False),
+        ([bound(TENANT, "n2")], False),
+        ([ended(TENANT)], False),
+    ],
+)
+def test_a_hand_over_counts_until_its_pod_is_bound_or_past_its_version(later: list[Any], counts: bool) -> None:
+    made = cluster(node(), node("n2"), TENANT, bind_request(TENANT, "n1", ("g", HALF)), *later)
+    assert _gpus(made) == (7 if counts else 8)
+    assert made.is_in_flight("uid-t") == counts
+
+
+def test_a_hand_over_of_a_version_that_is_not_seen_yet_counts() -> None:
+    newer = changed(TENANT)
+    made = cluster(node(), TENANT, bind_request(newer, "n1", ("g", HALF)))
+    assert _gpus(made) == 7
+    feed(made, newer)
+    assert _gpus(made) == 7
+
+
+def test_a_hand_over_of_a_pod_that_is_not_seen_yet_counts_and_of_one_that_is_gone_does_not() -> None:
+    made = cluster(node(), bind_request(TENANT, "n1", ("g", HALF)))
+    assert _gpus(made) == 7
+    made.remove_pod("uid-t")
+    assert _gpus(made) == 8
+
+
+def test_a_hand_over_without_a_readable_charge_is_nobodys() -> None:
+    made = cluster(node(), TENANT, bind_request(TENANT, "n1", ("g", HALF), handover=False))
+    assert _gpus(made) == 8
+    assert not made.is_in_flight("uid-t")
+
+
+def test_a_hand_over_that_is_gone_gives_back_its_device() -> None:
+    made = cluster(node(), TENANT, bind_request(TENANT, "n1", ("g", HALF)))
+    made.remove_bind_request("ns", "t")
+    assert _gpus(made) == 8
+
+
+def test_an_event_older_than_what_is_known_changes_nothing() -> None:
+    before = pod("a", gpus=3)
+    made = cluster(node(), bound(before, "n1"), before)
+    assert _gpus(made) == 5
+
+
+def test_an_event_that_shows_a_bound_pod_unbound_changes_nothing_whatever_its_version() -> None:
+    made = cluster(node(), pod("a", gpus=3, bound_to="n1"), pod("a", gpus=3))
+    assert _gpus(made) == 5
+
+
+def test_an_event_of_a_pod_that_is_gone_does_not_bring_it_back() -> None:
+    late = pod("a", gpus=3, bound_to="n1")
+    made = cluster(node(), late)
+    made.remove_pod("uid-a")
+    feed(made, late)
+    assert _gpus(made) == 8
+
+
+def test_pods_on_a_node_that_comes_back_are_still_there() -> None:
+    made = cluster(node(), pod("a", gpus=3, bound_to="n1"))
+    made.remove_node("n1")
+    feed(made, node("n0"), node())
+    assert (_gpus(made), _gpus(made, "n0")) == (5, 8)
+
+
+def test_a_node_that_lost_devices_has_less_than_nothing_and_takes_nobody() -> None:
+    made = cluster(node(gpus=2), pod("a", gpus=2, bound_to="n1"))
+    feed(made, node(gpus=1))
+    assert _gpus(made) == -1
+
+
+def test_lists_replace_everything_that_is_not_on_them() -> None:
+    made = cluster(node(), node("n2"), pod("a", gpus=1, bound_to="n1"), pod("b", gpus=1, bound_to="n1"))
+    kept = pod("b", gpus=1, bound_to="n1")
+    made.replace_pods([kept])
+    made.replace_nodes([node()])
+    made.replace_bind_requests([])
+    made.replace_pod_groups([])
+    assert _gpus(made) == 7
+    assert made.node("n2") is None
+    assert made.pod("uid-a") is None
+
+
+def test_validate_notices_a_wrong_cell() -> None:
+    made = cluster(node(), reservation("g"))
+    ledger = made.refresh()
+    ledger.table.free[GPUS, ledger.row_of["n1"]] += 1
+    ledger.table.share_nano[0, ledger.row_of["n1"]] = 5
+    assert len(made.validate()) == 2
+
+
+def test_shared_devices_of_a_node_with_slices_take_nobody() -> None:
+    made = cluster(node(labels={names.NODE_MIG_STRATEGY: "single"}), reservation("g"))
+    ledger = made.refresh()
+    assert (ledger.table.share_nano[:, ledger.row_of["n1"]] == -1).all()

@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.core import intake
+from scheduler.core.records import NodeRecord, PodRecord
+from scheduler.core.settings import Settings
+from scheduler.core.verdict import Code
+from tests.scheduler.core.objects import changed, ended, node, pod, pod_group, reservation
+from wire import names
+from wire.core import Pod
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+ANTI = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+
+
+def _read(obj: Pod) -> PodRecord:
+    record = intake.pod_record(obj, Settings())
+    assert record is not None
+    return record
+
+
+@pytest.mark.parametrize(
+    ("obj", "matters"),
+    [
+        (pod(), True),
+        (pod(scheduler="default-scheduler"), False),
+        (pod(scheduler="default-scheduler", bound_to="n1"), True),
+        (pod(bound_to="n1", phase="Running", deleting=True), True),
+        (ended(pod(bound_to="n1")), False),
+        (ended(pod(bound_to="n1"), "Failed"), False),
+        (ended(pod()), False),
+    ],
+)
+def test_a_pod_matters_if_it_holds_something_or_waits_for_us(obj: Pod, matters: bool) -> None:
+    assert (intake.pod_record(obj, Settings()) is not None) == matters
+
+
+def test_an_evicted_pod_holds_its_place_until_its_containers_have_ended() -> None:
+    status = {"phase": "Failed", "containerStatuses": [{"name": "main", "state": {"running": {}}}]}
+    evicted = msgspec.structs.replace(pod(bound_to="n1"), status=msgspec.convert(status, type(pod().status)))
+    assert intake.pod_record(evicted, Settings()) is not None
+
+
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        ({"affinity": {"podAffinity": {REQUIRED: [ANTI]}}}, "affinity.podAffinity"),
+        ({"affinity": {"podAntiAffinity": {REQUIRED: [ANTI]}}}, "affinity.podAntiAffinity"),
+        (
+            {"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]},
+            "topologySpreadConstraints",
+        ),
+        ({"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}, "hostPort"),
+        ({"hostNetwork": True, "containers": [{"name": "c", "ports": [{"containerPort": 80}]}]}, "hostPort"),
+        ({"initContainers": [{"name": "i", "ports": [{"hostPort": 80}]}]}, "hostPort"),
+        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "x"}}]}, "persistentVolumeClaim"),
+        ({"volumes": [{"name": "v", "ephemeral": {}}]}, "ephemeral volume"),
+        ({"resourceClaims": [{"name": "gpu"}]}, "resourceClaims"),
+        ({"containers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}]}, "resourceClaims"),
+    ],
+)
+def test_a_hard_constraint_that_is_not_implemented_keeps_the_pod_waiting(spec: dict[str, Any], named: str) -> None:
+    blocker = _read(pod(spec=spec)).blocker
+    assert blocker is not None
+    assert (blocker.code, blocker.detail) == (Code.UNSUPPORTED_CONSTRAINT, named)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}},
+        {"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}]},
+        {"containers": [{"name": "c", "ports": [{"containerPort": 80}]}]},
+        {"volumes": [{"name": "v", "configMap": {"name": "x"}}, {"name": "e"}]},
+        {"affinity": {"podAffinity": {REQUIRED: []}}},
+    ],
+)
+def test_soft_wishes_and_harmless_fields_block_nobody(spec: dict[str, Any]) -> None:
+    assert _read(pod(spec=spec)).blocker is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "labels", "kind"),
+    [
+        (("kubeflow.org/v1", "PyTorchJob"), {}, "PyTorchJob"),
+        (("kubeflow.org/v2beta1", "MPIJob"), {}, "MPIJob"),
+        (("ray.io/v1", "RayCluster"), {}, "RayCluster"),
+        (("batch.volcano.sh/v1alpha1", "Job"), {}, "Job"),
+        (("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"), {}, "LeaderWorkerSet"),
+        (("batch/v1", "Job"), {"jobset.sigs.k8s.io/jobset-name": "js"}, "JobSet"),
+        (("apps/v1", "StatefulSet"), {"leaderworkerset.sigs.k8s.io/name": "lws"}, "LeaderWorkerSet"),
+        (("batch/v1", "Job"), {}, ""),
+        (("apps/v1", "ReplicaSet"), {}, ""),
+        (("apps/v1", "StatefulSet"), {}, ""),
+        (("example.com/v1", "PyTorchJob"), {}, ""),
+        (None, {}, ""),
+    ],
+)
+def test_pods_of_a_gang_kind_are_not_bound_piecemeal(
+    owner: tuple[str, str] | None, labels: dict[str, str], kind: str
+) -> None:
+    blocker = _read(pod(owner=owner, labels=labels)).blocker
+    assert (blocker.code, blocker.detail) == (Code.NO_POD_GROUP, kind) if kind and blocker else blocker is None
+    assert _read(pod(owner=owner, labels=labels, group="g")).blocker is None
+
+
+def _env(**source: Any) -> dict[str, Any]:
+    env = [{"name": names.ENV_VISIBLE_DEVICES, "valueFrom": source}]
+    return {"containers": [{"name": "main", "env": env}]}
+
+
+FIELD = {"fieldRef": {"fieldPath": "metadata.annotations['moorage.dev/visible-devices.c0']"}}
+MAP = {"configMapKeyRef": {"name": "job-x1-shared-gpu-0", "key": "NVIDIA_VISIBLE_DEVICES"}}
+PREFIX = {names.SHARED_GPU_CONFIGMAP: "job-x1-shared-gpu"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "annotations", "admitted", "by_map"),
+    [
+        (_env(**FIELD), {}, True, False),
+        (_env(fieldRef={"fieldPath": "metadata.annotations['moorage.dev/visible-devices.c1']"}), {}, False, False),
+        (_env(fieldRef={"fieldPath": "metadata.name"}), {}, False, False),
+        (_env(**MAP), PREFIX, True, True),
+        (_env(**MAP), {}, False, False),
+        (_env(**MAP), {names.SHARED_GPU_CONFIGMAP: "another"}, False, False),
+        (_env(secretKeyRef={"name": "x"}), {}, False, False),
+        ({"containers": [{"name": "main"}]}, {}, False, False),
+        (
+            {"containers": [{"name": "main", "env": [{"name": names.ENV_VISIBLE_DEVICES, "value": "all"}]}]},
+            {},
+            False,
+            False,
+        ),
+        # The last entry of a name is what the container gets.
+        (
+            {
+                "containers": [
+                    {
+                        "name": "main",
+                        "env": [
+                            {"name": names.ENV_VISIBLE_DEVICES, "valueFrom": FIELD},
+                            {"name": names.ENV_VISIBLE_DEVICES, "value": "all"},
+                        ],
+                    }
+                ]
+            },
+            {},
+            False,
+            False,
+        ),
+    ],
+)
+def test_a_share_pod_is_admitted_iff_its_container_will_see_its_device(
+    spec: dict[str, Any], annotations: dict[str, str], admitted: bool, by_map: bool
+) -> None:
+    record = _read(pod(fraction="0.5", admitted=False, spec=spec, annotations=annotations))
+    assert (record.blocker is None, record.cls.by_config_map) == (admitted, by_map)
+    if record.blocker is not None:
+        assert record.blocker.code is Code.NOT_ADMITTED
+
+
+def test_an_init_container_with_a_share_reads_its_own_key() -> None:
+    path = "metadata.annotations['moorage.dev/visible-devices.i0']"
+    init = {
+        "name": "warm",
+        "env": [{"name": names.ENV_VISIBLE_DEVICES, "valueFrom": {"fieldRef": {"fieldPath": path}}}],
+    }
+    spec = {"initContainers": [init], "containers": [{"name": "main"}]}
+    asked = {names.GPU_FRACTION_CONTAINER_NAME: "warm"}
+    assert _read(pod(fraction="0.5", admitted=False, spec=spec, annotations=asked)).blocker is None
+
+
+def test_a_request_that_cannot_be_read_says_what_is_wrong() -> None:
+    blocker = _read(pod(fraction="much")).blocker
+    assert blocker is not None
+    assert blocker.code is Code.INVALID_REQUEST
+    assert "positive number smaller than 1.0" in blocker.detail
+
+
+def test_a_quantity_that_cannot_be_read_says_what_is_wrong() -> None:
+    blocker = _read(pod(cpu="much")).blocker
+    assert blocker is not None
+    assert blocker.code is Code.INVALID_REQUEST
+    assert "much" in blocker.detail
+
+
+def test_a_bound_pod_with_an_unreadable_request_still_takes_its_slot() -> None:
+    assert _read(pod(cpu="much", bound_to="n1")).node == "n1"
+
+
+@pytest.mark.parametrize(
+    ("of_node", "cards"),
+    [
+        ({"mem_mib": 46068}, (46068, 46068)),
+        ({"labels": {names.NODE_GPU_MEMORY: str(46068 * 2**20)}}, (46068, 46068)),
+        ({"labels": {names.NODE_GPU_MEMORY: "lots"}}, (0, 0)),
+        ({"labels": {names.NODE_GPU_MEMORY: "-5"}}, (0, 0)),
+        ({"labels": {names.NODE_GPU_MEMORY: "9" * 18}}, (0, 0)),
+        ({}, (0, 0)),
+        ({"annotations": {names.NODE_CARDS: "81920, 24576,81920"}}, (24576, 81920)),
+        ({"annotations": {names.NODE_CARDS: "81920,many"}, "mem_mib": 24576}, (24576, 24576)),
+        ({"annotations": {names.NODE_CARDS: "0,24576"}, "mem_mib": 81920}, (81920, 81920)),
+        ({"annotations": {names.NODE_CARDS: "9" * 18}, "mem_mib": 81920}, (81920, 81920)),
+    ],
+)
+def test_card_memory_comes_from_the_annotation_or_the_label(of_node: dict[str, Any], cards: tuple[int, int]) -> None:
+    record = intake.node_record(node(**of_node))
+    assert (record.smallest_card_mib, record.largest_card_mib) == cards
+
+
+@pytest.mark.parametrize(
+    ("of_node", "is_mig"),
+    [
+        ({}, False),
+        ({"labels": {names.NODE_MIG_STRATEGY: "single"}}, True),
+        ({"labels": {names.NODE_MIG_STRATEGY: "mixed"}}, False),
+        ({"extended": {"nvidia.com/mig-1g.5gb": 2}}, True),
+        ({"extended": {"nvidia.com/mig-1g.5gb": 0}}, False),
+        ({"extended": {"nvidia.com/mig-1g.5gb": 2}, "labels": {"node-role.kubernetes.io/mig-enabled": "false"}}, False),
+        ({"labels": {"node-role.kubernetes.io/mig-enabled": "true"}}, True),
+    ],
+)
+def test_a_node_with_slices_is_known_as_such(of_node: dict[str, Any], is_mig: bool) -> None:
+    assert intake.node_record(node(**of_node)).is_mig == is_mig
+
+
+def test_what_a_node_says_wrongly_counts_as_none() -> None:
+    record = intake.node_record(node(cpu="fast", extended={"example.com/nic": "two"}))
+    assert (record.capacity.cpu_milli, record.capacity.extended) == (0, ())
+
+
+def _heartbeats() -> tuple[NodeRecord, NodeRecord]:
+    return intake.node_record(node("n1")), intake.node_record(node("n1"))
+
+
+def test_a_heartbeat_reads_as_the_same_record() -> None:
+    first, second = _heartbeats()
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("spec", "minimum", "unsupported"),
+    [
+        ({"minimum": 3}, 3, ""),
+        ({}, 1, ""),
+        ({"minimum": 0}, 0, ""),
+        ({"subGroups": [{"name": "a", "minMember": 2}, {"name": "b", "minMember": 1}]}, 3, ""),
+        ({"minimum": 5, "subGroups": [{"name": "a", "minMember": 2}]}, 5, ""),
+        ({"minSubGroup": 1, "subGroups": [{"name": "a", "minMember": 2}]}, 2, "minSubGroup"),
+        (
+            {"subGroups": [{"name": "a", "minSubGroup": 1}, {"name": "b", "parent": "a", "minMember": 1}]},
+            1,
+            "minSubGroup",
+        ),
+        (
+            {"minimum": 1, "topologyConstraint": {"topology": "t", "requiredTopologyLevel": "rack"}},
+            1,
+            "topologyConstraint.requiredTopologyLevel",
+        ),
+        ({"minimum": 1, "topologyConstraint": {"topology": "t", "preferredTopologyLevel": "rack"}}, 1, ""),
+    ],
+)
+def test_a_pod_group_says_its_minimum_and_what_is_not_supported(
+    spec: dict[str, Any], minimum: int, unsupported: str
+) -> None:
+    record = intake.pod_group_record(pod_group("g", **spec))
+    assert (record.minimum, record.unsupported) == (minimum, unsupported)
+
+
+@pytest.mark.parametrize(
+    ("text", "planned"),
+    [
+        ('{"id":"x","members":{"u2":{"node":"n"},"u1":{"node":"n"}}}', ("u1", "u2")),
+        ("not json", ()),
+        ("[]", ()),
+        ('{"id":"x","members":7}', ()),
+        ("", ()),
+    ],
+)
+def test_a_plan_names_its_members(text: str, planned: tuple[str, ...]) -> None:
+    assert intake.pod_group_record(pod_group("g", 1, annotations={names.PLAN: text})).planned == planned
+
+
+def test_a_reservation_pod_is_one_only_in_its_own_namespace() -> None:
+    real = reservation("g")
+    assert _read(real).is_reservation
+    assert not _read(changed(real, namespace="tenant")).is_reservation
