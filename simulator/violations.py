@@ -22,8 +22,12 @@ class Violation:
 
 @dataclass(slots=True)
 class Findings:
-    """Violations in the order in which they were found; each is kept once, however long it lasts."""
+    """Violations in the order in which they were found; each is kept once, however long it lasts.
 
+    ``start_s``: the event loop's time from which reports count.
+    """
+
+    start_s: float = 0.0
     found: dict[tuple[str, str], Violation] = field(default_factory=dict)
 
     def add(self, invariant: str, at_s: float, text: str) -> None:
@@ -41,5 +45,5 @@ class Findings:
         for invariant in CHECKED:
             ours = [violation for violation in self.found.values() if violation.invariant == invariant]
             more = f" (and {len(ours) - 1} more)" if len(ours) > 1 else ""
-            report[invariant] = f"at {ours[0].at_s:.3f} s: {ours[0].text}{more}" if ours else HELD
+            report[invariant] = f"at {ours[0].at_s - self.start_s:.3f} s: {ours[0].text}{more}" if ours else HELD
         return report

@@ -6,7 +6,7 @@ never from what the API server says about it. The invariant checker (simulator/i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -75,6 +75,8 @@ class Witness:
     history: list[Record] = field(default_factory=list)
     listeners: list[Listener] = field(default_factory=list)
     _running: dict[tuple[str, str], Started] = field(default_factory=dict)
+    #: Pod UID -> container -> devices of its newest run.
+    _seen: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
 
     def record(self, record: Record) -> None:
         """Add a record."""
@@ -82,6 +84,7 @@ class Witness:
         match record:
             case Started():
                 self._running[record.pod_uid, record.container] = record
+                self._seen.setdefault(record.pod_uid, {})[record.container] = record.devices
             case Stopped():
                 self._running.pop((record.pod_uid, record.container), None)
             case _:
@@ -94,6 +97,6 @@ class Witness:
         """Containers whose process lives now."""
         return tuple(self._running.values())
 
-    def seen_by(self, pod_uid: str) -> dict[str, tuple[str, ...]]:
+    def seen_by(self, pod_uid: str) -> Mapping[str, tuple[str, ...]]:
         """Return for each container of a pod the devices that its newest run saw."""
-        return {r.container: r.devices for r in self.history if isinstance(r, Started) and r.pod_uid == pod_uid}
+        return self._seen.get(pod_uid, {})

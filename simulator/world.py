@@ -105,6 +105,7 @@ class World:
 
     async def __aenter__(self) -> Self:
         """Start the cluster; everything is ready when this returns."""
+        self.checker.findings.start_s = anyio.current_time()
         if self.settings.event_delay_s:
             self.server.faults.on_watch_line.append(self._event_delay())
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
@@ -154,7 +155,7 @@ class World:
             await anyio.sleep(quiet_s / 20)
             if self.server.resource_version != seen:
                 seen, since = self.server.resource_version, anyio.current_time()
-            elif anyio.current_time() - since >= quiet_s and all(map(_is_settled, self.pods)):
+            elif anyio.current_time() - since >= quiet_s and self.is_settled:
                 return True
         return False
 
@@ -176,6 +177,16 @@ class World:
         """Let the checker judge what is open; return its report."""
         self.checker.finish(anyio.current_time())
         return self.checker.report
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return anyio.current_time() - self.checker.findings.start_s
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every pod runs, has ended, or says why it waits."""
+        return all(map(_is_settled, self.pods))
 
     @property
     def pods(self) -> list[dict[str, Any]]:
@@ -251,8 +262,10 @@ class World:
 
 
 def _is_settled(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod runs, has ended, or says why it waits."""
-    status = pod.get("status") or {}
+    """Whether a pod runs, has ended, says why it waits, or is not ours to place."""
+    spec, status = pod["spec"], pod.get("status") or {}
+    if not spec.get("nodeName") and spec.get("schedulerName") != names.SCHEDULER_NAME:
+        return True
     if status.get("phase") in {names.RUNNING, names.SUCCEEDED, names.FAILED}:
         return True
     conditions = status.get("conditions") or ()

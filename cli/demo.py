@@ -1,0 +1,122 @@
+"""``moorage demo``: the examples on a simulated cluster, in real time and with a live map of its GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import anyio
+import msgspec
+from anyio.abc import TaskStatus
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from binder.settings import BinderSettings
+from cli import tables
+from cli.refusing import BadInput
+from kube.clock import SystemClock
+from simulator import manifests, outcome, shape
+from simulator.manifests import Manifest
+from simulator.outcome import Outcome
+from simulator.settings import KubeletSettings
+from simulator.violations import HELD
+from simulator.world import World, WorldSettings
+
+NODES: Final = ("2x4x80GiB", "1x2x24GiB")
+_STEP_S: Final = 0.7
+_FRAMES_A_SECOND: Final = 8
+_QUIET_S: Final = 1.5
+_LIMIT_S: Final = 30.0
+#: Faster than in earnest, so that the end of an idle reservation can be watched.
+_SETTINGS: Final = WorldSettings(
+    kubelet=KubeletSettings(sandbox_s=0.4, init_run_s=1.0),
+    binder=BinderSettings(idle_s=1.0, sweep_s=0.5),
+)
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One example: its title (the first comment of its file) and its objects."""
+
+    title: str
+    objects: list[Manifest]
+
+
+def run(folder: Path, *, seed: int) -> int:
+    """Show the examples; return 0 if every invariant held, else 1. Raises BadInput."""
+    steps = _steps(folder)
+    result: Outcome = anyio.run(_show, steps, msgspec.structs.replace(_SETTINGS, seed=seed), tables.console())
+    return 0 if result.all_held else 1
+
+
+def _steps(folder: Path) -> list[Step]:
+    files = sorted(folder.glob("*.yaml"))
+    if not files:
+        raise BadInput(f"{folder}: no examples (*.yaml) there; run from the project's folder, or name one: --examples")
+    steps = []
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        title = text.partition("\n")[0].lstrip("# ")
+        try:
+            steps.append(Step(title, manifests.load(text, origin=str(path))))
+        except manifests.MalformedManifest as error:
+            raise BadInput(str(error)) from error
+    return steps
+
+
+async def _show(steps: Sequence[Step], settings: WorldSettings, console: Console) -> Outcome:
+    async with World(shape.parse(NODES), clock=SystemClock(), settings=settings) as world:
+        stage = _Stage(world, console)
+        async with anyio.create_task_group() as group:
+            await group.start(stage.run)
+            for step in steps:
+                stage.say(step.title)
+                await world.apply(step.objects)
+                await anyio.sleep(_STEP_S)
+            stage.say("All are there; waiting until nothing changes any more")
+            idle = await world.until_idle(quiet_s=_QUIET_S, limit_s=_LIMIT_S)
+            pods, nodes, ended_at_s = outcome.pods(world), outcome.nodes(world), world.elapsed_s
+            stage.say("Deleting all pods: nothing may be left")
+            await world.clear(quiet_s=_QUIET_S, limit_s=_LIMIT_S)
+            group.cancel_scope.cancel()
+        result = Outcome(pods=pods, nodes=nodes, invariants=world.finish(), idle=idle, ended_at_s=ended_at_s)
+        tables.show(result, console)
+        return result
+    raise AssertionError("a world swallows no exception")
+
+
+class _Stage:
+    """Shows the world while it moves; without a terminal, only what happens next."""
+
+    def __init__(self, world: World, console: Console) -> None:
+        self._world = world
+        self._console = console
+        self._now = Text("")
+
+    def say(self, what: str) -> None:
+        """Tell what happens now."""
+        self._now = Text(what, style="bold")
+        if not self._console.is_terminal:
+            self._console.print(what)
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Draw until cancelled."""
+        if not self._console.is_terminal:
+            task_status.started()
+            return
+        with Live(self._frame(), console=self._console, auto_refresh=False, transient=True) as live:
+            task_status.started()
+            while True:
+                live.update(self._frame(), refresh=True)
+                await anyio.sleep(1 / _FRAMES_A_SECOND)
+
+    def _frame(self) -> RenderableType:
+        pods = outcome.pods(self._world)
+        running = sum(pod.phase == "Running" for pod in pods)
+        broken = [name for name, result in self._world.checker.report.items() if result != HELD]
+        state = Text(f"{self._world.elapsed_s:4.1f} s  {running} of {len(pods)} pods run  ", style="dim")
+        state.append("every invariant holds" if not broken else f"broken: {', '.join(broken)}", style="dim")
+        waiting = tables.waiting_table([pod for pod in pods if not pod.node])
+        parts = [self._now, state, tables.gpu_map(outcome.nodes(self._world)), *([waiting] if waiting else [])]
+        return Group(*parts)

@@ -1,0 +1,23 @@
+"""Durations on the command line: ``30s``, ``5m``, ``1h``, ``250ms``, or plain seconds."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+ALLOWED: Final = "a number with ms, s, m or h as in 250ms, 30s, 5m, 1h"
+LONGEST_S: Final = 366 * 86_400.0
+
+_GRAMMAR: Final = re.compile(r"(?P<number>[0-9]{1,12}(?:\.[0-9]{1,6})?)(?P<unit>ms|s|m|h|)")
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds(text: str) -> float:
+    """Read a duration in seconds. Raises ValueError that names the value and what is allowed."""
+    match = _GRAMMAR.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not {ALLOWED}")
+    value = float(match["number"]) * _SECONDS[match["unit"]]
+    if value > LONGEST_S:
+        raise ValueError(f"{text!r} is more than a year; allowed: {ALLOWED}")
+    return value

@@ -1,0 +1,118 @@
+"""``moorage``: one entry point with sub-commands. What a sub-command needs is imported when it is called."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from typing_extensions import override
+
+from cli import components, durations
+from cli.refusing import BadInput
+
+_EXAMPLES = Path("examples")
+_BAD_INPUT = 2
+_INTERRUPTED = 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """Refuses in one line, as everything else here does."""
+
+    @override
+    def error(self, message: str) -> NoReturn:
+        self.exit(_BAD_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a sub-command and return the exit code: 0 well, 1 not well, 2 bad input."""
+    arguments = _parser().parse_args(argv)
+    logging.basicConfig(level=logging.INFO if arguments.verbose else logging.ERROR, format="%(levelname)s %(message)s")
+    try:
+        code: int = arguments.run(arguments)
+    except BadInput as error:
+        sys.stderr.write(f"moorage: {error}\n")
+        return _BAD_INPUT
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="moorage", description="A Kubernetes scheduler for GPU batch work.")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log what the components do to stderr")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_simulate(commands)
+    _add_demo(commands)
+    components.add_commands(commands)
+    return parser
+
+
+def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = commands.add_parser(
+        "simulate",
+        help="show what manifests would do on a cluster, without one",
+        description=(
+            "Run the real scheduler, binder, admission and reservation code on an API server in memory and on "
+            "simulated nodes, in virtual time. Exit code 0: every invariant held; 1: one did not; 2: bad input."
+        ),
+    )
+    parser.add_argument("manifests", nargs="+", metavar="MANIFEST", help="YAML file, folder of them, or - for stdin")
+    parser.add_argument(
+        "--nodes",
+        action="append",
+        required=True,
+        metavar="NxGxMEM",
+        help="N nodes of G cards of MEM: 4x8x80GiB; cards that differ: 1x2x24GiB+2x80GiB; may be repeated",
+    )
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="form of the result")
+    parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same run (default 0)")
+    parser.add_argument("--delay", default="0s", metavar="DURATION", help="watch events are late by up to so much")
+    parser.add_argument(
+        "--until", default="idle", metavar="idle|DURATION", help="when to look: when all is done, or after a time"
+    )
+    parser.add_argument("--real-time", action="store_true", help="let time pass as it does")
+    parser.set_defaults(run=_simulate)
+
+
+def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = commands.add_parser("demo", help="watch the examples on simulated GPUs", description=_demo.__doc__)
+    parser.add_argument("--examples", type=Path, default=_EXAMPLES, metavar="FOLDER", help="(default: examples)")
+    parser.add_argument("--seed", type=int, default=0, help="device order and identities follow from it (default 0)")
+    parser.set_defaults(run=_demo)
+
+
+def _simulate(arguments: argparse.Namespace) -> int:
+    from cli import simulate  # noqa: PLC0415 - lazily, so that --help costs nothing
+
+    request = simulate.Request(
+        nodes=arguments.nodes,
+        files=arguments.manifests,
+        output=arguments.output,
+        seed=arguments.seed,
+        delay_s=_seconds("--delay", arguments.delay),
+        until_s=None if arguments.until == "idle" else _seconds("--until", arguments.until),
+        real_time=arguments.real_time,
+    )
+    return simulate.run(request)
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    """Apply the examples one by one to a simulated cluster and show its GPUs, in real time."""
+    from cli import demo  # noqa: PLC0415 - lazily, as above
+
+    return demo.run(arguments.examples, seed=arguments.seed)
+
+
+def _seconds(option: str, text: str) -> float:
+    try:
+        return durations.seconds(text)
+    except ValueError as error:
+        raise BadInput(f"{option}: {error}") from error
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,99 @@
+"""``moorage simulate``: what these manifests would do on a cluster of such nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import anyio
+import msgspec
+
+from cli import tables
+from cli.refusing import BadInput
+from kube import errors
+from kube.clock import Clock, SystemClock
+from simulator import manifests, outcome, shape
+from simulator.manifests import Manifest
+from simulator.outcome import Outcome
+from simulator.shape import NodeShape
+from simulator.virtualtime import VirtualClock, VirtualTimeLoop
+from simulator.world import World, WorldSettings
+
+_STDIN: Final = "-"
+_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked on the command line. ``until_s`` None: until nothing changes any more."""
+
+    nodes: Sequence[str]
+    files: Sequence[str]
+    output: str = "table"
+    seed: int = 0
+    delay_s: float = 0.0
+    until_s: float | None = None
+    real_time: bool = False
+
+
+def run(request: Request) -> int:
+    """Simulate and print; return 0 if every invariant held, else 1. Raises BadInput."""
+    try:
+        shapes, objects = shape.parse(request.nodes), read(request.files)
+    except (shape.MalformedShape, manifests.MalformedManifest) as error:
+        raise BadInput(str(error)) from error
+    loop = {} if request.real_time else {"loop_factory": VirtualTimeLoop}
+    result = anyio.run(_simulate, shapes, objects, request, backend_options=loop)
+    if isinstance(result, BadInput):
+        raise result
+    if request.output == "json":
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(result)) + b"\n")
+    else:
+        tables.show(result, tables.console())
+    return 0 if result.all_held else 1
+
+
+def read(files: Sequence[str]) -> list[Manifest]:
+    """Read files, the manifests in folders, and "-" for standard input. Raises BadInput, MalformedManifest."""
+    found: list[Manifest] = []
+    for name in files:
+        for path in _expand(name):
+            try:
+                text = sys.stdin.read() if name == _STDIN else path.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+                raise BadInput(f"{path}: {why}") from error
+            found += manifests.load(text, origin=str(path))
+    return manifests.in_order(found)
+
+
+def _expand(name: str) -> list[Path]:
+    path = Path(name)
+    if not path.is_dir():
+        return [path]
+    inside = sorted(entry for entry in path.iterdir() if entry.suffix in _SUFFIXES)
+    if not inside:
+        raise BadInput(f"{name}: a folder without manifests ({', '.join(sorted(_SUFFIXES))})")
+    return inside
+
+
+async def _simulate(shapes: Sequence[NodeShape], objects: Sequence[Manifest], request: Request) -> Outcome | BadInput:
+    clock: Clock = SystemClock() if request.real_time else VirtualClock(asyncio.get_running_loop())
+    settings = WorldSettings(seed=request.seed, event_delay_s=request.delay_s)
+    async with World(shapes, clock=clock, settings=settings) as world:
+        try:
+            await world.apply(objects)
+        except errors.Refused as error:
+            # A value, because what is raised in here comes out wrapped by the world's task group.
+            return BadInput(f"{'; '.join(error.__notes__)}: {error}")
+        if request.until_s is None:
+            idle = await world.until_idle()
+        else:
+            await anyio.sleep(request.until_s)
+            idle = world.is_settled
+        pods, nodes, ended_at_s = outcome.pods(world), outcome.nodes(world), world.elapsed_s
+        await world.clear()
+        return Outcome(pods=pods, nodes=nodes, invariants=world.finish(), idle=idle, ended_at_s=ended_at_s)
+    raise AssertionError("a world swallows no exception")

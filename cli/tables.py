@@ -1,0 +1,125 @@
+"""Outcomes as tables and as a map of the GPUs, for people."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gpu.share import NANO_PER_DEVICE
+from simulator.outcome import DeviceOutcome, DeviceShare, NodeOutcome, Outcome, PodOutcome
+from simulator.violations import HELD
+
+_BAR_CELLS: Final = 10
+_PALETTE: Final = ("cyan", "magenta", "yellow", "green", "blue", "bright_red", "bright_cyan", "bright_magenta")
+_DEVICES_A_ROW: Final = 8
+#: A map of more nodes than this is no map any more.
+_MOST_NODES: Final = 24
+_MOST_TENANTS: Final = 4
+_NAME_WIDTH: Final = 14
+_PHASES: Final = {"Running": "green", "Succeeded": "green", "Pending": "yellow", "Failed": "red"}
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console; where there is no terminal, lines are wide enough for the tables."""
+    plain = Console(stderr=stderr, highlight=False)
+    return plain if plain.is_terminal else Console(stderr=stderr, highlight=False, width=140)
+
+
+def gpu_map(nodes: Sequence[NodeOutcome]) -> RenderableType:
+    """Draw nodes and GPUs with who sits where."""
+    most = max((len(node.devices) for node in nodes), default=0)
+    columns = min(most, _DEVICES_A_ROW)
+    table = Table(show_lines=True, header_style="dim", border_style="dim")
+    table.add_column("node")
+    for i in range(columns):
+        table.add_column(f"GPU {i}" if most <= _DEVICES_A_ROW else "", min_width=_BAR_CELLS, no_wrap=True)
+    for node in nodes[:_MOST_NODES]:
+        for first in range(0, max(1, len(node.devices)), _DEVICES_A_ROW):
+            row = node.devices[first : first + _DEVICES_A_ROW]
+            table.add_row(node.name if first == 0 else "", *(_device(device) for device in row))
+    if len(nodes) <= _MOST_NODES:
+        return table
+    return Group(table, Text(f"and {len(nodes) - _MOST_NODES} more nodes", style="dim"))
+
+
+def pod_table(pods: Sequence[PodOutcome]) -> Table:
+    """List pods: where they run, which devices their containers saw, how long it took to bind them."""
+    table = Table("pod", "phase", "node", "devices that its containers saw", "bound after", header_style="dim")
+    for pod in pods:
+        phase = Text(pod.phase, style=_PHASES.get(pod.phase, ""))
+        bound = "" if pod.to_bind_s is None else f"{pod.to_bind_s:.2f} s"
+        devices = "\n".join(_share(share) for share in pod.devices)
+        table.add_row(f"{pod.namespace}/{pod.name}", phase, pod.node, devices, bound)
+    return table
+
+
+def waiting_table(pods: Sequence[PodOutcome]) -> Table | None:
+    """List pods that wait or failed, each with its reason; None when there is none."""
+    unlucky = [pod for pod in pods if pod.verdict]
+    if not unlucky:
+        return None
+    table = Table("pod", "reason", "why", header_style="dim")
+    for pod in unlucky:
+        table.add_row(f"{pod.namespace}/{pod.name}", pod.reason, " ".join(pod.verdict.split()))
+    return table
+
+
+def invariants_line(outcome: Outcome) -> Text:
+    """Say of each invariant whether it held."""
+    line = Text("invariants: ")
+    for number, (name, result) in enumerate(outcome.invariants.items()):
+        line.append(" " if number else "")
+        line.append(f"{name} {result}", style="green" if result == HELD else "bold red")
+        line.append("" if result == HELD else "\n")
+    return line
+
+
+def show(outcome: Outcome, to: Console) -> None:
+    """Print all of an outcome."""
+    to.print(gpu_map(outcome.nodes))
+    to.print(pod_table(outcome.pods))
+    if waiting := waiting_table(outcome.pods):
+        to.print(waiting)
+    if not outcome.idle:
+        to.print(f"stopped after {outcome.ended_at_s:g} s, before everything was done", style="yellow")
+    to.print(invariants_line(outcome))
+
+
+def _device(device: DeviceOutcome) -> Text:
+    """Draw one device: a bar of its tenants' shares, and their names below."""
+    cell = Text()
+    used = 0
+    filled = 0
+    for tenant in device.tenants:
+        used += tenant.nano_gpu
+        until = min(_BAR_CELLS, -(-used * _BAR_CELLS // NANO_PER_DEVICE))
+        cell.append("█" * (until - filled), style=_colour(tenant.pod))
+        filled = until
+    cell.append(("▒" if device.reserved else "░") * (_BAR_CELLS - filled), style="dim")
+    for tenant in device.tenants[:_MOST_TENANTS]:
+        name = tenant.pod.rpartition("/")[2]
+        shown = name if len(name) <= _NAME_WIDTH else f"{name[: _NAME_WIDTH - 1]}…"
+        cell.append(f"\n{shown} {percent(tenant.nano_gpu)}", style=_colour(tenant.pod))
+    if len(device.tenants) > _MOST_TENANTS:
+        cell.append(f"\nand {len(device.tenants) - _MOST_TENANTS} more", style="dim")
+    return cell
+
+
+def _share(share: DeviceShare) -> str:
+    return f"{share.index}: {share.uuid}  {percent(share.nano_gpu)} = {share.mem_mib} MiB"
+
+
+def percent(nano: int) -> str:
+    """Write a share in percent, with as many places as it needs up to three."""
+    thousandths = nano * 100_000 // NANO_PER_DEVICE
+    text = f"{thousandths // 1000}.{thousandths % 1000:03d}".rstrip("0").rstrip(".")
+    return f"{text}%"
+
+
+def _colour(pod: str) -> str:
+    return _PALETTE[zlib.crc32(pod.encode()) % len(_PALETTE)]

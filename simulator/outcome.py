@@ -1,0 +1,191 @@
+"""What came out of a simulation, as values to be printed or written as JSON.
+
+Devices are what the containers really saw (simulator/witness.py); the API server's word counts for phases, nodes and
+reasons only.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpu import grant as grants
+from gpu.share import NANO_PER_DEVICE, mib_from_nano
+from simulator.devices import Device
+from simulator.violations import HELD
+from wire import names
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+
+class DeviceShare(msgspec.Struct, frozen=True):
+    """A part of a device: ``nano_gpu`` of 1,000,000,000, and the memory in MiB that it stands for."""
+
+    index: int
+    uuid: str
+    nano_gpu: int
+    mem_mib: int
+
+
+class PodOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod. ``reason`` and ``verdict`` say why it waits or failed; ``to_bind_s`` is None until it is bound."""
+
+    namespace: str
+    name: str
+    phase: str
+    node: str
+    devices: tuple[DeviceShare, ...]
+    reason: str
+    verdict: str
+    to_bind_s: float | None
+
+
+class Tenant(msgspec.Struct, frozen=True):
+    """A pod on a device at the end."""
+
+    pod: str
+    nano_gpu: int
+
+
+class DeviceOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """One device. ``reserved``: a reservation pod holds it."""
+
+    index: int
+    uuid: str
+    mem_mib: int
+    reserved: bool
+    tenants: tuple[Tenant, ...]
+
+
+class NodeOutcome(msgspec.Struct, frozen=True):
+    """One node."""
+
+    name: str
+    devices: tuple[DeviceOutcome, ...]
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it. ``invariants``: id -> "held" or the violation.
+
+    ``idle``: whether everything was done when it ended, ``ended_at_s`` after the start.
+    """
+
+    pods: tuple[PodOutcome, ...]
+    nodes: tuple[NodeOutcome, ...]
+    invariants: Mapping[str, str]
+    idle: bool
+    ended_at_s: float
+
+    @property
+    def all_held(self) -> bool:
+        """Whether every invariant held."""
+        return all(outcome == HELD for outcome in self.invariants.values())
+
+
+def pods(world: World) -> tuple[PodOutcome, ...]:
+    """Return the pods of users, in the order of their making."""
+    cards = _cards(world)
+    users = [raw for raw in world.pods if raw["metadata"]["namespace"] != names.RESERVATION_NAMESPACE]
+    return tuple(_pod(raw, world, cards) for raw in users)
+
+
+def nodes(world: World) -> tuple[NodeOutcome, ...]:
+    """Return who sits where now, by what runs on the machines."""
+    tenants = _tenants(world)
+    reserved = {
+        uuid
+        for container in world.nodes.witness.running
+        if container.pod.startswith(f"{names.RESERVATION_NAMESPACE}/")
+        for uuid in container.devices
+    }
+    return tuple(
+        NodeOutcome(
+            name,
+            tuple(
+                DeviceOutcome(
+                    index=device.index,
+                    uuid=device.uuid,
+                    mem_mib=device.mem_mib,
+                    reserved=device.uuid in reserved,
+                    tenants=tuple(Tenant(pod, nano) for pod, nano in sorted(tenants[device.uuid].items())),
+                )
+                for device in devices
+            ),
+        )
+        for name, devices in world.nodes.devices.items()
+    )
+
+
+def _cards(world: World) -> dict[str, Device]:
+    return {device.uuid: device for devices in world.nodes.devices.values() for device in devices}
+
+
+def _tenants(world: World) -> Mapping[str, dict[str, int]]:
+    """Device -> pod -> its share, of pods whose containers run."""
+    shares = {raw["metadata"]["uid"]: _shares(raw) for raw in world.pods}
+    tenants: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for container in world.nodes.witness.running:
+        if not container.pod.startswith(f"{names.RESERVATION_NAMESPACE}/"):
+            for uuid in container.devices:
+                share = shares.get(container.pod_uid, {}).get(uuid, NANO_PER_DEVICE)
+                tenants[uuid][container.pod] = share
+    return tenants
+
+
+def _pod(raw: Mapping[str, Any], world: World, cards: Mapping[str, Device]) -> PodOutcome:
+    metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
+    shares = _shares(raw)
+    uuids = {uuid for seen in world.nodes.witness.seen_by(metadata["uid"]).values() for uuid in seen}
+    devices = sorted((cards[uuid] for uuid in uuids), key=lambda device: device.index)
+    reason, verdict = _reason(raw)
+    return PodOutcome(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        phase=status.get("phase", ""),
+        node=spec.get("nodeName", ""),
+        devices=tuple(_share(device, shares.get(device.uuid, NANO_PER_DEVICE)) for device in devices),
+        reason=reason,
+        verdict=verdict,
+        to_bind_s=world.timeline.of[metadata["uid"]].to_bind_s,
+    )
+
+
+def _share(device: Device, nano: int) -> DeviceShare:
+    return DeviceShare(device.index, device.uuid, nano, mib_from_nano(nano, device.mem_mib))
+
+
+def _shares(raw: Mapping[str, Any]) -> dict[str, int]:
+    """Device -> nano-GPU, as the pod's Binding granted it."""
+    grant = grants.read(raw["metadata"].get("annotations"))
+    return {device.uuid: device.nano for device in grant.devices} if grant else {}
+
+
+def _reason(raw: Mapping[str, Any]) -> tuple[str, str]:
+    """Return why a pod waits or failed: reason and text; empty for one that runs or ended well."""
+    spec, status = raw["spec"], raw.get("status") or {}
+    if status.get("phase") == names.FAILED:
+        return status.get("reason") or "Failed", status.get("message") or "a container failed"
+    if status.get("phase") != names.PENDING:
+        return "", ""
+    if spec.get("nodeName"):
+        return _container_reason(status)
+    if spec.get("schedulerName") != names.SCHEDULER_NAME:
+        only = f"only {names.SCHEDULER_NAME} runs in a simulation"
+        return "OtherScheduler", f"spec.schedulerName is {spec.get('schedulerName')!r}, and {only}"
+    for condition in status.get("conditions") or ():
+        if condition["type"] == names.CONDITION_POD_SCHEDULED and condition["status"] == "False":
+            return condition.get("reason", ""), condition.get("message", "")
+    return "", "not looked at yet"
+
+
+def _container_reason(status: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what keeps a bound pod's container from running."""
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = (container.get("state") or {}).get("waiting")
+        if waiting:
+            return waiting.get("reason", ""), waiting.get("message", "")
+    return "ContainerCreating", "its containers are being started"

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.main import main
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, annotations: {{{annotations}}}}}
+spec:
+  schedulerName: {scheduler}
+  containers:
+  - {{name: main, image: work, resources: {{limits: {{{limits}}}}}}}
+---
+"""
+
+
+def pod(name: str, annotations: str = "", *, limits: str = "", scheduler: str = "kai-scheduler") -> str:
+    return POD.format(name=name, annotations=annotations, limits=limits, scheduler=scheduler)
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    path = tmp_path / "pods.yaml"
+    half = 'gpu-fraction: "0.5"'
+    text = pod("a", half) + pod("b", half) + pod("c", limits="nvidia.com/gpu: 2") + pod("d", scheduler="other")
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def simulate(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["simulate", "-o", "json", *arguments]) == 0
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
+
+
+def test_json_tells_pods_nodes_and_invariants(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = simulate(capsys, "--nodes", "1x2x80GiB", str(manifest))
+    pods = {each["name"]: each for each in result["pods"]}
+    assert set(result["invariants"]) == {"S1", "S2", "S3", "S4", "S5", "S9"}
+    assert set(result["invariants"].values()) == {"held"}
+    assert result["idle"] is True
+    (device,) = pods["a"]["devices"]
+    assert pods["b"]["devices"] == [device]
+    assert (device["nano_gpu"], device["mem_mib"]) == (500_000_000, 40960)
+    assert device["uuid"] == result["nodes"][0]["devices"][device["index"]]["uuid"]
+    assert [pods["a"][key] for key in ("namespace", "phase", "node", "reason", "verdict")] == [
+        "default",
+        "Running",
+        "node-0",
+        "",
+        "",
+    ]
+    assert (pods["c"]["phase"], pods["c"]["node"], pods["c"]["reason"]) == ("Pending", "", "Unschedulable")
+    assert "GPUs" in pods["c"]["verdict"]
+    assert pods["d"]["reason"] == "OtherScheduler"
+
+
+def test_nodes_say_who_sits_where(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = simulate(capsys, "--nodes", "1x1x80GiB", "--nodes", "1x0", str(manifest))
+    first, second = result["nodes"]
+    assert (second["name"], second["devices"]) == ("node-1", [])
+    tenants = first["devices"][0]["tenants"]
+    assert tenants == [{"pod": f"default/{name}", "nano_gpu": 500_000_000} for name in ("a", "b")]
+    assert first["devices"][0]["reserved"] is True
+
+
+def test_the_same_seed_gives_the_same_result_and_another_seed_other_devices(
+    manifest: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("--nodes", "2x4x80GiB", "--delay", "200ms", str(manifest))
+    first, again, other = (simulate(capsys, "--seed", seed, *arguments) for seed in ("7", "7", "8"))
+    assert first == again
+    assert first["nodes"] != other["nodes"]
+
+
+def test_until_a_time_shows_what_is_there_by_then(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = simulate(capsys, "--nodes", "1x2x80GiB", "--until", "100ms", str(manifest))
+    assert {each["phase"] for each in result["pods"]} == {"Pending"}
+    assert result["idle"] is False
+
+
+def test_tables_name_pods_devices_and_reasons(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--nodes", "1x2x80GiB", str(manifest)]) == 0
+    shown = capsys.readouterr().out
+    for part in ("default/a", "50% = 40960 MiB", "OtherScheduler", "S1 held", "S9 held"):
+        assert part in shown
+
+
+def test_manifests_come_from_standard_input_and_folders(
+    manifest: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(pod("from-stdin")))
+    result = simulate(capsys, "--nodes", "1x2x80GiB", "-", str(manifest.parent))
+    assert [each["name"] for each in result["pods"]] == ["from-stdin", "a", "b", "c", "d"]
+
+
+def _bad_inputs() -> Iterator[tuple[list[str], str, str]]:
+    nodes = ["--nodes", "1x1x80GiB"]
+    yield ["--nodes", "four"], pod("a"), "nodes 'four'"
+    yield [*nodes, "--delay", "soon"], pod("a"), "--delay: 'soon' is not a number with ms, s, m or h"
+    yield [*nodes, "--until", "tomorrow"], pod("a"), "--until: 'tomorrow' is not"
+    yield nodes, "kind: Job\n", "kind 'Job' is not simulated; allowed: Namespace,"
+    yield nodes, "{", "not YAML"
+    yield nodes, pod("a", 'gpu-fraction: "1.5"'), "Pod default/a: admission webhook"
+    yield nodes, pod("a") + pod("a"), 'Pod default/a: pods "a" already exists'
+    yield nodes, pod("Not_A_Name"), "Pod default/Not_A_Name: "
+
+
+@pytest.mark.parametrize(("arguments", "text", "message"), list(_bad_inputs()))
+def test_bad_input_ends_with_two_and_one_line(
+    arguments: list[str], text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert main(["simulate", *arguments, str(path)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("missing.yaml", "No such file or directory"), ("", "a folder without manifests")]
+)
+def test_files_that_cannot_be_read_are_named(
+    name: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", "--nodes", "1x0", str(tmp_path / name)]) == 2
+    assert capsys.readouterr().err == f"moorage: {tmp_path / name}: {message}".rstrip() + (
+        " (.json, .yaml, .yml)\n" if not name else "\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [[], ["simulate"], ["simulate", "--nodes", "1x0"], ["fly"]])
+def test_what_the_parser_refuses_ends_with_two(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from cli import tables
+from simulator.outcome import DeviceOutcome, NodeOutcome, Outcome, PodOutcome, Tenant
+
+
+def shown(*nodes: NodeOutcome, width: int = 200) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width).print(tables.gpu_map(nodes))
+    return out.getvalue()
+
+
+def device(index: int, *shares: int, reserved: bool = True) -> DeviceOutcome:
+    tenants = tuple(Tenant(f"team/pod-{i}", share * 10_000_000) for i, share in enumerate(shares))
+    return DeviceOutcome(index=index, uuid=f"GPU-{index}", mem_mib=1000, reserved=reserved, tenants=tenants)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "expected"),
+    [
+        (device(0, 50, 30), "████████▒▒"),
+        (device(0, 100, reserved=False), "██████████"),
+        (device(0, reserved=False), "░░░░░░░░░░"),
+        (device(0), "▒▒▒▒▒▒▒▒▒▒"),
+        (device(0, 1), "█▒▒▒▒▒▒▒▒▒"),
+        (device(0, 33, 33, 33), "██████████"),
+    ],
+)
+def test_a_bar_shows_shares_what_is_held_and_what_is_free(drawn: DeviceOutcome, expected: str) -> None:
+    assert expected in shown(NodeOutcome("node-0", (drawn,)))
+
+
+def test_many_tenants_and_many_nodes_are_counted_instead_of_listed() -> None:
+    assert "and 3 more" in shown(NodeOutcome("node-0", (device(0, *[10] * 7),)))
+    assert "and 6 more nodes" in shown(*[NodeOutcome(f"node-{i}", ()) for i in range(30)])
+
+
+def test_sixteen_devices_take_two_rows() -> None:
+    lines = shown(NodeOutcome("node-0", tuple(device(i, 7, reserved=True) for i in range(16)))).splitlines()
+    assert sum("█" in line for line in lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("nano", "text"),
+    [(500_000_000, "50%"), (333_000_000, "33.3%"), (1_000_000, "0.1%"), (123_456_789, "12.345%"), (1, "0%")],
+)
+def test_shares_are_percents(nano: int, text: str) -> None:
+    assert tables.percent(nano) == text
+
+
+def test_a_violation_is_told() -> None:
+    invariants = {"S1": "at 1.000 s: GPU-a carries 1.5", "S2": "held"}
+    outcome = Outcome(pods=(), nodes=(), invariants=invariants, idle=True, ended_at_s=2.0)
+    assert not outcome.all_held
+    assert tables.invariants_line(outcome).plain == "invariants: S1 at 1.000 s: GPU-a carries 1.5\n S2 held"
+
+
+def test_only_pods_with_a_reason_are_listed_as_waiting() -> None:
+    fine = PodOutcome(
+        namespace="team", name="p", phase="Running", node="n", devices=(), reason="", verdict="", to_bind_s=1.0
+    )
+    assert tables.waiting_table([fine]) is None

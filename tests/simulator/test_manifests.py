@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from simulator import manifests
+from simulator.manifests import MalformedManifest
+
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {}\n"
+GROUP = "apiVersion: scheduling.run.ai/v2alpha2\nkind: PodGroup\nmetadata: {name: g, namespace: team}\n"
+QUEUE = "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: q}\n"
+
+
+def test_documents_are_ordered_for_creation() -> None:
+    loaded = manifests.load(f"{POD}---\n---\n{GROUP}---\n{QUEUE}")
+    assert [manifest.resource.kind for manifest in loaded] == ["Queue", "PodGroup", "Pod"]
+    assert [manifest.namespace for manifest in loaded] == ["", "team", "default"]
+
+
+def test_a_list_is_read_item_by_item() -> None:
+    items = "".join(f"- {{apiVersion: v1, kind: Pod, metadata: {{name: p{i}}}}}\n" for i in range(2))
+    loaded = manifests.load(f"apiVersion: v1\nkind: List\nitems:\n{items}")
+    assert [manifest.body["metadata"]["name"] for manifest in loaded] == ["p0", "p1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n",
+            "f.yaml: kind 'Deployment' is not simulated; allowed: "
+            "Namespace, PriorityClass, Queue, ConfigMap, Secret, PodGroup, Pod",
+        ),
+        (POD.replace("v1", "v2"), "f.yaml: apiVersion 'v2' of Pod: Pod is v1"),
+        ("apiVersion: v1\nkind: Pod\n", "f.yaml: Pod without metadata.name"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: [1]\n", "f.yaml: Pod without metadata.name"),
+        ("just text", "f.yaml: 'just text' is not an object with apiVersion, kind and metadata"),
+        (f"{POD}---\n- 1\n", "f.yaml document 2: [1] is not an object with apiVersion, kind and metadata"),
+        ("kind: null\n", "f.yaml: kind None is not simulated"),
+    ],
+)
+def test_what_cannot_be_taken_is_named(text: str, message: str) -> None:
+    with pytest.raises(MalformedManifest) as caught:
+        manifests.load(text, origin="f.yaml")
+    assert str(caught.value).startswith(message)
+
+
+def test_what_is_not_yaml_is_refused_in_one_line() -> None:
+    with pytest.raises(MalformedManifest, match=r"^f\.yaml: not YAML: .*$") as caught:
+        manifests.load("a: [\n b: c: d", origin="f.yaml")
+    assert "\n" not in str(caught.value)
