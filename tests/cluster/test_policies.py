@@ -15,6 +15,7 @@ import pytest
 from admission.policies import Identities, policy_manifests
 from gpu import book
 from gpu.book import Book, Entry
+from tools.cluster import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster
@@ -154,7 +155,7 @@ def _scoped(manifest: Object, mark: str, namespaces: list[str]) -> Object:
 
 
 @pytest.fixture(scope="module")
-async def cluster(control_plane: Any) -> AsyncIterator[Cluster]:
+async def cluster(control_plane: ControlPlane) -> AsyncIterator[Cluster]:
     """A tenant's namespace and one for reservations, both guarded."""
     mark = uuid.uuid4().hex[:8]
     spaces = [f"tenant-{mark}", f"reservations-{mark}"]

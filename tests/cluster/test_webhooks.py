@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 import ssl
@@ -17,11 +18,16 @@ import pytest
 
 from admission.certs import serving_certificate
 from admission.manifests import UrlEndpoint, webhook_manifests
-from admission.review import PodAdmission
-from admission.server import Endpoint, WebhookServer
+from admission.run import run
+from admission.server import Endpoint
 from admission.settings import HandOver, Settings
+from kube.api import Api
 from kube.clock import SystemClock
+from kube.config import plain
+from kube.http import HttpTransport
+from kube.retry import Retry
 from tests.admission.pods import container, env, half, pod
+from tools.cluster import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster
@@ -70,38 +76,55 @@ class Cluster:
         return str(answer["message"])
 
 
+@pytest.fixture(scope="module")
+def least_rights(control_plane: ControlPlane) -> ControlPlane:
+    """A control plane that knows the component's service account and role."""
+    namespace = f"{{apiVersion: v1, kind: Namespace, metadata: {{name: {names.SYSTEM_NAMESPACE}}}}}"
+    control_plane.apply(namespace)
+    control_plane.apply((Path(__file__).parents[2] / "admission" / "rbac.yaml").read_text())
+    return control_plane
+
+
 @pytest.fixture(params=HandOver, ids=lambda mode: mode.value)
-async def cluster(control_plane: Any, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+async def cluster(least_rights: ControlPlane, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
     """A namespace guarded by a webhook server of its own, in each way to hand over."""
     mark = uuid.uuid4().hex[:8]
     async with AsyncExitStack() as stack:
-        tls = ssl.create_default_context(cadata=control_plane.ca_pem)
+        tls = ssl.create_default_context(cadata=least_rights.ca_pem)
         session = await stack.enter_async_context(
             aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(ssl=tls),
-                headers={"Authorization": f"Bearer {control_plane.token}"},
+                headers={"Authorization": f"Bearer {least_rights.token}"},
                 timeout=aiohttp.ClientTimeout(total=30),
             )
         )
-        world = Cluster(session, control_plane.url, f"door-{mark}")
-        manifests = await stack.enter_async_context(_serving(Settings(hand_over=request.param), tmp_path))
+        world = Cluster(session, least_rights.url, f"door-{mark}")
+        # Taken down last: by then the loop has also seen the component's cut watch say goodbye.
+        stack.push_async_callback(_take_down, world, mark)
+        manifests = await stack.enter_async_context(_serving(Settings(hand_over=request.param), tmp_path, least_rights))
         await _set_up(world, manifests, mark)
-        stack.push_async_callback(_take_down, world, manifests, mark)
         await _in_force(world)
         yield world
 
 
 @asynccontextmanager
-async def _serving(settings: Settings, folder: Path) -> AsyncIterator[list[Object]]:
+async def _serving(settings: Settings, folder: Path, plane: ControlPlane) -> AsyncIterator[list[Object]]:
+    """The component as it is deployed: under its own service account, with the rights of its rbac.yaml."""
     made = serving_certificate(addresses=["127.0.0.1"], now_ns=SystemClock().now_ns())
     (folder / "tls.crt").write_bytes(made.certificate)
     (folder / "tls.key").write_bytes(made.key)
+    (folder / "ca.crt").write_text(plane.ca_pem)
+    token = plane.service_account_token(names.SYSTEM_NAMESPACE, "moorage-admission")
     endpoint = Endpoint(certificate=folder / "tls.crt", key=folder / "tls.key", host="127.0.0.1", port=0, drain_s=0.1)
-    server = WebhookServer(PodAdmission(settings, rng=random.Random(1)), endpoint, is_ready=lambda: True)
-    async with anyio.create_task_group() as tasks:
-        port = await tasks.start(server.run)
-        yield webhook_manifests(UrlEndpoint(f"https://127.0.0.1:{port}"), ca=made.ca)
-        tasks.cancel_scope.cancel()
+    rng, stop = random.Random(1), anyio.Event()
+    async with HttpTransport(plain(plane.url, ca_file=str(folder / "ca.crt"), token=token)) as transport:
+        component = functools.partial(
+            run, Api(transport, retry=Retry(rng)), settings=settings, endpoint=endpoint, rng=rng, stop=stop
+        )
+        async with anyio.create_task_group() as tasks:
+            port = await tasks.start(component)
+            yield webhook_manifests(UrlEndpoint(f"https://127.0.0.1:{port}"), ca=made.ca)
+            stop.set()
 
 
 async def _set_up(world: Cluster, manifests: list[Object], mark: str) -> None:
@@ -121,10 +144,9 @@ async def _set_up(world: Cluster, manifests: list[Object], mark: str) -> None:
         assert status == 201, answer
 
 
-async def _take_down(world: Cluster, manifests: list[Object], mark: str) -> None:
-    for manifest in manifests:
-        assert manifest["metadata"]["name"].endswith(mark)
-        await world.call("DELETE", f"{_PATHS[manifest['kind']]}/{manifest['metadata']['name']}")
+async def _take_down(world: Cluster, mark: str) -> None:
+    for path in _PATHS.values():
+        await world.call("DELETE", f"{path}/moorage-pods-{mark}")
 
 
 async def _in_force(world: Cluster) -> None:
@@ -229,3 +251,18 @@ async def test_a_gated_pod_can_be_ungated_and_its_ask_changed_only_to_a_good_one
     ):
         status, answer = await cluster.call("PATCH", path, patch, content_type="application/merge-patch+json")
         assert status == expected, answer
+
+
+async def test_a_namespace_says_by_its_label_that_it_is_not_guarded(cluster: Cluster) -> None:
+    namespace = cluster.pods.removesuffix("/pods")
+    label = {"metadata": {"labels": {names.VISIBLE_DEVICES_GUARD: "off"}}}
+    assert (await cluster.call("PATCH", namespace, label, content_type="application/merge-patch+json"))[0] == 200
+    own = [{"name": names.ENV_VISIBLE_DEVICES, "value": "all"}]
+    raw = {**pod(container(env=own)), "metadata": {"name": "free"}}
+    with anyio.fail_after(20):
+        while True:
+            status, answer = await cluster.call("POST", cluster.pods + "?dryRun=All", raw)
+            assert status == 201, answer
+            if env(answer) == {names.ENV_VISIBLE_DEVICES: "all"}:
+                return
+            await anyio.sleep(0.1)
