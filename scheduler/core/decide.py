@@ -144,7 +144,7 @@ class _Decision:
         if placed is not None:
             return placed
         ranking = self.placer.ranking(pod.cls)
-        verdict = explain(self.placer.trial, ranking, pod.cls, without=without)
+        verdict = explain(self.placer.trial, ranking, pod.cls, settings=self.cluster.settings, without=without)
         if not without:
             self.hopeless[pod.cls] = verdict
         return verdict

@@ -15,7 +15,8 @@ from scheduler.core.eligibility import KINDS, OK
 from scheduler.core.ledger import MOST_ASKED
 from scheduler.core.ranking import Bools, Ranking, tightest_devices
 from scheduler.core.records import PodClass
-from scheduler.core.table import GPUS, LARGEST_CARD, MIG, PODS, Int64s
+from scheduler.core.settings import Settings
+from scheduler.core.table import CPU, GPUS, LARGEST_CARD, MEMORY, MIG, PODS, Int64s
 from scheduler.core.trial import Trial
 from scheduler.core.verdict import Code, NodeReason, Verdict
 from wire import names
@@ -39,15 +40,16 @@ _UNITS = {
 
 @dataclass(slots=True)
 class _Lack:
-    """One thing that some of the usable nodes lack: which ones, and how much of it each."""
+    """One thing that some of the usable nodes lack: which ones, and how much of it each, in ``unit``."""
 
     kind: str
     resource: str
+    unit: str
     where: Bools
     amount: Int64s
 
 
-def explain(trial: Trial, ranking: Ranking, cls: PodClass, *, without: frozenset[str]) -> Verdict:
+def explain(trial: Trial, ranking: Ranking, cls: PodClass, *, settings: Settings, without: frozenset[str]) -> Verdict:
     """Say why no node takes a pod of ``cls`` now."""
     usable = ranking.eligible == OK
     excluded = np.zeros(len(usable), np.bool_)
@@ -57,7 +59,7 @@ def explain(trial: Trial, ranking: Ranking, cls: PodClass, *, without: frozenset
     ]
     reasons.append(NodeReason(EXCLUDED, "", int(np.count_nonzero(usable & excluded))))
     usable &= ~excluded
-    lacks = [*_resource_lacks(trial, cls), *_device_lacks(trial, cls)]
+    lacks = [*_resource_lacks(trial, cls, settings), *_device_lacks(trial, cls)]
     reasons += [NodeReason(k.kind, k.resource, int(np.count_nonzero(k.where & usable))) for k in lacks]
     return Verdict(
         code=Code.NO_NODE_FITS,
@@ -66,21 +68,22 @@ def explain(trial: Trial, ranking: Ranking, cls: PodClass, *, without: frozenset
     )
 
 
-def _resource_lacks(trial: Trial, cls: PodClass) -> list[_Lack]:
+def _resource_lacks(trial: Trial, cls: PodClass, settings: Settings) -> list[_Lack]:
+    """What the pod itself lacks, and the reservation pods of devices that would have to be opened for it."""
     table = trial.table
+    opened = _opened(trial, cls)
+    surcharge = {PODS: 1, CPU: settings.reservation_cpu_milli, MEMORY: settings.reservation_mem_mib}
     lacks: list[_Lack] = []
     for row, amount in enumerate(trial.amounts(cls.demand).tolist()):
-        if amount:
-            missing = amount - table.free[row]
-            kind = "pods" if row == PODS else INSUFFICIENT
-            resource = "" if row == PODS else table.resources[row]
-            lacks.append(_Lack(kind, resource, missing > 0, missing))
+        needed = amount + opened * surcharge.get(row, 0)
+        missing = needed - table.free[row]
+        kind, resource = ("pods", "") if row == PODS else (INSUFFICIENT, table.resources[row])
+        lacks.append(_Lack(kind, resource, _unit(table.resources[row]), (missing > 0) & (needed > 0), missing))
     for name, amount in cls.demand.extended:
         if name not in table.resources:
             everywhere = np.ones(len(trial.nodes), np.bool_)
-            lacks.append(
-                _Lack(INSUFFICIENT, name, everywhere, np.full(len(trial.nodes), min(amount, MOST_ASKED), np.int64))
-            )
+            missing = np.full(len(trial.nodes), min(amount, MOST_ASKED), np.int64)
+            lacks.append(_Lack(INSUFFICIENT, name, name, everywhere, missing))
     return lacks
 
 
@@ -92,16 +95,25 @@ def _device_lacks(trial: Trial, cls: PodClass) -> list[_Lack]:
     table = trial.table
     nothing = np.zeros(len(trial.nodes), np.int64)
     mig = table.extra[MIG] > 0
-    lacks = [_Lack("mig", "", mig, nothing)]
+    short = ~_fits_somewhere(trial, cls) & ~mig
     blind = np.zeros(len(trial.nodes), np.bool_)
     if any(not isinstance(ask, FractionAsk) for ask in asks):
-        no_card_known = (table.extra[LARGEST_CARD] == 0) & (table.total[GPUS] > 0)
-        blind = no_card_known & ~_fits_somewhere(trial, cls)
-        lacks.append(_Lack("no-gpu-memory-label", "", blind & ~mig, nothing))
-    short = ~_fits_somewhere(trial, cls) & ~mig & ~blind
+        blind = short & (table.extra[LARGEST_CARD] == 0) & (table.total[GPUS] > 0)
+    short &= ~blind
     resource = GPU_SHARE if isinstance(asks[0], FractionAsk) else GPU_MEMORY
-    lacks.append(_Lack(INSUFFICIENT, resource, short, _missing(trial, cls, short)))
-    return [*lacks, *_opening_lacks(trial, cls, ~mig & ~blind & ~short)]
+    return [
+        _Lack("mig", "", "", mig, nothing),
+        _Lack("no-gpu-memory-label", "", "", blind, nothing),
+        _Lack(INSUFFICIENT, resource, _unit(resource), short, _missing(trial, cls, short)),
+    ]
+
+
+def _opened(trial: Trial, cls: PodClass) -> Int64s:
+    """Devices that would have to be opened on nodes that have them."""
+    if not cls.request.is_shared:
+        return np.zeros(len(trial.nodes), np.int64)
+    opened, _ = tightest_devices(trial, cls.request.shared, slice(None))
+    return np.where(_fits_somewhere(trial, cls), opened, 0)
 
 
 def _fits_somewhere(trial: Trial, cls: PodClass) -> Bools:
@@ -112,13 +124,6 @@ def _fits_somewhere(trial: Trial, cls: PodClass) -> Bools:
     big_enough = (opened == 0) | (table.extra[LARGEST_CARD] >= largest)
     fits: Bools = (table.free[GPUS] - cls.demand.gpus >= opened) & big_enough
     return fits
-
-
-def _opening_lacks(trial: Trial, cls: PodClass, fits: Bools) -> list[_Lack]:
-    """A device that has to be opened needs a pod slot for its reservation, too."""
-    opened, _ = tightest_devices(trial, cls.request.shared, slice(None))
-    missing = 1 + opened - trial.table.free[PODS]
-    return [_Lack("pods", "", fits & (missing > 0) & (trial.table.free[PODS] > 0), missing)]
 
 
 def _missing(trial: Trial, cls: PodClass, short: Bools) -> Int64s:
@@ -145,7 +150,10 @@ def _shortfall(lacks: list[_Lack], usable: Bools) -> tuple[str, int] | None:
     for lack in lacks:
         alone = usable & lack.where & (count == 1) & (lack.amount > 0)
         if alone.any():
-            found.append((lack.resource, int(lack.amount[alone].min())))
-    order = list(_UNITS)
-    found.sort(key=lambda pair: (order.index(pair[0]) if pair[0] in order else len(order), pair[0]))
-    return (_UNITS.get(found[0][0], found[0][0]), found[0][1]) if found else None
+            found.append((lack.unit, int(lack.amount[alone].min())))
+    order = list(_UNITS.values())
+    return min(found, key=lambda pair: (order.index(pair[0]) if pair[0] in order else len(order), pair), default=None)
+
+
+def _unit(resource: str) -> str:
+    return _UNITS.get(resource, resource)

@@ -4,8 +4,8 @@ import pytest
 
 from scheduler.core.decide import decide
 from scheduler.core.plan import Bind, Explain
-from scheduler.core.settings import Settings
 from scheduler.core.setbacks import Setback
+from scheduler.core.settings import Settings
 from scheduler.core.verdict import Code, NodeReason
 from tests.scheduler.core.objects import bound, cluster, feed, node, pod
 

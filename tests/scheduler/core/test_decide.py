@@ -1,0 +1,99 @@
+"""Order, purity and memory of ``decide``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.core.decide import decide
+from scheduler.core.plan import Bind, Explain, Plan
+from tests.scheduler.core.objects import bound, changed, cluster, feed, node, pod, pod_group, reservation
+
+
+def _bound_names(plan: Plan) -> list[str]:
+    return [entry.placement.name for entry in plan.entries if isinstance(entry, Bind)]
+
+
+def test_the_more_important_then_the_older_then_the_smaller_uid_comes_first() -> None:
+    pods = [
+        pod("d", gpus=1, created="2026-01-02T00:00:00Z"),
+        pod("c", gpus=1, uid="uid-2"),
+        pod("b", gpus=1, uid="uid-1"),
+        pod("a", gpus=1, priority=5, created="2026-01-03T00:00:00Z"),
+    ]
+    assert _bound_names(decide(cluster(node(), *pods), 0)) == ["a", "b", "c", "d"]
+
+
+def test_the_order_of_events_does_not_matter() -> None:
+    objects: list[Any] = [
+        node("n1"),
+        node("n2"),
+        reservation("g", "n2", book={"x": 5}),
+        pod_group("g", 2),
+        *(pod(f"m{i}", group="g", fraction="0.5") for i in range(2)),
+        *(pod(f"p{i}", gpus=i + 1) for i in range(5)),
+        bound(pod("t", fraction="0.5"), "n2", ("g", 7)),
+    ]
+    plans = {msgspec.json.encode(decide(cluster(*order), 0)) for order in (objects, objects[::-1])}
+    assert len(plans) == 1
+
+
+def test_deciding_leaves_the_cluster_as_it_was() -> None:
+    made = cluster(node(), reservation("g"), *(pod(f"p{i}", fraction="0.5") for i in range(20)), pod("w", gpus=3))
+    ledger = made.refresh()
+    before = (made.generation, ledger.table.free.tolist(), ledger.table.share_nano.tolist(), ledger.table.devices[:])
+    first = decide(made, 0)
+    assert before == (
+        made.generation,
+        ledger.table.free.tolist(),
+        ledger.table.share_nano.tolist(),
+        ledger.table.devices[:],
+    )
+    feed(made, node("elsewhere", 0, ready=False))
+    made.remove_node("elsewhere")
+    assert decide(made, 0) == first
+    assert made.validate() == []
+
+
+def test_an_unchanged_cluster_gets_the_same_answer_for_nothing() -> None:
+    made = cluster(node(), pod(gpus=9))
+    assert decide(made, 0) is decide(made, 10**18)
+
+
+def test_a_node_that_comes_wakes_the_pods_that_wait() -> None:
+    made = cluster(node("n1", 1), pod(gpus=2))
+    assert _bound_names(decide(made, 0)) == []
+    feed(made, node("n2", 2))
+    assert _bound_names(decide(made, 0)) == ["p"]
+
+
+@pytest.mark.parametrize("event", ["heartbeat", "own condition"])
+def test_events_that_change_nothing_cost_nothing(event: str) -> None:
+    waiting = pod(gpus=9)
+    made = cluster(node("n1"), waiting)
+    plan = decide(made, 0)
+    feed(made, node("n1") if event == "heartbeat" else changed(waiting))
+    assert decide(made, 0) is plan
+
+
+def test_a_pod_that_was_placed_leaves_its_place_when_it_ends() -> None:
+    running = pod("r", gpus=8, bound_to="n1")
+    made = cluster(node(), running, pod(gpus=8))
+    (entry,) = decide(made, 0).entries
+    assert isinstance(entry, Explain)
+    made.remove_pod("uid-r")
+    assert _bound_names(decide(made, 0)) == ["p"]
+
+
+def test_with_nothing_to_place_there_is_nothing_to_do() -> None:
+    assert decide(cluster(node(), pod(bound_to="n1")), 0) == Plan()
+
+
+def test_classes_of_pods_long_gone_are_forgotten() -> None:
+    made = cluster(node())
+    for number in range(5000):
+        feed(made, pod(f"p{number}", cpu=f"{number + 1}m"))
+        made.remove_pod(f"uid-p{number}")
+    assert len(made._classes) <= 1025
