@@ -93,7 +93,7 @@ class Changing:
         check_maps(call.kind, meta)
         new["metadata"] = meta
         if call.kind is PODS:
-            new["spec"] = pods.tidy_spec(new["spec"])
+            new = pods.with_default_tolerations({**new, "spec": pods.tidy_spec(new["spec"])})
             new["status"] = pods.tidy_status(new.get("status") or {})
             pods.check_update(new, old)
         if call.kind is CONFIG_MAPS:

@@ -156,9 +156,10 @@ def _adding(value: Any) -> Callable[[Any, str], Any]:
 
 def _replacing(value: Any) -> Callable[[Any, str], Any]:
     def change(container: Any, token: str) -> Any:
-        _child(container, token)
         if isinstance(container, dict):
+            # As the real server's library has it: what is missing in a map is added.
             return {**container, token: value}
+        _child(container, token)
         return [value if at == int(token) else each for at, each in enumerate(container)]
 
     return change

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from typing_extensions import override
 
 from kube.memory.types import ResourceType
 
@@ -41,6 +42,17 @@ class Refusal(Exception):
     def body(self) -> bytes:
         """Return the Status as JSON."""
         return msgspec.json.encode(self.status())
+
+
+class NoSuchGroup(Refusal):
+    """Raised for paths below no API group: the real server answers in plain text there."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "NotFound", "404 page not found")
+
+    @override
+    def body(self) -> bytes:
+        return b"404 page not found\n"
 
 
 def _details(kind: ResourceType, name: str, *, of_kind: bool = False) -> dict[str, Any]:

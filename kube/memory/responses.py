@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kube.memory.refusals import Refusal
+from kube.memory.refusals import NoSuchGroup, Refusal
 from kube.transport import Response
 
 HEADERS = {"content-type": "application/json"}
@@ -10,6 +10,8 @@ HEADERS = {"content-type": "application/json"}
 
 def refusal_response(refusal: Refusal) -> Response:
     """Return a refusal as an HTTP answer."""
+    if isinstance(refusal, NoSuchGroup):
+        return Response(refusal.code, {"content-type": "text/plain; charset=utf-8"}, refusal.body())
     if refusal.retry_after_s is None:
         return Response(refusal.code, HEADERS, refusal.body())
     return Response(refusal.code, {**HEADERS, "retry-after": str(refusal.retry_after_s)}, refusal.body())

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import msgspec
 
 from kube.memory.calls import Call
-from kube.memory.refusals import method_not_allowed, no_such_path
+from kube.memory.refusals import NoSuchGroup, method_not_allowed, no_such_path
 from kube.memory.types import NAMESPACES, PODS, Registry, ResourceType
 
 _OBJECT_VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -65,7 +65,9 @@ class Router:
         elif parts[0] == "apis" and len(parts) >= 4:
             group, version, rest = parts[1], parts[2], parts[3:]
         else:
-            raise no_such_path()
+            raise NoSuchGroup
+        if not self._registry.has_group(group, version):
+            raise NoSuchGroup
         return self._within_group(group, version, rest)
 
     def _within_group(self, group: str, version: str, rest: list[str]) -> _Place:

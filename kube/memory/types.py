@@ -169,6 +169,10 @@ class Registry:
         self._by_root = {each.root: each for each in self.types}
         self._by_kind = {(each.group, each.kind): each for each in self.types}
 
+    def has_group(self, group: str, version: str) -> bool:
+        """Say whether anything is served below this group and version."""
+        return any(each.group == group and each.version == version for each in self.types)
+
     def by_root(self, group: str, version: str, plural: str) -> ResourceType | None:
         """Return the type served at this place, if any."""
         return self._by_root.get((group, version, plural))
