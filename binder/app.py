@@ -10,13 +10,18 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from binder.carrying import Carrier
+from binder.clearing import Clearing
 from binder.collecting import Collector
 from binder.core.attempt import Attempt
 from binder.desk import Desk
+from binder.restoring import Restoring
+from binder.retiring import Retiring
 from binder.settings import BinderSettings
+from binder.sinks import NodeSink, PodSink, RequestSink
 from binder.unit import Unit
-from binder.view import NodeSink, PodSink, RequestSink, View
+from binder.view import View
 from kube.api import Api
+from kube.backoff import Backoff, BackoffRange
 from kube.clock import Clock
 from kube.events import EventRecorder
 from kube.reflector import Reflector
@@ -24,9 +29,11 @@ from kube.resources import BIND_REQUESTS, NODES, PODS
 
 _log: Final = logging.getLogger(__name__)
 
+_AFTER_A_FAULT: Final = BackoffRange(first_s=1.0, most_s=60.0)
+
 
 class Binder:
-    """Carries out BindRequests and keeps the books."""
+    """Carries out BindRequests and keeps the books. ``events`` is run by the caller."""
 
     def __init__(
         self, api: Api, *, settings: BinderSettings, clock: Clock, rng: random.Random, events: EventRecorder
@@ -34,30 +41,32 @@ class Binder:
         self._api = api
         self._settings = settings
         self._rng = rng
-        self._events = events
         self._units: dict[str, Unit] = {}
-        #: (reservation UID, device UUID) of which no other claim was found.
-        self._verified: set[tuple[str, str]] = set()
         self._new: list[Attempt] = []
-        self.view = View(namespace=settings.reservation.namespace, on_request=self._take)
-        self._desk = Desk(api, self.view, settings)
-        self._carrier = Carrier(
-            api, view=self.view, desk=self._desk, clock=clock, events=events, verified=self._verified
-        )
+        self.view = View(on_request=self._take)
+        desk = Desk(api, self.view, settings)
+        self._carrier = Carrier(api, view=self.view, desk=desk, settings=settings, clock=clock, events=events)
         self._collector = Collector(
-            api, view=self.view, desk=self._desk, settings=settings, clock=clock, at_work=self._at_work
+            view=self.view,
+            settings=settings,
+            clearing=Clearing(api, view=self.view, clock=clock, at_work=self._at_work),
+            restoring=Restoring(api, view=self.view, settings=settings),
+            retiring=Retiring(api, view=self.view),
+            events=events,
         )
         self._tasks: TaskGroup | None = None
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run until cancelled. Started when all watches have synced: nothing is done on half a picture."""
+        pods = PodSink(self.view, self._settings.reservation)
         async with anyio.create_task_group() as tasks:
             await tasks.start(Reflector(self._api, NODES, NodeSink(self.view), rng=self._rng).run)
-            await tasks.start(Reflector(self._api, PODS, PodSink(self.view), rng=self._rng).run)
+            await tasks.start(Reflector(self._api, PODS, pods, rng=self._rng).run)
             await tasks.start(Reflector(self._api, BIND_REQUESTS, RequestSink(self.view), rng=self._rng).run)
             self._tasks = tasks
             for attempt in self._new:
-                self._begin(attempt)
+                self._begin(attempt, tasks)
+            self._new.clear()
             tasks.start_soon(self._collector.run)
             task_status.started()
 
@@ -66,30 +75,37 @@ class Binder:
         if self._tasks is None:
             self._new.append(attempt)
         else:
-            self._begin(attempt)
+            self._begin(attempt, self._tasks)
 
-    def _begin(self, attempt: Attempt) -> None:
+    def _begin(self, attempt: Attempt, tasks: TaskGroup) -> None:
         unit = self._units.get(attempt.unit)
         if unit is not None:
             unit.add(attempt)
             return
-        unit = Unit(
-            attempt,
-            view=self.view,
-            carrier=self._carrier,
-            verified=self._verified,
-            learn_timeout_s=self._settings.learn_timeout_s,
-        )
+        unit = Unit(attempt, view=self.view, carrier=self._carrier, learn_timeout_s=self._settings.learn_timeout_s)
         self._units[attempt.unit] = unit
-        assert self._tasks is not None  # noqa: S101 - only begun while running
-        self._tasks.start_soon(self._run_unit, attempt.unit, unit)
+        tasks.start_soon(self._run_unit, attempt.unit, unit)
 
     async def _run_unit(self, key: str, unit: Unit) -> None:
+        """Carry a unit to its end. A fault of ours in it is told, and it starts over later; the others go on.
+
+        Between the unit's last look at its members and its removal nothing is awaited, so no member that comes late
+        can be added to a unit that has ended.
+        """
+        backoff = Backoff(_AFTER_A_FAULT, self._rng)
         try:
-            await unit.run()
+            while True:
+                try:
+                    await unit.run()
+                except Exception:  # noqa: BLE001 - the edge of the component: one bad object stops nothing (S11)
+                    _log.exception("unit %s failed and starts over", key)
+                    await anyio.sleep(backoff.fail())
+                    unit.start_over()
+                else:
+                    return
         finally:
-            if self._units.get(key) is unit:
-                del self._units[key]
+            del self._units[key]
+            unit.close()
 
     def _at_work(self) -> set[str]:
         return {uid for unit in self._units.values() for uid in unit.pods}

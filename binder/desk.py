@@ -6,25 +6,32 @@ answer. No lock is held: a second binder, or a scheduler that joins directly, is
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import anyio
 
-from binder.core import reservation_pod
-from binder.core.failure import Cause, Failure
-from binder.core.pods import PodView
+from binder.core.failure import Failure
 from binder.core.outcome import Failed, JoinedAs
+from binder.core.rebuilding import rebuild
+from binder.making import make
 from binder.settings import BinderSettings
 from binder.view import View
 from gpu import book as device_book
-from gpu import reservation as reservations
-from gpu.book import Book, DeviceFull, Entry, OtherAttempt, Tenant
-from gpu.reservation import Reservation, name_for
+from gpu.book import Book, DeviceFull, OtherAttempt, Tenant
+from gpu.cause import Cause
+from gpu.reservation import Reservation
 from kube import books
 from kube.api import Api
-from kube.errors import AlreadyExists, ApiError, Refused
-from kube.resources import PODS
+from kube.errors import ApiError
 from wire.core import Toleration
+
+_log: Final = logging.getLogger(__name__)
+
+_PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 10.0
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +56,10 @@ class Desk:
     async def join(
         self, group: str, node: str, tenant: Tenant, tolerations: tuple[Toleration, ...] = ()
     ) -> JoinedAs | Failed:
-        """Enter the book of this group; the reservation pod is made when there is none."""
+        """Enter the book of this group; the reservation pod is made when there is none.
+
+        Goes on until the API server has answered.
+        """
         waiting = _Waiting(tenant, tolerations)
         queue = self._queues.get(group)
         if queue is not None:
@@ -58,51 +68,61 @@ class Desk:
         else:
             self._queues[group] = [waiting]
             await self._serve(group, node)
-        assert waiting.answer is not None  # noqa: S101 - answered
-        return waiting.answer
+        return waiting.answer or _refused(Cause.NOT_JOINABLE, group, "the write was given up")
 
     async def _serve(self, group: str, node: str) -> None:
-        """Write for all who wait, until nobody does."""
-        await anyio.sleep(self._settings.gather_s)
+        """Write for all who wait, until nobody does; whoever is left when this is given up is told, too."""
+        batch: list[_Waiting] = []
         try:
+            await anyio.sleep(self._settings.gather_s)
             while self._queues[group]:
                 batch, self._queues[group] = self._queues[group], []
-                try:
-                    await self._write(group, node, batch)
-                finally:
-                    for waiting in batch:
-                        waiting.answer = waiting.answer or _refused(Cause.NOT_JOINABLE, group, "the write was given up")
-                        waiting.answered.set()
+                await self._answer(group, node, batch)
+                for waiting in batch:
+                    waiting.answered.set()
         finally:
-            for waiting in self._queues.pop(group, []):
-                waiting.answer = _refused(Cause.NOT_JOINABLE, group, "the write was given up")
+            for waiting in (*batch, *self._queues.pop(group, [])):
                 waiting.answered.set()
 
-    async def _write(self, group: str, node: str, batch: list[_Waiting]) -> None:
-        """All in one write; when they do not fit together, one by one."""
-        held = await self._held(group, node, batch)
-        if isinstance(held, Failed):
-            for waiting in batch:
-                waiting.answer = held
-            return
-        for part in (batch, *([waiting] for waiting in batch)):
-            open_ones = [waiting for waiting in part if waiting.answer is None]
-            if open_ones:
-                await self._join_held(group, held, open_ones, is_last=len(open_ones) == 1)
+    async def _answer(self, group: str, node: str, batch: Sequence[_Waiting]) -> None:
+        """Have every join of the batch answered."""
+        pause_s = _PAUSE_S
+        while True:
+            try:
+                await self._write(group, node, batch)
+            except ApiError as error:
+                if books.is_final(error):
+                    _answer_all(batch, _refused(Cause.REFUSED, group, str(error)))
+                _log.warning("joining group %s: %s", group, error)
+            if all(waiting.answer is not None for waiting in batch):
+                return
+            await anyio.sleep(pause_s)
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
-    async def _join_held(self, group: str, held: Reservation, batch: list[_Waiting], *, is_last: bool) -> None:
-        held = self._view.reservation_of(group) or held
+    async def _write(self, group: str, node: str, batch: Sequence[_Waiting]) -> None:
+        """All in one write; when they do not fit together, one by one. A contended book leaves joins unanswered."""
+        open_ones = [waiting for waiting in batch if waiting.answer is None]
+        held = await self._held(group, node, open_ones)
+        if isinstance(held, Failed):
+            _answer_all(batch, held)
+        elif not await self._join_held(group, held, open_ones, is_last=len(open_ones) == 1):
+            for waiting in open_ones:
+                await self._join_held(group, self._view.reservations.get(group) or held, [waiting], is_last=True)
+
+    async def _join_held(self, group: str, held: Reservation, batch: Sequence[_Waiting], *, is_last: bool) -> bool:
         joined = await books.join(self._api, held, [waiting.tenant for waiting in batch])
         if isinstance(joined, Reservation):
             self._view.note_reservation(joined)
             for waiting in batch:
                 waiting.answer = _joined_as(joined, waiting.tenant)
-        elif is_last:
-            batch[0].answer = _why(group, joined)
+            return True
+        if is_last and not isinstance(joined, books.Contended):
+            _answer_all(batch, _why(group, joined))
+        return is_last
 
-    async def _held(self, group: str, node: str, batch: list[_Waiting]) -> Reservation | Failed:
+    async def _held(self, group: str, node: str, batch: Sequence[_Waiting]) -> Reservation | Failed:
         """The reservation to join: the one that is known, or a new one with the batch in its book."""
-        known = self._view.reservation_of(group)
+        known = self._view.reservations.get(group)
         if known is not None:
             if known.node != node:
                 return _refused(Cause.NOT_JOINABLE, group, f"its device is on node {known.node}")
@@ -110,56 +130,28 @@ class Desk:
         first = self._first_book(group, batch)
         if isinstance(first, Failed):
             return first
-        return await self.create(group, node, first, batch[0].tolerations)
+        held = await make(
+            self._api, self._settings.reservation, node=node, group=group, book=first, tolerations=batch[0].tolerations
+        )
+        if isinstance(held, Failed):
+            return held
+        self._view.note_reservation(held)
+        return held
 
-    def _first_book(self, group: str, batch: list[_Waiting]) -> Book | Failed:
-        """Bound pods of the group come first, so that a lost reservation is rebuilt; then as many of the batch as fit."""
-        rebuilt = rebuild(group, self._view.bound_in(group))
-        if isinstance(rebuilt, DeviceFull | OtherAttempt):
+    def _first_book(self, group: str, batch: Sequence[_Waiting]) -> Book | Failed:
+        """Bound pods of the group come first (a lost reservation is rebuilt), then as many of the batch as fit."""
+        book = rebuild(group, self._view.bound_in(group))
+        if not isinstance(book, Book):
             return _refused(Cause.DEVICE_CLAIMED, group, "its bound pods need more than one device")
         for waiting in batch:
-            joined = device_book.join(rebuilt, [waiting.tenant])
-            rebuilt = joined if isinstance(joined, Book) else rebuilt
-        return rebuilt
-
-    async def create(
-        self, group: str, node: str, book: Book, tolerations: tuple[Toleration, ...]
-    ) -> Reservation | Failed:
-        """Make the reservation pod, or find the one that is there. An unknown outcome is settled by reading."""
-        template = self._settings.reservation
-        manifest = reservation_pod.manifest(template, node=node, group=group, book=book, tolerations=tolerations)
-        while True:
-            try:
-                held = reservations.read(await self._api.create(PODS, manifest, namespace=template.namespace))
-            except AlreadyExists:
-                found = await books.read(self._api, template.namespace, name_for(node, group))
-                if found is None:
-                    continue
-                held = found
-            except Refused as error:
-                if not error.outcome_unknown:
-                    return _refused(Cause.REFUSED, group, f"reservation pod: {error}")
-                await anyio.sleep(1)
-                continue
-            except ApiError:
-                await anyio.sleep(1)
-                continue
-            if held.group != group:
-                return _refused(Cause.NOT_JOINABLE, group, f"{held.name} holds another group")
-            self._view.note_reservation(held)
-            return held
+            joined = device_book.join(book, [waiting.tenant])
+            book = joined if isinstance(joined, Book) else book
+        return book
 
 
-def rebuild(group: str, bound: list[PodView]) -> Book | DeviceFull | OtherAttempt:
-    """The book of a group as its bound pods say (their protected annotations)."""
-    tenants = []
-    for pod in bound:
-        for device in pod.grant.devices if pod.grant else ():
-            if device.group == group:
-                assert pod.grant is not None  # noqa: S101 - it has devices
-                entry = Entry(device.nano, pod.grant.attempt, pod.rv, 0, f"{pod.namespace}/{pod.name}")
-                tenants.append(Tenant(pod.uid, entry))
-    return device_book.join(device_book.EMPTY, tenants)
+def _answer_all(batch: Sequence[_Waiting], answer: Failed) -> None:
+    for waiting in batch:
+        waiting.answer = waiting.answer or answer
 
 
 def _joined_as(held: Reservation, tenant: Tenant) -> JoinedAs:
@@ -171,11 +163,11 @@ def _refused(cause: Cause, group: str, detail: str) -> Failed:
     return Failed(Failure(cause=cause, detail=f"group {group}: {detail}"))
 
 
-def _why(group: str, refusal: DeviceFull | OtherAttempt | books.NotJoinable | books.Contended) -> Failed:
+def _why(group: str, refusal: DeviceFull | OtherAttempt | books.NotJoinable) -> Failed:
     match refusal:
         case DeviceFull(asked_nano=asked, free_nano=free):
             return _refused(Cause.DEVICE_TAKEN, group, f"{asked} nano-GPU asked, {free} free")
         case OtherAttempt(attempt=attempt):
             return _refused(Cause.DEVICE_TAKEN, group, f"the pod is there under attempt {attempt}")
-        case books.NotJoinable(why=why) | books.Contended(why=why):
+        case books.NotJoinable(why=why):
             return _refused(Cause.NOT_JOINABLE, group, why)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from binder.core.attempt import Attempt
-from binder.core.failure import Cause, Failure
+from binder.core.failure import Failure
+from gpu.cause import Cause
 from kube.binding import FenceText
 
 _RESERVING = frozenset({

@@ -13,7 +13,7 @@ class BinderSettings(msgspec.Struct, frozen=True, kw_only=True):
     ``idle_s``: an empty reservation is kept this long for the next share. ``learn_timeout_s``: a reservation pod must
     say by then which device it holds (kai-contract 1.8: 40 s), and a gang must be handed over whole. ``sweep_s``: how
     often everything is looked over, beside what events call for. ``gather_s``: joins of one group that come
-    within this time are one write. ``in_flight``: units that are carried out side by side.
+    within this time are one write. ``verify_at_once``: devices that are verified side by side.
     """
 
     reservation: ReservationTemplate = ReservationTemplate()
@@ -21,5 +21,4 @@ class BinderSettings(msgspec.Struct, frozen=True, kw_only=True):
     learn_timeout_s: float = 40.0
     sweep_s: float = 5.0
     gather_s: float = 0.005
-    in_flight: int = 256
-    pod_bound_condition: bool = False
+    verify_at_once: int = 16

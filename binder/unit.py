@@ -6,8 +6,8 @@ for the world to change when there is nothing to do. All decisions are in binder
 
 from __future__ import annotations
 
-import logging
-from typing import Final
+import math
+from collections.abc import Sequence
 
 import anyio
 
@@ -17,33 +17,33 @@ from binder.core.attempt import Attempt
 from binder.core.outcome import Outcome
 from binder.core.state import Action, Phase, State, World
 from binder.core.step import Next, step
-from binder.view import Signal, View
-
-_log: Final = logging.getLogger(__name__)
+from binder.signals import Signal
+from binder.view import View
 
 
 class Unit:
     """Attempts by id. Members of a gang are added as their BindRequests are seen."""
 
-    def __init__(
-        self, first: Attempt, *, view: View, carrier: Carrier, verified: set[tuple[str, str]], learn_timeout_s: float
-    ) -> None:
+    def __init__(self, first: Attempt, *, view: View, carrier: Carrier, learn_timeout_s: float) -> None:
         self._view = view
         self._carrier = carrier
-        self._verified = verified
         self._learn_timeout_s = learn_timeout_s
         self._signal = Signal()
         self._states: dict[str, State] = {}
         self._keys: set[str] = set()
-        self._deadline = 0.0
+        #: When devices must be known and the gang complete, by the event loop's clock.
+        self._deadline = math.inf
         self.add(first)
 
     def add(self, attempt: Attempt) -> None:
-        """Take in a member."""
+        """Take in a member. Each has the whole time to learn its devices, and to be followed by the next."""
+        if attempt.id in self._states:
+            return
         self._states[attempt.id] = State(attempt=attempt, rv=attempt.rv)
         keys = {f"pod:{attempt.pod_uid}", f"request:{attempt.id}", *(f"group:{d.group}" for d in attempt.devices)}
         self._view.subscriptions.add(self._signal, keys - self._keys)
         self._keys |= keys
+        self._deadline = anyio.current_time() + self._learn_timeout_s
         self._signal.set()
 
     @property
@@ -51,21 +51,28 @@ class Unit:
         """UIDs of the pods that are worked on."""
         return {state.attempt.pod_uid for state in self._states.values()}
 
+    def start_over(self) -> None:
+        """Forget all that was learned, as after a crash: the BindRequests tell all that is needed."""
+        self._states = {key: State(attempt=s.attempt, rv=s.attempt.rv) for key, s in self._states.items()}
+        self._deadline = anyio.current_time() + self._learn_timeout_s
+
+    def close(self) -> None:
+        """Take the subscriptions back, and have the collector see to what the attempts may have left behind."""
+        self._view.subscriptions.remove(self._signal, self._keys)
+        for group in {device.group for state in self._states.values() for device in state.attempt.devices}:
+            self._view.mark(group)
+
     async def run(self) -> None:
         """Work until every attempt has ended."""
-        self._deadline = anyio.current_time() + self._learn_timeout_s
-        try:
-            while not all(state.phase is Phase.END for state in self._states.values()):
-                moves = step(list(self._states.values()), {key: self._world(s) for key, s in self._states.items()})
-                self._states.update({move.state.attempt.id: move.state for move in moves})
-                if any(move.actions for move in moves):
-                    await self._carry(moves)
-                elif any(state.phase is not Phase.END for state in self._states.values()):
-                    await self._wait()
-        finally:
-            self._view.subscriptions.remove(self._signal, self._keys)
+        while not all(state.phase is Phase.END for state in self._states.values()):
+            moves = step(list(self._states.values()), {key: self._world(s) for key, s in self._states.items()})
+            self._states.update({move.state.attempt.id: move.state for move in moves})
+            if any(move.actions for move in moves):
+                await self._carry(moves)
+            elif any(move.state.phase is not Phase.END for move in moves):
+                await self._wait()
 
-    async def _carry(self, moves: list[Next]) -> None:
+    async def _carry(self, moves: Sequence[Next]) -> None:
         answers: list[tuple[str, Outcome]] = []
 
         async def carry(state: State, action: Action) -> None:
@@ -80,27 +87,21 @@ class Unit:
 
     async def _wait(self) -> None:
         """Wait for a change, or for the time to learn to be over."""
-        left_s = self._deadline - anyio.current_time()
-        with anyio.move_on_after(max(left_s, 0) if left_s > 0 else None):
+        is_over = anyio.current_time() >= self._deadline
+        with anyio.CancelScope(deadline=math.inf if is_over else self._deadline):
             await self._signal.wait()
 
     def _world(self, state: State) -> World:
         view = self._view
         attempt = state.attempt
         groups = [device.group for device in attempt.devices]
-        pod = view.pod(attempt.pod_uid)
+        held = {group: view.reservations.get(group) for group in groups}
         return World(
-            pod=pod,
-            pod_deleted=pod is None and attempt.pod_uid in view.last_seen,
-            reservations={group: view.reservation_of(group) for group in groups},
-            lost=frozenset(
-                g for g in groups if g in state.joined and state.joined[g].reservation in view.lost.get(g, ())
-            ),
-            verified=frozenset(
-                (held.uid, held.uuid)
-                for group in groups
-                if (held := view.reservation_of(group)) is not None and (held.uid, held.uuid) in self._verified
-            ),
+            pod=view.pods.get(attempt.pod_uid),
+            pod_deleted=attempt.pod_uid in view.gone_pods,
+            reservations=held,
+            lost=frozenset(g for g in groups if g in state.joined and view.is_lost(state.joined[g].reservation)),
+            verified=frozenset((r.uid, r.uuid) for r in held.values() if r and (r.uid, r.uuid) in view.verified),
             request_gone=not view.has_request(attempt.id),
             late=anyio.current_time() >= self._deadline,
         )

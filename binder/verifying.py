@@ -1,4 +1,4 @@
-"""Is a device that a reservation pod just named really nobody else's? (docs/design/protocol.md, step 2)
+"""Whether a device that a reservation pod just named is really nobody else's (docs/design/protocol.md, step 2).
 
 Two quorum LISTs in this order: reservation pods, then pods. A device belongs to one node, so both are asked for that
 node only.
@@ -6,32 +6,48 @@ node only.
 
 from __future__ import annotations
 
-from binder.core.failure import Cause, Failure
-from binder.core.outcome import Failed, Verified
-from binder.core.pods import PodView, view
-from binder.view import granted_groups
+from collections.abc import Sequence
+
+from binder.core.failure import Failure
+from binder.core.outcome import Disputed, Failed, Verified
+from binder.core.pods import PodView
+from binder.core.pods import view as read_pod
+from binder.core.reservation_pod import ReservationTemplate
 from gpu import reservation as reservations
+from gpu.cause import Cause
 from gpu.reservation import Reservation
 from kube.api import Api
 from kube.resources import PODS
 
 
-async def verify(api: Api, held: Reservation) -> Verified | Failed:
+async def verify(api: Api, held: Reservation, template: ReservationTemplate) -> Verified | Disputed | Failed:
     """Look for other claims on the device of ``held``."""
     on_node = f"spec.nodeName={held.node}"
     listed = await api.list(PODS, namespace=held.namespace, field_selector=on_node)
-    others = [reservations.read(pod) for pod in listed.items if reservations.is_reservation(pod, held.namespace)]
-    now = next((other for other in others if other.uid == held.uid), None)
+    there = [
+        reservations.read(pod)
+        for pod in listed.items
+        if reservations.is_reservation(pod, held.namespace, app=template.app)
+    ]
+    now = next((one for one in there if one.uid == held.uid), None)
     if now is None or now.uuid != held.uuid or now.book is None:
         return _claimed(f"reservation pod {held.name} changed")
-    for other in others:
-        if other.uid != held.uid and other.uuid == held.uuid:
-            return _claimed(f"device {held.uuid} is also held by reservation pod {other.name}")
+    if (clash := _other_holder(now, there)) is not None:
+        return clash
     pods = await api.list(PODS, field_selector=on_node)
     for pod in pods.items:
-        if pod.metadata.namespace != held.namespace and (why := _stray(view(pod), now)) is not None:
+        if pod.metadata.namespace != held.namespace and (why := _stray(read_pod(pod), now)) is not None:
             return _claimed(why)
     return Verified(held.group)
+
+
+def _other_holder(held: Reservation, there: Sequence[Reservation]) -> Disputed | Failed | None:
+    """Another reservation of this device: one that is going may just be late to go, as the device is ours now."""
+    for other in there:
+        if other.uid != held.uid and other.uuid == held.uuid:
+            why = f"device {held.uuid} is also held by reservation pod {other.name}"
+            return Disputed(held.group, why) if other.deleting or other.is_terminal else _claimed(why)
+    return None
 
 
 def _stray(pod: PodView, held: Reservation) -> str | None:
@@ -45,7 +61,7 @@ def _stray(pod: PodView, held: Reservation) -> str | None:
         return f"device {held.uuid} is used by pod {name}, which is not in its book"
     if held.group in devices and devices[held.group] != held.uuid:
         return f"pod {name} of group {held.group} uses device {devices[held.group]}"
-    if held.group in {*pod.groups, *granted_groups(pod)} and not in_book:
+    if held.group in pod.held_groups and not in_book:
         return f"pod {name} is labelled with group {held.group} and is not in its book"
     return None
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gpu.request import GpuRequest, MigAsk
+from gpu.request import ContainerRef, FractionAsk, GpuRequest, MemoryAsk, MigAsk
 from gpu.share import NANO_PER_DEVICE, portion_text
 from wire import names
 
@@ -49,11 +49,20 @@ def shared_metadata(grant: Grant, request: GpuRequest) -> BoundMetadata:
         names.GRANT: msgspec.json.encode(grant).decode(),
         names.GPU_PORTION_ANNOTATION: portion_text(grant.devices[0].nano),
     }
-    devices = iter(grant.devices)
-    for container in request.containers:
-        uuids = [next(devices).uuid for _ in container.asks]
-        annotations[names.VISIBLE_DEVICES_PREFIX + container.container.key] = ",".join(uuids)
+    for container, devices in dealt(grant, request):
+        annotations[names.VISIBLE_DEVICES_PREFIX + container.key] = ",".join(device.uuid for device in devices)
     return BoundMetadata(group_labels([device.group for device in grant.devices]), annotations)
+
+
+def dealt(grant: Grant, request: GpuRequest) -> list[tuple[ContainerRef, tuple[DeviceGrant, ...]]]:
+    """Which container gets which devices: those that ask for shares, in the order of their asks."""
+    devices = iter(grant.devices)
+    pairs = []
+    for container in request.containers:
+        shares = sum(isinstance(ask, FractionAsk | MemoryAsk) for ask in container.asks)
+        if shares:
+            pairs.append((container.container, tuple(next(devices) for _ in range(shares))))
+    return pairs
 
 
 def whole_metadata(request: GpuRequest) -> BoundMetadata:

@@ -7,7 +7,14 @@ the attempt is the BindRequest's own UID (docs/design/protocol.md, Objects).
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import msgspec
+
+from gpu.share import NANO_PER_DEVICE
+
+_LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
 class PlannedDevice(msgspec.Struct, frozen=True, gc=False):
@@ -49,11 +56,26 @@ def parse(text: str | None) -> Handover:
         handover = _decoder.decode(text)
     except (msgspec.DecodeError, UnicodeError) as error:
         raise MalformedHandover(str(error)) from error
-    if any(device.nano <= 0 for device in handover.devices) or handover.members < 1:
-        raise MalformedHandover("charges and members must be positive")
+    if not (handover.rv.isascii() and handover.rv.isdigit()):
+        # An empty one would be no precondition at all.
+        raise MalformedHandover(f"rv is {handover.rv!r}, a resourceVersion is a decimal number")
+    if handover.members < 1:
+        raise MalformedHandover(f"members is {handover.members}, at least 1 is allowed")
+    for device in handover.devices:
+        _check(device)
     if len({device.group for device in handover.devices}) != len(handover.devices):
         raise MalformedHandover("the groups must be distinct")
     return handover
+
+
+def _check(device: PlannedDevice) -> None:
+    """The group becomes a label of the pod, which a Binding's server does not validate. Raises MalformedHandover."""
+    if not _LABEL_VALUE.fullmatch(device.group):
+        raise MalformedHandover(f"group {device.group!r} can't be the value of a label")
+    if not 0 < device.nano <= NANO_PER_DEVICE:
+        raise MalformedHandover(f"nano is {device.nano}, 1 to {NANO_PER_DEVICE} are allowed")
+    if device.mem_mib < 0:
+        raise MalformedHandover(f"mem_mib is {device.mem_mib}, at least 0 is allowed")
 
 
 def render(handover: Handover) -> str:

@@ -40,6 +40,8 @@ class Reservation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     book: Book | None
     deleting: bool
     finalized: bool
+    #: Without the annotation (not: with an unreadable one) it was made by KAI, and its book is still to be written.
+    is_adoptable: bool = False
     #: Its process runs, as far as kubelet has said: one that keeps failing may have lost its device.
     alive: bool = True
 
@@ -59,10 +61,10 @@ class Reservation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.phase == names.RUNNING and self.alive and bool(self.uuid) and not self.deleting
 
 
-def is_reservation(pod: Pod, namespace: str = names.RESERVATION_NAMESPACE) -> bool:
+def is_reservation(pod: Pod, namespace: str = names.RESERVATION_NAMESPACE, *, app: str = names.RESERVATION_APP) -> bool:
     """Whether a pod is a reservation pod: by label **and** namespace, which tenants can't write to (contract 9.2.4)."""
     labels = pod.metadata.labels or {}
-    return pod.metadata.namespace == namespace and labels.get(names.APP_LABEL) == names.RESERVATION_APP
+    return pod.metadata.namespace == namespace and labels.get(names.APP_LABEL) == app
 
 
 def read(pod: Pod) -> Reservation:
@@ -72,7 +74,8 @@ def read(pod: Pod) -> Reservation:
         book: Book | None = device_book.parse(annotations.get(names.TENANTS))
     except device_book.MalformedBook:
         book = None
-    if names.TENANTS not in annotations:
+    is_adoptable = names.TENANTS not in annotations
+    if is_adoptable:
         book = None
     return Reservation(
         group=(pod.metadata.labels or {}).get(names.GPU_GROUP_LABEL, ""),
@@ -88,6 +91,7 @@ def read(pod: Pod) -> Reservation:
         book=book,
         deleting=pod.metadata.deletion_timestamp is not None,
         finalized=names.BOOK_FINALIZER in (pod.metadata.finalizers or ()),
+        is_adoptable=is_adoptable,
         alive=_is_alive(pod),
     )
 

@@ -8,7 +8,7 @@ landed after all, the second one finds its work done, and if it lands later, its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 import anyio
@@ -19,12 +19,14 @@ from gpu import reservation as reservations
 from gpu.book import Book, DeviceFull, OtherAttempt, Tenant
 from gpu.reservation import Reservation
 from kube.api import Api
-from kube.errors import ApiError, Conflict, NotFound
+from kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, Refused
+from kube.patience import until_answered
 from kube.resources import PODS
 from wire import names
 
 #: Lost races in a row after which a change gives up (its caller asks again later).
 _TRIES = 8
+_PAUSE_S = 0.1
 
 
 class NotJoinable(msgspec.Struct, frozen=True, gc=False):
@@ -41,6 +43,11 @@ class Contended(msgspec.Struct, frozen=True, gc=False):
     """Others changed the book each time we tried, or the API server kept failing."""
 
     why: str
+
+
+def is_final(error: ApiError) -> bool:
+    """Whether the server refused a change of a book for what it says, and will refuse it again."""
+    return isinstance(error, Refused) and type(error) in {BadRequest, Forbidden, Invalid, Refused}
 
 
 async def join(
@@ -83,7 +90,33 @@ async def renew(
     return await _compare_and_set(api, held, change)
 
 
+async def adopt(
+    api: Api, held: Reservation, tenants: Iterable[Tenant]
+) -> Reservation | DeviceFull | OtherAttempt | NotJoinable | Contended:
+    """Write the first book of a reservation pod that has none (KAI's), exactly as it was read in ``held``."""
+    first = device_book.join(device_book.EMPTY, tenants)
+    if not isinstance(first, Book):
+        return first
+    if not held.is_adoptable or held.deleting:
+        return NotJoinable("it has a book, or is being deleted")
+    patch = {"metadata": {"annotations": {names.TENANTS: device_book.render(first)}}}
+    try:
+        pod = await api.patch(PODS, held.name, patch, namespace=held.namespace, uid=held.uid, resource_version=held.rv)
+    except (Conflict, NotFound) as error:
+        return Contended(str(error))
+    return reservations.read(pod)
+
+
 R = TypeVar("R", bound=msgspec.Struct)
+
+
+async def until_settled(change: Callable[[], Awaitable[R | Contended]]) -> R:
+    """Repeat a change while others keep changing the book, or no clear answer comes."""
+    while True:
+        answer = await until_answered(change)
+        if not isinstance(answer, Contended):
+            return answer
+        await anyio.sleep(_PAUSE_S)
 
 
 async def _compare_and_set(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from binder.core.pods import PodView
 from gpu import handover
 from gpu.handover import PlannedDevice
 from gpu.request import FractionAsk, GpuRequest, MemoryAsk, SharedAsk
@@ -36,6 +37,14 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def unit(self) -> str:
         """Key of the attempts that bind together."""
         return f"{self.namespace}/{self.plan}" if self.plan else self.id
+
+    def is_done(self, pod: PodView) -> bool:
+        """Whether this attempt's Binding is the one that landed.
+
+        Without shares it asks for nothing but the node, and its Binding carries no mark: whoever bound the pod there
+        did its work.
+        """
+        return pod.was_bound_by(self.id) if self.devices else pod.node == self.node
 
     def asks_same(self, request: GpuRequest | None) -> bool:
         """Whether a pod that asks this still asks what was decided on; an unreadable request (None) does not."""
@@ -71,6 +80,8 @@ def read(request: BindRequest) -> Attempt | Foreign:
         return Foreign(f"spec.selectedGPUGroups and annotation {names.HANDOVER} name different groups")
     if not request.spec.selected_node:
         return Foreign("spec.selectedNode is empty")
+    if request.spec.pod_name != request.metadata.name:
+        return Foreign(f"its name is not spec.podName, {request.spec.pod_name!r}")
     return Attempt(
         id=request.metadata.uid,
         namespace=request.metadata.namespace,

@@ -8,32 +8,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpu.grant import Grant
-from gpu.request import ContainerKind, ContainerRef, GpuRequest
+from gpu.configmaps import capabilities_name, direct_env_name
+from gpu.grant import Grant, dealt
+from gpu.request import GpuRequest
 from gpu.share import portion_text
 from wire import names
 
 
-def suffix(container: ContainerRef) -> str:
-    """``0`` for a regular container, ``i0`` for an init container."""
-    return container.key if container.kind is ContainerKind.INIT else str(container.index)
-
-
 def manifests(*, prefix: str, pod_name: str, pod_uid: str, grant: Grant, request: GpuRequest) -> list[dict[str, Any]]:
-    """Return the ConfigMaps to create, two per container that asked."""
-    devices = iter(grant.devices)
+    """Return the ConfigMaps to create, two per container that asked for shares."""
     built = []
-    for container in request.containers:
-        given = [next(devices) for _ in container.asks]
-        portion = portion_text(given[0].nano)
+    for container, devices in dealt(grant, request):
+        portion = portion_text(devices[0].nano)
         data = {
-            names.ENV_VISIBLE_DEVICES: ",".join(device.uuid for device in given),
+            names.ENV_VISIBLE_DEVICES: ",".join(device.uuid for device in devices),
             names.ENV_NUM_OF_GPUS: portion,
             names.ENV_GPU_PORTION: portion,
         }
-        name = f"{prefix}-{suffix(container.container)}"
+        name = capabilities_name(prefix, container)
         built.append(_config_map(name, pod_name, pod_uid, data))
-        built.append(_config_map(f"{name}-evar", pod_name, pod_uid, {}))
+        built.append(_config_map(direct_env_name(name), pod_name, pod_uid, {}))
     return built
 
 

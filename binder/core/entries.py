@@ -30,8 +30,9 @@ class Judgement(enum.Enum):
 class Evidence(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What is known beside the reads.
 
-    ``group`` of the book. ``pod``: quorum read, None when there is no pod of this UID. ``last``: the pod as it was
-    last seen by watch, None when it was never seen. ``gone_for_s``: since when it has been missing, by our own clock.
+    ``group`` of the book. ``pod``: quorum read, None when there is no pod of this UID. ``last``: what is known of a pod
+    that is gone: its last state where its deletion was seen, or an earlier state in which it was bound; None when
+    nothing is known for sure. ``gone_for_s``: since when it has been missing, by our own clock.
     ``has_request``: a BindRequest of this attempt is there (quorum). ``node_gone``: the device's node is gone.
     """
 
@@ -60,7 +61,7 @@ def judge(entry: Entry, evidence: Evidence) -> Judgement:
     if pod.ended:
         return Judgement.DEAD
     if pod.is_bound:
-        return Judgement.LIVE if evidence.group in _groups(pod) else Judgement.DEAD
+        return Judgement.LIVE if evidence.group in pod.held_groups else Judgement.DEAD
     if pod.rv != entry.rv:
         return Judgement.DEAD
     if evidence.has_request:
@@ -77,17 +78,12 @@ def _judge_vanished(evidence: Evidence) -> Judgement:
     return Judgement.DEAD if evidence.gone_for_s > grace_s else Judgement.WAIT
 
 
-def _groups(pod: PodView) -> set[str]:
-    granted = {device.group for device in pod.grant.devices} if pod.grant else set()
-    return granted | set(pod.groups)
-
-
 def is_suspicious(entry: Entry, group: str, pod: PodView | None, *, at_work: bool, now_s: int) -> bool:
     """Whether a cached view makes an entry worth two quorum reads. Wrong either way costs time only."""
     if pod is None or pod.ended:
         return True
     if pod.is_bound:
-        return group not in _groups(pod)
+        return group not in pod.held_groups
     if at_work:
         return False
     return pod.rv != entry.rv or now_s - entry.since > WRITE_TIMEOUT_S

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import msgspec
 
-from binder.core.failure import Cause, Failure
+from binder.core.failure import Failure
 from binder.core.pods import PodView
 from binder.core.state import Joined, Phase, State
+from gpu.cause import Cause
 
 #: A Binding that is refused this often, with the pod found unbound and willing each time, is given up.
-MAX_TRIES = 5
+MAX_TRIES = 6
 
 
 class JoinedAs(msgspec.Struct, frozen=True, gc=False):
@@ -35,6 +36,13 @@ class Verified(msgspec.Struct, frozen=True, gc=False):
     """No other claim on the device was found. The shell keeps the fact in its world."""
 
     group: str
+
+
+class Disputed(msgspec.Struct, frozen=True, gc=False):
+    """Another claim on the device is there, by a reservation that is going: look again."""
+
+    group: str
+    detail: str
 
 
 class PodRead(msgspec.Struct, frozen=True, gc=False):
@@ -89,8 +97,8 @@ class Left(msgspec.Struct, frozen=True, gc=False):
 
 
 Outcome = (
-    JoinedAs | Failed | Verified | PodRead | ConfigMapsWritten | BindingAccepted | BindingNotAccepted | Renewed
-    | EntryGone | RequestDropped | Fenced | FenceMissed | Left
+    JoinedAs | Failed | Verified | Disputed | PodRead | ConfigMapsWritten | BindingAccepted | BindingNotAccepted
+    | Renewed | EntryGone | RequestDropped | Fenced | FenceMissed | Left
 )  # fmt: skip
 
 
@@ -103,6 +111,8 @@ def absorb(state: State, outcome: Outcome) -> State:  # noqa: C901, PLR0911, PLR
             return fail(state, failure)
         case Verified():
             return state
+        case Disputed(detail=detail):
+            return msgspec.structs.replace(state, disputed=detail)
         case PodRead(pod=pod):
             return _after_read(state, pod)
         case ConfigMapsWritten():
@@ -116,8 +126,7 @@ def absorb(state: State, outcome: Outcome) -> State:  # noqa: C901, PLR0911, PLR
         case EntryGone(group=group):
             return fail(_without(state, group), Failure(cause=Cause.RESERVATION_LOST, detail=f"group {group}"))
         case RequestDropped():
-            after = Phase.END if state.failure is None else Phase.FENCE
-            return msgspec.structs.replace(state, phase=after)
+            return msgspec.structs.replace(state, phase=_after_drop(state))
         case Fenced():
             return msgspec.structs.replace(state, phase=Phase.LEAVE)
         case FenceMissed():
@@ -131,6 +140,16 @@ def fail(state: State, failure: Failure) -> State:
     if state.failure is not None:
         return state
     return msgspec.structs.replace(state, failure=failure, phase=Phase.DROP)
+
+
+#: Failures after which the pod can't be at our resourceVersion: it is read before it would be fenced.
+_READ_FIRST = frozenset({Cause.POD_GONE, Cause.BOUND_ELSEWHERE})
+
+
+def _after_drop(state: State) -> Phase:
+    if state.failure is None:
+        return Phase.END
+    return Phase.SETTLE if state.failure.cause in _READ_FIRST else Phase.FENCE
 
 
 def _joined(state: State, group: str, joined: Joined) -> State:
@@ -150,14 +169,18 @@ def _not_accepted(state: State, detail: str) -> State:
 
 
 def _renewed(state: State, group: str, rv: str) -> State:
+    if group not in state.joined:
+        return state
     state = _joined(state, group, Joined(state.joined[group].reservation, rv))
+    if state.phase is not Phase.RENEW:
+        return state  # another device's entry was gone: the attempt has failed
     is_complete = all(joined.rv == state.rv for joined in state.joined.values())
     return msgspec.structs.replace(state, phase=Phase.BIND) if is_complete else state
 
 
 def _after_read(state: State, pod: PodView | None) -> State:
     """Settle by a quorum read: bound by us, dead for a reason, or unbound and to be gone on with."""
-    if pod is not None and pod.was_bound_by(state.attempt.id):
+    if pod is not None and state.attempt.is_done(pod):
         return msgspec.structs.replace(state, pod=pod, failure=None, phase=Phase.CLOSE)
     if state.failure is not None:
         return _withdraw_after_read(state, pod)
@@ -168,11 +191,28 @@ def _after_read(state: State, pod: PodView | None) -> State:
 
 
 def _withdraw_after_read(state: State, pod: PodView | None) -> State:
-    """An unbound pod that is still at a resourceVersion of ours needs the fence; any other can't be bound by us."""
-    ours = {state.rv, *(joined.rv for joined in state.joined.values())}
-    needs_fence = pod is not None and not pod.is_bound and pod.rv in ours
-    state = msgspec.structs.replace(state, pod=pod, rv=pod.rv if needs_fence and pod is not None else state.rv)
-    return msgspec.structs.replace(state, phase=Phase.FENCE if needs_fence else Phase.LEAVE)
+    """Which entries of a failed attempt may be taken out by us, and whether the pod must be fenced first.
+
+    A pod that is gone may have been bound by our late Binding and may still run: its entries, and those of a pod that
+    somebody else bound to our groups, are the collector's to judge (binder/core/entries.py).
+    """
+    if pod is None:
+        return msgspec.structs.replace(state, pod=None, joined={}, phase=Phase.LEAVE)
+    if pod.is_bound:
+        ours = {group: joined for group, joined in state.joined.items() if group not in pod.held_groups}
+        return msgspec.structs.replace(state, pod=pod, joined=ours, phase=Phase.LEAVE)
+    if pod.deleting or pod.fenced == state.attempt.id or not _wants_fence(state, pod):
+        return msgspec.structs.replace(state, pod=pod, phase=Phase.LEAVE)
+    return msgspec.structs.replace(state, pod=pod, rv=pod.rv, phase=Phase.FENCE)
+
+
+def _wants_fence(state: State, pod: PodView) -> bool:
+    """Whether an unbound pod needs the fence: as long as our Binding may land, or to tell the scheduler why we failed.
+
+    After the scheduler took the attempt back, a pod at another version may be on its way by a new attempt.
+    """
+    at_ours = pod.rv in {state.rv, *(joined.rv for joined in state.joined.values())}
+    return at_ours or (state.failure is not None and state.failure.cause is not Cause.WITHDRAWN)
 
 
 def _go_on(state: State) -> State:

@@ -41,6 +41,12 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """Whether it names a node."""
         return bool(self.node)
 
+    @property
+    def held_groups(self) -> frozenset[str]:
+        """Groups that its labels or its grant name: KAI's pods have labels only."""
+        granted = (device.group for device in self.grant.devices) if self.grant else ()
+        return frozenset((*self.groups, *granted))
+
     def was_bound_by(self, attempt: str) -> bool:
         """Whether the Binding of this attempt is the one that landed."""
         return self.is_bound and self.grant is not None and self.grant.attempt == attempt
@@ -89,7 +95,8 @@ def has_ended(pod: Pod) -> bool:
     if pod.status.phase in {names.SUCCEEDED, names.FAILED}:
         return True
     main = pod.status.container_statuses or ()
-    all_terminated = bool(main) and all(s.state is not None and s.state.terminated is not None for s in main)
+    all_known = len(main) >= len(pod.spec.containers) > 0
+    all_terminated = all_known and all(s.state is not None and s.state.terminated is not None for s in main)
     return pod.metadata.deletion_timestamp is not None and all_terminated
 
 

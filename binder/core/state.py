@@ -52,6 +52,7 @@ class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """``rv`` is the resourceVersion that the next Binding uses; all of ``joined`` must have it by then.
 
     ``pod`` is the newest quorum read of the pod, if there was one. ``tries`` counts refused Bindings.
+    ``disputed``: who else claims the device, as the last verification found; "" when it was not asked or nobody does.
     """
 
     attempt: Attempt
@@ -62,6 +63,7 @@ class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     tries: int = 0
     failure: Failure | None = None
     has_config_maps: bool = False
+    disputed: str = ""
 
 
 class World(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -100,10 +102,11 @@ class ReadPod(msgspec.Struct, frozen=True, gc=False):
 
 
 class WriteConfigMaps(msgspec.Struct, frozen=True, gc=False):
-    """Create KAI's two ConfigMaps with their final content."""
+    """Create KAI's two ConfigMaps, whose names begin with ``prefix``, with their final content."""
 
     grant: Grant
     request: GpuRequest
+    prefix: str
 
 
 class PostBinding(msgspec.Struct, frozen=True, gc=False):

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from binder.core import outcome
-from binder.core.failure import Cause, Failure, smaller_than_asked
+from binder.core.failure import Failure, smaller_than_asked
+from binder.core.pods import PodView
 from binder.core.state import (
     Action,
     DropRequest,
@@ -32,6 +33,8 @@ from binder.core.state import (
     World,
     WriteConfigMaps,
 )
+from binder.core.versions import is_older
+from gpu.cause import Cause
 from gpu.grant import DeviceGrant, Grant
 from gpu.handover import PlannedDevice
 from gpu.request import MemoryAsk, charge_nano
@@ -45,8 +48,25 @@ class Next(msgspec.Struct, frozen=True, gc=False):
     actions: tuple[Action, ...] = ()
 
 
+#: Changes of phase that can follow each other without a write or read between them; more would be a circle.
+_ROUNDS = 8
+
+
 def step(states: Sequence[State], worlds: Mapping[str, World]) -> list[Next]:
-    """Return what to do next for the attempts of one unit; ``worlds`` by attempt id."""
+    """Return what to do next for the attempts of one unit; ``worlds`` by attempt id.
+
+    Goes on until nothing changes any more, so an attempt without actions waits for the world and for nothing else.
+    """
+    moves = [Next(state) for state in states]
+    for _ in range(_ROUNDS):
+        before = [move.state for move in moves]
+        moves = _round(before, worlds)
+        if [move.state for move in moves] == before:
+            break
+    return moves
+
+
+def _round(states: Sequence[State], worlds: Mapping[str, World]) -> list[Next]:
     moves = [_prepare(state, worlds[state.attempt.id]) for state in states]
     moves = _hold_gang_together(moves, worlds)
     return [_act(move, worlds[move.state.attempt.id], moves) for move in moves]
@@ -56,10 +76,11 @@ def _prepare(state: State, world: World) -> Next:
     """Walk one attempt through PREPARE; other phases pass unchanged."""
     if state.phase is not Phase.PREPARE:
         return Next(state)
-    if world.pod is not None and world.pod.was_bound_by(state.attempt.id):
+    if world.pod is not None and state.attempt.is_done(world.pod):
         return Next(msgspec.structs.replace(state, pod=world.pod, phase=Phase.CLOSE))
     if (failure := _hopeless(state, world)) is not None:
         return Next(outcome.fail(state, failure))
+    state = _with_newest_version(state, world)
     missing = tuple(Join(d.group) for d in state.attempt.devices if d.group not in state.joined)
     if missing:
         return Next(state, missing)
@@ -69,16 +90,25 @@ def _prepare(state: State, world: World) -> Next:
     return Next(state, unverified)
 
 
+def _with_newest_version(state: State, world: World) -> State:
+    """Before its first entry an attempt follows a pod that was changed since it was decided on."""
+    pod = world.pod
+    if state.joined or pod is None or not is_older(state.rv, pod.rv):
+        return state
+    return msgspec.structs.replace(state, rv=pod.rv)
+
+
 def _hopeless(state: State, world: World) -> Failure | None:
     """Why this attempt can't succeed any more, as far as is seen. Failing too early only costs a new attempt."""
     if world.request_gone:
         return Failure(cause=Cause.WITHDRAWN)
-    if world.pod_deleted or (world.pod is not None and (world.pod.ended or world.pod.deleting)):
+    if world.pod_deleted:
         return Failure(cause=Cause.POD_GONE)
-    if world.pod is not None and world.pod.is_bound:
-        return Failure(cause=Cause.BOUND_ELSEWHERE, detail=f"to node {world.pod.node}")
-    if world.pod is not None and world.pod.fenced == state.attempt.id:
-        return Failure(cause=Cause.WITHDRAWN, detail="the pod was fenced")
+    # A view from before the decision knows nothing that the decision did not.
+    if world.pod is not None and not is_older(world.pod.rv, state.attempt.rv):
+        failure = outcome.unwilling(state, world.pod)
+        if failure is not None:
+            return failure
     for device in state.attempt.devices:
         if (failure := _device_failure(state, world, device)) is not None:
             return failure
@@ -95,9 +125,10 @@ def _device_failure(state: State, world: World, device: PlannedDevice) -> Failur
         return Failure(cause=Cause.RESERVATION_LOST, detail=detail)
     if reservation is not None and reservation.is_terminal:
         return Failure(cause=Cause.RESERVATION_FAILED, detail=f"{detail} on node {state.attempt.node}")
-    if not _is_learned(state, world, device):
+    if reservation is None or not _is_learned(state, world, device):
         return Failure(cause=Cause.RESERVATION_SILENT, detail=detail) if world.late else None
-    assert reservation is not None  # noqa: S101 - learned
+    if world.late and state.disputed and not _is_verified(world, device):
+        return Failure(cause=Cause.DEVICE_CLAIMED, detail=state.disputed)
     return None if _fits_card(device, reservation) else smaller_than_asked(device, reservation.mem_mib)
 
 
@@ -146,25 +177,23 @@ def _is_ready(move: Next, world: World) -> bool:
     )
 
 
-_BOUND_OR_BINDING = frozenset({Phase.BIND, Phase.SETTLE, Phase.RENEW, Phase.CLOSE, Phase.END})
+_ON_ITS_WAY = frozenset({Phase.BIND, Phase.SETTLE, Phase.RENEW, Phase.CLOSE, Phase.END})
 
 
 def _hold_gang_together(moves: list[Next], worlds: Mapping[str, World]) -> list[Next]:
-    """Let a unit pass to BIND whole or not at all."""
+    """Let a unit pass to BIND whole or not at all; once members may be bound, the others follow one by one."""
     preparing = [move for move in moves if move.state.phase is Phase.PREPARE]
     if not preparing:
         return moves
-    binding = [m for m in moves if m.state.failure is None and m.state.phase in _BOUND_OR_BINDING]
-    failed = [move for move in moves if move.state.failure is not None]
-    is_complete = len(moves) >= moves[0].state.attempt.members
-    all_ready = all(_is_ready(move, worlds[move.state.attempt.id]) for move in preparing)
-    if all_ready and not failed and (is_complete or binding):
-        return [_pass(move) if move.state.phase is Phase.PREPARE else move for move in moves]
-    if failed and not binding:
+    ready = {move.state.attempt.id for move in preparing if _is_ready(move, worlds[move.state.attempt.id])}
+    if any(move.state.failure is None and move.state.phase in _ON_ITS_WAY for move in moves):
+        return [_pass(move) if move.state.attempt.id in ready else move for move in moves]
+    if any(move.state.failure is not None for move in moves):
         return [_fail(move, Failure(cause=Cause.GANG_FAILED)) for move in moves]
-    if not is_complete and not binding and any(worlds[m.state.attempt.id].late for m in preparing):
-        return [_fail(move, Failure(cause=Cause.GANG_LATE)) for move in moves]
-    return moves
+    if len(moves) < moves[0].state.attempt.members:
+        is_late = any(worlds[move.state.attempt.id].late for move in preparing)
+        return [_fail(move, Failure(cause=Cause.GANG_LATE)) for move in moves] if is_late else moves
+    return [_pass(move) for move in moves] if len(ready) == len(moves) else moves
 
 
 def _pass(move: Next) -> Next:
@@ -191,31 +220,40 @@ def _act(move: Next, world: World, unit: Sequence[Next]) -> Next:  # noqa: PLR09
         case Phase.SETTLE:
             return Next(state, (ReadPod(),))
         case Phase.RENEW:
-            stale = [(group, joined) for group, joined in state.joined.items() if joined.rv != state.rv]
-            return Next(state, tuple(Renew(group, joined.rv, state.rv) for group, joined in stale))
+            return _renew(state)
         case Phase.CLOSE:
             all_settled = all(m.state.phase in {Phase.CLOSE, Phase.END} or m.state.failure for m in unit)
             return Next(state, (DropRequest(),) if all_settled else ())
         case Phase.DROP:
             return Next(state, (DropRequest(),))
         case Phase.FENCE:
-            return _fence(state)
+            return Next(state, (Fence(state.rv, state.failure),) if state.failure else ())
         case Phase.LEAVE:
             return _leave(state)
 
 
+def _renew(state: State) -> Next:
+    stale = tuple(Renew(group, joined.rv, state.rv) for group, joined in state.joined.items() if joined.rv != state.rv)
+    return Next(state, stale) if stale else Next(msgspec.structs.replace(state, phase=Phase.BIND))
+
+
 def _bind(state: State, world: World) -> Next:
-    pod = state.pod or world.pod
-    if pod is None:
-        return Next(state, (ReadPod(),))
-    if pod.uid != state.attempt.pod_uid or not state.attempt.asks_same(pod.request) or pod.request is None:
-        return Next(msgspec.structs.replace(state, phase=Phase.SETTLE), (ReadPod(),))
+    pod = _newest(state.pod, world.pod)
+    if pod is None or is_older(state.rv, pod.rv) or outcome.unwilling(state, pod) is not None:
+        return Next(msgspec.structs.replace(state, phase=Phase.SETTLE, pod=None), (ReadPod(),))
     grant = _grant(state, world)
-    if grant is None:
-        return Next(outcome.fail(state, Failure(cause=Cause.RESERVATION_LOST, detail="between joining and binding")))
+    if grant is None or pod.request is None:
+        # A device is not what was joined and verified any more: wait, or fail for the reason that is found there.
+        return Next(msgspec.structs.replace(state, phase=Phase.PREPARE))
     if pod.config_maps and state.attempt.devices and not state.has_config_maps:
-        return Next(state, (WriteConfigMaps(grant, pod.request),))
+        return Next(state, (WriteConfigMaps(grant, pod.request, pod.config_maps),))
     return Next(state, (PostBinding(state.rv, grant, pod.request),))
+
+
+def _newest(read: PodView | None, seen: PodView | None) -> PodView | None:
+    if read is None or seen is None:
+        return read or seen
+    return seen if is_older(read.rv, seen.rv) else read
 
 
 def _grant(state: State, world: World) -> Grant | None:
@@ -227,16 +265,6 @@ def _grant(state: State, world: World) -> Grant | None:
             return None
         devices.append(DeviceGrant(device.group, held.uid, held.uuid, device.nano))
     return Grant(state.attempt.id, tuple(devices))
-
-
-_NO_FENCE = frozenset({Cause.POD_GONE, Cause.BOUND_ELSEWHERE})
-
-
-def _fence(state: State) -> Next:
-    failure = state.failure
-    if failure is None or failure.cause in _NO_FENCE:
-        return _leave(msgspec.structs.replace(state, phase=Phase.LEAVE))
-    return Next(state, (Fence(state.rv, failure),))
 
 
 def _leave(state: State) -> Next:

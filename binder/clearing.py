@@ -1,0 +1,121 @@
+"""Takes dead entries out of books (docs/design/protocol.md, step 5).
+
+A cached view only makes it look. What it takes out is judged on quorum reads, the reservation first and then the pod,
+and removed by compare-and-set on the reservation that was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+
+from binder.core import entries
+from binder.core.entries import Evidence, Judgement
+from binder.core.pods import PodView
+from binder.core.pods import view as read_pod
+from binder.view import View
+from gpu.book import Entry, Tenant
+from gpu.reservation import Reservation
+from kube import binding, books
+from kube.api import Api
+from kube.binding import FenceText, Identity
+from kube.clock import Clock
+from kube.errors import NotFound
+from kube.resources import BIND_REQUESTS
+
+_WITHDRAWN: Final = FenceText(
+    "Withdrawn: left over", "Failed to bind pod: an attempt that nobody carries on was withdrawn"
+)
+
+
+class Clearing:
+    """``at_work`` tells the pods (UIDs) that units are working on."""
+
+    def __init__(self, api: Api, *, view: View, clock: Clock, at_work: Callable[[], set[str]]) -> None:
+        self._api = api
+        self._view = view
+        self._clock = clock
+        self._at_work = at_work
+
+    def suspects(self, held: Reservation) -> set[str]:
+        """Pod UIDs whose entries look dead from here."""
+        if held.book is None or not held.book.entries:
+            return set()
+        at_work = self._at_work()
+        now_s = self._now_s()
+        return {
+            uid
+            for uid, entry in held.book.entries.items()
+            if entries.is_suspicious(entry, held.group, self._view.pods.get(uid), at_work=uid in at_work, now_s=now_s)
+        }
+
+    async def clear(self, held: Reservation, missing_since: dict[str, float]) -> Reservation | None:
+        """Take out dead entries; returns the reservation as it is then, None when it is gone or has no book.
+
+        ``missing_since``: pod UID -> since when (event loop's time) it has been found missing, kept between calls.
+        Raises ApiError.
+        """
+        suspects = self.suspects(held)
+        if not suspects:
+            return held
+        fresh = await books.read(self._api, held.namespace, held.name)
+        if fresh is None or fresh.uid != held.uid or fresh.book is None:
+            return None
+        self._view.note_reservation(fresh)
+        looked_at = [Tenant(uid, entry) for uid, entry in fresh.book.entries.items() if uid in suspects]
+        dead = [tenant for tenant in looked_at if await self._is_dead(fresh, tenant, missing_since)]
+        if not dead:
+            return fresh
+        left = await books.leave(self._api, fresh, dead)
+        if not isinstance(left, Reservation):
+            return None
+        for tenant in dead:
+            missing_since.pop(tenant.pod_uid, None)
+        self._view.note_reservation(left)
+        return left
+
+    async def _is_dead(self, held: Reservation, tenant: Tenant, missing_since: dict[str, float]) -> bool:
+        """Judge an entry of a book that was read just before; the fence, where needed, comes first."""
+        entry = tenant.entry
+        namespace, _, name = entry.pod.partition("/")
+        if not namespace or not name:
+            return False  # not written by us: nobody can be asked about it
+        identity = Identity(namespace, name, tenant.pod_uid)
+        found = await binding.read(self._api, identity)
+        pod = read_pod(found) if found else None
+        judgement = entries.judge(entry, await self._evidence(held, tenant, pod, missing_since))
+        if judgement is not Judgement.FENCE_FIRST:
+            return judgement is Judgement.DEAD
+        fenced = await binding.fence(
+            self._api, identity, rv=entry.rv, attempt=entry.attempt, text=_WITHDRAWN, clock=self._clock
+        )
+        return fenced is not None
+
+    async def _evidence(
+        self, held: Reservation, tenant: Tenant, pod: PodView | None, missing_since: dict[str, float]
+    ) -> Evidence:
+        now = anyio.current_time()
+        uid = tenant.pod_uid
+        if pod is not None:
+            missing_since.pop(uid, None)
+        return Evidence(
+            group=held.group,
+            pod=pod,
+            last=self._view.gone_pods.get(uid),
+            gone_for_s=now - missing_since.setdefault(uid, now) if pod is None else 0.0,
+            has_request=pod is not None and not pod.is_bound and await self._has_request(tenant.entry, pod),
+            node_gone=held.node not in self._view.nodes,
+            now_s=self._now_s(),
+        )
+
+    async def _has_request(self, entry: Entry, pod: PodView) -> bool:
+        try:
+            request = await self._api.get(BIND_REQUESTS, pod.name, namespace=pod.namespace)
+        except NotFound:
+            return False
+        return bool(request.metadata.uid == entry.attempt)
+
+    def _now_s(self) -> int:
+        return self._clock.now_ns() // 1_000_000_000

@@ -1,0 +1,92 @@
+"""Makes books true that say too little: of lost reservations, of KAI's, and of those that a bound pod is missing from.
+
+docs/design/protocol.md, "A lost or foreign reservation".
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from binder.core.outcome import Failed
+from binder.core.pods import PodView
+from binder.core.pods import view as read_pod
+from binder.core.rebuilding import rebuild, tenant
+from binder.making import make
+from binder.settings import BinderSettings
+from binder.view import View
+from gpu.book import Book
+from gpu.reservation import Reservation
+from kube import binding, books
+from kube.api import Api
+from kube.binding import Identity
+from kube.resources import PODS
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Restoring:
+    """Writes books from what bound pods carry. Every method raises ApiError when the server can't be asked."""
+
+    def __init__(self, api: Api, *, view: View, settings: BinderSettings) -> None:
+        self._api = api
+        self._view = view
+        self._settings = settings
+
+    async def restore(self, group: str, bound: Sequence[PodView]) -> None:
+        """Make the reservation of a group anew, whose bound pods have lost it."""
+        node = bound[0].node
+        book = rebuild(group, bound)
+        if not isinstance(book, Book):
+            _log.error("group %s on node %s: its pods were given more than one device: %s", group, node, book)
+            return
+        _log.warning("the reservation of group %s on node %s was lost; making it anew", group, node)
+        template = self._settings.reservation
+        made = await make(self._api, template, node=node, group=group, book=book, tolerations=bound[0].tolerations)
+        if isinstance(made, Failed):
+            _log.error("the reservation of group %s can't be made: %s", group, made.failure.detail)
+        else:
+            self._view.note_reservation(made)
+
+    async def adopt(self, held: Reservation) -> None:
+        """Write the first book of a reservation that KAI made: read it, then the pods of its node, then write.
+
+        Nobody of ours may join it meanwhile, because it has no book.
+        """
+        fresh = await books.read(self._api, held.namespace, held.name)
+        if fresh is None or fresh.uid != held.uid or not fresh.is_adoptable or fresh.deleting:
+            return
+        listed = await self._api.list(PODS, field_selector=f"spec.nodeName={held.node}")
+        pods = [read_pod(pod) for pod in listed.items if pod.metadata.namespace != held.namespace]
+        bound = [pod for pod in pods if not pod.ended and held.group in pod.held_groups]
+        adopted = await books.adopt(self._api, fresh, [tenant(held.group, pod) for pod in bound])
+        if isinstance(adopted, Reservation):
+            _log.info("reservation %s adopted with %d tenants", held.name, len(bound))
+            self._view.note_reservation(adopted)
+        elif not isinstance(adopted, books.Contended):
+            _log.error("reservation %s can't be adopted: %s", held.name, adopted)
+
+    def strays(self, held: Reservation) -> list[PodView]:
+        """Pods that are bound to the group and missing from its book, as far as is seen."""
+        known = held.book.entries if held.book is not None else {}
+        return [pod for pod in self._view.bound_in(held.group) if pod.uid not in known]
+
+    async def charge_strays(self, held: Reservation) -> Reservation:
+        """Enter bound pods that the book does not know: it was rebuilt before they were seen. Read each first."""
+        if not held.is_joinable:
+            return held
+        missing = []
+        for pod in self.strays(held):
+            found = await binding.read(self._api, Identity(pod.namespace, pod.name, pod.uid))
+            now = read_pod(found) if found is not None else None
+            if now is not None and not now.ended and held.group in now.held_groups:
+                missing.append(now)
+        if not missing:
+            return held
+        joined = await books.join(self._api, held, [tenant(held.group, pod) for pod in missing])
+        if isinstance(joined, Reservation):
+            self._view.note_reservation(joined)
+            return joined
+        _log.error("reservation %s: bound pods can't be charged: %s", held.name, joined)
+        return held

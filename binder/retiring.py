@@ -1,0 +1,61 @@
+"""Takes reservations away: idle, ended and departing ones (docs/design/protocol.md, step 6)."""
+
+from __future__ import annotations
+
+from binder.view import View
+from gpu.reservation import Reservation
+from kube.api import Api
+from kube.errors import Conflict, NotFound
+from kube.resources import PODS
+from wire import names
+
+
+class Retiring:
+    """Every method raises ApiError when the server can't be asked."""
+
+    def __init__(self, api: Api, *, view: View) -> None:
+        self._api = api
+        self._view = view
+
+    async def retire(self, held: Reservation) -> bool:
+        """Delete an idle reservation exactly as it was seen; False when it is another now: a tenant joined and wins."""
+        try:
+            await self._api.delete(PODS, held.name, namespace=held.namespace, uid=held.uid, resource_version=held.rv)
+        except NotFound:
+            self._view.forget_reservation(held)
+        except Conflict:
+            return False
+        return True
+
+    async def delete_ended(self, held: Reservation) -> None:
+        """Delete what kubelet ended: it holds nothing. Its unbound tenants are withdrawn by their units."""
+        try:
+            await self._api.delete(PODS, held.name, namespace=held.namespace, uid=held.uid)
+        except NotFound:
+            self._view.forget_reservation(held)
+        except Conflict:
+            return
+
+    async def let_go(self, held: Reservation) -> None:
+        """Take the finalizer off a departing reservation when every entry left in it is bound to its group."""
+        entries = held.book.entries if held.book is not None else {}
+        if not held.finalized or not all(self._is_bound(uid, held.group) for uid in entries):
+            return
+        try:
+            pod = await self._api.get(PODS, held.name, namespace=held.namespace)
+            kept = [name for name in pod.metadata.finalizers or () if name != names.BOOK_FINALIZER]
+            await self._api.patch(
+                PODS,
+                held.name,
+                {"metadata": {"finalizers": kept}},
+                namespace=held.namespace,
+                uid=held.uid,
+                resource_version=held.rv,
+            )
+        except (NotFound, Conflict):
+            return  # gone, or changed: the watch will tell
+
+    def _is_bound(self, uid: str, group: str) -> bool:
+        """Once bound is bound for ever, so the cache may tell."""
+        pod = self._view.pods.get(uid)
+        return pod is not None and pod.is_bound and group in pod.held_groups

@@ -1,0 +1,48 @@
+"""Waking those who wait for the world to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import anyio
+
+
+class Signal:
+    """Wakes one waiter for any number of changes since it last waited."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def set(self) -> None:
+        """Wake the waiter, or let its next wait return at once."""
+        self._event.set()
+
+    async def wait(self) -> None:
+        """Wait for a change."""
+        await self._event.wait()
+        self._event = anyio.Event()
+
+
+class Subscriptions:
+    """Who wants to be woken for which key."""
+
+    def __init__(self) -> None:
+        self._signals: dict[str, set[Signal]] = {}
+
+    def add(self, signal: Signal, keys: Iterable[str]) -> None:
+        """Wake ``signal`` when one of ``keys`` changes."""
+        for key in keys:
+            self._signals.setdefault(key, set()).add(signal)
+
+    def remove(self, signal: Signal, keys: Iterable[str]) -> None:
+        """Take a subscription back."""
+        for key in keys:
+            waiting = self._signals.get(key, set())
+            waiting.discard(signal)
+            if not waiting:
+                self._signals.pop(key, None)
+
+    def wake(self, key: str) -> None:
+        """Wake all who wait for ``key``."""
+        for signal in self._signals.get(key, ()):
+            signal.set()
