@@ -207,7 +207,8 @@ class Api:
     async def evict(self, pod_namespace: str, pod_name: str, *, uid: str = "", grace_s: int | None = None) -> None:
         """Evict a pod, respecting PodDisruptionBudgets: errors.TooManyRequests when one forbids it now.
 
-        So 429 is an answer here, and is not retried.
+        So 429 is an answer here, and is not retried. A pod of another ``uid`` is not evicted, but that is told late:
+        the server tries for ten seconds, then answers 409; with a shorter time-out 504, or it hangs up.
         """
         body: dict[str, Any] = {
             "apiVersion": "policy/v1",

@@ -111,11 +111,14 @@ class HttpTransport:
                 )
         except _BROKEN as error:
             raise _unreachable("WATCH", path, error) from error
-        # Leaving the reply's own context releases the connection; one in the middle of a body is closed.
+        # Leaving the reply's own context releases the connection.
         async with reply:
             if reply.status == 200:
-                async with aclosing(_lines(reply, path)) as lines:
-                    yield _response(reply, b""), lines
+                try:
+                    async with aclosing(_lines(reply, path)) as lines:
+                        yield _response(reply, b""), lines
+                finally:
+                    _hang_up(reply)
             else:
                 yield await self._whole(reply, path, timeout_s), _no_lines()
 
@@ -154,6 +157,12 @@ def tls_context(credentials: Credentials) -> ssl.SSLContext:
 
 def _response(reply: aiohttp.ClientResponse, body: bytes) -> Response:
     return Response(reply.status, {name.lower(): value for name, value in reply.headers.items()}, body)
+
+
+def _hang_up(reply: aiohttp.ClientResponse) -> None:
+    """Cut the connection of a watch that was left early: TLS would wait for the other side's goodbye, perhaps long."""
+    if reply.connection is not None and reply.connection.transport is not None:
+        reply.connection.transport.abort()
 
 
 async def _lines(reply: aiohttp.ClientResponse, path: str) -> AsyncGenerator[bytes, None]:
