@@ -1,0 +1,131 @@
+"""A whole simulated cluster for tests of the scheduler's shell, and short ways to say what they do to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import msgspec
+
+from kube.memory.calls import AuditEntry, Call
+from kube.resources import NODES, POD_GROUPS, PODS
+from simulator import shape
+from simulator.virtualtime import VirtualClock
+from simulator.world import World, WorldSettings
+from wire import names
+
+TEAM = "team-a"
+
+
+@asynccontextmanager
+async def stage(*shapes: str, settings: WorldSettings | None = None) -> AsyncIterator[World]:
+    """Run a cluster of these nodes; at the end every invariant must have held."""
+    clock = VirtualClock(asyncio.get_running_loop())
+    world = World(shape.parse(shapes), clock=clock, settings=settings or WorldSettings(seed=1))
+    async with world:
+        yield world
+        broken = {key: told for key, told in world.finish().items() if told != "held"}
+        assert broken == {}
+
+
+def pod(name: str, *, annotations: dict[str, str] | None = None, gpus: int = 0, **spec: Any) -> dict[str, Any]:
+    """A pod as a user writes it."""
+    container: dict[str, Any] = {"name": "main", "image": "cuda-app"}
+    if gpus:
+        container["resources"] = {"limits": {names.GPU_RESOURCE: str(gpus)}}
+    return {
+        "metadata": {"name": name, "namespace": TEAM, "annotations": annotations or {}},
+        "spec": {"schedulerName": names.SCHEDULER_NAME, "containers": [container], **spec},
+    }
+
+
+def share(name: str, fraction: str = "0.5", **annotations: str) -> dict[str, Any]:
+    """A pod that asks for a part of a GPU."""
+    return pod(name, annotations={names.GPU_FRACTION: fraction, **annotations})
+
+
+async def create(world: World, *pods: dict[str, Any]) -> None:
+    """Create pods."""
+    for wanted in pods:
+        await world.api.create(PODS, {"apiVersion": "v1", "kind": "Pod", **wanted}, namespace=TEAM)
+
+
+async def create_gang(world: World, name: str, minimum: int, *pods: dict[str, Any]) -> None:
+    """Create a PodGroup and its pods."""
+    group = {
+        "apiVersion": POD_GROUPS.api_version,
+        "kind": POD_GROUPS.kind,
+        "metadata": {"name": name},
+        "spec": {"minMember": minimum},
+    }
+    await world.api.create(POD_GROUPS, group, namespace=TEAM)
+    for wanted in pods:
+        wanted["metadata"]["annotations"][names.POD_GROUP_NAME] = name
+    await create(world, *pods)
+
+
+async def cordon(world: World, node: str) -> None:
+    """Cordon a node."""
+    await world.api.patch(NODES, node, {"spec": {"unschedulable": True}})
+
+
+def find(world: World, name: str) -> dict[str, Any]:
+    """A pod of the team as the API server has it."""
+    return next(p for p in world.pods if p["metadata"]["name"] == name and p["metadata"]["namespace"] == TEAM)
+
+
+def phases(world: World) -> dict[str, str]:
+    """Phase of each of the team's pods."""
+    mine = [p for p in world.pods if p["metadata"]["namespace"] == TEAM]
+    return {p["metadata"]["name"]: p["status"].get("phase", "") for p in mine}
+
+
+def bound(world: World) -> set[str]:
+    """Names of the team's pods that name a node."""
+    return {
+        p["metadata"]["name"] for p in world.pods if p["metadata"]["namespace"] == TEAM and p["spec"].get("nodeName")
+    }
+
+
+def waits_because(world: World, name: str) -> str:
+    """The message of the pod's PodScheduled=False condition, or ""."""
+    conditions = find(world, name)["status"].get("conditions") or ()
+    told = [c["message"] for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"]
+    return str(told[0]) if told else ""
+
+
+def writes(world: World, user: str, resource: str, subresource: str = "", verb: str = "") -> list[AuditEntry]:
+    """Writes of a component that the server carried out."""
+    return [
+        entry
+        for entry in world.server.audit
+        if entry.user == user
+        and entry.resource == resource
+        and entry.subresource == subresource
+        and entry.verb not in {"get", "list", "watch"}
+        and (not verb or entry.verb == verb)
+        and entry.code < 300
+    ]
+
+
+def is_call(user: str, verb: str, plural: str, subresource: str = "") -> Callable[[Call], bool]:
+    """Pick requests for a fault."""
+
+    def picks(call: Call) -> bool:
+        return (call.user, call.verb, call.kind.plural, call.subresource) == (user, verb, plural, subresource)
+
+    return picks
+
+
+async def settle(seconds: float = 10.0) -> None:
+    """Let virtual time pass."""
+    await anyio.sleep(seconds)
+
+
+def quick_idle(idle_s: float) -> WorldSettings:
+    """A world whose idle reservations go after ``idle_s``."""
+    plain = WorldSettings(seed=1)
+    return msgspec.structs.replace(plain, binder=msgspec.structs.replace(plain.binder, idle_s=idle_s))

@@ -1,0 +1,100 @@
+"""Gangs start whole or not at all, with their members at the binder or committed directly."""
+
+from __future__ import annotations
+
+import pytest
+
+from kube.memory.faults import Fault
+from kube.resources import POD_GROUPS, PODS
+from tests.scheduler import stage
+from tests.scheduler.stage import bound, create, create_gang, is_call, phases, pod, settle, share, waits_because, writes
+from wire import names
+
+
+async def test_a_gang_with_room_for_all_but_one_does_not_start_and_says_what_is_missing() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create(world, share("other", "0.6"))
+        await settle()
+        await create_gang(world, "g", 8, *(share(f"m{i}") for i in range(8)))
+        await settle(30)
+        assert bound(world) == {"other"}
+        assert "6 pods while 8 are required for gang scheduling" in waits_because(world, "m0")
+
+
+async def test_a_gang_of_shares_starts_whole() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create_gang(world, "g", 8, *(share(f"m{i}") for i in range(8)))
+        await settle(30)
+        assert set(phases(world).values()) == {"Running"}
+        assert len(writes(world, "scheduler", "podgroups")) == 1
+
+
+async def test_a_gang_of_whole_gpus_is_committed_directly_with_its_plan_first() -> None:
+    async with stage.stage("4x8x80GiB") as world:
+        await create_gang(world, "g", 32, *(pod(f"m{i}", gpus=1) for i in range(32)))
+        await settle()
+        assert set(phases(world).values()) == {"Running"}
+        wrote = [e for e in world.server.audit if e.user == "scheduler" and e.verb in {"create", "patch"}]
+        order = [e.resource + "/" + e.subresource for e in wrote if e.resource != "events"]
+        assert order[0] == "podgroups/"
+        assert order[1:] == ["pods/binding"] * 32
+
+
+async def test_a_gang_waits_for_all_its_pods() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create_gang(world, "g", 3, *(pod(f"m{i}", gpus=1) for i in range(2)))
+        await settle()
+        assert bound(world) == set()
+        assert "Waiting for 3 pods, currently 2 exist" in waits_because(world, "m0")
+        late = pod("m2", gpus=1)
+        late["metadata"]["annotations"][names.POD_GROUP_NAME] = "g"
+        await create(world, late)
+        await settle()
+        assert bound(world) == {"m0", "m1", "m2"}
+
+
+async def test_a_member_that_changed_on_its_way_is_bound_all_the_same() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        slow = is_call("scheduler", "create", "pods", "binding")
+        world.server.faults.on_request.append(
+            lambda call: Fault(delay_s=2.0) if slow(call) and call.name == "m1" else None
+        )
+        await create_gang(world, "g", 3, *(pod(f"m{i}", gpus=1) for i in range(3)))
+        await settle(1)
+        assert bound(world) == {"m0", "m2"}
+        await world.api.patch(PODS, "m1", {"metadata": {"annotations": {"note": "changed"}}}, namespace=stage.TEAM)
+        await settle(10)
+        assert bound(world) == {"m0", "m1", "m2"}
+
+
+@pytest.mark.parametrize("at_s", [0.0, 0.005, 0.02, 0.05, 0.2, 0.7, 1.5, 3.0])
+@pytest.mark.parametrize("who", ["scheduler", "binder"])
+@pytest.mark.parametrize("fraction", ["", "0.5"], ids=["whole", "shares"])
+async def test_a_crash_in_the_middle_of_a_gang_makes_no_difference_in_the_end(
+    at_s: float, who: str, fraction: str
+) -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        slow = is_call("scheduler", "create", "pods", "binding")
+        world.server.faults.on_request.append(
+            lambda call: Fault(delay_s=0.3 * int(call.name[1:])) if slow(call) else None
+        )
+        members = [share(f"m{i}", fraction) if fraction else pod(f"m{i}", gpus=1) for i in range(4)]
+        await create_gang(world, "g", 4, *members)
+        await settle(at_s)
+        await world.restart(world.scheduler if who == "scheduler" else world.binder, pause_s=1.0)
+        await settle(120)
+        assert set(phases(world).values()) == {"Running"}
+
+
+async def test_a_plan_that_an_earlier_scheduler_left_is_taken_back() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        await create_gang(world, "g", 2, *(pod(f"m{i}", gpus=1) for i in range(2)))
+        await settle()
+        uid = stage.find(world, "m0")["metadata"]["uid"]
+        plan = '{"id":"left-over","members":{"' + uid + '":{"node":"node-0"}}}'
+        await world.api.patch(POD_GROUPS, "g", {"metadata": {"annotations": {names.PLAN: plan}}}, namespace=stage.TEAM)
+        await world.restart(world.scheduler)
+        await settle(20)
+        group = await world.api.get(POD_GROUPS, "g", namespace=stage.TEAM)
+        assert names.PLAN not in (group.metadata.annotations or {})
+        assert stage.find(world, "m0")["metadata"]["annotations"][names.FENCED] == "plan"

@@ -1,0 +1,53 @@
+"""What the scheduler does about attempts that the binder carries, ends, or loses."""
+
+from __future__ import annotations
+
+from kube.resources import BIND_REQUESTS
+from tests.scheduler import stage
+from tests.scheduler.stage import create, find, phases, settle, share, writes
+from wire import names
+
+
+async def test_a_failed_attempt_is_tried_on_another_node() -> None:
+    async with stage.stage("2x1x80GiB") as world:
+        for kubelet in world.nodes.kubelets.values():
+            kubelet.reject_next(1)
+        await create(world, share("a"))
+        await settle(60)
+        assert phases(world) == {"a": "Running"}
+        assert find(world, "a")["metadata"]["annotations"][names.FENCED]
+
+
+async def test_attempts_that_keep_failing_back_off() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        world.nodes["node-0"].reject_next(1_000)
+        await create(world, share("a"))
+        await settle(600)
+        assert phases(world) == {"a": "Pending"}
+        assert len(writes(world, "scheduler", "bindrequests", verb="create")) < 15
+
+
+async def test_a_request_deleted_by_hand_is_made_again() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        world.binder.crash()
+        await create(world, share("a"))
+        await settle(1)
+        await world.api.delete(BIND_REQUESTS, "a", namespace=stage.TEAM)
+        await settle(30)
+        await world.restart(world.binder)
+        await settle(30)
+        assert phases(world) == {"a": "Running"}
+
+
+async def test_a_restarted_scheduler_counts_what_its_predecessor_handed_over() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        world.binder.crash()
+        await create(world, share("a", "0.6"))
+        await settle(1)
+        await world.restart(world.scheduler)
+        await create(world, share("b", "0.6"))
+        await settle(20)
+        assert len(writes(world, "scheduler", "bindrequests", verb="create")) == 1
+        await world.restart(world.binder)
+        await settle(30)
+        assert phases(world) == {"a": "Running", "b": "Pending"}

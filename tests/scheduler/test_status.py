@@ -1,0 +1,52 @@
+"""Conditions: true, in KAI's words, and written only when they would change."""
+
+from __future__ import annotations
+
+from tests.scheduler import stage
+from tests.scheduler.stage import cordon, create, phases, pod, settle, share, waits_because, writes
+
+
+async def test_a_pod_that_fits_nowhere_says_so_once_and_then_nothing_is_written() -> None:
+    async with stage.stage("2x4x80GiB") as world:
+        await create(world, pod("big", gpus=8))
+        await settle()
+        assert waits_because(world, "big") == (
+            "no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs. "
+            "The best node lacks 4 GPU(s)."
+        )
+        before = len(world.server.write_log)
+        await settle(600)
+        assert len(world.server.write_log) == before
+
+
+async def test_the_reason_follows_the_cluster() -> None:
+    async with stage.stage("2x4x80GiB") as world:
+        await create(world, pod("big", gpus=8))
+        await settle()
+        await cordon(world, "node-0")
+        await settle(20)
+        assert "1 node(s) were unschedulable" in waits_because(world, "big")
+        assert len(writes(world, "scheduler", "pods", "status")) == 2
+
+
+async def test_a_pod_that_waits_runs_as_soon_as_there_is_room() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        await create(world, pod("a", gpus=1))
+        await settle()
+        await create(world, pod("b", gpus=1))
+        await settle()
+        assert phases(world)["b"] == "Pending"
+        await world.api.delete(stage.PODS, "a", namespace=stage.TEAM)
+        await settle(5)
+        assert phases(world) == {"b": "Running"}
+
+
+async def test_a_whole_gpu_pod_takes_the_device_of_an_idle_reservation_at_once() -> None:
+    async with stage.stage("1x1x80GiB", settings=stage.quick_idle(3600)) as world:
+        await create(world, share("a"))
+        await settle()
+        await world.api.delete(stage.PODS, "a", namespace=stage.TEAM)
+        await settle(5)
+        await create(world, pod("whole", gpus=1))
+        await settle(20)
+        assert phases(world) == {"whole": "Running"}
