@@ -365,7 +365,7 @@ async def test_a_take_over_whose_answer_was_lost_is_completed() -> None:
 
 async def test_a_leader_that_lost_touch_leads_again_but_not_before_its_own_late_writes_are_over() -> None:
     server = LeaseServer()
-    candidate = Candidate("a", server)
+    candidate = Candidate("a", server, LeaseSettings(duration_s=40))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(candidate.run)
         await anyio.sleep(20.0)
@@ -373,7 +373,7 @@ async def test_a_leader_that_lost_touch_leads_again_but_not_before_its_own_late_
         held_until = candidate.election.held_until
         await anyio.sleep(11.0)
         candidate.link.state = "up"
-        await anyio.sleep(20.0)
+        await anyio.sleep(40.0)
         assert len(candidate.terms) == 2
         assert candidate.terms[1][0] >= held_until
         tasks.cancel_scope.cancel()
