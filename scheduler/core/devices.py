@@ -45,7 +45,7 @@ def choose_devices(
     """Choose a distinct device for each ask, in the order of the asks; at most ``room`` are opened. None: no way."""
     parts: dict[int, Part] = {}
     taken: set[int] = set()
-    for number in sorted(range(len(asks)), key=lambda n: (-_size(asks[n], node), n)):
+    for number in _largest_first(asks, node):
         found = _best(asks[number], devices, node, taken=taken, strategy=strategy)
         nano = cost_nano(asks[number], 0, node)
         can_open = room > 0 and nano is not None
@@ -82,9 +82,11 @@ def _opens_rather(best: Device, strategy: Strategy) -> bool:
     return strategy is Strategy.SPREAD and best.free_nano < NANO_PER_DEVICE
 
 
-def _size(ask: SharedAsk, node: NodeRecord) -> int:
-    nano = cost_nano(ask, 0, node)
-    return NANO_PER_DEVICE if nano is None else nano
+def _largest_first(asks: tuple[SharedAsk, ...], node: NodeRecord) -> list[int]:
+    numbers = list(range(len(asks)))
+    if len(set(asks)) > 1:
+        numbers.sort(key=lambda number: -(cost_nano(asks[number], 0, node) or NANO_PER_DEVICE))
+    return numbers
 
 
 def new_groups(node: NodeRecord, pod_uid: str, number: int, known: frozenset[str]) -> Iterator[str]:

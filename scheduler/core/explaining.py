@@ -74,8 +74,9 @@ def _resource_lacks(trial: Trial, cls: PodClass, settings: Settings) -> list[_La
     opened = _opened(trial, cls)
     surcharge = {PODS: 1, CPU: settings.reservation_cpu_milli, MEMORY: settings.reservation_mem_mib}
     lacks: list[_Lack] = []
-    for row, amount in enumerate(trial.amounts(cls.demand).tolist()):
-        needed = amount + opened * surcharge.get(row, 0)
+    asked = dict(trial.amounts(cls.demand))
+    for row in sorted({*asked, *surcharge} if cls.request.is_shared else asked):
+        needed = asked.get(row, 0) + opened * surcharge.get(row, 0)
         missing = needed - table.free[row]
         kind, resource = ("pods", "") if row == PODS else (INSUFFICIENT, table.resources[row])
         lacks.append(_Lack(kind, resource, _unit(table.resources[row]), (missing > 0) & (needed > 0), missing))

@@ -43,6 +43,9 @@ _MIG_ENABLED_LABEL = "node-role.kubernetes.io/mig-enabled"
 #: A memory label above this many MiB (16 TiB) was written in bytes (kai-contract 1.2).
 _ABSURD_MIB = 2**24
 _BYTES_PER_MIB = 2**20
+#: What a node says is cut to a billion cores and a million devices, so that ranks fit into 64 bits (ranking.py).
+_MOST_CPU_MILLI = 2**40
+_MOST_GPUS = 2**20
 
 
 def is_ours(pod: Pod, settings: Settings) -> bool:
@@ -215,10 +218,10 @@ def node_record(node: Node) -> NodeRecord:
 def _capacity(allocatable: dict[str, str | int | float]) -> Demand:
     amounts = {name: _amount(name, value) for name, value in allocatable.items()}
     return Demand(
-        cpu_milli=amounts.pop(names.CPU_RESOURCE, 0),
+        cpu_milli=min(amounts.pop(names.CPU_RESOURCE, 0), _MOST_CPU_MILLI),
         mem_mib=amounts.pop(names.MEMORY_RESOURCE, 0),
         ephemeral_mib=amounts.pop(names.EPHEMERAL_STORAGE_RESOURCE, 0),
-        gpus=amounts.pop(names.GPU_RESOURCE, 0),
+        gpus=min(amounts.pop(names.GPU_RESOURCE, 0), _MOST_GPUS),
         extended=tuple(sorted((k, v) for k, v in amounts.items() if v > 0 and k != names.PODS_RESOURCE)),
     )
 

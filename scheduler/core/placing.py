@@ -64,7 +64,7 @@ class Placer:
         return self.trial.nodes[sacrifice.position].name, retired
 
     def _devices(self, pod: PodRecord, position: int) -> tuple[Part, ...] | None:
-        asks = pod.cls.request.shared
+        asks = self.ranking(pod.cls).asks
         if not asks:
             return ()
         node = self.trial.nodes[position]
@@ -81,13 +81,12 @@ class Placer:
 
     def _room(self, pod: PodRecord, position: int) -> int:
         """How many devices could be opened for this pod: free ones, and slots and requests of their reservations."""
-        left: list[int] = (self.trial.table.free[:, position] - self.trial.amounts(pod.cls.demand)).tolist()
-        settings = self._cluster.settings
-        limits = [left[GPUS], left[PODS]]
+        free, demand, settings = self.trial.table.free, pod.cls.demand, self._cluster.settings
+        limits = [int(free[GPUS, position]) - demand.gpus, int(free[PODS, position]) - 1]
         if settings.reservation_cpu_milli:
-            limits.append(left[CPU] // settings.reservation_cpu_milli)
+            limits.append((int(free[CPU, position]) - demand.cpu_milli) // settings.reservation_cpu_milli)
         if settings.reservation_mem_mib:
-            limits.append(left[MEMORY] // settings.reservation_mem_mib)
+            limits.append((int(free[MEMORY, position]) - demand.mem_mib) // settings.reservation_mem_mib)
         return max(0, min(limits))
 
     def _placement(self, pod: PodRecord, position: int, parts: tuple[Part, ...]) -> Placement:
@@ -99,7 +98,7 @@ class Placer:
             node=self.trial.nodes[position].name,
             devices=tuple(
                 PlannedDevice(part.group, part.nano, ask.mem_mib if isinstance(ask, MemoryAsk) else 0)
-                for part, ask in zip(parts, pod.cls.request.shared, strict=True)
+                for part, ask in zip(parts, self.ranking(pod.cls).asks, strict=True)
             ),
             number=self._cluster.next_number(pod.uid),
         )

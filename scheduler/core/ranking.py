@@ -15,6 +15,7 @@ What is left of a node's GPUs counts in milli-GPU, rounded down; a share of some
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -24,7 +25,18 @@ from gpu.request import FractionAsk, MigAsk, SharedAsk
 from scheduler.core.eligibility import OK
 from scheduler.core.records import PodClass
 from scheduler.core.settings import Settings, Strategy
-from scheduler.core.table import CPU, GPUS, LARGEST_CARD, MEMORY, MIG, PODS, SHARED_FREE, Int64s
+from scheduler.core.table import (
+    CPU,
+    GPUS,
+    LARGEST_CARD,
+    LEFT_BITS,
+    LEFT_MILLI,
+    MEMORY,
+    MIG,
+    MILLI_PER_GPU,
+    PODS,
+    Int64s,
+)
 from scheduler.core.trial import Trial
 
 Bools = npt.NDArray[np.bool_]
@@ -33,38 +45,67 @@ Selection = slice | Int64s
 
 NOWHERE: Final = np.iinfo(np.int64).max
 _EVERYWHERE: Final = slice(None)
-_NANO_PER_MILLI: Final = 1_000_000
-_MILLI_PER_GPU: Final = 1_000
 _WHOLE: Final = 1 << 20
 
-_MILLI_BITS: Final = 20
+#: Holds LEFT_MILLI, which is cut to that (table.py).
+_MILLI_BITS: Final = LEFT_BITS
 #: Room for 127 devices of one pod; of those to be opened 63 are told apart.
 _NANO_BITS: Final = 37
 _MOST_OPENED: Final = 63
-#: A billion cores: so that a share of it can be computed in 64 bits.
-_MOST_CPU_MILLI: Final = 1 << 40
 _HAS_GPU_BIT: Final = 60
 
 
 class Ranking:
     """The rank of every node for one class, kept up to date with the charges of a trial."""
 
-    __slots__ = ("_amounts", "_asks", "_cls", "_seen", "_settings", "_trial", "eligible", "keys", "known")
+    __slots__ = (
+        "_amounts",
+        "_largest_mib",
+        "_rank_one_kind",
+        "_reservation_asks",
+        "_seen",
+        "_trial",
+        "_usable",
+        "asks",
+        "cls",
+        "eligible",
+        "keys",
+        "known",
+    )
 
     def __init__(self, trial: Trial, cls: PodClass, settings: Settings) -> None:
         self._trial = trial
-        self._cls = cls
-        self._settings = settings
-        self._asks = cls.request.shared
+        self.cls = cls
+        self.asks = cls.request.shared
         #: Judgement per position (eligibility.py).
         self.eligible = trial.eligible(cls.constraints)
         resources = trial.table.resources
         #: Whether every resource asked is one that some node has.
         self.known = all(name in resources for name, _ in cls.demand.extended)
-        amounts = trial.amounts(cls.demand).tolist()
-        self._amounts = [(row, amount) for row, amount in enumerate(amounts) if amount]
+        self._amounts = trial.amounts(cls.demand)
+        reservation = ((CPU, settings.reservation_cpu_milli), (MEMORY, settings.reservation_mem_mib), (PODS, 1))
+        asked = dict(self._amounts)
+        #: Resource, the pod's own ask, what each device to be opened adds to it.
+        self._reservation_asks = [(row, asked.get(row, 0), more) for row, more in reservation if more]
+        self._largest_mib = max((ask.mem_mib for ask in self.asks if not isinstance(ask, FractionAsk)), default=0)
+        self._usable = (self.eligible == OK) & self.known
+        if self.asks:
+            self._usable &= trial.table.extra[MIG] == 0
+        self._rank_one_kind = self._choose_kind(settings)
         self._seen = len(trial.touched)
         self.keys: Int64s = self._rank(_EVERYWHERE)
+
+    def _choose_kind(self, settings: Settings) -> Callable[[_Look], Int64s]:
+        by_gpu = bool(self.asks or self.cls.demand.gpus)
+        if by_gpu and settings.gpu_strategy is Strategy.SPREAD:
+            return _by_gpus_left
+        if self.asks:
+            return _by_tightest_devices
+        if by_gpu:
+            return _by_whole_gpus
+        by_cpu = _by_cpu_left if settings.cpu_strategy is Strategy.SPREAD else _by_cpu
+        has_mig = any(isinstance(ask, MigAsk) for c in self.cls.request.containers for ask in c.asks)
+        return by_cpu if has_mig else lambda look: by_cpu(look) | _has_gpus(look)
 
     def best(self, without: frozenset[str] = frozenset()) -> int | None:
         """Position of the first node in rank, None if the class fits nowhere. ``without`` names nodes that are out."""
@@ -95,72 +136,73 @@ class Ranking:
             self.keys[selection] = self._rank(selection)
 
     def _rank(self, selection: Selection) -> Int64s:
-        ok = self.eligible[selection] == OK
-        if not self.known:
-            ok[:] = False
-        free = self._trial.table.free
+        table = self._trial.table
+        ok = self._usable[selection] & True
+        free = table.free[:, selection]
         for row, amount in self._amounts:
-            ok &= free[row, selection] >= amount
-        if self._asks:
-            keys = self._rank_shares(selection, ok)
-        elif self._cls.demand.gpus:
-            keys = self._rank_whole(selection)
-        else:
-            keys = self._rank_cpu(selection)
+            ok &= free[row] >= amount
+        look = _Look(free, table.total[:, selection], table.extra[:, selection])
+        if self.asks:
+            look.opened, look.tightest = tightest_devices(self._trial, self.asks, selection)
+            self._narrow(ok, look)
+        keys = self._rank_one_kind(look)
         keys[~ok] = NOWHERE
         return keys
 
-    def _rank_shares(self, selection: Selection, ok: Bools) -> Int64s:
-        """Rank for shares; ``ok`` is narrowed to nodes that have the devices, open or to be opened."""
-        table = self._trial.table
-        opened, tightest = tightest_devices(self._trial, self._asks, selection)
-        free, settings = table.free, self._settings
-        ok &= table.extra[MIG, selection] == 0
-        gpus = self._cls.demand.gpus
-        ok &= free[GPUS, selection] - gpus >= opened
-        ok &= (opened == 0) | (free[PODS, selection] > opened)
-        for row, amount in ((CPU, settings.reservation_cpu_milli), (MEMORY, settings.reservation_mem_mib)):
-            if amount:
-                asked = dict(self._amounts).get(row, 0)
-                ok &= (opened == 0) | (free[row, selection] >= asked + opened * amount)
-        largest = max((ask.mem_mib for ask in self._asks if not isinstance(ask, FractionAsk)), default=0)
-        if largest:
-            ok &= (opened == 0) | (table.extra[LARGEST_CARD, selection] >= largest)
-        if settings.gpu_strategy is Strategy.SPREAD:
-            return self._emptiest(selection)
-        left = self._left_milli(selection)
-        ranked = np.minimum(opened, _MOST_OPENED)
-        keys: Int64s = (((ranked << _NANO_BITS) | tightest) << _MILLI_BITS) | left
-        return keys
+    def _narrow(self, ok: Bools, look: _Look) -> None:
+        """Leave only nodes that have the devices, open or to be opened, and what their reservations need."""
+        opened = look.opened
+        ok &= look.free[GPUS] - self.cls.demand.gpus >= opened
+        for row, asked, more in self._reservation_asks:
+            ok &= (opened == 0) | (look.free[row] >= asked + opened * more)
+        if self._largest_mib:
+            ok &= (opened == 0) | (look.extra[LARGEST_CARD] >= self._largest_mib)
 
-    def _rank_whole(self, selection: Selection) -> Int64s:
-        if self._settings.gpu_strategy is Strategy.SPREAD:
-            return self._emptiest(selection)
-        whole = np.clip(self._trial.table.free[GPUS, selection], 0, _WHOLE)
-        keys: Int64s = (whole << _MILLI_BITS) | self._left_milli(selection)
-        return keys
 
-    def _rank_cpu(self, selection: Selection) -> Int64s:
-        table = self._trial.table
-        free = np.clip(table.free[CPU, selection], 0, _MOST_CPU_MILLI)
-        keys = free
-        if self._settings.cpu_strategy is Strategy.SPREAD:
-            keys = _WHOLE - free * _WHOLE // np.clip(table.total[CPU, selection], 1, _MOST_CPU_MILLI)
-        if not any(isinstance(ask, MigAsk) for c in self._cls.request.containers for ask in c.asks):
-            keys = keys | ((table.total[GPUS, selection] > 0).astype(np.int64) << _HAS_GPU_BIT)
-        return keys.copy()
+class _Look:
+    """The table over the nodes that are ranked. ``opened`` and ``tightest``: see ``tightest_devices``."""
 
-    def _emptiest(self, selection: Selection) -> Int64s:
-        total = np.clip(self._trial.table.total[GPUS, selection], 1, _WHOLE) * _MILLI_PER_GPU
-        keys: Int64s = _WHOLE - self._left_milli(selection) * _WHOLE // total
-        return keys
+    __slots__ = ("extra", "free", "opened", "tightest", "total")
 
-    def _left_milli(self, selection: Selection) -> Int64s:
-        """What is left of the node's GPUs, whole and in parts."""
-        table = self._trial.table
-        whole = np.clip(table.free[GPUS, selection], 0, _WHOLE) * _MILLI_PER_GPU
-        left: Int64s = np.minimum(whole + table.extra[SHARED_FREE, selection] // _NANO_PER_MILLI, _WHOLE - 1)
-        return left
+    def __init__(self, free: Int64s, total: Int64s, extra: Int64s) -> None:
+        self.free = free
+        self.total = total
+        self.extra = extra
+        self.opened = self.tightest = _NO_DEVICES
+
+
+_NO_DEVICES: Final = np.zeros(0, np.int64)
+
+
+def _by_tightest_devices(look: _Look) -> Int64s:
+    ranked = np.minimum(look.opened, _MOST_OPENED)
+    keys: Int64s = (((ranked << _NANO_BITS) | look.tightest) << _MILLI_BITS) | look.extra[LEFT_MILLI]
+    return keys
+
+
+def _by_whole_gpus(look: _Look) -> Int64s:
+    keys: Int64s = (np.maximum(look.free[GPUS], 0) << _MILLI_BITS) | look.extra[LEFT_MILLI]
+    return keys
+
+
+def _by_gpus_left(look: _Look) -> Int64s:
+    keys: Int64s = _WHOLE - look.extra[LEFT_MILLI] * _WHOLE // (np.maximum(look.total[GPUS], 1) * MILLI_PER_GPU)
+    return keys
+
+
+def _by_cpu(look: _Look) -> Int64s:
+    keys: Int64s = np.maximum(look.free[CPU], 0)
+    return keys
+
+
+def _by_cpu_left(look: _Look) -> Int64s:
+    keys: Int64s = _WHOLE - np.maximum(look.free[CPU], 0) * _WHOLE // np.maximum(look.total[CPU], 1)
+    return keys
+
+
+def _has_gpus(look: _Look) -> Int64s:
+    keys: Int64s = (look.total[GPUS] > 0).astype(np.int64) << _HAS_GPU_BIT
+    return keys
 
 
 def tightest_devices(trial: Trial, asks: tuple[SharedAsk, ...], selection: Selection) -> tuple[Int64s, Int64s]:

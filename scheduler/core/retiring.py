@@ -34,8 +34,8 @@ def find_sacrifice(trial: Trial, ranking: Ranking, cls: PodClass, *, without: fr
         if (out := trial.position_of.get(name)) is not None:
             ok[out] = False
     free = trial.table.free
-    for row, amount in enumerate(trial.amounts(cls.demand).tolist()):
-        if amount and row != GPUS:
+    for row, amount in trial.amounts(cls.demand):
+        if row != GPUS:
             ok &= free[row] >= amount
     idle, leaving = trial.table.extra[IDLE], trial.table.extra[LEAVING]
     missing = need - free[GPUS]

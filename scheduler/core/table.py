@@ -35,6 +35,9 @@ RESOURCES: Final = (
     names.PODS_RESOURCE,
     names.GPU_RESOURCE,
 )
+LEFT_BITS: Final = 20
+MILLI_PER_GPU: Final = 1_000
+_NANO_PER_MILLI: Final = NANO_PER_DEVICE // MILLI_PER_GPU
 #: In a device slot that takes no tenant.
 CLOSED: Final = -1
 
@@ -82,14 +85,14 @@ def largest_ask_mib(dev: Device, smallest_card_mib: int, largest_card_mib: int) 
     return mib_from_nano(dev.free_nano, smallest_card_mib)
 
 
-#: Rows of ``Table.extra``: sum of what is free on shared devices; devices that are idle, that are leaving; largest
-#: card in MiB (0 unknown); 1 if the node refuses shares.
-SHARED_FREE: Final = 0
+#: Rows of ``Table.extra``: what is left of the node's GPUs, whole and in parts, in milli-GPU (rounded down, cut to
+#: LEFT_BITS); devices that are idle, that are leaving; largest card in MiB (0 unknown); 1 if the node refuses shares.
+LEFT_MILLI: Final = 0
 IDLE: Final = 1
 LEAVING: Final = 2
 LARGEST_CARD: Final = 3
 MIG: Final = 4
-EXTRAS: Final = (SHARED_FREE, IDLE, LEAVING, LARGEST_CARD, MIG)
+EXTRAS: Final = (LEFT_MILLI, IDLE, LEAVING, LARGEST_CARD, MIG)
 
 
 class Table:
@@ -123,22 +126,47 @@ class Table:
         return copy
 
     def put_devices(self, column: int, node: NodeRecord, devices: tuple[Device, ...]) -> None:
-        """Write the shared devices of one node."""
+        """Write the shared devices of one node. Its free GPUs have to be right before."""
         self.devices[column] = devices
         self._ensure_slots(len(devices))
         self.share_nano[:, column] = CLOSED
         self.share_mib[:, column] = CLOSED
         for slot, dev in enumerate(devices):
-            if dev.is_open and not node.is_mig:
-                self.share_nano[slot, column] = dev.free_nano
-                self.share_mib[slot, column] = largest_ask_mib(dev, node.smallest_card_mib, node.largest_card_mib)
+            self._put_slot(column, slot, node, dev)
         self.extra[:, column] = (
-            sum(dev.free_nano for dev in devices),
+            self._left_milli(column),
             sum(dev.is_idle for dev in devices),
             sum(dev.is_leaving for dev in devices),
             node.largest_card_mib,
             node.is_mig,
         )
+
+    def put_device(self, column: int, slot: int, node: NodeRecord, dev: Device) -> None:
+        """Write one device of a node, or a new one behind the last. Its free GPUs have to be right before."""
+        devices = self.devices[column]
+        old = devices[slot] if slot < len(devices) else None
+        self.devices[column] = (*devices[:slot], dev, *devices[slot + 1 :])
+        self._ensure_slots(slot + 1)
+        self._put_slot(column, slot, node, dev)
+        if old is not None and (old.is_idle or old.is_leaving):
+            self.extra[IDLE, column] += dev.is_idle - old.is_idle
+            self.extra[LEAVING, column] += dev.is_leaving - old.is_leaving
+        self.put_left(column)
+
+    def put_left(self, column: int) -> None:
+        """Write what is left of a node's GPUs after its free GPUs changed."""
+        self.extra[LEFT_MILLI, column] = self._left_milli(column)
+
+    def _put_slot(self, column: int, slot: int, node: NodeRecord, dev: Device) -> None:
+        takes = dev.is_open and not node.is_mig
+        self.share_nano[slot, column] = dev.free_nano if takes else CLOSED
+        largest = largest_ask_mib(dev, node.smallest_card_mib, node.largest_card_mib) if takes else CLOSED
+        self.share_mib[slot, column] = largest
+
+    def _left_milli(self, column: int) -> int:
+        whole = max(0, int(self.free[GPUS, column])) * MILLI_PER_GPU
+        shared = sum(dev.free_nano for dev in self.devices[column]) // _NANO_PER_MILLI
+        return min(whole + shared, (1 << LEFT_BITS) - 1)
 
     def clear(self, column: int) -> None:
         """Empty the column of a node that is gone."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import msgspec
-import numpy as np
 
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.ledger import Ledger
 from scheduler.core.records import Constraints, Demand, NodeRecord
 from scheduler.core.settings import Settings
-from scheduler.core.table import CPU, GPUS, MEMORY, PODS, Device, Int8s, Int64s
+from scheduler.core.table import CPU, GPUS, MEMORY, PODS, Device, Int8s
 
 
 class OverCommitted(Exception):
@@ -35,7 +34,7 @@ class _Charged:
     """What one charge changed, to take it back."""
 
     position: int
-    amounts: Int64s
+    amounts: list[tuple[int, int]]
     devices: tuple[Device, ...]
 
 
@@ -43,6 +42,7 @@ class Trial:
     """A copy of the ledger's table in name order, and the charges made on it."""
 
     __slots__ = (
+        "_amounts",
         "_journal",
         "_ledger",
         "_order",
@@ -59,6 +59,7 @@ class Trial:
         self._order = order
         self._settings = settings
         self._journal: list[_Charged] = []
+        self._amounts: dict[Demand, list[tuple[int, int]]] = {}
         rows = order.tolist()
         nodes = [ledger.nodes[row] for row in rows]
         self.nodes: list[NodeRecord] = [node for node in nodes if node is not None]
@@ -71,9 +72,13 @@ class Trial:
         """Judgement of every position for these constraints."""
         return self._ledger.eligible(constraints)[self._order]
 
-    def amounts(self, demand: Demand) -> Int64s:
-        """One pod's demand per resource, its pod slot included."""
-        return self._ledger.amounts(demand, pods=1)
+    def amounts(self, demand: Demand) -> list[tuple[int, int]]:
+        """What one pod takes: resource row and amount, its pod slot included, zeros left out."""
+        known = self._amounts.get(demand)
+        if known is None:
+            amounts = self._ledger.amounts(demand, pods=1).tolist()
+            known = self._amounts[demand] = [(row, amount) for row, amount in enumerate(amounts) if amount]
+        return known
 
     def charge(self, position: int, demand: Demand, parts: tuple[Part, ...] = (), *, owed_gpus: int = 0) -> None:
         """Charge a pod; ``owed_gpus`` whole devices of its demand are still on their way back.
@@ -82,29 +87,47 @@ class Trial:
         """
         amounts = self.amounts(demand)
         opened = sum(part.slot is None for part in parts)
-        amounts[PODS] += opened
-        amounts[GPUS] += opened
-        amounts[CPU] += opened * self._settings.reservation_cpu_milli
-        amounts[MEMORY] += opened * self._settings.reservation_mem_mib
-        left = self.table.free[:, position] - amounts
-        left[GPUS] += owed_gpus
-        if np.any((left < 0) & (amounts > 0)):
-            raise OverCommitted(f"node {self.nodes[position].name}: {demand} and {opened} new devices leave {left}")
+        if opened:
+            amounts = [*amounts, *self._of_reservations(opened)]
         self._journal.append(_Charged(position, amounts, self.table.devices[position]))
-        self.table.free[:, position] -= amounts
-        if parts:
-            self._set_devices(position, _with_parts(self.table.devices[position], parts))
         self.touched.append(position)
+        free = self.table.free
+        for row, amount in amounts:
+            left = int(free[row, position]) - amount
+            if left < (-owed_gpus if row == GPUS else 0):
+                raise OverCommitted(f"node {self.nodes[position].name} lacks {-left} of {self.table.resources[row]}")
+            free[row, position] = left
+        for part in parts:
+            self._charge_part(position, part)
+        if demand.gpus:
+            self.table.put_left(position)
+
+    def _of_reservations(self, opened: int) -> list[tuple[int, int]]:
+        settings = self._settings
+        each = ((PODS, 1), (GPUS, 1), (CPU, settings.reservation_cpu_milli), (MEMORY, settings.reservation_mem_mib))
+        return [(row, opened * amount) for row, amount in each if amount]
+
+    def _charge_part(self, position: int, part: Part) -> None:
+        devices = self.table.devices[position]
+        if part.slot is None:
+            slot, dev = len(devices), Device(group=part.group, free_nano=NANO_PER_DEVICE, card_mib=0, is_open=True)
+        else:
+            slot, dev = part.slot, devices[part.slot]
+        left = dev.free_nano - part.nano
+        if not dev.is_open or left < 0:
+            raise OverCommitted(f"group {dev.group} (open: {dev.is_open}) would be left with {left} nano-GPU")
+        charged = msgspec.structs.replace(dev, free_nano=left, is_idle=False, is_leaving=False)
+        self.table.put_device(position, slot, self.nodes[position], charged)
 
     def retire(self, position: int, groups: frozenset[str]) -> None:
         """Give idle devices back on paper: closed to tenants, on their way to the device plugin."""
         devices = self.table.devices[position]
-        self._journal.append(_Charged(position, np.zeros(len(self.table.resources), np.int64), devices))
+        self._journal.append(_Charged(position, [], devices))
         closed = tuple(
             msgspec.structs.replace(d, is_open=False, is_idle=False, is_leaving=True) if d.group in groups else d
             for d in devices
         )
-        self._set_devices(position, closed)
+        self.table.put_devices(position, self.nodes[position], closed)
         self.touched.append(position)
 
     def mark(self) -> int:
@@ -115,28 +138,7 @@ class Trial:
         """Take back every charge since ``mark``."""
         while len(self._journal) > mark:
             charged = self._journal.pop()
-            self.table.free[:, charged.position] += charged.amounts
-            if charged.devices is not self.table.devices[charged.position]:
-                self._set_devices(charged.position, charged.devices)
+            for row, amount in charged.amounts:
+                self.table.free[row, charged.position] += amount
+            self.table.put_devices(charged.position, self.nodes[charged.position], charged.devices)
             self.touched.append(charged.position)
-
-    def _set_devices(self, position: int, devices: tuple[Device, ...]) -> None:
-        self.table.put_devices(position, self.nodes[position], devices)
-
-
-def _with_parts(devices: tuple[Device, ...], parts: tuple[Part, ...]) -> tuple[Device, ...]:
-    """Charge parts; a new group is added at the end."""
-    charged = list(devices)
-    for part in parts:
-        if part.slot is None:
-            dev = Device(group=part.group, free_nano=NANO_PER_DEVICE, card_mib=0, is_open=True)
-            charged.append(dev)
-            slot = len(charged) - 1
-        else:
-            slot = part.slot
-        dev = charged[slot]
-        left = dev.free_nano - part.nano
-        if not dev.is_open or left < 0:
-            raise OverCommitted(f"group {dev.group} (open: {dev.is_open}) would be left with {left} nano-GPU")
-        charged[slot] = msgspec.structs.replace(dev, free_nano=left, is_idle=False, is_leaving=False)
-    return tuple(charged)

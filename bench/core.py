@@ -1,0 +1,235 @@
+"""How long decisions take: ``python -m bench.core`` prints one JSON line per measurement. Nothing here is a test.
+
+- ``batch``: 10,000 pending pods of 20 classes on 10,000 nodes x 8 GPUs, one ``decide``.
+- ``fraction``: one share on N nodes in mixed use. ``mean_us`` is a decision within a plan (rank, choose, charge) while 12
+  classes are live; ``first_us`` the first of a class (a look over all nodes); ``decide_us`` a whole ``decide`` for one
+  new pod, the copy of the ledger included.
+- ``gang``: 256 pods of one GPU on 100 nodes x 8, one ``decide``; the same with halves.
+- ``unchanged``: deciding again when nothing changed.
+- ``event``: taking a bound pod's event and counting its node anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import platform
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.decide import decide
+from scheduler.core.placing import Placer
+from scheduler.core.plan import Attempt, Bind, Gang, Join, Plan
+from scheduler.core.settings import Settings
+from wire import names
+from wire.core import Node, Pod
+from wire.crds.podgroup import PodGroup
+
+_NOW_NS = 1
+
+
+def _node(number: int) -> Node:
+    return msgspec.convert(
+        {
+            "metadata": {"name": f"node-{number:05}", "uid": f"n{number}", "labels": {names.NODE_GPU_MEMORY: "81920"}},
+            "status": {
+                "allocatable": {"cpu": "128", "memory": "1024Gi", "pods": "110", names.GPU_RESOURCE: "8"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        },
+        Node,
+    )
+
+
+def _pod(name: str, *, fraction: str = "", gpus: int = 0, cpu: str = "1", node: str = "", group: str = "") -> Pod:
+    path = f"metadata.annotations['{names.VISIBLE_DEVICES_PREFIX}c0']"
+    env = [{"name": names.ENV_VISIBLE_DEVICES, "valueFrom": {"fieldRef": {"fieldPath": path}}}]
+    requests = {"cpu": cpu, "memory": "4Gi", **({names.GPU_RESOURCE: str(gpus)} if gpus else {})}
+    annotations = {names.GPU_FRACTION: fraction, names.POD_GROUP_NAME: group}
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": name,
+                "namespace": "ns",
+                "uid": name,
+                "resourceVersion": "1",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "annotations": {key: value for key, value in annotations.items() if value},
+            },
+            "spec": {
+                "schedulerName": names.SCHEDULER_NAME,
+                "nodeName": node,
+                "containers": [{"name": "main", "env": env, "resources": {"requests": requests}}],
+            },
+        },
+        Pod,
+    )
+
+
+def _reservation(node: str, device: int, book: dict[str, Any]) -> Pod:
+    group = f"{node}-{device}"
+    annotations = {names.TENANTS: json.dumps(book), names.RESERVE_FOR_GPU_INDEX: f"GPU-{group}"}
+    made = _pod(f"r-{group}", gpus=1, cpu="0", node=node)
+    meta = msgspec.structs.replace(
+        made.metadata,
+        namespace=names.RESERVATION_NAMESPACE,
+        labels={names.APP_LABEL: names.RESERVATION_APP, names.GPU_GROUP_LABEL: group},
+        annotations=annotations,
+    )
+    return msgspec.structs.replace(made, metadata=meta)
+
+
+def _entry(nano: int) -> dict[str, Any]:
+    return {"nano": nano, "attempt": "a", "rv": "1", "since": 0, "pod": "ns/p"}
+
+
+def _cluster(nodes: int) -> Cluster:
+    made = Cluster(Settings())
+    made.replace_nodes([_node(number) for number in range(nodes)])
+    made.refresh()
+    return made
+
+
+def _used(nodes: int, rng: random.Random) -> Cluster:
+    """Nodes in mixed use: some devices whole, some shared with room, some free."""
+    made = _cluster(nodes)
+    for number in range(nodes):
+        name = f"node-{number:05}"
+        made.upsert_pod(_pod(f"w-{name}", gpus=rng.randrange(4), node=name))
+        for device in range(rng.randrange(5)):
+            book = {f"t{name}{device}": _entry(rng.randrange(100, 900) * 1_000_000)}
+            made.upsert_pod(_reservation(name, device, book))
+    made.refresh()
+    return made
+
+
+def _timed(work: Callable[[], object], repeat: int) -> list[float]:
+    """Seconds of each run."""
+    taken: list[float] = []
+    gc.collect()
+    for _ in range(repeat):
+        start = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - start)
+    return taken
+
+
+def _report(name: str, **figures: object) -> None:
+    sys.stdout.write(json.dumps({"bench": f"core.{name}", **figures}) + "\n")
+    sys.stdout.flush()
+
+
+def _us(seconds: float) -> float:
+    return round(seconds * 1e6, 1)
+
+
+def _placed(plan: Plan) -> int:
+    single = sum(isinstance(entry, (Bind, Join, Attempt)) for entry in plan.entries)
+    return single + sum(len(entry.placements) for entry in plan.entries if isinstance(entry, Gang))
+
+
+def bench_batch(nodes: int, pods: int) -> None:
+    made = _cluster(nodes)
+    shapes = [{"fraction": f"0.{tenth}"} for tenth in range(1, 10)] + [{"gpus": n} for n in (1, 2, 4, 8)]
+    classes = [{**shape, "cpu": str(1 + number % 2)} for number, shape in enumerate(shapes + shapes[:7])]
+    for number in range(pods):
+        made.upsert_pod(_pod(f"p{number:05}", **classes[number % len(classes)]))  # type: ignore[arg-type]  # a table
+    start = time.perf_counter()
+    plan = decide(made, _NOW_NS)
+    seconds = time.perf_counter() - start
+    again = min(_timed(lambda: decide(made, _NOW_NS), 5))
+    figures = {"classes": len(classes), "placed": _placed(plan), "seconds": round(seconds, 3)}
+    _report("batch", nodes=nodes, pods=pods, **figures, us_per_pod=_us(seconds / pods), unchanged_us=_us(again))
+
+
+def bench_full(nodes: int, pods: int) -> None:
+    """Nothing fits: how long it takes to say so for everybody."""
+    made = _cluster(nodes)
+    for number in range(pods):
+        made.upsert_pod(_pod(f"p{number:05}", gpus=9 + number % 20))
+    seconds = _timed(lambda: decide(made, _NOW_NS), 1)[0]
+    _report("nothing_fits", nodes=nodes, pods=pods, classes=20, seconds=round(seconds, 3))
+
+
+def bench_fraction(nodes: int, decisions: int) -> None:
+    made = _used(nodes, random.Random(nodes))
+    shares = [f"0.{number:02}" for number in range(5, 65, 5)]
+    pods = [_pod(f"p{number:05}", fraction=shares[number % len(shares)]) for number in range(decisions)]
+    for pod in pods:
+        made.upsert_pod(pod)
+    records = [record for pod in pods if (record := made.pod(pod.metadata.uid)) is not None]
+    placer = Placer(made)
+    first = _timed(lambda it=iter(records[:12]): placer.place(next(it), without=frozenset()), 12)  # type: ignore[misc]
+    steady = _timed(lambda it=iter(records[12:]): placer.place(next(it), without=frozenset()), decisions - 12)  # type: ignore[misc]
+    for pod in pods[1:]:
+        made.remove_pod(pod.metadata.uid)
+
+    def whole() -> None:
+        made.generation += 1
+        decide(made, _NOW_NS)
+
+    one = _timed(whole, 30)
+    _report(
+        "fraction",
+        nodes=nodes,
+        mean_us=_us(statistics.fmean(steady)),
+        p99_us=_us(statistics.quantiles(steady, n=100)[98]),
+        first_us=_us(statistics.median(first)),
+        decide_us=_us(statistics.median(one)),
+    )
+
+
+def bench_gang(nodes: int, members: int) -> None:
+    for shape in ({"gpus": 1}, {"fraction": "0.5"}):
+        made = _cluster(nodes)
+        group = {"metadata": {"name": "g", "namespace": "ns", "uid": "g"}, "spec": {"minMember": members}}
+        made.upsert_pod_group(msgspec.convert(group, PodGroup))
+        for number in range(members):
+            made.upsert_pod(_pod(f"m{number:03}", group="g", **shape))  # type: ignore[arg-type]  # a table
+
+        def whole(made: Cluster = made) -> None:
+            made.generation += 1
+            decide(made, _NOW_NS)
+
+        seconds = statistics.median(_timed(whole, 20))
+        placed = _placed(decide(made, _NOW_NS))
+        _report("gang", nodes=nodes, members=members, asks=shape, placed=placed, ms=round(seconds * 1e3, 2))
+
+
+def bench_event(nodes: int) -> None:
+    made = _used(nodes, random.Random(1))
+    pods = iter([_pod(f"e{number}", gpus=1, node=f"node-{number % nodes:05}") for number in range(5000)])
+
+    def take() -> None:
+        made.upsert_pod(next(pods))
+        made.refresh()
+
+    taken = _timed(take, 5000)
+    _report("event", nodes=nodes, mean_us=_us(statistics.fmean(taken)))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Measure decisions of the scheduler core.")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the size, to see that it runs")
+    scale = 10 if parser.parse_args(arguments).quick else 1
+    machine = {"python": platform.python_version(), "numpy": np.__version__, "machine": platform.machine()}
+    _report("conditions", **machine)
+    bench_batch(10_000 // scale, 10_000 // scale)
+    bench_full(10_000 // scale, 10_000 // scale)
+    for nodes in (1_000, 5_000, 10_000):
+        bench_fraction(nodes // scale, 2_012)
+    bench_gang(100, 256)
+    bench_event(1_000 // scale)
+
+
+if __name__ == "__main__":
+    main()

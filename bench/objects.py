@@ -1,0 +1,72 @@
+"""Nodes and pods of the benches, as plain data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kube.clock import SystemClock, rfc3339
+from simulator import nodeobject
+from simulator.shape import NodeShape
+from wire import names
+
+Manifest = dict[str, Any]
+
+CARDS = 8
+CARD_MIB = 81_920
+#: What kube-scheduler looks for.
+STOCK = "default-scheduler"
+
+
+def nodes(count: int) -> list[Manifest]:
+    """Ready nodes of 8 GPUs, 128 cores, 1 TiB and 256 pods. Objects only: no kubelet speaks for them."""
+    now = rfc3339(SystemClock().now_ns())
+    shapes = [
+        NodeShape(
+            name=f"node-{i:04}", cards_mib=(CARD_MIB,) * CARDS, cpu_milli=128_000, mem_mib=1_048_576, pods=256
+        )
+        for i in range(count)
+    ]
+    return [nodeobject.node(shape, now=now) for shape in shapes]
+
+
+def whole(name: str, *, scheduler: str = names.SCHEDULER_NAME, group: str = "", node: str = "") -> Manifest:
+    """A pod of one GPU; ``group`` names its PodGroup, ``node`` binds it at once."""
+    made = _pod(name, scheduler, {names.POD_GROUP_NAME: group} if group else {})
+    made["spec"]["containers"][0]["resources"]["limits"] = {names.GPU_RESOURCE: "1"}
+    if node:
+        made["spec"]["nodeName"] = node
+    return made
+
+
+def share(name: str, fraction: str) -> Manifest:
+    """A pod of a part of a GPU, as a user writes it."""
+    return _pod(name, names.SCHEDULER_NAME, {names.GPU_FRACTION: fraction})
+
+
+def pod_group(name: str, minimum: int) -> Manifest:
+    """A gang."""
+    return {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"minMember": minimum, "queue": "default"},
+    }
+
+
+def _pod(name: str, scheduler: str, annotations: dict[str, str]) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {
+            "schedulerName": scheduler,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "registry.example/train:1",
+                    "resources": {"requests": {"cpu": "1", "memory": "4Gi"}},
+                }
+            ],
+        },
+    }
