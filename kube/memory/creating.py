@@ -64,6 +64,8 @@ class Creation:
         if meta.get("namespace") not in (None, "", call.namespace):
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         meta = strip_server_fields(meta)
+        if call.kind.namespaced:
+            meta["namespace"] = call.namespace
         rest = {key: value for key, value in body.items() if key not in ("kind", "apiVersion", "metadata")}
         obj = {"kind": call.kind.kind, "apiVersion": call.kind.api_version, "metadata": meta, **rest}
         if call.kind is PODS:
@@ -117,8 +119,6 @@ class Creation:
     def _finished(self, call: Call, obj: Object) -> Object:
         kind = call.kind
         meta = dict(obj["metadata"])
-        if kind.namespaced:
-            meta["namespace"] = call.namespace
         if not meta.get("name"):
             meta["name"] = self._generated_name(call, meta)
         check_new_meta(kind, meta)

@@ -32,6 +32,8 @@ class ResourceType(msgspec.Struct, frozen=True, kw_only=True):
     label_names: bool = False
     #: Further fields that a fieldSelector may name.
     fields: tuple[str, ...] = ()
+    #: JSON members that Go writes for an object of this type that has nothing but metadata: a bookmark.
+    blank: bytes = b""
 
     @property
     def api_version(self) -> str:
@@ -89,6 +91,7 @@ PODS = ResourceType(
         "status.podIP",
         "status.nominatedNodeName",
     ),
+    blank=b'"spec":{"containers":null},"status":{}',
 )
 NAMESPACES = ResourceType(
     version="v1",
@@ -98,9 +101,16 @@ NAMESPACES = ResourceType(
     has_status=True,
     label_names=True,
     fields=("status.phase",),
+    blank=b'"spec":{},"status":{}',
 )
 NODES = ResourceType(
-    version="v1", plural="nodes", kind="Node", namespaced=False, has_status=True, fields=("spec.unschedulable",)
+    version="v1",
+    plural="nodes",
+    kind="Node",
+    namespaced=False,
+    has_status=True,
+    fields=("spec.unschedulable",),
+    blank=b'"spec":{},"status":{}',
 )
 CONFIG_MAPS = ResourceType(version="v1", plural="configmaps", kind="ConfigMap")
 SECRETS = ResourceType(version="v1", plural="secrets", kind="Secret", fields=("type",))
@@ -112,6 +122,7 @@ PRIORITY_CLASSES = ResourceType(
     kind="PriorityClass",
     namespaced=False,
     has_generation=True,
+    blank=b'"value":0',
 )
 RUNTIME_CLASSES = ResourceType(
     group="node.k8s.io",
@@ -121,6 +132,7 @@ RUNTIME_CLASSES = ResourceType(
     namespaced=False,
     unconditional_update=False,
     create_on_update=True,
+    blank=b'"handler":""',
 )
 LEASES = ResourceType(
     group="coordination.k8s.io",
@@ -129,6 +141,7 @@ LEASES = ResourceType(
     kind="Lease",
     unconditional_update=False,
     create_on_update=True,
+    blank=b'"spec":{}',
 )
 EVENTS = ResourceType(
     group="events.k8s.io",
@@ -137,6 +150,7 @@ EVENTS = ResourceType(
     kind="Event",
     create_on_update=True,
     fields=("reason", "type", "reportingController", "regarding.kind", "regarding.name", "regarding.uid"),
+    blank=b'"eventTime":null,"regarding":{}',
 )
 
 BUILT_IN = (

@@ -88,8 +88,8 @@ def check_type(kind: ResourceType, obj: Any) -> None:
 
 
 def tidy_meta(meta: dict[str, Any]) -> dict[str, Any]:
-    """Return metadata without its empty maps and lists: the real server does not keep them."""
-    return {key: value for key, value in meta.items() if value not in (None, {}, [])}
+    """Return metadata without its empty parts: the real server does not keep them."""
+    return {key: value for key, value in meta.items() if value not in (None, "", {}, [])}
 
 
 def strip_server_fields(meta: dict[str, Any]) -> dict[str, Any]:

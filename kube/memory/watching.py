@@ -94,10 +94,11 @@ class WatchStream:
 
 
 def bookmark_line(kind: ResourceType, rv: int, annotations: dict[str, str]) -> bytes:
-    """Return a BOOKMARK: an object of the type with nothing but a version."""
+    """Return a BOOKMARK: an object of the type with nothing but a version (and what Go writes for the rest)."""
     meta: dict[str, Any] = {"resourceVersion": str(rv), **({"annotations": annotations} if annotations else {})}
     obj = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta}
-    return event_line("BOOKMARK", msgspec.json.encode(obj))
+    raw = msgspec.json.encode(obj)
+    return event_line("BOOKMARK", b"%s,%s}" % (raw[:-1], kind.blank) if kind.blank else raw)
 
 
 class Watching:

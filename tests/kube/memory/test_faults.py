@@ -1,0 +1,147 @@
+"""What goes wrong when it is told to: requests, answers, watches, clients."""
+
+from __future__ import annotations
+
+import random
+
+import anyio
+import pytest
+
+from kube.errors import Timeout, Unreachable
+from kube.memory.calls import Call
+from kube.memory.faults import Fault, once, sometimes
+from kube.memory.server import MemoryApiServer
+from tests.kube.memory.calls import CONFIG_MAPS, PODS, decoded, pod, send
+
+
+def _creates(call: Call) -> bool:
+    return call.verb == "create"
+
+
+async def _exists(server: MemoryApiServer, name: str) -> bool:
+    return (await send(server.transport("observer"), "GET", f"{PODS}/{name}")).status == 200
+
+
+async def test_a_delayed_request_is_carried_out_later(server: MemoryApiServer) -> None:
+    server.faults.on_request.append(once(Fault(delay_s=3), when=_creates))
+    began = anyio.current_time()
+    assert (await send(server.transport(), "POST", PODS, pod("p"))).status == 201
+    assert anyio.current_time() - began == 3
+
+
+@pytest.mark.parametrize(("lost", "happened"), [("request", False), ("answer", True)])
+async def test_a_time_out_does_not_tell_whether_the_write_happened(
+    server: MemoryApiServer, lost: str, happened: bool
+) -> None:
+    fault = Fault(lost="request") if lost == "request" else Fault(lost="answer")
+    server.faults.on_request.append(once(fault, when=_creates))
+    began = anyio.current_time()
+    with pytest.raises(Timeout):
+        await send(server.transport(), "POST", PODS, pod("p"), timeout_s=7)
+    assert anyio.current_time() - began == 7
+    assert await _exists(server, "p") is happened
+
+
+async def test_a_late_write_lands_after_its_sender_gave_up(server: MemoryApiServer) -> None:
+    async with anyio.create_task_group() as group:
+        await group.start(server.run)
+        server.faults.on_request.append(once(Fault(lost="request", lands_after_s=30), when=_creates))
+        with pytest.raises(Timeout):
+            await send(server.transport(), "POST", PODS, pod("p"), timeout_s=10)
+        await anyio.sleep(19.9)
+        assert not await _exists(server, "p")
+        await anyio.sleep(0.2)
+        assert await _exists(server, "p")
+        group.cancel_scope.cancel()
+
+
+async def test_late_writes_need_the_server_to_run(server: MemoryApiServer) -> None:
+    server.faults.on_request.append(once(Fault(lost="request", lands_after_s=1), when=_creates))
+    with pytest.raises(RuntimeError, match="run"):
+        await send(server.transport(), "POST", PODS, pod("p"))
+
+
+@pytest.mark.parametrize(("code", "reason"), [(409, "Conflict"), (429, "TooManyRequests"), (500, "InternalError")])
+async def test_a_refused_write_did_not_happen(server: MemoryApiServer, code: int, reason: str) -> None:
+    server.faults.on_request.append(once(Fault(refuse_with=code, retry_after_s=4), when=_creates))
+    response = await send(server.transport(), "POST", PODS, pod("p"))
+    assert (response.status, decoded(response)["reason"]) == (code, reason)
+    assert response.headers.get("retry-after") == ("4" if code == 429 else None)
+    assert not await _exists(server, "p")
+    assert (await send(server.transport(), "POST", PODS, pod("p"))).status == 201
+
+
+async def test_dice_fall_as_their_seed_says(server: MemoryApiServer) -> None:
+    codes = []
+    for _ in range(2):
+        server.faults.clear()
+        server.faults.on_request.append(sometimes(random.Random(5), 500, Fault(refuse_with=503), when=_creates))
+        body = {"metadata": {"generateName": "c-"}}
+        codes.append([(await send(server.transport(), "POST", CONFIG_MAPS, body)).status for _ in range(20)])
+    assert codes[0] == codes[1]
+    assert set(codes[0]) == {201, 503}
+
+
+async def test_watch_lines_can_be_late_and_stay_in_order(server: MemoryApiServer) -> None:
+    delays = iter((5.0, 1.0))
+    server.faults.on_watch_line.append(lambda call, _: next(delays) if call.user == "slow" else 0.0)
+    seen: list[tuple[float, str]] = []
+    transport = server.transport("slow")
+    async with transport.stream(PODS, query={"watch": "1", "timeoutSeconds": "20"}, timeout_s=5) as (_, lines):
+        began = anyio.current_time()
+        for name in ("a", "b"):
+            await send(server.transport(), "POST", PODS, pod(name))
+        seen += [(anyio.current_time() - began, "a" if b'"name":"a"' in line else "b") async for line in lines]
+    assert seen == [(5, "a"), (5, "b")]
+
+
+async def test_a_cut_watch_breaks_and_others_do_not(server: MemoryApiServer) -> None:
+    query = {"watch": "1", "timeoutSeconds": "20"}
+    async with (
+        server.transport("one").stream(PODS, query=query, timeout_s=5) as (_, first),
+        server.transport("two").stream(PODS, query=query, timeout_s=5) as (_, second),
+    ):
+        assert server.cut_watches(lambda call: call.user == "one") == 1
+        with pytest.raises(Unreachable):
+            await anext(aiter(first))
+        assert [line async for line in second] == []
+
+
+async def test_a_dead_client_hears_and_does_nothing_more(server: MemoryApiServer) -> None:
+    transport = server.transport("victim")
+    server.faults.on_request.append(once(Fault(delay_s=5), when=_creates))
+    ended: list[str] = []
+
+    async def write() -> None:
+        await send(transport, "POST", PODS, pod("p"), timeout_s=8)
+        ended.append("write")
+
+    async def watch() -> None:
+        async with transport.stream(PODS, query={"watch": "1", "timeoutSeconds": "9"}, timeout_s=5) as (_, lines):
+            ended.extend([f"line {line!r}" async for line in lines])
+        ended.append("watch")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(write)
+        group.start_soon(watch)
+        await anyio.sleep(1)
+        transport.kill()
+        await send(server.transport(), "POST", PODS, pod("q"))
+        await anyio.sleep(3600)
+        with anyio.move_on_after(60) as later:
+            await send(transport, "GET", PODS)
+        assert later.cancelled_caught
+        assert ended == []
+        assert not await _exists(server, "p")
+        group.cancel_scope.cancel()
+
+
+async def test_a_write_carried_out_before_the_death_stays(server: MemoryApiServer) -> None:
+    transport = server.transport("victim")
+    server.faults.on_request.append(once(Fault(answer_delay_s=5), when=_creates))
+    async with anyio.create_task_group() as group:
+        group.start_soon(send, transport, "POST", PODS, pod("p"))
+        await anyio.sleep(1)
+        transport.kill()
+        assert await _exists(server, "p")
+        group.cancel_scope.cancel()

@@ -1,0 +1,90 @@
+"""What only the server in memory has: records of what was done, the same run from the same seed, its limits."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from kube.memory.calls import AuditEntry
+from kube.memory.server import MemoryApiServer
+from simulator.virtualtime import VirtualClock
+from tests.kube.memory.calls import CONFIG_MAPS, PODS, decoded, pod, send
+
+
+async def test_every_answer_is_on_record(server: MemoryApiServer) -> None:
+    transport = server.transport("alice")
+    await send(transport, "POST", PODS, pod("p"))
+    await send(transport, "POST", f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"name": "n"}})
+    await send(transport, "GET", f"{PODS}/q")
+
+    def entry(verb: str, sub: str, name: str, code: int) -> AuditEntry:
+        return AuditEntry(
+            user="alice", verb=verb, resource="pods", subresource=sub, namespace="ns", name=name, code=code
+        )
+
+    assert server.audit == [
+        entry("create", "", "", 201),
+        entry("create", "binding", "p", 201),
+        entry("get", "", "q", 404),
+    ]
+    assert [(each.method, each.path) for each in server.write_log] == [("POST", PODS), ("POST", f"{PODS}/p/binding")]
+
+
+async def _run(seed: int) -> tuple[list[object], bytes]:
+    clock = VirtualClock(asyncio.get_running_loop(), epoch_ns=1_800_000_000_000_000_000)
+    server = MemoryApiServer(clock=clock, rng=random.Random(seed), auto_namespaces=True)
+    transport = server.transport()
+    for _ in range(5):
+        await send(transport, "POST", PODS, {**pod("", generateName="p-")})
+    return list(server.write_log), (await send(transport, "GET", PODS)).body
+
+
+async def test_a_seed_makes_the_same_run_again() -> None:
+    assert await _run(1) == await _run(1)
+    assert (await _run(1))[1] != (await _run(2))[1]
+
+
+async def test_a_namespace_is_made_when_first_used_if_told_so(server: MemoryApiServer) -> None:
+    assert (await send(server.transport(), "POST", CONFIG_MAPS, {"metadata": {"name": "a"}})).status == 201
+    assert (await send(server.transport(), "GET", "/api/v1/namespaces/ns")).status == 200
+
+
+async def test_history_is_kept_for_so_many_changes() -> None:
+    clock = VirtualClock(asyncio.get_running_loop())
+    server = MemoryApiServer(clock=clock, rng=random.Random(1), auto_namespaces=True, history=3)
+    transport = server.transport()
+    versions = []
+    for name in "abcdef":
+        created = await send(transport, "POST", CONFIG_MAPS, {"metadata": {"name": name}})
+        versions.append(decoded(created)["metadata"]["resourceVersion"])
+
+    async def types_from(version: str) -> list[str]:
+        query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "1"}
+        async with transport.stream(CONFIG_MAPS, query=query, timeout_s=5) as (_, lines):
+            return [line[9:14].decode() async for line in lines]
+
+    assert await types_from(versions[2]) == ["ADDED"] * 3
+    assert await types_from(versions[1]) == ["ERROR"]
+
+
+async def test_a_dry_run_is_refused(server: MemoryApiServer) -> None:
+    body = {"metadata": {"name": "a"}}
+    response = await send(server.transport(), "POST", CONFIG_MAPS, body, dryRun="All")
+    assert (response.status, decoded(response)["reason"]) == (501, "NotImplemented")
+    assert (await send(server.transport(), "GET", f"{CONFIG_MAPS}/a")).status == 404
+
+
+async def test_foreground_deletion_is_refused(server: MemoryApiServer) -> None:
+    await send(server.transport(), "POST", CONFIG_MAPS, {"metadata": {"name": "a"}})
+    response = await send(server.transport(), "DELETE", f"{CONFIG_MAPS}/a", {"propagationPolicy": "Foreground"})
+    assert (response.status, decoded(response)["reason"]) == (501, "NotImplemented")
+    assert (await send(server.transport(), "GET", f"{CONFIG_MAPS}/a")).status == 200
+
+
+async def test_server_side_apply_is_an_unknown_media_type(server: MemoryApiServer) -> None:
+    transport = server.transport()
+    await send(transport, "POST", CONFIG_MAPS, {"metadata": {"name": "a"}})
+    response = await transport.request(
+        "PATCH", f"{CONFIG_MAPS}/a", query={}, body=b"{}", content_type="application/apply-patch+yaml", timeout_s=1
+    )
+    assert response.status == 415
