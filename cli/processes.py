@@ -88,8 +88,9 @@ async def run_scheduler(arguments: argparse.Namespace, stop: anyio.Event) -> Non
     identity = incarnation("moorage-scheduler", rng)
     async with _transport(arguments, "scheduler") as transport, anyio.create_task_group() as tasks:
         retry = Retry(rng)
+        unbounded = Api(transport, retry=retry)
         election = LeaderElection(
-            Api(transport, retry=retry),
+            unbounded,
             namespace=names.SYSTEM_NAMESPACE,
             name=_LEASE,
             identity=identity,
@@ -98,7 +99,8 @@ async def run_scheduler(arguments: argparse.Namespace, stop: anyio.Event) -> Non
         )
         elects = not arguments.no_leader_election
         api = Api(transport, retry=retry, write_until=(lambda: election.held_until) if elects else None)
-        events = EventRecorder(api, clock=clock, controller=names.SCHEDULER_NAME, instance=identity)
+        # Neither the election nor events may wait for the election.
+        events = EventRecorder(unbounded, clock=clock, controller=names.SCHEDULER_NAME, instance=identity)
         tasks.start_soon(events.run)
         tasks.start_soon(_stop_on, stop, tasks.cancel_scope)
         scheduler = Scheduler(api, settings=SchedulerSettings(decisions=decisions), clock=clock, rng=rng, events=events)
@@ -111,9 +113,7 @@ async def run_binder(arguments: argparse.Namespace, stop: anyio.Event) -> None:
     """Run the binder. Several may run: books are kept by compare-and-set alone."""
     rng, clock = _rng(), SystemClock()
     template = ReservationTemplate(image=arguments.reservation_image, runtime_class=arguments.reservation_runtime_class)
-    settings = BinderSettings(
-        reservation=template, idle_s=arguments.idle_s, pod_bound_condition=arguments.pod_bound_condition
-    )
+    settings = BinderSettings(reservation=template, idle_s=arguments.idle_s)
     async with _transport(arguments, "binder") as transport, anyio.create_task_group() as tasks:
         api = Api(transport, retry=Retry(rng))
         instance = incarnation("moorage-binder", rng)

@@ -131,7 +131,7 @@ class Scene:
     async def empty(self, *, within_s: float = 30) -> None:
         """Delete all pods and wait until they, and the reservations of the scene's nodes, are gone."""
         for name in await self.pods():
-            await self.core.delete_namespaced_pod(name, self.namespace, grace_period_seconds=0)
+            await self.core.delete_namespaced_pod(name, self.namespace)
         await eventually(self._is_empty, f"{self.namespace} to be empty", within_s=within_s)
 
     async def _is_empty(self) -> bool | None:
@@ -160,7 +160,9 @@ class Scene:
 def scheduled_message(found: Pod) -> str:
     """The message of PodScheduled=False, or ""."""
     conditions = found["status"].get("conditions") or []
-    return next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"), "")
+    return next(
+        (c.get("message", "") for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"), ""
+    )
 
 
 async def eventually(probe: Callable[[], Awaitable[Any]], what: str, *, within_s: float) -> Any:

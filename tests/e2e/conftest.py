@@ -34,5 +34,3 @@ def set_scene(control_plane: ControlPlane, moorage: Deployment) -> SetScene:
         return scene(control_plane, teller, f"scene-{next(_numbers)}", shapes)
 
     return make
-
-
