@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from binder.core.entries import (
+    UNSEEN_GRACE_S,
+    VANISHED_MARGIN_S,
+    WRITE_TIMEOUT_S,
+    Evidence,
+    Judgement,
+    is_suspicious,
+    judge,
+)
+from binder.core.pods import PodView
+from gpu.book import Entry
+from tests.binder.core.made import attempt, bound, pod
+
+ENTRY = Entry(500_000_000, attempt().id, "10", 1000, "team/p")
+OLD = 1000 + WRITE_TIMEOUT_S + 1
+
+
+def evidence(**changes: Any) -> Evidence:
+    plain = Evidence(group="g", pod=pod(), last=None, gone_for_s=0.0, has_request=False, node_gone=False, now_s=1000)
+    return msgspec.structs.replace(plain, **changes)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ({"pod": bound()}, Judgement.LIVE),
+        ({"pod": bound(deleting=True)}, Judgement.LIVE),
+        # KAI's pods have labels only.
+        ({"pod": pod(node="node-1", groups=("g",))}, Judgement.LIVE),
+        ({"pod": bound(groups=())}, Judgement.LIVE),
+        ({"pod": bound(ended=True)}, Judgement.DEAD),
+        ({"pod": pod(node="node-2", groups=("other",))}, Judgement.DEAD),
+        ({"pod": pod(node="node-2")}, Judgement.DEAD),
+        # Unbound at another version: no Binding at the entry's can land.
+        ({"pod": pod(rv="11")}, Judgement.DEAD),
+        ({"pod": pod(rv="11"), "has_request": True}, Judgement.DEAD),
+        # Unbound at the entry's version.
+        ({"has_request": True, "now_s": OLD}, Judgement.LIVE),
+        ({"now_s": OLD}, Judgement.FENCE_FIRST),
+        ({"now_s": OLD - 1}, Judgement.WAIT),
+        # Gone.
+        ({"pod": None, "last": pod()}, Judgement.DEAD),
+        ({"pod": None, "last": bound(ended=True)}, Judgement.DEAD),
+        ({"pod": None, "last": bound(grace_s=30), "gone_for_s": 30.0}, Judgement.WAIT),
+        ({"pod": None, "last": bound(grace_s=30), "gone_for_s": 30.0 + VANISHED_MARGIN_S}, Judgement.WAIT),
+        ({"pod": None, "last": bound(grace_s=30), "gone_for_s": 30.1 + VANISHED_MARGIN_S}, Judgement.DEAD),
+        ({"pod": None, "last": bound(grace_s=300), "gone_for_s": 200.0}, Judgement.WAIT),
+        ({"pod": None, "last": bound(), "node_gone": True}, Judgement.DEAD),
+        ({"pod": None, "gone_for_s": float(UNSEEN_GRACE_S)}, Judgement.WAIT),
+        ({"pod": None, "gone_for_s": UNSEEN_GRACE_S + 0.1}, Judgement.DEAD),
+        # The node of a pod that is there may be gone; the pod is not.
+        ({"pod": bound(), "node_gone": True}, Judgement.LIVE),
+    ],
+)
+def test_an_entry_is_judged_by_what_was_read(found: dict[str, Any], expected: Judgement) -> None:
+    assert judge(ENTRY, evidence(**found)) is expected
+
+
+@pytest.mark.parametrize(
+    ("seen", "at_work", "now_s", "expected"),
+    [
+        (None, True, 1000, True),
+        (bound(ended=True), True, 1000, True),
+        (bound(), False, OLD, False),
+        (pod(node="node-2"), False, 1000, True),
+        (pod(rv="11"), True, OLD, False),
+        (pod(rv="11"), False, 1000, True),
+        (pod(), False, 1000, False),
+        (pod(), False, OLD, True),
+    ],
+)
+def test_only_what_looks_dead_costs_reads(seen: PodView | None, at_work: bool, now_s: int, expected: bool) -> None:
+    assert is_suspicious(ENTRY, "g", seen, at_work=at_work, now_s=now_s) is expected
