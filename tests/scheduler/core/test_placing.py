@@ -57,6 +57,17 @@ def _busy(name: str, gpus: int, on: str, **asked: Any) -> Any:
             {"fraction": "0.6"},
             "n2",
         ),
+        (
+            "binpack",
+            [
+                node("n1"),
+                node("n2"),
+                *(reservation(g, "n1", book={g: nano}, uuid=g) for g, nano in (("a", 1), ("b", HALF), ("c", HALF - 1))),
+                *(reservation(g, "n2", book={g: nano}, uuid=g) for g, nano in (("d", HALF - 9), ("e", HALF - 9))),
+            ],
+            {"fraction": "0.5", "devices": 2},
+            "n1",
+        ),
         ("binpack", [node("n1"), node("n2"), _busy("x", 5, "n2")], {"fraction": "0.5"}, "n2"),
         ("spread", [node("n1"), node("n2"), reservation("g", "n2", book={"a": HALF})], {"fraction": "0.5"}, "n1"),
         # CPU only: nodes without GPUs first
