@@ -75,7 +75,7 @@ async def _show(steps: Sequence[Step], settings: WorldSettings, console: Console
                 await world.apply(step.objects)
                 await anyio.sleep(_STEP_S)
             stage.say("All are there; waiting until nothing changes any more")
-            idle = await world.until_idle(quiet_s=_QUIET_S, limit_s=_LIMIT_S)
+            idle = await world.until_idle(quiet_s=_QUIET_S, waiting_quiet_s=_QUIET_S, limit_s=_LIMIT_S)
             pods, nodes, ended_at_s = outcome.pods(world), outcome.nodes(world), world.elapsed_s
             stage.say("Deleting all pods: nothing may be left")
             await world.clear(quiet_s=_QUIET_S, limit_s=_LIMIT_S)

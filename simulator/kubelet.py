@@ -71,6 +71,8 @@ class Kubelet:
         self._workers: dict[str, PodWorker] = {}
         #: Pods whose worker is through; the stream may still show them as they were before.
         self._through: set[str] = set()
+        #: Those of them that the API server was told to delete: once is enough, though finalizers may keep them.
+        self._removed: set[str] = set()
         #: The newest version of each pod of this node: what a kubelet that was away finds when it comes back.
         self._known: dict[str, Pod] = {}
         self._power = anyio.Event()
@@ -142,6 +144,7 @@ class Kubelet:
 
     def _miss(self, uid: str) -> None:
         self._through.discard(uid)
+        self._removed.discard(uid)
         if worker := self._workers.get(uid):
             worker.vanish()
         else:
@@ -153,8 +156,7 @@ class Kubelet:
             worker.update(pod)
         elif uid not in self._through and pod.status.phase not in _ENDED:
             self._start(pod, group, self._run_pod)
-        elif pod.metadata.deletion_timestamp and pod.metadata.deletion_grace_period_seconds:
-            # With a grace period of 0 it was deleted already, and waits for finalizers only.
+        elif pod.metadata.deletion_timestamp and uid not in self._removed:
             self._start(pod, group, PodWorker.remove)
 
     def _start(self, pod: Pod, group: TaskGroup, life: Callable[[PodWorker], Awaitable[None]]) -> None:
@@ -166,10 +168,12 @@ class Kubelet:
         await life(worker)
         del self._workers[uid]
         pod = self._known.get(uid)
-        if pod is not None:
-            self._through.add(uid)
-            if not worker.is_removed:
-                self.pod_changed(pod)
+        if pod is None:
+            return
+        self._through.add(uid)
+        if worker.is_removed:
+            self._removed.add(uid)
+        self.pod_changed(pod)
 
     async def _run_pod(self, worker: PodWorker) -> None:
         refusal = self.intake.admit(worker.pod)

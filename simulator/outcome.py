@@ -89,8 +89,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 def pods(world: World) -> tuple[PodOutcome, ...]:
     """Return the pods of users, in the order of their making."""
     cards = _cards(world)
-    users = [raw for raw in world.pods if raw["metadata"]["namespace"] != names.RESERVATION_NAMESPACE]
-    return tuple(_pod(raw, world, cards) for raw in users)
+    return tuple(_pod(raw, world, cards) for raw in _users(world))
 
 
 def nodes(world: World) -> tuple[NodeOutcome, ...]:
@@ -125,22 +124,34 @@ def _cards(world: World) -> dict[str, Device]:
 
 
 def _tenants(world: World) -> Mapping[str, dict[str, int]]:
-    """Device -> pod -> its share, of pods whose containers run."""
-    shares = {raw["metadata"]["uid"]: _shares(raw) for raw in world.pods}
+    """Device -> pod -> its share, of pods that live on a node.
+
+    A pod keeps the devices of a container that has ended, an init container's for instance, until it ends itself.
+    """
     tenants: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    for container in world.nodes.witness.running:
-        if not container.pod.startswith(f"{names.RESERVATION_NAMESPACE}/"):
-            for uuid in container.devices:
-                share = shares.get(container.pod_uid, {}).get(uuid, NANO_PER_DEVICE)
-                tenants[uuid][container.pod] = share
+    for raw in _users(world):
+        metadata, shares = raw["metadata"], _shares(raw)
+        if (raw.get("status") or {}).get("phase") in {names.SUCCEEDED, names.FAILED}:
+            continue
+        for uuid in _seen(world, metadata["uid"]):
+            tenants[uuid][f"{metadata['namespace']}/{metadata['name']}"] = shares.get(uuid, NANO_PER_DEVICE)
     return tenants
+
+
+def _users(world: World) -> list[dict[str, Any]]:
+    """Pods of users: all but reservation pods."""
+    return [raw for raw in world.pods if raw["metadata"]["namespace"] != names.RESERVATION_NAMESPACE]
+
+
+def _seen(world: World, pod_uid: str) -> set[str]:
+    """Devices that the newest runs of a pod's containers saw."""
+    return {uuid for seen in world.nodes.witness.seen_by(pod_uid).values() for uuid in seen}
 
 
 def _pod(raw: Mapping[str, Any], world: World, cards: Mapping[str, Device]) -> PodOutcome:
     metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
     shares = _shares(raw)
-    uuids = {uuid for seen in world.nodes.witness.seen_by(metadata["uid"]).values() for uuid in seen}
-    devices = sorted((cards[uuid] for uuid in uuids), key=lambda device: device.index)
+    devices = sorted((cards[uuid] for uuid in _seen(world, metadata["uid"])), key=lambda device: device.index)
     reason, verdict = _reason(raw)
     return PodOutcome(
         namespace=metadata["namespace"],

@@ -144,10 +144,13 @@ class World:
         await anyio.sleep(pause_s)
         await component.start(self._group)
 
-    async def until_idle(self, *, quiet_s: float = 20.0, limit_s: float = 3600.0) -> bool:
+    async def until_idle(
+        self, *, quiet_s: float = 20.0, waiting_quiet_s: float = 400.0, limit_s: float = 3600.0
+    ) -> bool:
         """Wait until nothing has changed for ``quiet_s`` and every pod runs, has ended or says why it waits.
 
-        False when that was not reached within ``limit_s``.
+        While pods wait, for ``waiting_quiet_s``: one whose attempts failed is tried again after a back-off, during
+        which nothing changes either. False when that was not reached within ``limit_s``.
         """
         deadline = anyio.current_time() + limit_s
         seen, since = self.server.resource_version, anyio.current_time()
@@ -155,7 +158,9 @@ class World:
             await anyio.sleep(quiet_s / 20)
             if self.server.resource_version != seen:
                 seen, since = self.server.resource_version, anyio.current_time()
-            elif anyio.current_time() - since >= quiet_s and self.is_settled:
+                continue
+            enough_s = waiting_quiet_s if any(map(_waits, self.pods)) else quiet_s
+            if anyio.current_time() - since >= enough_s and self.is_settled:
                 return True
         return False
 
@@ -259,6 +264,11 @@ class World:
             return 0.0 if call.user == _OBSERVER else rng.uniform(0.0, most_s)
 
         return delay_s
+
+
+def _waits(pod: Mapping[str, Any]) -> bool:
+    """Whether the scheduler may still try to place a pod."""
+    return not pod["spec"].get("nodeName") and pod["spec"].get("schedulerName") == names.SCHEDULER_NAME
 
 
 def _is_settled(pod: Mapping[str, Any]) -> bool:

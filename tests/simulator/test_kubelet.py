@@ -5,6 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
+from kube.memory.calls import Call
 from kube.resources import CONFIG_MAPS, NODES, PODS
 from simulator.process import EXIT_CODE, RUN_S
 from simulator.settings import KubeletSettings, ReservationFault
@@ -388,3 +389,19 @@ async def test_leases_are_renewed_by_nodes_that_live() -> None:
         renewals = [entry.name for entry in m.server.audit if entry.resource == "leases" and entry.verb == "patch"]
         assert renewals.count("node-0") >= 11
         assert renewals.count("node-1") <= 4
+
+
+@pytest.mark.parametrize("finalizers", [[], ["example.com/kept"]])
+async def test_a_pod_is_deleted_once_however_late_the_events(finalizers: list[str]) -> None:
+    def is_late(call: Call, _: bytes) -> float:
+        return 0.5 if call.user == "nodes" else 0.0
+
+    async with machines(prepare=lambda server: server.faults.on_watch_line.append(is_late)) as m:
+        manifest = bound("p")
+        manifest["metadata"]["finalizers"] = finalizers
+        await m.create(manifest)
+        await anyio.sleep(5)
+        await m.api.delete(PODS, "p", namespace=NAMESPACE)
+        await anyio.sleep(60)
+        deletes = [entry for entry in m.server.audit if entry.verb == "delete" and entry.user == "nodes"]
+        assert [entry.code for entry in deletes] == [200]
