@@ -18,22 +18,21 @@ from kube.transport import Transport
 _TIMEOUT_S = 10.0
 
 
-class _Meta(msgspec.Struct, gc=False, rename="camel"):
+class _Meta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
     resource_version: str = ""
-    continue_: str = ""
 
 
-class _Spec(msgspec.Struct, gc=False, rename="camel"):
+class _Spec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     node_name: str = ""
 
 
-class _Seen(msgspec.Struct, gc=False):
+class _Seen(msgspec.Struct, frozen=True, gc=False):
     metadata: _Meta = _Meta()
     spec: _Spec = _Spec()
 
 
-class _Event(msgspec.Struct, gc=False):
+class _Event(msgspec.Struct, frozen=True, gc=False):
     type: str
     object: _Seen = _Seen()
 
@@ -51,39 +50,48 @@ class Observer:
         self.nodes: dict[str, str] = {}
         self._transport = transport
         self._path = f"/api/v1/namespaces/{namespace}/pods"
-        self._changed = anyio.Event()
+        self._version = ""
+        self._awaited: set[str] = set()
+        self._all_bound = anyio.Event()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Watch from now on, until cancelled. Raises kube.errors.ApiError: a bench that missed events is void."""
         head = check(await self._transport.request("GET", self._path, query={"limit": "1"}, timeout_s=_TIMEOUT_S))
-        query = {"watch": "true", "resourceVersion": _list.decode(head.body).metadata.resource_version}
-        async with self._transport.stream(self._path, query=query, timeout_s=_TIMEOUT_S) as (answer, lines):
-            check(answer)
-            task_status.started()
-            async for line in lines:
-                self._take(_event.decode(line))
-        raise RuntimeError("the server ended the watch of the bench")
+        self._version = _list.decode(head.body).metadata.resource_version
+        started = False
+        while True:
+            query = {"watch": "true", "resourceVersion": self._version}
+            async with self._transport.stream(self._path, query=query, timeout_s=_TIMEOUT_S) as (answer, lines):
+                check(answer)
+                if not started:
+                    task_status.started()
+                    started = True
+                async for line in lines:
+                    self._take(_event.decode(line))
 
     def _take(self, event: _Event) -> None:
         name, node = event.object.metadata.name, event.object.spec.node_name
         if event.type == "ERROR":
             raise RuntimeError("the watch of the bench failed")
+        self._version = event.object.metadata.resource_version
         now = anyio.current_time()
         self.created_at.setdefault(name, now)
         if node and name not in self.bound_at:
             self.bound_at[name] = now
             self.nodes[name] = node
-            self._changed.set()
+            self._awaited.discard(name)
+            if not self._awaited:
+                self._all_bound.set()
 
     async def bound(self, names: Sequence[str], *, within_s: float) -> None:
         """Wait until all these pods are bound. Raises TimeoutError with how many are."""
-        missing = set(names)
+        self._awaited = set(names) - self.bound_at.keys()
+        self._all_bound = anyio.Event()
         with anyio.move_on_after(within_s):
-            while missing := missing - self.bound_at.keys():
-                self._changed = anyio.Event()
-                await self._changed.wait()
-        if missing:
-            raise TimeoutError(f"{len(missing)} of {len(names)} pods were not bound within {within_s:.0f} s")
+            if self._awaited:
+                await self._all_bound.wait()
+        if self._awaited:
+            raise TimeoutError(f"{len(self._awaited)} of {len(names)} pods were not bound within {within_s:.0f} s")
 
     def waits_s(self, names: Sequence[str]) -> list[float]:
         """Created to bound, of each of these pods."""

@@ -1,0 +1,51 @@
+"""How much is measured. ``SMALL`` is for trying the bench itself."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes by part; times in seconds.
+
+    ``whole``: (nodes, rounds of each scheduler). ``arrival``: (nodes, pods a second, for so long). ``shares``: (delay
+    of a reservation's start, pairs of pods).
+    """
+
+    cache_pods: int = 100_000
+    cache_nodes: int = 5_000
+    pause_pods: int = 10_000
+    events: int = 50_000
+    whole: tuple[tuple[int, int], ...] = ((100, 4), (500, 1))
+    arrival: tuple[tuple[int, float, float], ...] = ((100, 50, 16), (100, 100, 8), (500, 100, 20))
+    arrival_rounds: int = 2
+    writes_pods: int = 200
+    writes_shares: int = 60
+    fractions: tuple[int, int] = (1_400, 100)
+    fraction_rounds: int = 3
+    shares: tuple[tuple[float, int], ...] = ((0.0, 30), (1.0, 10), (5.0, 5))
+    idle: tuple[int, int] = (4_000, 500)
+    idle_s: float = 60.0
+    gang: tuple[tuple[int, int], ...] = ((256, 100), (512, 512))
+    gang_rounds: int = 3
+
+
+FULL = Sizes()
+SMALL = Sizes(
+    cache_pods=2_000,
+    cache_nodes=100,
+    pause_pods=1_000,
+    events=2_000,
+    whole=((10, 1),),
+    arrival=((20, 50, 2),),
+    arrival_rounds=1,
+    writes_pods=20,
+    writes_shares=10,
+    fractions=(80, 10),
+    fraction_rounds=1,
+    shares=((0.0, 3), (1.0, 1)),
+    idle=(80, 10),
+    idle_s=5.0,
+    gang=((32, 10),),
+    gang_rounds=1,
+)

@@ -1,0 +1,141 @@
+"""The API server as the benches use it: nodes as objects, pods created at once or at a rate, everything cleared away.
+
+Bodies are written as they are and answers are not decoded: what the bench itself costs is taken from the same
+processors as what it measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import msgspec
+
+from bench import objects
+from bench.objects import Manifest
+from bench.observer import Observer
+from kube import config
+from kube.api import check
+from kube.errors import NotFound
+from kube.http import HttpTransport
+from kube.transport import Transport
+from tools.cluster import ControlPlane
+
+NAMESPACE = "bench"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
+POD_GROUPS = f"/apis/scheduling.run.ai/v2alpha2/namespaces/{NAMESPACE}/podgroups"
+_NODES = "/api/v1/nodes"
+_TIMEOUT_S = 60.0
+_IN_FLIGHT = 32
+_POLL_S = 0.2
+_CLEAR_WITHIN_S = 120.0
+
+
+class Stage:
+    """One control plane's objects, through the administrator's eyes."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    async def set(self, nodes: int) -> None:
+        """Make the nodes and the namespace."""
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        await self.send("POST", "/api/v1/namespaces", space)
+        await self.create(_NODES, objects.nodes(nodes))
+        with anyio.fail_after(_TIMEOUT_S):
+            while not await self._has_account():
+                await anyio.sleep(_POLL_S)
+
+    async def create(self, path: str, manifests: Sequence[Manifest]) -> None:
+        """Create objects as fast as some calls in flight allow."""
+        waiting = iter(manifests)
+
+        async def work() -> None:
+            for manifest in waiting:
+                await self.send("POST", path, manifest)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(_IN_FLIGHT):
+                tasks.start_soon(work)
+
+    async def arrive(self, manifests: Sequence[Manifest], *, per_s: float) -> None:
+        """Create pods one after the other at a steady rate, however long each creation takes."""
+        start = anyio.current_time()
+        async with anyio.create_task_group() as tasks:
+            for number, manifest in enumerate(manifests):
+                await anyio.sleep_until(start + number / per_s)
+                tasks.start_soon(self.send, "POST", PODS, manifest)
+
+    async def clear(self) -> None:
+        """Delete pods and events, and wait until the pods are gone."""
+        await self.send("DELETE", PODS, {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
+        with anyio.fail_after(_CLEAR_WITHIN_S):
+            while await self.count(PODS):
+                await anyio.sleep(_POLL_S)
+        await self.send("DELETE", EVENTS, {"kind": "DeleteOptions", "apiVersion": "v1"})
+
+    async def count(self, path: str, *, field_selector: str = "") -> int:
+        """How many objects there are."""
+        query = {"fieldSelector": field_selector} if field_selector else {}
+        return len((await self.send("GET", path, query=query))["items"])
+
+    async def scheduled_events(self, count: int, *, within_s: float) -> None:
+        """Wait until so many pods' "Scheduled" events are written. Raises TimeoutError."""
+        found = 0
+        with anyio.move_on_after(within_s):
+            while (found := await self.count(EVENTS, field_selector="reason=Scheduled")) < count:
+                await anyio.sleep(_POLL_S)
+        if found < count:
+            raise TimeoutError(f"{found} of {count} events were written within {within_s:.0f} s")
+
+    async def send(
+        self, method: str, path: str, body: Manifest | None = None, *, query: dict[str, str] | None = None
+    ) -> dict[str, Any]:
+        """One call. Creations and deletions return nothing: their answers are not decoded."""
+        answer = check(
+            await self.transport.request(
+                method,
+                path,
+                query=query or {},
+                body=msgspec.json.encode(body) if body is not None else None,
+                timeout_s=_TIMEOUT_S,
+            )
+        )
+        found: dict[str, Any] = msgspec.json.decode(answer.body) if method == "GET" else {}
+        return found
+
+    async def _has_account(self) -> bool:
+        """Pods can't be created before the namespace has its default service account."""
+        try:
+            await self.send("GET", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default")
+        except NotFound:
+            return False
+        return True
+
+
+def transport(plane: ControlPlane, token: str = "") -> HttpTransport:
+    """A connection pool under the administrator's identity, or under that of a token."""
+    ca_file = plane.folder / "ca.crt"
+    return HttpTransport(config.plain(plane.url, ca_file=str(ca_file), token=token or plane.token), user_agent="bench")
+
+
+@asynccontextmanager
+async def stage(plane: ControlPlane, *, nodes: int) -> AsyncIterator[Stage]:
+    """A stage that is set."""
+    async with transport(plane) as opened:
+        made = Stage(opened)
+        await made.set(nodes)
+        yield made
+
+
+@asynccontextmanager
+async def observed(seen: Stage) -> AsyncIterator[Observer]:
+    """An observer that watches as long as the context lasts."""
+    async with anyio.create_task_group() as tasks:
+        observer = Observer(seen.transport, NAMESPACE)
+        await tasks.start(observer.run)
+        yield observer
+        tasks.cancel_scope.cancel()

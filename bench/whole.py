@@ -1,0 +1,116 @@
+"""Pods of one GPU, all there, then the scheduler is started: Moorage and kube-scheduler in turn on the same nodes.
+
+``per_s`` counts from the start of the process to the last binding that the watch showed, ``per_s_at_work`` from the
+first binding to the last. ``events_s`` is how much later the last "Scheduled" event was written: Moorage writes events
+late (50 a second in the long run), kube-scheduler at once, so their cost falls outside of the one and into the other.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+
+from bench import objects, procfs, stage
+from bench.contenders import ALONE, STOCK_QPS, Contender, Moorage, Stock
+from bench.result import Figures
+from bench.sizes import Sizes
+from bench.stage import Stage
+from tools.cluster import ControlPlane
+from tools.deployment import ADMISSION, Deployment, Options
+
+_BOUND_WITHIN_S = 300.0
+_EVENTS_WITHIN_S = 300.0
+
+NOTES = (
+    f"kube-scheduler: default plug-ins, client limit lifted to {STOCK_QPS}/s.",
+    "Moorage: scheduler and binder run (the binder has nothing to do); no webhooks unless the row says so.",
+    "Everything shares the processors of the machine: etcd, API server, controller manager, scheduler, the observer.",
+    "per_s: from the start of the process to the last binding; per_s_at_work: from the first binding to the last.",
+    "Moorage writes its events late, at most 50 a second in the long run: events_s after the last binding.",
+)
+
+
+def measure(sizes: Sizes) -> Figures:
+    """All sizes, one control plane each."""
+    figures = {}
+    for nodes, rounds in sizes.whole:
+        with ControlPlane(node_lifecycle=False) as plane:
+            figures[f"{nodes}_nodes"] = anyio.run(_rounds, plane, nodes, rounds)
+    return Figures(
+        sizes={"nodes": [nodes for nodes, _ in sizes.whole], "gpus_per_node": objects.CARDS, "pods": "all GPUs"},
+        notes=NOTES,
+        figures=figures,
+    )
+
+
+async def _rounds(plane: ControlPlane, nodes: int, rounds: int) -> dict[str, Any]:
+    stock = Stock(plane)
+    done: dict[str, list[dict[str, float]]] = {}
+    try:
+        async with stage.stage(plane, nodes=nodes) as scene:
+            with Deployment(plane, Options(components=(), arguments=ALONE)) as deployment:
+                both: Sequence[Contender] = (Moorage(deployment), stock)
+                for number in range(rounds):
+                    for contender in both:
+                        one = await _round(scene, contender, nodes * objects.CARDS, number)
+                        done.setdefault(contender.name, []).append(one)
+            with Deployment(plane, Options(components=(ADMISSION,), arguments=ALONE)) as deployment:
+                guarded = Moorage(deployment, name="moorage, webhooks on")
+                for number in range(rounds):
+                    one = await _round(scene, guarded, nodes * objects.CARDS, number)
+                    done.setdefault(guarded.name, []).append(one)
+    finally:
+        stock.close()
+    return {**{name: _summary(all_of_it) for name, all_of_it in done.items()}, **_ratios(done)}
+
+
+async def _round(scene: Stage, contender: Contender, count: int, number: int) -> dict[str, float]:
+    pods = [objects.whole(f"r{number}-{i:05}", scheduler=contender.scheduler_name) for i in range(count)]
+    names = [pod["metadata"]["name"] for pod in pods]
+    await scene.create(stage.PODS, pods)
+    apiserver = procfs.child_named("kube-apiserver")
+    async with stage.observed(scene) as observer:
+        started_at, cpu_before_s = anyio.current_time(), procfs.cpu_s(apiserver)
+        contender.start()
+        await observer.bound(names, within_s=_BOUND_WITHIN_S)
+        cpu_s, apiserver_cpu_s = procfs.cpu_s(contender.pid), procfs.cpu_s(apiserver) - cpu_before_s
+        resident_mib = procfs.memory_mib(contender.pid)["resident_mib"]
+        first, last = min(observer.bound_at.values()), max(observer.bound_at.values())
+        await scene.scheduled_events(count, within_s=_EVENTS_WITHIN_S)
+        events_s = max(0.0, anyio.current_time() - last)
+        _check_no_node_is_over(observer.nodes)
+    contender.stop()
+    await scene.clear()
+    return {
+        "per_s": count / (last - started_at),
+        "per_s_at_work": (count - 1) / (last - first),
+        "first_s": first - started_at,
+        "cpu_s": cpu_s,
+        "apiserver_cpu_s": apiserver_cpu_s,
+        "resident_mib": resident_mib,
+        "events_s": events_s,
+    }
+
+
+def _check_no_node_is_over(nodes: dict[str, str]) -> None:
+    counts = statistics.multimode(nodes.values())
+    most = list(nodes.values()).count(counts[0])
+    if most > objects.CARDS:
+        raise AssertionError(f"{counts[0]} was given {most} pods and has {objects.CARDS} GPUs")
+
+
+def _summary(rounds: Sequence[dict[str, float]]) -> dict[str, Any]:
+    medians = {key: round(statistics.median(one[key] for one in rounds), 2) for key in rounds[0]}
+    return {**medians, "per_s_of_rounds": [round(one["per_s"]) for one in rounds], "rounds": len(rounds)}
+
+
+def _ratios(done: dict[str, list[dict[str, float]]]) -> dict[str, float]:
+    """Medians of the ratios of neighbouring rounds: what disturbs one round mostly disturbs its neighbour, too."""
+    pairs = list(zip(done["moorage"], done["kube-scheduler"], strict=True))
+    return {
+        f"ratio_{key}": round(statistics.median(ours[key] / theirs[key] for ours, theirs in pairs), 2)
+        for key in ("per_s", "per_s_at_work")
+    }
