@@ -23,6 +23,13 @@ def request(count: int = 1, nano: int = HALF) -> GpuRequest:
     return GpuRequest((ContainerRequest(container, (FractionAsk(nano),) * count),)) if count else GpuRequest()
 
 
+def request_of(made: Attempt) -> GpuRequest:
+    """What a pod asks that this attempt was made for."""
+    container = ContainerRef(ContainerKind.REGULAR, 0, "main")
+    asks = tuple(FractionAsk(device.nano) for device in made.devices)
+    return GpuRequest((ContainerRequest(container, asks),) if asks else ())
+
+
 def attempt(name: str = "p", *, groups: tuple[str, ...] = ("g",), **changes: Any) -> Attempt:
     made = Attempt(
         id=f"attempt-{name}",
