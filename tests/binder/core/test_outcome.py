@@ -15,6 +15,7 @@ from binder.core.outcome import (
     FenceMissed,
     JoinedAs,
     Left,
+    Outcome,
     PodRead,
     Renewed,
     RequestDropped,
@@ -115,7 +116,7 @@ def test_all_entries_are_renewed_before_the_binding() -> None:
 @pytest.mark.parametrize("order", [0, 1])
 def test_a_renewal_beside_a_lost_entry_does_not_bring_the_attempt_back(order: int) -> None:
     after = state(TWO, rv="12", phase=Phase.RENEW, joined=joined(TWO))
-    answers = [EntryGone("h"), Renewed("g", "12")]
+    answers: list[Outcome] = [EntryGone("h"), Renewed("g", "12")]
     for answer in answers if order else reversed(answers):
         after = absorb(after, answer)
     assert after.phase is Phase.DROP

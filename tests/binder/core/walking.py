@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -50,7 +51,7 @@ GROUPS = ("g", "h")
 MOST_PODS = 5
 
 
-def a_contender(name: str, rng: random.Random, **changes: object) -> Attempt:
+def a_contender(name: str, rng: random.Random, **changes: Any) -> Attempt:
     """A pod that wants a part of one device or of both."""
     groups = rng.choice([("g",), ("h",), ("g", "h")])
     devices = tuple(PlannedDevice(group, rng.choice([300_000_000, 500_000_000, 700_000_000])) for group in groups)
@@ -301,7 +302,7 @@ class Walk:
             return False
         return True
 
-    def _carry(self, state: State, action: Action) -> Outcome | None:  # noqa: C901, PLR0911 - one case per action
+    def _carry(self, state: State, action: Action) -> Outcome | None:  # noqa: PLR0911 - one case per action
         match action:
             case Join():
                 return self._join(state, action.group)
@@ -316,15 +317,20 @@ class Walk:
             case Renew():
                 return self._renew(state, action)
             case DropRequest():
-                drop = lambda: self.server.requests.pop(state.attempt.id, None)  # noqa: E731 - it may run twice, late
-                if not self._write(drop):
-                    return None
-                drop()
-                return o.RequestDropped()
+                return self._drop(state)
             case Fence():
                 return self._fence(state, action)
             case Leave():
                 return self._leave(state, action)
+
+    def _drop(self, state: State) -> Outcome | None:
+        def drop() -> None:
+            self.server.requests.pop(state.attempt.id, None)
+
+        if not self._write(drop):
+            return None
+        drop()
+        return o.RequestDropped()
 
     def _read(self, state: State) -> PodView | None:
         found = self.server.pods.get(state.attempt.pod_uid)
