@@ -11,6 +11,7 @@ not. From one seed everything follows, so a run that broke an invariant can be r
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -165,15 +166,20 @@ class World:
         return False
 
     async def clear(self, *, quiet_s: float = 20.0, limit_s: float = 600.0) -> None:
-        """Delete all pods of users, wait until everything of ours is gone too, and have the checker look (S9)."""
+        """Delete all pods of users, wait until everything of ours is gone too, and have the checker look (S9).
+
+        ``limit_s`` bounds the wait for pods, and again that for the rest: the share of a pod that vanished by a forced
+        deletion is kept for its grace period and longer.
+        """
         for pod in self.pods:
             meta = pod["metadata"]
             if meta["namespace"] != names.RESERVATION_NAMESPACE:
-                try:
+                with contextlib.suppress(errors.NotFound):
                     await self.api.delete(PODS, meta["name"], namespace=meta["namespace"], uid=meta["uid"])
-                except errors.NotFound:
-                    continue
         await self.until_idle(quiet_s=quiet_s, limit_s=limit_s)
+        with anyio.move_on_after(limit_s):
+            while self.pods:  # noqa: ASYNC110 - the observer's view is plain data, nobody is told when it changes
+                await anyio.sleep(quiet_s / 20)
         left = {plural: await observer.objects(self._watching, plural) for plural in (*WATCHED, CONFIG_MAPS)}
         objects = {plural: listing["items"] for plural, listing in left.items()}
         self.checker.leftovers(objects, anyio.current_time())

@@ -30,7 +30,7 @@ def pod(name: str, annotations: str = "", *, limits: str = "", scheduler: str = 
 def manifest(tmp_path: Path) -> Path:
     path = tmp_path / "pods.yaml"
     half = 'gpu-fraction: "0.5"'
-    text = pod("a", half) + pod("b", half) + pod("c", limits="nvidia.com/gpu: 2") + pod("d", scheduler="other")
+    text = pod("a", half) + pod("b", half) + pod("c", limits="nvidia.com/gpu: 4") + pod("d", scheduler="other")
     path.write_text(text, encoding="utf-8")
     return path
 

@@ -1,0 +1,175 @@
+"""The whole of Moorage in one process: what fits runs, nothing is over-committed, and what breaks is found."""
+
+from __future__ import annotations
+
+import asyncio
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import pytest
+
+from admission.settings import Guard
+from admission.settings import Settings as AdmissionSettings
+from kube.resources import PODS
+from simulator import manifests, outcome, shape
+from simulator.manifests import Manifest
+from simulator.settings import ReservationFault
+from simulator.virtualtime import VirtualClock
+from simulator.world import World, WorldSettings
+from tests.conftest import AnyioBackend
+
+HELD = dict.fromkeys(("S1", "S2", "S3", "S4", "S5", "S9"), "held")
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+def world(*nodes: str, **settings: Any) -> World:
+    clock = VirtualClock(asyncio.get_running_loop())
+    return World(shape.parse(nodes or ["1x8x80GiB"]), clock=clock, settings=WorldSettings(**settings))
+
+
+def pods(count: int, *annotations: str, prefix: str = "p", limits: str = "") -> list[Manifest]:
+    document = textwrap.dedent(
+        """
+        apiVersion: v1
+        kind: Pod
+        metadata: {{name: {name}, annotations: {{{annotations}}}}}
+        spec:
+          schedulerName: kai-scheduler
+          containers: [{{name: main, image: work, resources: {{limits: {{{limits}}}}}}}]
+        """
+    )
+    listed = ", ".join(annotations)
+    texts = [document.format(name=f"{prefix}-{i}", annotations=listed, limits=limits) for i in range(count)]
+    return manifests.load("---".join(texts))
+
+
+def gang(minimum: int) -> list[Manifest]:
+    return manifests.load(
+        "apiVersion: scheduling.run.ai/v2alpha2\nkind: PodGroup\n"
+        f"metadata: {{name: gang}}\nspec: {{minMember: {minimum}, queue: q}}\n"
+    )
+
+
+HALF = 'gpu-fraction: "0.5"'
+
+
+def phases(running: World) -> Counter[str]:
+    return Counter(pod.phase for pod in outcome.pods(running))
+
+
+async def settled(running: World, *, limit_s: float = 3600.0) -> dict[str, str]:
+    """Wait until nothing happens any more, clear everything away, and return the checker's report."""
+    assert await running.until_idle(limit_s=limit_s)
+    await running.clear()
+    return dict(running.finish())
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_sixteen_halves_fill_eight_devices_whatever_the_order_of_events(seed: int) -> None:
+    async with world(seed=seed, event_delay_s=0.5) as running:
+        await running.apply(pods(16, HALF))
+        assert await running.until_idle()
+        (node,) = outcome.nodes(running)
+        assert [len(device.tenants) for device in node.devices] == [2] * 8
+        assert phases(running) == {"Running": 16}
+        assert await settled(running) == HELD
+
+
+@pytest.mark.parametrize(
+    ("manifest", "nodes", "expected"),
+    [
+        (pods(3, 'gpu-fraction: "0.333"'), "1x1x1GiB", {"Running": 3}),
+        (pods(24, 'gpu-memory: "2000"'), "1x1x46068MiB", {"Running": 23, "Pending": 1}),
+        (pods(2, 'gpu-fraction: "0.6"', 'gpu-fraction-num-devices: "2"'), "1x4x1GiB", {"Running": 2}),
+        (pods(3, limits="nvidia.com/gpu: 2"), "2x3x1GiB", {"Running": 2, "Pending": 1}),
+        (gang(4) + pods(4, 'pod-group-name: "gang"', HALF), "1x2x1GiB", {"Running": 4}),
+        (gang(4) + pods(4, 'pod-group-name: "gang"', HALF), "1x1x1GiB", {"Pending": 4}),
+    ],
+    ids=["thirds", "memory", "two devices", "whole", "a gang that fits", "a gang that does not"],
+)
+async def test_what_fits_runs_and_what_does_not_says_why(
+    manifest: Sequence[Manifest], nodes: str, expected: dict[str, int]
+) -> None:
+    async with world(nodes) as running:
+        await running.apply(manifest)
+        assert await running.until_idle()
+        assert phases(running) == expected
+        assert all(pod.verdict for pod in outcome.pods(running) if pod.phase == "Pending")
+        assert await settled(running) == HELD
+
+
+async def test_a_device_is_used_again_when_its_tenants_are_gone() -> None:
+    async with world("1x1x1GiB") as running:
+        await running.apply(pods(2, HALF))
+        assert await running.until_idle()
+        await running.apply(pods(1, limits="nvidia.com/gpu: 1", prefix="whole"))
+        assert await running.until_idle()
+        assert phases(running) == {"Running": 2, "Pending": 1}
+        for i in range(2):
+            await running.api.delete(PODS, f"p-{i}", namespace="default")
+        assert await running.until_idle()
+        assert phases(running) == {"Running": 1}
+        assert await settled(running) == HELD
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("after_s", [0.1, 0.7, 1.3])
+async def test_crashes_in_the_middle_change_nothing_in_the_end(seed: int, after_s: float) -> None:
+    async with world(seed=seed, event_delay_s=0.2) as running:
+        await running.apply(pods(16, HALF))
+        await anyio.sleep(after_s)
+        await running.restart(running.binder, pause_s=0.3)
+        await running.restart(running.scheduler, pause_s=0.3)
+        assert await running.until_idle()
+        assert phases(running) == {"Running": 16}
+        assert await settled(running) == HELD
+
+
+async def test_a_node_that_rejects_a_reservation_does_not_keep_its_pod_from_running() -> None:
+    async with world("2x1x1GiB") as running:
+        for node in running.nodes.kubelets.values():
+            node.reject_next(1)
+        await running.apply(pods(1, HALF))
+        assert await running.until_idle()
+        assert phases(running) == {"Running": 1}
+        assert await settled(running) == HELD
+
+
+async def test_a_silent_reservation_does_not_hold_its_pod_for_ever() -> None:
+    async with world("1x2x1GiB") as running:
+        node = running.nodes["node-0"]
+        node.faults.reservation = ReservationFault(silent=True)
+        await running.apply(pods(1, HALF))
+        await anyio.sleep(100)
+        node.faults.reservation = ReservationFault()
+        assert await running.until_idle()
+        assert phases(running) == {"Running": 1}
+        assert await settled(running) == HELD
+
+
+async def test_containers_that_see_what_they_did_not_ask_for_are_found() -> None:
+    """Without admission's guard an image's own NVIDIA_VISIBLE_DEVICES=all shows every GPU: the checker must see it."""
+    async with world(admission=AdmissionSettings(guard=Guard.OFF)) as running:
+        await running.apply(pods(1))
+        report = await settled(running)
+        assert "container main of default/p-0 sees GPU-" in report["S3"]
+        assert "but it asked for none" in report["S3"]
+
+
+async def test_a_reservation_process_that_lies_is_found() -> None:
+    """A pod shown another device than its reservation holds has not got what it was given."""
+    async with world("1x2x1GiB") as running:
+        node = running.nodes["node-0"]
+        truth, *_ = node.intake.manager.order
+        (other,) = [device for device in node.devices if device != truth]
+        node.faults.reservation = ReservationFault(lie=other.uuid)
+        await running.apply(pods(1, HALF))
+        await anyio.sleep(30)
+        assert "the reservations of its groups hold" in running.checker.report["S3"]
