@@ -48,9 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(part: str, sizes: Sizes) -> Figures:
-    if part in _STANDALONE:
-        return importlib.import_module("bench.standalone").measure(part)
-    measured: Figures = importlib.import_module(f"bench.{part}").measure(sizes)
+    """Import a part when it is run: what others need is not in its process."""
+    measured: Figures = (
+        importlib.import_module("bench.standalone").measure(part)
+        if part in _STANDALONE
+        else importlib.import_module(f"bench.{part}").measure(sizes)
+    )
     return measured
 
 

@@ -6,7 +6,7 @@ processors as what it measures.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -45,9 +45,7 @@ class Stage:
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         await self.send("POST", "/api/v1/namespaces", space)
         await self.create(_NODES, objects.nodes(nodes))
-        with anyio.fail_after(_TIMEOUT_S):
-            while not await self._has_account():
-                await anyio.sleep(_POLL_S)
+        await _until(self._has_account, "the default service account", within_s=_TIMEOUT_S)
 
     async def create(self, path: str, manifests: Sequence[Manifest]) -> None:
         """Create objects as fast as some calls in flight allow."""
@@ -72,9 +70,7 @@ class Stage:
     async def clear(self) -> None:
         """Delete pods and events, and wait until the pods are gone."""
         await self.send("DELETE", PODS, {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
-        with anyio.fail_after(_CLEAR_WITHIN_S):
-            while await self.count(PODS):
-                await anyio.sleep(_POLL_S)
+        await _until(self._is_empty, "the pods to go", within_s=_CLEAR_WITHIN_S)
         await self.send("DELETE", EVENTS, {"kind": "DeleteOptions", "apiVersion": "v1"})
 
     async def count(self, path: str, *, field_selector: str = "") -> int:
@@ -84,12 +80,11 @@ class Stage:
 
     async def scheduled_events(self, count: int, *, within_s: float) -> None:
         """Wait until so many pods' "Scheduled" events are written. Raises TimeoutError."""
-        found = 0
-        with anyio.move_on_after(within_s):
-            while (found := await self.count(EVENTS, field_selector="reason=Scheduled")) < count:
-                await anyio.sleep(_POLL_S)
-        if found < count:
-            raise TimeoutError(f"{found} of {count} events were written within {within_s:.0f} s")
+
+        async def are_written() -> bool:
+            return await self.count(EVENTS, field_selector="reason=Scheduled") >= count
+
+        await _until(are_written, f"{count} events", within_s=within_s)
 
     async def send(
         self, method: str, path: str, body: Manifest | None = None, *, query: dict[str, str] | None = None
@@ -107,6 +102,9 @@ class Stage:
         found: dict[str, Any] = msgspec.json.decode(answer.body) if method == "GET" else {}
         return found
 
+    async def _is_empty(self) -> bool:
+        return await self.count(PODS) == 0
+
     async def _has_account(self) -> bool:
         """Pods can't be created before the namespace has its default service account."""
         try:
@@ -114,6 +112,16 @@ class Stage:
         except NotFound:
             return False
         return True
+
+
+async def _until(holds: Callable[[], Awaitable[bool]], what: str, *, within_s: float) -> None:
+    """Ask again and again. Raises TimeoutError."""
+    with anyio.move_on_after(within_s):
+        while True:
+            if await holds():
+                return
+            await anyio.sleep(_POLL_S)
+    raise TimeoutError(f"waited {within_s:.0f} s for {what}")
 
 
 def transport(plane: ControlPlane, token: str = "") -> HttpTransport:

@@ -1,0 +1,93 @@
+"""Writes per pod by service account, from the API server's audit log.
+
+Three waves of pods, each counted when nothing is written any more: whole GPUs, shares on GPUs that nobody uses yet,
+and one further share on each of those. Bars (docs/design/protocol.md): 2, 6 and 3.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import anyio
+
+from bench import objects, sharing, stage
+from bench.audit import POLICY, Log, tally
+from bench.objects import Manifest
+from bench.observer import Observer
+from bench.result import Figures
+from bench.sizes import Sizes
+from bench.stage import Stage
+from tools.cluster import ControlPlane
+from tools.deployment import SIMULATED_TELLER
+from wire import names
+
+_NODES = 40
+_WITHIN_S = 120.0
+#: The audit log and late tidying: so long nothing may have been written before a wave is counted.
+_QUIET_S = 3.0
+
+NOTES = (
+    "Every request that could change something counts, events and refused ones included; leases are left out.",
+    "Events go out late, at most 50 a second in the long run: each wave is counted when all of them are written.",
+    "First shares include the reservation process's own patch (a stand-in with its rights makes it).",
+    "All pods of a wave are created at once.",
+)
+_OURS = tuple(f"{names.SYSTEM_NAMESPACE}:moorage-{component}" for component in ("scheduler", "binder", "admission"))
+_TELLER = f"{names.RESERVATION_NAMESPACE}:{SIMULATED_TELLER}"
+
+
+def measure(sizes: Sizes) -> Figures:
+    """All waves on one control plane."""
+    waves = {
+        "whole_gpu": [objects.whole(f"whole-{i:04}") for i in range(sizes.writes_pods)],
+        "first_share": [objects.share(f"first-{i:04}", "0.6") for i in range(sizes.writes_shares)],
+        "further_share": [objects.share(f"further-{i:04}", "0.4") for i in range(sizes.writes_shares)],
+    }
+    with ControlPlane(node_lifecycle=False, audit_policy=POLICY) as plane:
+        figures = anyio.run(_measure, plane, waves)
+    return Figures(
+        sizes={"nodes": _NODES, **{name: len(pods) for name, pods in waves.items()}}, notes=NOTES, figures=figures
+    )
+
+
+async def _measure(plane: ControlPlane, waves: dict[str, list[Manifest]]) -> dict[str, object]:
+    figures: dict[str, object] = {}
+    async with sharing.sharing(plane, nodes=_NODES) as (scene, _, _), stage.observed(scene) as observer:
+        log, bound = Log(plane.audit_log_path), 0
+        await _quiet(log)
+        for name, pods in waves.items():
+            bound += len(pods)
+            counts = await _wave(scene, observer, log, pods=pods, bound=bound)
+            figures[name] = _per_pod(counts, len(pods))
+    return figures
+
+
+async def _wave(
+    scene: Stage, observer: Observer, log: Log, *, pods: Sequence[Manifest], bound: int
+) -> dict[str, Counter[str]]:
+    await scene.create(stage.PODS, pods)
+    await observer.bound([pod["metadata"]["name"] for pod in pods], within_s=_WITHIN_S)
+    await scene.scheduled_events(bound, within_s=_WITHIN_S)
+    return await _quiet(log)
+
+
+async def _quiet(log: Log) -> dict[str, Counter[str]]:
+    """Read on until our accounts have written nothing for a while."""
+    total = {account: Counter[str]() for account in (*_OURS, _TELLER)}
+    with anyio.fail_after(_WITHIN_S):
+        while True:
+            await anyio.sleep(_QUIET_S)
+            more = tally(log.writes(), total)
+            if not any(more.values()):
+                return total
+            for account, counts in more.items():
+                total[account] += counts
+
+
+def _per_pod(counts: dict[str, Counter[str]], pods: int) -> dict[str, object]:
+    by_account = {account: counted for account, counted in counts.items() if counted}
+    return {
+        "writes_per_pod": round(sum(c.total() for c in by_account.values()) / pods, 2),
+        "by_account": {account: dict(sorted(counted.items())) for account, counted in by_account.items()},
+    }
