@@ -16,6 +16,7 @@ from rich.text import Text
 from binder.settings import BinderSettings
 from cli import tables
 from cli.refusing import BadInput
+from kube import errors
 from kube.clock import SystemClock
 from simulator import manifests, outcome, shape
 from simulator.manifests import Manifest
@@ -46,7 +47,9 @@ class Step(msgspec.Struct, frozen=True):
 def run(folder: Path, *, seed: int) -> int:
     """Show the examples; return 0 if every invariant held, else 1. Raises BadInput."""
     steps = _steps(folder)
-    result: Outcome = anyio.run(_show, steps, msgspec.structs.replace(_SETTINGS, seed=seed), tables.console())
+    result = anyio.run(_show, steps, msgspec.structs.replace(_SETTINGS, seed=seed), tables.console())
+    if isinstance(result, BadInput):
+        raise result
     return 0 if result.all_held else 1
 
 
@@ -65,14 +68,19 @@ def _steps(folder: Path) -> list[Step]:
     return steps
 
 
-async def _show(steps: Sequence[Step], settings: WorldSettings, console: Console) -> Outcome:
+async def _show(steps: Sequence[Step], settings: WorldSettings, console: Console) -> Outcome | BadInput:
     async with World(shape.parse(NODES), clock=SystemClock(), settings=settings) as world:
         stage = _Stage(world, console)
         async with anyio.create_task_group() as group:
             await group.start(stage.run)
             for step in steps:
                 stage.say(step.title)
-                await world.apply(step.objects)
+                try:
+                    await world.apply(step.objects)
+                except errors.Refused as error:
+                    # A value, because what is raised in here comes out wrapped by the task groups.
+                    group.cancel_scope.cancel()
+                    return BadInput(f"{'; '.join(error.__notes__)}: {error}")
                 await anyio.sleep(_STEP_S)
             stage.say("All are there; waiting until nothing changes any more")
             idle = await world.until_idle(quiet_s=_QUIET_S, waiting_quiet_s=_QUIET_S, limit_s=_LIMIT_S)
