@@ -86,6 +86,9 @@ class Cluster:
         self._bound_at: Membership[str] = Membership()
         self._reserved_at: Membership[str] = Membership()
         self._flying_to: Membership[str] = Membership()
+        #: Hand-overs that vanished before their pod was seen to change, by pod UID.
+        self._departed: dict[str, BindRequestRecord] = {}
+        self._departed_at: Membership[str] = Membership()
         self._requested_at: Membership[Key] = Membership()
         self._requests_of: Membership[Key] = Membership()
         self._members: Membership[str] = Membership()
@@ -131,7 +134,7 @@ class Cluster:
         uid = pod.metadata.uid
         if uid in self._gone or _is_older(pod.metadata.resource_version, self._known_rv(uid)):
             return
-        if reservations.is_reservation(pod, self.settings.reservation_namespace):
+        if intake.is_reservation(pod, self.settings):
             self._put_reservation(reservations.read(pod))
         if not intake.has_ended(pod.status):
             self._put_pod(intake.pod_record(pod, self.settings))
@@ -265,16 +268,33 @@ class Cluster:
             self._requests_of.move(key, record.pod_uid)
 
     def remove_bind_request(self, namespace: str, name: str) -> None:
-        """A hand-over is gone. What we assumed ourselves stays charged until it is shown or released."""
+        """A hand-over is gone. It stays charged until its pod is seen to change: it was bound, or fenced."""
         key = (namespace, name)
-        if self._requests.pop(key, None) is not None:
-            self._changed(self._requested_at.place(key))
-            self._requested_at.move(key, "")
-            self._requests_of.move(key, "")
+        record = self._requests.pop(key, None)
+        if record is None:
+            return
+        self._changed(record.node)
+        self._requested_at.move(key, "")
+        self._requests_of.move(key, "")
+        if record.pod_uid in self._pods and self._is_live(record):
+            self._departed[record.pod_uid] = record
+            self._departed_at.move(record.pod_uid, record.node)
+
+    def departed(self) -> tuple[BindRequestRecord, ...]:
+        """Hand-overs that vanished while their pods look unbound and unfenced, by pod UID.
+
+        The pod's own event is on its way; if it doesn't come, nobody settled the attempt, and fencing the pod does.
+        """
+        return tuple(self._departed[uid] for uid in sorted(self._departed))
 
     def _mark_requests_of(self, uid: str) -> None:
         for key in self._requests_of.at(uid):
             self._changed(self._requested_at.place(key))
+        departed = self._departed.get(uid)
+        if departed is not None and not self._is_live(departed):
+            del self._departed[uid]
+            self._departed_at.move(uid, "")
+            self._changed(departed.node)
 
     def _is_live(self, request: BindRequestRecord) -> bool:
         """Whether a hand-over may still be carried out: its pod is unbound and not past the version it names."""
@@ -340,7 +360,9 @@ class Cluster:
 
     def is_in_flight(self, uid: str) -> bool:
         """Whether a placement of this pod is under way, by us or by the binder."""
-        return uid in self._flights or any(self._is_live(self._requests[key]) for key in self._requests_of.at(uid))
+        if uid in self._flights or uid in self._departed:
+            return True
+        return any(self._is_live(self._requests[key]) for key in self._requests_of.at(uid))
 
     def pod(self, uid: str) -> PodRecord | None:
         """The record of a pod that has not ended."""
@@ -402,7 +424,10 @@ class Cluster:
             pods=(self._pods[uid] for uid in self._bound_at.at(name)),
             reserved=(self._reservations[uid] for uid in self._reserved_at.at(name)),
             flights=(self._flights[uid] for uid in self._flying_to.at(name)),
-            requests=(self._requests[key] for key in self._requested_at.at(name)),
+            requests=[
+                *(self._requests[key] for key in self._requested_at.at(name)),
+                *(self._departed[uid] for uid in self._departed_at.at(name)),
+            ],
         )
 
     def _occupancy(
@@ -439,7 +464,7 @@ class Cluster:
         pods = _by_node((pod.node, pod) for pod in self._pods.values())
         reserved = _by_node((r.node, r) for r in self._reservations.values())
         flights = _by_node((f.charge.node, f) for f in self._flights.values())
-        requests = _by_node((r.node, r) for r in self._requests.values())
+        requests = _by_node((r.node, r) for r in (*self._requests.values(), *self._departed.values()))
         for name in sorted(self._nodes):
             used = self._occupancy(
                 name,

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import msgspec
 
-from gpu import grant
+from gpu import grant, reservation
 from gpu.dialects import kai
 from gpu.handover import MalformedHandover
 from gpu.handover import parse as parse_handover
 from gpu.refusal import Refusal
 from gpu.request import NO_GPU, ContainerKind, ContainerRef, GpuRequest
-from gpu.reservation import is_reservation
 from scheduler.core import constraining, gangs, requests
 from scheduler.core.records import (
     ANYWHERE,
@@ -53,6 +52,11 @@ def is_ours(pod: Pod, settings: Settings) -> bool:
     return pod.spec.scheduler_name == settings.scheduler_name
 
 
+def is_reservation(pod: Pod, settings: Settings) -> bool:
+    """Whether ``pod`` holds a device for others."""
+    return reservation.is_reservation(pod, settings.reservation_namespace, app=settings.reservation_app)
+
+
 def has_ended(status: PodStatus) -> bool:
     """Whether a pod holds nothing any more: its phase says so, and no container is seen running (evictions)."""
     containers = [*(status.container_statuses or ()), *(status.init_container_statuses or ())]
@@ -76,7 +80,7 @@ def _bound(pod: Pod, settings: Settings) -> PodRecord:
     return msgspec.structs.replace(
         _record(pod, cls),
         node=pod.spec.node_name,
-        is_reservation=is_reservation(pod, settings.reservation_namespace),
+        is_reservation=is_reservation(pod, settings),
         held=_held(pod),
     )
 

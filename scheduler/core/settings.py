@@ -21,6 +21,7 @@ class Settings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     scheduler_name: str = names.SCHEDULER_NAME
     reservation_namespace: str = names.RESERVATION_NAMESPACE
+    reservation_app: str = names.RESERVATION_APP
     gpu_strategy: Strategy = Strategy.BINPACK
     cpu_strategy: Strategy = Strategy.BINPACK
     reservation_cpu_milli: int = 0

@@ -196,10 +196,22 @@ def test_a_hand_over_without_a_readable_charge_is_nobodys() -> None:
     assert not made.is_in_flight("uid-t")
 
 
-def test_a_hand_over_that_is_gone_gives_back_its_device() -> None:
-    made = cluster(node(), TENANT, bind_request(TENANT, "n1", ("g", HALF)))
+@pytest.mark.parametrize("later", [changed(TENANT), bound(TENANT, "n2"), ended(TENANT)])
+def test_a_hand_over_that_is_gone_stays_charged_until_its_pod_is_seen_to_change(later: Any) -> None:
+    made = cluster(node(), node("n2"), TENANT, bind_request(TENANT, "n1", ("g", HALF)))
     made.remove_bind_request("ns", "t")
+    assert _gpus(made) == 7
+    assert made.is_in_flight("uid-t")
+    assert [record.pod_uid for record in made.departed()] == ["uid-t"]
+    feed(made, later)
     assert _gpus(made) == 8
+    assert made.departed() == ()
+
+
+def test_a_hand_over_that_is_gone_after_its_pod_changed_leaves_nothing() -> None:
+    made = cluster(node(), TENANT, bind_request(TENANT, "n1", ("g", HALF)), changed(TENANT))
+    made.remove_bind_request("ns", "t")
+    assert (_gpus(made), made.departed()) == (8, ())
 
 
 def test_an_event_older_than_what_is_known_changes_nothing() -> None:

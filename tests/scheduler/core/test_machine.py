@@ -1,0 +1,229 @@
+"""Any sequence of arrivals, departures, failures, restarts and unruly events keeps S1, S2, S4, S5 and S12.
+
+One rule is a whole busy while of many small steps drawn from a seed: single steps alone rarely get a device full.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from gpu import reservation as reservations
+from scheduler.core.decide import decide
+from scheduler.core.plan import Attempt, Bind, Gang, Join, Placement, Plan
+from tests.scheduler.core.objects import changed, node, pod, pod_group
+from tests.scheduler.core.world import KINDS, World, fresh
+from wire import names
+
+_NODES = ["n0", "n1", "n2"]
+_CARDS = {"n0": "40000", "n1": "20000,40000", "n2": ""}
+_ASKS: list[dict[str, Any]] = [
+    {"fraction": "0.5"},
+    {"fraction": "0.333"},
+    {"fraction": "0.7"},
+    {"fraction": "0.5", "devices": 2},
+    {"mem": 10000},
+    {"mem": 30000},
+    {"gpus": 1},
+    {"gpus": 2},
+    {"cpu": "2"},
+]
+_SEEDS = st.integers(0, 2**32)
+
+
+def _placements(plan: Plan) -> list[Placement]:
+    found: list[Placement] = []
+    for entry in plan.entries:
+        if isinstance(entry, (Bind, Join, Attempt)):
+            found.append(entry.placement)
+        elif isinstance(entry, Gang):
+            found.extend(entry.placements)
+    return found
+
+
+class Scheduling(RuleBasedStateMachine):
+    """Small steps, each with the randomness it is given, and rules that take them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.created = 0
+
+    @initialize()
+    def begin(self) -> None:
+        for name in _NODES:
+            self._put_node(name)
+
+    def _put_node(self, name: str, **fields: Any) -> None:
+        cards = {names.NODE_CARDS: _CARDS[name]} if _CARDS[name] else {}
+        self.world.put_node(node(name, gpus=2, annotations=cards, **fields))
+
+    # --- small steps ---------------------------------------------------------------------------------------------
+    def _arrive(self, rng: random.Random) -> None:
+        group, asked = "", rng.choice(_ASKS)
+        count = rng.randint(1, 3)
+        if rng.random() < 0.3:
+            group = f"g{self.created}"
+            self.world.put_group(pod_group(group, max(1, count + rng.randint(-1, 1))))
+        for _ in range(count):
+            self.created += 1
+            self.world.put_pod(pod(f"p{self.created:03}", group=group, **asked))
+
+    def _arrive_foreign(self, rng: random.Random) -> None:
+        self.created += 1
+        on = rng.choice(_NODES)
+        self.world.put_pod(pod(f"p{self.created:03}", cpu="1", scheduler="default-scheduler", bound_to=on))
+
+    def _tenants(self, *, bound: bool) -> list[str]:
+        pods = self.world.pods.items()
+        tenants = [(uid, of) for uid, of in pods if not reservations.is_reservation(of)]
+        return sorted(uid for uid, of in tenants if bool(of.spec.node_name) == bound)
+
+    def _go(self, rng: random.Random) -> None:
+        if uids := self._tenants(bound=rng.random() < 0.7):
+            self.world.drop_pod(rng.choice(uids))
+
+    def _end(self, rng: random.Random) -> None:
+        if uids := self._tenants(bound=True):
+            self.world.end(rng.choice(uids))
+
+    def _touch(self, rng: random.Random) -> None:
+        if uids := self._tenants(bound=False):
+            self.world.put_pod(changed(self.world.pods[rng.choice(uids)]))
+
+    def _change_node(self, rng: random.Random) -> None:
+        self._put_node(rng.choice(_NODES), ready=rng.random() < 0.8, cordoned=rng.random() < 0.2)
+
+    def _decide(self, _: random.Random) -> None:
+        self.world.now_ns += 1000
+        plan = decide(self.world.cluster, self.world.now_ns)
+        self._check(plan)
+        self.world.commit(plan)
+
+    def _advance(self, rng: random.Random) -> None:
+        if self.world.commits:
+            self.world.advance(rng.choice(sorted(self.world.commits)))
+
+    def _fail(self, rng: random.Random) -> None:
+        if self.world.commits:
+            self.world.withdraw(rng.choice(sorted(self.world.commits)))
+
+    def _collect(self, _: random.Random) -> None:
+        self.world.collect()
+
+    def _retire(self, rng: random.Random) -> None:
+        if uids := sorted(held.metadata.uid for held in self.world.reservations()):
+            self.world.retire(rng.choice(uids))
+
+    def _deliver(self, rng: random.Random) -> None:
+        self.world.deliver(rng.choice(KINDS), rng.randint(1, 10))
+
+    def _repeat(self, rng: random.Random) -> None:
+        self.world.repeat_an_old_event(rng)
+
+    def _restart(self, _: random.Random) -> None:
+        self.world.restart()
+
+    # --- rules ---------------------------------------------------------------------------------------------------
+    @rule(seed=_SEEDS, steps=st.integers(10, 150))
+    def a_busy_while_passes(self, seed: int, steps: int) -> None:
+        rng = random.Random(seed)
+        small: dict[Callable[[random.Random], None], int] = {
+            self._arrive: 6,
+            self._arrive_foreign: 1,
+            self._decide: 12,
+            self._advance: 30,
+            self._deliver: 25,
+            self._go: 2,
+            self._end: 3,
+            self._touch: 1,
+            self._fail: 2,
+            self._collect: 4,
+            self._retire: 3,
+            self._repeat: 3,
+            self._change_node: 1,
+            self._restart: 1,
+        }
+        for step in rng.choices(list(small), weights=list(small.values()), k=steps):
+            step(rng)
+            self.nothing_is_given_twice()
+
+    @rule(seed=_SEEDS)
+    def pods_arrive(self, seed: int) -> None:
+        self._arrive(random.Random(seed))
+
+    @rule(seed=_SEEDS)
+    def a_pod_goes(self, seed: int) -> None:
+        self._go(random.Random(seed))
+
+    @rule()
+    def the_scheduler_decides(self) -> None:
+        self._decide(random.Random())
+
+    @rule(seed=_SEEDS)
+    def a_commit_goes_on(self, seed: int) -> None:
+        self._advance(random.Random(seed))
+
+    @rule(seed=_SEEDS)
+    def a_commit_fails(self, seed: int) -> None:
+        self._fail(random.Random(seed))
+
+    @rule()
+    def all_events_come(self) -> None:
+        self.world.deliver_all()
+
+    @rule()
+    def the_scheduler_restarts(self) -> None:
+        self.world.restart()
+
+    # --- what always holds ---------------------------------------------------------------------------------------
+    def _check(self, plan: Plan) -> None:
+        uids = [placement.pod_uid for placement in _placements(plan)]
+        assert len(uids) == len(set(uids)), "a pod is placed twice"
+        assert not any(self.world.cluster.is_in_flight(uid) for uid in uids), "a pod under way is placed again"
+        for entry in plan.entries:
+            if isinstance(entry, Gang):
+                self._check_gang(entry)
+
+    def _check_gang(self, gang: Gang) -> None:
+        minimum = self.world.groups[gang.pod_group[1]].spec.min_member or 0
+        members = [self.world.cluster.pod(p.pod_uid) for p in gang.placements]
+        assert all(member is not None and member.pod_group == gang.pod_group[1] for member in members)
+        running = sum(bool(record.node) for record in self.world.cluster.members(*gang.pod_group))
+        assert running + len(members) >= minimum, "a gang is started in part"
+
+    @invariant()
+    def nothing_is_given_twice(self) -> None:
+        assert self.world.violations() == []
+
+    @invariant()
+    def the_ledger_is_a_recount(self) -> None:
+        assert self.world.cluster.validate() == []
+
+    @invariant()
+    def the_same_answer_comes_again(self) -> None:
+        cluster = self.world.cluster
+        first = decide(cluster, self.world.now_ns)
+        cluster.generation += 1
+        assert decide(cluster, self.world.now_ns) == first
+
+    def teardown(self) -> None:
+        """With all events in and nothing under way, what was kept from events equals what a list says."""
+        for uid in sorted(self.world.commits):
+            self.world.withdraw(uid)
+        self.world.deliver_all()
+        kept, listed = self.world.cluster.refresh(), fresh(self.world).refresh()
+        for name in self.world.nodes:
+            row, other = kept.row_of[name], listed.row_of[name]
+            assert kept.table.free[:, row].tolist() == listed.table.free[:, other].tolist()
+            assert msgspec.json.encode(kept.table.devices[row]) == msgspec.json.encode(listed.table.devices[other])
+
+
+Scheduling.TestCase.settings = settings(max_examples=50, stateful_step_count=12, deadline=None)
+TestScheduling = Scheduling.TestCase
