@@ -33,7 +33,7 @@ from binder.core.state import (
 )
 from binder.desk import Desk
 from binder.settings import BinderSettings
-from binder.verifying import verify
+from binder.verifying import Verifier
 from binder.view import View
 from gpu import grant as grants
 from gpu.book import Entry, Tenant
@@ -71,7 +71,7 @@ class Carrier:
         self._clock = clock
         self._events = events
         #: Verifications list all pods of a node: some side by side are enough.
-        self._verifying = anyio.CapacityLimiter(settings.verify_at_once)
+        self._verifier = Verifier(api, settings.reservation, at_once=settings.verify_at_once)
 
     async def carry(self, state: State, action: Action) -> Outcome:  # noqa: PLR0911 - one return per action
         """Carry out one action."""
@@ -106,8 +106,7 @@ class Carrier:
         held = self._view.reservations.get(group)
         if held is None or not held.uuid:
             return outcome.Failed(Failure(cause=Cause.RESERVATION_LOST, detail=f"group {group}"))
-        async with self._verifying:
-            answer = await until_answered(partial(verify, self._api, held, self._settings.reservation))
+        answer = await self._verifier.verify(held)
         if isinstance(answer, outcome.Verified):
             self._view.verified.add((held.uid, held.uuid))
         elif isinstance(answer, outcome.Disputed):

@@ -14,7 +14,7 @@ import anyio
 from binder.carrying import Carrier
 from binder.core import outcome as outcomes
 from binder.core.attempt import Attempt
-from binder.core.outcome import Outcome
+from binder.core.outcome import JoinedAs, Outcome
 from binder.core.state import Action, Phase, State, World
 from binder.core.step import Next, step
 from binder.signals import Signal
@@ -82,6 +82,9 @@ class Unit:
             for move in moves:
                 for action in move.actions:
                     tasks.start_soon(carry, move.state, action)
+        if any(isinstance(answer, JoinedAs) for _, answer in answers):
+            # The time to learn begins with the join, however long that took.
+            self._deadline = anyio.current_time() + self._learn_timeout_s
         for attempt_id, answer in answers:
             self._states[attempt_id] = outcomes.absorb(self._states[attempt_id], answer)
 

@@ -7,6 +7,10 @@ node only.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import anyio
 
 from binder.core.failure import Failure
 from binder.core.outcome import Disputed, Failed, Verified
@@ -17,7 +21,46 @@ from gpu import reservation as reservations
 from gpu.cause import Cause
 from gpu.reservation import Reservation
 from kube.api import Api
+from kube.patience import until_answered
 from kube.resources import PODS
+
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    """A verification under way, and its answer for all who want the same."""
+
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    answer: Verified | Disputed | Failed | None = None
+
+
+class Verifier:
+    """Verifies devices, each once for all tenants that come meanwhile, and so many side by side."""
+
+    def __init__(self, api: Api, template: ReservationTemplate, *, at_once: int) -> None:
+        self._api = api
+        self._template = template
+        self._limiter = anyio.CapacityLimiter(at_once)
+        self._running: dict[tuple[str, str], _Running] = {}
+
+    async def verify(self, held: Reservation) -> Verified | Disputed | Failed:
+        """Look for other claims on the device of ``held``, or wait for who is looking already.
+
+        A look that began before this tenant joined serves it too: claims are by group and device, and its own entry
+        is in the book that it joined.
+        """
+        key = (held.uid, held.uuid)
+        while (running := self._running.get(key)) is not None:
+            await running.ended.wait()
+            if running.answer is not None:
+                return running.answer
+        running = self._running[key] = _Running()
+        try:
+            async with self._limiter:
+                running.answer = await until_answered(partial(verify, self._api, held, self._template))
+            return running.answer
+        finally:
+            del self._running[key]
+            running.ended.set()
 
 
 async def verify(api: Api, held: Reservation, template: ReservationTemplate) -> Verified | Disputed | Failed:

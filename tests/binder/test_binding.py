@@ -274,7 +274,10 @@ async def test_a_request_of_another_making_is_left_alone() -> None:
     async with cluster() as it:
         pod = await it.pod()
         foreign = {
-            "metadata": {"name": "p", "ownerReferences": [{"kind": "Pod", "name": "p", "uid": pod.metadata.uid}]},
+            "metadata": {
+                "name": "p",
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod.metadata.uid}],
+            },
             "spec": {"podName": "p", "selectedNode": "node-1", "selectedGPUGroups": ["g"]},
         }
         await it.api.create(BIND_REQUESTS, foreign, namespace=TEAM)

@@ -1,0 +1,144 @@
+"""Hand-over by KAI's ConfigMaps (kai-contract 1.5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from kube.errors import NotFound
+from kube.memory.calls import Call
+from kube.memory.faults import NOTHING, Fault
+from kube.resources import CONFIG_MAPS, PODS
+from tests.binder.cluster import BINDER, TEAM, Cluster, cluster
+from wire import names
+from wire.core import ConfigMap, Pod
+
+
+async def asking(it: Cluster, name: str = "p", prefix: str = "p-x7k2p9q-shared-gpu", **more: Any) -> Pod:
+    return await it.pod(name, **{names.SHARED_GPU_CONFIGMAP: prefix}, **more)
+
+
+async def config_map(it: Cluster, name: str) -> ConfigMap:
+    return await it.api.get(CONFIG_MAPS, name, namespace=TEAM)
+
+
+async def test_both_config_maps_are_there_before_the_binding_with_kais_content() -> None:
+    async with cluster() as it:
+        pod = await asking(it)
+        await it.hand_over(pod, "g")
+        await it.until(it.is_bound)
+        capabilities = await config_map(it, "p-x7k2p9q-shared-gpu-0")
+        assert capabilities.data == {
+            "NVIDIA_VISIBLE_DEVICES": "GPU-0",
+            "RUNAI_NUM_OF_GPUS": "0.50",
+            "GPU_PORTION": "0.50",
+        }
+        assert capabilities.immutable
+        (owner,) = capabilities.metadata.owner_references or ()
+        assert (owner.api_version, owner.kind, owner.name, owner.uid) == ("v1", "Pod", "p", pod.metadata.uid)
+        assert owner.controller is None
+        direct = await config_map(it, "p-x7k2p9q-shared-gpu-0-evar")
+        assert not direct.data
+        assert direct.immutable
+        written = it.writes(BINDER)
+        assert written.index("create pods/binding") > max(i for i, w in enumerate(written) if w == "create configmaps")
+        assert written.count("create configmaps") == 2
+
+
+async def test_two_devices_are_joined_by_a_comma_and_the_portion_is_not_multiplied() -> None:
+    async with cluster() as it:
+        await it.hand_over(await asking(it, devices=2), "g", "h")
+        await it.until(it.is_bound)
+        data = (await config_map(it, "p-x7k2p9q-shared-gpu-0")).data or {}
+        given = [it.kubelet.given[(await it.reservation(group)).metadata.uid] for group in ("g", "h")]
+        assert data["NVIDIA_VISIBLE_DEVICES"] == ",".join(given)
+        assert data["GPU_PORTION"] == "0.50"
+
+
+async def test_an_init_containers_config_maps_are_named_after_it() -> None:
+    async with cluster() as it:
+        meta = {
+            "name": "p",
+            "annotations": {
+                "gpu-fraction": "0.5",
+                "gpu-fraction-container-name": "second",
+                names.SHARED_GPU_CONFIGMAP: "prefix",
+            },
+        }
+        inits = [{"name": "first", "image": "i"}, {"name": "second", "image": "i"}]
+        spec = {
+            "schedulerName": names.SCHEDULER_NAME,
+            "initContainers": inits,
+            "containers": [{"name": "main", "image": "work"}],
+        }
+        await it.hand_over(await it.api.create(PODS, {"metadata": meta, "spec": spec}, namespace=TEAM), "g")
+        await it.until(it.is_bound)
+        assert (await config_map(it, "prefix-i1")).data
+        assert await config_map(it, "prefix-i1-evar")
+
+
+async def test_a_dotted_prefix_names_config_maps_all_the_same() -> None:
+    async with cluster() as it:
+        await it.hand_over(await asking(it, "a.b.c", "a.b.c-x7k2p9q-shared-gpu"), "g")
+        await it.until(lambda: it.is_bound("a.b.c"))
+        assert await config_map(it, "a.b.c-x7k2p9q-shared-gpu-0")
+
+
+async def test_a_foreign_config_map_is_never_overwritten() -> None:
+    async with cluster() as it:
+        foreign = {"metadata": {"name": "p-x7k2p9q-shared-gpu-0"}, "data": {"NVIDIA_VISIBLE_DEVICES": "all"}}
+        await it.api.create(CONFIG_MAPS, foreign, namespace=TEAM)
+        await it.hand_over(await asking(it), "g")
+        await it.until(it.is_fenced)
+        because = ((await it.get()).metadata.annotations or {})[names.FENCED_BECAUSE]
+        assert because == "Refused: ConfigMap p-x7k2p9q-shared-gpu-0 belongs to somebody else"
+        assert (await config_map(it, "p-x7k2p9q-shared-gpu-0")).data == {"NVIDIA_VISIBLE_DEVICES": "all"}
+        assert not await it.is_bound()
+
+
+async def test_what_an_earlier_attempt_wrote_is_replaced() -> None:
+    async with cluster() as it:
+        pod = await asking(it)
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod.metadata.uid}
+        meta = {"name": "p-x7k2p9q-shared-gpu-0", "ownerReferences": [owner]}
+        earlier = {"metadata": meta, "data": {"NVIDIA_VISIBLE_DEVICES": "GPU-earlier"}, "immutable": True}
+        await it.api.create(CONFIG_MAPS, earlier, namespace=TEAM)
+        await it.hand_over(pod, "g")
+        await it.until(it.is_bound)
+        assert ((await config_map(it, "p-x7k2p9q-shared-gpu-0")).data or {})["NVIDIA_VISIBLE_DEVICES"] == "GPU-0"
+
+
+@pytest.mark.parametrize("prefix", ["Not a name", "x" * 260])
+async def test_a_prefix_that_names_no_config_map_fails_with_the_servers_words(prefix: str) -> None:
+    async with cluster() as it:
+        await it.hand_over(await asking(it, prefix=prefix), "g")
+        await it.until(it.is_fenced)
+        because = ((await it.get()).metadata.annotations or {})[names.FENCED_BECAUSE]
+        assert because.startswith(f"Refused: ConfigMap {prefix}-0: ")
+
+
+async def test_config_maps_written_before_a_crash_are_found_again() -> None:
+    async with cluster() as it:
+        it.server.faults.on_request.append(_binding_never_arrives)
+        await it.hand_over(await asking(it), "g")
+        await it.until(lambda: _exists(it, "p-x7k2p9q-shared-gpu-0-evar"))
+        it.kill()
+        it.server.faults.on_request.clear()
+        await it.start()
+        await it.until(it.is_bound)
+        await anyio.sleep(1)
+        assert it.writes(BINDER).count("create configmaps") == 2
+
+
+def _binding_never_arrives(call: Call) -> Fault:
+    return Fault(lost="request") if call.subresource == "binding" else NOTHING
+
+
+async def _exists(it: Cluster, name: str) -> bool:
+    try:
+        await config_map(it, name)
+    except NotFound:
+        return False
+    return True

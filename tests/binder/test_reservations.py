@@ -1,0 +1,374 @@
+"""What becomes of reservation pods and of the entries in their books."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from gpu.book import Entry, Tenant
+from kube import books
+from kube.errors import NotFound
+from kube.memory.calls import Call
+from kube.memory.faults import NOTHING, Fault
+from kube.resources import EVENTS, NODES, PODS
+from tests.binder.cluster import BINDER, HALF, RESERVATIONS, TEAM, Cluster, cluster
+from wire import names
+
+
+async def because(it: Cluster, name: str = "p") -> str:
+    await it.until(lambda: it.is_fenced(name))
+    return ((await it.get(name)).metadata.annotations or {})[names.FENCED_BECAUSE]
+
+
+async def ended(it: Cluster, name: str = "p") -> None:
+    await it.kubelet.status(name, namespace=TEAM, phase="Succeeded")
+
+
+# --- reservations that do not come to life ---------------------------------------------------------------------------
+
+
+async def test_a_rejected_reservation_fails_the_attempt_and_goes_at_once() -> None:
+    async with cluster() as it:
+        it.kubelet.rejects = 1
+        await it.hand_over(await it.pod(), "g")
+        assert await because(it) == "ReservationFailed: group g on node node-1"
+        await anyio.sleep(3)
+        assert await it.reservations() == []
+
+
+async def test_a_deleted_reservation_fails_the_attempt() -> None:
+    async with cluster() as it:
+        it.kubelet.silent.add("node-1")
+        await it.hand_over(await it.pod(), "g")
+        await anyio.sleep(1)
+        await it.api.delete(PODS, (await it.reservation()).metadata.name, namespace=RESERVATIONS, grace_s=0)
+        assert (await because(it)).startswith("ReservationLost")
+        await anyio.sleep(3)
+        assert await it.reservations() == []
+
+
+async def test_a_silent_reservation_is_waited_for_only_so_long() -> None:
+    async with cluster(learn_timeout_s=40.0) as it:
+        it.kubelet.silent.add("node-1")
+        started = anyio.current_time()
+        await it.hand_over(await it.pod(), "g")
+        assert await because(it) == "ReservationSilent: group g"
+        assert 39 < anyio.current_time() - started < 45
+        it.kubelet.silent.clear()
+        await anyio.sleep(30)
+        assert await it.reservations() == []
+
+
+async def test_a_device_that_two_reservations_name_is_not_bound() -> None:
+    async with cluster() as it:
+        it.kubelet.uuids = ["GPU-same", "GPU-same"]
+        await it.bound("p", "g")
+        await it.hand_over(await it.pod("q"), "h")
+        assert (await because(it, "q")).startswith("DeviceClaimed: device GPU-same is also held by reservation pod")
+        assert not await it.is_bound("q")
+
+
+async def test_a_device_whose_old_reservation_is_still_going_is_waited_for() -> None:
+    """kubelet frees the device with the old pod's containers, before the pod itself is gone."""
+    async with cluster() as it:
+        it.kubelet.uuids = ["GPU-same", "GPU-same"]
+        gone = await it.bound("p", "g")
+        await it.api.delete(PODS, gone.metadata.name, namespace=TEAM, grace_s=0)
+        old = await it.reservation("g")
+        patch = {"metadata": {"finalizers": [*(old.metadata.finalizers or ()), "example.com/slow"]}}
+        await it.api.patch(PODS, old.metadata.name, patch, namespace=RESERVATIONS)
+        await it.api.delete(PODS, old.metadata.name, namespace=RESERVATIONS)
+        await it.hand_over(await it.pod("q"), "h")
+        await anyio.sleep(10)
+        assert not await it.is_bound("q")
+        assert not await it.is_fenced("q")
+        await it.api.patch(PODS, old.metadata.name, {"metadata": {"finalizers": []}}, namespace=RESERVATIONS)
+        await it.until(lambda: it.is_bound("q"))
+
+
+async def test_a_reservation_that_restarts_before_the_binding_is_waited_for() -> None:
+    async with cluster() as it:
+        it.kubelet.silent.add("node-1")
+        await it.hand_over(await it.pod(), "g")
+        await anyio.sleep(1)
+        held = (await it.reservation()).metadata
+        waiting = [{"name": "resource-reservation", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+        await it.kubelet.status(held.name, phase="Running", containerStatuses=waiting)
+        await it.kubelet.tell(held.name, "GPU-before")
+        await anyio.sleep(5)
+        assert not await it.is_bound()
+        running = [{"name": "resource-reservation", "state": {"running": {}}}]
+        await it.kubelet.tell(held.name, "GPU-after")
+        await it.kubelet.status(held.name, containerStatuses=running)
+        await it.until(it.is_bound)
+        shown = ((await it.get()).metadata.annotations or {})["moorage.dev/visible-devices.c0"]
+        assert shown == "GPU-after"
+
+
+# --- idle ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_an_idle_reservation_goes_after_its_time_and_not_before() -> None:
+    async with cluster(idle_s=10.0) as it:
+        await it.bound()
+        await ended(it)
+        await it.until(lambda: _is_empty(it))
+        emptied = anyio.current_time()
+        await anyio.sleep(9)
+        assert (await it.reservation()).metadata.deletion_timestamp is None
+        await it.until(lambda: _no_reservations(it))
+        assert 10 <= anyio.current_time() - emptied < 12
+        # An end: leave. Once per device: away, finalizer.
+        assert it.writes(BINDER)[-3:] == ["patch pods", "delete pods", "patch pods"]
+
+
+async def _is_empty(it: Cluster) -> bool:
+    return not await it.tenants()
+
+
+async def _no_reservations(it: Cluster) -> bool:
+    return not await it.reservations()
+
+
+async def test_an_idle_reservation_of_a_cordoned_node_goes_at_once() -> None:
+    async with cluster(idle_s=1000.0) as it:
+        await it.bound()
+        await ended(it)
+        await anyio.sleep(20)
+        assert len(await it.reservations()) == 1
+        await it.api.patch(NODES, "node-1", {"spec": {"unschedulable": True}})
+        await it.until(lambda: _no_reservations(it), limit_s=2)
+
+
+async def test_a_tenant_who_joins_while_the_reservation_is_taken_away_wins() -> None:
+    async with cluster(idle_s=10.0) as it:
+        await it.bound()
+        await ended(it)
+        await it.until(lambda: _is_empty(it))
+        pod = await it.pod("q")
+
+        def slow_delete(call: Call) -> Fault:
+            is_it = call.verb == "delete" and call.namespace == RESERVATIONS and call.user == BINDER
+            return Fault(delay_s=5.0) if is_it else NOTHING
+
+        it.server.faults.on_request.append(slow_delete)
+        await anyio.sleep(12)
+        await it.hand_over(pod, "g")
+        await it.until(lambda: it.is_bound("q"))
+        await anyio.sleep(30)
+        assert await it.tenants() == {"q"}
+        assert (await it.reservation()).metadata.deletion_timestamp is None
+
+
+async def test_an_idle_reservation_serves_the_next_share_at_once() -> None:
+    async with cluster(idle_s=10.0) as it:
+        await it.bound()
+        await ended(it)
+        await it.until(lambda: _is_empty(it))
+        before = (await it.reservation()).metadata.uid
+        await it.bound("q")
+        assert (await it.reservation()).metadata.uid == before
+
+
+# --- the end of tenants ----------------------------------------------------------------------------------------------------
+
+
+async def test_pods_that_ended_leave_in_one_write() -> None:
+    async with cluster() as it:
+        for name in ("p", "q"):
+            await it.hand_over(await it.pod(name), "g")
+        await it.until(lambda: it.is_bound("q"))
+        await it.until(it.is_bound)
+        await anyio.sleep(2)
+        it.kill()
+        await ended(it, "p")
+        await ended(it, "q")
+        before = len(it.writes(BINDER))
+        await it.start()
+        await it.until(lambda: _is_empty(it))
+        assert it.writes(BINDER)[before:] == ["patch pods"]
+
+
+async def test_a_pod_that_is_killed_by_force_keeps_its_share_for_its_grace() -> None:
+    async with cluster() as it:
+        await it.bound()
+        await it.api.delete(PODS, "p", namespace=TEAM, grace_s=0)
+        await anyio.sleep(25)
+        assert await it.tenants() == {"p"}
+        await anyio.sleep(25)
+        assert await it.reservations() == [] or await it.tenants() == set()
+
+
+async def test_a_pod_that_vanished_while_nobody_looked_is_waited_for_in_full() -> None:
+    """It may run, though the binder never saw it do so."""
+    async with cluster() as it:
+        await it.bound()
+        it.kill()
+        await it.api.delete(PODS, "p", namespace=TEAM, grace_s=0)
+        await it.start()
+        await anyio.sleep(50)
+        assert await it.tenants() == {"p"}
+        await anyio.sleep(40)
+        assert await it.reservations() == []
+
+
+async def test_a_terminating_pod_keeps_its_share() -> None:
+    async with cluster() as it:
+        await it.bound()
+        await it.api.delete(PODS, "p", namespace=TEAM)
+        await anyio.sleep(60)
+        assert (await it.get()).metadata.deletion_timestamp is not None
+        assert await it.tenants() == {"p"}
+
+
+async def test_a_direct_entry_that_nobody_carries_on_is_fenced_and_taken_out() -> None:
+    async with cluster() as it:
+        await it.bound()
+        pod = (await it.pod("q")).metadata
+        since = it.clock.now_ns() // 10**9
+        held = await books.read(it.api, RESERVATIONS, (await it.reservation()).metadata.name)
+        assert held is not None
+        entry = Entry(HALF, "direct", pod.resource_version, since, "team/q")
+        await books.join(it.api, held, [Tenant(pod.uid, entry)])
+        await anyio.sleep(10)
+        assert await it.tenants() == {"p", "q"}
+        await anyio.sleep(15)
+        assert await it.tenants() == {"p"}
+        assert ((await it.get("q")).metadata.annotations or {})[names.FENCED] == "direct"
+
+
+# --- lost, foreign, incomplete ---------------------------------------------------------------------------------------
+
+
+async def test_a_lost_reservation_with_tenants_is_made_anew_with_its_book() -> None:
+    async with cluster() as it:
+        await it.bound()
+        lost = (await it.reservation()).metadata
+        entries = (await it.book()).entries
+        it.kubelet.uuids = ["GPU-0"]
+        await it.api.delete(PODS, lost.name, namespace=RESERVATIONS, grace_s=0)
+        await anyio.sleep(5)
+        again = await it.reservation()
+        assert again.metadata.uid != lost.uid
+        assert again.metadata.name == lost.name
+        book = (await it.book()).entries
+        assert {uid: (e.nano, e.attempt) for uid, e in book.items()} == {
+            uid: (e.nano, e.attempt) for uid, e in entries.items()
+        }
+        await it.bound("q")
+        assert await it.tenants() == {"p", "q"}
+
+
+async def test_a_device_that_was_lost_with_its_reservation_takes_no_new_tenants() -> None:
+    async with cluster() as it:
+        await it.bound()
+        it.kubelet.uuids = ["GPU-another"]
+        await it.api.delete(PODS, (await it.reservation()).metadata.name, namespace=RESERVATIONS, grace_s=0)
+        await anyio.sleep(5)
+        await it.hand_over(await it.pod("q"), "g")
+        assert await because(it, "q") == "DeviceClaimed: pod team/p of group g uses device GPU-0"
+        events = [event for event in (await it.api.list(EVENTS, namespace=TEAM)).items if event.reason == "GPULost"]
+        assert [event.note for event in events] == [
+            "GPU GPU-0 was lost by its reservation, which holds GPU-another now"
+        ]
+
+
+async def test_a_reservation_that_can_not_be_made_anew_is_tried_ever_more_rarely() -> None:
+    async with cluster() as it:
+        await it.bound()
+        it.kubelet.rejects = 10**6
+        await it.api.delete(PODS, (await it.reservation()).metadata.name, namespace=RESERVATIONS, grace_s=0)
+        await anyio.sleep(600)
+        assert it.writes(BINDER).count("create pods") < 20
+
+
+async def test_a_departing_reservation_keeps_its_book_while_a_vanished_tenant_may_run() -> None:
+    async with cluster() as it:
+        await it.bound()
+        await it.api.delete(PODS, "p", namespace=TEAM, grace_s=0)
+        await it.api.delete(PODS, (await it.reservation()).metadata.name, namespace=RESERVATIONS, grace_s=0)
+        await anyio.sleep(20)
+        assert await it.tenants() == {"p"}
+        await anyio.sleep(40)
+        assert await it.reservations() == []
+
+
+async def test_reservations_of_a_node_that_is_gone_go_too() -> None:
+    async with cluster() as it:
+        await it.bound()
+        await it.api.delete(NODES, "node-1")
+        await it.api.delete(PODS, "p", namespace=TEAM, grace_s=0)
+        await anyio.sleep(3)
+        assert (await it.reservations()) == []
+
+
+async def _kais(it: Cluster, **annotations: str) -> None:
+    """A reservation pod and a tenant as KAI leaves them: labels only, no book."""
+    spec: dict[str, Any] = {"nodeName": "node-1", "containers": [{"name": "main", "image": "work"}]}
+    labels = {"runai-gpu-group": "g"}
+    held = {"name": "gpu-reservation-node-1-abcde", "labels": {**labels, "app": "kai-resource-reservation"}}
+    held_spec = {**spec, "serviceAccountName": names.RESERVATION_SERVICE_ACCOUNT}
+    await it.api.create(PODS, {"metadata": held, "spec": held_spec}, namespace=RESERVATIONS)
+    tenant = {"name": "old", "labels": labels, "annotations": annotations}
+    tenant_spec = {**spec, "schedulerName": "kai-scheduler"}
+    await it.api.create(PODS, {"metadata": tenant, "spec": tenant_spec}, namespace=TEAM)
+
+
+@pytest.mark.parametrize(
+    ("asked", "nano"), [({"gpu-fraction": "0.25"}, 250_000_000), ({"gpu-memory": "100"}, 1_000_000_000)]
+)
+async def test_a_reservation_of_kais_is_adopted_with_its_tenants(asked: dict[str, str], nano: int) -> None:
+    async with cluster(started=False) as it:
+        await _kais(it, **asked)
+        await it.start()
+        await anyio.sleep(2)
+        (entry,) = (await it.book()).entries.values()
+        assert (entry.nano, entry.pod) == (nano, "team/old")
+
+
+async def test_an_adopted_reservation_can_be_shared() -> None:
+    async with cluster(started=False) as it:
+        await _kais(it, **{"gpu-fraction": "0.25"})
+        await it.start()
+        await it.bound("q")
+        assert await it.tenants() == {"old", "q"}
+
+
+async def test_a_bound_pod_that_the_book_does_not_know_is_charged() -> None:
+    async with cluster() as it:
+        await it.bound()
+        labels = {"runai-gpu-group": "g"}
+        stray = {"name": "stray", "labels": labels, "annotations": {"gpu-fraction": "0.5"}}
+        spec = {"nodeName": "node-1", "schedulerName": "kai-scheduler", "containers": [{"name": "m", "image": "w"}]}
+        await it.api.create(PODS, {"metadata": stray, "spec": spec}, namespace=TEAM)
+        await anyio.sleep(2)
+        assert await it.tenants() == {"p", "stray"}
+
+
+async def test_a_book_that_can_not_be_read_is_left_alone() -> None:
+    async with cluster() as it:
+        await it.bound()
+        name = (await it.reservation()).metadata.name
+        await it.api.patch(PODS, name, {"metadata": {"annotations": {names.TENANTS: "[]"}}}, namespace=RESERVATIONS)
+        await it.hand_over(await it.pod("q"), "g")
+        assert await because(it, "q") == "ReservationNotJoinable: group g: it has no book that can be read"
+        assert ((await it.reservation()).metadata.annotations or {})[names.TENANTS] == "[]"
+
+
+async def test_a_server_that_is_away_for_a_while_costs_only_time() -> None:
+    async with cluster() as it:
+        until_s = anyio.current_time() + 60
+
+        def away(call: Call) -> Fault:
+            is_down = call.user == BINDER and anyio.current_time() < until_s
+            return Fault(refuse_with=503) if is_down else NOTHING
+
+        pod = await it.pod()
+        it.server.faults.on_request.append(away)
+        await it.hand_over(pod, "g")
+        await it.until(it.is_bound)
+        assert anyio.current_time() > until_s
+        with pytest.raises(NotFound):
+            await it.api.get(PODS, "no such", namespace=TEAM)
