@@ -160,7 +160,8 @@ class Collector:
         if notes.idle is None or notes.idle[0] != held.uid:
             notes.idle = (held.uid, now)
         at_once = held.is_terminal or self._view.nodes.get(held.node, True)
-        over_at = notes.idle[1] + self._settings.idle_s
+        is_uneven = held.node in self._view.uneven and held.is_learned
+        over_at = notes.idle[1] + (self._settings.uneven_idle_s if is_uneven else self._settings.idle_s)
         if not at_once and now < over_at:
             self._look_again(held.group, at=over_at)
         elif not await self._retiring.retire(held):

@@ -27,18 +27,18 @@ class Subscriptions:
     """Who wants to be woken for which key."""
 
     def __init__(self) -> None:
-        self._signals: dict[str, set[Signal]] = {}
+        self._signals: dict[str, dict[Signal, None]] = {}
 
     def add(self, signal: Signal, keys: Iterable[str]) -> None:
         """Wake ``signal`` when one of ``keys`` changes."""
         for key in keys:
-            self._signals.setdefault(key, set()).add(signal)
+            self._signals.setdefault(key, {})[signal] = None
 
     def remove(self, signal: Signal, keys: Iterable[str]) -> None:
         """Take a subscription back."""
         for key in keys:
-            waiting = self._signals.get(key, set())
-            waiting.discard(signal)
+            waiting = self._signals.get(key, {})
+            waiting.pop(signal, None)
             if not waiting:
                 self._signals.pop(key, None)
 

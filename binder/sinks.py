@@ -97,6 +97,7 @@ class NodeSink:
         name = obj.metadata.name
         was = self._view.nodes.get(name)
         self._view.nodes[name] = obj.spec.unschedulable
+        self._note_cards(obj)
         if was is not obj.spec.unschedulable:
             self._mark_node(name)
 
@@ -104,8 +105,16 @@ class NodeSink:
         """Take a node's last state."""
         self._remove(obj.metadata.name)
 
+    def _note_cards(self, node: Node) -> None:
+        cards = (node.metadata.annotations or {}).get(names.NODE_CARDS, "")
+        if len(set(cards.split(","))) > 1:
+            self._view.uneven.add(node.metadata.name)
+        else:
+            self._view.uneven.discard(node.metadata.name)
+
     def _remove(self, name: str) -> None:
         self._view.nodes.pop(name, None)
+        self._view.uneven.discard(name)
         self._mark_node(name)
 
     def _mark_node(self, name: str) -> None:

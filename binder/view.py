@@ -39,6 +39,8 @@ class View:
         self.verified: set[tuple[str, str]] = set()
         #: Node -> whether it is cordoned.
         self.nodes: dict[str, bool] = {}
+        #: Nodes whose cards differ in memory.
+        self.uneven: set[str] = set()
         self.subscriptions = Subscriptions()
         self.dirty: set[str] = set()
         self.collector = Signal()

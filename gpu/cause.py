@@ -44,8 +44,13 @@ class Cause(enum.Enum):
 #: Causes that say nothing against the node: the pod may be tried there again at once.
 NOT_THE_NODE = frozenset({
     Cause.DEVICE_TAKEN, Cause.POD_GONE, Cause.BOUND_ELSEWHERE, Cause.REQUEST_CHANGED, Cause.WITHDRAWN,
-    Cause.GANG_FAILED, Cause.GANG_LATE,
+    Cause.GANG_FAILED, Cause.GANG_LATE, Cause.CARD_TOO_SMALL,
 })  # fmt: skip
+
+
+def taught_card(because: str) -> bool:
+    """Whether the attempt failed by learning that a card is too small: the next one knows it, and need not wait."""
+    return because.partition(":")[0] == Cause.CARD_TOO_SMALL.value
 
 
 def blames_node(because: str) -> bool:

@@ -25,6 +25,9 @@ from wire.core import Pod
 
 _ORPHANED = FenceText("Withdrawn: the BindRequest is gone", "Failed to bind pod: its BindRequest was deleted")
 
+#: So many attempts may each teach the size of one card before the pod backs off: more than a node has devices.
+_CARDS_TO_LEARN = 32
+
 
 @dataclass(slots=True)
 class _Handed:
@@ -109,8 +112,9 @@ class HandedOver:
 
     def _fail(self, handed: _Handed, because: str) -> None:
         placement = handed.placement
-        node = placement.node if cause.blames_node(because) else ""
-        self._cache.cluster.failed(placement.pod_uid, node, because, now_ns=self._clock.now_ns())
+        if not (cause.taught_card(because) and placement.number < _CARDS_TO_LEARN):
+            node = placement.node if cause.blames_node(because) else ""
+            self._cache.cluster.failed(placement.pod_uid, node, because, now_ns=self._clock.now_ns())
         self._cache.cluster.release(placement.pod_uid, attempt=placement.number)
         self._forget(handed)
         self._cache.wake.set()

@@ -7,6 +7,8 @@ import pytest
 
 from kube.memory.calls import Call
 from kube.resources import CONFIG_MAPS, NODES, PODS
+from simulator import nodeobject
+from simulator.nodeset import NodeSet, NotSimulated
 from simulator.process import EXIT_CODE, RUN_S
 from simulator.settings import KubeletSettings, ReservationFault
 from simulator.shape import NodeShape
@@ -378,6 +380,53 @@ async def test_nodes_register_with_their_cards() -> None:
         assert (mixed.status.allocatable or {})["nvidia.com/gpu"] == "3"
         assert "nvidia.com/gpu" not in (without.status.allocatable or {})
         assert [c.status for c in mixed.status.conditions or () if c.type == "Ready"] == ["True"]
+
+
+async def test_a_node_tells_that_it_is_simulated_and_takes_pods_by_every_label_that_it_shows() -> None:
+    async with machines(["1x0"]) as m:
+        (node,) = (await m.api.list(NODES)).items
+        labels = node.metadata.labels or {}
+        assert labels["simulator.moorage.dev/simulated"] == "true"
+        await m.create(bound("picky", nodeSelector=dict(labels)))
+        await anyio.sleep(5)
+        assert (await m.pod("picky")).status.phase == "Running"
+
+
+async def test_a_tainted_node_keeps_its_taint_when_it_comes_again_and_loses_it_when_told() -> None:
+    shape = NodeShape(name="aside", tainted=True)
+    async with machines(shapes=[shape]) as m:
+        (node,) = (await m.api.list(NODES)).items
+        assert [(t.key, t.effect) for t in node.spec.taints or ()] == [(nodeobject.SIMULATED, "NoSchedule")]
+        for tainted in (True, False):
+            again = [NodeShape(name="aside", tainted=tainted)]
+            async with anyio.create_task_group() as group:
+                await group.start(NodeSet(m.server.transport("again"), again, clock=m.clock, seed=1).run)
+                group.cancel_scope.cancel()
+            (node,) = (await m.api.list(NODES)).items
+            assert len(node.spec.taints or ()) == tainted
+
+
+async def test_a_node_that_nobody_simulates_is_left_alone() -> None:
+    async with machines(["1x0"]) as m:
+        real = {"metadata": {"name": "gpu-7", "labels": {"rack": "r1"}}}
+        await m.api.create(NODES, real)
+        nodes = NodeSet(m.server.transport("again"), [NodeShape(name="gpu-7")], clock=m.clock, seed=1)
+        with pytest.raises(ExceptionGroup) as refused:
+            await nodes.run()
+        assert refused.group_contains(NotSimulated, match="gpu-7")
+        assert (await m.api.get(NODES, "gpu-7")).metadata.labels == {"rack": "r1"}
+
+
+async def test_nodes_that_are_removed_are_gone_and_others_stay() -> None:
+    async with machines(["1x0"]) as m:
+        nodes = NodeSet(m.server.transport("more"), [NodeShape(name="b"), NodeShape(name="c")], clock=m.clock, seed=1)
+        async with anyio.create_task_group() as group:
+            await group.start(nodes.run)
+            group.cancel_scope.cancel()
+        await m.api.delete(NODES, "c")
+        await m.api.create(NODES, {"metadata": {"name": "c"}})
+        await nodes.remove()
+        assert sorted(node.metadata.name for node in (await m.api.list(NODES)).items) == ["c", "node-0"]
 
 
 async def test_leases_are_renewed_by_nodes_that_live() -> None:

@@ -17,7 +17,7 @@ from kube.resources import PODS
 from simulator import manifests, outcome, shape
 from simulator.manifests import Manifest
 from simulator.settings import ReservationFault
-from simulator.virtualtime import VirtualClock
+from simulator.virtualtime import VirtualClock, VirtualTimeLoop
 from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 
@@ -173,3 +173,18 @@ async def test_a_reservation_process_that_lies_is_found() -> None:
         await running.apply(pods(1, HALF))
         await anyio.sleep(30)
         assert "the reservations of its groups hold" in running.checker.report["S3"]
+
+
+def test_the_same_seed_writes_the_same() -> None:
+    async def writes(seed: int) -> list[Any]:
+        async with world(seed=seed, event_delay_s=0.3) as running:
+            await running.apply(pods(6, HALF))
+            await running.until_idle()
+            return list(running.server.write_log)
+        raise AssertionError
+
+    # A loop each, so that both runs begin at the same time.
+    loop = {"loop_factory": VirtualTimeLoop}
+    first, again, other = (anyio.run(writes, seed, backend_options=loop) for seed in (5, 5, 6))
+    assert first == again
+    assert first != other
