@@ -41,11 +41,16 @@ SIMULATED_TELLER = "simulated-reservation"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """``arguments``: further arguments of a component's command line, by component."""
+    """``arguments``: further arguments of a component's command line, by component.
+
+    ``delay_ms``: what the API server says to the components is held back by up to so much, each connection on its own.
+    """
 
     hand_over: str = "annotations"
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     components: Sequence[str] = COMPONENTS
+    delay_ms: int = 0
+    seed: int = 1
 
 
 class Deployment:
@@ -58,10 +63,13 @@ class Deployment:
         self._family = Family(Path(self._folder.name))
         self._running: dict[str, Child] = {}
         self._port = _free_port()
+        self._server = plane.url
 
     def __enter__(self) -> Self:
         try:
             self._install()
+            if self._options.delay_ms:
+                self._hold_back()
             for component in self._options.components:
                 self.start(component)
             if ADMISSION in self._options.components:
@@ -85,12 +93,20 @@ class Deployment:
 
     def start(self, component: str) -> None:
         """Start a component, for the first time or again."""
-        command = [sys.executable, "-m", "cli.main", component, "--server", self._plane.url]
+        command = [sys.executable, "-m", "cli.main", component, "--server", self._server]
         command += ["--ca-file", str(self._file("ca.pem")), "--token-file", str(self._file(f"{component}.token"))]
         command += [*self._own_arguments(component), *self._options.arguments.get(component, ())]
-        environment = {"PYTHONPATH": str(_ROOT)}
-        prefix = ["/usr/bin/env", *(f"{key}={value}" for key, value in environment.items())]
-        self._running[component] = self._family.start(component, [*prefix, *command])
+        self._running[component] = self._family.start(component, [*_ENVIRONMENT, *command])
+
+    def _hold_back(self) -> None:
+        """Put the delaying proxy between the components and the API server."""
+        port = _free_port()
+        target = self._plane.url.rpartition(":")[2]
+        numbers = (port, target, self._options.seed, self._options.delay_ms)
+        command = [sys.executable, "-m", "tests.e2e.proxy", *(str(number) for number in numbers)]
+        self._family.start("proxy", [*_ENVIRONMENT, *command])
+        self._server = f"https://{_LOOPBACK}:{port}"
+        _wait_for_port(port, "the proxy")
 
     def kill(self, component: str) -> None:
         """End a component as a crash does: nothing is tidied up."""
@@ -155,16 +171,22 @@ class Deployment:
         ]
 
     def _wait_for_webhooks(self) -> None:
-        deadline = time.monotonic() + _READY_WITHIN_S
-        while time.monotonic() < deadline:
-            self.check()
-            with contextlib.suppress(OSError), socket.create_connection((_LOOPBACK, self._port), timeout=1):
-                return
-            time.sleep(0.05)
-        raise TimeoutError(f"the webhooks did not start within {_READY_WITHIN_S:.0f} s: {self.log(ADMISSION)}")
+        _wait_for_port(self._port, "the webhooks")
 
     def _file(self, name: str) -> Path:
         return Path(self._folder.name) / name
+
+
+_ENVIRONMENT = ("/usr/bin/env", f"PYTHONPATH={_ROOT}")
+
+
+def _wait_for_port(port: int, what: str) -> None:
+    deadline = time.monotonic() + _READY_WITHIN_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection((_LOOPBACK, port), timeout=1):
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"{what} did not start within {_READY_WITHIN_S:.0f} s")
 
 
 _NAMESPACES = (names.SYSTEM_NAMESPACE, names.RESERVATION_NAMESPACE, names.SCALE_ADJUST_NAMESPACE)

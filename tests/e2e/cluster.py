@@ -5,6 +5,7 @@ The client is not ours on purpose: what Moorage writes is checked by code that d
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -20,7 +21,7 @@ from kube.http import HttpTransport
 from simulator import shape
 from simulator.nodeset import NodeSet
 from simulator.settings import KubeletSettings
-from simulator.witness import Witness
+from simulator.witness import Refused, Witness
 from tools.cluster import ControlPlane
 from wire import names
 
@@ -131,8 +132,21 @@ class Scene:
     async def empty(self, *, within_s: float = 30) -> None:
         """Delete all pods and wait until they, and the reservations of the scene's nodes, are gone."""
         for name in await self.pods():
-            await self.core.delete_namespaced_pod(name, self.namespace)
+            with contextlib.suppress(client.ApiException):  # it went by itself meanwhile
+                await self.core.delete_namespaced_pod(name, self.namespace)
         await eventually(self._is_empty, f"{self.namespace} to be empty", within_s=within_s)
+
+    async def gone(self, pod_names: Sequence[str], *, within_s: float = 30) -> None:
+        """Wait until these pods are gone."""
+
+        async def all_gone() -> bool | None:
+            return not set(pod_names) & set(await self.pods()) or None
+
+        await eventually(all_gone, f"{len(pod_names)} pods of {self.namespace} to go", within_s=within_s)
+
+    def refusals(self) -> list[Refused]:
+        """Pods that a machine of the scene refused."""
+        return [record for record in self.witness.history if isinstance(record, Refused)]
 
     async def _is_empty(self) -> bool | None:
         return (not await self.pods() and not await self.reservations()) or None
@@ -210,6 +224,8 @@ async def scene(
             tasks.cancel_scope.cancel()
         for name in nodes.kubelets:
             await core.delete_node(name)
+    # Connections of cancelled watches close a moment after their sessions; a loop that ends before warns of them.
+    await anyio.sleep(0.1)
 
 
 async def _default_account(core: client.CoreV1Api, namespace: str) -> Any:

@@ -14,6 +14,8 @@ from tools.deployment import Deployment, Options
 
 SetScene = Callable[[Sequence[str]], AbstractAsyncContextManager[Scene]]
 
+SetLateScene = SetScene
+
 _numbers = itertools.count()
 
 
@@ -34,3 +36,24 @@ def set_scene(control_plane: ControlPlane, moorage: Deployment) -> SetScene:
         return scene(control_plane, teller, f"scene-{next(_numbers)}", shapes)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def late_control_plane() -> Iterator[ControlPlane]:
+    """A control plane of its own for a Moorage that hears everything late: one cluster has one Moorage."""
+    with ControlPlane() as plane:
+        yield plane
+
+
+@pytest.fixture
+def set_late_scene(late_control_plane: ControlPlane) -> Iterator[SetLateScene]:
+    """Like ``set_scene``, where the components hear the API server up to 150 ms late."""
+    options = Options(arguments={"binder": ["--idle-s", "1"]}, delay_ms=150, seed=16)
+    with Deployment(late_control_plane, options) as deployment:
+        teller = deployment.teller_token
+
+        def make(shapes: Sequence[str]) -> AbstractAsyncContextManager[Scene]:
+            return scene(late_control_plane, teller, f"late-{next(_numbers)}", shapes)
+
+        yield make
+        deployment.check()

@@ -1,0 +1,42 @@
+"""The scheduler and the binder killed in the middle of bulk arrivals and gangs: no difference in the end."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from tests.e2e.cluster import pod, share
+from tests.e2e.conftest import SetScene
+from tools.deployment import BINDER, SCHEDULER, Deployment
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+
+@pytest.mark.parametrize("component", [SCHEDULER, BINDER])
+@pytest.mark.parametrize("after_s", [0.05, 0.3, 0.6])
+async def test_a_crash_in_the_middle_of_sixteen_halves_makes_no_difference(
+    set_scene: SetScene, moorage: Deployment, component: str, after_s: float
+) -> None:
+    async with set_scene(["1x8x80GiB"]) as scene:
+        await scene.create(*(share(f"p{i}", "0.5") for i in range(16)))
+        await anyio.sleep(after_s)
+        moorage.kill(component)
+        moorage.start(component)
+        pods = await scene.running(16, within_s=90)
+        assert sorted(len(sharers) for sharers in scene.sharers(pods).values()) == [2] * 8
+
+
+@pytest.mark.parametrize("component", [SCHEDULER, BINDER])
+@pytest.mark.parametrize("form", ["halves", "whole"])
+async def test_a_crash_in_the_middle_of_a_gang_makes_no_difference(
+    set_scene: SetScene, moorage: Deployment, component: str, form: str
+) -> None:
+    async with set_scene(["2x8x80GiB"]) as scene:
+        count = 32 if form == "halves" else 16
+        members = [share(f"m{i}", "0.5") if form == "halves" else pod(f"m{i}", gpus=1) for i in range(count)]
+        await scene.create_gang("gang", count, *members)
+        await anyio.sleep(0.3)
+        moorage.kill(component)
+        moorage.start(component)
+        pods = await scene.running(count, within_s=90)
+        assert sorted(len(sharers) for sharers in scene.sharers(pods).values()) == [count // 16] * 16
