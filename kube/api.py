@@ -1,4 +1,4 @@
-"""Calls on the API server: get, list, create, patch, delete, bind, evict. Decoding, time-outs and errors in one place.
+"""Calls on the API server: objects, bindings, evictions, tokens. Decoding, time-outs and errors in one place.
 
 Every write carries ``?timeout=`` so that the server gives it up when we do. Nothing here retries a write whose outcome
 is unknown: that is for the caller to settle (docs/design/protocol.md). Retries of what is safe are kube/retry.py's.
@@ -20,7 +20,7 @@ from kube.deadline import deadline
 from kube.resources import PODS, Resource
 from kube.retry import Retry
 from kube.transport import Response, Transport
-from wire.core import Binding, Status
+from wire.core import Binding, ObjectMeta, Status
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -56,6 +56,26 @@ class Listing(msgspec.Struct, Generic[T], frozen=True):
     items: list[T]
     resource_version: str
     undecoded: tuple[Undecoded, ...] = ()
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A bearer token and for how many seconds from its request the server takes it."""
+
+    value: str
+    lifetime_s: int
+
+
+class _TokenSpec(msgspec.Struct, frozen=True, rename="camel"):
+    expiration_seconds: int
+
+
+class _TokenStatus(msgspec.Struct, frozen=True):
+    token: str
+
+
+class _TokenRequest(msgspec.Struct, frozen=True):
+    spec: _TokenSpec
+    status: _TokenStatus
 
 
 class _ListMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -218,6 +238,25 @@ class Api:
         if options := _delete_options(uid, "", grace_s):
             body["deleteOptions"] = options
         await self._write_once("POST", PODS.path(pod_namespace, pod_name, "eviction"), body, _JSON)
+
+    async def token(self, namespace: str, account: str, *, pod: ObjectMeta, lifetime_s: int) -> Token:
+        """Ask for a service account's token that lives no longer than ``pod``, as kubelet mounts it (KEP-1205).
+
+        Nothing is stored by it, so it is tried again like a read. errors.Conflict: the pod has another UID by now.
+        """
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        bound = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": lifetime_s, "boundObjectRef": bound},
+        }
+        response = await self._retry.read(lambda: self._write_once("POST", path, body, _JSON))
+        try:
+            answer = msgspec.json.decode(response.body, type=_TokenRequest)
+        except msgspec.DecodeError as error:
+            raise errors.Undecodable(f"TokenRequest: {error}") from error
+        return Token(answer.status.token, answer.spec.expiration_seconds)
 
     def stream(
         self, resource: Resource[Any], query: Mapping[str, str], *, namespace: str = ""

@@ -7,6 +7,7 @@ and its API server the wire is cheaper than the processor.
 
 from __future__ import annotations
 
+import copy
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -14,8 +15,9 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import aiohttp
+import msgspec
 
-from kube.config import Credentials
+from kube.config import Authorization, Credentials
 from kube.deadline import deadline
 from kube.errors import Unreachable
 from kube.transport import Response
@@ -64,6 +66,18 @@ class HttpTransport:
             # Closes sockets without waiting for the other side.
             await self._opened.close()
             self._opened = None
+
+    def under(self, authorization: Authorization) -> HttpTransport:
+        """Return a transport over the same connections under another identity, usable as long as this one is open.
+
+        Raises ValueError where this one shows a certificate: that would go on saying who we are.
+        """
+        if self._credentials.client_cert_file:
+            raise ValueError("a connection with a client certificate has one identity")
+        other = copy.copy(self)
+        fresh = msgspec.structs.replace(self._credentials, authorization=authorization)
+        other._credentials = fresh  # noqa: SLF001 - of this very class
+        return other
 
     async def request(
         self,

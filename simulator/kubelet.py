@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 from kube.api import Api
 from kube.clock import Clock, rfc3339
 from kube.transport import Transport
-from simulator import environment, podstatus, process
+from simulator import environment, nodeobject, podstatus, process
 from simulator.admitting import Refusal
 from simulator.devices import Device, DeviceManager, make_devices, shuffled
 from simulator.intake import Intake
@@ -30,15 +30,18 @@ from simulator.witness import Started, Stopped, Witness
 from wire import names
 from wire.core import Container, Pod
 
+#: Returns the transport on which the process in a pod talks to the API server.
+PodIdentity = Callable[[Pod], Awaitable[Transport]]
+
 _ENDED: Final = frozenset({names.SUCCEEDED, names.FAILED})
 
 
 @dataclass(slots=True, kw_only=True)
 class Surroundings:
-    """What all nodes of a cluster share. ``reservation`` carries the reservation processes' own requests."""
+    """What all nodes of a cluster share. ``identity`` carries a reservation process's own requests."""
 
     api: Api
-    reservation: Transport
+    identity: PodIdentity
     clock: Clock
     witness: Witness
     settings: KubeletSettings
@@ -64,7 +67,7 @@ class Kubelet:
         self.settings = around.settings
         self.rng = random.Random(f"{around.seed}/{shape.name}")
         self.devices = make_devices(shape.name, shape.cards_mib, seed=around.seed)
-        self.labels = {names.HOSTNAME_LABEL: shape.name, **shape.labels}
+        self.labels = nodeobject.labels(shape)
         self.intake = Intake(shape, self.labels, DeviceManager(self._order()), around.witness)
         self._around = around
         self._line = Reporter(around.api, around.writers, around.settings.write_retry_s)
@@ -207,7 +210,7 @@ class Kubelet:
     async def run_process(self, pod: Pod, life: Life, env: dict[str, str], devices: tuple[Device, ...]) -> int:
         """Run a container's process to its end."""
         if process.is_reservation(pod):
-            transport = self._around.reservation
+            transport = await self._around.identity(pod)
             return await process.reserve(env, devices, transport=transport, fault=lambda: self.faults.reservation)
         if life.is_init:
             return await process.work(None if life.is_sidecar else self.settings.init_run_s, 0)

@@ -7,6 +7,8 @@ from typing import Any, Final
 from simulator.shape import NodeShape
 from wire import names
 
+#: On every simulated node, with the value "true"; also the key of the taint that keeps ordinary pods away.
+SIMULATED: Final = "simulator.moorage.dev/simulated"
 LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_DURATION_S: Final = 40
 #: Added by the API server's TaintNodesByCondition to every new node.
@@ -18,12 +20,23 @@ def node(shape: NodeShape, *, now: str) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": shape.name, "labels": labels(shape)}
     if len(set(shape.cards_mib)) > 1:
         metadata["annotations"] = {names.NODE_CARDS: ",".join(map(str, shape.cards_mib))}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status(shape, now=now)}
+    plain = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status(shape, now=now)}
+    return {**plain, "spec": {"taints": taints(shape)}} if shape.tainted else plain
+
+
+def taints(shape: NodeShape) -> list[dict[str, str]]:
+    """Return the taints that the node registers with."""
+    return [{"key": SIMULATED, "value": "true", "effect": "NoSchedule"}] if shape.tainted else []
 
 
 def labels(shape: NodeShape) -> dict[str, str]:
     """Return the node's labels. ``nvidia.com/gpu.memory`` is one number: with unequal cards, that of the smallest."""
-    own = {names.HOSTNAME_LABEL: shape.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    own = {
+        names.HOSTNAME_LABEL: shape.name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        SIMULATED: "true",
+    }
     if shape.cards_mib:
         own[names.NODE_GPU_COUNT] = str(len(shape.cards_mib))
         own[names.NODE_GPU_MEMORY] = str(min(shape.cards_mib))

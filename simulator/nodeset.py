@@ -27,7 +27,7 @@ from kube.retry import Retry
 from kube.transport import Transport
 from simulator import nodeobject
 from simulator.devices import Device
-from simulator.kubelet import Kubelet, Surroundings
+from simulator.kubelet import Kubelet, PodIdentity, Surroundings
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
 from simulator.witness import Witness
@@ -36,8 +36,19 @@ from wire.core import Pod
 _DEFAULTS: Final = KubeletSettings()
 
 
+class NotSimulated(Exception):
+    """Raised when a node of the wanted name is there and nobody simulates it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"node {name} is there and has no label {nodeobject.SIMULATED}: a real one is left alone")
+
+
 class NodeSet:
-    """Kubelets for all ``shapes``. ``reservation_transport`` is the identity of the reservation processes."""
+    """Kubelets for all ``shapes``.
+
+    ``reservation_transport`` is the identity of all reservation processes; ``reservation_identity`` gives each its own
+    (simulator/podtokens.py) and comes first.
+    """
 
     def __init__(
         self,
@@ -48,9 +59,15 @@ class NodeSet:
         seed: int,
         witness: Witness | None = None,
         reservation_transport: Transport | None = None,
+        reservation_identity: PodIdentity | None = None,
         settings: KubeletSettings = _DEFAULTS,
     ) -> None:
         rng = random.Random(f"{seed}/nodes")
+        shared = reservation_transport or transport
+
+        async def same(_: Pod) -> Transport:
+            return shared
+
         self.witness = witness or Witness()
         self._settings = settings
         self._clock = clock
@@ -59,13 +76,14 @@ class NodeSet:
         self._writers = anyio.CapacityLimiter(settings.writers)
         around = Surroundings(
             api=self._api,
-            reservation=reservation_transport or transport,
+            identity=reservation_identity or same,
             clock=clock,
             witness=self.witness,
             settings=settings,
             writers=self._writers,
             seed=seed,
         )
+        self._uids: dict[str, str] = {}
         self.kubelets = {shape.name: Kubelet(shape, around) for shape in shapes}
 
     def __getitem__(self, name: str) -> Kubelet:
@@ -78,8 +96,11 @@ class NodeSet:
         return {name: kubelet.devices for name, kubelet in self.kubelets.items()}
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Register the nodes and run them for ever; started once all are Ready and the pods are known."""
-        uids = await self._for_all(self._register)
+        """Register the nodes and run them for ever; started once all are Ready and the pods are known.
+
+        Raises NotSimulated when one of the names is that of a node that is not ours.
+        """
+        uids = self._uids = await self._for_all(self._register)
         reflector: Reflector[Pod] = Reflector(self._api, PODS, _Dispatch(self.kubelets), rng=self._rng)
         async with anyio.create_task_group() as group:
             for kubelet in self.kubelets.values():
@@ -103,20 +124,35 @@ class NodeSet:
                 group.start_soon(one, kubelet)
         return answers
 
+    async def remove(self) -> None:
+        """Take the nodes off the API server, once ``run`` has ended. Kubernetes ends the pods that were there."""
+        await self._for_all(self._unregister)
+
+    async def _unregister(self, kubelet: Kubelet) -> str:
+        uid = self._uids.get(kubelet.shape.name, "")
+        with contextlib.suppress(errors.NotFound, errors.Conflict):
+            if uid:
+                await self._api.delete(NODES, kubelet.shape.name, uid=uid)
+        return uid
+
     async def _register(self, kubelet: Kubelet) -> str:
-        """Create the node, or take over one of that name; return its UID."""
+        """Create the node, or take over a simulated one of that name; return its UID."""
         shape, now = kubelet.shape, rfc3339(self._clock.now_ns())
         plain = nodeobject.node(shape, now=now)
         try:
             stored = await self._api.create(NODES, plain)
         except errors.AlreadyExists:
-            stored = await self._api.patch(NODES, shape.name, {"metadata": plain["metadata"]})
+            found = await self._api.get(NODES, shape.name)
+            if nodeobject.SIMULATED not in (found.metadata.labels or {}):
+                raise NotSimulated(shape.name) from None
+            stored = await self._api.patch(NODES, shape.name, {"metadata": plain["metadata"]}, uid=found.metadata.uid)
         stored = await self._api.patch(NODES, shape.name, {"status": plain["status"]}, subresource="status")
-        taints = [taint for taint in stored.spec.taints or () if taint.key != nodeobject.NOT_READY_TAINT]
-        if len(taints) < len(stored.spec.taints or ()):
-            # The node life-cycle controller takes it away as well, where one runs.
-            patch = {"spec": {"taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in taints]}}
-            await self._api.patch(NODES, shape.name, patch)
+        found_taints = [{"key": t.key, "value": t.value, "effect": t.effect} for t in stored.spec.taints or ()]
+        # The node life-cycle controller takes the first away as well, where one runs.
+        ours = (nodeobject.NOT_READY_TAINT, nodeobject.SIMULATED)
+        taints = [taint for taint in found_taints if taint["key"] not in ours] + nodeobject.taints(shape)
+        if taints != found_taints:
+            await self._api.patch(NODES, shape.name, {"spec": {"taints": taints}})
         return stored.metadata.uid
 
     async def _heartbeats(self, uids: dict[str, str]) -> None:

@@ -15,7 +15,8 @@ from simulator import environment
 from simulator.secrets import SECRETS
 from wire.core import Container, Pod
 
-_PASSING = (errors.Unreachable, errors.ServerError, errors.TooManyRequests)
+#: What a kubelet tries again. Forbidden as well: roles and policies change, and a machine doesn't end by them.
+_PASSING = (errors.Unreachable, errors.ServerError, errors.TooManyRequests, errors.Forbidden)
 
 
 @dataclass(slots=True)

@@ -248,6 +248,31 @@ async def test_the_token_is_sent_and_asked_for_each_time() -> None:
     assert said == [b"Bearer one", b"Bearer two"]
 
 
+async def test_one_connection_carries_several_identities() -> None:
+    def bearer(token: str) -> config.Authorization:
+        async def authorization() -> str:
+            return f"Bearer {token}"
+
+        return authorization
+
+    async def who(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        port = request.transport.get_extra_info("peername")[1]
+        return web.Response(text=f"{request.headers['Authorization']} from {port}")
+
+    async with serving(who) as url, HttpTransport(config.plain(url, token="own")) as transport:
+        carriers = (transport, transport.under(bearer("a")), transport.under(bearer("b")), transport)
+        said = [(await each.request("GET", "/", query={}, timeout_s=5.0)).body.decode() for each in carriers]
+    assert [line.split(" from ")[0] for line in said] == ["Bearer own", "Bearer a", "Bearer b", "Bearer own"]
+    assert len({line.split(" from ")[1] for line in said}) == 1
+
+
+def test_a_client_certificate_leaves_no_room_for_another_identity() -> None:
+    transport = HttpTransport(config.Credentials(server="https://127.0.0.1:1", client_cert_file="admin.crt"))
+    with pytest.raises(ValueError, match="one identity"):
+        transport.under(config.TokenFile(Path("token")))
+
+
 def _certificate(folder: Path) -> tuple[Path, Path]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "api.test")])

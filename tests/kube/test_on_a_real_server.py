@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from kube import config, errors
@@ -237,3 +239,34 @@ async def test_the_administrators_kubeconfig_works(control_plane: ControlPlane) 
     async with HttpTransport(credentials) as transport:
         api = Api(transport, retry=Retry(random.Random(1)))
         assert (await api.get(NAMESPACES, "default")).metadata.name == "default"
+
+
+async def test_a_token_bound_to_a_pod_says_which_and_dies_with_it(
+    api: Api, control_plane: ControlPlane, ca_file: str
+) -> None:
+    plain = {"metadata": {"name": "holder"}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    pod = await api.create(PODS, plain, namespace=NAMESPACE)
+    token = await api.token(NAMESPACE, "default", pod=pod.metadata, lifetime_s=600)
+    assert token.lifetime_s == 600
+    claims = msgspec.json.decode(_payload(token.value))["kubernetes.io"]
+    assert claims["pod"] == {"name": "holder", "uid": pod.metadata.uid}
+    with pytest.raises(errors.Conflict):
+        await api.token(NAMESPACE, "default", pod=ObjectMeta(name="holder", uid="another"), lifetime_s=600)
+    own = config.plain(control_plane.url, ca_file=ca_file, token=token.value)
+    async with HttpTransport(own) as transport:
+        inside = Api(transport, retry=Retry(random.Random(3)))
+        with pytest.raises(errors.Forbidden):  # known, and without rights
+            await inside.get(PODS, "holder", namespace=NAMESPACE)
+        await api.delete(PODS, "holder", namespace=NAMESPACE, grace_s=0)
+        with anyio.fail_after(30):
+            while True:  # the server remembers a token that it has judged for ten seconds
+                with suppress(errors.Forbidden):
+                    with pytest.raises(errors.Unauthorized):
+                        await inside.get(PODS, "holder", namespace=NAMESPACE)
+                    break
+                await anyio.sleep(0.5)
+
+
+def _payload(token: str) -> bytes:
+    part = token.split(".")[1]
+    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
