@@ -13,6 +13,7 @@ from admission import protected
 from admission.containers import Raw
 from admission.mutate import shared_containers
 from admission.settings import Guard
+from gpu import room
 from gpu.dialects import kai
 from gpu.refusal import Refusal
 from wire import names
@@ -30,6 +31,8 @@ def refusal_of_new(pod: Raw, *, guard: Guard, sharing: bool = True) -> str | Non
     request = kai.translate(msgspec.convert(pod, Pod), sharing=sharing)
     if isinstance(request, Refusal):
         return told(request)
+    if (no_room := room.cramped(pod["metadata"].get("annotations"), request)) is not None:
+        return told(no_room)
     if guard is Guard.OFF:
         return None
     return device_guard.forbidden(pod, shared={ref.key for ref in shared_containers(request)})
@@ -37,21 +40,24 @@ def refusal_of_new(pod: Raw, *, guard: Guard, sharing: bool = True) -> str | Non
 
 def refusal_of_update(before: Raw, after: Raw, *, sharing: bool = True) -> str | None:
     """Say why a change of a pod of ours is refused; None if it is not."""
-    old, new = _asks(before), _asks(after)
-    changed = [key for key in protected.ASKS if old.get(key) != new.get(key)]
-    if not changed or after["metadata"].get("deletionTimestamp"):
+    old, new = _annotations(before), _annotations(after)
+    if old == new or after["metadata"].get("deletionTimestamp"):
         return None
+    changed = [key for key in protected.ASKS if old.get(key) != new.get(key)]
     if _is_placed(before):
-        return f"annotations {', '.join(changed)} can't be changed any more: the pod has its GPUs on a node already"
+        said = f"annotations {', '.join(changed)} can't be changed any more: the pod has its GPUs on a node already"
+        return said if changed else None
     request = kai.translate(msgspec.convert(after, Pod), sharing=sharing)
-    return told(request) if isinstance(request, Refusal) else None
+    if isinstance(request, Refusal):
+        return told(request) if changed else None
+    no_room = room.cramped(new, request) if changed or room.used(new) > room.used(old) else None
+    return told(no_room) if no_room is not None else None
 
 
-def _asks(pod: Raw) -> dict[str, str]:
-    annotations = pod["metadata"].get("annotations") or {}
-    return {key: annotations[key] for key in protected.ASKS if key in annotations}
+def _annotations(pod: Raw) -> dict[str, str]:
+    annotations: dict[str, str] = pod["metadata"].get("annotations") or {}
+    return annotations
 
 
 def _is_placed(pod: Raw) -> bool:
-    annotations = pod["metadata"].get("annotations") or {}
-    return bool(pod["spec"].get("nodeName")) or names.GRANT in annotations
+    return bool(pod["spec"].get("nodeName")) or names.GRANT in _annotations(pod)

@@ -24,6 +24,8 @@ class Mistake(enum.Enum):
     MALFORMED = "malformed"
     #: More devices than one container can be given.
     TOO_MANY = "too-many"
+    #: More text than an object can hold.
+    TOO_LARGE = "too-large"
     #: The container that shall get the devices is not in the pod.
     UNKNOWN_CONTAINER = "unknown-container"
 

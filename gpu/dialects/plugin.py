@@ -14,9 +14,9 @@ from wire import names
 from wire.core import Container, PodSpec
 from wire.quantity import MalformedQuantity, whole
 
-#: Most devices, or slices of one profile, that one container may ask: a bound on what a request can cost us. No node
-#: has as many.
-MOST_DEVICES: Final = 1024
+#: Most devices, or slices of one profile, that one container may ask: a bound on what a request can cost us, and on
+#: what its Binding writes (gpu/room.py). No node has as many.
+MOST_DEVICES: Final = 256
 
 Amount = str | int | float
 

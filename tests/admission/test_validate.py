@@ -111,3 +111,36 @@ def test_a_pod_that_is_being_deleted_is_let_go() -> None:
     before = half(nodeName="n1")
     after = _with(before, annotations={}, deletionTimestamp="2026-01-01T00:00:00Z")
     assert refusal_of_update(before, after) is None
+
+
+ROOM = 262_144 - 4096
+NO_ROOM = "the annotations leave no room for what is written when the pod is bound (metadata.annotations is"
+
+
+def _full(spare: int) -> Raw:
+    return pod(annotations={"n": "x" * (ROOM - 1 - spare)})
+
+
+def test_a_new_pod_without_room_for_its_binding_is_refused() -> None:
+    assert refusal_of_new(_full(0), guard=Guard.INJECT) is None
+    refusal = refusal_of_new(_full(-1), guard=Guard.INJECT)
+    assert refusal is not None
+    assert refusal.startswith(f'{NO_ROOM} "{ROOM + 1} bytes"; allowed: at most {ROOM} bytes')
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [
+        (_full(9), _full(-9), True),
+        (_full(-9), _full(-10), True),
+        (_full(-9), _full(-9), False),
+        (_full(-9), _full(-8), False),
+        (_with(_full(-9), spec={"nodeName": "n1"}), _with(_full(-10), spec={"nodeName": "n1"}), False),
+        (_full(9), _with(_full(-9), deletionTimestamp="2026-01-01T00:00:00Z"), False),
+    ],
+    ids=["fills up", "grows on", "stays", "shrinks", "is placed", "is going"],
+)
+def test_a_waiting_pod_may_not_fill_the_room_for_its_binding(before: Raw, after: Raw, refused: bool) -> None:
+    refusal = refusal_of_update(before, after)
+    assert (refusal is not None) is refused
+    assert refusal is None or refusal.startswith(NO_ROOM)

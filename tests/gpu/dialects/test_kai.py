@@ -91,7 +91,7 @@ def refused(annotations: dict[str, str], **more: Any) -> Refusal:
         ({"gpu-fraction": "0.5", "gpu-fraction-num-devices": "1"}, asks(C0, FractionAsk(500_000_000))),
         ({"gpu-fraction": "0.25", "gpu-fraction-num-devices": "2"}, asks(C0, *[FractionAsk(250_000_000)] * 2)),
         ({"gpu-memory": "10", "gpu-fraction-num-devices": "3"}, asks(C0, *[MemoryAsk(10)] * 3)),
-        ({"gpu-memory": "10", "gpu-fraction-num-devices": "1024"}, asks(C0, *[MemoryAsk(10)] * 1024)),
+        ({"gpu-memory": "10", "gpu-fraction-num-devices": "256"}, asks(C0, *[MemoryAsk(10)] * 256)),
     ],
     ids=lambda value: " ".join(f"{key}={text[-6:]}" for key, text in value.items()) if isinstance(value, dict) else "",
 )
@@ -251,7 +251,7 @@ def test_a_malformed_integer_is_refused_in_the_words_of_kai(text: str) -> None:
 def test_more_devices_than_a_node_can_have_are_refused_by_name(text: str) -> None:
     refusal = refused({"gpu-fraction": "0.5", "gpu-fraction-num-devices": text})
     assert (refusal.code, refusal.field, refusal.value) == (Mistake.TOO_MANY, "gpu-fraction-num-devices", text)
-    assert refusal.allowed == "1 to 1024"
+    assert refusal.allowed == "1 to 256"
 
 
 WHOLE = [container("main", limits={"nvidia.com/gpu": "1"})]
