@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gpu import grant, reservation
+from gpu import grant, reservation, room
 from gpu.dialects import kai
 from gpu.handover import MalformedHandover
 from gpu.handover import parse as parse_handover
@@ -88,12 +88,14 @@ def _bound(pod: Pod, settings: Settings) -> PodRecord:
 def _waiting(pod: Pod) -> PodRecord:
     try:
         demand, problem = requests.demand(pod), ""
-    except MalformedQuantity as error:
+    except requests.MalformedDemand as error:
         demand, problem = Demand(), str(error)
     asked = kai.translate(pod)
     if isinstance(asked, Refusal):
         problem = asked.message
     request = NO_GPU if isinstance(asked, Refusal) else asked
+    if (no_room := room.cramped(pod.metadata.annotations, request)) is not None:
+        problem = no_room.message
     hand_over = _hand_over(pod, request)
     cls = PodClass(
         demand=demand,
@@ -137,7 +139,7 @@ def _lenient_demand(pod: Pod) -> Demand:
     """Read a bound pod; an unreadable one runs all the same, and counts with nothing but its slot."""
     try:
         return requests.demand(pod)
-    except MalformedQuantity:
+    except requests.MalformedDemand:
         return Demand()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from scheduler.core.records import Demand
 from wire import names
 from wire.core import Container, ContainerStatus, Pod, ResourceRequirements
-from wire.quantity import bytes_up, milli_up
+from wire.quantity import MalformedQuantity, bytes_up, milli_up
 
 _BYTES_PER_MIB = 2**20
 _ALWAYS = "Always"
@@ -24,8 +24,15 @@ Amounts = dict[str, int]
 Written = Mapping[str, str | int | float]
 
 
+class MalformedDemand(ValueError):
+    """Raised when an amount can't be read, such as ``100E`` bytes, which the API server admits."""
+
+    def __init__(self, resource: str, error: MalformedQuantity) -> None:
+        super().__init__(f"the pod's {resource} can't be read: {error}")
+
+
 def demand(pod: Pod) -> Demand:
-    """Read what ``pod`` takes. Raises MalformedQuantity; the API server admits no such pod."""
+    """Read what ``pod`` takes. Raises MalformedDemand."""
     spec = pod.spec
     amounts = _of_containers(pod)
     if spec.resources is not None:
@@ -88,7 +95,14 @@ def _asked(resources: ResourceRequirements) -> Amounts:
 
 
 def _read(written: Written) -> Amounts:
-    return {k: milli_up(v) if k == names.CPU_RESOURCE else bytes_up(v) for k, v in written.items()}
+    return {resource: _amount(resource, value) for resource, value in written.items()}
+
+
+def _amount(resource: str, value: str | float) -> int:
+    try:
+        return milli_up(value) if resource == names.CPU_RESOURCE else bytes_up(value)
+    except MalformedQuantity as error:
+        raise MalformedDemand(resource, error) from error
 
 
 def _add(total: Amounts, more: Mapping[str, int]) -> None:

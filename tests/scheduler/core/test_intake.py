@@ -185,7 +185,14 @@ def test_a_quantity_that_cannot_be_read_says_what_is_wrong() -> None:
     blocker = _read(pod(cpu="much")).blocker
     assert blocker is not None
     assert blocker.code is Code.INVALID_REQUEST
-    assert "much" in blocker.detail
+    assert blocker.detail.startswith("the pod's cpu can't be read: quantity 'much' is not")
+
+
+def test_a_pod_whose_annotations_leave_no_room_for_the_binding_waits() -> None:
+    blocker = _read(pod(annotations={"note": "x" * 262_000})).blocker
+    assert blocker is not None
+    assert blocker.code is Code.INVALID_REQUEST
+    assert "no room" in blocker.detail
 
 
 def test_a_bound_pod_with_an_unreadable_request_still_takes_its_slot() -> None:

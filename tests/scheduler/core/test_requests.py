@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from scheduler.core.records import Demand
-from scheduler.core.requests import demand
+from scheduler.core.requests import MalformedDemand, demand
 from wire.core import Pod
-from wire.quantity import MalformedQuantity
 
 
 def _pod(**fields: Any) -> Pod:
@@ -76,5 +75,5 @@ def test_each_resource_goes_to_its_place_and_bytes_round_up_once() -> None:
 
 
 def test_a_request_that_is_no_quantity_is_refused() -> None:
-    with pytest.raises(MalformedQuantity, match="much"):
+    with pytest.raises(MalformedDemand, match=r"cpu .*much"):
         demand(_pod(spec={"containers": [_c({"cpu": "much"})]}))
