@@ -58,6 +58,8 @@ class _Decision:
     #: Verdicts on pods alone: one Explain for all that wait for the same reason.
     waiting: dict[Verdict, list[str]] = field(default_factory=dict)
     hopeless: dict[PodClass, Verdict] = field(default_factory=dict)
+    #: Classes for which no idle reservations would make room either.
+    roomless: set[PodClass] = field(default_factory=set)
     wake_at_ns: int | None = None
     _placer: Placer | None = None
 
@@ -151,12 +153,22 @@ class _Decision:
 
     def _await_device(self, pod: PodRecord, verdict: Verdict) -> Verdict:
         """Make room for whole GPUs out of idle reservations; the verdict that then holds."""
-        found = self.placer.wait_for_device(pod, without=self._without(pod))
+        found = self._make_room(pod)
         if found is None:
             return verdict
         node, retired = found
         self.entries.extend(retired)
         return Verdict(code=Code.WAITING_FOR_DEVICE, detail=node)
+
+    def _make_room(self, pod: PodRecord) -> tuple[str, list[Retire]] | None:
+        """Charge a whole-GPU pod where idle reservations can go for it: the node, and those that have to go."""
+        if pod.cls in self.roomless:
+            return None
+        without = self._without(pod)
+        found = self.placer.wait_for_device(pod, without=without)
+        if found is None and not without:
+            self.roomless.add(pod.cls)
+        return found
 
     # --- gangs ---------------------------------------------------------------------------------------------------
     def _decide_gang(self, pods: list[PodRecord], group: PodGroupRecord) -> None:
@@ -194,11 +206,11 @@ class _Decision:
             blocking = next(iter(obstacles.values()), None)
             self._explain_gang(pods, group, blocking or state.not_ready(pods, ready))
             return
-        mark, hopeless = self.placer.trial.mark(), dict(self.hopeless)
+        mark, hopeless, roomless = self.placer.trial.mark(), dict(self.hopeless), set(self.roomless)
         start = self._try_start(ready, state)
         if start.failed is not None:
             self.placer.trial.undo(mark)
-            self.hopeless = hopeless
+            self.hopeless, self.roomless = hopeless, roomless
             self._explain_gang(pods, group, _incomplete(start.failed, len(start.placed), state))
         elif start.retired or start.waits_on:
             self.entries.extend(start.retired)
@@ -220,7 +232,7 @@ class _Decision:
                 start.placed.append((pod, placed))
                 missing.take(pod)
                 continue
-            found = self.placer.wait_for_device(pod, without=self._without(pod))
+            found = self._make_room(pod)
             if found is None:
                 start.first_failure = start.first_failure or placed
             else:

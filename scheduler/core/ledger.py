@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from scheduler.core.eligibility import NO_NODE, judge
@@ -21,10 +22,18 @@ MOST_HAD: Final = 1 << 59
 MOST_ASKED: Final = 1 << 60
 
 
-class Ledger:
-    """One row a node. Rows without a node are on the free list and not in ``order``."""
+class InOrder(msgspec.Struct, frozen=True, gc=False):
+    """Nodes by name, the order in which ties are broken. ``rows`` is a slice if the rows stand in that order."""
 
-    __slots__ = ("_eligible", "_free_rows", "_order", "nodes", "row_of", "table")
+    rows: Int64s | slice
+    nodes: list[NodeRecord]
+    position_of: dict[str, int]
+
+
+class Ledger:
+    """One row a node. Rows without a node are on the free list and not in the order."""
+
+    __slots__ = ("_eligible", "_free_rows", "_in_order", "nodes", "row_of", "table")
 
     def __init__(self) -> None:
         self.table = Table()
@@ -32,7 +41,7 @@ class Ledger:
         self.nodes: list[NodeRecord | None] = []
         self._free_rows: list[int] = []
         self._eligible: dict[Constraints, Int8s] = {}
-        self._order: Int64s | None = None
+        self._in_order: InOrder | None = None
 
     def put(self, node: NodeRecord) -> None:
         """Add a node or replace its record; its row has to be written afterwards."""
@@ -40,9 +49,9 @@ class Ledger:
         if row is None:
             row = self._free_rows.pop() if self._free_rows else self._grow()
             self.row_of[node.name] = row
-            self._order = None
         known = self.nodes[row]
         self.nodes[row] = node
+        self._in_order = None
         for name, _ in node.capacity.extended:
             self.table.add_resource(name)
         if known is None or not known.admits_like(node):
@@ -57,7 +66,7 @@ class Ledger:
         for judged in self._eligible.values():
             judged[row] = NO_NODE
         self._free_rows.append(row)
-        self._order = None
+        self._in_order = None
 
     def write(self, name: str, used: Occupancy) -> None:
         """Write what is left of a node."""
@@ -98,11 +107,17 @@ class Ledger:
                 amounts[resources.index(name)] = min(amount, most)
         return amounts
 
-    def order(self) -> Int64s:
-        """Rows that have a node, by node name: the order in which ties are broken."""
-        if self._order is None:
-            self._order = np.array([self.row_of[name] for name in sorted(self.row_of)], np.int64)
-        return self._order
+    def in_order(self) -> InOrder:
+        """Rows that have a node, by node name; kept until a node changes."""
+        if self._in_order is None:
+            order = sorted(self.row_of)
+            rows = [self.row_of[name] for name in order]
+            self._in_order = InOrder(
+                slice(len(rows)) if rows == list(range(len(rows))) else np.array(rows, np.int64),
+                [self._find(name)[1] for name in order],
+                {name: position for position, name in enumerate(order)},
+            )
+        return self._in_order
 
     def eligible(self, constraints: Constraints) -> Int8s:
         """Judgement of every row for these constraints (eligibility.py), kept and updated from then on."""

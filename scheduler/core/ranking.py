@@ -36,6 +36,7 @@ from scheduler.core.table import (
     MILLI_PER_GPU,
     PODS,
     Int64s,
+    Table,
 )
 from scheduler.core.trial import Trial
 
@@ -136,12 +137,10 @@ class Ranking:
             self.keys[selection] = self._rank(selection)
 
     def _rank(self, selection: Selection) -> Int64s:
-        table = self._trial.table
-        ok = self._usable[selection] & True
-        free = table.free[:, selection]
+        look = _Look(self._trial.table, selection)
+        ok = self._usable[selection].copy()
         for row, amount in self._amounts:
-            ok &= free[row] >= amount
-        look = _Look(free, table.total[:, selection], table.extra[:, selection])
+            ok &= look.free[row] >= amount
         if self.asks:
             look.opened, look.tightest = tightest_devices(self._trial, self.asks, selection)
             self._narrow(ok, look)
@@ -156,19 +155,27 @@ class Ranking:
         for row, asked, more in self._reservation_asks:
             ok &= (opened == 0) | (look.free[row] >= asked + opened * more)
         if self._largest_mib:
-            ok &= (opened == 0) | (look.extra[LARGEST_CARD] >= self._largest_mib)
+            ok &= (opened == 0) | (look.fact(LARGEST_CARD) >= self._largest_mib)
 
 
 class _Look:
     """The table over the nodes that are ranked. ``opened`` and ``tightest``: see ``tightest_devices``."""
 
-    __slots__ = ("extra", "free", "opened", "tightest", "total")
+    __slots__ = ("_selection", "_table", "free", "opened", "tightest")
 
-    def __init__(self, free: Int64s, total: Int64s, extra: Int64s) -> None:
-        self.free = free
-        self.total = total
-        self.extra = extra
+    def __init__(self, table: Table, selection: Selection) -> None:
+        self._table = table
+        self._selection = selection
+        self.free = table.free[:, selection]
         self.opened = self.tightest = _NO_DEVICES
+
+    def total(self, row: int) -> Int64s:
+        """What the nodes have of a resource."""
+        return self._table.total[row, self._selection]
+
+    def fact(self, row: int) -> Int64s:
+        """One of the table's extra rows."""
+        return self._table.extra[row, self._selection]
 
 
 _NO_DEVICES: Final = np.zeros(0, np.int64)
@@ -176,17 +183,17 @@ _NO_DEVICES: Final = np.zeros(0, np.int64)
 
 def _by_tightest_devices(look: _Look) -> Int64s:
     ranked = np.minimum(look.opened, _MOST_OPENED)
-    keys: Int64s = (((ranked << _NANO_BITS) | look.tightest) << _MILLI_BITS) | look.extra[LEFT_MILLI]
+    keys: Int64s = (((ranked << _NANO_BITS) | look.tightest) << _MILLI_BITS) | look.fact(LEFT_MILLI)
     return keys
 
 
 def _by_whole_gpus(look: _Look) -> Int64s:
-    keys: Int64s = (np.maximum(look.free[GPUS], 0) << _MILLI_BITS) | look.extra[LEFT_MILLI]
+    keys: Int64s = (np.maximum(look.free[GPUS], 0) << _MILLI_BITS) | look.fact(LEFT_MILLI)
     return keys
 
 
 def _by_gpus_left(look: _Look) -> Int64s:
-    keys: Int64s = _WHOLE - look.extra[LEFT_MILLI] * _WHOLE // (np.maximum(look.total[GPUS], 1) * MILLI_PER_GPU)
+    keys: Int64s = _WHOLE - look.fact(LEFT_MILLI) * _WHOLE // (np.maximum(look.total(GPUS), 1) * MILLI_PER_GPU)
     return keys
 
 
@@ -196,12 +203,12 @@ def _by_cpu(look: _Look) -> Int64s:
 
 
 def _by_cpu_left(look: _Look) -> Int64s:
-    keys: Int64s = _WHOLE - np.maximum(look.free[CPU], 0) * _WHOLE // np.maximum(look.total[CPU], 1)
+    keys: Int64s = _WHOLE - np.maximum(look.free[CPU], 0) * _WHOLE // np.maximum(look.total(CPU), 1)
     return keys
 
 
 def _has_gpus(look: _Look) -> Int64s:
-    keys: Int64s = (look.total[GPUS] > 0).astype(np.int64) << _HAS_GPU_BIT
+    keys: Int64s = (look.total(GPUS) > 0).astype(np.int64) << _HAS_GPU_BIT
     return keys
 
 

@@ -113,16 +113,19 @@ class Table:
         self.share_mib: Int64s = np.zeros((0, 0), np.int64)
         self.devices: list[tuple[Device, ...]] = []
 
-    def taken(self, order: Int64s) -> Self:
+    def taken(self, order: Int64s | slice) -> Self:
         """A copy with the columns of ``order`` in that order."""
         copy = type(self)()
         copy.resources = self.resources
-        copy.free = self.free[:, order]
-        copy.total = self.total[:, order]
-        copy.extra = self.extra[:, order]
-        copy.share_nano = self.share_nano[:, order]
-        copy.share_mib = self.share_mib[:, order]
-        copy.devices = [self.devices[row] for row in order.tolist()]
+        copy.free = self.free[:, order].copy()
+        copy.total = self.total[:, order].copy()
+        copy.extra = self.extra[:, order].copy()
+        copy.share_nano = self.share_nano[:, order].copy()
+        copy.share_mib = self.share_mib[:, order].copy()
+        if isinstance(order, slice):
+            copy.devices = self.devices[order]
+        else:
+            copy.devices = [self.devices[row] for row in order.tolist()]
         return copy
 
     def put_devices(self, column: int, node: NodeRecord, devices: tuple[Device, ...]) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.ledger import Ledger
-from scheduler.core.records import Constraints, Demand, NodeRecord
+from scheduler.core.records import Constraints, Demand
 from scheduler.core.settings import Settings
 from scheduler.core.table import CPU, GPUS, MEMORY, PODS, Device, Int8s
 
@@ -54,17 +54,15 @@ class Trial:
     )
 
     def __init__(self, ledger: Ledger, settings: Settings) -> None:
-        order = ledger.order()
+        in_order = ledger.in_order()
         self._ledger = ledger
-        self._order = order
+        self._order = in_order.rows
         self._settings = settings
         self._journal: list[_Charged] = []
         self._amounts: dict[Demand, list[tuple[int, int]]] = {}
-        rows = order.tolist()
-        nodes = [ledger.nodes[row] for row in rows]
-        self.nodes: list[NodeRecord] = [node for node in nodes if node is not None]
-        self.position_of = {node.name: position for position, node in enumerate(self.nodes)}
-        self.table = ledger.table.taken(order)
+        self.nodes = in_order.nodes
+        self.position_of = in_order.position_of
+        self.table = ledger.table.taken(in_order.rows)
         #: Positions that were charged or taken back, in order: what a ranking has to look at again.
         self.touched: list[int] = []
 

@@ -22,6 +22,7 @@ from tests.scheduler.core.objects import (
     pod,
     reservation,
 )
+from wire import names
 from wire.core import Pod
 
 HALF = NANO // 2
@@ -64,6 +65,7 @@ def test_a_commit_is_charged_at_once() -> None:
     [
         [changed(WHOLE)],
         [WHOLE],
+        [changed(WHOLE, labels={names.TASK_PRIORITY_LABEL: "7"})],
         [changed(WHOLE, annotations={"x": "y"}), WHOLE],
     ],
 )

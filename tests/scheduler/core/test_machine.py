@@ -13,6 +13,7 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from typing_extensions import override
 
 from gpu import reservation as reservations
 from scheduler.core.decide import decide
@@ -213,6 +214,7 @@ class Scheduling(RuleBasedStateMachine):
         cluster.generation += 1
         assert decide(cluster, self.world.now_ns) == first
 
+    @override
     def teardown(self) -> None:
         """With all events in and nothing under way, what was kept from events equals what a list says."""
         for uid in sorted(self.world.commits):
