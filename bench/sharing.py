@@ -22,7 +22,7 @@ from wire import names
 async def sharing(plane: ControlPlane, *, nodes: int) -> AsyncIterator[tuple[Stage, StandIn, Deployment]]:
     """Everything runs, and nothing is there yet."""
     async with stage.stage(plane, nodes=nodes) as scene:
-        with Deployment(plane, Options(arguments=ALONE)) as deployment:
+        with Deployment(plane, Options(arguments=ALONE, device_teller=True)) as deployment:
             async with stage.transport(plane, deployment.teller_token) as teller, anyio.create_task_group() as tasks:
                 stand_in = StandIn(scene, teller)
                 await tasks.start(stand_in.run)

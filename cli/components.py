@@ -19,6 +19,8 @@ import anyio
 from admission.settings import HandOver
 from binder.core.reservation_pod import ReservationTemplate
 from binder.settings import BinderSettings
+from cli.refusing import BadInput, refuse
+from kube.config import ConfigError
 from scheduler.core.settings import Strategy
 
 _Commands = Any  # argparse keeps the type of sub-commands private
@@ -53,23 +55,40 @@ def _component(
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=what, description=f"Moorage's {name}: {what}.")
     parser.set_defaults(run=functools.partial(_start, name))
+    add_connection(parser)
+    return parser
+
+
+def add_connection(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where the API server is and who we are there (cli/connections.py)."""
     parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default: the pod's service account")
     parser.add_argument("--context", default="", help="context of the kubeconfig")
     parser.add_argument("--server", default="", metavar="URL", help="API server, with --ca-file and --token-file")
     parser.add_argument("--ca-file", default="", metavar="PEM")
     parser.add_argument("--token-file", default="", metavar="FILE")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
-    return parser
 
 
 def _start(name: str, arguments: argparse.Namespace) -> int:
     """Import what the component needs, and run it until it ends or a signal says stop."""
     processes = importlib.import_module("cli.processes")
+    start(processes.RUN[name], arguments)
+    return 0
+
+
+def start(run: Any, arguments: argparse.Namespace) -> None:
+    """Run a process (cli.connections.Run) until it ends or a signal says stop, with its log on stderr.
+
+    Raises BadInput when it can't be told where the API server is, and where the process itself does.
+    """
+    connections = importlib.import_module("cli.connections")
     logging.basicConfig(
         force=True,
         level=arguments.log_level.upper(),
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
-    anyio.run(processes.until_told, processes.RUN[name], arguments)
-    return 0
+    try:
+        anyio.run(connections.until_told, run, arguments)
+    except ExceptionGroup as failed:
+        refuse(failed, (BadInput, ConfigError))

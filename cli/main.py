@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from typing_extensions import override
 
-from cli import components, durations
+from cli import components, durations, nodes
 from cli.refusing import BadInput
 
 _EXAMPLES = Path("examples")
@@ -47,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_simulate(commands)
     _add_demo(commands)
+    nodes.add_command(commands)
     components.add_commands(commands)
     return parser
 

@@ -83,6 +83,7 @@ class NodeSet:
             writers=self._writers,
             seed=seed,
         )
+        #: Of the nodes that are registered.
         self._uids: dict[str, str] = {}
         self.kubelets = {shape.name: Kubelet(shape, around) for shape in shapes}
 
@@ -100,43 +101,40 @@ class NodeSet:
 
         Raises NotSimulated when one of the names is that of a node that is not ours.
         """
-        uids = self._uids = await self._for_all(self._register)
+        await self._for_all(self._register)
         reflector: Reflector[Pod] = Reflector(self._api, PODS, _Dispatch(self.kubelets), rng=self._rng)
         async with anyio.create_task_group() as group:
             for kubelet in self.kubelets.values():
                 group.start_soon(kubelet.run, name=kubelet.shape.name)
             await group.start(reflector.run)
             if self._settings.lease_period_s:
-                await self._for_all(lambda kubelet: self._renew(kubelet, uids[kubelet.shape.name]))
-                group.start_soon(self._heartbeats, uids)
+                await self._for_all(self._renew)
+                group.start_soon(self._heartbeats)
             task_status.started()
 
-    async def _for_all(self, act: Callable[[Kubelet], Awaitable[str]]) -> dict[str, str]:
-        """Await ``act`` for each node, as many at a time as there are writers; return its answers by node."""
-        answers: dict[str, str] = {}
+    async def _for_all(self, act: Callable[[Kubelet], Awaitable[None]]) -> None:
+        """Await ``act`` for each node, as many at a time as there are writers."""
 
         async def one(kubelet: Kubelet) -> None:
             async with self._writers:
-                answers[kubelet.shape.name] = await act(kubelet)
+                await act(kubelet)
 
         async with anyio.create_task_group() as group:
             for kubelet in self.kubelets.values():
                 group.start_soon(one, kubelet)
-        return answers
 
     async def remove(self) -> None:
         """Take the nodes off the API server, once ``run`` has ended. Kubernetes ends the pods that were there."""
         await self._for_all(self._unregister)
 
-    async def _unregister(self, kubelet: Kubelet) -> str:
-        uid = self._uids.get(kubelet.shape.name, "")
+    async def _unregister(self, kubelet: Kubelet) -> None:
+        uid = self._uids.pop(kubelet.shape.name, "")
         with contextlib.suppress(errors.NotFound, errors.Conflict):
             if uid:
                 await self._api.delete(NODES, kubelet.shape.name, uid=uid)
-        return uid
 
-    async def _register(self, kubelet: Kubelet) -> str:
-        """Create the node, or take over a simulated one of that name; return its UID."""
+    async def _register(self, kubelet: Kubelet) -> None:
+        """Create the node, or take over a simulated one of that name."""
         shape, now = kubelet.shape, rfc3339(self._clock.now_ns())
         plain = nodeobject.node(shape, now=now)
         try:
@@ -146,6 +144,7 @@ class NodeSet:
             if nodeobject.SIMULATED not in (found.metadata.labels or {}):
                 raise NotSimulated(shape.name) from None
             stored = await self._api.patch(NODES, shape.name, {"metadata": plain["metadata"]}, uid=found.metadata.uid)
+        self._uids[shape.name] = stored.metadata.uid
         stored = await self._api.patch(NODES, shape.name, {"status": plain["status"]}, subresource="status")
         found_taints = [{"key": t.key, "value": t.value, "effect": t.effect} for t in stored.spec.taints or ()]
         # The node life-cycle controller takes the first away as well, where one runs.
@@ -153,28 +152,26 @@ class NodeSet:
         taints = [taint for taint in found_taints if taint["key"] not in ours] + nodeobject.taints(shape)
         if taints != found_taints:
             await self._api.patch(NODES, shape.name, {"spec": {"taints": taints}})
-        return stored.metadata.uid
 
-    async def _heartbeats(self, uids: dict[str, str]) -> None:
+    async def _heartbeats(self) -> None:
         """Renew each node's lease once a period, spread over it."""
         pause_s = self._settings.lease_period_s / max(1, len(self.kubelets))
         while True:
-            for name, kubelet in self.kubelets.items():
+            for kubelet in self.kubelets.values():
                 await anyio.sleep(pause_s)
                 if kubelet.is_answering:
                     async with self._writers:
-                        await self._renew(kubelet, uids[name])
+                        await self._renew(kubelet)
 
-    async def _renew(self, kubelet: Kubelet, uid: str) -> str:
+    async def _renew(self, kubelet: Kubelet) -> None:
         """Renew a lease, making it if need be. A renewal that fails is left to the next one."""
         name = kubelet.shape.name
-        plain = nodeobject.lease(name, owner_uid=uid, now_micro=rfc3339_micro(self._clock.now_ns()))
+        plain = nodeobject.lease(name, owner_uid=self._uids[name], now_micro=rfc3339_micro(self._clock.now_ns()))
         with contextlib.suppress(errors.ApiError):
             try:
                 await self._api.patch(LEASES, name, {"spec": plain["spec"]}, namespace=nodeobject.LEASE_NAMESPACE)
             except errors.NotFound:
                 await self._api.create(LEASES, plain, namespace=nodeobject.LEASE_NAMESPACE)
-        return uid
 
 
 @dataclass(slots=True)

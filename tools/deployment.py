@@ -35,7 +35,11 @@ _LOOPBACK = "127.0.0.1"
 _READY_WITHIN_S = 30.0
 SCHEDULER, BINDER, ADMISSION = "scheduler", "binder", "admission"
 COMPONENTS = (ADMISSION, BINDER, SCHEDULER)
-#: Tells the devices of simulated reservation pods: simulated kubelets mount no pod-bound tokens.
+#: Simulated nodes (cli/nodes.py): a process like the components, where there are any.
+NODES = "nodes"
+_ACCOUNTS = {**{component: f"moorage-{component}" for component in COMPONENTS}, NODES: "moorage-simulator"}
+_TOKEN_LIFETIME_S = 36_000
+#: Tells devices in the place of reservation processes, for benches that run none.
 SIMULATED_TELLER = "simulated-reservation"
 
 
@@ -43,12 +47,16 @@ SIMULATED_TELLER = "simulated-reservation"
 class Options:
     """``arguments``: further arguments of a component's command line, by component.
 
+    ``nodes``: simulated nodes beside them, as in ``4x8x80GiB``. ``device_teller``: whether SIMULATED_TELLER may write
+    which device a reservation pod holds; without it only the process in that pod may.
     ``delay_ms``: what the API server says to the components is held back by up to so much, each connection on its own.
     """
 
     hand_over: str = "annotations"
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     components: Sequence[str] = COMPONENTS
+    nodes: Sequence[str] = ()
+    device_teller: bool = False
     delay_ms: int = 0
     seed: int = 1
 
@@ -59,7 +67,7 @@ class Deployment:
     def __init__(self, plane: ControlPlane, options: Options | None = None) -> None:
         self._plane = plane
         self._options = options or Options()
-        self._folder = tempfile.TemporaryDirectory(prefix="moorage-deployment-")
+        self._folder = tempfile.TemporaryDirectory(prefix="components-", dir=plane.folder)
         self._family = Family(Path(self._folder.name))
         self._running: dict[str, Child] = {}
         self._port = _free_port()
@@ -75,6 +83,9 @@ class Deployment:
             if ADMISSION in self._options.components:
                 self._wait_for_webhooks()
                 self._plane.apply(_yaml([*self._webhooks(), *self._policies()]))
+            if self._options.nodes:
+                self.start(NODES)
+                self._wait_for_nodes()
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -88,8 +99,33 @@ class Deployment:
 
     @property
     def teller_token(self) -> str:
-        """Token for processes that play reservation pods."""
+        """Token of SIMULATED_TELLER, where the options have it."""
         return self._plane.service_account_token(names.RESERVATION_NAMESPACE, SIMULATED_TELLER)
+
+    @property
+    def folder(self) -> Path:
+        """Where the logs are."""
+        return Path(self._folder.name)
+
+    @property
+    def running(self) -> Mapping[str, Child]:
+        """The processes by component, also such as have ended by themselves."""
+        return self._running
+
+    def renew_tokens(self) -> None:
+        """Write new tokens for all components: they read them once a minute, and a token lives for ten hours."""
+        for component, account in _ACCOUNTS.items():
+            token = self._plane.service_account_token(names.SYSTEM_NAMESPACE, account, lifetime_s=_TOKEN_LIFETIME_S)
+            fresh = self._file(f"{component}.token.new")
+            fresh.write_text(token)
+            fresh.replace(self._file(f"{component}.token"))
+
+    def restart(self, component: str) -> None:
+        """Start a component that has ended by itself; its log is kept as ``NAME.previous.log``."""
+        self.kill(component)
+        log = self._file(f"{component}.log")
+        log.replace(log.with_suffix(".previous.log"))
+        self.start(component)
 
     def start(self, component: str) -> None:
         """Start a component, for the first time or again."""
@@ -141,14 +177,13 @@ class Deployment:
             "metadata": {"name": "nvidia"},
             "handler": "nvidia",
         }
-        self._plane.apply(_yaml([*spaces, runtime, *_teller()]))
+        teller = _teller() if self._options.device_teller else []
+        self._plane.apply(_yaml([*spaces, runtime, *teller]))
         for pattern in _MANIFESTS:
             for path in sorted(_ROOT.glob(pattern)):
                 self._plane.apply(path.read_text())
         self._file("ca.pem").write_text(self._plane.ca_pem)
-        for component in COMPONENTS:
-            token = self._plane.service_account_token(names.SYSTEM_NAMESPACE, f"moorage-{component}", lifetime_s=36_000)
-            self._file(f"{component}.token").write_text(token)
+        self.renew_tokens()
         serving = serving_certificate(addresses=[_LOOPBACK], now_ns=SystemClock().now_ns())
         self._file("webhook-ca.pem").write_bytes(serving.ca)
         self._file("webhook.pem").write_bytes(serving.certificate)
@@ -159,10 +194,18 @@ class Deployment:
         return webhook_manifests(UrlEndpoint(f"https://{_LOOPBACK}:{self._port}"), ca=ca)
 
     def _policies(self) -> list[dict[str, Any]]:
+        simulator = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{_ACCOUNTS[NODES]}"
         teller = f"system:serviceaccount:{names.RESERVATION_NAMESPACE}:{SIMULATED_TELLER}"
-        return policy_manifests(Identities(device_tellers=(teller,)))
+        identities = Identities(
+            device_tellers=(teller,) if self._options.device_teller else (),
+            # Ends pods as a kubelet does.
+            life_cycle_users=(*Identities().life_cycle_users, simulator),
+        )
+        return policy_manifests(identities)
 
     def _own_arguments(self, component: str) -> list[str]:
+        if component == NODES:
+            return ["--no-taint", *(word for text in self._options.nodes for word in ("--nodes", text))]
         if component != ADMISSION:
             return []
         return [
@@ -173,8 +216,16 @@ class Deployment:
     def _wait_for_webhooks(self) -> None:
         _wait_for_port(self._port, "the webhooks")
 
+    def _wait_for_nodes(self) -> None:
+        deadline = time.monotonic() + _READY_WITHIN_S
+        while "are ready" not in self.log(NODES):
+            self.running[NODES].check()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the simulated nodes were not ready within {_READY_WITHIN_S:.0f} s")
+            time.sleep(0.05)
+
     def _file(self, name: str) -> Path:
-        return Path(self._folder.name) / name
+        return self.folder / name
 
 
 _ENVIRONMENT = ("/usr/bin/env", f"PYTHONPATH={_ROOT}")

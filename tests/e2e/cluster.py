@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,10 +17,13 @@ import msgspec
 from kubernetes_asyncio import client
 
 from kube import config
+from kube.api import Api
 from kube.clock import SystemClock
 from kube.http import HttpTransport
+from kube.retry import Retry
 from simulator import shape
 from simulator.nodeset import NodeSet
+from simulator.podtokens import PodTokens
 from simulator.settings import KubeletSettings
 from simulator.witness import Refused, Witness
 from tools.cluster import ControlPlane
@@ -157,7 +161,7 @@ class Scene:
         items = json.loads(await listed.read())["items"]
         return [item for item in items if item["spec"].get("nodeName") in self.nodes.kubelets]
 
-    def seen(self, wanted: Pod) -> dict[str, tuple[str, ...]]:
+    def seen(self, wanted: Pod) -> Mapping[str, tuple[str, ...]]:
         """Devices that each container of a pod really saw."""
         return self.witness.seen_by(wanted["metadata"]["uid"])
 
@@ -193,7 +197,7 @@ async def eventually(probe: Callable[[], Awaitable[Any]], what: str, *, within_s
 
 @asynccontextmanager
 async def scene(
-    plane: ControlPlane, teller_token: str, namespace: str, shapes: Sequence[str], *, seed: int = 1
+    plane: ControlPlane, namespace: str, shapes: Sequence[str], *, seed: int = 1
 ) -> AsyncIterator[Scene]:
     """Set a scene: its namespace, its nodes, its client; take everything away afterwards."""
     ca_file = plane.folder / "e2e-ca.pem"
@@ -203,15 +207,16 @@ async def scene(
     configuration.api_key = {"authorization": f"Bearer {plane.token}"}
     configuration.api_key_prefix = {}
     configuration.api_key["BearerToken"] = f"Bearer {plane.token}"
-    kubelet = HttpTransport(config.plain(plane.url, ca_file=str(ca_file), token=plane.token), user_agent="kubelet")
-    teller = HttpTransport(config.plain(plane.url, ca_file=str(ca_file), token=teller_token), user_agent="reservation")
-    async with kubelet, teller, client.ApiClient(configuration) as api:
+    simulator = plane.service_account_token(names.SYSTEM_NAMESPACE, "moorage-simulator")
+    kubelet = HttpTransport(config.plain(plane.url, ca_file=str(ca_file), token=simulator), user_agent="kubelet")
+    inside = HttpTransport(config.plain(plane.url, ca_file=str(ca_file)), user_agent="reservation")
+    async with kubelet, inside, client.ApiClient(configuration) as api:
         nodes = NodeSet(
             kubelet,
             _named(shape.parse(shapes), namespace),
             clock=SystemClock(),
             seed=seed,
-            reservation_transport=teller,
+            reservation_identity=PodTokens(api=Api(kubelet, retry=Retry(random.Random(seed))), under=inside.under),
             settings=msgspec.structs.replace(QUICK, lease_period_s=10.0),
         )
         core = client.CoreV1Api(api)
@@ -222,8 +227,7 @@ async def scene(
             yield (made := Scene(api, namespace, nodes))
             await made.empty()
             tasks.cancel_scope.cancel()
-        for name in nodes.kubelets:
-            await core.delete_node(name)
+        await nodes.remove()
     # Connections of cancelled watches close a moment after their sessions; a loop that ends before warns of them.
     await anyio.sleep(0.1)
 

@@ -30,10 +30,8 @@ def moorage(control_plane: ControlPlane) -> Iterator[Deployment]:
 @pytest.fixture
 def set_scene(control_plane: ControlPlane, moorage: Deployment) -> SetScene:
     """Set a scene of nodes in a namespace of its own: ``async with set_scene(["1x8x80GiB"]) as scene:``."""
-    teller = moorage.teller_token
-
     def make(shapes: Sequence[str]) -> AbstractAsyncContextManager[Scene]:
-        return scene(control_plane, teller, f"scene-{next(_numbers)}", shapes)
+        return scene(control_plane, f"scene-{next(_numbers)}", shapes)
 
     return make
 
@@ -50,10 +48,8 @@ def set_late_scene(late_control_plane: ControlPlane) -> Iterator[SetLateScene]:
     """Like ``set_scene``, where the components hear the API server up to 150 ms late."""
     options = Options(arguments={"binder": ["--idle-s", "1"]}, delay_ms=150, seed=16)
     with Deployment(late_control_plane, options) as deployment:
-        teller = deployment.teller_token
-
         def make(shapes: Sequence[str]) -> AbstractAsyncContextManager[Scene]:
-            return scene(late_control_plane, teller, f"late-{next(_numbers)}", shapes)
+            return scene(late_control_plane, f"late-{next(_numbers)}", shapes)
 
         yield make
         deployment.check()

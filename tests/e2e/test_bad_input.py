@@ -25,7 +25,7 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture(scope="module")
 async def standing_crowd(control_plane: ControlPlane, moorage: Deployment) -> AsyncIterator[Crowd]:
     """Two machines for all tests of this module."""
-    async with scene(control_plane, moorage.teller_token, "bad-input", ["2x4x80GiB"]) as made:
+    async with scene(control_plane, "bad-input", ["2x4x80GiB"]) as made:
         async with tenant(control_plane, "bad-input") as whoever:
             yield Crowd(made, whoever, moorage)
 

@@ -1,0 +1,65 @@
+"""How a process of ours reaches the API server, and how it is told to end."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import secrets
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from kube import config
+from kube.config import Credentials
+from kube.http import HttpTransport
+
+#: Runs a component until it ends; one that sees ``stop`` set finishes what it has begun.
+Run = Callable[[argparse.Namespace, anyio.Event], Awaitable[None]]
+
+
+async def until_told(run: Run, arguments: argparse.Namespace) -> None:
+    """Run a component until it ends; the first signal asks it to stop, a second one makes it."""
+    stop = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+
+        async def component() -> None:
+            await run(arguments, stop)
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(component)
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for _ in signals:
+                if stop.is_set():
+                    tasks.cancel_scope.cancel()
+                stop.set()
+
+
+async def stop_on(stop: anyio.Event, scope: anyio.CancelScope) -> None:
+    """End a component that has nothing to finish: all its writes can be taken up again by the next one."""
+    await stop.wait()
+    scope.cancel()
+
+
+async def credentials(arguments: argparse.Namespace) -> Credentials:
+    """Return the credentials that a command line names (cli/components.py). Raises kube.config.ConfigError."""
+    if arguments.server:
+        token = config.TokenFile(Path(arguments.token_file)) if arguments.token_file else None
+        return Credentials(server=arguments.server, ca_file=arguments.ca_file, authorization=token)
+    if arguments.kubeconfig:
+        return await config.from_kubeconfig(path=arguments.kubeconfig, context=arguments.context)
+    return config.in_cluster()
+
+
+@asynccontextmanager
+async def transport(arguments: argparse.Namespace, component: str) -> AsyncIterator[HttpTransport]:
+    """Open a transport under the identity that a command line names."""
+    async with HttpTransport(await credentials(arguments), user_agent=f"moorage-{component}") as opened:
+        yield opened
+
+
+def rng() -> random.Random:
+    """Randomness of a real process: seeded from the system, passed in from here on."""
+    return random.Random(secrets.randbits(128))  # noqa: S311 - jitter and ids, no secrets

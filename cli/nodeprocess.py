@@ -1,0 +1,78 @@
+"""The process of ``moorage nodes``: simulated nodes on a real API server until told to stop."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+import anyio
+import msgspec
+
+from cli import connections
+from cli.refusing import BadInput, refuse
+from kube import errors
+from kube.api import Api
+from kube.clock import SystemClock
+from kube.config import Credentials
+from kube.http import HttpTransport
+from kube.retry import Retry
+from simulator import shape
+from simulator.nodeset import NodeSet, NotSimulated
+from simulator.podtokens import PodTokens
+from simulator.settings import KubeletSettings
+
+#: As kubelet: well within the 40 s after which the node life-cycle controller gives a node up.
+_SETTINGS: Final = KubeletSettings(lease_period_s=10.0)
+_REMOVE_WITHIN_S: Final = 30.0
+
+
+def shapes(arguments: argparse.Namespace) -> tuple[shape.NodeShape, ...]:
+    """Return the nodes that a command line asks for. Raises BadInput."""
+    try:
+        parsed = shape.parse(arguments.nodes)
+    except shape.MalformedShape as error:
+        raise BadInput(f"--nodes: {error}") from error
+    return tuple(
+        msgspec.structs.replace(one, name=f"{arguments.prefix}-{i}", tainted=not arguments.no_taint)
+        for i, one in enumerate(parsed)
+    )
+
+
+async def run_nodes(arguments: argparse.Namespace, stop: anyio.Event) -> None:
+    """Play the nodes; at the end take them away, unless told to keep them."""
+    credentials = await connections.credentials(arguments)
+    rng = connections.rng()
+    async with (
+        HttpTransport(credentials, user_agent="moorage-nodes") as transport,
+        HttpTransport(_anonymous(credentials), user_agent="moorage-reservation") as inside,
+    ):
+        nodes = NodeSet(
+            transport,
+            arguments.shapes,
+            clock=SystemClock(),
+            seed=arguments.seed,
+            reservation_identity=PodTokens(api=Api(transport, retry=Retry(rng)), under=inside.under),
+            settings=_SETTINGS,
+        )
+        try:
+            await _play(nodes, stop)
+        except ExceptionGroup as failed:
+            refuse(failed, (NotSimulated, errors.ApiError))
+        finally:
+            if not arguments.keep:
+                with anyio.move_on_after(_REMOVE_WITHIN_S):
+                    await nodes.remove()
+
+
+async def _play(nodes: NodeSet, stop: anyio.Event) -> None:
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(nodes.run)
+        first, *_, last = [*nodes.kubelets, *nodes.kubelets]
+        print(f"{len(nodes.kubelets)} simulated nodes are ready: {first} to {last}", flush=True)
+        await stop.wait()
+        tasks.cancel_scope.cancel()
+
+
+def _anonymous(credentials: Credentials) -> Credentials:
+    """Return how to reach the same server as nobody: the processes in pods show their own tokens."""
+    return msgspec.structs.replace(credentials, client_cert_file="", client_key_file="", authorization=None)

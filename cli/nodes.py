@@ -1,0 +1,57 @@
+"""``moorage nodes``: simulated GPU nodes on a real API server, for people without GPUs (docs/simulated-nodes.md).
+
+What it runs is cli/nodeprocess.py, imported when called.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+from typing import Any, Final
+
+from cli import components
+from cli.refusing import BadInput
+
+_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
+_Commands = Any  # argparse keeps the type of sub-commands private
+
+
+def add_command(commands: _Commands) -> None:
+    """Add the sub-command."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "nodes",
+        help="add simulated GPU nodes to a cluster",
+        description=(
+            "Play nodes with GPUs on a real API server: they take pods, hand out devices and run the real reservation "
+            "process, but no container. Runs until it is told to stop (Ctrl-C), then takes its nodes away."
+        ),
+    )
+    parser.add_argument(
+        "--nodes",
+        action="append",
+        required=True,
+        metavar="NxGxMEM",
+        help="N nodes of G cards of MEM: 4x8x80GiB; cards that differ: 1x2x24GiB+2x80GiB; may be repeated",
+    )
+    parser.add_argument(
+        "--prefix", default="simulated", help="nodes are called PREFIX-0, PREFIX-1... (default simulated)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="the UUIDs of the devices follow from it (default 0)")
+    parser.add_argument("--keep", action="store_true", help="leave the nodes on the API server when this ends")
+    parser.add_argument(
+        "--no-taint", action="store_true", help="let pods come that don't tolerate simulator.moorage.dev/simulated"
+    )
+    components.add_connection(parser)
+    parser.set_defaults(run=_nodes)
+
+
+def _nodes(arguments: argparse.Namespace) -> int:
+    if not _PREFIX.fullmatch(arguments.prefix):
+        raise BadInput(
+            f"--prefix: {arguments.prefix!r} is not 1 to 52 lower-case letters, digits and dashes, no dash at an end"
+        )
+    process = importlib.import_module("cli.nodeprocess")
+    arguments.shapes = process.shapes(arguments)
+    components.start(process.run_nodes, arguments)
+    return 0
