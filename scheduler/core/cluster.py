@@ -21,35 +21,26 @@ import msgspec
 from gpu import reservation as reservations
 from gpu.reservation import Reservation
 from scheduler.core import intake
+from scheduler.core.flights import Flight, Flights
+from scheduler.core.handovers import HandOvers, Key
 from scheduler.core.ledger import Ledger
 from scheduler.core.membership import Membership
-from scheduler.core.occupancy import Charge, Occupancy, occupancy
+from scheduler.core.occupancy import Occupancy, occupancy
 from scheduler.core.plan import Explain, Placement, Plan
-from scheduler.core.records import BindRequestRecord, Demand, NodeRecord, PodClass, PodGroupRecord, PodRecord
+from scheduler.core.records import BindRequestRecord, NodeRecord, PodClass, PodGroupRecord, PodRecord
 from scheduler.core.setbacks import Setback
 from scheduler.core.settings import Settings
+from scheduler.core.versions import is_older
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 
 T = TypeVar("T")
 
-#: Namespace and name of a namespaced object.
-Key = tuple[str, str]
-
 #: UIDs of pods that are gone are remembered for this many pods, against answers that arrive after the deletion.
 _REMEMBERED_UIDS = 16_384
 #: Below this many, pod classes that nobody has any more are not looked for.
 _FEWEST_CLASSES = 1_024
-
-
-class Flight(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One of our own commits under way. ``settled``: the write was answered well, the API has yet to show it."""
-
-    placement: Placement
-    kind: str
-    charge: Charge
-    settled: bool = False
 
 
 @dataclass(slots=True)
@@ -75,22 +66,14 @@ class Cluster:
         self._unbound: set[str] = set()
         self._reservations: dict[str, Reservation] = {}
         self._pod_groups: dict[Key, PodGroupRecord] = {}
-        self._requests: dict[Key, BindRequestRecord] = {}
-        self._flights: dict[str, Flight] = {}
         self._setbacks: dict[str, Setback] = {}
-        #: Placements assumed so far per pod: the number of its next attempt.
-        self._tries: dict[str, int] = {}
         self._gone: dict[str, None] = {}
         #: (reservation UID, device UUID) that a bound pod's grant named: proof that the binder verified the device.
         self._verified: set[tuple[str, str]] = set()
         self._bound_at: Membership[str] = Membership()
         self._reserved_at: Membership[str] = Membership()
-        self._flying_to: Membership[str] = Membership()
-        #: Hand-overs that vanished before their pod was seen to change, by pod UID.
-        self._departed: dict[str, BindRequestRecord] = {}
-        self._departed_at: Membership[str] = Membership()
-        self._requested_at: Membership[Key] = Membership()
-        self._requests_of: Membership[Key] = Membership()
+        self._flights = Flights(self._changed)
+        self._hand_overs = HandOvers(self._pods, self._gone, self._changed)
         self._members: Membership[str] = Membership()
         self._marked: set[str] = set()
         self._classes: dict[PodClass, PodClass] = {}
@@ -124,7 +107,7 @@ class Cluster:
     def replace_pods(self, pods: Sequence[Pod]) -> None:
         """Take the whole truth as of a list: pods that are not on it are gone."""
         listed = {pod.metadata.uid for pod in pods}
-        for uid in [uid for uid in (*self._pods, *self._reservations, *self._flights) if uid not in listed]:
+        for uid in [uid for uid in (*self._pods, *self._reservations) if uid not in listed]:
             self.remove_pod(uid)
         for pod in pods:
             self.upsert_pod(pod)
@@ -132,7 +115,7 @@ class Cluster:
     def upsert_pod(self, pod: Pod) -> None:
         """Take a pod as it is now; an event older than what is known is ignored."""
         uid = pod.metadata.uid
-        if uid in self._gone or _is_older(pod.metadata.resource_version, self._known_rv(uid)):
+        if uid in self._gone or is_older(pod.metadata.resource_version, self._known_rv(uid)):
             return
         if intake.is_reservation(pod, self.settings):
             self._put_reservation(reservations.read(pod))
@@ -149,14 +132,13 @@ class Cluster:
         if len(self._gone) > _REMEMBERED_UIDS:
             del self._gone[next(iter(self._gone))]
         self._drop_pod(uid)
-        self._land(uid)
+        self._flights.forget(uid)
         self._setbacks.pop(uid, None)
-        self._tries.pop(uid, None)
         if self._reservations.pop(uid, None) is not None:
             self._changed(self._reserved_at.place(uid))
             self._reserved_at.move(uid, "")
             self._verified = {pair for pair in self._verified if pair[0] != uid}
-        self._mark_requests_of(uid)
+        self._hand_overs.pod_changed(uid)
 
     def _known_rv(self, uid: str) -> str:
         known = self._pods.get(uid) or self._reservations.get(uid)
@@ -182,7 +164,7 @@ class Cluster:
             return
         self._changed(record.node)
         self._place(record)
-        self._mark_requests_of(record.uid)
+        self._hand_overs.pod_changed(record.uid)
 
     def _interned(self, cls: PodClass) -> PodClass:
         """One object per class. Those of pods long gone are dropped when their number has doubled."""
@@ -201,7 +183,7 @@ class Cluster:
             self._unbound.add(uid)
             return
         self._unbound.discard(uid)
-        self._land(uid)
+        self._flights.land(uid)
         self._setbacks.pop(uid, None)
         self._verified.update((held.reservation, held.uuid) for held in record.held if held.uuid)
 
@@ -209,7 +191,7 @@ class Cluster:
         """Nothing but the version changed. It matters if a hand-over names it or the last plan would place the pod."""
         if record.rv == known.rv:
             return
-        self._mark_requests_of(record.uid)
+        self._hand_overs.pod_changed(record.uid)
         explained = self._memo.explained if self._memo else frozenset()
         if not record.node and record.uid not in explained:
             self.generation += 1
@@ -236,7 +218,7 @@ class Cluster:
         record = intake.pod_group_record(group)
         key = (record.namespace, record.name)
         known = self._pod_groups.get(key)
-        if known == record or (known and known.uid == record.uid and _is_older(record.rv, known.rv)):
+        if known == record or (known and known.uid == record.uid and is_older(record.rv, known.rv)):
             return
         self._pod_groups[key] = record
         self._changed()
@@ -250,7 +232,7 @@ class Cluster:
     def replace_bind_requests(self, requests: Sequence[BindRequest]) -> None:
         """Take the whole truth as of a list."""
         listed = {(r.metadata.namespace, r.metadata.name) for r in requests}
-        for key in [key for key in self._requests if key not in listed]:
+        for key in [key for key in self._hand_overs.names() if key not in listed]:
             self.remove_bind_request(*key)
         for request in requests:
             self.upsert_bind_request(request)
@@ -261,47 +243,19 @@ class Cluster:
         record = intake.bind_request_record(request)
         if record is None:
             self.remove_bind_request(*key)
-        elif self._requests.get(key) != record:
-            self._changed(self._requested_at.place(key), record.node)
-            self._requests[key] = record
-            self._requested_at.move(key, record.node)
-            self._requests_of.move(key, record.pod_uid)
+        else:
+            self._hand_overs.put(record)
 
     def remove_bind_request(self, namespace: str, name: str) -> None:
         """A hand-over is gone. It stays charged until its pod is seen to change: it was bound, or fenced."""
-        key = (namespace, name)
-        record = self._requests.pop(key, None)
-        if record is None:
-            return
-        self._changed(record.node)
-        self._requested_at.move(key, "")
-        self._requests_of.move(key, "")
-        if record.pod_uid in self._pods and self._is_live(record):
-            self._departed[record.pod_uid] = record
-            self._departed_at.move(record.pod_uid, record.node)
+        self._hand_overs.drop((namespace, name))
 
     def departed(self) -> tuple[BindRequestRecord, ...]:
         """Hand-overs that vanished while their pods look unbound and unfenced, by pod UID.
 
         The pod's own event is on its way; if it doesn't come, nobody settled the attempt, and fencing the pod does.
         """
-        return tuple(self._departed[uid] for uid in sorted(self._departed))
-
-    def _mark_requests_of(self, uid: str) -> None:
-        for key in self._requests_of.at(uid):
-            self._changed(self._requested_at.place(key))
-        departed = self._departed.get(uid)
-        if departed is not None and not self._is_live(departed):
-            del self._departed[uid]
-            self._departed_at.move(uid, "")
-            self._changed(departed.node)
-
-    def _is_live(self, request: BindRequestRecord) -> bool:
-        """Whether a hand-over may still be carried out: its pod is unbound and not past the version it names."""
-        pod = self._pods.get(request.pod_uid)
-        if pod is None:
-            return request.pod_uid not in self._gone
-        return not pod.node and not _is_older(request.rv, pod.rv)
+        return self._hand_overs.departed()
 
     # --- our own commits -----------------------------------------------------------------------------------------
     def assume(self, placement: Placement, kind: str = "") -> None:
@@ -314,23 +268,15 @@ class Cluster:
             raise LookupError(f"pod {placement.namespace}/{placement.name} ({placement.pod_uid}) is not known")
         if pod.node:
             return
-        charge = Charge(pod_uid=pod.uid, node=placement.node, demand=pod.cls.demand, devices=placement.devices)
-        self._changed(self._flying_to.place(pod.uid), placement.node)
-        self._flights[pod.uid] = Flight(placement=placement, kind=kind, charge=charge)
-        self._flying_to.move(pod.uid, placement.node)
-        self._tries[pod.uid] = placement.number + 1
+        self._flights.begin(placement, kind, pod.cls.demand)
 
     def settle(self, pod_uid: str, *, attempt: int) -> None:
         """The write was answered well. The charge stays until the API shows the pod bound."""
-        flight = self._flights.get(pod_uid)
-        if flight is not None and flight.placement.number == attempt:
-            self._flights[pod_uid] = msgspec.structs.replace(flight, settled=True)
+        self._flights.settle(pod_uid, attempt=attempt)
 
     def release(self, pod_uid: str, *, attempt: int) -> None:
         """The attempt of this number is withdrawn for sure: never posted, or fenced. A newer one stays charged."""
-        flight = self._flights.get(pod_uid)
-        if flight is not None and flight.placement.number == attempt:
-            self._land(pod_uid)
+        self._flights.release(pod_uid, attempt=attempt)
 
     def failed(self, pod_uid: str, node: str, reason: str, *, now_ns: int) -> None:
         """Note a failed attempt: the pod backs off and ``node`` is out for it ("": the node is not to blame)."""
@@ -338,12 +284,6 @@ class Cluster:
             setback = self._setbacks.setdefault(pod_uid, Setback())
             setback.fail(node, reason, now_ns=now_ns, settings=self.settings)
             self._changed()
-
-    def _land(self, uid: str) -> None:
-        flight = self._flights.pop(uid, None)
-        if flight is not None:
-            self._changed(flight.charge.node)
-            self._flying_to.move(uid, "")
 
     # --- what decisions read -------------------------------------------------------------------------------------
     def refresh(self) -> Ledger:
@@ -360,9 +300,7 @@ class Cluster:
 
     def is_in_flight(self, uid: str) -> bool:
         """Whether a placement of this pod is under way, by us or by the binder."""
-        if uid in self._flights or uid in self._departed:
-            return True
-        return any(self._is_live(self._requests[key]) for key in self._requests_of.at(uid))
+        return self._flights.get(uid) is not None or self._hand_overs.is_under_way(uid)
 
     def pod(self, uid: str) -> PodRecord | None:
         """The record of a pod that has not ended."""
@@ -386,7 +324,7 @@ class Cluster:
 
     def flights(self) -> tuple[Flight, ...]:
         """All our commits under way, by pod UID."""
-        return tuple(self._flights[uid] for uid in sorted(self._flights))
+        return self._flights.all()
 
     def setback(self, uid: str) -> Setback | None:
         """What went wrong with this pod so far."""
@@ -394,7 +332,7 @@ class Cluster:
 
     def next_number(self, uid: str) -> int:
         """Number of the pod's next attempt."""
-        return self._tries.get(uid, 0)
+        return self._flights.next_number(uid)
 
     def is_verified(self, reservation_uid: str, uuid: str) -> bool:
         """Whether a bound pod's grant named this reservation and device: the binder looked, and it was right."""
@@ -419,39 +357,13 @@ class Cluster:
         self._marked.update(node for node in nodes if node)
 
     def _count(self, name: str) -> Occupancy:
-        return self._occupancy(
-            name,
-            pods=(self._pods[uid] for uid in self._bound_at.at(name)),
-            reserved=(self._reservations[uid] for uid in self._reserved_at.at(name)),
-            flights=(self._flights[uid] for uid in self._flying_to.at(name)),
-            requests=[
-                *(self._requests[key] for key in self._requested_at.at(name)),
-                *(self._departed[uid] for uid in self._departed_at.at(name)),
-            ],
-        )
-
-    def _occupancy(
-        self,
-        name: str,
-        *,
-        pods: Iterable[PodRecord],
-        reserved: Iterable[Reservation],
-        flights: Iterable[Flight],
-        requests: Iterable[BindRequestRecord],
-    ) -> Occupancy:
-        handed_over = [self._charge_of(request) for request in requests if self._is_live(request)]
         return occupancy(
             self._nodes.get(name),
-            pods=pods,
-            reservations=reserved,
-            charges=[*(flight.charge for flight in flights), *handed_over],
+            pods=(self._pods[uid] for uid in self._bound_at.at(name)),
+            reservations=(self._reservations[uid] for uid in self._reserved_at.at(name)),
+            charges=(*self._flights.charges_at(name), *self._hand_overs.charges_at(name)),
             settings=self.settings,
         )
-
-    def _charge_of(self, request: BindRequestRecord) -> Charge:
-        pod = self._pods.get(request.pod_uid)
-        demand = pod.cls.demand if pod else Demand()
-        return Charge(pod_uid=request.pod_uid, node=request.node, demand=demand, devices=request.devices)
 
     def validate(self) -> list[str]:
         """Recount every node from all records, without the indexes; say where the ledger differs (invariant S12)."""
@@ -463,15 +375,16 @@ class Cluster:
             problems.append("the pods kept as unbound are not those without a node")
         pods = _by_node((pod.node, pod) for pod in self._pods.values())
         reserved = _by_node((r.node, r) for r in self._reservations.values())
-        flights = _by_node((f.charge.node, f) for f in self._flights.values())
-        requests = _by_node((r.node, r) for r in (*self._requests.values(), *self._departed.values()))
-        for name in sorted(self._nodes):
-            used = self._occupancy(
-                name,
+        charges = _by_node(
+            (c.node, c) for c in (*(f.charge for f in self._flights.all()), *self._hand_overs.all_charges())
+        )
+        for name, node in sorted(self._nodes.items()):
+            used = occupancy(
+                node,
                 pods=pods.get(name, ()),
-                reserved=reserved.get(name, ()),
-                flights=flights.get(name, ()),
-                requests=requests.get(name, ()),
+                reservations=reserved.get(name, ()),
+                charges=charges.get(name, ()),
+                settings=self.settings,
             )
             problems += ledger.differences(name, used)
         return problems
@@ -482,10 +395,3 @@ def _by_node(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
     for node, item in pairs:
         found.setdefault(node, []).append(item)
     return found
-
-
-def _is_older(rv: str, known: str) -> bool:
-    """Whether ``rv`` came before ``known``. Versions that are no numbers can't be compared: then it is not older."""
-    if not (rv.isascii() and rv.isdigit() and known.isascii() and known.isdigit()):
-        return False
-    return int(rv) < int(known)
