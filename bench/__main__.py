@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from bench.bytecode import bytecode
 from bench.result import Figures, Result, conditions
 from bench.sizes import FULL, SMALL, Sizes
 from tools import controlplane
@@ -29,6 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     told = _parser().parse_args(arguments)
     # Whose requests are answered badly should be seen beside the figures.
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    with bytecode():
+        _measure_all(told)
+    return 0
+
+
+def _measure_all(told: argparse.Namespace) -> None:
     for part in told.parts or PARTS:
         before = conditions(controlplane.version(), preliminary=told.preliminary)
         measured = _measure(part, SMALL if told.small else FULL)
@@ -44,7 +51,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if told.out:
             told.out.mkdir(parents=True, exist_ok=True)
             (told.out / f"{part}.json").write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
-    return 0
 
 
 def _measure(part: str, sizes: Sizes) -> Figures:

@@ -76,6 +76,7 @@ async def _rounds(plane: ControlPlane, wanted: Arrival) -> dict[str, Any]:
 
 async def _round(scene: Stage, contender: Contender, wanted: Arrival) -> tuple[list[float], float]:
     async with stage.observed(scene) as observer:
+        await contender.prepare()
         contender.start()
         warm_up = _pods("warm", contender, _WARM_UP)
         await scene.create(stage.PODS, warm_up)

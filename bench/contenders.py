@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Protocol
 
+import anyio
 import yaml
 
 from bench.objects import STOCK
@@ -21,6 +22,8 @@ from wire import names
 
 #: Far above what it reaches, so that its own limiter (50 a second by default) decides nothing.
 STOCK_QPS = 5_000
+#: For a component to start and take its first lists.
+_LISTS_S = 3.0
 #: A single replica each, as kube-scheduler runs here, so that nobody waits for a lease.
 ALONE = {SCHEDULER: ("--no-leader-election",)}
 
@@ -30,6 +33,10 @@ class Contender(Protocol):
 
     name: str
     scheduler_name: str
+
+    async def prepare(self) -> None:
+        """Start what runs beside it."""
+        ...
 
     def start(self) -> None:
         """Start its process."""
@@ -46,19 +53,22 @@ class Contender(Protocol):
 
 
 class Moorage:
-    """The scheduler of a deployment, and with it the binder: pods of whole GPUs don't need it, but clusters run it."""
+    """Moorage's scheduler; its binder runs beside it, as in a cluster, though whole GPUs don't need it."""
 
-    name = "moorage"
     scheduler_name = names.SCHEDULER_NAME
 
     def __init__(self, deployment: Deployment, *, name: str = "moorage") -> None:
         self.name = name
         self._deployment = deployment
 
+    async def prepare(self) -> None:
+        """Start the binder and let it list."""
+        self._deployment.start(BINDER)
+        await anyio.sleep(_LISTS_S)
+
     def start(self) -> None:
-        """Start the binder and the scheduler."""
-        for component in (BINDER, SCHEDULER):
-            self._deployment.start(component)
+        """Start the scheduler."""
+        self._deployment.start(SCHEDULER)
 
     def stop(self) -> None:
         """Kill both."""
@@ -83,6 +93,10 @@ class Stock:
         self._folder = tempfile.TemporaryDirectory(prefix="moorage-bench-")
         self._family = Family(Path(self._folder.name))
         self._child: Child | None = None
+
+    async def prepare(self) -> None:
+        """Nothing runs beside it. Wait as long as for the other, so that the rounds are alike."""
+        await anyio.sleep(_LISTS_S)
 
     def start(self) -> None:
         """Start it."""

@@ -36,6 +36,7 @@ async def _rounds(plane: ControlPlane, members: int, nodes: int, rounds: int) ->
     async with stage.stage(plane, nodes=nodes) as scene:
         with Deployment(plane, Options(components=(), arguments=ALONE)) as deployment:
             contender = Moorage(deployment)
+            await contender.prepare()
             contender.start()
             done = [await _round(scene, members, number) for number in range(rounds)]
             contender.stop()

@@ -21,9 +21,7 @@ def nodes(count: int) -> list[Manifest]:
     """Ready nodes of 8 GPUs, 128 cores, 1 TiB and 256 pods. Objects only: no kubelet speaks for them."""
     now = rfc3339(SystemClock().now_ns())
     shapes = [
-        NodeShape(
-            name=f"node-{i:04}", cards_mib=(CARD_MIB,) * CARDS, cpu_milli=128_000, mem_mib=1_048_576, pods=256
-        )
+        NodeShape(name=f"node-{i:04}", cards_mib=(CARD_MIB,) * CARDS, cpu_milli=128_000, mem_mib=1_048_576, pods=256)
         for i in range(count)
     ]
     return [nodeobject.node(shape, now=now) for shape in shapes]

@@ -26,7 +26,8 @@ _EVENTS_WITHIN_S = 300.0
 
 NOTES = (
     f"kube-scheduler: default plug-ins, client limit lifted to {STOCK_QPS}/s.",
-    "Moorage: scheduler and binder run (the binder has nothing to do); no webhooks unless the row says so.",
+    "In Moorage's rounds its binder runs as well; no webhooks unless the row says so.",
+    "Either scheduler is started anew for each round, Python's with its bytecode compiled.",
     "Everything shares the processors of the machine: etcd, API server, controller manager, scheduler, the observer.",
     "per_s: from the start of the process to the last binding; per_s_at_work: from the first binding to the last.",
     "Moorage writes its events late, at most 50 a second in the long run: events_s after the last binding.",
@@ -71,6 +72,7 @@ async def _round(scene: Stage, contender: Contender, count: int, number: int) ->
     pods = [objects.whole(f"r{number}-{i:05}", scheduler=contender.scheduler_name) for i in range(count)]
     names = [pod["metadata"]["name"] for pod in pods]
     await scene.create(stage.PODS, pods)
+    await contender.prepare()
     apiserver = procfs.child_named("kube-apiserver")
     async with stage.observed(scene) as observer:
         started_at, cpu_before_s = anyio.current_time(), procfs.cpu_s(apiserver)
