@@ -61,8 +61,18 @@ class Cache:
 
     def note_pod(self, pod: Pod) -> None:
         """Take a pod from a watch, or as the answer to a write of ours."""
-        meta = pod.metadata
         self.cluster.upsert_pod(pod)
+        self._note_for_shell(pod)
+
+    def note_pods(self, pods: Sequence[Pod]) -> None:
+        """Take the whole truth as of a list: the cluster takes it in one piece, and knows what is gone by it."""
+        self.cluster.replace_pods(pods)
+        for pod in pods:
+            self._note_for_shell(pod)
+
+    def _note_for_shell(self, pod: Pod) -> None:
+        """Keep what only the shell needs of a pod that the cluster has taken."""
+        meta = pod.metadata
         if reservations.is_reservation(pod, self.cluster.settings.reservation_namespace):
             self._note_reservation(reservations.read(pod))
         elif pod.spec.scheduler_name == self.cluster.settings.scheduler_name:
@@ -129,11 +139,9 @@ class PodSink:
     def replace(self, objects: Sequence[Pod]) -> None:
         """Take a list: what is not in it is gone."""
         present = {pod.metadata.uid for pod in objects}
-        self._cache.cluster.replace_pods(objects)
+        self._cache.note_pods(objects)
         for uid in self._present - present:
             self._cache.forget_pod(uid)
-        for pod in objects:
-            self._cache.note_pod(pod)
         self._present = present
 
     def upsert(self, obj: Pod) -> None:

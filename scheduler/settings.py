@@ -11,14 +11,15 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Times in seconds of the event loop's clock.
 
     ``gather_s``: changes that come within this time are decided on together. ``in_flight``: commits carried out side
-    by side. ``condition_s``: a pod's condition is rewritten at most this often. ``orphan_s``: a BindRequest that
-    vanished without the pod being bound or fenced is taken for withdrawn after this time, by fencing the pod
-    ourselves. ``explain_in_flight``: condition writes side by side (they come after commits).
+    by side; each has a connection, whose handshake costs as much as several commits. ``condition_s``: a pod's
+    condition is rewritten at most this often. ``orphan_s``: a BindRequest that vanished without the pod being bound or
+    fenced is taken for withdrawn after this time, by fencing the pod ourselves. ``explain_in_flight``: condition
+    writes side by side (they come after commits).
     """
 
     decisions: Settings = Settings()
     gather_s: float = 0.004
-    in_flight: int = 64
+    in_flight: int = 32
     condition_s: float = 5.0
     explain_in_flight: int = 8
     orphan_s: float = 15.0
