@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
 import pytest
 
 from tests.e2e.cluster import Scene, scene
+from tests.e2e.crowd import Crowd
+from tests.e2e.tenant import tenant
 from tools.cluster import ControlPlane
 from tools.deployment import Deployment, Options
 
@@ -30,6 +32,7 @@ def moorage(control_plane: ControlPlane) -> Iterator[Deployment]:
 @pytest.fixture
 def set_scene(control_plane: ControlPlane, moorage: Deployment) -> SetScene:
     """Set a scene of nodes in a namespace of its own: ``async with set_scene(["1x8x80GiB"]) as scene:``."""
+
     def make(shapes: Sequence[str]) -> AbstractAsyncContextManager[Scene]:
         return scene(control_plane, f"scene-{next(_numbers)}", shapes)
 
@@ -48,8 +51,27 @@ def set_late_scene(late_control_plane: ControlPlane) -> Iterator[SetLateScene]:
     """Like ``set_scene``, where the components hear the API server up to 150 ms late."""
     options = Options(arguments={"binder": ["--idle-s", "1"]}, delay_ms=150, seed=16)
     with Deployment(late_control_plane, options) as deployment:
+
         def make(shapes: Sequence[str]) -> AbstractAsyncContextManager[Scene]:
             return scene(late_control_plane, f"late-{next(_numbers)}", shapes)
 
         yield make
         deployment.check()
+
+
+@pytest.fixture(scope="module")
+async def standing_crowd(control_plane: ControlPlane, moorage: Deployment) -> AsyncIterator[Crowd]:
+    """Two machines and a tenant for all tests of a module."""
+    namespace = f"crowd-{next(_numbers)}"
+    async with (
+        scene(control_plane, namespace, ["2x4x80GiB"]) as made,
+        tenant(control_plane, namespace) as whoever,
+    ):
+        yield Crowd(made, whoever, moorage)
+
+
+@pytest.fixture
+async def crowd(standing_crowd: Crowd) -> AsyncIterator[Crowd]:
+    """A test beside a healthy neighbour, which is looked at afterwards, as are the components."""
+    async with standing_crowd.with_a_neighbour():
+        yield standing_crowd

@@ -62,9 +62,7 @@ class Identity:
     async def bind(self, name: str, node: str, **metadata: Any) -> Pod:
         """POST a Binding."""
         body = {"metadata": {"name": name, **metadata}, "target": {"kind": "Node", "name": node}}
-        return await _json(
-            self.core.create_namespaced_pod_binding(name, self.namespace, body, _preload_content=False)
-        )
+        return await _json(self.core.create_namespaced_pod_binding(name, self.namespace, body, _preload_content=False))
 
     async def create_custom(self, plural: str, version: str, manifest: Any) -> Any:
         """Create a PodGroup or BindRequest."""
@@ -73,7 +71,7 @@ class Identity:
         )
 
 
-async def _json(call: Awaitable[Any]) -> Any:
+async def _json(call: Awaitable[Any]) -> Pod:
     """Read a raw answer, of which the client itself judges nothing."""
     response = await call
     body = await response.read()
@@ -81,7 +79,8 @@ async def _json(call: Awaitable[Any]) -> Any:
         error = client.ApiException(status=response.status, reason=response.reason)
         error.body = body
         raise error
-    return json.loads(body)
+    answer: Pod = json.loads(body)
+    return answer
 
 
 async def refused(call: Awaitable[Any]) -> Refused:

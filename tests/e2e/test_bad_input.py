@@ -6,36 +6,18 @@ afterwards with no traceback in their logs.
 
 from __future__ import annotations
 
+import re
 import uuid
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from tests.e2e.cluster import Pod, memory, pod, scene, scheduled_message, share
+from tests.e2e.cluster import Pod, memory, pod, scheduled_message, share
 from tests.e2e.crowd import Crowd
-from tests.e2e.tenant import refused, tenant
-from tools.cluster import ControlPlane
-from tools.deployment import Deployment
+from tests.e2e.tenant import refused
 from wire import names
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture(scope="module")
-async def standing_crowd(control_plane: ControlPlane, moorage: Deployment) -> AsyncIterator[Crowd]:
-    """Two machines for all tests of this module."""
-    async with scene(control_plane, "bad-input", ["2x4x80GiB"]) as made:
-        async with tenant(control_plane, "bad-input") as whoever:
-            yield Crowd(made, whoever, moorage)
-
-
-@pytest.fixture
-async def crowd(standing_crowd: Crowd) -> AsyncIterator[Crowd]:
-    """A test beside a healthy neighbour."""
-    async with standing_crowd.with_a_neighbour():
-        yield standing_crowd
-
 
 NUM_DEVICES = names.GPU_FRACTION_NUM_DEVICES
 CONTAINER = names.GPU_FRACTION_CONTAINER_NAME
@@ -80,11 +62,26 @@ MALFORMED = [
     pytest.param(_asks({NUM_DEVICES: "2"}), ALONE, f'{NUM_DEVICES} is "2"', id="count-alone"),
     *(
         pytest.param(_asks({names.GPU_MEMORY: text}), MEMORY, f'gpu-memory is "{text}"', id=f"memory={text}")
-        for text in ("", "0", "-1", "+1", "2Gi", "1e3", "2000.0", " 2000", "0x10", "18446744073709551616", "٢٠٠٠")
+        for text in ("", "0", "-1", "+1", "2Gi", "1e3", "2000.0", " 2000", "0x10", "18446744073709551616", "\u0662")
     ),
     *(
         pytest.param(_asks({names.GPU_FRACTION: text}), FRACTION, f'gpu-fraction is "{text}"', id=f"fraction={text}")
-        for text in ("", "0", "1", "1.0", "-0.5", "half", "50%", "1/2", "Inf", "1e400", "0,5", "½", "٠.٥", " 0.5")
+        for text in (
+            "",
+            "0",
+            "1",
+            "1.0",
+            "-0.5",
+            "half",
+            "50%",
+            "1/2",
+            "Inf",
+            "1e400",
+            "0,5",
+            "½",
+            "\u0660.\u0665",
+            " 0.5",
+        )
     ),
     *(
         pytest.param(_asks({names.GPU_FRACTION: text}), FLOAT + text, f'gpu-fraction is "{text}"', id=f"float={text}")
@@ -194,11 +191,13 @@ WAITING = [
     pytest.param(memory("much", 81_921), "GPU memory", id="1-MiB-above-the-card"),
     pytest.param(memory("much", 2**64 - 1), "GPU memory", id="memory-2^64-1"),
     pytest.param(_count("5"), "2 node(s) didn't have enough resources: GPUs", id="5-devices-of-4"),
-    pytest.param(_count("1024"), "2 node(s) didn't have enough resources: GPUs", id="1024-devices"),
+    pytest.param(_count("256"), "2 node(s) didn't have enough resources: GPUs", id="256-devices"),
     pytest.param(pod("much", gpus=5), "2 node(s) didn't have enough resources: GPUs", id="5-whole-of-4"),
     pytest.param(_cpu(cpu="1M"), "2 node(s) didn't have enough resources: CPU cores", id="cpu"),
     pytest.param(_cpu(memory="7E"), "2 node(s) didn't have enough resources: memory", id="memory"),
-    pytest.param(_cpu(memory="100E"), "memory", id="memory-beyond-64-bits"),
+    pytest.param(
+        _cpu(memory="100E"), "the pod's memory can't be read: quantity '100E' is not", id="memory-beyond-64-bits"
+    ),
     pytest.param(_cpu(**{"ephemeral-storage": "7E"}), "ephemeral-storage", id="ephemeral"),
 ]
 
@@ -207,135 +206,6 @@ WAITING = [
 async def test_what_no_node_has_waits_with_a_true_reason(crowd: Crowd, wanted: Pod, words: str) -> None:
     created = await crowd.tenant.create(wanted)
     await crowd.scene.says(created["metadata"]["name"], words)
-
-
-# --- what a new pod brings along ---------------------------------------------------------------------------------
-
-FORGED: dict[str, Any] = {
-    "labels": {
-        names.GPU_GROUP_LABEL: "stolen",
-        names.MULTI_GPU_GROUP_LABEL_PREFIX + "other": "other",
-        names.APP_LABEL: names.RESERVATION_APP,
-    },
-    "annotations": {
-        names.GRANT: '{"attempt":"a","devices":[{"group":"stolen","reservation":"r","uuid":"GPU-1","nano":1}]}',
-        names.VISIBLE_DEVICES_PREFIX + "c0": "all",
-        names.VISIBLE_DEVICES_PREFIX + "c7": "all",
-        names.RECEIVED_RESOURCE_TYPE: names.RECEIVED_FRACTION,
-        names.GPU_PORTION_ANNOTATION: "9.99",
-        names.FENCED: "forged",
-        names.FENCED_BECAUSE: "Forged: by a tenant",
-        names.TENANTS: "{}",
-        names.RESERVE_FOR_GPU_INDEX: "GPU-1",
-        names.DEVICE_INDEX: "0",
-        names.DEVICE_MEMORY: "1",
-        names.SHARED_GPU_CONFIGMAP: "somebody-elses",
-    },
-}
-
-
-async def test_forged_keys_of_a_new_pod_are_stripped_and_made_anew(crowd: Crowd) -> None:
-    wanted = _half(**FORGED["annotations"])
-    wanted["metadata"]["labels"] = FORGED["labels"]
-    created = await crowd.tenant.create(wanted)
-    assert created["metadata"]["labels"] == {names.APP_LABEL: names.RESERVATION_APP}
-    assert created["metadata"]["annotations"] == {names.GPU_FRACTION: "0.5"}
-    found = await crowd.runs(created)
-    crowd.is_given_what_it_sees(found)
-    assert found["metadata"]["annotations"][names.GPU_PORTION_ANNOTATION] == "0.50"
-    assert names.VISIBLE_DEVICES_PREFIX + "c7" not in found["metadata"]["annotations"]
-
-
-async def test_forged_keys_of_a_pod_without_a_share_give_it_nothing(crowd: Crowd) -> None:
-    wanted = pod("bad", annotations=FORGED["annotations"], labels=FORGED["labels"])
-    entry = {"fieldRef": {"fieldPath": f"metadata.annotations['{names.VISIBLE_DEVICES_PREFIX}c0']"}}
-    wanted["spec"]["containers"][0]["env"] = [{"name": names.ENV_VISIBLE_DEVICES, "valueFrom": entry}]
-    found = await crowd.runs(await crowd.tenant.create(wanted))
-    assert crowd.scene.seen(found) == {"main": ()}
-    assert found["metadata"]["annotations"] == {names.RECEIVED_RESOURCE_TYPE: names.RECEIVED_REGULAR}
-
-
-def _copy(found: Pod, name: str, *, with_node: bool) -> Pod:
-    """A pod as a backup writes it back: all of metadata that a user may bring, and the whole spec."""
-    kept = {key: found["metadata"][key] for key in ("labels", "annotations")}
-    spec = {key: value for key, value in found["spec"].items() if with_node or key != "nodeName"}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **kept}, "spec": spec}
-
-
-async def test_a_copy_of_a_bound_pod_is_placed_as_if_it_were_new(crowd: Crowd) -> None:
-    original = await crowd.runs(await crowd.tenant.create(share("original", "0.7")))
-    created = await crowd.tenant.create(_copy(original, "copy", with_node=False))
-    assert created["metadata"]["annotations"] == {names.GPU_FRACTION: "0.7"}
-    assert "labels" not in created["metadata"]
-    copied = await crowd.runs(created)
-    crowd.is_given_what_it_sees(copied)
-    assert crowd.scene.seen(copied) != crowd.scene.seen(original)
-
-
-async def test_a_copy_that_brings_its_node_along_gets_no_device_and_takes_none(crowd: Crowd) -> None:
-    original = await crowd.runs(await crowd.tenant.create(share("original", "0.7")))
-    copied = await crowd.runs(await crowd.tenant.create(_copy(original, "copy", with_node=True)))
-    assert crowd.scene.seen(copied) == {"main": ()}
-    assert names.GRANT not in copied["metadata"]["annotations"]
-    beside = await crowd.runs(await crowd.tenant.create(share("beside", "0.05")))
-    assert crowd.scene.seen(beside) == crowd.scene.seen(original)
-
-
-# --- what a tenant writes afterwards -----------------------------------------------------------------------------
-
-CHANGES = [
-    pytest.param({"annotations": {names.GPU_FRACTION: "0.1"}}, id="smaller-ask"),
-    pytest.param({"annotations": {names.GPU_FRACTION: None}}, id="no-ask"),
-    pytest.param({"annotations": {names.GPU_FRACTION: None, names.GPU_MEMORY: "1"}}, id="other-ask"),
-    pytest.param({"annotations": {NUM_DEVICES: "1"}}, id="count"),
-    pytest.param({"annotations": {CONTAINER: "main"}}, id="container"),
-    pytest.param({"annotations": {names.GRANT: None}}, id="no-grant"),
-    pytest.param({"annotations": {names.GRANT: FORGED["annotations"][names.GRANT]}}, id="other-grant"),
-    pytest.param({"annotations": {names.VISIBLE_DEVICES_PREFIX + "c0": "all"}}, id="all-devices"),
-    pytest.param({"annotations": {names.VISIBLE_DEVICES_PREFIX + "i0": "all"}}, id="further-devices"),
-    pytest.param({"annotations": {names.RECEIVED_RESOURCE_TYPE: "Regular"}}, id="received-type"),
-    pytest.param({"annotations": {names.GPU_PORTION_ANNOTATION: "0.01"}}, id="portion"),
-    pytest.param({"annotations": {names.FENCED: "x"}}, id="fence"),
-    pytest.param({"annotations": {names.SHARED_GPU_CONFIGMAP: "mine"}}, id="config-map-prefix"),
-    pytest.param({"labels": {names.GPU_GROUP_LABEL: None}}, id="no-group"),
-    pytest.param({"labels": {names.GPU_GROUP_LABEL: "other"}}, id="other-group"),
-    pytest.param({"labels": {names.MULTI_GPU_GROUP_LABEL_PREFIX + "g": "g"}}, id="second-group"),
-]
-
-
-async def test_after_placement_a_tenant_changes_nothing_that_counts(crowd: Crowd) -> None:
-    found = await crowd.runs(await crowd.tenant.create(share("placed", "0.5")))
-    for change in CHANGES:
-        (metadata,) = change.values
-        for subresource in ("", "status"):
-            patch = {"metadata": metadata}
-            refusal = await refused(crowd.tenant.patch("placed", patch, subresource=subresource))
-            assert refusal.is_ours, (change.id, subresource, refusal)
-    harmless = {"labels": {"team": "a"}, "annotations": {"example.com/note": "ü"}}
-    changed = await crowd.tenant.patch("placed", {"metadata": harmless})
-    crowd.is_given_what_it_sees(changed)
-    assert crowd.scene.seen(changed) == crowd.scene.seen(found)
-
-
-async def test_a_debug_container_beside_a_share_sees_no_device(crowd: Crowd) -> None:
-    await crowd.runs(await crowd.tenant.create(share("placed", "0.5")))
-    debug = {"name": "debug", "image": "sh", "env": [{"name": names.ENV_VISIBLE_DEVICES, "value": "all"}]}
-    patch = {"spec": {"ephemeralContainers": [debug]}}
-    changed = await crowd.tenant.patch("placed", patch, subresource="ephemeralcontainers")
-    (container,) = changed["spec"]["ephemeralContainers"]
-    assert container["env"] == [{"name": names.ENV_VISIBLE_DEVICES, "value": names.VISIBLE_DEVICES_NONE}]
-
-
-async def test_a_tenants_own_binding_brings_no_device_along(crowd: Crowd) -> None:
-    gated = share("gated", "0.5")
-    gated["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
-    await crowd.tenant.create(gated)
-    (node, *_) = crowd.scene.nodes.kubelets
-    for metadata in (FORGED["annotations"], {names.GRANT: "{}"}):
-        refusal = await refused(crowd.tenant.bind("gated", node, annotations=metadata))
-        assert refusal.is_ours, refusal
-    refusal = await refused(crowd.tenant.bind("gated", node, labels={names.GPU_GROUP_LABEL: "g"}))
-    assert refusal.is_ours, refusal
 
 
 # --- pods that slipped past admission ----------------------------------------------------------------------------
@@ -361,6 +231,7 @@ async def test_a_share_asked_for_after_admission_is_never_bound_and_says_why(cro
         pytest.param({names.GPU_FRACTION: "1.5"}, FRACTION, id="malformed"),
         pytest.param({names.GPU_FRACTION: "5" * 250_000}, FRACTION, id="huge"),
         pytest.param({NUM_DEVICES: "2"}, ALONE, id="incomplete"),
+        pytest.param({"example.com/note": "x" * 262_128}, "the annotations leave no room", id="no-room"),
     ],
 )
 async def test_a_pod_that_no_webhook_saw_is_never_bound_and_says_why(
@@ -378,16 +249,38 @@ async def test_a_pod_that_no_webhook_saw_is_never_bound_and_says_why(
         await core.delete_namespaced_pod("unseen", exempt, grace_period_seconds=0)
 
 
+# --- annotations as large as they may be -------------------------------------------------------------------------
+
 LIMIT = 262_144
+NO_ROOM = "the annotations leave no room for what is written when the pod is bound"
 
 
-@pytest.mark.parametrize("spare", [0, 40, 400, 1000])
-async def test_a_pod_full(crowd: Crowd, spare: int) -> None:
-    wanted = share("full", "0.5")
-    wanted["metadata"]["annotations"]["n"] = ""
-    used = sum(len(k) + len(v) for k, v in wanted["metadata"]["annotations"].items())
-    wanted["metadata"]["annotations"]["n"] = "x" * (LIMIT - used - spare)
-    created = await crowd.tenant.create(wanted)
-    found = await crowd.runs(created)
-    print(sum(len(k) + len(v) for k, v in found["metadata"]["annotations"].items()))
-    crowd.is_given_what_it_sees(found)
+def _filled(wanted: Pod, *, to: int) -> Pod:
+    """The pod with a note that brings its annotations to so many bytes."""
+    annotations = wanted["metadata"]["annotations"]
+    others = sum(len(key) + len(value) for key, value in annotations.items())
+    key = "example.com/note"
+    return {
+        **wanted,
+        "metadata": {**wanted["metadata"], "annotations": {**annotations, key: "x" * (to - others - len(key))}},
+    }
+
+
+@pytest.mark.parametrize("make", [lambda: share("full", "0.5"), lambda: pod("full", gpus=1)], ids=["share", "whole"])
+async def test_a_pod_without_room_for_its_binding_is_refused_and_one_with_just_enough_runs(
+    crowd: Crowd, make: Callable[[], Pod]
+) -> None:
+    """The server merges a Binding's annotations unseen; above the limit the kubelet could never report the pod."""
+    refusal = await refused(crowd.tenant.create(_filled(make(), to=LIMIT)))
+    assert refusal.is_ours
+    assert NO_ROOM in refusal.message
+    most = int(re.findall("at most ([0-9]+) bytes", refusal.message)[0])
+    assert f'metadata.annotations is "{LIMIT} bytes"' in refusal.message
+    gated = _filled(make(), to=most)
+    gated["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+    created = await crowd.tenant.create(gated)
+    refusal = await refused(crowd.tenant.patch("full", {"metadata": {"annotations": {"one": "more"}}}))
+    assert refusal.is_ours
+    assert NO_ROOM in refusal.message
+    await crowd.tenant.patch("full", {"spec": {"schedulingGates": []}})
+    await crowd.runs(created)
