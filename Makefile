@@ -42,7 +42,8 @@ help:
 	@echo 'make test-fast     all tests but those of the real control plane'
 	@echo 'make lint          formatting, lint rules, types, import layers, dependencies'
 	@echo 'make format        put the code into form, and apply what the lint rules can fix'
-	@echo 'make cluster       a real control plane in the background; cluster-status, cluster-down'
+	@echo 'make cluster       a real control plane with Moorage and simulated GPU nodes, in the background;'
+	@echo '                   NODES=4x8x80GiB; cluster-status, cluster-down'
 	@echo 'make bench         measurements; ARGS names some of them'
 	@echo 'make pins          renew requirements/*.txt from pyproject.toml'
 	@echo 'make clean         remove environments and caches (not the programs of the control plane)'
@@ -76,9 +77,11 @@ pins: $(READY)
 	$(BIN)/$(COMPILE) pyproject.toml --group dev -c requirements/run.txt -o requirements/dev.txt
 	$(BIN)/$(COMPILE) --group bootstrap -o requirements/bootstrap.txt
 
+# make cluster NODES='2x8x80GiB 1x4x24GiB'; with NODES= it is a bare control plane.
+NODES ?= 4x8x80GiB
 cluster: $(READY)
 	$(BIN)/python -m tools.controlplane
-	$(BIN)/python -m tools.cluster up
+	$(BIN)/python -m tools.cluster up $(foreach shape,$(NODES),--nodes $(shape))
 
 cluster-status: $(READY)
 	@$(BIN)/python -m tools.cluster status

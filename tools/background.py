@@ -1,154 +1,64 @@
-"""``python -m tools.cluster up|down|status|run``: one control plane in the background, kept by a process of its own.
+"""``python -m tools.cluster up|down|status|run``: one cluster in the background, kept by a process of its own.
 
-Its state lies in ``${MOORAGE_CACHE}/cluster``. The keeper holds a lock there as long as it lives, so a crash, a reboot
-or a reused process id can't be taken for a running cluster. ``run`` is the keeper itself, in the foreground.
+Its state lies in ``${MOORAGE_CACHE}/cluster`` (tools/clusterstate.py). With ``--nodes 4x8x80GiB`` Moorage runs on it,
+with simulated nodes; without, it is a bare control plane. ``run`` is the keeper itself (tools/keeper.py), in the
+foreground.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import fcntl
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
-from tools.cluster import ControlPlane
+from simulator import shape
+from tools import keeper
+from tools.clusterstate import Description, Program, State
 from tools.controlplane import ControlPlaneUnavailable, cache_root, ensure
-from tools.processes import ProcessDied
+from tools.processes import resident_kib
 
-_UP_WITHIN_S = 90.0
+_UP_WITHIN_S = 120.0
 _DOWN_WITHIN_S = 20.0
 _POLL_S = 0.1
-#: A command that looks whether there is a keeper holds the lock for a moment; the keeper outlasts that.
-_LOCK_WITHIN_S = 1.0
 #: Of ``status`` when nothing runs, as systemctl has it.
 _NOT_RUNNING = 3
+_BAD_INPUT = 2
+_INTERRUPTED = 130
 
 
-class _Ended(Exception):
-    """Raised in the keeper by SIGTERM and SIGINT."""
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """The folder in which the keeper and the commands meet."""
-
-    folder: Path
-
-    def describe(self) -> dict[str, Any] | None:
-        """Return what the keeper wrote once it served (pid, url, logs), None when no cluster is up."""
-        if not self.kept():
-            return None
-        try:
-            described: dict[str, Any] = json.loads(self._description.read_text())
-        except FileNotFoundError:
-            return None
-        return described
-
-    def kept(self) -> bool:
-        """Whether a keeper lives, serving or not."""
-        try:
-            with self._locked():
-                return False
-        except BlockingIOError:
-            return True
-
-    @contextlib.contextmanager
-    def keep(self) -> Iterator[Path]:
-        """Be the keeper; hands out the folder for the run. Raises BlockingIOError when there is one."""
-        with self._locked(within_s=_LOCK_WITHIN_S):
-            self._forget()
-            try:
-                # A name of its own: the guard of a killed keeper may still be removing that one's folder.
-                yield self.folder / f"run-{os.getpid()}"
-            finally:
-                self._forget()
-
-    def publish(self, description: dict[str, Any]) -> None:
-        """Say that the cluster serves."""
-        fresh = self._description.with_suffix(".new")
-        fresh.write_text(json.dumps(description))
-        fresh.replace(self._description)
-
-    @property
-    def log(self) -> Path:
-        """What the keeper says."""
-        return self.folder / "keeper.log"
-
-    @property
-    def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig: at the same place each time."""
-        return self.folder / "kubeconfig"
-
-    @property
-    def _description(self) -> Path:
-        return self.folder / "cluster.json"
-
-    def _forget(self) -> None:
-        self._description.unlink(missing_ok=True)
-        self.kubeconfig.unlink(missing_ok=True)
-        for left in self.folder.glob("run-*"):
-            shutil.rmtree(left, ignore_errors=True)
-
-    @contextlib.contextmanager
-    def _locked(self, *, within_s: float = 0.0) -> Iterator[None]:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        give_up_at = time.monotonic() + within_s
-        with (self.folder / "lock").open("w") as file:
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() >= give_up_at:
-                        raise
-                    time.sleep(_POLL_S / 10)
-            yield
-
-
-def up(state: State) -> int:
+def up(state: State, nodes: Sequence[str]) -> int:
     """Start a keeper unless there is one, and wait until its cluster serves."""
-    if state.describe() is None:
+    described = state.describe()
+    if described is None:
         ensure()
-        state.folder.mkdir(parents=True, exist_ok=True)
-        with state.log.open("wb") as log:
-            keeper = subprocess.Popen(
-                [sys.executable, "-m", "tools.cluster", "run"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        give_up_at = time.monotonic() + _UP_WITHIN_S
-        while state.describe() is None:
-            if keeper.poll() is not None or time.monotonic() > give_up_at:
-                print(f"the cluster did not come up:\n{state.log.read_text()}", file=sys.stderr)
-                return 1
-            time.sleep(_POLL_S)
-    return status(state)
+        described = _start_keeper(state, nodes)
+    elif nodes and list(nodes) != list(described.nodes):
+        print(
+            f"it is up already, with other nodes; `make cluster-down` before `make cluster NODES={' '.join(nodes)!r}`"
+        )
+    if described is None:
+        return 1
+    _tell(state, described)
+    return 0
 
 
 def down(state: State) -> int:
     """End the keeper and with it the cluster and all that was in it."""
-    described = state.describe()
-    if described is None:
+    keeper_pid = state.keeper()
+    if keeper_pid is None:
         print("no cluster is up")
         return 0
-    os.kill(described["pid"], signal.SIGTERM)
+    os.kill(keeper_pid, signal.SIGTERM)
     give_up_at = time.monotonic() + _DOWN_WITHIN_S
     while state.kept():
         if time.monotonic() > give_up_at:
-            print(f"the keeper (process {described['pid']}) did not end; see {state.log}", file=sys.stderr)
+            print(f"the keeper (process {keeper_pid}) did not end; see {state.log}", file=sys.stderr)
             return 1
         time.sleep(_POLL_S)
     print("the cluster is down")
@@ -156,49 +66,106 @@ def down(state: State) -> int:
 
 
 def status(state: State) -> int:
-    """Print where the cluster is and how to use it."""
+    """Print where the cluster is, how its programs are, and how to use it; 1 when a component does not run."""
     described = state.describe()
     if described is None:
-        print("no cluster is up")
+        print(_nothing(state))
         return _NOT_RUNNING
-    print(f"the cluster serves at {described['url']}; its logs are in {described['logs']}")
-    print(f"export KUBECONFIG={state.kubeconfig}")
-    return 0
+    _tell(state, described)
+    print("programs:")
+    for program in described.programs:
+        print(f"  {_line(program)}")
+    return 0 if all(program.is_running for program in described.programs) else 1
 
 
-def run(state: State) -> int:
-    """Keep a cluster until SIGTERM or SIGINT, or until one of its programs ends."""
-    for ending in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(ending, _end)
+def _nothing(state: State) -> str:
+    if state.kept():
+        return f"a cluster is starting; see {state.log}"
+    why = state.last_words()
+    return f"no cluster is up; the last one ended by itself: {why}" if why else "no cluster is up"
+
+
+def _start_keeper(state: State, nodes: Sequence[str]) -> Description | None:
+    """Return the description of a fresh cluster; None when it did not come up, after having said why."""
+    state.folder.mkdir(parents=True, exist_ok=True)
+    with state.log.open("wb") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "tools.cluster", "run", *(word for text in nodes for word in ("--nodes", text))],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     try:
-        with state.keep() as folder, ControlPlane(folder=folder) as plane:
-            plane.write_kubeconfig(state.kubeconfig, plane.token)
-            state.publish({"pid": os.getpid(), "url": plane.url, "logs": str(plane.folder)})
-            print(f"serving at {plane.url}; KUBECONFIG={state.kubeconfig}", flush=True)
-            while True:
-                plane.check()
-                time.sleep(1)
-    except _Ended:
-        return 0
-    except BlockingIOError:
-        print("a cluster is up already: `make cluster-down` ends it", file=sys.stderr)
-    except ProcessDied as died:
-        print(died, file=sys.stderr)
-    return 1
+        give_up_at = time.monotonic() + _UP_WITHIN_S
+        while (described := state.describe()) is None:
+            if child.poll() is not None or time.monotonic() > give_up_at:
+                print(f"the cluster did not come up:\n{state.log.read_text()}", file=sys.stderr)
+                return None
+            time.sleep(_POLL_S)
+    finally:
+        if state.describe() is None:
+            # Interrupted, or too slow: nothing is left half-way.
+            child.terminate()
+            child.wait(_DOWN_WITHIN_S)
+    return described
 
 
-def _end(number: int, frame: FrameType | None) -> None:
-    raise _Ended
+def _tell(state: State, described: Description) -> None:
+    print(f"the cluster serves at {described.url}; its logs are in {described.logs}")
+    if described.nodes:
+        print(f"Moorage runs on it, with simulated nodes: {' '.join(described.nodes)}")
+    print("for your shell:")
+    print(f"  export KUBECONFIG={state.kubeconfig}")
+    if described.nodes:
+        kubectl = _kubectl()
+        print("try:")
+        print(f"  {kubectl} apply -f examples/00-queue.yaml -f examples/01-fraction-pair.yaml")
+        print(f"  {kubectl} get pods -o wide")
+        print(f"  {kubectl} describe pod half-a")
+
+
+def _kubectl() -> str:
+    """How people call kubectl here: the one of the virtual environment unless they have their own."""
+    own = Path(os.path.relpath(Path(sys.executable).with_name("kubectl")))
+    return "kubectl" if shutil.which("kubectl") else str(own)
+
+
+def _line(program: Program) -> str:
+    kib = resident_kib(program.pid) if program.is_running else None
+    how = f"{kib // 1024:5} MiB" if kib is not None else "not running"
+    return f"{program.name:<24}{how:>11}  {program.trouble}".rstrip()
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command; returns the exit code."""
-    commands = {"up": up, "down": down, "status": status, "run": run}
     parser = argparse.ArgumentParser(prog="python -m tools.cluster", description="A real control plane to play with.")
-    parser.add_argument("command", choices=commands)
+    parser.add_argument("command", choices=("up", "down", "status", "run"))
+    parser.add_argument(
+        "--nodes", action="append", default=[], metavar="NxGxMEM", help="run Moorage, with simulated nodes: 4x8x80GiB"
+    )
     chosen = parser.parse_args(arguments)
+    state = State(cache_root(os.environ) / "cluster")
     try:
-        return commands[chosen.command](State(cache_root(os.environ) / "cluster"))
+        shape.parse(chosen.nodes)
+        return _run(chosen.command, state, chosen.nodes)
+    except shape.MalformedShape as malformed:
+        print(malformed, file=sys.stderr)
+        return _BAD_INPUT
     except ControlPlaneUnavailable as unavailable:
         print(unavailable, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _run(command: str, state: State, nodes: Sequence[str]) -> int:
+    match command:
+        case "up":
+            return up(state, nodes)
+        case "down":
+            return down(state)
+        case "status":
+            return status(state)
+        case _:
+            return keeper.run(state, nodes)

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -40,7 +40,7 @@ from tools.flags import (
     kube_scheduler,
     kubeconfig,
 )
-from tools.processes import Family, ProcessDied
+from tools.processes import Child, Family, ProcessDied
 from tools.rest import Rest
 
 #: Below the ports that Linux gives to outgoing connections (32768 and up), so that none of those takes one of ours
@@ -152,6 +152,11 @@ class ControlPlane:
     def check(self) -> None:
         """Raise ProcessDied if a program has ended."""
         self._running().check()
+
+    @property
+    def programs(self) -> Sequence[Child]:
+        """The programs that run."""
+        return self._running().children
 
     def resident_kib(self) -> dict[str, int]:
         """Resident memory of each program, in KiB."""

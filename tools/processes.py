@@ -40,10 +40,19 @@ class Child:
 
     def resident_kib(self) -> int:
         """Resident memory in KiB, as the kernel counts it (Linux)."""
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1])
-        raise ProcessDied(f"{self.name} has no memory any more")
+        kib = resident_kib(self.process.pid)
+        if kib is None:
+            raise ProcessDied(f"{self.name} has no memory any more")
+        return kib
+
+
+def resident_kib(pid: int) -> int | None:
+    """Resident memory of a process in KiB, as the kernel counts it (Linux); None when it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmRSS:")), None)
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.background import State
 from tools.cluster import ControlPlane
+from tools.clusterstate import State
 from tools.controlplane import ensure
 
 pytestmark = pytest.mark.cluster
@@ -42,9 +42,9 @@ def test_a_cluster_comes_up_stays_up_and_goes_down(command: Command, tmp_path: P
     assert command("status").returncode == 3
     first = command("up")
     assert first.returncode == 0, first.stderr
-    assert first.stdout.endswith(f"export KUBECONFIG={tmp_path}/cluster/kubeconfig\n")
+    assert first.stdout.endswith(f"  export KUBECONFIG={tmp_path}/cluster/kubeconfig\n")
     assert command("up").stdout == first.stdout
-    assert command("status").stdout == first.stdout
+    assert command("status").stdout.startswith(first.stdout)
     kubectl = [str(Path(sys.executable).with_name("kubectl")), f"--kubeconfig={tmp_path}/cluster/kubeconfig"]
     assert subprocess.check_output([*kubectl, "get", "--raw", "/readyz"]) == b"ok"
     assert command("down").stdout == "the cluster is down\n"
@@ -57,12 +57,12 @@ def test_after_its_keeper_was_killed_the_cluster_is_gone_and_another_can_come(co
     assert command("up").returncode == 0
     killed = state.describe()
     assert killed is not None
-    os.kill(killed["pid"], signal.SIGKILL)
+    os.kill(killed.pid, signal.SIGKILL)
     assert command("up").returncode == 0
     fresh = state.describe()
     assert fresh is not None
-    assert fresh["pid"] != killed["pid"]
-    assert fresh["url"] != killed["url"]
+    assert fresh.pid != killed.pid
+    assert fresh.url != killed.url
 
 
 def test_a_control_plane_that_runs_is_not_started_twice(control_plane: ControlPlane) -> None:

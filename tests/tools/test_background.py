@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.background import State, down, status
+from tools.background import down, status
+from tools.clusterstate import Description, Program, State
 
 
 def test_without_a_keeper_nothing_is_up_whatever_a_dead_one_left(
@@ -13,7 +14,7 @@ def test_without_a_keeper_nothing_is_up_whatever_a_dead_one_left(
 ) -> None:
     state = State(tmp_path / "cluster")
     state.folder.mkdir()
-    state.publish({"pid": os.getpid(), "url": "https://127.0.0.1:1", "logs": "gone"})
+    state.publish(Description(os.getpid(), "https://127.0.0.1:1", "gone"))
     assert state.describe() is None
     assert status(state) == 3
     assert down(state) == 0
@@ -22,7 +23,7 @@ def test_without_a_keeper_nothing_is_up_whatever_a_dead_one_left(
 
 def test_what_the_keeper_says_is_seen_while_it_keeps_and_not_after(tmp_path: Path) -> None:
     state = State(tmp_path / "cluster")
-    description = {"pid": 1, "url": "https://127.0.0.1:1", "logs": "here"}
+    description = Description(1, "https://127.0.0.1:1", "here", ["1x8x80GiB"], [Program("etcd", 2)])
     with state.keep():
         assert state.kept()
         assert state.describe() is None
