@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -100,7 +100,14 @@ class Kubelet:
 
 
 class Cluster:
-    def __init__(self, server: MemoryApiServer, tasks: TaskGroup, settings: BinderSettings) -> None:
+    def __init__(
+        self,
+        server: MemoryApiServer,
+        tasks: TaskGroup,
+        settings: BinderSettings,
+        recorder: type[EventRecorder],
+    ) -> None:
+        self._recorder = recorder
         self.server = server
         self.settings = settings
         self.clock = VirtualClock(asyncio.get_running_loop())
@@ -114,7 +121,7 @@ class Cluster:
     async def start(self) -> None:
         transport = self.server.transport(BINDER)
         api = Api(transport, retry=Retry(random.Random(3)))
-        events = EventRecorder(api, clock=self.clock, controller=BINDER, instance="binder-0")
+        events = self._recorder(api, clock=self.clock, controller=BINDER, instance="binder-0")
         binder = Binder(api, settings=self.settings, clock=self.clock, rng=random.Random(4), events=events)
         self.binder, self._transport, self._scope = binder, transport, anyio.CancelScope()
         scope = self._scope
@@ -173,7 +180,7 @@ class Cluster:
         """A pod that the binder has bound to these groups."""
         pod = await self.pod(name, devices=max(len(groups), 1))
         await self.hand_over(pod, *(groups or ("g",)))
-        await self.until(lambda: self.is_bound(name))
+        await self.until(self.is_bound, name)
         await anyio.sleep(1)
         return await self.get(name)
 
@@ -211,9 +218,9 @@ class Cluster:
     async def requests(self) -> list[str]:
         return [request.metadata.name for request in (await self.api.list(BIND_REQUESTS)).items]
 
-    async def until(self, condition: Callable[[], Any], *, limit_s: float = 300.0) -> None:
+    async def until(self, condition: Callable[..., Awaitable[bool]], *about: Any, limit_s: float = 300.0) -> None:
         with anyio.fail_after(limit_s):
-            while not await condition():  # noqa: ASYNC110 - what it waits for is on the server
+            while not await condition(*about):  # noqa: ASYNC110 - what it waits for is on the server
                 await anyio.sleep(0.05)
 
     def writes(self, *users: str) -> list[str]:
@@ -227,12 +234,14 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(*, started: bool = True, **settings: Any) -> AsyncIterator[Cluster]:
+async def cluster(
+    *, started: bool = True, recorder: type[EventRecorder] = EventRecorder, **settings: Any
+) -> AsyncIterator[Cluster]:
     clock = VirtualClock(asyncio.get_running_loop())
     server = MemoryApiServer(clock=clock, rng=random.Random(5), auto_namespaces=True)
     async with anyio.create_task_group() as tasks:
         await tasks.start(server.run)
-        made = Cluster(server, tasks, BinderSettings(**settings))
+        made = Cluster(server, tasks, BinderSettings(**settings), recorder)
         account = {"metadata": {"name": names.RESERVATION_SERVICE_ACCOUNT}}
         await made.api.create(_ACCOUNTS, account, namespace=RESERVATIONS)
         await made.api.create(_ACCOUNTS, {"metadata": {"name": "default"}}, namespace=TEAM)

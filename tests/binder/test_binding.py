@@ -71,7 +71,7 @@ async def test_pods_of_one_decision_enter_the_book_in_one_write() -> None:
     async with cluster() as it:
         for name in ("p", "q"):
             await it.hand_over(await it.pod(name), "g")
-        await it.until(lambda: it.is_bound("q"))
+        await it.until(it.is_bound, "q")
         await it.until(it.is_bound)
         assert await it.tenants() == {"p", "q"}
         assert it.writes(BINDER).count("create pods") == 1
@@ -82,7 +82,7 @@ async def test_a_third_that_does_not_fit_is_withdrawn_and_the_others_are_not() -
     async with cluster() as it:
         for name in ("p", "q", "r"):
             await it.hand_over(await it.pod(name), "g")
-        await it.until(lambda: it.is_fenced("r"))
+        await it.until(it.is_fenced, "r")
         await anyio.sleep(5)
         assert [await it.is_bound(name) for name in ("p", "q", "r")] == [True, True, False]
         annotations = (await it.get("r")).metadata.annotations or {}
@@ -117,7 +117,7 @@ async def test_a_gang_is_bound_only_when_all_devices_are_known() -> None:
         assert not [name for name in ("p0", "p1", "w") if await it.is_bound(name)]
         it.kubelet.silent.clear()
         for name in ("p0", "p1", "w"):
-            await it.until(lambda name=name: it.is_bound(name))
+            await it.until(it.is_bound, name)
         await anyio.sleep(5)
         assert await it.requests() == []
         assert (await it.get("w")).metadata.annotations == {"received-resource-type": "Regular"}
@@ -130,7 +130,7 @@ async def test_a_gang_with_one_silent_device_is_withdrawn_whole() -> None:
         for i, node in enumerate(["node-1", "node-2"]):
             await it.hand_over(await it.pod(f"p{i}"), f"g{i}", node=node, plan="plan", members=2)
         for name in ("p0", "p1"):
-            await it.until(lambda name=name: it.is_fenced(name))
+            await it.until(it.is_fenced, name)
         await anyio.sleep(5)
         because = [((await it.get(n)).metadata.annotations or {})[names.FENCED_BECAUSE] for n in ("p0", "p1")]
         assert because == ["GangFailed: ", "ReservationSilent: group g1"]
@@ -233,7 +233,7 @@ async def test_a_binder_that_is_killed_and_started_anew_makes_no_difference(afte
         await anyio.sleep(20)
         await it.start()
         for name in ("p", "q", "r"):
-            await it.until(lambda name=name: it.is_bound(name))
+            await it.until(it.is_bound, name)
         await anyio.sleep(30)
         assert await it.tenants("g") == {"p", "q"}
         assert await it.tenants("h") == await it.tenants("i") == {"r"}

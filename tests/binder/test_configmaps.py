@@ -13,11 +13,12 @@ from kube.memory.faults import NOTHING, Fault
 from kube.resources import CONFIG_MAPS, PODS
 from tests.binder.cluster import BINDER, TEAM, Cluster, cluster
 from wire import names
-from wire.core import ConfigMap, Pod
+from wire.core import ConfigMap, OwnerReference, Pod
 
 
-async def asking(it: Cluster, name: str = "p", prefix: str = "p-x7k2p9q-shared-gpu", **more: Any) -> Pod:
-    return await it.pod(name, **{names.SHARED_GPU_CONFIGMAP: prefix}, **more)
+async def asking(it: Cluster, name: str = "p", prefix: str = "p-x7k2p9q-shared-gpu", devices: int = 1) -> Pod:
+    annotations: dict[str, Any] = {names.SHARED_GPU_CONFIGMAP: prefix}
+    return await it.pod(name, devices=devices, **annotations)
 
 
 async def config_map(it: Cluster, name: str) -> ConfigMap:
@@ -36,7 +37,7 @@ async def test_both_config_maps_are_there_before_the_binding_with_kais_content()
             "GPU_PORTION": "0.50",
         }
         assert capabilities.immutable
-        (owner,) = capabilities.metadata.owner_references or ()
+        (owner,) = capabilities.metadata.owner_references or [OwnerReference()]
         assert (owner.api_version, owner.kind, owner.name, owner.uid) == ("v1", "Pod", "p", pod.metadata.uid)
         assert owner.controller is None
         direct = await config_map(it, "p-x7k2p9q-shared-gpu-0-evar")
@@ -76,14 +77,14 @@ async def test_an_init_containers_config_maps_are_named_after_it() -> None:
         await it.hand_over(await it.api.create(PODS, {"metadata": meta, "spec": spec}, namespace=TEAM), "g")
         await it.until(it.is_bound)
         assert (await config_map(it, "prefix-i1")).data
-        assert await config_map(it, "prefix-i1-evar")
+        assert (await config_map(it, "prefix-i1-evar")).immutable
 
 
 async def test_a_dotted_prefix_names_config_maps_all_the_same() -> None:
     async with cluster() as it:
         await it.hand_over(await asking(it, "a.b.c", "a.b.c-x7k2p9q-shared-gpu"), "g")
-        await it.until(lambda: it.is_bound("a.b.c"))
-        assert await config_map(it, "a.b.c-x7k2p9q-shared-gpu-0")
+        await it.until(it.is_bound, "a.b.c")
+        assert (await config_map(it, "a.b.c-x7k2p9q-shared-gpu-0")).data
 
 
 async def test_a_foreign_config_map_is_never_overwritten() -> None:
@@ -123,7 +124,7 @@ async def test_config_maps_written_before_a_crash_are_found_again() -> None:
     async with cluster() as it:
         it.server.faults.on_request.append(_binding_never_arrives)
         await it.hand_over(await asking(it), "g")
-        await it.until(lambda: _exists(it, "p-x7k2p9q-shared-gpu-0-evar"))
+        await it.until(_exists, it, "p-x7k2p9q-shared-gpu-0-evar")
         it.kill()
         it.server.faults.on_request.clear()
         await it.start()

@@ -18,7 +18,7 @@ from wire import names
 
 
 async def because(it: Cluster, name: str = "p") -> str:
-    await it.until(lambda: it.is_fenced(name))
+    await it.until(it.is_fenced, name)
     return ((await it.get(name)).metadata.annotations or {})[names.FENCED_BECAUSE]
 
 
@@ -85,7 +85,7 @@ async def test_a_device_whose_old_reservation_is_still_going_is_waited_for() -> 
         assert not await it.is_bound("q")
         assert not await it.is_fenced("q")
         await it.api.patch(PODS, old.metadata.name, {"metadata": {"finalizers": []}}, namespace=RESERVATIONS)
-        await it.until(lambda: it.is_bound("q"))
+        await it.until(it.is_bound, "q")
 
 
 async def test_a_reservation_that_restarts_before_the_binding_is_waited_for() -> None:
@@ -107,18 +107,18 @@ async def test_a_reservation_that_restarts_before_the_binding_is_waited_for() ->
         assert shown == "GPU-after"
 
 
-# --- idle ----------------------------------------------------------------------------------------------------------------
+# --- idle ------------------------------------------------------------------------------------------------------------
 
 
 async def test_an_idle_reservation_goes_after_its_time_and_not_before() -> None:
     async with cluster(idle_s=10.0) as it:
         await it.bound()
         await ended(it)
-        await it.until(lambda: _is_empty(it))
+        await it.until(_is_empty, it)
         emptied = anyio.current_time()
         await anyio.sleep(9)
         assert (await it.reservation()).metadata.deletion_timestamp is None
-        await it.until(lambda: _no_reservations(it))
+        await it.until(_no_reservations, it)
         assert 10 <= anyio.current_time() - emptied < 12
         # An end: leave. Once per device: away, finalizer.
         assert it.writes(BINDER)[-3:] == ["patch pods", "delete pods", "patch pods"]
@@ -139,14 +139,14 @@ async def test_an_idle_reservation_of_a_cordoned_node_goes_at_once() -> None:
         await anyio.sleep(20)
         assert len(await it.reservations()) == 1
         await it.api.patch(NODES, "node-1", {"spec": {"unschedulable": True}})
-        await it.until(lambda: _no_reservations(it), limit_s=2)
+        await it.until(_no_reservations, it, limit_s=2)
 
 
 async def test_a_tenant_who_joins_while_the_reservation_is_taken_away_wins() -> None:
     async with cluster(idle_s=10.0) as it:
         await it.bound()
         await ended(it)
-        await it.until(lambda: _is_empty(it))
+        await it.until(_is_empty, it)
         pod = await it.pod("q")
 
         def slow_delete(call: Call) -> Fault:
@@ -156,7 +156,7 @@ async def test_a_tenant_who_joins_while_the_reservation_is_taken_away_wins() -> 
         it.server.faults.on_request.append(slow_delete)
         await anyio.sleep(12)
         await it.hand_over(pod, "g")
-        await it.until(lambda: it.is_bound("q"))
+        await it.until(it.is_bound, "q")
         await anyio.sleep(30)
         assert await it.tenants() == {"q"}
         assert (await it.reservation()).metadata.deletion_timestamp is None
@@ -166,20 +166,20 @@ async def test_an_idle_reservation_serves_the_next_share_at_once() -> None:
     async with cluster(idle_s=10.0) as it:
         await it.bound()
         await ended(it)
-        await it.until(lambda: _is_empty(it))
+        await it.until(_is_empty, it)
         before = (await it.reservation()).metadata.uid
         await it.bound("q")
         assert (await it.reservation()).metadata.uid == before
 
 
-# --- the end of tenants ----------------------------------------------------------------------------------------------------
+# --- the end of tenants ----------------------------------------------------------------------------------------------
 
 
 async def test_pods_that_ended_leave_in_one_write() -> None:
     async with cluster() as it:
         for name in ("p", "q"):
             await it.hand_over(await it.pod(name), "g")
-        await it.until(lambda: it.is_bound("q"))
+        await it.until(it.is_bound, "q")
         await it.until(it.is_bound)
         await anyio.sleep(2)
         it.kill()
@@ -187,7 +187,7 @@ async def test_pods_that_ended_leave_in_one_write() -> None:
         await ended(it, "q")
         before = len(it.writes(BINDER))
         await it.start()
-        await it.until(lambda: _is_empty(it))
+        await it.until(_is_empty, it)
         assert it.writes(BINDER)[before:] == ["patch pods"]
 
 

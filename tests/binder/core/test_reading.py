@@ -1,0 +1,144 @@
+"""Reading BindRequests and pods as values, and books from what bound pods carry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from binder.core import attempt as attempts
+from binder.core.attempt import Attempt, Foreign
+from binder.core.pods import has_ended, view
+from binder.core.rebuilding import BOUND_BY_KAI, rebuild
+from binder.core.reservation_pod import ReservationTemplate, manifest
+from gpu import handover
+from gpu.book import EMPTY, Book, DeviceFull
+from gpu.handover import Handover, PlannedDevice
+from gpu.request import ContainerKind, ContainerRef, ContainerRequest, GpuRequest, MemoryAsk
+from tests.binder.core.made import HALF, attempt, bound, pod, request
+from wire import names
+from wire.core import Pod, Toleration
+from wire.crds.bindrequest import BindRequest
+
+HANDED = handover.render(Handover("10", (PlannedDevice("g", HALF),), "plan", 2))
+
+
+def bind_request(meta: dict[str, Any] | None = None, spec: dict[str, Any] | None = None) -> BindRequest:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p"}
+    plain = {"name": "p", "namespace": "team", "uid": "attempt-p", "ownerReferences": [owner]}
+    annotations = {"annotations": {names.HANDOVER: HANDED}}
+    said = {"podName": "p", "selectedNode": "node-1", "selectedGPUGroups": ["g"]}
+    body = {"metadata": {**plain, **annotations, **(meta or {})}, "spec": {**said, **(spec or {})}}
+    return msgspec.convert(body, BindRequest)
+
+
+def test_a_request_of_ours_is_an_attempt() -> None:
+    read = attempts.read(bind_request())
+    assert read == attempt(plan="plan", members=2)
+    assert isinstance(read, Attempt)
+    assert read.unit == "team/plan"
+    assert attempt().unit == "attempt-p"
+
+
+@pytest.mark.parametrize(
+    ("meta", "spec", "why"),
+    [
+        ({"ownerReferences": None}, {}, "it names no pod by UID"),
+        ({"ownerReferences": [{"kind": "Job", "uid": "u"}]}, {}, "it names no pod by UID"),
+        ({"ownerReferences": [{"kind": "Pod"}]}, {}, "it names no pod by UID"),
+        ({"annotations": None}, {}, "the annotation is missing"),
+        ({"annotations": {names.HANDOVER: "{}"}}, {}, names.HANDOVER),
+        ({}, {"selectedGPUGroups": ["h"]}, "name different groups"),
+        ({}, {"selectedNode": ""}, "spec.selectedNode is empty"),
+        ({}, {"podName": "q"}, "its name is not spec.podName, 'q'"),
+    ],
+)
+def test_an_incomplete_request_is_foreign_and_says_why(meta: dict[str, Any], spec: dict[str, Any], why: str) -> None:
+    read = attempts.read(bind_request(meta, spec))
+    assert isinstance(read, Foreign)
+    assert why in read.why
+
+
+RUNNING = {"state": {"running": {}}}
+WAITING = {"state": {"waiting": {}}}
+DONE = {"state": {"terminated": {"exitCode": 0}}}
+
+
+@pytest.mark.parametrize(
+    ("status", "is_deleting", "expected"),
+    [
+        ({"phase": "Succeeded"}, False, True),
+        ({"phase": "Failed", "containerStatuses": [DONE, DONE]}, False, True),
+        # Marked Failed while it still ends.
+        ({"phase": "Failed", "containerStatuses": [RUNNING, DONE]}, False, False),
+        ({"phase": "Failed", "initContainerStatuses": [RUNNING]}, False, False),
+        ({"phase": "Running", "containerStatuses": [DONE, DONE]}, False, False),
+        ({"phase": "Running", "containerStatuses": [DONE, DONE]}, True, True),
+        ({"phase": "Running", "containerStatuses": [DONE, WAITING]}, True, False),
+        # Not all containers are told of.
+        ({"phase": "Running", "containerStatuses": [DONE]}, True, False),
+        ({"phase": "Running"}, True, False),
+        ({"phase": "Pending"}, True, False),
+    ],
+)
+def test_a_pod_has_ended_when_none_of_its_containers_runs_any_more(
+    status: dict[str, Any], is_deleting: bool, expected: bool
+) -> None:
+    meta = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if is_deleting else {}
+    spec = {"containers": [{"name": "a"}, {"name": "b"}]}
+    assert has_ended(msgspec.convert({"metadata": meta, "spec": spec, "status": status}, Pod)) is expected
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [{"gpu-fraction": "NaN"}, {"gpu-fraction": "\x00"}, {"gpu-memory": "-1"}, {"gpu-fraction": "9" * 1000}],
+)
+def test_a_request_that_can_not_be_read_is_none_and_never_raises(annotations: dict[str, str]) -> None:
+    spec = {"containers": [{"name": "a"}]}
+    read = view(msgspec.convert({"metadata": {"annotations": annotations}, "spec": spec}, Pod))
+    assert read.request is None
+    assert not attempt().asks_same(read.request)
+
+
+def test_a_rebuilt_book_has_the_grants_of_the_bound_pods() -> None:
+    book = rebuild("g", [bound(attempt("p")), bound(attempt("q"))])
+    assert isinstance(book, Book)
+    assert {entry.pod: (entry.nano, entry.attempt) for entry in book.entries.values()} == {
+        "team/p": (HALF, "attempt-p"),
+        "team/q": (HALF, "attempt-q"),
+    }
+
+
+def test_a_rebuilt_book_never_holds_more_than_a_device() -> None:
+    assert isinstance(rebuild("g", [bound(attempt(name)) for name in "pqr"]), DeviceFull)
+
+
+MEMORY = GpuRequest((ContainerRequest(ContainerRef(ContainerKind.REGULAR, 0), (MemoryAsk(100),)),))
+
+
+@pytest.mark.parametrize(
+    ("asked", "nano"), [(request(), HALF), (request(2), HALF), (MEMORY, 10**9), (None, 10**9), (GpuRequest(), 10**9)]
+)
+def test_a_pod_that_kai_bound_is_charged_what_it_asks_or_whole(asked: GpuRequest | None, nano: int) -> None:
+    book = rebuild("g", [pod(node="node-1", groups=("g",), request=asked)])
+    assert isinstance(book, Book)
+    (entry,) = book.entries.values()
+    assert (entry.nano, entry.attempt) == (nano, BOUND_BY_KAI)
+
+
+def test_an_administrators_settings_shape_the_reservation_pod() -> None:
+    template = ReservationTemplate(
+        namespace="ns", service_account="sa", app="mine", image="i", runtime_class="nvidia", priority_class="high",
+        resources={"cpu": "1m", names.GPU_RESOURCE: "7"},
+    )  # fmt: skip
+    made = manifest(template, node="n", group="g", book=EMPTY, tolerations=[Toleration(key="k", operator="Exists")])
+    assert made["metadata"]["namespace"] == "ns"
+    assert made["metadata"]["labels"] == {"app": "mine", "runai-gpu-group": "g"}
+    spec = made["spec"]
+    assert (spec["runtimeClassName"], spec["priorityClassName"], spec["serviceAccountName"]) == ("nvidia", "high", "sa")
+    assert spec["tolerations"] == [{"key": "k", "operator": "Exists"}]
+    assert spec["containers"][0]["resources"]["limits"] == {"cpu": "1m", "nvidia.com/gpu": "1"}
+    plain = manifest(ReservationTemplate(), node="n", group="g", book=EMPTY)["spec"]
+    assert "runtimeClassName" not in plain
+    assert "priorityClassName" not in plain

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from typing_extensions import override
+
+from binder.core.attempt import Attempt
+from binder.core.pods import PodView
+from binder.core.reservation_pod import ReservationTemplate
+from binder.recent import Recent
+from binder.sinks import NodeSink, PodSink, RequestSink
+from binder.view import View
+from gpu.book import Book
+from kube.events import EventRecorder
+from tests.binder.cluster import cluster
+from tests.binder.core.made import attempt, bound, pod, reservation
+from wire import names
+from wire.core import Node, NodeSpec, ObjectMeta, ObjectReference, Pod, PodSpec
+
+
+def view() -> View:
+    return View(on_request=lambda _: None)
+
+
+def test_an_older_state_never_replaces_a_newer_one() -> None:
+    seen = view()
+    for rv in ("12", "9", "11"):
+        seen.note_pod(pod(rv=rv))
+        seen.note_reservation(reservation(rv=rv))
+    assert seen.pods[pod().uid].rv == seen.reservations["g"].rv == "12"
+
+
+def test_an_answer_that_comes_after_the_deletion_brings_nothing_back() -> None:
+    seen = view()
+    seen.forget_pod(pod(), is_last=True)
+    seen.note_pod(pod(rv="12"))
+    seen.forget_reservation(reservation())
+    seen.note_reservation(reservation(rv="22"))
+    assert not seen.pods
+    assert not seen.reservations
+    assert seen.is_lost(reservation().uid)
+
+
+def test_what_a_watch_shows_is_there_even_if_a_list_had_missed_it() -> None:
+    seen = view()
+    seen.forget_pod(pod(), is_last=False)
+    seen.pod_seen(pod(rv="12"))
+    seen.forget_reservation(reservation())
+    seen.reservation_seen(reservation(rv="22"))
+    assert pod().uid in seen.pods
+    assert pod().uid not in seen.gone_pods
+    assert not seen.is_lost(reservation().uid)
+
+
+@pytest.mark.parametrize(
+    ("last", "is_last", "expected"),
+    [(pod(), True, pod()), (bound(), True, bound()), (bound(), False, bound()), (pod(), False, None)],
+)
+def test_a_pod_that_a_list_misses_may_have_been_bound_since(
+    last: PodView, is_last: bool, expected: PodView | None
+) -> None:
+    seen = view()
+    seen.forget_pod(last, is_last=is_last)
+    assert last.uid in seen.gone_pods
+    assert seen.gone_pods.get(last.uid) == expected
+
+
+def test_bound_pods_are_found_by_group_until_they_end_or_go() -> None:
+    seen = view()
+    seen.note_pod(pod())
+    assert seen.bound_in("g") == []
+    seen.note_pod(bound())
+    assert seen.bound_in("g") == [bound()]
+    seen.note_pod(bound(rv="12", groups=(), grant=None))
+    assert seen.bound_in("g") == []
+    seen.note_pod(bound(rv="13", ended=True))
+    assert seen.bound_in("g") == []
+    seen.forget_pod(bound(rv="13"), is_last=True)
+    assert seen.bound_groups() == []
+
+
+def test_a_reservation_that_goes_takes_its_verification_with_it() -> None:
+    seen = view()
+    seen.note_reservation(reservation())
+    seen.verified.add(("R-g", "GPU-g"))
+    seen.forget_reservation(reservation())
+    assert seen.verified == set()
+
+
+def test_the_end_of_a_tenant_points_at_the_groups_whose_books_name_it() -> None:
+    seen = view()
+    seen.note_reservation(reservation("g", attempt()))
+    seen.note_reservation(reservation("h"))
+    seen.dirty.clear()
+    seen.forget_pod(pod(), is_last=True)
+    assert seen.dirty == {"g"}
+    seen.note_reservation(reservation("g", rv="30", book=Book()))
+    seen.dirty.clear()
+    seen.forget_pod(pod(), is_last=True)
+    assert seen.dirty == set()
+
+
+def test_a_request_that_we_deleted_stays_gone_while_the_watch_still_shows_it() -> None:
+    taken: list[Attempt] = []
+    seen = View(on_request=taken.append)
+    made = attempt()
+    seen._requests[made.id] = made
+    seen.request_dropped(made.id)
+    assert not seen.has_request(made.id)
+    seen.forget_request(made.id)
+    seen.request_dropped(made.id)
+    assert not seen._dropped
+
+
+def test_only_so_much_is_remembered() -> None:
+    recent: Recent[int] = Recent(2)
+    for i, key in enumerate(["a", "b", "a", "c"]):
+        recent.put(key, i)
+    assert [key for key in ("a", "b", "c") if key in recent] == ["a", "c"]
+    assert len(recent) == 2
+
+
+def wire_pod(name: str, scheduler_name: str) -> Pod:
+    meta = ObjectMeta(name=name, namespace="team", uid=f"uid-{name}", resource_version="10")
+    return Pod(metadata=meta, spec=PodSpec(scheduler_name=scheduler_name))
+
+
+def test_a_list_replaces_what_was_known() -> None:
+    seen = view()
+    sink = PodSink(seen, ReservationTemplate())
+    sink.replace([wire_pod("a", names.SCHEDULER_NAME), wire_pod("b", "default")])
+    assert set(seen.pods) == {"uid-a"}
+    sink.replace([wire_pod("c", names.SCHEDULER_NAME)])
+    assert set(seen.pods) == {"uid-c"}
+    assert seen.gone_pods.get("uid-a") is None
+    RequestSink(seen).replace([])
+
+
+def test_nodes_that_come_and_go_and_are_cordoned_point_at_their_reservations() -> None:
+    seen = view()
+    seen.note_reservation(reservation())
+    sink = NodeSink(seen)
+    plain = Node(metadata=ObjectMeta(name="node-1"))
+    steps: list[tuple[Callable[[], None], bool]] = [
+        (lambda: sink.replace([plain]), True),
+        (lambda: sink.upsert(plain), False),
+        (lambda: sink.upsert(msgspec.structs.replace(plain, spec=NodeSpec(unschedulable=True))), True),
+        (lambda: sink.replace([]), True),
+    ]
+    for step, points in steps:
+        seen.dirty.clear()
+        step()
+        assert ("g" in seen.dirty) is points
+    assert not seen.nodes
+
+
+class Clumsy(EventRecorder):
+    """Stumbles over the first event."""
+
+    has_stumbled = False
+
+    @override
+    def record(self, regarding: ObjectReference, **what: Any) -> None:
+        if not Clumsy.has_stumbled:
+            Clumsy.has_stumbled = True
+            raise KeyError("a fault of ours")
+        super().record(regarding, **what)
+
+
+async def test_a_fault_in_one_unit_stops_nobody_and_it_starts_over(caplog: pytest.LogCaptureFixture) -> None:
+    async with cluster(recorder=Clumsy) as it:
+        await it.bound("p", "g")
+        await it.bound("q", "h")
+        await anyio.sleep(5)
+        assert await it.requests() == []
+    assert "starts over" in caplog.text

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpu import reservation
+from gpu.book import EMPTY
+from wire import names
+from wire.core import Pod
+
+
+def pod(annotations: dict[str, str] | None = None, **status: Any) -> Pod:
+    meta = {
+        "name": "gpu-reservation-x",
+        "namespace": names.RESERVATION_NAMESPACE,
+        "uid": "R",
+        "resourceVersion": "5",
+        "labels": {"app": "kai-resource-reservation", "runai-gpu-group": "g"},
+        "annotations": annotations or {},
+    }
+    return msgspec.convert({"metadata": meta, "spec": {"nodeName": "n"}, "status": status}, Pod)
+
+
+LEARNED = {names.RESERVE_FOR_GPU_INDEX: "GPU-1", names.TENANTS: "{}"}
+RUNNING = [{"name": "c", "state": {"running": {}}}]
+WAITING = [{"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+
+
+def test_a_reservation_is_told_by_label_and_namespace() -> None:
+    here = pod()
+    elsewhere = msgspec.structs.replace(here, metadata=msgspec.structs.replace(here.metadata, namespace="team"))
+    assert reservation.is_reservation(here)
+    assert not reservation.is_reservation(elsewhere)
+    assert not reservation.is_reservation(here, app="mine")
+
+
+def test_what_it_says_is_read() -> None:
+    held = reservation.read(pod({**LEARNED, names.DEVICE_INDEX: "3", names.DEVICE_MEMORY: "81920"}, phase="Running"))
+    assert (held.group, held.node, held.uuid, held.index, held.mem_mib) == ("g", "n", "GPU-1", 3, 81920)
+    assert held.book == EMPTY
+    assert held.is_joinable
+    assert held.is_learned
+
+
+@pytest.mark.parametrize(
+    ("annotations", "status", "is_learned"),
+    [
+        (LEARNED, {"phase": "Running", "containerStatuses": RUNNING}, True),
+        (LEARNED, {"phase": "Running", "containerStatuses": WAITING}, False),
+        (LEARNED, {"phase": "Pending"}, False),
+        (LEARNED, {"phase": "Failed"}, False),
+        ({names.TENANTS: "{}"}, {"phase": "Running"}, False),
+        ({**LEARNED, names.RESERVE_FOR_GPU_INDEX: "GPU-1,GPU-2"}, {"phase": "Running"}, False),
+        ({**LEARNED, names.RESERVE_FOR_GPU_INDEX: "all devices"}, {"phase": "Running"}, False),
+        ({**LEARNED, names.RESERVE_FOR_GPU_INDEX: "G" * 81}, {"phase": "Running"}, False),
+    ],
+)
+def test_a_device_is_known_only_from_a_running_process(
+    annotations: dict[str, str], status: dict[str, Any], is_learned: bool
+) -> None:
+    assert reservation.read(pod(annotations, **status)).is_learned is is_learned
+
+
+@pytest.mark.parametrize(
+    ("annotations", "is_joinable", "is_adoptable"),
+    [
+        ({names.TENANTS: "{}"}, True, False),
+        ({names.TENANTS: "no book"}, False, False),
+        ({}, False, True),
+    ],
+)
+def test_without_a_book_nobody_joins_and_only_a_missing_one_may_be_written(
+    annotations: dict[str, str], is_joinable: bool, is_adoptable: bool
+) -> None:
+    held = reservation.read(pod(annotations, phase="Running"))
+    assert (held.is_joinable, held.is_adoptable) == (is_joinable, is_adoptable)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "\N{SUPERSCRIPT TWO}", "9" * 10, "x"])
+def test_counts_that_can_not_be_read_are_unknown(text: str) -> None:
+    held = reservation.read(pod({names.DEVICE_INDEX: text, names.DEVICE_MEMORY: text}))
+    assert (held.index, held.mem_mib) == (-1, 0)
+
+
+def test_its_name_is_kais() -> None:
+    assert reservation.name_for("n", "g") == "gpu-reservation-" + hashlib.sha256(b"n/g").hexdigest()[:16]
+
+
+def test_the_same_decision_gives_the_same_group_and_others_do_not() -> None:
+    ids = [reservation.group_id(*one) for one in [("n", "p", 0), ("n", "p", 0), ("n", "p", 1), ("m", "p", 0)]]
+    assert ids[0] == ids[1]
+    assert len(set(ids)) == 3

@@ -1,0 +1,158 @@
+"""Binding, reading and fencing a pod on the in-memory API server."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+
+from gpu.grant import BoundMetadata
+from kube import binding
+from kube.api import Api
+from kube.binding import Accepted, FenceText, Identity, NotAccepted
+from kube.memory.calls import Call
+from kube.memory.faults import NOTHING, Fault
+from kube.memory.server import MemoryApiServer
+from kube.resources import PODS
+from kube.retry import Retry
+from simulator.virtualtime import VirtualClock
+from tests.conftest import AnyioBackend
+from wire.core import Pod
+
+METADATA = BoundMetadata({"runai-gpu-group": "g"}, {"received-resource-type": "Fraction"})
+TEXT = FenceText("DeviceTaken: full", "Failed to bind pod team/p to node n: full")
+
+
+class Team:
+    def __init__(self, server: MemoryApiServer, clock: VirtualClock) -> None:
+        self.server = server
+        self.clock = clock
+        self.api = Api(server.transport("binder"), retry=Retry(random.Random(1)))
+
+    async def pod(self, **spec: object) -> Pod:
+        body = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
+        return await self.api.create(PODS, body, namespace="team")
+
+    async def post(self, pod: Pod, rv: str = "") -> Accepted | NotAccepted:
+        rv = rv or pod.metadata.resource_version
+        return await binding.post(self.api, identity(pod), rv=rv, node="n", metadata=METADATA)
+
+    async def fence(self, pod: Pod) -> Pod | None:
+        return await binding.fence(
+            self.api, identity(pod), rv=pod.metadata.resource_version, attempt="a", text=TEXT, clock=self.clock
+        )
+
+    async def get(self) -> Pod:
+        return await self.api.get(PODS, "p", namespace="team")
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+@pytest.fixture
+async def team() -> AsyncIterator[Team]:
+    clock = VirtualClock(asyncio.get_running_loop())
+    server = MemoryApiServer(clock=clock, rng=random.Random(2), auto_namespaces=True)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(server.run)
+        path = "/api/v1/namespaces/team/serviceaccounts"
+        body = b'{"metadata": {"name": "default"}}'
+        await server.transport().request("POST", path, query={}, body=body, timeout_s=1)
+        yield Team(server, clock)
+        tasks.cancel_scope.cancel()
+
+
+def identity(pod: Pod) -> Identity:
+    return Identity("team", pod.metadata.name, pod.metadata.uid)
+
+
+async def test_one_write_binds_and_says_all(team: Team) -> None:
+    pod = await team.pod()
+    assert await team.post(pod) == Accepted()
+    bound = await team.get()
+    assert bound.spec.node_name == "n"
+    assert (bound.metadata.labels, bound.metadata.annotations) == (METADATA.labels, METADATA.annotations)
+    assert [entry.subresource for entry in team.server.audit if entry.verb == "create"][-1] == "binding"
+
+
+async def test_a_pod_that_changed_or_is_bound_or_another_is_not_bound(team: Team) -> None:
+    pod = await team.pod()
+    assert isinstance(await team.post(pod, rv="1"), NotAccepted)
+    other = Identity("team", "p", "another")
+    rv = pod.metadata.resource_version
+    refused = await binding.post(team.api, other, rv=rv, node="n", metadata=METADATA)
+    assert isinstance(refused, NotAccepted)
+    assert not refused.is_unknown
+    assert not (await team.get()).spec.node_name
+    await team.post(pod)
+    assert isinstance(await team.post(await team.get()), NotAccepted)
+
+
+@pytest.mark.parametrize("lost", ["request", "answer"])
+async def test_a_binding_without_answer_may_have_landed(team: Team, lost: str) -> None:
+    pod = await team.pod()
+    fault = Fault(lost="request") if lost == "request" else Fault(lost="answer")
+    team.server.faults.on_request.append(lambda call: fault if call.subresource == "binding" else NOTHING)
+    posted = await team.post(pod)
+    assert isinstance(posted, NotAccepted)
+    assert posted.is_unknown
+    found = await binding.read(team.api, identity(pod))
+    assert found is not None
+    assert bool(found.spec.node_name) is (lost == "answer")
+
+
+async def test_a_later_pod_of_that_name_is_not_the_one_that_is_read(team: Team) -> None:
+    pod = await team.pod()
+    await team.api.delete(PODS, "p", namespace="team", grace_s=0)
+    assert await binding.read(team.api, identity(pod)) is None
+    await team.pod()
+    assert await binding.read(team.api, identity(pod)) is None
+
+
+async def test_after_the_fence_no_binding_at_the_old_version_lands(team: Team) -> None:
+    pod = await team.pod()
+
+    def late(call: Call) -> Fault:
+        return Fault(lost="request", lands_after_s=30.0) if call.subresource == "binding" else NOTHING
+
+    team.server.faults.on_request.append(late)
+    await team.post(pod)
+    assert await team.fence(pod) is not None
+    await anyio.sleep(60)
+    assert not (await team.get()).spec.node_name
+
+
+async def test_the_fence_tells_the_scheduler_and_people_why_and_keeps_other_conditions(team: Team) -> None:
+    pod = await team.pod()
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+    patch = {"status": {"conditions": [condition]}}
+    pod = await team.api.patch(PODS, "p", patch, namespace="team", subresource="status")
+    fenced = await team.fence(pod)
+    assert fenced is not None
+    assert fenced.metadata.annotations == {
+        "moorage.dev/fenced": "a",
+        "moorage.dev/fenced-because": "DeviceTaken: full",
+    }
+    told = {c.type: (c.status, c.reason, c.message) for c in fenced.status.conditions or ()}
+    assert told == {
+        "PodScheduled": ("False", "Unschedulable", "no room"),
+        "PodBound": ("False", "BindingError", "Failed to bind pod team/p to node n: full"),
+    }
+    again = await team.fence(fenced)
+    assert again is not None
+    assert sorted(c.type for c in again.status.conditions or ()) == ["PodBound", "PodScheduled"]
+
+
+async def test_a_pod_at_another_version_is_not_fenced(team: Team) -> None:
+    pod = await team.pod()
+    await team.api.patch(PODS, "p", {"metadata": {"labels": {"x": "y"}}}, namespace="team")
+    before = len(team.server.write_log)
+    assert await team.fence(pod) is None
+    assert len(team.server.write_log) == before
+    await team.api.delete(PODS, "p", namespace="team", grace_s=0)
+    assert await team.fence(pod) is None

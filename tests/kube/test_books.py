@@ -1,0 +1,245 @@
+"""Changes of a device's book on the in-memory API server, whose writes get lost and come late."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import anyio
+import msgspec
+import pytest
+
+from gpu import reservation as reservations
+from gpu.book import DeviceFull, Entry, OtherAttempt, Tenant
+from gpu.reservation import Reservation
+from kube import books
+from kube.api import Api
+from kube.errors import (
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ServerError,
+    Timeout,
+    TooManyRequests,
+)
+from kube.memory.calls import Call
+from kube.memory.faults import NOTHING, Fault
+from kube.memory.server import MemoryApiServer
+from kube.resources import PODS
+from kube.retry import Retry
+from simulator.virtualtime import VirtualClock
+from tests.conftest import AnyioBackend
+from wire import names
+from wire.core import Status
+
+NS = names.RESERVATION_NAMESPACE
+HALF = 500_000_000
+
+
+class Shelf:
+    """One reservation pod and its book."""
+
+    def __init__(self, server: MemoryApiServer) -> None:
+        self.server = server
+        self.api = Api(server.transport("binder"), retry=Retry(random.Random(1)))
+
+    async def put(self, **annotations: str) -> Reservation:
+        meta = {"name": "r", "labels": {"runai-gpu-group": "g"}, "annotations": annotations}
+        spec = {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}
+        return reservations.read(await self.api.create(PODS, {"metadata": meta, "spec": spec}, namespace=NS))
+
+    async def read(self) -> Reservation:
+        held = await books.read(self.api, NS, "r")
+        assert held is not None
+        return held
+
+    async def entries(self) -> dict[str, Entry]:
+        book = (await self.read()).book
+        assert book is not None
+        return dict(book.entries)
+
+    def writes(self) -> int:
+        return sum(entry.verb == "patch" and entry.code == 200 for entry in self.server.audit)
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+@pytest.fixture
+async def shelf() -> AsyncIterator[Shelf]:
+    clock = VirtualClock(asyncio.get_running_loop())
+    server = MemoryApiServer(clock=clock, rng=random.Random(2), auto_namespaces=True)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(server.run)
+        account = b'{"metadata": {"name": "default"}}'
+        await server.transport().request(
+            "POST", f"/api/v1/namespaces/{NS}/serviceaccounts", query={}, body=account, timeout_s=1
+        )
+        yield Shelf(server)
+        tasks.cancel_scope.cancel()
+
+
+def tenant(name: str, *, nano: int = HALF, attempt: str = "a", rv: str = "1") -> Tenant:
+    return Tenant(name, Entry(nano, attempt, rv, 0, f"team/{name}"))
+
+
+async def test_several_tenants_join_in_one_write(shelf: Shelf) -> None:
+    held = await shelf.put(**{names.TENANTS: "{}"})
+    joined = await books.join(shelf.api, held, [tenant("p"), tenant("q")])
+    assert isinstance(joined, Reservation)
+    assert joined == await shelf.read()
+    assert set(await shelf.entries()) == {"p", "q"}
+    assert shelf.writes() == 1
+
+
+async def test_joining_again_writes_nothing(shelf: Shelf) -> None:
+    held = await shelf.put(**{names.TENANTS: "{}"})
+    await books.join(shelf.api, held, [tenant("p")])
+    again = await books.join(shelf.api, held, [tenant("p", rv="2")])
+    assert isinstance(again, Reservation)
+    assert (await shelf.entries())["p"].rv == "1"
+    assert shelf.writes() == 1
+
+
+async def test_a_late_view_loses_the_race_and_is_judged_anew(shelf: Shelf) -> None:
+    held = await shelf.put(**{names.TENANTS: "{}"})
+    await books.join(shelf.api, held, [tenant("p")])
+    await books.join(shelf.api, held, [tenant("q")])
+    full = await books.join(shelf.api, held, [tenant("r", nano=1)])
+    assert full == DeviceFull(asked_nano=1, free_nano=0)
+    assert set(await shelf.entries()) == {"p", "q"}
+
+
+async def test_a_refusal_from_a_late_view_is_checked_before_it_is_told(shelf: Shelf) -> None:
+    held = await shelf.put(**{names.TENANTS: "{}"})
+    full = await books.join(shelf.api, held, [tenant("p"), tenant("q")])
+    assert isinstance(full, Reservation)
+    await books.leave(shelf.api, full, [tenant("q")])
+    assert isinstance(await books.join(shelf.api, full, [tenant("r")]), Reservation)
+
+
+async def test_an_entry_of_another_attempt_is_neither_overwritten_nor_adopted(shelf: Shelf) -> None:
+    held = await shelf.put(**{names.TENANTS: "{}"})
+    await books.join(shelf.api, held, [tenant("p")])
+    assert await books.join(shelf.api, held, [tenant("p", attempt="b")]) == OtherAttempt("p", "a")
+
+
+async def test_what_is_gone_departing_or_without_a_book_can_not_be_joined(shelf: Shelf) -> None:
+    held = await shelf.put()
+    assert await books.join(shelf.api, held, [tenant("p")]) == books.NotJoinable("it has no book that can be read")
+    await shelf.api.delete(PODS, "r", namespace=NS)
+    assert await books.join(shelf.api, held, [tenant("p")]) == books.NotJoinable("it is being deleted")
+    await shelf.api.delete(PODS, "r", namespace=NS, grace_s=0)
+    assert await books.join(shelf.api, held, [tenant("p")]) == books.NotJoinable("it is gone")
+
+
+async def test_a_later_pod_of_that_name_is_another_reservation(shelf: Shelf) -> None:
+    held = await shelf.put(**{names.TENANTS: "{}"})
+    await shelf.api.delete(PODS, "r", namespace=NS, grace_s=0)
+    await shelf.put(**{names.TENANTS: "{}"})
+    assert await books.join(shelf.api, held, [tenant("p")]) == books.NotJoinable("it is gone")
+    assert await shelf.entries() == {}
+
+
+@pytest.mark.parametrize("stranger", [tenant("p", attempt="b"), tenant("p", rv="2"), tenant("q")])
+async def test_exactly_the_named_entry_leaves(shelf: Shelf, stranger: Tenant) -> None:
+    held = await shelf.put(**{names.TENANTS: "{}"})
+    joined = await books.join(shelf.api, held, [tenant("p")])
+    assert isinstance(joined, Reservation)
+    await books.leave(shelf.api, joined, [stranger])
+    assert set(await shelf.entries()) == {"p"}
+    await books.leave(shelf.api, joined, [tenant("p")])
+    assert await shelf.entries() == {}
+
+
+async def test_an_entry_is_renewed_from_exactly_its_old_version_and_again_without_a_write(shelf: Shelf) -> None:
+    held = await shelf.put(**{names.TENANTS: "{}"})
+    joined = await books.join(shelf.api, held, [tenant("p")])
+    assert isinstance(joined, Reservation)
+    for _ in range(2):
+        assert isinstance(await books.renew(shelf.api, joined, tenant("p"), "2"), Reservation)
+    assert (await shelf.entries())["p"].rv == "2"
+    assert shelf.writes() == 2
+    assert await books.renew(shelf.api, joined, tenant("p"), "3") == books.NotHeld()
+    assert await books.renew(shelf.api, joined, tenant("p", attempt="b", rv="2"), "3") == books.NotHeld()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(lost="request"),
+        Fault(lost="answer"),
+        Fault(lost="request", lands_after_s=30.0),
+        Fault(refuse_with=500),
+        Fault(refuse_with=409),
+    ],
+)
+async def test_a_write_whose_outcome_is_unknown_is_done_again_and_lands_once(shelf: Shelf, fault: Fault) -> None:
+    held = await shelf.put(**{names.TENANTS: "{}"})
+    struck: list[Call] = []
+
+    def once(call: Call) -> Fault:
+        if call.verb != "patch" or struck:
+            return NOTHING
+        struck.append(call)
+        return fault
+
+    shelf.server.faults.on_request.append(once)
+    assert isinstance(await books.join(shelf.api, held, [tenant("p")]), Reservation)
+    assert isinstance(await books.join(shelf.api, held, [tenant("q")]), Reservation)
+    await anyio.sleep(60)
+    assert struck
+    assert set(await shelf.entries()) == {"p", "q"}
+
+
+async def test_a_book_that_others_keep_changing_is_contended_and_settled_later(shelf: Shelf) -> None:
+    held = await shelf.put(**{names.TENANTS: "{}"})
+    left = [20]
+
+    def always(call: Call) -> Fault:
+        if call.verb != "patch" or not left[0]:
+            return NOTHING
+        left[0] -= 1
+        return Fault(refuse_with=409)
+
+    shelf.server.faults.on_request.append(always)
+    assert isinstance(await books.join(shelf.api, held, [tenant("p")]), books.Contended)
+    settled = await books.until_settled(lambda: books.join(shelf.api, held, [tenant("p")]))
+    assert isinstance(settled, Reservation)
+
+
+async def test_the_first_book_of_a_foreign_reservation_is_written_as_it_was_read(shelf: Shelf) -> None:
+    held = await shelf.put()
+    touched = {"metadata": {"labels": {"x": "y"}}}
+    await shelf.api.patch(PODS, "r", touched, namespace=NS)
+    assert isinstance(await books.adopt(shelf.api, held, [tenant("p")]), books.Contended)
+    adopted = await books.adopt(shelf.api, await shelf.read(), [tenant("p")])
+    assert isinstance(adopted, Reservation)
+    assert set(await shelf.entries()) == {"p"}
+    assert isinstance(await books.adopt(shelf.api, adopted, []), books.NotJoinable)
+    too_much = [tenant("p"), tenant("q", nano=HALF + 1)]
+    fresh = msgspec.structs.replace(adopted, is_adoptable=True)
+    assert isinstance(await books.adopt(shelf.api, fresh, too_much), DeviceFull)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_final"),
+    [
+        (Invalid(422, Status()), True),
+        (Forbidden(403, Status()), True),
+        (BadRequest(400, Status()), True),
+        (Conflict(409, Status()), False),
+        (NotFound(404, Status()), False),
+        (TooManyRequests(429, Status()), False),
+        (ServerError(500, Status()), False),
+        (Timeout("late"), False),
+    ],
+)
+def test_which_refusals_will_be_repeated(error: ApiError, is_final: bool) -> None:
+    assert books.is_final(error) is is_final
