@@ -60,8 +60,8 @@ def test_an_incomplete_request_is_foreign_and_says_why(meta: dict[str, Any], spe
     assert why in read.why
 
 
-RUNNING = {"state": {"running": {}}}
-WAITING = {"state": {"waiting": {}}}
+RUNNING: dict[str, Any] = {"state": {"running": {}}}
+WAITING: dict[str, Any] = {"state": {"waiting": {}}}
 DONE = {"state": {"terminated": {"exitCode": 0}}}
 
 
