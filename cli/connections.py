@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 
 from kube import config
-from kube.config import Credentials
+from kube.config import ConfigError, Credentials
 from kube.http import HttpTransport
 
 #: Runs a component until it ends; one that sees ``stop`` set finishes what it has begun.
@@ -50,7 +50,10 @@ async def credentials(arguments: argparse.Namespace) -> Credentials:
         return Credentials(server=arguments.server, ca_file=arguments.ca_file, authorization=token)
     if arguments.kubeconfig:
         return await config.from_kubeconfig(path=arguments.kubeconfig, context=arguments.context)
-    return config.in_cluster()
+    try:
+        return config.in_cluster()
+    except ConfigError as error:
+        raise ConfigError(f"{error}; outside of one name --kubeconfig, or --server") from error
 
 
 @asynccontextmanager

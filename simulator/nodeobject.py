@@ -13,6 +13,11 @@ LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_DURATION_S: Final = 40
 #: Added by the API server's TaintNodesByCondition to every new node.
 NOT_READY_TAINT: Final = "node.kubernetes.io/not-ready"
+#: NodeSystemInfo as far as the API server wants it whole.
+_NODE_INFO: Final = (
+    *("architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeletVersion", "kubeProxyVersion"),
+    *("machineID", "operatingSystem", "osImage", "systemUUID"),
+)
 
 
 def node(shape: NodeShape, *, now: str) -> dict[str, Any]:
@@ -61,7 +66,9 @@ def status(shape: NodeShape, *, now: str) -> dict[str, Any]:
         "lastHeartbeatTime": now,
         "lastTransitionTime": now,
     }
-    return {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
+    # For people: kubectl shows the version in the list of nodes.
+    info = dict.fromkeys(_NODE_INFO, "") | {"kubeletVersion": "simulated", "operatingSystem": "linux"}
+    return {"capacity": amounts, "allocatable": amounts, "conditions": [ready], "nodeInfo": info}
 
 
 def lease(name: str, *, owner_uid: str, now_micro: str) -> dict[str, Any]:

@@ -100,8 +100,8 @@ class State:
         """Return why the last cluster ended if nobody told it to, "" otherwise."""
         if self.kept() or not self.log.exists():
             return ""
-        _, _, why = self.log.read_text().rpartition(_LAST_WORDS)
-        if not why:
+        _, said, why = self.log.read_text().rpartition(_LAST_WORDS)
+        if not said:
             return "its keeper was killed"
         return "" if why.strip() == AS_TOLD else why.strip()
 
