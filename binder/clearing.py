@@ -76,6 +76,27 @@ class Clearing:
         self._view.note_reservation(left)
         return left
 
+    async def lower(self, held: Reservation) -> Reservation:
+        """Lower charges to what their pods are bound with: less than was joined for, on a card larger than feared.
+
+        A Binding can't be taken back, so a cached view of a bound pod is true. Raises ApiError.
+        """
+        entries_ = held.book.entries if held.book is not None else {}
+        nano_of = {uid: self._granted_nano(uid, entry, held.group) for uid, entry in entries_.items()}
+        if all(nano_of[uid] >= entry.nano for uid, entry in entries_.items()):
+            return held
+        lowered = await books.lower(self._api, held, nano_of)
+        if not isinstance(lowered, Reservation):
+            return held
+        self._view.note_reservation(lowered)
+        return lowered
+
+    def _granted_nano(self, uid: str, entry: Entry, group: str) -> int:
+        pod = self._view.pods.get(uid)
+        if pod is None or pod.grant is None or not pod.was_bound_by(entry.attempt):
+            return entry.nano
+        return next((device.nano for device in pod.grant.devices if device.group == group), entry.nano)
+
     async def _is_dead(self, held: Reservation, tenant: Tenant, missing_since: dict[str, float]) -> bool:
         """Judge an entry of a book that was read just before; the fence, where needed, comes first."""
         entry = tenant.entry

@@ -142,7 +142,7 @@ class Collector:
         cleared = await self._clearing.clear(held, notes.missing_since)
         if cleared is None:
             return
-        held = await self._restoring.charge_strays(cleared)
+        held = await self._restoring.charge_strays(await self._clearing.lower(cleared))
         if held.book is None:
             return
         if held.deleting:

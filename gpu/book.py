@@ -126,3 +126,12 @@ def renew(book: Book, tenant: Tenant, rv: str) -> Book | None:
     if known is None or (known.attempt, known.rv) != (tenant.entry.attempt, tenant.entry.rv):
         return None
     return Book({**book.entries, tenant.pod_uid: msgspec.structs.replace(known, rv=rv)})
+
+
+def lower(book: Book, nano_of: Mapping[str, int]) -> Book:
+    """Lower charges, by pod UID, to what the pods are bound with. No charge is ever raised."""
+    entries = {
+        uid: msgspec.structs.replace(entry, nano=nano_of[uid]) if 0 < nano_of.get(uid, 0) < entry.nano else entry
+        for uid, entry in book.entries.items()
+    }
+    return Book(entries)

@@ -8,7 +8,7 @@ landed after all, the second one finds its work done, and if it lands later, its
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 import anyio
@@ -50,10 +50,8 @@ def is_final(error: ApiError) -> bool:
     return isinstance(error, Refused) and type(error) in {BadRequest, Forbidden, Invalid, Refused}
 
 
-async def join(
-    api: Api, held: Reservation, tenants: Iterable[Tenant]
-) -> Reservation | DeviceFull | OtherAttempt | NotJoinable | Contended:
-    """Enter tenants into the book, all or none. Returns the reservation as it is after the write."""
+def joining(tenants: Iterable[Tenant]) -> Callable[[Reservation], Book | DeviceFull | OtherAttempt | NotJoinable]:
+    """The change that enters tenants, all or none."""
     entering = tuple(tenants)
 
     def change(now: Reservation) -> Book | DeviceFull | OtherAttempt | NotJoinable:
@@ -61,23 +59,21 @@ async def join(
             return NotJoinable(_why_not(now))
         return device_book.join(now.book, entering)
 
-    return await _compare_and_set(api, held, change)
+    return change
 
 
-async def leave(api: Api, held: Reservation, tenants: Iterable[Tenant]) -> Reservation | NotJoinable | Contended:
-    """Take out exactly these entries (pod UID, attempt, rv). A reservation that is gone has no entries left."""
-    leaving = tuple(tenants)
+def leaving(tenants: Iterable[Tenant]) -> Callable[[Reservation], Book | NotJoinable]:
+    """The change that takes out exactly these entries (pod UID, attempt, rv)."""
+    going = tuple(tenants)
 
     def change(now: Reservation) -> Book | NotJoinable:
-        return NotJoinable("it has no book") if now.book is None else device_book.leave(now.book, leaving)
+        return NotJoinable("it has no book") if now.book is None else device_book.leave(now.book, going)
 
-    return await _compare_and_set(api, held, change)
+    return change
 
 
-async def renew(
-    api: Api, held: Reservation, tenant: Tenant, rv: str
-) -> Reservation | NotHeld | NotJoinable | Contended:
-    """Move our entry from exactly the old ``rv`` to the new one. Finding it there already is success."""
+def renewing(tenant: Tenant, rv: str) -> Callable[[Reservation], Book | NotHeld | NotJoinable]:
+    """The change that moves our entry from exactly the old ``rv`` to the new one. Finding it there is success."""
 
     def change(now: Reservation) -> Book | NotHeld | NotJoinable:
         if now.book is None:
@@ -87,7 +83,42 @@ async def renew(
             return now.book
         return device_book.renew(now.book, tenant, rv) or NotHeld()
 
-    return await _compare_and_set(api, held, change)
+    return change
+
+
+def lowering(group: str, nano_of: Mapping[str, int]) -> Callable[[Reservation], Book | NotJoinable]:
+    """The change that lowers charges (by pod UID) to what their pods are bound with; it never raises one."""
+
+    def change(now: Reservation) -> Book | NotJoinable:
+        if now.book is None or now.group != group:
+            return NotJoinable("it has no book")
+        return device_book.lower(now.book, nano_of)
+
+    return change
+
+
+async def join(
+    api: Api, held: Reservation, tenants: Iterable[Tenant]
+) -> Reservation | DeviceFull | OtherAttempt | NotJoinable | Contended:
+    """Enter tenants into the book, all or none. Returns the reservation as it is after the write."""
+    return await _compare_and_set(api, held, joining(tenants))
+
+
+async def leave(api: Api, held: Reservation, tenants: Iterable[Tenant]) -> Reservation | NotJoinable | Contended:
+    """Take out exactly these entries (pod UID, attempt, rv). A reservation that is gone has no entries left."""
+    return await _compare_and_set(api, held, leaving(tenants))
+
+
+async def renew(
+    api: Api, held: Reservation, tenant: Tenant, rv: str
+) -> Reservation | NotHeld | NotJoinable | Contended:
+    """Move our entry from exactly the old ``rv`` to the new one. Finding it there already is success."""
+    return await _compare_and_set(api, held, renewing(tenant, rv))
+
+
+async def lower(api: Api, held: Reservation, nano_of: Mapping[str, int]) -> Reservation | NotJoinable | Contended:
+    """Lower charges (by pod UID) to what their pods are bound with (protocol.md, step 5)."""
+    return await _compare_and_set(api, held, lowering(held.group, nano_of))
 
 
 async def adopt(
@@ -136,7 +167,7 @@ async def _compare_and_set(
             return now
         else:
             try:
-                return await _write(api, now, changed)
+                return await write(api, now, changed)
             except ApiError as error:
                 if not isinstance(error, Conflict | NotFound) and not error.outcome_unknown:
                     raise
@@ -155,7 +186,8 @@ async def read(api: Api, namespace: str, name: str) -> Reservation | None:
         return None
 
 
-async def _write(api: Api, now: Reservation, book: Book) -> Reservation:
+async def write(api: Api, now: Reservation, book: Book) -> Reservation:
+    """Write a book at exactly the version that was read. Raises ApiError."""
     patch = {"metadata": {"annotations": {names.TENANTS: device_book.render(book)}}}
     pod = await api.patch(PODS, now.name, patch, namespace=now.namespace, uid=now.uid, resource_version=now.rv)
     return reservations.read(pod)

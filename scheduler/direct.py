@@ -11,7 +11,6 @@ import random
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 import anyio
@@ -22,9 +21,10 @@ from gpu.dialects import kai
 from gpu.grant import BoundMetadata, DeviceGrant, Grant
 from gpu.request import GpuRequest
 from gpu.reservation import Reservation
-from kube import binding, books
+from kube import binding
 from kube.api import Api
 from kube.binding import FenceText, Identity
+from kube.bookwriter import BookWriter
 from kube.clock import Clock
 from kube.events import EventRecorder
 from kube.patience import until_answered
@@ -37,8 +37,6 @@ _log: Final = logging.getLogger(__name__)
 
 #: Bindings posted for one attempt, each after a quorum read that showed the pod unbound.
 _TRIES: Final = 5
-#: Between tries to take an entry out of a book that others keep changing.
-_PAUSE_S: Final = 0.2
 
 
 @dataclass(slots=True)
@@ -73,6 +71,7 @@ class Direct:
         self._clock = clock
         self._rng = rng
         self._events = events
+        self._books = BookWriter(api)
 
     def sharer(self, placement: Placement) -> Sharer:
         """A placement on its way, under a fresh attempt that is never used again."""
@@ -101,33 +100,19 @@ class Direct:
         await self.post(sharer, may_renew=False)
 
     async def enter(self, sharers: Sequence[Sharer]) -> set[str]:
-        """Enter all books; returns the attempts that stand in all of theirs."""
-        by_group: dict[str, list[Sharer]] = {}
-        for sharer in sharers:
-            for device in sharer.placement.devices:
-                by_group.setdefault(device.group, []).append(sharer)
+        """Enter all books; returns the attempts that stand in all of theirs. One book's tenants are one write."""
         async with anyio.create_task_group() as tasks:
-            for group, entering in by_group.items():
-                tasks.start_soon(self._enter_group, group, entering)
+            for sharer in sharers:
+                for device in sharer.placement.devices:
+                    tasks.start_soon(self._enter, sharer, device.group)
         return {s.attempt for s in sharers if all(d.group in s.held for d in s.placement.devices)}
 
-    async def _enter_group(self, group: str, entering: Sequence[Sharer]) -> None:
-        """All at once; when they do not fit together, one by one."""
-        if not await self._enter_together(group, entering) and len(entering) > 1:
-            for sharer in entering:
-                await self._enter_together(group, [sharer])
-
-    async def _enter_together(self, group: str, entering: Sequence[Sharer]) -> bool:
+    async def _enter(self, sharer: Sharer, group: str) -> None:
         held = self._cache.reservations.get(group)
-        if held is None:
-            return False
-        tenants = [sharer.tenant(group) for sharer in entering]
-        joined = await until_answered(lambda: books.join(self._api, held, tenants))
-        if not isinstance(joined, Reservation):
-            return False
-        for sharer in entering:
-            sharer.held[group] = joined
-        return True
+        if held is not None:
+            joined = await self._books.join(held, [sharer.tenant(group)])
+            if isinstance(joined, Reservation):
+                sharer.held[group] = joined
 
     async def post(self, sharer: Sharer, *, may_renew: bool) -> bool:
         """Bind; returns whether the pod is bound by this attempt. If not, entries and charge are given back."""
@@ -136,11 +121,13 @@ class Direct:
             await self.give_back(sharer, "", "ReservationLost: the device changed")
             return False
         detail = ""
+        may_land = False
         for _ in range(_TRIES):
             posted = await self._post_once(sharer, metadata)
             if isinstance(posted, binding.Accepted):
                 return True
             detail = posted.detail
+            may_land |= posted.is_unknown
             pod = await until_answered(lambda: binding.read(self._api, sharer.identity))
             if pod is None or pod.spec.node_name or _is_doomed(pod):
                 return await self._settled(sharer, pod)
@@ -149,7 +136,8 @@ class Direct:
                 if not may_renew or not await self._renew(sharer, pod):
                     await self.give_back(sharer, "", "")
                     return False
-            elif not posted.is_unknown:
+                may_land = False
+            elif not may_land:
                 await self.give_back(sharer, sharer.placement.node, f"Refused: {detail}")
                 return False
         return await self._fence(sharer, detail)
@@ -178,13 +166,19 @@ class Direct:
         self._events.record(regarding, reason=names.REASON_SCHEDULED, action="Binding", note=note)
 
     async def _settled(self, sharer: Sharer, pod: Pod | None) -> bool:
-        """A quorum read showed the end: bound by us after all, bound by others, or gone."""
+        """A quorum read showed the end: bound by us after all, bound by others, going, or gone.
+
+        Entries of a pod that is bound or gone stay in their books for the binder's collector: a Binding of ours may
+        have landed before it went, and its containers may still run (protocol.md, step 5).
+        """
         if pod is not None and _is_ours(pod, sharer):
             self._bound(sharer)
             self._cache.note_pod(pod)
             return True
         if pod is not None:
             self._cache.note_pod(pod)
+        if pod is None or pod.spec.node_name:
+            sharer.held.clear()
         await self.give_back(sharer, "", "")
         return False
 
@@ -195,7 +189,7 @@ class Direct:
             return False
         rv = pod.metadata.resource_version
         for group, held in sharer.held.items():
-            renewed = await until_answered(partial(books.renew, self._api, held, sharer.tenant(group), rv))
+            renewed = await self._books.renew(held, sharer.tenant(group), rv)
             if not isinstance(renewed, Reservation):
                 return False
             sharer.held[group] = renewed
@@ -225,19 +219,12 @@ class Direct:
     async def give_back(self, sharer: Sharer, node: str, because: str) -> None:
         """Take our entries out, then the charge. ``because`` "" : nobody failed, the pod is decided on anew."""
         for group, held in sharer.held.items():
-            await self._leave(held, sharer.tenant(group))
+            await self._books.leave(held, [sharer.tenant(group)])
         placement = sharer.placement
         if because:
             self._cache.cluster.failed(placement.pod_uid, node, because, now_ns=self._clock.now_ns())
         self._cache.cluster.release(placement.pod_uid, attempt=placement.number)
         self._cache.wake.set()
-
-    async def _leave(self, held: Reservation, tenant: Tenant) -> None:
-        """Take an entry out, however often others change the book meanwhile."""
-        answer = await until_answered(lambda: books.leave(self._api, held, [tenant]))
-        if isinstance(answer, books.Contended):
-            await anyio.sleep(_PAUSE_S)
-            await self._leave(held, tenant)
 
     def _metadata(self, sharer: Sharer) -> BoundMetadata | None:
         """What the Binding carries; None when a device is not the one that was verified any more."""

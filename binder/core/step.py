@@ -263,8 +263,15 @@ def _grant(state: State, world: World) -> Grant | None:
         held = world.reservations.get(device.group)
         if held is None or not _is_learned(state, world, device) or not _is_verified(world, device):
             return None
-        devices.append(DeviceGrant(device.group, held.uid, held.uuid, device.nano))
+        devices.append(DeviceGrant(device.group, held.uid, held.uuid, _nano_on_card(device, held)))
     return Grant(state.attempt.id, tuple(devices))
+
+
+def _nano_on_card(device: PlannedDevice, held: Reservation) -> int:
+    """What a memory ask costs on the card that it got: never more than was joined for before the card was known."""
+    if not device.mem_mib or not held.mem_mib:
+        return device.nano
+    return min(device.nano, charge_nano(MemoryAsk(device.mem_mib), held.mem_mib) or device.nano)
 
 
 def _leave(state: State) -> Next:

@@ -39,6 +39,8 @@ class Group:
     reservations: list[Reservation] = field(default_factory=list)
     has_bound: bool = False
     has_terminal: bool = False
+    #: Devices (UUIDs) that bound pods' grants name.
+    granted: set[str] = field(default_factory=set)
 
     @property
     def reservation(self) -> Reservation | None:
@@ -59,8 +61,14 @@ class Group:
     def is_open(self) -> bool:
         """Whether a new tenant may be planned here: its reservation takes tenants, or is about to be made."""
         if self.reservation is not None:
-            return self.reservation.is_joinable and bool(self.id)
+            return self.reservation.is_joinable and bool(self.id) and not self.is_contradicted
         return not self.reservations and not self.has_bound and not self.has_terminal
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether its reservation names another device than its tenants were given: no new tenants then."""
+        told = self.reservation.uuid if self.reservation else ""
+        return bool(told) and bool(self.granted - {told})
 
     @property
     def is_idle(self) -> bool:
@@ -155,6 +163,8 @@ def _count_held(used: Occupancy, pod: PodRecord, *, smallest_card_mib: int) -> N
     for number, held in enumerate(pod.held):
         group = used.group(held.group)
         group.has_bound = True
+        if held.uuid:
+            group.granted.add(held.uuid)
         nano = held.nano
         if nano is None:
             ask = asks[min(number, len(asks) - 1)] if asks else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kube.resources import PODS
 from tests.scheduler import stage
 from tests.scheduler.stage import cordon, create, phases, pod, settle, share, waits_because, writes
 
@@ -36,7 +37,7 @@ async def test_a_pod_that_waits_runs_as_soon_as_there_is_room() -> None:
         await create(world, pod("b", gpus=1))
         await settle()
         assert phases(world)["b"] == "Pending"
-        await world.api.delete(stage.PODS, "a", namespace=stage.TEAM)
+        await world.api.delete(PODS, "a", namespace=stage.TEAM)
         await settle(5)
         assert phases(world) == {"b": "Running"}
 
@@ -45,7 +46,7 @@ async def test_a_whole_gpu_pod_takes_the_device_of_an_idle_reservation_at_once()
     async with stage.stage("1x1x80GiB", settings=stage.quick_idle(3600)) as world:
         await create(world, share("a"))
         await settle()
-        await world.api.delete(stage.PODS, "a", namespace=stage.TEAM)
+        await world.api.delete(PODS, "a", namespace=stage.TEAM)
         await settle(5)
         await create(world, pod("whole", gpus=1))
         await settle(20)
