@@ -64,6 +64,7 @@ class Cycle:
             while True:
                 plan = decide(self._cache.cluster, self._clock.now_ns())
                 self._commit(plan, tasks, limiter)
+                self._handed.settle_departed()
                 for key in self._gangs.stale_plans():
                     tasks.start_soon(self._gangs.take_back, key)
                 await self._wait(plan)

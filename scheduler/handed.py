@@ -21,6 +21,7 @@ from kube.clock import Clock
 from kube.patience import until_answered
 from scheduler.cache import Cache
 from scheduler.core.plan import Placement
+from scheduler.core.records import BindRequestRecord
 from wire.core import Pod
 
 _ORPHANED = FenceText("Withdrawn: the BindRequest is gone", "Failed to bind pod: its BindRequest was deleted")
@@ -50,6 +51,8 @@ class HandedOver:
         self._pod_of: dict[str, str] = {}
         #: Requests that were seen to go before their creation was answered.
         self._gone_early: set[str] = set()
+        #: Pods whose hand-over by an earlier scheduler vanished, while they are looked after here.
+        self._departed: set[str] = set()
         self._tasks: TaskGroup | None = None
         cache.on_pod = self._look
         cache.on_request_gone = self._request_gone
@@ -66,6 +69,25 @@ class HandedOver:
             self._gone_early.discard(request)
             self._request_gone(request)
         self._look(placement.pod_uid)
+
+    def settle_departed(self) -> None:
+        """Look after hand-overs of an earlier scheduler that vanished while their pods look unbound and unfenced."""
+        for record in self._cache.cluster.departed():
+            if record.pod_uid in self._handed or record.pod_uid in self._departed or self._tasks is None:
+                continue
+            self._departed.add(record.pod_uid)
+            self._tasks.start_soon(self._settle_departed, record)
+
+    async def _settle_departed(self, record: BindRequestRecord) -> None:
+        identity = Identity(record.namespace, record.name, record.pod_uid)
+        try:
+            await anyio.sleep(self._orphan_s)
+            while any(left.uid == record.uid for left in self._cache.cluster.departed()):
+                if await self._settle(identity, record.uid):
+                    return
+                await anyio.sleep(self._orphan_s)
+        finally:
+            self._departed.discard(record.pod_uid)
 
     def _look(self, pod_uid: str) -> None:
         """A pod changed: see whether its attempt is over."""
@@ -97,18 +119,21 @@ class HandedOver:
             await anyio.sleep(self._orphan_s)
             if self._handed.get(placement.pod_uid) is not handed:
                 return
-            pod = await until_answered(lambda: binding.read(self._api, identity))
-            if pod is None or pod.spec.node_name:
-                return  # the watch will show it
-            fenced = await until_answered(partial(self._fence, handed, identity, pod.metadata.resource_version))
-            if fenced is not None:
-                self._cache.note_pod(fenced)
+            if await self._settle(identity, handed.request):
                 return
 
-    async def _fence(self, handed: _Handed, identity: Identity, rv: str) -> Pod | None:
-        return await binding.fence(
-            self._api, identity, rv=rv, attempt=handed.request, text=_ORPHANED, clock=self._clock
-        )
+    async def _settle(self, identity: Identity, attempt: str) -> bool:
+        """Read the pod, and fence it if it is unbound; whether it is settled (then the watch will show it, too)."""
+        pod = await until_answered(lambda: binding.read(self._api, identity))
+        if pod is None or pod.spec.node_name:
+            return True
+        fenced = await until_answered(partial(self._fence, attempt, identity, pod.metadata.resource_version))
+        if fenced is not None:
+            self._cache.note_pod(fenced)
+        return fenced is not None
+
+    async def _fence(self, attempt: str, identity: Identity, rv: str) -> Pod | None:
+        return await binding.fence(self._api, identity, rv=rv, attempt=attempt, text=_ORPHANED, clock=self._clock)
 
     def _fail(self, handed: _Handed, because: str) -> None:
         placement = handed.placement

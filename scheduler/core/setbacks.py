@@ -25,7 +25,8 @@ class Setback:
         """Note a failure on ``node`` ("" when the node is not to blame)."""
         self.failures += 1
         self.reason = reason
-        self.until_ns = now_ns + _doubled(settings.back_off_ns, self.failures, settings.longest_back_off_ns)
+        longest_ns = settings.longest_back_off_ns if node else settings.longest_blameless_back_off_ns
+        self.until_ns = now_ns + _doubled(settings.back_off_ns, self.failures, longest_ns)
         if node:
             count = self.excluded.get(node, (0, 0))[0] + 1
             lasts_ns = _doubled(settings.exclusion_ns, count, settings.longest_exclusion_ns)
