@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import uuid
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -14,7 +15,7 @@ from kube import binding
 from kube.api import Api
 from kube.binding import FenceText, Identity
 from kube.clock import Clock
-from kube.errors import ApiError, Conflict, NotFound
+from kube.errors import ApiError, Conflict, NotFound, Refused
 from kube.patience import until_answered
 from kube.resources import POD_GROUPS
 from scheduler import gangplan, handing
@@ -27,6 +28,10 @@ from wire import names
 _log: Final = logging.getLogger(__name__)
 
 _TAKEN_BACK = FenceText("Withdrawn: the gang's plan was taken back", "Failed to bind pod: its gang is decided on anew")
+
+
+class _NotPlanned(Exception):
+    """Raised when the API server refuses a plan for good."""
 
 
 class Gangs:
@@ -51,8 +56,13 @@ class Gangs:
         self._busy.add(gang.pod_group)
         try:
             plan_id = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
-            if not await self._write_plan(gang, plan_id):
-                await self._give_back(gang.placements)
+            try:
+                is_written = await self._write_plan(gang, plan_id)
+            except _NotPlanned as error:
+                self._fail(gang.placements, f"Refused: {error}")
+                return
+            if not is_written:
+                self._give_back(gang.placements)
                 return
             self._own.add(plan_id)
             if gang.by_binder:
@@ -64,7 +74,10 @@ class Gangs:
             self._cache.wake.set()
 
     async def _write_plan(self, gang: Gang, plan_id: str) -> bool:
-        """Write the plan at exactly the PodGroup's version that was decided on; an unknown outcome is read."""
+        """Write the plan at exactly the PodGroup's version that was decided on; an unknown outcome is read.
+
+        False: somebody else has changed the PodGroup, so it is decided on anew. Raises _NotPlanned.
+        """
         namespace, name = gang.pod_group
         text = gangplan.render(gangplan.make(plan_id, gang.placements))
         try:
@@ -78,6 +91,8 @@ class Gangs:
         except (Conflict, NotFound):
             return False
         except ApiError as error:
+            if isinstance(error, Refused) and not error.outcome_unknown:
+                raise _NotPlanned(f"the plan can't be written on PodGroup {name}: {error}") from error
             _log.warning("the plan of gang %s/%s was not answered: %s", namespace, name, error)
             try:
                 group = await until_answered(lambda: self._api.get(POD_GROUPS, name, namespace=namespace))
@@ -89,6 +104,7 @@ class Gangs:
     async def _hand_over(self, gang: Gang, plan_id: str) -> None:
         """One BindRequest per member; the binder binds none before it has them all."""
         made: list[tuple[Placement, str]] = []
+        refusals: list[str] = []
 
         async def hand(placement: Placement) -> None:
             pod = self._cache.cluster.pod(placement.pod_uid)
@@ -98,7 +114,7 @@ class Gangs:
             try:
                 request = await handing.create(self._api, wanted)
             except handing.NotHanded as error:
-                _log.warning("member %s/%s of a gang was not handed over: %s", *gang.pod_group, error)
+                refusals.append(f"Refused: {placement.name} can't be handed over: {error}")
                 return
             made.append((placement, request.metadata.uid))
             self._handed.add(placement, request.metadata.uid)
@@ -113,7 +129,11 @@ class Gangs:
             await until_answered(
                 partial(handing.take_back, self._api, placement.namespace, placement.name, request_uid)
             )
-        await self._give_back([p for p in gang.placements if p.pod_uid not in handed])
+        rest = [placement for placement in gang.placements if placement.pod_uid not in handed]
+        if refusals:
+            self._fail(rest, refusals[0])
+        else:
+            self._give_back(rest)
 
     async def _start_direct(self, gang: Gang) -> None:
         sharers = [self._direct.sharer(placement) for placement in gang.placements]
@@ -130,7 +150,15 @@ class Gangs:
     async def _post(self, sharer: Sharer) -> None:
         await self._direct.post(sharer, may_renew=True)
 
-    async def _give_back(self, placements: list[Placement] | tuple[Placement, ...]) -> None:
+    def _fail(self, placements: Sequence[Placement], because: str) -> None:
+        """Give placements back that the server refused for a reason that stays: their pods back off and say why."""
+        _log.warning("a gang can't be started: %s", because)
+        now_ns = self._clock.now_ns()
+        for placement in placements:
+            self._cache.cluster.failed(placement.pod_uid, "", because, now_ns=now_ns)
+        self._give_back(placements)
+
+    def _give_back(self, placements: Sequence[Placement]) -> None:
         for placement in placements:
             self._cache.cluster.release(placement.pod_uid, attempt=placement.number)
 

@@ -98,3 +98,23 @@ async def test_a_plan_that_an_earlier_scheduler_left_is_taken_back() -> None:
         group = await world.api.get(POD_GROUPS, "g", namespace=stage.TEAM)
         assert names.PLAN not in (group.metadata.annotations or {})
         assert stage.find(world, "m0")["metadata"]["annotations"][names.FENCED] == "plan"
+
+
+@pytest.mark.parametrize("gpus", [0, 1], ids=["shares", "whole"])
+async def test_a_gang_whose_plan_is_refused_backs_off_and_says_why(gpus: int) -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        members = [pod(f"m{i}", gpus=1) if gpus else share(f"m{i}") for i in range(2)]
+        full = {"metadata": {"annotations": {"note": "x" * (256 * 1024 - 4)}}}
+        await create_gang(world, "g", 3, *members)
+        await world.api.patch(POD_GROUPS, "g", full, namespace=stage.TEAM)
+        late = pod("m2")
+        late["metadata"]["annotations"][names.POD_GROUP_NAME] = "g"
+        await create(world, late)
+        await settle(100)
+        assert bound(world) == set()
+        assert "the plan can't be written on PodGroup g" in waits_because(world, "m0")
+        tried = [entry for entry in world.server.audit if entry.user == "scheduler" and entry.resource == "podgroups"]
+        assert 3 < len([entry for entry in tried if entry.verb == "patch"]) < 30
+        await world.api.patch(POD_GROUPS, "g", {"metadata": {"annotations": {"note": None}}}, namespace=stage.TEAM)
+        await settle(60)
+        assert bound(world) == {"m0", "m1", "m2"}
