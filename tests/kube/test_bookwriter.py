@@ -1,0 +1,150 @@
+"""Changes of books that come together: one write, one answer each, whatever others and the network do."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import anyio
+import pytest
+
+from gpu import book as device_book
+from gpu import reservation as reservations
+from gpu.book import DeviceFull, Entry, Tenant
+from gpu.reservation import Reservation
+from kube import books
+from kube.api import Api
+from kube.books import NotJoinable
+from kube.bookwriter import BookWriter
+from kube.memory.faults import Fault, once
+from kube.memory.server import MemoryApiServer
+from kube.resources import NAMESPACES, PODS, Resource
+from kube.retry import Retry
+from simulator.seeding import SERVICE_ACCOUNTS
+from simulator.virtualtime import VirtualClock
+from tests.conftest import AnyioBackend
+from tests.scheduler.stage import is_call
+from wire import names
+
+NS = names.RESERVATION_NAMESPACE
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+async def _shelf() -> tuple[MemoryApiServer, Api, Reservation]:
+    """A server with one reservation pod and its empty book."""
+    server = MemoryApiServer(clock=VirtualClock(asyncio.get_running_loop()), rng=random.Random(1))
+    api = Api(server.transport("scheduler"), retry=Retry(random.Random(1)), timeout_s=1.0)
+    needed: list[tuple[Resource[Any], str, str]] = [(NAMESPACES, NS, ""), (SERVICE_ACCOUNTS, "default", NS)]
+    for resource, name, namespace in needed:
+        await api.create(resource, {"metadata": {"name": name}}, namespace=namespace)
+    metadata = {
+        "name": "r",
+        "labels": {names.APP_LABEL: names.RESERVATION_APP, names.GPU_GROUP_LABEL: "g"},
+        "annotations": {names.TENANTS: device_book.render(device_book.EMPTY)},
+    }
+    spec = {"nodeName": "node-0", "containers": [{"name": "c", "image": "i"}]}
+    return server, api, reservations.read(await api.create(PODS, {"metadata": metadata, "spec": spec}, namespace=NS))
+
+
+def _tenant(number: int, nano: int = 10_000_000) -> Tenant:
+    return Tenant(f"pod-{number}", Entry(nano, f"attempt-{number}", str(number + 1), 0, f"ns/pod-{number}"))
+
+
+def _writes(server: MemoryApiServer) -> int:
+    return sum(entry.verb == "patch" and entry.code == 200 for entry in server.audit)
+
+
+async def _together(writer: BookWriter, held: Reservation, tenants: list[Tenant]) -> dict[str, Any]:
+    answers: dict[str, Any] = {}
+
+    async def join(tenant: Tenant) -> None:
+        answers[tenant.pod_uid] = await writer.join(held, [tenant])
+
+    async with anyio.create_task_group() as tasks:
+        for tenant in tenants:
+            tasks.start_soon(join, tenant)
+    return answers
+
+
+async def test_a_hundred_joins_that_come_together_are_one_write() -> None:
+    server, api, held = await _shelf()
+    answers = await _together(BookWriter(api), held, [_tenant(i) for i in range(100)])
+    assert all(isinstance(answer, Reservation) for answer in answers.values())
+    assert _writes(server) == 1
+
+
+async def test_of_joins_that_do_not_fit_together_the_first_ones_get_in_and_each_is_told() -> None:
+    _, api, held = await _shelf()
+    answers = await _together(BookWriter(api), held, [_tenant(i, 400_000_000) for i in range(3)])
+    assert [isinstance(answers[f"pod-{i}"], Reservation) for i in range(3)] == [True, True, False]
+    assert answers["pod-2"] == DeviceFull(asked_nano=400_000_000, free_nano=200_000_000)
+
+
+async def test_a_book_that_others_changed_is_read_and_changed_again() -> None:
+    server, api, held = await _shelf()
+    await books.join(api, held, [_tenant(9, 300_000_000)])
+    answer = await BookWriter(api).join(held, [_tenant(1, 700_000_000)])
+    assert isinstance(answer, Reservation)
+    assert answer.book is not None
+    assert set(answer.book.entries) == {"pod-1", "pod-9"}
+    assert _writes(server) == 2
+
+
+async def test_two_processes_that_write_the_same_book_lose_nothing() -> None:
+    _, api, held = await _shelf()
+    async with anyio.create_task_group() as tasks:
+        for first in range(0, 40, 20):
+            tasks.start_soon(_together, BookWriter(api), held, [_tenant(i) for i in range(first, first + 20)])
+    now = await books.read(api, NS, "r")
+    assert now is not None
+    assert now.book is not None
+    assert len(now.book.entries) == 40
+
+
+@pytest.mark.parametrize("lost", ["request", "answer"])
+async def test_a_write_without_an_answer_is_done_once(lost: str) -> None:
+    server, api, held = await _shelf()
+    fault = Fault(lost=lost)  # type: ignore[arg-type] # parametrised with the literals
+    server.faults.on_request.append(once(fault, when=is_call("scheduler", "patch", "pods")))
+    answer = await BookWriter(api).join(held, [_tenant(1)])
+    assert isinstance(answer, Reservation)
+    assert answer.book is not None
+    assert set(answer.book.entries) == {"pod-1"}
+
+
+async def test_a_reservation_that_is_gone_refuses() -> None:
+    _, api, held = await _shelf()
+    await api.delete(PODS, "r", namespace=NS, grace_s=0)
+    assert await BookWriter(api).join(held, [_tenant(1)]) == NotJoinable("it is gone")
+
+
+async def test_what_the_server_refuses_for_good_is_told_to_all_who_wait() -> None:
+    server, api, held = await _shelf()
+    refuse = is_call("scheduler", "patch", "pods")
+    server.faults.on_request.append(lambda call: Fault(refuse_with=422) if refuse(call) else None)
+    answers = await _together(BookWriter(api), held, [_tenant(1), _tenant(2)])
+    assert all(isinstance(answer, NotJoinable) for answer in answers.values())
+
+
+async def test_joins_and_leaves_that_come_together_see_each_other() -> None:
+    _, api, held = await _shelf()
+    writer = BookWriter(api)
+    full = await writer.join(held, [_tenant(0, 1_000_000_000)])
+    assert isinstance(full, Reservation)
+    answers: list[Any] = []
+
+    async def swap() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(writer.leave, full, [_tenant(0, 1_000_000_000)])
+            tasks.start_soon(join)
+
+    async def join() -> None:
+        answers.append(await writer.join(full, [_tenant(1, 600_000_000)]))
+
+    await swap()
+    assert isinstance(answers[0], Reservation)
