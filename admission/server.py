@@ -1,7 +1,7 @@
 """The webhooks over HTTPS.
 
 The API server speaks HTTP/1.1 to webhooks on purpose and keeps connections alive. aiohttp.web serves it in the same
-process and task group as everything else (python-stack, section 7).
+process and task group as everything else.
 """
 
 from __future__ import annotations

@@ -7,55 +7,79 @@ two runs (docs/benchmarks.md).
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
+from typing import Any
 
 import anyio
 
-from bench import objects, sharing, stage
+from bench import objects, procfs, sharing, stage
+from bench.objects import Manifest
 from bench.quantiles import spread_ms
 from bench.result import Figures
 from bench.sizes import Sizes
 from tools.cluster import ControlPlane
+from tools.deployment import BINDER, COMPONENTS, SCHEDULER
 
 _BOUND_WITHIN_S = 300.0
 
 NOTES = (
     "A stand-in answers for kubelets and reservation processes: a reservation pod runs and names its device at once.",
-    "All components run, webhooks included; per_s is from the first pod's creation to the last one's binding.",
-    "over_full: devices on which the pods' own annotations sum to more than 1.",
+    "per_s is from the first pod's creation to the last one's binding; pods are created while everything runs.",
+    "plain: no webhooks and no policies, pods are created as admission would have made them (as in KAI's figures).",
+    "guarded: webhooks and policies on, pods as users write them.",
+    "over_full: devices on which the pods' own annotations sum to more than 1, in all rounds together.",
 )
 
 
 def measure(sizes: Sizes) -> Figures:
-    """All rounds, a fresh control plane each."""
+    """All rounds, plain and guarded in turn, a fresh control plane each."""
     pods, nodes = sizes.fractions
-    rounds = []
+    rounds: dict[str, list[dict[str, float]]] = {"plain": [], "guarded": []}
     for _ in range(sizes.fraction_rounds):
-        with ControlPlane(node_lifecycle=False) as plane:
-            rounds.append(anyio.run(_round, plane, nodes, pods))
-    figures = {key: round(statistics.median(one[key] for one in rounds), 1) for key in rounds[0]}
-    figures |= {"over_full": sum(one["over_full"] for one in rounds)}
+        for name, found in rounds.items():
+            with ControlPlane(node_lifecycle=False) as plane:
+                found.append(anyio.run(_round, plane, nodes, pods, name == "guarded"))
     return Figures(
         sizes={"pods": pods, "nodes": nodes, "fraction": "0.5", "rounds": sizes.fraction_rounds},
         notes=NOTES,
-        figures={**figures, "per_s_of_rounds": [round(one["per_s"]) for one in rounds]},
+        figures={name: _summary(found) for name, found in rounds.items()},
     )
 
 
-async def _round(plane: ControlPlane, nodes: int, count: int) -> dict[str, float]:
-    pods = [objects.share(f"half-{i:05}", "0.5") for i in range(count)]
+def _summary(rounds: Sequence[dict[str, float]]) -> dict[str, Any]:
+    medians = {key: round(statistics.median(one[key] for one in rounds), 2) for key in rounds[0]}
+    over_full = round(sum(one["over_full"] for one in rounds))
+    return {**medians, "over_full": over_full, "per_s_of_rounds": [round(one["per_s"]) for one in rounds]}
+
+
+async def _round(plane: ControlPlane, nodes: int, count: int, guarded: bool) -> dict[str, float]:
+    components = COMPONENTS if guarded else (BINDER, SCHEDULER)
+    shaped = _as_written if guarded else sharing.admitted
+    pods = [shaped(objects.share(f"half-{i:05}", "0.5")) for i in range(count)]
+    warm_up = [shaped(objects.share(f"warm-{i}", "0.5")) for i in range(2)]
     names = [pod["metadata"]["name"] for pod in pods]
-    async with sharing.sharing(plane, nodes=nodes) as (scene, _, _), stage.observed(scene) as observer:
-        warm_up = [objects.share(f"warm-{i}", "0.5") for i in range(2)]
+    async with (
+        sharing.sharing(plane, nodes=nodes, components=components) as (scene, _, deployment),
+        stage.observed(scene) as observer,
+    ):
         await scene.create(stage.PODS, warm_up)
         await observer.bound(["warm-0", "warm-1"], within_s=_BOUND_WITHIN_S)
+        pids = {name: deployment.pid(name) for name in (BINDER, SCHEDULER)}
+        pids["apiserver"] = procfs.child_named("kube-apiserver")
+        before = {name: procfs.cpu_s(pid) for name, pid in pids.items()}
         await scene.create(stage.PODS, pods)
         await observer.bound(names, within_s=_BOUND_WITHIN_S)
+        cpu_s = {f"{name}_cpu_s": procfs.cpu_s(pid) - before[name] for name, pid in pids.items()}
         over = await sharing.over_full(scene)
-    first, created = min(observer.created_at[n] for n in names), max(observer.created_at[n] for n in names)
-    taken_s = max(observer.bound_at.values()) - first
+    created = [observer.created_at[name] for name in names]
     return {
-        "per_s": count / taken_s,
-        "created_per_s": count / (created - first),
+        "per_s": count / (max(observer.bound_at.values()) - min(created)),
+        "created_per_s": count / (max(created) - min(created)),
         "over_full": len(over),
         **spread_ms(observer.waits_s(names)),
+        **cpu_s,
     }
+
+
+def _as_written(pod: Manifest) -> Manifest:
+    return pod

@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import random
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from fractions import Fraction
 from typing import Any
 
 import anyio
 
+from admission.mutate import mutated
+from admission.settings import Guard, Settings
 from bench import stage
 from bench.contenders import ALONE
+from bench.objects import Manifest
 from bench.stage import Stage
 from bench.standin import StandIn
+from gpu.refusal import Refusal
 from tools.cluster import ControlPlane
-from tools.deployment import Deployment, Options
+from tools.deployment import COMPONENTS, Deployment, Options
 from wire import names
 
 
 @asynccontextmanager
-async def sharing(plane: ControlPlane, *, nodes: int) -> AsyncIterator[tuple[Stage, StandIn, Deployment]]:
-    """Everything runs, and nothing is there yet."""
+async def sharing(
+    plane: ControlPlane, *, nodes: int, components: Sequence[str] = COMPONENTS
+) -> AsyncIterator[tuple[Stage, StandIn, Deployment]]:
+    """Everything runs, and nothing is there yet. Without ADMISSION there are no webhooks and no policies."""
     async with stage.stage(plane, nodes=nodes) as scene:
-        with Deployment(plane, Options(arguments=ALONE, device_teller=True)) as deployment:
+        with Deployment(plane, Options(components=components, arguments=ALONE)) as deployment:
             async with stage.transport(plane, deployment.teller_token) as teller, anyio.create_task_group() as tasks:
                 stand_in = StandIn(scene, teller)
                 await tasks.start(stand_in.run)
                 yield scene, stand_in, deployment
                 deployment.check()
                 tasks.cancel_scope.cancel()
+
+
+def admitted(pod: Manifest) -> Manifest:
+    """A pod as the webhook would have made it, for benches that run without. Raises ValueError if it is refused."""
+    made = mutated(pod, guard=Guard.INJECT, settings=Settings(), rng=random.Random(0))
+    if isinstance(made, Refusal):
+        raise ValueError(f"the pod of the bench was refused: {made}")  # noqa: TRY004 - a pod is no type
+    return made
 
 
 async def over_full(scene: Stage) -> list[str]:

@@ -16,7 +16,9 @@ from kube.clock import SystemClock
 from kube.config import Credentials
 from kube.http import HttpTransport
 from kube.retry import Retry
+from kube.transport import Transport
 from simulator import shape
+from simulator.checkpoint import BadCheckpoint, Checkpoints
 from simulator.nodeset import NodeSet, NotSimulated
 from simulator.podtokens import PodTokens
 from simulator.settings import KubeletSettings
@@ -41,19 +43,12 @@ def shapes(arguments: argparse.Namespace) -> tuple[shape.NodeShape, ...]:
 async def run_nodes(arguments: argparse.Namespace, stop: anyio.Event) -> None:
     """Play the nodes; at the end take them away, unless told to keep them."""
     credentials = await connections.credentials(arguments)
-    rng = connections.rng()
     async with (
         HttpTransport(credentials, user_agent="moorage-nodes") as transport,
         HttpTransport(_anonymous(credentials), user_agent="moorage-reservation") as inside,
     ):
-        nodes = NodeSet(
-            transport,
-            arguments.shapes,
-            clock=SystemClock(),
-            seed=arguments.seed,
-            reservation_identity=PodTokens(api=Api(transport, retry=Retry(rng)), under=inside.under),
-            settings=_SETTINGS,
-        )
+        tokens = PodTokens(api=Api(transport, retry=Retry(connections.rng())), under=inside.under)
+        nodes = _node_set(arguments, transport, tokens)
         try:
             await _play(nodes, stop)
         except ExceptionGroup as failed:
@@ -62,6 +57,21 @@ async def run_nodes(arguments: argparse.Namespace, stop: anyio.Event) -> None:
             if not arguments.keep:
                 with anyio.move_on_after(_REMOVE_WITHIN_S):
                     await nodes.remove()
+
+
+def _node_set(arguments: argparse.Namespace, transport: Transport, tokens: PodTokens) -> NodeSet:
+    try:
+        return NodeSet(
+            transport,
+            arguments.shapes,
+            clock=SystemClock(),
+            seed=arguments.seed,
+            reservation_identity=tokens,
+            settings=_SETTINGS,
+            checkpoints=Checkpoints(arguments.state) if arguments.state else None,
+        )
+    except BadCheckpoint as error:
+        raise BadInput(f"--state: {error}") from error
 
 
 async def _play(nodes: NodeSet, stop: anyio.Event) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import re
+from pathlib import Path
 from typing import Any, Final
 
 from cli import components
@@ -38,6 +39,12 @@ def add_command(commands: _Commands) -> None:
         "--prefix", default="simulated", help="nodes are called PREFIX-0, PREFIX-1... (default simulated)"
     )
     parser.add_argument("--seed", type=int, default=0, help="the UUIDs of the devices follow from it (default 0)")
+    parser.add_argument(
+        "--state",
+        type=Path,
+        metavar="FOLDER",
+        help="remember there which pod has which device, so that a restart does not look like a swap of cards",
+    )
     parser.add_argument("--keep", action="store_true", help="leave the nodes on the API server when this ends")
     parser.add_argument(
         "--no-taint", action="store_true", help="let pods come that don't tolerate simulator.moorage.dev/simulated"

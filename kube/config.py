@@ -1,7 +1,7 @@
 """Where the API server is and who we are there: inside a cluster, from a kubeconfig, or as told.
 
 kubernetes_asyncio is imported in one function, for kubeconfigs only, where its exec and OIDC plugins earn their price
-(1.6 s and 112 MiB, python-stack 1.1); inside a cluster two files say all there is.
+(1.6 s and 112 MiB); inside a cluster two files say all there is.
 """
 
 from __future__ import annotations

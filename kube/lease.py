@@ -1,6 +1,6 @@
 """One leader at a time, by a Lease object.
 
-What the libraries get wrong (python-stack 1.7) and what is done here instead:
+What the libraries get wrong and what is done here instead:
 
 - A hanging API server must not leave a leader in office: the work runs in a cancel scope whose deadline only a
   successful renewal moves. Nothing has to notice anything for it to fire.

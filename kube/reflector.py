@@ -1,7 +1,7 @@
 """Keeps a sink in step with the API server: list, then watch for ever.
 
 The infinite part (``run``) only decides when to list, when to watch and how long to wait; ``relist`` and ``one_watch``
-are finite. What the loops of the field's libraries get wrong and this one does not (python-stack 1.2):
+are finite. What the loops of the field's libraries get wrong and this one does not:
 
 - 410 Gone, as a status or as an ERROR event, means a new list, never the same version again.
 - A watch that ends is resumed from the last version seen; one that ends early is resumed after a back-off.

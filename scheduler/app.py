@@ -53,7 +53,7 @@ class Scheduler:
         )
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Run until cancelled. Nothing is decided before everything is synced (field.md R3)."""
+        """Run until cancelled. Nothing is decided before everything is synced (invariants.md, R3)."""
         async with anyio.create_task_group() as tasks:
             cache = self.cache
             await tasks.start(Reflector(self._api, NODES, NodeSink(cache), rng=self._rng).run)

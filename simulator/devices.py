@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -47,20 +47,44 @@ def shuffled(devices: Sequence[Device], rng: random.Random) -> tuple[Device, ...
     return tuple(order)
 
 
+#: (pod UID, container name) -> devices; a pod's init containers lend theirs to the containers after them.
+Held = dict[tuple[str, str], tuple[Device, ...]]
+
+
+def _keep_nothing(_: Held) -> None: ...
+
+
 @dataclass(slots=True)
 class DeviceManager:
-    """Hands out the devices of one node, the first free one in ``order`` first."""
+    """Hands out the devices of one node, the first free one in ``order`` first.
+
+    ``save`` is told what is given out whenever that has changed (simulator/checkpoint.py).
+    """
 
     order: tuple[Device, ...]
-    #: (pod UID, container name) -> devices; a pod's init containers lend theirs to the containers after them.
-    _held: dict[tuple[str, str], tuple[Device, ...]] = field(default_factory=dict)
+    save: Callable[[Held], None] = _keep_nothing
+    _held: Held = field(default_factory=dict)
+
+    def restore(self, held: Held) -> None:
+        """Take up what was given out before a restart."""
+        self._held = dict(held)
+
+    @property
+    def pods(self) -> set[str]:
+        """UIDs of the pods that hold devices."""
+        return {uid for uid, _ in self._held}
 
     def allocate(
         self, pod_uid: str, container: str, count: int, *, lent: Iterable[Device] = ()
     ) -> tuple[Device, ...] | Shortage:
-        """Give ``count`` devices to a container; devices ``lent`` by init containers of the pod come first."""
+        """Give ``count`` devices to a container, the same when it comes again after a restart.
+
+        Devices ``lent`` by init containers of the pod come first.
+        """
         if count == 0:
             return ()
+        if before := self._held.get((pod_uid, container)):
+            return before
         taken = {device.uuid for devices in self._held.values() for device in devices}
         reusable = list(dict.fromkeys(lent))
         free = reusable + [device for device in self.order if device.uuid not in taken]
@@ -68,6 +92,7 @@ class DeviceManager:
             return Shortage(count, len(free))
         chosen = tuple(sorted(free[:count], key=lambda device: device.index))
         self._held[pod_uid, container] = chosen
+        self.save(self._held)
         return chosen
 
     def held(self, pod_uid: str, container: str) -> tuple[Device, ...]:
@@ -81,5 +106,7 @@ class DeviceManager:
 
     def free(self, pod_uid: str) -> None:
         """Take back all devices of a pod."""
-        for key in [key for key in self._held if key[0] == pod_uid]:
-            del self._held[key]
+        kept = {key: devices for key, devices in self._held.items() if key[0] != pod_uid}
+        if len(kept) < len(self._held):
+            self._held = kept
+            self.save(kept)

@@ -16,12 +16,13 @@ from anyio.abc import TaskGroup
 
 from kube.api import Api
 from kube.clock import Clock, rfc3339
-from kube.transport import Transport
 from simulator import environment, nodeobject, podstatus, process
 from simulator.admitting import Refusal
+from simulator.checkpoint import Checkpoints
 from simulator.devices import Device, DeviceManager, make_devices, shuffled
 from simulator.intake import Intake
 from simulator.podstatus import Life
+from simulator.podtokens import PodIdentity
 from simulator.podworker import PodWorker
 from simulator.reporting import Reporter
 from simulator.settings import NO_FAULT, KubeletSettings, ReservationFault
@@ -29,9 +30,6 @@ from simulator.shape import NodeShape
 from simulator.witness import Started, Stopped, Witness
 from wire import names
 from wire.core import Container, Pod
-
-#: Returns the transport on which the process in a pod talks to the API server.
-PodIdentity = Callable[[Pod], Awaitable[Transport]]
 
 _ENDED: Final = frozenset({names.SUCCEEDED, names.FAILED})
 
@@ -47,6 +45,8 @@ class Surroundings:
     settings: KubeletSettings
     writers: anyio.CapacityLimiter
     seed: int
+    #: Where device managers outlive this process.
+    checkpoints: Checkpoints | None = None
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class Kubelet:
         self.rng = random.Random(f"{around.seed}/{shape.name}")
         self.devices = make_devices(shape.name, shape.cards_mib, seed=around.seed)
         self.labels = nodeobject.labels(shape)
-        self.intake = Intake(shape, self.labels, DeviceManager(self._order()), around.witness)
+        self.intake = Intake(shape, self.labels, self._device_manager(around), around.witness)
         self._around = around
         self._line = Reporter(around.api, around.writers, around.settings.write_retry_s)
         self._workers: dict[str, PodWorker] = {}
@@ -127,6 +127,13 @@ class Kubelet:
         self._known.pop(uid, None)
         if self.is_answering:
             self._miss(uid)
+
+    def reconcile(self) -> None:
+        """Free what pods hold that ended or went while this process was away. All pods of the node are known."""
+        live = {uid for uid, pod in self._known.items() if pod.status.phase not in _ENDED}
+        if self.is_answering:
+            for uid in self.intake.manager.pods - live - set(self._workers):
+                self.intake.free(uid)
 
     async def run(self) -> None:
         """Live for ever, through losses of power."""
@@ -188,6 +195,14 @@ class Kubelet:
 
     def _refused(self, pod: Pod, refusal: Refusal) -> dict[str, Any]:
         return podstatus.refused(pod, refusal.reason, refusal.message, now=self.now())
+
+    def _device_manager(self, around: Surroundings) -> DeviceManager:
+        kept, name = around.checkpoints, self.shape.name
+        if kept is None:
+            return DeviceManager(self._order())
+        manager = DeviceManager(self._order(), lambda held: kept.save(name, held))
+        manager.restore(kept.load(name, self.devices))
+        return manager
 
     def _order(self) -> tuple[Device, ...]:
         return shuffled(self.devices, self.rng) if self.settings.shuffle_devices else self.devices

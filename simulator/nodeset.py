@@ -26,8 +26,10 @@ from kube.resources import LEASES, NODES, PODS
 from kube.retry import Retry
 from kube.transport import Transport
 from simulator import nodeobject
+from simulator.checkpoint import Checkpoints
 from simulator.devices import Device
-from simulator.kubelet import Kubelet, PodIdentity, Surroundings
+from simulator.kubelet import Kubelet, Surroundings
+from simulator.podtokens import PodIdentity, always
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
 from simulator.witness import Witness
@@ -46,8 +48,8 @@ class NotSimulated(Exception):
 class NodeSet:
     """Kubelets for all ``shapes``.
 
-    ``reservation_transport`` is the identity of all reservation processes; ``reservation_identity`` gives each its own
-    (simulator/podtokens.py) and comes first.
+    ``reservation_identity`` is who the reservation processes are (simulator/podtokens.py), by default ourselves.
+    Raises simulator.checkpoint.BadCheckpoint.
     """
 
     def __init__(
@@ -58,16 +60,11 @@ class NodeSet:
         clock: Clock,
         seed: int,
         witness: Witness | None = None,
-        reservation_transport: Transport | None = None,
         reservation_identity: PodIdentity | None = None,
         settings: KubeletSettings = _DEFAULTS,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         rng = random.Random(f"{seed}/nodes")
-        shared = reservation_transport or transport
-
-        async def same(_: Pod) -> Transport:
-            return shared
-
         self.witness = witness or Witness()
         self._settings = settings
         self._clock = clock
@@ -76,12 +73,13 @@ class NodeSet:
         self._writers = anyio.CapacityLimiter(settings.writers)
         around = Surroundings(
             api=self._api,
-            identity=reservation_identity or same,
+            identity=reservation_identity or always(transport),
             clock=clock,
             witness=self.witness,
             settings=settings,
             writers=self._writers,
             seed=seed,
+            checkpoints=checkpoints,
         )
         #: Of the nodes that are registered.
         self._uids: dict[str, str] = {}
@@ -188,6 +186,8 @@ class _Dispatch:
             self._gone(uid)
         for pod in objects:
             self.upsert(pod)
+        for kubelet in self.kubelets.values():
+            kubelet.reconcile()
 
     def upsert(self, obj: Pod) -> None:
         """Take a pod."""

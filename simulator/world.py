@@ -45,6 +45,7 @@ from simulator.invariants import CONFIG_MAPS, DELETED, WATCHED, Checker
 from simulator.manifests import Manifest
 from simulator.nodeset import NodeSet
 from simulator.observer import Observer
+from simulator.podtokens import always
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
 from simulator.timeline import Timeline
@@ -90,7 +91,7 @@ class World:
             clock=clock,
             seed=seed,
             settings=settings.kubelet,
-            reservation_transport=self.server.transport("reservation"),
+            reservation_identity=always(self.server.transport("reservation")),
         )
         self.checker = Checker(
             self.nodes.devices, gang_grace_s=settings.gang_grace_s, loss_window_s=settings.loss_window_s

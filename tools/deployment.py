@@ -205,7 +205,12 @@ class Deployment:
 
     def _own_arguments(self, component: str) -> list[str]:
         if component == NODES:
-            return ["--no-taint", *(word for text in self._options.nodes for word in ("--nodes", text))]
+            return [
+                "--no-taint",
+                "--state",
+                str(self._file(NODES)),
+                *(word for text in self._options.nodes for word in ("--nodes", text)),
+            ]
         if component != ADMISSION:
             return []
         return [

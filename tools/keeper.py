@@ -13,7 +13,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 from tools.cluster import ControlPlane
 from tools.clusterstate import AS_TOLD, Description, Program, State
@@ -92,18 +94,28 @@ def run(state: State, nodes: Sequence[str]) -> int:
     for ending in (signal.SIGTERM, signal.SIGINT):
         signal.signal(ending, _end)
     try:
-        with state.keep() as folder, ControlPlane(folder=folder) as plane, _moorage(plane, nodes) as deployment:
+        with state.keep() as folder:
+            return _serve(state, folder, nodes)
+    except BlockingIOError:
+        print("a cluster is up already: `make cluster-down` ends it", file=sys.stderr)
+    except _Ended:
+        pass  # before there was anything to end
+    return 1
+
+
+def _serve(state: State, folder: Path, nodes: Sequence[str]) -> int:
+    """Run the cluster and, before anybody else may keep one, say why it ended."""
+    try:
+        with ControlPlane(folder=folder) as plane, _moorage(plane, nodes) as deployment:
             plane.write_kubeconfig(state.kubeconfig, plane.token)
             print(f"serving at {plane.url}; KUBECONFIG={state.kubeconfig}", flush=True)
             _keep(state, plane, deployment, nodes)
     except _Ended:
         state.end(AS_TOLD)
         return 0
-    except BlockingIOError:
-        print("a cluster is up already: `make cluster-down` ends it", file=sys.stderr)
     except (ProcessDied, TimeoutError) as died:
         state.end(str(died))
-    return 1
+        return 1
 
 
 @contextlib.contextmanager
@@ -115,7 +127,7 @@ def _moorage(plane: ControlPlane, nodes: Sequence[str]) -> Iterator[Deployment |
         yield deployment
 
 
-def _keep(state: State, plane: ControlPlane, deployment: Deployment | None, nodes: Sequence[str]) -> None:
+def _keep(state: State, plane: ControlPlane, deployment: Deployment | None, nodes: Sequence[str]) -> NoReturn:
     watch = Watch(deployment) if deployment else None
     ours = [Program(child.name, child.process.pid) for child in plane.programs]
     renew_at = time.monotonic() + _RENEW_EVERY_S

@@ -1,6 +1,6 @@
 """Kubernetes core objects, in part: the fields that Moorage reads.
 
-Partial msgspec structs (python-stack 1.3: 13.8 us a pod, where the typed clients need 930). Because they are partial
+Partial msgspec structs (measured on 10,000 pods: 13.8 us a pod, where the typed clients need 930). Because they are partial
 they are never written back whole: objects are changed by patches, and what is created is made of them with all that
 it needs. ``gc=False`` keeps 100,000 cached pods from costing pauses; none of these structs can form a cycle.
 

@@ -1,7 +1,7 @@
 """An attempt: one BindRequest read as a value.
 
 The attempt's identity is the BindRequest's own UID, and the pod is named by UID (``ownerReferences[0].uid``), so a
-request can never be carried out for a pod of the same name that was made later (field.md R1, R9).
+request can never be carried out for a pod of the same name that was made later (invariants.md, R1, R9).
 """
 
 from __future__ import annotations

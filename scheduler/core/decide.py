@@ -1,7 +1,7 @@
 """``decide``: from what is known to what is to be done. Pure: same cluster, same time, same plan.
 
 Groups are decided in order; each choice is charged on a working copy before the next is made, so no device is given
-twice by one decision (field.md R5). A gang is tried whole and taken back if it doesn't fit. Pods of one class are
+twice by one decision (invariants.md, R5). A gang is tried whole and taken back if it doesn't fit. Pods of one class are
 judged once: after one of them fitted nowhere, and since a decision only ever charges, the others don't either.
 """
 

@@ -1,7 +1,7 @@
 """Which node next: one number a node and class, the smallest wins, NOWHERE if the class doesn't fit.
 
 The numbers of a class are computed once for all nodes and then again only for nodes that were charged since, so that
-the ten-thousandth pod costs no look over ten thousand nodes (python-stack 8, incremental form).
+the ten-thousandth pod costs no look over ten thousand nodes.
 
 The order (kai-contract 4.4, made exact), smaller first, then by node name:
 

@@ -157,6 +157,23 @@ def test_a_crashed_component_is_started_again_and_status_tells(cluster: Cluster)
     eventually(lambda: cluster.pods()["by-memory"]["status"]["phase"] == "Running", "a pod to run")
 
 
+def test_simulated_machines_that_crash_come_back_with_the_same_devices(cluster: Cluster) -> None:
+    def devices() -> dict[str, str]:
+        reservations = cluster.pods("--namespace=kai-resource-reservation").items()
+        return {name: pod["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"] for name, pod in reservations}
+
+    def restarted() -> bool:
+        pods = [*cluster.pods().values(), *cluster.pods("--namespace=kai-resource-reservation").values()]
+        return all(pod["status"]["containerStatuses"][0]["restartCount"] == 1 for pod in pods)
+
+    before = devices()
+    os.kill(cluster.programs["nodes"].pid, signal.SIGKILL)
+    eventually(restarted, "all pods to run again")
+    assert devices() == before
+    (binder,) = Path(cluster.described.logs).glob("components-*/binder.log")
+    assert "was lost" not in binder.read_text()
+
+
 def test_down_leaves_no_process_behind_and_up_starts_afresh(cluster: Cluster) -> None:
     pids = [cluster.described.pid, *(program.pid for program in cluster.described.programs)]
     assert all(is_alive(pid) for pid in pids)

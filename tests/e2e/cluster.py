@@ -196,9 +196,7 @@ async def eventually(probe: Callable[[], Awaitable[Any]], what: str, *, within_s
 
 
 @asynccontextmanager
-async def scene(
-    plane: ControlPlane, namespace: str, shapes: Sequence[str], *, seed: int = 1
-) -> AsyncIterator[Scene]:
+async def scene(plane: ControlPlane, namespace: str, shapes: Sequence[str], *, seed: int = 1) -> AsyncIterator[Scene]:
     """Set a scene: its namespace, its nodes, its client; take everything away afterwards."""
     ca_file = plane.folder / "e2e-ca.pem"
     ca_file.write_text(plane.ca_pem)

@@ -43,6 +43,6 @@ async def test_a_whole_gpu_pod_gets_the_device_of_an_idle_reservation(set_scene:
         await scene.running(1)
         await scene.delete("half")
         await scene.create(pod("whole", gpus=1))
-        pods = await scene.running(1, within_s=30)
         await scene.gone(["half"])
+        pods = await scene.running(1)
         assert [len(devices) for devices in scene.seen(pods["whole"]).values()] == [1]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -8,13 +9,14 @@ import pytest
 from kube.memory.calls import Call
 from kube.resources import CONFIG_MAPS, NODES, PODS
 from simulator import nodeobject
+from simulator.checkpoint import Checkpoints
 from simulator.nodeset import NodeSet, NotSimulated
 from simulator.process import EXIT_CODE, RUN_S
 from simulator.settings import KubeletSettings, ReservationFault
 from simulator.shape import NodeShape
 from simulator.witness import Freed, Refused, Started, Stopped
 from tests.conftest import AnyioBackend
-from tests.simulator.machines import NAMESPACE, bound, machines, reservation
+from tests.simulator.machines import NAMESPACE, Machines, bound, machines, reservation
 from wire import names
 from wire.core import Pod
 
@@ -427,6 +429,34 @@ async def test_nodes_that_are_removed_are_gone_and_others_stay() -> None:
         await m.api.create(NODES, {"metadata": {"name": "c"}})
         await nodes.remove()
         assert sorted(node.metadata.name for node in (await m.api.list(NODES)).items) == ["c", "node-0"]
+
+
+async def test_nodes_that_come_again_give_pods_the_devices_that_they_had(tmp_path: Path) -> None:
+    def nodes(m: Machines, seed: int) -> NodeSet:
+        shape = NodeShape(name="one", cards_mib=(1024,) * 8)
+        checkpoints = Checkpoints(tmp_path)
+        return NodeSet(m.server.transport("one"), [shape], clock=m.clock, seed=seed, checkpoints=checkpoints)
+
+    async with machines(["1x0"]) as m:
+        held: list[dict[str, list[int]]] = []
+        gone: set[str] = set()
+        for life in range(2):
+            async with anyio.create_task_group() as group:
+                await group.start((there := nodes(m, life)).run)
+                if life == 0:
+                    for name in ("goes", "fails", "stays", "stays-too"):
+                        await m.create(bound(name, node="one", gpus=2))
+                await anyio.sleep(10)
+                manager = there["one"].intake.manager
+                held.append({uid: [device.index for device in manager.held_by_pod(uid)] for uid in manager.pods})
+                group.cancel_scope.cancel()
+            if life == 0:
+                gone = {(await m.pod(name)).metadata.uid for name in ("goes", "fails")}
+                await m.api.delete(PODS, "goes", namespace=NAMESPACE, grace_s=0)
+                failed = {"status": {"phase": "Failed"}}
+                await m.api.patch(PODS, "fails", failed, namespace=NAMESPACE, subresource="status")
+        assert len(held[0]) == 4
+        assert held[1] == {uid: devices for uid, devices in held[0].items() if uid not in gone}
 
 
 async def test_leases_are_renewed_by_nodes_that_live() -> None:
