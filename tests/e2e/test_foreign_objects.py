@@ -1,0 +1,293 @@
+"""PodGroups, BindRequests and books that make no sense: what they are about waits, and nothing else is disturbed.
+
+Each beside a healthy neighbour (tests/e2e/crowd.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from kubernetes_asyncio import client
+
+from tests.e2e.cluster import Pod, eventually, pod, share
+from tests.e2e.crowd import Crowd
+from tests.e2e.tenant import Identity, identity, refused
+from tools.cluster import ControlPlane
+from wire import names
+
+pytestmark = pytest.mark.cluster
+
+#: Who writes BindRequests, and who writes books.
+WRITERS = {"scheduler": "moorage-scheduler", "binder": "moorage-binder"}
+
+
+@pytest.fixture
+async def scheduler(control_plane: ControlPlane, crowd: Crowd) -> AsyncIterator[Identity]:
+    """The scheduler's own identity, used by hand."""
+    token = control_plane.service_account_token(names.SYSTEM_NAMESPACE, WRITERS["scheduler"])
+    async with identity(control_plane, token, crowd.scene.namespace) as made:
+        yield made
+
+
+@pytest.fixture
+async def binder(control_plane: ControlPlane, crowd: Crowd) -> AsyncIterator[Identity]:
+    """The binder's own identity, used by hand in the namespace of the reservation pods."""
+    token = control_plane.service_account_token(names.SYSTEM_NAMESPACE, WRITERS["binder"])
+    async with identity(control_plane, token, names.RESERVATION_NAMESPACE) as made:
+        yield made
+
+
+# --- PodGroups ---------------------------------------------------------------------------------------------------
+
+
+async def _group(crowd: Crowd, name: str, *, annotations: dict[str, str] | None = None, **spec: Any) -> None:
+    metadata = {"name": name, "annotations": annotations or {}}
+    kind = {"apiVersion": f"{names.SCHEDULING_GROUP}/v2alpha2", "kind": "PodGroup"}
+    await crowd.tenant.create_custom("podgroups", "v2alpha2", {**kind, "metadata": metadata, "spec": spec})
+
+
+def _member(name: str, group: str, **labels: str) -> Pod:
+    return pod(name, annotations={names.GPU_FRACTION: "0.25", names.POD_GROUP_NAME: group}, labels=labels)
+
+
+async def test_a_pod_of_a_group_that_is_not_there_waits_until_it_comes(crowd: Crowd) -> None:
+    created = await crowd.tenant.create(_member("early", "later"))
+    await crowd.scene.says("early", "PodGroup later was not found (annotation pod-group-name)")
+    await _group(crowd, "later", minMember=1)
+    await crowd.runs(created)
+
+
+@pytest.mark.parametrize("group", ["ü" * 1000, "a/b", "../../x", "x" * 100_000, " "])
+async def test_a_group_whose_name_is_none_is_not_found(crowd: Crowd, group: str) -> None:
+    await crowd.tenant.create(_member("lost", group))
+    message = await crowd.scene.says("lost", "PodGroup ")
+    assert "was not found" in message or len(message) == 1000
+
+
+async def test_a_group_name_that_is_empty_is_no_group(crowd: Crowd) -> None:
+    await crowd.runs(await crowd.tenant.create(_member("alone", "")))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"minMember": 0}, id="zero"),
+        pytest.param({}, id="absent"),
+        pytest.param({"queue": "nowhere", "priorityClassName": "nothing"}, id="unknown-names"),
+        pytest.param({"minMember": 1, "subGroups": []}, id="no-subgroups"),
+        pytest.param({"subGroups": [{"name": "a"}]}, id="subgroup-without-minimum"),
+        pytest.param({"minMember": 1, "topologyConstraint": {"preferredTopologyLevel": "rack"}}, id="preferred"),
+    ],
+)
+async def test_members_of_a_group_without_a_minimum_run_one_by_one(crowd: Crowd, spec: dict[str, Any]) -> None:
+    group = f"loose-{abs(hash(str(spec))) % 10**6}"
+    await _group(crowd, group, **spec)
+    for name in ("one", "two"):
+        await crowd.runs(await crowd.tenant.create(_member(name, group)))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"minMember": -1},
+        {"minMember": 2**31},
+        {"minMember": "two"},
+        {"subGroups": [{"name": "A_b"}]},
+        {"subGroups": [{"minMember": 1}]},
+        {"preemptibility": "perhaps"},
+    ],
+)
+async def test_a_malformed_group_is_refused_by_its_schema(crowd: Crowd, spec: dict[str, Any]) -> None:
+    refusal = await refused(_group(crowd, "malformed", **spec))
+    assert refusal.status in {400, 422}
+    assert "minMember" in refusal.message or "spec" in refusal.message, refusal
+
+
+async def test_every_subgroup_has_to_reach_its_minimum(crowd: Crowd) -> None:
+    subgroups = [{"name": "leader", "minMember": 1}, {"name": "worker", "minMember": 2}]
+    await _group(crowd, "tree", minMember=3, subGroups=subgroups)
+    workers = [_member(f"worker-{i}", "tree", **{names.SUBGROUP_LABEL: "worker"}) for i in range(3)]
+    stray = _member("stray", "tree", **{names.SUBGROUP_LABEL: "unknown"})
+    created = [await crowd.tenant.create(wanted) for wanted in (*workers, stray)]
+    await crowd.scene.says("worker-0", "Job is not ready for scheduling")
+    assert not any(found["spec"].get("nodeName") for found in await _named(crowd, "worker-", "stray"))
+    created.append(await crowd.tenant.create(_member("leader", "tree", **{names.SUBGROUP_LABEL: "leader"})))
+    for one in created:
+        await crowd.runs(one)
+
+
+async def _named(crowd: Crowd, *prefixes: str) -> list[Pod]:
+    return [found for name, found in (await crowd.scene.pods()).items() if name.startswith(prefixes)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "constraint"),
+    [
+        ({"subGroups": [{"name": "a"}, {"name": "b", "parent": "a", "minMember": 1}]}, "minSubGroup"),
+        ({"minSubGroup": 1, "subGroups": [{"name": "a", "minMember": 1}]}, "minSubGroup"),
+        ({"minMember": 1, "minSubGroup": 1}, "minSubGroup"),
+        ({"topologyConstraint": {"topology": "t", "requiredTopologyLevel": "rack"}}, "requiredTopologyLevel"),
+    ],
+)
+async def test_a_group_that_asks_what_is_not_served_waits_with_the_name_of_it(
+    crowd: Crowd, spec: dict[str, Any], constraint: str
+) -> None:
+    group = f"unserved-{abs(hash(str(spec))) % 10**6}"
+    await _group(crowd, group, **spec)
+    await crowd.tenant.create(_member("unserved", group, **{names.SUBGROUP_LABEL: "a"}))
+    message = await crowd.scene.says("unserved", "UnsupportedConstraint")
+    assert constraint in message
+
+
+async def test_a_gang_whose_group_has_no_room_for_its_plan_waits_and_says_why(crowd: Crowd) -> None:
+    await _group(crowd, "full", annotations={"k": "x" * (262_144 - 1)}, minMember=2)
+    for name in ("first", "second"):
+        await crowd.tenant.create(_member(name, "full"))
+    await crowd.scene.says("first", "the plan can't be written on PodGroup full")
+
+
+async def test_a_tenant_writes_no_plan(crowd: Crowd) -> None:
+    for plan in ("{}", "junk", '{"id":"x","members":{}}'):
+        refusal = await refused(_group(crowd, "planned", annotations={names.PLAN: plan}, minMember=2))
+        assert refusal.is_ours
+
+
+# --- BindRequests ------------------------------------------------------------------------------------------------
+
+
+def _request(pod_name: str, uid: str, **changes: Any) -> dict[str, Any]:
+    """A BindRequest that may be carried out, but for ``changes`` of its metadata, spec or hand-over."""
+    group = "11111111-2222-5333-8444-555555555555"
+    handover = {"rv": "1", "devices": [{"group": group, "nano": 500_000_000}], **changes.get("handover", {})}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod_name, "uid": uid}
+    metadata = {"name": pod_name, "annotations": {names.HANDOVER: json.dumps(handover)}, "ownerReferences": [owner]}
+    spec = {
+        "podName": pod_name,
+        "selectedNode": "no-such-node",
+        "receivedResourceType": "Fraction",
+        "receivedGPU": {"count": 1, "portion": "0.50"},
+        "selectedGPUGroups": [group],
+    }
+    return {
+        "apiVersion": f"{names.SCHEDULING_GROUP}/v1alpha2",
+        "kind": "BindRequest",
+        "metadata": metadata | changes.get("metadata", {}),
+        "spec": spec | changes.get("spec", {}),
+    }
+
+
+async def _hand(who: Identity, request: dict[str, Any]) -> Any:
+    return await who.create_custom("bindrequests", "v1alpha2", request)
+
+
+FOREIGN: list[dict[str, Any]] = [
+    {"metadata": {"annotations": {}}},
+    {"metadata": {"annotations": {names.HANDOVER: "{"}}},
+    {"metadata": {"annotations": {names.HANDOVER: "ü" * 100_000}}},
+    {"metadata": {"ownerReferences": []}},
+    {"metadata": {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "x"}]}},
+    {"handover": {"rv": ""}},
+    {"handover": {"rv": "latest"}},
+    {"handover": {"members": 0}},
+    {"handover": {"plan": "p", "members": 2}},
+    {"handover": {"devices": []}},
+    {"handover": {"devices": [{"group": "not a label value", "nano": 1}]}, "spec": {"selectedGPUGroups": ["x y"]}},
+    {"handover": {"devices": [{"group": "g", "nano": 10**30}]}, "spec": {"selectedGPUGroups": ["g"]}},
+    {"handover": {"devices": [{"group": "g", "nano": -1}]}, "spec": {"selectedGPUGroups": ["g"]}},
+    {"spec": {"selectedGPUGroups": ["another"]}},
+    {"spec": {"selectedNode": ""}},
+    {"spec": {"podName": "somebody-else"}},
+    {},
+]
+
+
+async def test_nobody_but_us_gives_orders_to_the_binder(crowd: Crowd, control_plane: ControlPlane) -> None:
+    async with identity(control_plane, control_plane.token, crowd.scene.namespace) as administrator:
+        for who in (crowd.tenant, administrator):
+            refusal = await refused(_hand(who, _request("nobody", "00000000-0000-4000-8000-000000000000")))
+            assert refusal.is_ours
+
+
+@pytest.mark.parametrize(("number", "changes"), list(enumerate(FOREIGN)), ids=[str(i) for i in range(len(FOREIGN))])
+async def test_a_foreign_bind_request_binds_nothing_and_keeps_no_pod_waiting(
+    crowd: Crowd, scheduler: Identity, number: int, changes: dict[str, Any]
+) -> None:
+    """It stands there under the pod's name before the pod may be placed on a new device, which takes a BindRequest."""
+    name = f"claimed-{number}"
+    gated = share(name, "0.9")
+    gated["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+    created = await crowd.tenant.create(gated)
+    await _hand(scheduler, _request(name, created["metadata"]["uid"], **changes))
+    beside = await crowd.runs(await crowd.tenant.create(share("beside", "0.5")))
+    crowd.is_given_what_it_sees(beside)
+    await eventually(lambda: _only_one(crowd), "idle reservations to go", within_s=10)
+    await crowd.tenant.patch(name, {"spec": {"schedulingGates": []}})
+    crowd.is_given_what_it_sees(await crowd.runs(created))
+    await eventually(lambda: _is_gone(scheduler, name), "the BindRequest to go", within_s=5)
+
+
+async def _only_one(crowd: Crowd) -> bool | None:
+    return len(await crowd.scene.reservations()) == 1 or None
+
+
+async def _is_gone(who: Identity, name: str) -> bool | None:
+    try:
+        await who.custom.get_namespaced_custom_object(
+            names.SCHEDULING_GROUP, "v1alpha2", who.namespace, "bindrequests", name
+        )
+    except client.ApiException:
+        return True
+    return None
+
+
+# --- books -------------------------------------------------------------------------------------------------------
+
+BOOKS = [
+    pytest.param("{", id="no-json"),
+    pytest.param("[]", id="a-list"),
+    pytest.param('{"u":{"nano":0,"attempt":"a","rv":"1","since":0,"pod":"a/b"}}', id="nothing-charged"),
+    pytest.param('{"u":{"nano":1000000001,"attempt":"a","rv":"1","since":0,"pod":"a/b"}}', id="more-than-a-device"),
+    pytest.param('{"u":{"nano":1e9,"attempt":"a","rv":"1","since":0,"pod":"a/b"}}', id="a-float"),
+    pytest.param('{"u":{"nano":1}}', id="half-an-entry"),
+    pytest.param("ü" * 100_000, id="huge"),
+]
+
+
+@pytest.mark.parametrize("text", BOOKS)
+async def test_nobody_joins_a_reservation_whose_book_cannot_be_read(crowd: Crowd, binder: Identity, text: str) -> None:
+    first = await crowd.runs(await crowd.tenant.create(pod("first", annotations={names.GPU_FRACTION: "0.9"})))
+    (device,) = crowd.scene.seen(first)["main"]
+    reservation = await _reservation_of(crowd, device)
+    name, sound = reservation["metadata"]["name"], reservation["metadata"]["annotations"][names.TENANTS]
+    patch = {"metadata": {"annotations": {names.TENANTS: text}}}
+    refusal = await refused(_as_administrator(crowd, name, patch))
+    assert refusal.is_ours
+    await binder.patch(name, patch)
+    second = await crowd.runs(await crowd.tenant.create(share("second", "0.1")))
+    crowd.is_given_what_it_sees(second)
+    assert crowd.scene.seen(second)["main"] != (device,)
+    found = await crowd.scene.pod("first")
+    assert found["status"]["phase"] == "Running"
+    assert crowd.scene.seen(found)["main"] == (device,)
+    await binder.patch(name, {"metadata": {"annotations": {names.TENANTS: sound}}})
+    third = await crowd.runs(await crowd.tenant.create(share("third", "0.1")))
+    crowd.is_given_what_it_sees(third)
+
+
+async def _as_administrator(crowd: Crowd, name: str, patch: dict[str, Any]) -> Any:
+    return await crowd.scene.core.patch_namespaced_pod(
+        name, names.RESERVATION_NAMESPACE, patch, _content_type="application/merge-patch+json"
+    )
+
+
+async def _reservation_of(crowd: Crowd, device: str) -> Pod:
+    async def held() -> Pod | None:
+        found = await crowd.scene.reservations()
+        told = (names.RESERVE_FOR_GPU_INDEX, device)
+        return next((one for one in found if told in one["metadata"]["annotations"].items()), None)
+
+    answer: Pod = await eventually(held, "the reservation", within_s=5)
+    return answer
