@@ -1,8 +1,8 @@
 """What a bound pod was given: the exact record that its Binding writes, and its reading back.
 
 One annotation holds it all (``moorage.dev/grant``), written in the one Binding together with node, group labels and
-the values that the container's env reads. So no part of it can be there without the rest (invariants.md, R2). It is guarded
-by an admission policy after placement, and the ledger, the collector and a rebuilt book all read it.
+the values that the container's env reads. So no part of it can be there without the rest (invariants.md, R2). It is
+guarded by an admission policy after placement, and the ledger, the collector and a rebuilt book all read it.
 """
 
 from __future__ import annotations

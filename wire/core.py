@@ -1,8 +1,8 @@
 """Kubernetes core objects, in part: the fields that Moorage reads.
 
-Partial msgspec structs (measured on 10,000 pods: 13.8 us a pod, where the typed clients need 930). Because they are partial
-they are never written back whole: objects are changed by patches, and what is created is made of them with all that
-it needs. ``gc=False`` keeps 100,000 cached pods from costing pauses; none of these structs can form a cycle.
+Partial msgspec structs (measured on 10,000 pods: 13.8 us a pod, where the typed clients need 930). Because they are
+partial they are never written back whole: objects are changed by patches, and what is created is made of them with all
+that it needs. ``gc=False`` keeps 100,000 cached pods from costing pauses; none of these structs can form a cycle.
 
 A ``null`` where a list or a map stands is what Go writes for an empty one; such fields decode as ``None`` and read
 through the ``or ()`` of their users, so fields that Go may write as null are typed ``| None``.

@@ -1,8 +1,8 @@
 """The node table as arrays: what is left of every node, one column a node.
 
 Arrays are ``[resource, node]`` and ``[device slot, node]``, so that a look over all nodes runs along memory. The
-devices of one node are a tuple beside them, because below some hundred elements Python's own sequences are faster
-(below some 200 elements lists are faster than arrays, above it arrays). The ledger owns one table; a decision works on a copy in the order of node names.
+devices of one node are a tuple beside them, because below some 200 elements Python's own sequences are faster.
+The ledger owns one table; a decision works on a copy in the order of node names.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from scheduler.core.table import CPU, GPUS, MEMORY, PODS, Device, Int8s
 
 
 class OverCommitted(Exception):
-    """Raised when a choice would charge a node or a device more than it has: a bug of whoever chose (invariants.md, R5)."""
+    """Raised when a choice would charge a node or a device more than it has: a bug of whoever chose (R5)."""
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
