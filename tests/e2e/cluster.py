@@ -10,7 +10,7 @@ import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import msgspec
@@ -30,6 +30,7 @@ from tools.cluster import ControlPlane
 from wire import names
 
 Pod = dict[str, Any]
+T = TypeVar("T")
 
 #: Machines that start containers quickly, so that tests wait for Moorage and not for them.
 QUICK = KubeletSettings(sandbox_s=0.02, start_s=0.01, init_run_s=0.05, stop_s=0.02, config_retry_s=0.2, writers=32)
@@ -183,7 +184,7 @@ def scheduled_message(found: Pod) -> str:
     )
 
 
-async def eventually(probe: Callable[[], Awaitable[Any]], what: str, *, within_s: float) -> Any:
+async def eventually(probe: Callable[[], Awaitable[T | None]], what: str, *, within_s: float) -> T:
     """Wait until ``probe`` answers with something, asking the real API server again and again."""
     try:
         with anyio.fail_after(within_s):
