@@ -29,7 +29,7 @@ async def sharing(
 ) -> AsyncIterator[tuple[Stage, StandIn, Deployment]]:
     """Everything runs, and nothing is there yet. Without ADMISSION there are no webhooks and no policies."""
     async with stage.stage(plane, nodes=nodes) as scene:
-        with Deployment(plane, Options(components=components, arguments=ALONE)) as deployment:
+        with Deployment(plane, Options(components=components, arguments=ALONE, device_teller=True)) as deployment:
             async with stage.transport(plane, deployment.teller_token) as teller, anyio.create_task_group() as tasks:
                 stand_in = StandIn(scene, teller)
                 await tasks.start(stand_in.run)
