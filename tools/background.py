@@ -56,21 +56,13 @@ def down(state: State) -> int:
         return 0
     os.kill(keeper_pid, signal.SIGTERM)
     give_up_at = time.monotonic() + _DOWN_WITHIN_S
-    while state.kept() or _is_alive(keeper_pid):
+    while state.kept() or resident_kib(keeper_pid) is not None:
         if time.monotonic() > give_up_at:
             print(f"the keeper (process {keeper_pid}) did not end; see {state.log}", file=sys.stderr)
             return 1
         time.sleep(_POLL_S)
     print("the cluster is down")
     return 0
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def status(state: State) -> int:
