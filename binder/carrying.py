@@ -28,6 +28,7 @@ from binder.core.state import (
     ReadPod,
     Renew,
     State,
+    TellBound,
     Verify,
     WriteConfigMaps,
 )
@@ -42,7 +43,7 @@ from gpu.reservation import Reservation
 from kube import binding, books
 from kube.api import Api
 from kube.clock import Clock
-from kube.errors import Conflict, NotFound
+from kube.errors import ApiError, Conflict, NotFound
 from kube.events import EventRecorder
 from kube.patience import until_answered
 from kube.resources import BIND_REQUESTS
@@ -73,7 +74,7 @@ class Carrier:
         #: Verifications list all pods of a node: some side by side are enough.
         self._verifier = Verifier(api, settings.reservation, at_once=settings.verify_at_once)
 
-    async def carry(self, state: State, action: Action) -> Outcome:  # noqa: PLR0911 - one return per action
+    async def carry(self, state: State, action: Action) -> Outcome:  # noqa: C901, PLR0911 - one case per action
         """Carry out one action."""
         match action:
             case Join(group=group):
@@ -86,6 +87,8 @@ class Carrier:
                 return await self._write_config_maps(state, action)
             case PostBinding():
                 return await self._post(state, action)
+            case TellBound():
+                return await self._tell_bound(state)
             case Renew():
                 return await self._renew(state, action)
             case DropRequest():
@@ -148,6 +151,14 @@ class Carrier:
         if isinstance(posted, binding.NotAccepted):
             return outcome.BindingNotAccepted(posted.detail)
         return outcome.BindingAccepted()
+
+    async def _tell_bound(self, state: State) -> Outcome:
+        attempt = state.attempt
+        try:
+            await binding.tell_bound(self._api, _identity(state), node=attempt.node, clock=self._clock)
+        except ApiError as error:
+            _log.warning("pod %s/%s is bound and was not told: %s", attempt.namespace, attempt.pod_name, error)
+        return outcome.BoundTold()
 
     async def _renew(self, state: State, action: Renew) -> Outcome:
         held = self._held(action.group, state)

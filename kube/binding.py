@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from gpu.grant import BoundMetadata
@@ -13,6 +11,9 @@ from kube.errors import ApiError, Conflict, NotFound
 from kube.resources import PODS
 from wire import names
 from wire.core import Binding, ObjectMeta, ObjectReference, Pod
+
+#: A freshly bound pod's status is written by its kubelet at the same time.
+_MOST_MEETINGS = 5
 
 
 class Identity(msgspec.Struct, frozen=True, gc=False):
@@ -75,20 +76,13 @@ async def fence(api: Api, pod: Identity, *, rv: str, attempt: str, text: FenceTe
     why the attempt ended. A status patch, because metadata persists with it and one write must do.
     Returns the pod, or None when it was not at ``rv`` any more. Raises ApiError when no clear answer came.
     """
-    condition = {
-        "type": names.CONDITION_POD_BOUND,
-        "status": "False",
-        "reason": names.REASON_BINDING_ERROR,
-        "message": text.message,
-        "lastTransitionTime": rfc3339(clock.now_ns()),
-    }
     annotations = {names.FENCED: attempt, names.FENCED_BECAUSE: text.because}
     try:
         current = await read(api, pod)
         if current is None or current.metadata.resource_version != rv:
             return None
-        others = [c for c in current.status.conditions or () if c.type != names.CONDITION_POD_BOUND]
-        patch = {"metadata": {"annotations": annotations}, "status": {"conditions": [*_plain(others), condition]}}
+        condition = _condition("False", names.REASON_BINDING_ERROR, text.message, clock)
+        patch = {"metadata": {"annotations": annotations}, "status": _with_condition(current, condition)}
         return await api.patch(
             PODS, pod.name, patch, namespace=pod.namespace, subresource="status", uid=pod.uid, resource_version=rv
         )
@@ -96,6 +90,40 @@ async def fence(api: Api, pod: Identity, *, rv: str, attempt: str, text: FenceTe
         return None
 
 
-def _plain(conditions: Sequence[msgspec.Struct]) -> list[object]:
-    built: list[object] = msgspec.to_builtins(conditions)
-    return built
+async def tell_bound(api: Api, pod: Identity, *, node: str, clock: Clock) -> None:
+    """Write the condition PodBound=True (kai-contract 5.2) on a pod that is bound to ``node``.
+
+    Nothing depends on it: after a few meetings with other writers of the status it is left. Raises ApiError.
+    """
+    condition = _condition("True", names.REASON_BOUND, f"Pod bound successfully to node {node}", clock)
+    for _ in range(_MOST_MEETINGS):
+        current = await read(api, pod)
+        if current is None or current.spec.node_name != node:
+            return
+        patch = {"status": _with_condition(current, condition)}
+        rv = current.metadata.resource_version
+        try:
+            await api.patch(
+                PODS, pod.name, patch, namespace=pod.namespace, subresource="status", uid=pod.uid, resource_version=rv
+            )
+        except Conflict:
+            continue
+        return
+
+
+def _condition(status: str, reason: str, message: str, clock: Clock) -> dict[str, str]:
+    return {
+        "type": names.CONDITION_POD_BOUND,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": rfc3339(clock.now_ns()),
+    }
+
+
+def _with_condition(current: Pod, condition: dict[str, str]) -> dict[str, list[object]]:
+    """The status patch that puts this condition in its place and keeps the others."""
+    others: list[object] = msgspec.to_builtins(
+        [c for c in current.status.conditions or () if c.type != condition["type"]]
+    )
+    return {"conditions": [*others, condition]}

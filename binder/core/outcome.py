@@ -59,6 +59,10 @@ class BindingAccepted(msgspec.Struct, frozen=True, gc=False):
     """201: the pod is bound with everything that the Binding carried."""
 
 
+class BoundTold(msgspec.Struct, frozen=True, gc=False):
+    """The condition stands on the pod, or could not be written: either way it is not tried again."""
+
+
 class BindingNotAccepted(msgspec.Struct, frozen=True, gc=False):
     """Refused, or no answer: nothing is known until the pod is read."""
 
@@ -98,7 +102,7 @@ class Left(msgspec.Struct, frozen=True, gc=False):
 
 Outcome = (
     JoinedAs | Failed | Verified | Disputed | PodRead | ConfigMapsWritten | BindingAccepted | BindingNotAccepted
-    | Renewed | EntryGone | RequestDropped | Fenced | FenceMissed | Left
+    | BoundTold | Renewed | EntryGone | RequestDropped | Fenced | FenceMissed | Left
 )  # fmt: skip
 
 
@@ -119,6 +123,8 @@ def absorb(state: State, outcome: Outcome) -> State:  # noqa: C901, PLR0911, PLR
             return msgspec.structs.replace(state, has_config_maps=True)
         case BindingAccepted():
             return msgspec.structs.replace(state, phase=Phase.CLOSE)
+        case BoundTold():
+            return msgspec.structs.replace(state, has_told=True)
         case BindingNotAccepted(detail=detail):
             return _not_accepted(state, detail)
         case Renewed(group=group, rv=rv):

@@ -52,6 +52,7 @@ class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """``rv`` is the resourceVersion that the next Binding uses; all of ``joined`` must have it by then.
 
     ``pod`` is the newest quorum read of the pod, if there was one. ``tries`` counts refused Bindings.
+    ``has_told``: the pod was told that it is bound, or nobody needs to.
     ``disputed``: who else claims the device, as the last verification found; "" when it was not asked or nobody does.
     """
 
@@ -63,6 +64,7 @@ class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     tries: int = 0
     failure: Failure | None = None
     has_config_maps: bool = False
+    has_told: bool = False
     disputed: str = ""
 
 
@@ -117,6 +119,10 @@ class PostBinding(msgspec.Struct, frozen=True, gc=False):
     request: GpuRequest
 
 
+class TellBound(msgspec.Struct, frozen=True, gc=False):
+    """Write the condition PodBound=True (kai-contract 5.2); once, for a reader and not for the protocol."""
+
+
 class Renew(msgspec.Struct, frozen=True, gc=False):
     """Move our entry in this group's book from exactly ``old_rv`` to ``rv``."""
 
@@ -143,4 +149,4 @@ class Leave(msgspec.Struct, frozen=True, gc=False):
     rv: str
 
 
-Action = Join | Verify | ReadPod | WriteConfigMaps | PostBinding | Renew | DropRequest | Fence | Leave
+Action = Join | Verify | ReadPod | WriteConfigMaps | PostBinding | TellBound | Renew | DropRequest | Fence | Leave

@@ -29,6 +29,7 @@ from binder.core.state import (
     ReadPod,
     Renew,
     State,
+    TellBound,
     Verify,
     World,
     WriteConfigMaps,
@@ -222,14 +223,22 @@ def _act(move: Next, world: World, unit: Sequence[Next]) -> Next:  # noqa: PLR09
         case Phase.RENEW:
             return _renew(state)
         case Phase.CLOSE:
-            all_settled = all(m.state.phase in {Phase.CLOSE, Phase.END} or m.state.failure for m in unit)
-            return Next(state, (DropRequest(),) if all_settled else ())
+            return _close(state, world, unit)
         case Phase.DROP:
             return Next(state, (DropRequest(),))
         case Phase.FENCE:
             return Next(state, (Fence(state.rv, state.failure),) if state.failure else ())
         case Phase.LEAVE:
             return _leave(state)
+
+
+def _close(state: State, world: World, unit: Sequence[Next]) -> Next:
+    """Tell the pod where somebody reads it: KAI's tools do, and so does who was told that an earlier attempt failed."""
+    pod = _newest(state.pod, world.pod)
+    if not state.has_told and pod is not None and (pod.config_maps or pod.fenced):
+        return Next(state, (TellBound(),))
+    all_settled = all(m.state.phase in {Phase.CLOSE, Phase.END} or m.state.failure for m in unit)
+    return Next(state, (DropRequest(),) if all_settled else ())
 
 
 def _renew(state: State) -> Next:

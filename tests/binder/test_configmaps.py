@@ -143,3 +143,59 @@ async def _exists(it: Cluster, name: str) -> bool:
     except NotFound:
         return False
     return True
+
+
+async def told(it: Cluster, name: str = "p") -> dict[str, tuple[str, str, str]]:
+    conditions = (await it.get(name)).status.conditions or ()
+    return {c.type: (c.status, c.reason, c.message) for c in conditions}
+
+
+BOUND = ("True", "Bound", "Pod bound successfully to node node-1")
+
+
+async def is_told(it: Cluster, name: str = "p") -> bool:
+    return (await told(it, name)).get("PodBound") == BOUND
+
+
+async def test_a_pod_of_kais_way_is_told_that_it_is_bound_and_keeps_other_conditions() -> None:
+    async with cluster() as it:
+        pod = await asking(it)
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+        await it.api.patch(PODS, "p", {"status": {"conditions": [condition]}}, namespace=TEAM, subresource="status")
+        await it.hand_over(await it.get(pod.metadata.name), "g")
+        await it.until(is_told, it)
+        assert set(await told(it)) == {"PodScheduled", "PodBound"}
+        await it.until(_no_requests, it)
+        assert [w for w in it.writes(BINDER) if w == "patch pods/status"] == ["patch pods/status"]
+
+
+async def _no_requests(it: Cluster) -> bool:
+    return not await it.requests()
+
+
+async def test_a_pod_of_our_way_costs_no_such_write() -> None:
+    async with cluster() as it:
+        await it.bound("p", "g")
+        await anyio.sleep(5)
+        assert "patch pods/status" not in it.writes(BINDER)
+
+
+async def test_a_pod_that_was_told_of_a_failure_is_told_when_it_is_bound_after_all() -> None:
+    async with cluster() as it:
+        it.kubelet.rejects = 1
+        await it.hand_over(await it.pod(), "g")
+        await it.until(it.is_fenced)
+        assert (await told(it))["PodBound"][:2] == ("False", "BindingError")
+        await it.hand_over(await it.get("p"), "h")
+        await it.until(is_told, it)
+
+
+async def test_a_condition_that_cannot_be_written_does_not_hold_up_the_end() -> None:
+    async with cluster() as it:
+        it.server.faults.on_request.append(
+            lambda call: Fault(lost="request") if call.subresource == "status" and call.user == BINDER else NOTHING
+        )
+        await it.hand_over(await asking(it), "g")
+        await it.until(_no_requests, it)
+        assert await it.is_bound()
+        assert "PodBound" not in await told(it)

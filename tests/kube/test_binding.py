@@ -156,3 +156,29 @@ async def test_a_pod_at_another_version_is_not_fenced(team: Team) -> None:
     assert len(team.server.write_log) == before
     await team.api.delete(PODS, "p", namespace="team", grace_s=0)
     assert await team.fence(pod) is None
+
+
+@pytest.mark.parametrize("meetings", [0, 1, 4, 5])
+async def test_a_bound_pod_is_told_though_others_write_its_status_too(team: Team, meetings: int) -> None:
+    pod = await team.pod()
+    await team.post(pod)
+    left = iter(range(meetings))
+
+    def meet(call: Call) -> Fault:
+        is_ours = call.verb == "patch" and call.subresource == "status"
+        return Fault(refuse_with=409) if is_ours and next(left, None) is not None else NOTHING
+
+    team.server.faults.on_request.append(meet)
+    await binding.tell_bound(team.api, identity(pod), node="n", clock=team.clock)
+    told = [c for c in (await team.get()).status.conditions or () if c.type == "PodBound"]
+    assert [(c.status, c.reason, c.message) for c in told] == (
+        [("True", "Bound", "Pod bound successfully to node n")] if meetings < 5 else []
+    )
+
+
+async def test_a_pod_that_is_not_bound_there_is_told_nothing(team: Team) -> None:
+    pod = await team.pod()
+    before = len(team.server.write_log)
+    await binding.tell_bound(team.api, identity(pod), node="n", clock=team.clock)
+    await binding.tell_bound(team.api, Identity("team", "p", "another"), node="n", clock=team.clock)
+    assert len(team.server.write_log) == before

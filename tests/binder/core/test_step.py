@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import pytest
 
 from binder.core.failure import Failure
+from binder.core.outcome import BoundTold, absorb
 from binder.core.state import (
     DropRequest,
     Fence,
@@ -17,6 +19,7 @@ from binder.core.state import (
     ReadPod,
     Renew,
     State,
+    TellBound,
     Verify,
     World,
     WriteConfigMaps,
@@ -316,6 +319,14 @@ def test_no_request_goes_before_all_are_bound() -> None:
     assert [kinds(move) for move in unit(states, worlds)] == [[], [ReadPod], []]
     states[1] = msgspec.structs.replace(states[1], phase=Phase.CLOSE)
     assert [kinds(move) for move in unit(states, worlds)] == [[DropRequest]] * 3
+
+
+@pytest.mark.parametrize("changes", [{"config_maps": "p-shared-gpu"}, {"fenced": "earlier"}], ids=["KAI's", "fenced"])
+def test_who_reads_the_condition_is_told_once_that_the_pod_is_bound(changes: dict[str, Any]) -> None:
+    told = one(state(phase=Phase.CLOSE), world(pod=bound(**changes)))
+    assert told.actions == (TellBound(),)
+    after = absorb(told.state, BoundTold())
+    assert one(after, world(pod=bound(**changes))).actions == (DropRequest(),)
 
 
 def test_after_a_crash_in_the_middle_the_rest_of_the_gang_follows_the_bound_ones() -> None:

@@ -32,6 +32,7 @@ from binder.core.state import (
     ReadPod,
     Renew,
     State,
+    TellBound,
     Verify,
     World,
     WriteConfigMaps,
@@ -302,7 +303,7 @@ class Walk:
             return False
         return True
 
-    def _carry(self, state: State, action: Action) -> Outcome | None:  # noqa: PLR0911 - one case per action
+    def _carry(self, state: State, action: Action) -> Outcome | None:  # noqa: C901, PLR0911 - one case per action
         match action:
             case Join():
                 return self._join(state, action.group)
@@ -314,6 +315,8 @@ class Walk:
                 return o.ConfigMapsWritten()
             case PostBinding():
                 return self._post(state, action)
+            case TellBound():
+                return o.BoundTold()
             case Renew():
                 return self._renew(state, action)
             case DropRequest():
