@@ -26,6 +26,10 @@ _POLICY_PROTECTED: Final = "moorage-protected-keys"
 _POLICY_ASKS: Final = "moorage-fixed-asks"
 _POLICY_RESERVATIONS: Final = "moorage-reservations"
 _POLICY_HANDOVER: Final = "moorage-hand-over"
+_POLICY_CONFIG_MAPS: Final = "moorage-config-maps"
+
+#: Names of the ConfigMaps that containers with shares read their devices from (admission/prefix.py, gpu/configmaps.py).
+_CONFIG_MAP_NAMES: Final = "-[a-z0-9]{7}-shared-gpu-i?[0-9]+(-evar)?$"
 
 _POD_NAME_CLAIM: Final = "authentication.kubernetes.io/pod-name"
 _POD_UID_CLAIM: Final = "authentication.kubernetes.io/pod-uid"
@@ -72,6 +76,7 @@ def policy_manifests(
         _fixed_asks(scheduler_name),
         _reservations(who, reservation_namespace),
         _hand_over(who),
+        _config_maps(who),
     ]
     return [*policies, *(_binding(policy["metadata"]["name"]) for policy in policies), _budget(reservation_namespace)]
 
@@ -218,6 +223,26 @@ def _hand_over(who: Identities) -> Manifest:
                 "request.resource.resource == 'bindrequests' || variables.plan.size() == 0",
                 f"'only the scheduler and the binder may write {names.PLAN}'",
             ),
+        ],
+    )
+
+
+def _config_maps(who: Identities) -> Manifest:
+    """Nobody but us makes a ConfigMap that a container reads its devices from.
+
+    They are immutable, so that nobody edits one; without this a tenant could delete it and make it anew with another
+    device in it, for the next start of the container.
+    """
+    return _policy(
+        _POLICY_CONFIG_MAPS,
+        rules=[_rule("", ["configmaps"], ["CREATE"])],
+        conditions={
+            "name": f"object.metadata.?name.orValue('').matches({_text(_CONFIG_MAP_NAMES)})",
+            "not-ours": f"!({_is_user(who.ours)})",
+        },
+        variables={},
+        validations=[
+            ("false", "'ConfigMaps of this form of name say which GPUs a pod sees: only the binder makes them'"),
         ],
     )
 

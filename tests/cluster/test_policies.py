@@ -422,3 +422,26 @@ async def test_a_device_is_told_by_nobody_who_was_not_named(cluster: Cluster, us
     pod = await cluster.stored(cluster.reservation(HELD_BOOK), user=BINDER)
     answer = await cluster.change(pod, {"metadata": {"annotations": IDENTITY}}, user=user)
     assert answer.status == 200 if allowed else answer.is_refused_by_policy, answer.message
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [
+        ("trainer-x7k2p9q-shared-gpu-0", True),
+        ("trainer-x7k2p9q-shared-gpu-0-evar", True),
+        ("a.b-0000000-shared-gpu-i12", True),
+        ("trainer-shared-gpu-0", False),
+        ("trainer-x7k2p9q-shared-gpu", False),
+        ("trainer-x7k2p9q-shared-gpu-0-mine", False),
+        ("settings", False),
+    ],
+)
+async def test_only_the_binder_makes_config_maps_that_name_devices(cluster: Cluster, name: str, refused: bool) -> None:
+    path = f"/api/v1/namespaces/{cluster.namespace}/configmaps"
+    wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+    answer = await cluster.call("POST", path, wanted, user=TENANT)
+    assert answer.is_refused_by_policy is refused
+    if refused:
+        assert (await cluster.call("POST", path, wanted, user=BINDER)).status == 201
+    else:
+        assert answer.status == 201
