@@ -134,7 +134,7 @@ def test_a_bare_number_means_its_shortest_text(number: float, nano: int) -> None
         float("-inf"),
         True,
     ],
-    ids=lambda value: _id(value),
+    ids=_id,
 )
 def test_what_is_no_quantity_is_refused_by_name(value: str | float) -> None:
     with pytest.raises(MalformedQuantity, match=r"^quantity .* is not a number of at most") as refused:
