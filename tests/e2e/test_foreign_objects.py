@@ -6,6 +6,7 @@ Each beside a healthy neighbour (tests/e2e/crowd.py).
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -83,7 +84,7 @@ async def test_a_group_name_that_is_empty_is_no_group(crowd: Crowd) -> None:
     ],
 )
 async def test_members_of_a_group_without_a_minimum_run_one_by_one(crowd: Crowd, spec: dict[str, Any]) -> None:
-    group = f"loose-{abs(hash(str(spec))) % 10**6}"
+    group = f"loose-{uuid.uuid4().hex[:8]}"
     await _group(crowd, group, **spec)
     for name in ("one", "two"):
         await crowd.runs(await crowd.tenant.create(_member(name, group)))
@@ -135,7 +136,7 @@ async def _named(crowd: Crowd, *prefixes: str) -> list[Pod]:
 async def test_a_group_that_asks_what_is_not_served_waits_with_the_name_of_it(
     crowd: Crowd, spec: dict[str, Any], constraint: str
 ) -> None:
-    group = f"unserved-{abs(hash(str(spec))) % 10**6}"
+    group = f"unserved-{uuid.uuid4().hex[:8]}"
     await _group(crowd, group, **spec)
     await crowd.tenant.create(_member("unserved", group, **{names.SUBGROUP_LABEL: "a"}))
     message = await crowd.scene.says("unserved", "UnsupportedConstraint")
