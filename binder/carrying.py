@@ -174,11 +174,7 @@ class Carrier:
     async def _drop(self, state: State) -> Outcome:
         attempt = state.attempt
         if state.failure is None:
-            note = (
-                f"Successfully assigned pod {attempt.namespace}/{attempt.pod_name} to node {attempt.node} "
-                "at node-pool default"
-            )
-            self._tell(state, names.REASON_SCHEDULED, note)
+            self._tell(state, names.REASON_SCHEDULED, binding.scheduled_note(_identity(state), attempt.node))
         await until_answered(partial(self._drop_request, attempt.namespace, attempt.name, attempt.id))
         self._view.request_dropped(attempt.id)
         return outcome.RequestDropped()

@@ -17,8 +17,8 @@ from binder.core.attempt import Attempt
 from binder.core.outcome import JoinedAs, Outcome
 from binder.core.state import Action, Phase, State, World
 from binder.core.step import Next, step
-from binder.signals import Signal
 from binder.view import View
+from kube.signal import Signal
 
 
 class Unit:

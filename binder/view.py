@@ -14,11 +14,12 @@ from typing import Final
 from binder.core import attempt as attempts
 from binder.core.attempt import Attempt, Foreign
 from binder.core.pods import PodView
-from binder.core.versions import is_older
 from binder.recent import Recent
-from binder.signals import Signal, Subscriptions
+from binder.signals import Subscriptions
 from gpu.reservation import Reservation
+from kube.signal import Signal
 from wire.crds.bindrequest import BindRequest
+from wire.versions import is_older
 
 _log: Final = logging.getLogger(__name__)
 

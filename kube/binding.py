@@ -53,6 +53,11 @@ async def post(api: Api, pod: Identity, *, rv: str, node: str, metadata: BoundMe
     return Accepted()
 
 
+def scheduled_note(pod: Identity, node: str) -> str:
+    """What the event ``Scheduled`` says (kai-contract 4.10)."""
+    return f"Successfully assigned pod {pod.namespace}/{pod.name} to node {node} at node-pool default"
+
+
 async def read(api: Api, pod: Identity) -> Pod | None:
     """Quorum GET; None when there is no pod of this UID any more."""
     try:

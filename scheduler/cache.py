@@ -7,32 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import anyio
 import msgspec
 
 from gpu import reservation as reservations
 from gpu.reservation import Reservation
+from kube.signal import Signal
 from scheduler.core.cluster import Cluster
 from wire import names
 from wire.core import Condition, Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
-
-
-class Wake:
-    """Wakes the one waiter for any number of changes since it last waited."""
-
-    def __init__(self) -> None:
-        self._event = anyio.Event()
-
-    def set(self) -> None:
-        """Wake the waiter, or let its next wait return at once."""
-        self._event.set()
-
-    async def wait(self) -> None:
-        """Wait for a change."""
-        await self._event.wait()
-        self._event = anyio.Event()
+from wire.versions import is_older
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -49,7 +34,7 @@ class Cache:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.wake = Wake()
+        self.wake = Signal()
         #: Pods of ours that name no node, by UID.
         self.waiting: dict[str, Waiting] = {}
         #: Newest reservation by group.
@@ -100,7 +85,7 @@ class Cache:
 
     def _note_reservation(self, held: Reservation) -> None:
         known = self.reservations.get(held.group)
-        if known is None or not _is_older(held.rv, known.rv):
+        if known is None or not is_older(held.rv, known.rv):
             self.reservations[held.group] = held
 
     def note_pod_group(self, group: PodGroup) -> None:
@@ -123,10 +108,6 @@ class Cache:
 
 def _ignore(_: str) -> None:
     return
-
-
-def _is_older(rv: str, than: str) -> bool:
-    return rv.isdigit() and than.isdigit() and int(rv) < int(than)
 
 
 class PodSink:

@@ -159,10 +159,7 @@ class Direct:
             namespace=placement.namespace,
             uid=placement.pod_uid,
         )
-        note = (
-            f"Successfully assigned pod {placement.namespace}/{placement.name} to node {placement.node} "
-            "at node-pool default"
-        )
+        note = binding.scheduled_note(sharer.identity, placement.node)
         self._events.record(regarding, reason=names.REASON_SCHEDULED, action="Binding", note=note)
 
     async def _settled(self, sharer: Sharer, pod: Pod | None) -> bool:

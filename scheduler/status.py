@@ -17,8 +17,9 @@ from kube.clock import Clock, rfc3339
 from kube.errors import ApiError, Conflict, NotFound
 from kube.events import EventRecorder
 from kube.resources import PODS
+from kube.signal import Signal
 from scheduler import reasons
-from scheduler.cache import Cache, Wake
+from scheduler.cache import Cache
 from scheduler.core.plan import Explain
 from scheduler.reasons import Told
 from wire import names
@@ -45,7 +46,7 @@ class Status:
         self._fresh: dict[str, None] = {}
         #: Pod -> when its condition was last written (event loop's time).
         self._written_at: dict[str, float] = {}
-        self._wake = Wake()
+        self._wake = Signal()
 
     def want(self, entries: list[Explain]) -> None:
         """Take what one decision says of waiting pods. Pods that it does not name keep what they say."""

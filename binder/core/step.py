@@ -34,12 +34,12 @@ from binder.core.state import (
     World,
     WriteConfigMaps,
 )
-from binder.core.versions import is_older
 from gpu.cause import Cause
 from gpu.grant import DeviceGrant, Grant
 from gpu.handover import PlannedDevice
 from gpu.request import MemoryAsk, charge_nano
 from gpu.reservation import Reservation
+from wire.versions import is_older
 
 
 class Next(msgspec.Struct, frozen=True, gc=False):

@@ -30,10 +30,10 @@ from scheduler.core.plan import Explain, Placement, Plan
 from scheduler.core.records import BindRequestRecord, NodeRecord, PodClass, PodGroupRecord, PodRecord
 from scheduler.core.setbacks import Setback
 from scheduler.core.settings import Settings
-from scheduler.core.versions import is_older
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
+from wire.versions import is_older
 
 T = TypeVar("T")
 

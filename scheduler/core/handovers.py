@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Mapping
 from scheduler.core.membership import Membership
 from scheduler.core.occupancy import Charge
 from scheduler.core.records import BindRequestRecord, Demand, PodRecord
-from scheduler.core.versions import is_older
+from wire.versions import is_older
 
 #: Namespace and name of a namespaced object.
 Key = tuple[str, str]
