@@ -43,6 +43,7 @@ class Cache:
         self.plans: dict[tuple[str, str], str] = {}
         self.on_pod: Callable[[str], None] = _ignore
         self.on_request_gone: Callable[[str], None] = _ignore
+        self.on_requests_listed: Callable[[set[str]], None] = _ignore_all
 
     def note_pod(self, pod: Pod) -> None:
         """Take a pod from a watch, or as the answer to a write of ours."""
@@ -107,6 +108,10 @@ class Cache:
 
 
 def _ignore(_: str) -> None:
+    return
+
+
+def _ignore_all(_: set[str]) -> None:
     return
 
 
@@ -195,6 +200,7 @@ class RequestSink:
         self._cache.cluster.replace_bind_requests(objects)
         for uid in sorted(self._present - present):
             self._cache.on_request_gone(uid)
+        self._cache.on_requests_listed(present)
         self._present = present
         self._cache.wake.set()
 

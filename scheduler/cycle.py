@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -66,7 +66,7 @@ class Cycle:
                 self._commit(plan, tasks, limiter)
                 self._handed.settle_departed()
                 for key in self._gangs.stale_plans():
-                    tasks.start_soon(self._gangs.take_back, key)
+                    tasks.start_soon(self._guarded, self._gangs.take_back, key)
                 await self._wait(plan)
 
     async def _wait(self, plan: Plan) -> None:
@@ -86,27 +86,37 @@ class Cycle:
             match entry:
                 case Bind(placement=placement):
                     self._assume([placement], "bind")
-                    tasks.start_soon(self._limited, limiter, self._direct.bind, placement)
+                    tasks.start_soon(self._guarded, self._limited, limiter, self._direct.bind, placement)
                 case Join(placement=placement):
                     self._assume([placement], "join")
                     joins.append(placement)
                 case Attempt(placement=placement):
                     self._assume([placement], "attempt")
-                    tasks.start_soon(self._limited, limiter, self._hand_over, placement)
+                    tasks.start_soon(self._guarded, self._limited, limiter, self._hand_over, placement)
                 case Gang():
                     self._assume(entry.placements, "gang")
-                    tasks.start_soon(self._gangs.start, entry)
+                    tasks.start_soon(self._guarded, self._gangs.start, entry)
                 case Retire():
                     self._start_retiring(entry, tasks)
                 case Explain():
                     explained.append(entry)
         if joins:
-            tasks.start_soon(self._direct.join_all, joins)
+            tasks.start_soon(self._guarded, self._direct.join_all, joins)
         self._status.want(explained)
 
     def _assume(self, placements: Sequence[Placement], kind: str) -> None:
         for placement in placements:
             self._cache.cluster.assume(placement, kind)
+
+    async def _guarded(self, commit: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        """The edge of each commit: what goes wrong with one pod stops nothing else (S11).
+
+        Its charge stays until the API shows what became of it: nothing is known of a write that was broken off.
+        """
+        try:
+            await commit(*arguments)
+        except Exception:  # noqa: BLE001 - the edge of the component
+            _log.exception("a commit was broken off: %s", arguments)
 
     async def _limited(
         self, limiter: anyio.CapacityLimiter, commit: Callable[[Placement], Awaitable[None]], placement: Placement
@@ -131,7 +141,7 @@ class Cycle:
     def _start_retiring(self, entry: Retire, tasks: TaskGroup) -> None:
         if entry.reservation_uid not in self._retiring:
             self._retiring.add(entry.reservation_uid)
-            tasks.start_soon(self._retire, entry)
+            tasks.start_soon(self._guarded, self._retire, entry)
 
     async def _retire(self, entry: Retire) -> None:
         """Delete an idle reservation, unless somebody joined it in between (its version tells)."""

@@ -64,7 +64,7 @@ class Gangs:
             if not is_written:
                 self._give_back(gang.placements)
                 return
-            self._own.add(plan_id)
+            self._remember(plan_id)
             if gang.by_binder:
                 await self._hand_over(gang, plan_id)
             else:
@@ -72,6 +72,11 @@ class Gangs:
         finally:
             self._busy.discard(gang.pod_group)
             self._cache.wake.set()
+
+    def _remember(self, plan_id: str) -> None:
+        """Keep the ids of our plans that still stand on a PodGroup."""
+        plans = list(self._cache.plans.values())
+        self._own = {known for known in self._own if any(known in text for text in plans)} | {plan_id}
 
     async def _write_plan(self, gang: Gang, plan_id: str) -> bool:
         """Write the plan at exactly the PodGroup's version that was decided on; an unknown outcome is read.

@@ -18,7 +18,9 @@ from kube import binding
 from kube.api import Api
 from kube.binding import FenceText, Identity
 from kube.clock import Clock
+from kube.errors import NotFound
 from kube.patience import until_answered
+from kube.resources import BIND_REQUESTS
 from scheduler.cache import Cache
 from scheduler.core.plan import Placement
 from scheduler.core.records import BindRequestRecord
@@ -28,6 +30,9 @@ _ORPHANED = FenceText("Withdrawn: the BindRequest is gone", "Failed to bind pod:
 
 #: So many attempts may each teach the size of one card before the pod backs off: more than a node has devices.
 _CARDS_TO_LEARN = 32
+
+#: Far more than creations that can be under way at once; all others in there were told of long ago.
+_MOST_GONE_EARLY = 4096
 
 
 @dataclass(slots=True)
@@ -50,12 +55,13 @@ class HandedOver:
         self._handed: dict[str, _Handed] = {}
         self._pod_of: dict[str, str] = {}
         #: Requests that were seen to go before their creation was answered.
-        self._gone_early: set[str] = set()
+        self._gone_early: dict[str, None] = {}
         #: Pods whose hand-over by an earlier scheduler vanished, while they are looked after here.
         self._departed: set[str] = set()
         self._tasks: TaskGroup | None = None
         cache.on_pod = self._look
         cache.on_request_gone = self._request_gone
+        cache.on_requests_listed = self._listed
 
     def watch_in(self, tasks: TaskGroup) -> None:
         """Run what has to wait in this task group."""
@@ -66,7 +72,7 @@ class HandedOver:
         self._handed[placement.pod_uid] = _Handed(placement, request)
         self._pod_of[request] = placement.pod_uid
         if request in self._gone_early:
-            self._gone_early.discard(request)
+            del self._gone_early[request]
             self._request_gone(request)
         self._look(placement.pod_uid)
 
@@ -104,12 +110,26 @@ class HandedOver:
         pod_uid = self._pod_of.get(request)
         handed = self._handed.get(pod_uid) if pod_uid is not None else None
         if handed is None:
-            if len(self._gone_early) < 10_000:
-                self._gone_early.add(request)
+            self._gone_early[request] = None
+            if len(self._gone_early) > _MOST_GONE_EARLY:
+                del self._gone_early[next(iter(self._gone_early))]
             return
         if not handed.is_watched and self._tasks is not None:
             handed.is_watched = True
             self._tasks.start_soon(self._fence_orphan, handed)
+
+    def _listed(self, present: set[str]) -> None:
+        """After a gap in the watch: a request that is on no list may have come and gone unseen, or be newer than it."""
+        for request in [handed.request for handed in self._handed.values() if handed.request not in present]:
+            self._request_gone(request)
+
+    async def _is_there(self, handed: _Handed) -> bool:
+        placement = handed.placement
+        try:
+            found = await self._api.get(BIND_REQUESTS, placement.name, namespace=placement.namespace)
+        except NotFound:
+            return False
+        return found.metadata.uid == handed.request
 
     async def _fence_orphan(self, handed: _Handed) -> None:
         """Give the binder time for its fence; then make sure ourselves that no Binding can land any more."""
@@ -118,6 +138,9 @@ class HandedOver:
         while True:
             await anyio.sleep(self._orphan_s)
             if self._handed.get(placement.pod_uid) is not handed:
+                return
+            if await until_answered(partial(self._is_there, handed)):
+                handed.is_watched = False
                 return
             if await self._settle(identity, handed.request):
                 return

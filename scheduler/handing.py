@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import anyio
@@ -12,6 +13,7 @@ from gpu.request import GpuRequest, MigAsk
 from gpu.share import portion_text
 from kube.api import Api
 from kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Refused
+from kube.patience import until_answered
 from kube.resources import BIND_REQUESTS
 from scheduler.core.plan import Placement
 from wire import names
@@ -63,22 +65,29 @@ async def create(api: Api, wanted: dict[str, Any]) -> BindRequest:
 
     Raises NotHanded when the server refuses it for good.
     """
-    name, namespace = wanted["metadata"]["name"], wanted["metadata"]["namespace"]
+    namespace = wanted["metadata"]["namespace"]
     delay_s = 0.1
     while True:
         try:
             return await api.create(BIND_REQUESTS, wanted, namespace=namespace)
         except AlreadyExists:
-            found = await _find(api, name, namespace)
-            if found is not None and _says(found, wanted):
+            if (found := await _make_room(api, wanted)) is not None:
                 return found
-            if found is not None:
-                await take_back(api, namespace, name, found.metadata.uid)
         except ApiError as error:
             if isinstance(error, Refused) and not error.outcome_unknown:
                 raise NotHanded(str(error)) from error
         await anyio.sleep(delay_s)
         delay_s = min(delay_s * 2, 5.0)
+
+
+async def _make_room(api: Api, wanted: dict[str, Any]) -> BindRequest | None:
+    """Find the BindRequest that has the name: ours, created after all, is returned; any other one is taken back."""
+    name, namespace = wanted["metadata"]["name"], wanted["metadata"]["namespace"]
+    found = await until_answered(partial(_find, api, name, namespace))
+    if found is None or _says(found, wanted):
+        return found
+    await until_answered(partial(take_back, api, namespace, name, found.metadata.uid))
+    return None
 
 
 async def take_back(api: Api, namespace: str, name: str, uid: str) -> None:
@@ -93,8 +102,6 @@ async def _find(api: Api, name: str, namespace: str) -> BindRequest | None:
     try:
         return await api.get(BIND_REQUESTS, name, namespace=namespace)
     except NotFound:
-        return None
-    except ApiError:
         return None
 
 

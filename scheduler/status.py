@@ -28,6 +28,9 @@ from wire.events import WARNING
 
 _log: Final = logging.getLogger(__name__)
 
+#: What was told of pods that wait no more is forgotten in bulk, from so many on.
+_FORGET_ABOVE: Final = 1000
+
 
 class Status:
     """What pods should say, and what they are known to say."""
@@ -46,6 +49,8 @@ class Status:
         self._fresh: dict[str, None] = {}
         #: Pod -> when its condition was last written (event loop's time).
         self._written_at: dict[str, float] = {}
+        #: Pods whose condition is being written: one write of a pod at a time.
+        self._writing: set[str] = set()
         self._wake = Signal()
 
     def want(self, entries: list[Explain]) -> None:
@@ -56,6 +61,9 @@ class Status:
                 if self._wanted.get(uid) != told:
                     self._wanted[uid] = told
                     self._fresh[uid] = None
+        if len(self._wanted) > 2 * len(self._cache.waiting) + _FORGET_ABOVE:
+            for uid in [uid for uid in self._wanted if uid not in self._cache.waiting]:
+                self._forget(uid)
         if self._fresh:
             self._wake.set()
 
@@ -66,7 +74,7 @@ class Status:
             while True:
                 due, next_at = self._take_due()
                 for uid in due:
-                    await limiter.acquire_on_behalf_of(uid)
+                    self._writing.add(uid)
                     tasks.start_soon(self._tell, uid, limiter)
                 with anyio.move_on_after(next_at - anyio.current_time() if next_at else None):
                     await self._wake.wait()
@@ -78,6 +86,8 @@ class Status:
         for uid in list(self._fresh):
             if uid not in self._cache.waiting:
                 self._forget(uid)
+                continue
+            if uid in self._writing:
                 continue
             at = self._written_at.get(uid, now - self._condition_s) + self._condition_s
             if at <= now:
@@ -94,7 +104,8 @@ class Status:
 
     async def _tell(self, uid: str, limiter: anyio.CapacityLimiter) -> None:
         try:
-            await self._write(uid)
+            async with limiter:
+                await self._write(uid)
         except (Conflict, NotFound):
             if uid in self._cache.waiting:
                 self._fresh[uid] = None  # it changed meanwhile: look again when the time has come
@@ -104,7 +115,7 @@ class Status:
             self._fresh[uid] = None
             self._written_at[uid] = anyio.current_time()
         finally:
-            limiter.release_on_behalf_of(uid)
+            self._writing.discard(uid)
             self._wake.set()
 
     async def _write(self, uid: str) -> None:

@@ -1,0 +1,68 @@
+"""What once ended the scheduler, or held a pod for ever: slow conditions, requests in the way, gaps in a watch."""
+
+from __future__ import annotations
+
+from kube.memory.calls import Call
+from kube.memory.faults import Fault
+from kube.resources import BIND_REQUESTS, NODES
+from tests.scheduler import stage
+from tests.scheduler.stage import bound, cordon, create, is_call, pod, settle, share
+
+
+async def test_a_condition_that_is_slow_to_be_written_stops_nothing() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        await create(world, pod("a", gpus=1))
+        await settle(5)
+        slow = is_call("scheduler", "patch", "pods", "status")
+        world.server.faults.on_request.append(lambda call: Fault(answer_delay_s=9.0) if slow(call) else None)
+        await create(world, pod("b", gpus=1))
+        await settle(1)
+        await cordon(world, "node-0")
+        await settle(20)
+        world.server.faults.clear()
+        await create(world, pod("cpu"))
+        await world.api.patch(NODES, "node-0", {"spec": {"unschedulable": False}})
+        await settle(20)
+        assert "cpu" in bound(world)
+
+
+async def test_an_older_request_that_is_slow_to_go_stops_nothing() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        older = {
+            "apiVersion": BIND_REQUESTS.api_version,
+            "kind": BIND_REQUESTS.kind,
+            "metadata": {"name": "a"},
+            "spec": {"podName": "a", "selectedNode": "node-0"},
+        }
+        await world.api.create(BIND_REQUESTS, older, namespace=stage.TEAM)
+        delete = is_call("scheduler", "delete", "bindrequests")
+        world.server.faults.on_request.append(lambda call: Fault(refuse_with=500) if delete(call) else None)
+        await create(world, share("a"))
+        await settle(30)
+        world.server.faults.clear()
+        await settle(60)
+        assert bound(world) == {"a"}
+
+
+async def test_a_request_that_came_and_went_between_two_lists_does_not_hold_its_pod() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        await settle(10)
+        world.server.faults.on_request.append(
+            lambda call: Fault(refuse_with=500) if call.user == "scheduler" and _follows_requests(call) else None
+        )
+        world.server.cut_watches(lambda call: call.user == "scheduler" and _follows_requests(call))
+        world.binder.crash()
+        await create(world, share("a"))
+        await settle(0.3)
+        assert len((await world.api.list(BIND_REQUESTS)).items) == 1
+        await world.api.delete(BIND_REQUESTS, "a", namespace=stage.TEAM)
+        await settle(1)
+        world.server.compact()
+        world.server.faults.clear()
+        await world.restart(world.binder)
+        await settle(200)
+        assert bound(world) == {"a"}
+
+
+def _follows_requests(call: Call) -> bool:
+    return call.verb in {"watch", "list"} and call.kind.plural == "bindrequests"
