@@ -27,6 +27,9 @@ from wire import names
 
 _log: Final = logging.getLogger(__name__)
 
+#: Plans of PodGroups that are gone are forgotten from so many on.
+_FORGET_ABOVE: Final = 1000
+
 _TAKEN_BACK = FenceText("Withdrawn: the gang's plan was taken back", "Failed to bind pod: its gang is decided on anew")
 
 
@@ -49,7 +52,7 @@ class Gangs:
         #: PodGroups that are being worked on here.
         self._busy: set[tuple[str, str]] = set()
         #: Plans that this process wrote: their members' attempts are known, nobody else's are.
-        self._own: set[str] = set()
+        self._own: dict[tuple[str, str], str] = {}
 
     async def start(self, gang: Gang) -> None:
         """Commit a gang whose placements are charged already."""
@@ -64,7 +67,7 @@ class Gangs:
             if not is_written:
                 self._give_back(gang.placements)
                 return
-            self._remember(plan_id)
+            self._remember(gang.pod_group, plan_id)
             if gang.by_binder:
                 await self._hand_over(gang, plan_id)
             else:
@@ -73,10 +76,11 @@ class Gangs:
             self._busy.discard(gang.pod_group)
             self._cache.wake.set()
 
-    def _remember(self, plan_id: str) -> None:
-        """Keep the ids of our plans that still stand on a PodGroup."""
-        plans = list(self._cache.plans.values())
-        self._own = {known for known in self._own if any(known in text for text in plans)} | {plan_id}
+    def _remember(self, key: tuple[str, str], plan_id: str) -> None:
+        """Note a plan as ours; of PodGroups that are gone they are forgotten in bulk."""
+        self._own[key] = plan_id
+        if len(self._own) > 2 * len(self._cache.plans) + _FORGET_ABOVE:
+            self._own = {known: own for known, own in self._own.items() if known in self._cache.plans}
 
     async def _write_plan(self, gang: Gang, plan_id: str) -> bool:
         """Write the plan at exactly the PodGroup's version that was decided on; an unknown outcome is read.
@@ -196,7 +200,7 @@ class Gangs:
         text = self._cache.plans.get(key, "")
         if group is None:
             return
-        if not any(plan_id in text for plan_id in self._own):
+        if key not in self._own or self._own[key] not in text:
             for uid in group.planned:
                 await self._fence(uid)
         namespace, name = key
