@@ -18,6 +18,7 @@ from scheduler.cycle import Cycle
 from scheduler.direct import Direct
 from scheduler.gangs import Gangs
 from scheduler.handed import HandedOver
+from scheduler.releasing import Releasing
 from scheduler.settings import SchedulerSettings
 from scheduler.status import Status
 
@@ -41,6 +42,7 @@ class Scheduler:
             condition_s=settings.condition_s,
             in_flight=settings.explain_in_flight,
         )
+        self._releasing = Releasing(api, self.cache, events=events, grace_s=settings.broken_gang_s)
         self._cycle = Cycle(
             api,
             self.cache,
@@ -61,5 +63,6 @@ class Scheduler:
             await tasks.start(Reflector(self._api, BIND_REQUESTS, RequestSink(cache), rng=self._rng).run)
             await tasks.start(Reflector(self._api, PODS, PodSink(cache), rng=self._rng).run)
             tasks.start_soon(self._status.run)
+            tasks.start_soon(self._releasing.run)
             tasks.start_soon(self._cycle.run)
             task_status.started()

@@ -41,6 +41,8 @@ class Cache:
         self.reservations: dict[str, Reservation] = {}
         #: PodGroups that carry a plan, by (namespace, name): the annotation's text.
         self.plans: dict[tuple[str, str], str] = {}
+        #: PodGroups of which a pod has succeeded, by (namespace, name): such a gang is at its end.
+        self.finished: set[tuple[str, str]] = set()
         self.on_pod: Callable[[str], None] = _ignore
         self.on_request_gone: Callable[[str], None] = _ignore
         self.on_requests_listed: Callable[[set[str]], None] = _ignore_all
@@ -57,6 +59,9 @@ class Cache:
             self._note_for_shell(pod)
 
     def _note_for_shell(self, pod: Pod) -> None:
+        group = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME)
+        if group and pod.status.phase == names.SUCCEEDED:
+            self.finished.add((pod.metadata.namespace, group))
         """Keep what only the shell needs of a pod that the cluster has taken."""
         meta = pod.metadata
         if reservations.is_reservation(pod, self.cluster.settings.reservation_namespace):
@@ -104,6 +109,7 @@ class Cache:
         """Its deletion was seen."""
         self.cluster.remove_pod_group(namespace, name)
         self.plans.pop((namespace, name), None)
+        self.finished.discard((namespace, name))
         self.wake.set()
 
 
@@ -175,6 +181,7 @@ class PodGroupSink:
         self._cache.cluster.replace_pod_groups(objects)
         for key in [key for key in self._cache.plans if key not in present]:
             del self._cache.plans[key]
+        self._cache.finished &= present
         for group in objects:
             self._cache.note_pod_group(group)
 

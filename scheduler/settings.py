@@ -12,7 +12,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     ``gather_s``: changes that come within this time are decided on together. ``in_flight``: commits carried out side
     by side; each has a connection, whose handshake costs as much as several commits. ``condition_s``: a pod's
-    condition is rewritten at most this often. ``orphan_s``: a BindRequest that vanished without the pod being bound or
+    condition is rewritten at most this often. ``broken_gang_s``: what is left of a gang below its minimum is evicted
+    after this time (kai-contract 4.7). ``orphan_s``: a BindRequest that vanished without the pod being bound or
     fenced is taken for withdrawn after this time, by fencing the pod ourselves. ``explain_in_flight``: condition
     writes side by side (they come after commits).
     """
@@ -22,5 +23,6 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int = 32
     condition_s: float = 5.0
     explain_in_flight: int = 8
+    broken_gang_s: float = 60.0
     orphan_s: float = 15.0
     node_pool: str = "default"

@@ -314,6 +314,15 @@ class Cluster:
         """The record of a PodGroup."""
         return self._pod_groups.get((namespace, name))
 
+    def broken_gangs(self) -> list[PodGroupRecord]:
+        """Gangs of which some pods are bound, fewer than the minimum, and none is on its way (S4)."""
+        return [group for group in self._pod_groups.values() if group.minimum > 1 and self._is_broken(group)]
+
+    def _is_broken(self, group: PodGroupRecord) -> bool:
+        members = self.members(group.namespace, group.name)
+        bound = sum(bool(pod.node) and not pod.deleting for pod in members)
+        return 0 < bound < group.minimum and not any(self.is_in_flight(pod.uid) for pod in members)
+
     def members(self, namespace: str, pod_group: str) -> list[PodRecord]:
         """Pods that name this PodGroup and have not ended, in no order."""
         return [self._pods[uid] for uid in self._members.at(f"{namespace}/{pod_group}")]

@@ -116,7 +116,7 @@ class Scene:
         for name in pod_names:
             await self.core.delete_namespaced_pod(name, self.namespace)
 
-    async def running(self, count: int, *, within_s: float = 30) -> dict[str, Pod]:
+    async def running(self, count: int, *, within_s: float = 90) -> dict[str, Pod]:
         """Wait until ``count`` pods run, and return all pods."""
 
         async def enough() -> dict[str, Pod] | None:
@@ -125,7 +125,7 @@ class Scene:
 
         return await eventually(enough, f"{count} pods of {self.namespace} to run", within_s=within_s)
 
-    async def says(self, name: str, text: str, *, within_s: float = 20) -> str:
+    async def says(self, name: str, text: str, *, within_s: float = 60) -> str:
         """Wait until a pod's PodScheduled condition holds ``text``, and return its message."""
 
         async def said() -> str | None:
@@ -134,14 +134,14 @@ class Scene:
 
         return await eventually(said, f"pod {name} to say {text!r}", within_s=within_s)
 
-    async def empty(self, *, within_s: float = 30) -> None:
+    async def empty(self, *, within_s: float = 90) -> None:
         """Delete all pods and wait until they, and the reservations of the scene's nodes, are gone."""
         for name in await self.pods():
             with contextlib.suppress(client.ApiException):  # it went by itself meanwhile
                 await self.core.delete_namespaced_pod(name, self.namespace)
         await eventually(self._is_empty, f"{self.namespace} to be empty", within_s=within_s)
 
-    async def gone(self, pod_names: Sequence[str], *, within_s: float = 30) -> None:
+    async def gone(self, pod_names: Sequence[str], *, within_s: float = 90) -> None:
         """Wait until these pods are gone."""
 
         async def all_gone() -> bool | None:
@@ -220,7 +220,7 @@ async def scene(plane: ControlPlane, namespace: str, shapes: Sequence[str], *, s
         )
         core = client.CoreV1Api(api)
         await core.create_namespace({"metadata": {"name": namespace}})
-        await eventually(lambda: _default_account(core, namespace), "the default service account", within_s=20)
+        await eventually(lambda: _default_account(core, namespace), "the default service account", within_s=60)
         async with anyio.create_task_group() as tasks:
             await tasks.start(nodes.run)
             yield (made := Scene(api, namespace, nodes))

@@ -26,7 +26,7 @@ class Crowd:
     moorage: Deployment
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
-    async def runs(self, created: Pod, *, within_s: float = 20) -> Pod:
+    async def runs(self, created: Pod, *, within_s: float = 60) -> Pod:
         """Wait until a pod runs with all that was written about it, and return it."""
         name, uid = created["metadata"]["name"], created["metadata"]["uid"]
 
@@ -38,7 +38,7 @@ class Crowd:
         found: Pod = await eventually(is_running, f"pod {name[:80]} to run", within_s=within_s)
         return found
 
-    async def waits(self, namespace: str, name: str, *, within_s: float = 20) -> Pod:
+    async def waits(self, namespace: str, name: str, *, within_s: float = 60) -> Pod:
         """Wait until a pod of any namespace says why it waits, and return it."""
 
         async def says_something() -> Pod | None:
@@ -80,4 +80,4 @@ class Crowd:
         async def is_clear() -> bool | None:
             return not await self.scene.pods() or None
 
-        await eventually(is_clear, "the pods to go", within_s=20)
+        await eventually(is_clear, "the pods to go", within_s=60)

@@ -146,7 +146,7 @@ async def test_config_maps_go_with_their_pod(crowd: Crowd) -> None:
         listed = await crowd.scene.core.list_namespaced_config_map(crowd.scene.namespace)
         return not any(one.metadata.name.startswith(name) for one in listed.items) or None
 
-    await eventually(are_gone, "the ConfigMaps to be collected", within_s=30)
+    await eventually(are_gone, "the ConfigMaps to be collected", within_s=90)
 
 
 async def test_nobody_moves_a_container_to_another_device_by_its_config_map(crowd: Crowd) -> None:

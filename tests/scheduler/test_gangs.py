@@ -6,6 +6,7 @@ import pytest
 
 from kube.memory.faults import Fault
 from kube.resources import POD_GROUPS, PODS
+from simulator.world import WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.stage import bound, create, create_gang, is_call, phases, pod, settle, share, waits_because, writes
 from wire import names
@@ -84,6 +85,45 @@ async def test_a_crash_in_the_middle_of_a_gang_makes_no_difference_in_the_end(
         await world.restart(world.scheduler if who == "scheduler" else world.binder, pause_s=1.0)
         await settle(120)
         assert set(phases(world).values()) == {"Running"}
+
+
+async def test_what_is_left_of_a_gang_is_released_when_a_member_is_lost_on_its_way() -> None:
+    patient = WorldSettings(seed=1, gang_grace_s=90.0)  # the deletion, the grace time and the eviction take their time
+    async with stage.stage("1x4x80GiB", settings=patient) as world:
+        slow = is_call("scheduler", "create", "pods", "binding")
+        world.server.faults.on_request.append(
+            lambda call: Fault(delay_s=3.0) if slow(call) and call.name == "m2" else None
+        )
+        await create_gang(world, "g", 3, *(pod(f"m{i}", gpus=1) for i in range(3)))
+        await settle(1)
+        assert bound(world) == {"m0", "m1"}
+        await world.api.delete(PODS, "m2", namespace=stage.TEAM)
+        await settle(50)
+        assert bound(world) == {"m0", "m1"}
+        await settle(30)
+        assert phases(world) == {}
+
+
+async def test_a_gang_that_is_whole_again_in_time_is_left_alone() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create_gang(world, "g", 3, *(pod(f"m{i}", gpus=1) for i in range(3)))
+        await settle()
+        await world.api.delete(PODS, "m2", namespace=stage.TEAM)
+        await settle(40)
+        again = pod("m2", gpus=1)
+        again["metadata"]["annotations"][names.POD_GROUP_NAME] = "g"
+        await create(world, again)
+        await settle(200)
+        assert phases(world) == {"m0": "Running", "m1": "Running", "m2": "Running"}
+
+
+async def test_a_gang_whose_members_succeed_one_after_another_is_left_alone() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        members = [pod(f"m{i}", gpus=1, restartPolicy="Never") for i in range(3)]
+        members[0]["metadata"]["annotations"]["simulator.moorage.dev/run-s"] = "5"
+        await create_gang(world, "g", 3, *members)
+        await settle(300)
+        assert phases(world) == {"m0": "Succeeded", "m1": "Running", "m2": "Running"}
 
 
 async def test_a_plan_that_an_earlier_scheduler_left_is_taken_back() -> None:
