@@ -13,6 +13,7 @@ from gpu import reservation as reservations
 from gpu.reservation import Reservation
 from kube.signal import Signal
 from scheduler.core.cluster import Cluster
+from scheduler.core.records import PodRecord
 from wire import names
 from wire.core import Condition, Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -44,13 +45,17 @@ class Cache:
         #: PodGroups of which a pod has succeeded, by (namespace, name): such a gang is at its end.
         self.finished: set[tuple[str, str]] = set()
         self.on_pod: Callable[[str], None] = _ignore
+        self.on_device_freed: Callable[[str], None] = _ignore
         self.on_request_gone: Callable[[str], None] = _ignore
         self.on_requests_listed: Callable[[set[str]], None] = _ignore_all
 
     def note_pod(self, pod: Pod) -> None:
         """Take a pod from a watch, or as the answer to a write of ours."""
+        known = self.cluster.pod(pod.metadata.uid)
         self.cluster.upsert_pod(pod)
         self._note_for_shell(pod)
+        if self.cluster.pod(pod.metadata.uid) is None:
+            self._note_freed(known)
 
     def note_pods(self, pods: Sequence[Pod]) -> None:
         """Take the whole truth as of a list: the cluster takes it in one piece, and knows what is gone by it."""
@@ -59,29 +64,40 @@ class Cache:
             self._note_for_shell(pod)
 
     def _note_for_shell(self, pod: Pod) -> None:
-        group = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME)
-        if group and pod.status.phase == names.SUCCEEDED:
-            self.finished.add((pod.metadata.namespace, group))
-        """Keep what only the shell needs of a pod that the cluster has taken."""
+        """Keep what only the shell needs of a pod that the cluster has taken; a version older than known is ignored."""
         meta = pod.metadata
+        group = (meta.annotations or {}).get(names.POD_GROUP_NAME)
+        if group and pod.status.phase == names.SUCCEEDED:
+            self.finished.add((meta.namespace, group))
         if reservations.is_reservation(pod, self.cluster.settings.reservation_namespace):
             self._note_reservation(reservations.read(pod))
         elif pod.spec.scheduler_name == self.cluster.settings.scheduler_name:
-            if pod.spec.node_name or self.cluster.pod(meta.uid) is None:
-                self.waiting.pop(meta.uid, None)
-            else:
-                annotations = meta.annotations or {}
-                self.waiting[meta.uid] = Waiting(
-                    meta.resource_version,
-                    tuple(pod.status.conditions or ()),
-                    annotations.get(names.FENCED, ""),
-                    annotations.get(names.FENCED_BECAUSE, ""),
-                )
+            self._note_waiting(pod)
             self.on_pod(meta.uid)
         self.wake.set()
 
+    def _note_freed(self, ended: PodRecord | None) -> None:
+        """A pod has ended or is gone: tell of the devices, or parts of them, that it held."""
+        if ended is not None and ended.node and not ended.is_reservation and (ended.held or ended.cls.demand.gpus):
+            self.on_device_freed(ended.node)
+
+    def _note_waiting(self, pod: Pod) -> None:
+        uid, rv = pod.metadata.uid, pod.metadata.resource_version
+        known = self.cluster.pod(uid)
+        if known is None or known.node:
+            self.waiting.pop(uid, None)
+        elif not is_older(rv, known.rv):
+            annotations = pod.metadata.annotations or {}
+            self.waiting[uid] = Waiting(
+                rv,
+                tuple(pod.status.conditions or ()),
+                annotations.get(names.FENCED, ""),
+                annotations.get(names.FENCED_BECAUSE, ""),
+            )
+
     def forget_pod(self, uid: str) -> None:
         """Its deletion was seen."""
+        self._note_freed(self.cluster.pod(uid))
         self.cluster.remove_pod(uid)
         self.waiting.pop(uid, None)
         for group in [group for group, held in self.reservations.items() if held.uid == uid]:

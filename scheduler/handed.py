@@ -28,9 +28,6 @@ from wire.core import Pod
 
 _ORPHANED = FenceText("Withdrawn: the BindRequest is gone", "Failed to bind pod: its BindRequest was deleted")
 
-#: So many attempts may each teach the size of one card before the pod backs off: more than a node has devices.
-_CARDS_TO_LEARN = 32
-
 #: Far more than creations that can be under way at once; all others in there were told of long ago.
 _MOST_GONE_EARLY = 4096
 
@@ -58,9 +55,12 @@ class HandedOver:
         self._gone_early: dict[str, None] = {}
         #: Pods whose hand-over by an earlier scheduler vanished, while they are looked after here.
         self._departed: set[str] = set()
+        #: Pod UID -> node -> attempts that only taught the size of a card there.
+        self._taught: dict[str, dict[str, int]] = {}
         self._tasks: TaskGroup | None = None
         cache.on_pod = self._look
         cache.on_request_gone = self._request_gone
+        cache.on_device_freed = self._device_freed
         cache.on_requests_listed = self._listed
 
     def watch_in(self, tasks: TaskGroup) -> None:
@@ -103,6 +103,7 @@ class HandedOver:
         waiting = self._cache.waiting.get(pod_uid)
         if waiting is None:
             self._forget(handed)  # bound or gone: the cluster has seen it, and the charge is no longer ours to keep
+            self._taught.pop(pod_uid, None)
         elif waiting.fenced == handed.request:
             self._fail(handed, waiting.fenced_because)
 
@@ -160,12 +161,31 @@ class HandedOver:
 
     def _fail(self, handed: _Handed, because: str) -> None:
         placement = handed.placement
-        if not (cause.taught_card(because) and placement.number < _CARDS_TO_LEARN):
-            node = placement.node if cause.blames_node(because) else ""
+        if not self._may_try_next_card(placement, because):
+            is_blamed = cause.blames_node(because) or cause.taught_card(because)
+            node = placement.node if is_blamed else ""
             self._cache.cluster.failed(placement.pod_uid, node, because, now_ns=self._clock.now_ns())
         self._cache.cluster.release(placement.pod_uid, attempt=placement.number)
         self._forget(handed)
         self._cache.wake.set()
+
+    def _device_freed(self, node: str) -> None:
+        """A larger card may be free now: pods that found only small ones there may look again."""
+        for pod_uid, tries in self._taught.items():
+            if tries.pop(node, None) is not None:
+                self._cache.cluster.forgive(pod_uid, node)
+
+    def _may_try_next_card(self, placement: Placement, because: str) -> bool:
+        """Whether an attempt only taught the size of a card, at most as often as the node has devices.
+
+        After that the node is out for this pod for a growing time: its larger cards are taken.
+        """
+        if not cause.taught_card(because):
+            return False
+        tries = self._taught.setdefault(placement.pod_uid, {})
+        tries[placement.node] = tries.get(placement.node, 0) + 1
+        node = self._cache.cluster.node(placement.node)
+        return node is not None and tries[placement.node] < node.capacity.gpus
 
     def _forget(self, handed: _Handed) -> None:
         self._handed.pop(handed.placement.pod_uid, None)

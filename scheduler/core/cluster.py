@@ -285,6 +285,13 @@ class Cluster:
             setback.fail(node, reason, now_ns=now_ns, settings=self.settings)
             self._changed()
 
+    def forgive(self, pod_uid: str, node: str) -> None:
+        """What kept a pod from a node may be over: it is tried there again, and at once."""
+        setback = self._setbacks.get(pod_uid)
+        if setback is not None:
+            setback.forgive(node)
+            self._changed()
+
     # --- what decisions read -------------------------------------------------------------------------------------
     def refresh(self) -> Ledger:
         """Count marked nodes anew and return the ledger, which then equals a recount."""

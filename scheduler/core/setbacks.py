@@ -32,6 +32,11 @@ class Setback:
             lasts_ns = _doubled(settings.exclusion_ns, count, settings.longest_exclusion_ns)
             self.excluded[node] = (count, now_ns + lasts_ns)
 
+    def forgive(self, node: str) -> None:
+        """Let the pod try a node again at once, as if it had not failed there."""
+        self.excluded.pop(node, None)
+        self.until_ns = 0
+
     def excluded_at(self, now_ns: int) -> tuple[str, ...]:
         """Nodes that are out now, sorted."""
         return tuple(sorted(node for node, (_, until_ns) in self.excluded.items() if now_ns < until_ns))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kube.resources import PODS
 from tests.scheduler import stage
 from tests.scheduler.stage import create, find, phases, pod, settle
 from wire import names
@@ -39,3 +40,18 @@ async def test_what_is_larger_than_every_card_waits() -> None:
         await settle(20)
         assert phases(world) == {"a": "Pending"}
         assert "GPU memory" in stage.waits_because(world, "a")
+
+
+async def test_cards_that_are_known_to_be_too_small_are_not_tried_for_ever() -> None:
+    async with stage.stage("1x1x24GiB+1x80GiB") as world:
+        await create(world, _memory("large", 70_000))
+        await settle(20)
+        assert phases(world) == {"large": "Running"}
+        await create(world, _memory("too", 60_000))
+        await settle(3600)
+        before = len(world.server.write_log)
+        await settle(3600)
+        assert len(world.server.write_log) - before <= 60
+        await world.api.delete(PODS, "large", namespace=stage.TEAM)
+        await settle(60)
+        assert phases(world) == {"too": "Running"}

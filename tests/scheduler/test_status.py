@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from kube.memory.faults import Fault
 from kube.resources import PODS
 from tests.scheduler import stage
-from tests.scheduler.stage import cordon, create, phases, pod, settle, share, waits_because, writes
+from tests.scheduler.stage import cordon, create, is_call, phases, pod, settle, share, waits_because, writes
 
 
 async def test_a_pod_that_fits_nowhere_says_so_once_and_then_nothing_is_written() -> None:
@@ -51,3 +52,22 @@ async def test_a_whole_gpu_pod_takes_the_device_of_an_idle_reservation_at_once()
         await create(world, pod("whole", gpus=1))
         await settle(20)
         assert phases(world) == {"whole": "Running"}
+
+
+async def test_an_answer_that_arrives_after_the_watch_does_not_make_the_condition_old() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        await create(world, pod("a", gpus=1))
+        await settle(5)
+        slow = is_call("scheduler", "patch", "pods", "status")
+        world.server.faults.on_request.append(lambda call: Fault(answer_delay_s=3.0) if slow(call) else None)
+        await create(world, pod("b", gpus=2))
+        await settle(1)
+        await world.api.patch(PODS, "b", {"metadata": {"annotations": {"note": "changed"}}}, namespace=stage.TEAM)
+        await settle(10)
+        world.server.faults.clear()
+        await cordon(world, "node-0")
+        await settle(30)
+        assert "unschedulable" in waits_because(world, "b")
+        before = len(world.server.write_log)
+        await settle(600)
+        assert len(world.server.write_log) == before
