@@ -3,7 +3,9 @@
 A gang starts whole, but a member may be deleted on its way, refused by kubelet, or lost with its node. Then the rest
 holds devices for nothing. If the gang is not whole again within the grace time (kai-contract 4.7: 60 s), its bound
 members are evicted, PodDisruptionBudgets respected, so that their controller starts them anew, together.
-A gang of which a member has succeeded is at its end, and is left alone.
+A gang of which a member has succeeded is at its end, and is left alone, as far as its pods still tell (as in KAI).
+
+The cache only makes it look: what is evicted is judged on quorum reads of the PodGroup and of all pods around it.
 """
 
 from __future__ import annotations
@@ -16,13 +18,16 @@ import anyio
 from kube.api import Api
 from kube.errors import ApiError
 from kube.events import EventRecorder
-from kube.resources import POD_GROUPS
+from kube.resources import POD_GROUPS, PODS
 from scheduler.cache import Cache
-from scheduler.core.records import PodGroupRecord, PodRecord
-from wire.core import ObjectReference
+from scheduler.core.records import PodGroupRecord
+from wire import names
+from wire.core import ObjectReference, Pod
 from wire.events import WARNING
 
 _log: Final = logging.getLogger(__name__)
+_LONGEST_PAUSE_S: Final = 1800.0
+_ENDED: Final = frozenset({names.SUCCEEDED, names.FAILED})
 Key = tuple[str, str]
 
 
@@ -36,6 +41,8 @@ class Releasing:
         self._grace_s = grace_s
         #: Gang -> since when (event loop's time) it has been below its minimum.
         self._since: dict[Key, float] = {}
+        #: Gang -> (evictions that were refused in a row, when to ask again).
+        self._refused: dict[Key, tuple[int, float]] = {}
 
     async def run(self) -> None:
         """Look now and then: a tenth of the grace time is soon enough."""
@@ -49,22 +56,40 @@ class Releasing:
         broken = {(group.namespace, group.name): group for group in self._cache.cluster.broken_gangs()}
         finished = self._cache.finished
         self._since = {key: self._since.get(key, now) for key in broken if key not in finished}
+        self._refused = {key: told for key, told in self._refused.items() if key in self._since}
         for key in [key for key, since in self._since.items() if now - since >= self._grace_s]:
-            await self._release(broken[key])
+            if now >= self._refused.get(key, (0, now))[1]:
+                await self._release_safely(key, broken[key])
+
+    async def _release_safely(self, key: Key, group: PodGroupRecord) -> None:
+        """What is refused (a PodDisruptionBudget) or not answered is asked again, less and less often."""
+        try:
+            await self._release(group)
+        except ApiError as error:
+            refusals = self._refused.get(key, (0, 0.0))[0] + 1
+            pause_s = min(self._grace_s * 2**refusals, _LONGEST_PAUSE_S)
+            self._refused[key] = (refusals, anyio.current_time() + pause_s)
+            _log.warning("the rest of gang %s/%s was not released, asking again in %.0f s: %s", *key, pause_s, error)
 
     async def _release(self, group: PodGroupRecord) -> None:
-        members = [pod for pod in self._cache.cluster.members(group.namespace, group.name) if pod.node]
-        for pod in sorted(members, key=lambda member: member.name):
-            if pod.deleting:
-                continue
-            try:
-                await self._api.evict(pod.namespace, pod.name, uid=pod.uid)
-            except ApiError as error:
-                _log.warning("pod %s/%s of a broken gang was not evicted: %s", pod.namespace, pod.name, error)
-                continue
+        """Evict the bound members, if the API server agrees that they are too few. Raises ApiError."""
+        minimum = (await self._api.get(POD_GROUPS, group.name, namespace=group.namespace)).spec.min_member or 0
+        listed = await self._api.list(PODS, namespace=group.namespace)
+        members = [
+            pod for pod in listed.items if (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME) == group.name
+        ]
+        active = [
+            pod
+            for pod in members
+            if pod.spec.node_name and pod.metadata.deletion_timestamp is None and pod.status.phase not in _ENDED
+        ]
+        if any(pod.status.phase == names.SUCCEEDED for pod in members) or len(active) >= minimum:
+            return
+        for pod in sorted(active, key=lambda member: member.metadata.name):
+            await self._api.evict(pod.metadata.namespace, pod.metadata.name, uid=pod.metadata.uid)
             self._tell(group, pod)
 
-    def _tell(self, group: PodGroupRecord, pod: PodRecord) -> None:
+    def _tell(self, group: PodGroupRecord, pod: Pod) -> None:
         regarding = ObjectReference(
             api_version=POD_GROUPS.api_version,
             kind=POD_GROUPS.kind,
@@ -74,6 +99,6 @@ class Releasing:
         )
         note = (
             f"Workload doesn't meet the minimum required number of pods ({group.minimum}), evicting remaining pod: "
-            f"{pod.namespace}/{pod.name}"
+            f"{pod.metadata.namespace}/{pod.metadata.name}"
         )
         self._events.record(regarding, reason="Evict", action="Evicting", note=note, type=WARNING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from kube.resources import POD_GROUPS, PODS
 from simulator.world import WorldSettings
@@ -102,6 +103,24 @@ async def test_what_is_left_of_a_gang_is_released_when_a_member_is_lost_on_its_w
         assert bound(world) == {"m0", "m1"}
         await settle(30)
         assert phases(world) == {}
+
+
+async def test_a_gang_whose_minimum_was_lowered_unseen_is_not_released() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create_gang(world, "g", 3, *(pod(f"m{i}", gpus=1) for i in range(3)))
+        await settle()
+        world.server.faults.on_request.append(
+            lambda call: Fault(refuse_with=503) if call.user == "scheduler" and _follows_groups(call) else None
+        )
+        world.server.cut_watches(lambda call: call.user == "scheduler" and _follows_groups(call))
+        await world.api.patch(POD_GROUPS, "g", {"spec": {"minMember": 2}}, namespace=stage.TEAM)
+        await world.api.delete(PODS, "m2", namespace=stage.TEAM)
+        await settle(200)
+        assert bound(world) == {"m0", "m1"}
+
+
+def _follows_groups(call: Call) -> bool:
+    return call.verb in {"watch", "list"} and call.kind.plural == "podgroups"
 
 
 async def test_a_gang_that_is_whole_again_in_time_is_left_alone() -> None:
