@@ -102,7 +102,7 @@ class Carrier:
         pod = self._view.pods.get(state.attempt.pod_uid) or await self._read_pod(state)
         if pod is None:
             return outcome.Failed(Failure(cause=Cause.POD_GONE))
-        tenant = _tenant(state, group, state.rv, since=self._clock.now_ns() // 1_000_000_000)
+        tenant = _tenant(state, group, state.rv, since=self._clock.now_ns() // 1_000_000_000, grace_s=pod.grace_s)
         return await self._desk.join(group, state.attempt.node, tenant, pod.tolerations)
 
     async def _verify(self, group: str) -> Outcome:
@@ -232,7 +232,8 @@ def _identity(state: State) -> binding.Identity:
     return binding.Identity(state.attempt.namespace, state.attempt.pod_name, state.attempt.pod_uid)
 
 
-def _tenant(state: State, group: str, rv: str, *, since: int = 0) -> Tenant:
+def _tenant(state: State, group: str, rv: str, *, since: int = 0, grace_s: int = 30) -> Tenant:
     attempt = state.attempt
     nano = next(device.nano for device in attempt.devices if device.group == group)
-    return Tenant(attempt.pod_uid, Entry(nano, attempt.id, rv, since, f"{attempt.namespace}/{attempt.pod_name}"))
+    pod = f"{attempt.namespace}/{attempt.pod_name}"
+    return Tenant(attempt.pod_uid, Entry(nano, attempt.id, rv, since, pod, grace_s))

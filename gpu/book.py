@@ -14,7 +14,7 @@ import msgspec
 from gpu.share import NANO_PER_DEVICE
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+class Entry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """One tenant's charge. ``nano`` > 0; ``since`` in whole seconds of wall time, for direct entries' time-out."""
 
     nano: int
@@ -23,6 +23,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     since: int
     #: "namespace/name" of the pod, so that a reader of the book can find it (identity is the UID, the key).
     pod: str
+    #: The pod's grace period: how long its containers may outlive it when it vanishes. It can't be changed any more.
+    grace_s: int = 30
 
 
 class Tenant(msgspec.Struct, frozen=True, gc=False):

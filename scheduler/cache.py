@@ -62,6 +62,7 @@ class Cache:
         self.cluster.replace_pods(pods)
         for pod in pods:
             self._note_for_shell(pod)
+        self.on_device_freed("")  # what ended in the gap was not seen to end
 
     def _note_for_shell(self, pod: Pod) -> None:
         """Keep what only the shell needs of a pod that the cluster has taken; a version older than known is ignored."""

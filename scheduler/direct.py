@@ -48,6 +48,7 @@ class Sharer:
     attempt: str
     rv: str
     since: int
+    grace_s: int
     held: dict[str, Reservation] = field(default_factory=dict)
 
     @property
@@ -59,7 +60,7 @@ class Sharer:
         """Its entry for a group's book, at ``rv`` or at the version it stands at."""
         nano = next(device.nano for device in self.placement.devices if device.group == group)
         pod = f"{self.placement.namespace}/{self.placement.name}"
-        return Tenant(self.placement.pod_uid, Entry(nano, self.attempt, rv or self.rv, self.since, pod))
+        return Tenant(self.placement.pod_uid, Entry(nano, self.attempt, rv or self.rv, self.since, pod, self.grace_s))
 
 
 class Direct:
@@ -78,7 +79,8 @@ class Direct:
         pod = self._cache.cluster.pod(placement.pod_uid)
         request = pod.cls.request if pod is not None else GpuRequest()
         attempt = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
-        return Sharer(placement, request, attempt, placement.rv, self._clock.now_ns() // 1_000_000_000)
+        grace_s = pod.grace_s if pod is not None else 30
+        return Sharer(placement, request, attempt, placement.rv, self._clock.now_ns() // 1_000_000_000, grace_s)
 
     async def bind(self, placement: Placement) -> None:
         """Bind a pod without shares."""

@@ -71,9 +71,9 @@ class HandedOver:
         """A BindRequest (UID) was created for this placement."""
         self._handed[placement.pod_uid] = _Handed(placement, request)
         self._pod_of[request] = placement.pod_uid
-        if request in self._gone_early:
-            del self._gone_early[request]
-            self._request_gone(request)
+        self._gone_early.pop(request, None)
+        # It may have come and gone before this answer did: whoever is still here after a while is looked after.
+        self._request_gone(request)
         self._look(placement.pod_uid)
 
     def settle_departed(self) -> None:
@@ -170,10 +170,11 @@ class HandedOver:
         self._cache.wake.set()
 
     def _device_freed(self, node: str) -> None:
-        """A larger card may be free now: pods that found only small ones there may look again."""
+        """A larger card may be free now (node "": anywhere): pods that found only small ones there may look again."""
         for pod_uid, tries in self._taught.items():
-            if tries.pop(node, None) is not None:
-                self._cache.cluster.forgive(pod_uid, node)
+            for tried in [tried for tried in tries if node in {tried, ""}]:
+                del tries[tried]
+                self._cache.cluster.forgive(pod_uid, tried)
 
     def _may_try_next_card(self, placement: Placement, because: str) -> bool:
         """Whether an attempt only taught the size of a card, at most as often as the node has devices.

@@ -49,7 +49,7 @@ class Evidence(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 WRITE_TIMEOUT_S = 15
 #: Added to a vanished pod's grace period before its device counts as free.
 VANISHED_MARGIN_S = 5
-#: Grace of a vanished pod that was never seen.
+#: Least time to wait for a vanished pod that was never seen.
 UNSEEN_GRACE_S = 60
 
 
@@ -57,7 +57,7 @@ def judge(entry: Entry, evidence: Evidence) -> Judgement:
     """Judge one entry."""
     pod = evidence.pod
     if pod is None:
-        return _judge_vanished(evidence)
+        return _judge_vanished(entry, evidence)
     if pod.ended:
         return Judgement.DEAD
     if pod.is_bound:
@@ -69,13 +69,14 @@ def judge(entry: Entry, evidence: Evidence) -> Judgement:
     return Judgement.FENCE_FIRST if evidence.now_s - entry.since > WRITE_TIMEOUT_S else Judgement.WAIT
 
 
-def _judge_vanished(evidence: Evidence) -> Judgement:
+def _judge_vanished(entry: Entry, evidence: Evidence) -> Judgement:
     """A pod that was deleted without its end being seen may still run until its grace period is over."""
     last = evidence.last
     if evidence.node_gone or (last is not None and (last.ended or not last.is_bound)):
         return Judgement.DEAD
-    grace_s = UNSEEN_GRACE_S if last is None else last.grace_s + VANISHED_MARGIN_S
-    return Judgement.DEAD if evidence.gone_for_s > grace_s else Judgement.WAIT
+    grace_s = entry.grace_s if last is None else last.grace_s
+    least_s = UNSEEN_GRACE_S if last is None else 0
+    return Judgement.DEAD if evidence.gone_for_s > max(grace_s + VANISHED_MARGIN_S, least_s) else Judgement.WAIT
 
 
 def is_suspicious(entry: Entry, group: str, pod: PodView | None, *, at_work: bool, now_s: int) -> bool:

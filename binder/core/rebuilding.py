@@ -22,7 +22,7 @@ def rebuild(group: str, bound: Sequence[PodView]) -> Book | DeviceFull | OtherAt
 def tenant(group: str, pod: PodView) -> Tenant:
     """The entry that a pod bound to this group must have."""
     attempt = pod.grant.attempt if pod.grant else BOUND_BY_KAI
-    return Tenant(pod.uid, Entry(_nano(group, pod), attempt, pod.rv, 0, f"{pod.namespace}/{pod.name}"))
+    return Tenant(pod.uid, Entry(_nano(group, pod), attempt, pod.rv, 0, f"{pod.namespace}/{pod.name}", pod.grace_s))
 
 
 def _nano(group: str, pod: PodView) -> int:

@@ -127,6 +127,7 @@ def _record(pod: Pod, cls: PodClass) -> PodRecord:
         pod_group=(meta.annotations or {}).get(names.POD_GROUP_NAME, ""),
         subgroup=labels.get(names.SUBGROUP_LABEL, ""),
         deleting=meta.deletion_timestamp is not None,
+        grace_s=30 if (grace_s := pod.spec.termination_grace_period_seconds) is None else grace_s,
     )
 
 

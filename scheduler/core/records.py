@@ -95,6 +95,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     deleting: bool = False
     is_reservation: bool = False
     held: tuple[Held, ...] = ()
+    grace_s: int = 30
     blocker: Verdict | None = None
 
 

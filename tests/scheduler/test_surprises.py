@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
-from kube.resources import BIND_REQUESTS, NODES
+from kube.resources import BIND_REQUESTS, NODES, PODS
+from simulator.settings import KubeletSettings
+from simulator.world import WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.stage import bound, cordon, create, is_call, pod, settle, share
 
@@ -66,3 +68,23 @@ async def test_a_request_that_came_and_went_between_two_lists_does_not_hold_its_
 
 def _follows_requests(call: Call) -> bool:
     return call.verb in {"watch", "list"} and call.kind.plural == "bindrequests"
+
+
+async def test_a_pod_that_ends_slowly_keeps_its_share_though_the_binder_never_saw_it() -> None:
+    settings = WorldSettings(seed=1, kubelet=KubeletSettings(stop_s=250.0))
+    async with stage.stage("1x1x80GiB", settings=settings) as world:
+        slow = share("slow", "0.6")
+        slow["spec"]["terminationGracePeriodSeconds"] = 300
+        await create(world, slow, share("keeper", "0.2"))
+        await settle(20)
+        world.binder.crash()
+        world.nodes["node-0"].freeze()
+        await world.api.delete(PODS, "slow", namespace=stage.TEAM, grace_s=0)
+        await settle(5)
+        world.nodes["node-0"].thaw()
+        await world.restart(world.binder)
+        await create(world, share("next", "0.6"))
+        await settle(200)
+        assert "next" not in bound(world)
+        await settle(200)
+        assert "next" in bound(world)
