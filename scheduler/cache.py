@@ -115,6 +115,9 @@ class Cache:
         """Take a PodGroup from a watch, or as the answer to a write of ours."""
         key = (group.metadata.namespace, group.metadata.name)
         self.cluster.upsert_pod_group(group)
+        known = self.cluster.pod_group(*key)
+        if known is not None and is_older(group.metadata.resource_version, known.rv):
+            return
         plan = (group.metadata.annotations or {}).get(names.PLAN)
         if plan:
             self.plans[key] = plan

@@ -187,11 +187,15 @@ class Direct:
         if not isinstance(request, GpuRequest) or request.shared != sharer.request.shared or pod.spec.scheduling_gates:
             return False
         rv = pod.metadata.resource_version
+        done: list[str] = []
         for group, held in sharer.held.items():
             renewed = await self._books.renew(held, sharer.tenant(group), rv)
             if not isinstance(renewed, Reservation):
+                for other in done:
+                    await self._books.leave(sharer.held.pop(other), [sharer.tenant(other, rv)])
                 return False
             sharer.held[group] = renewed
+            done.append(group)
         sharer.rv = rv
         return True
 

@@ -97,13 +97,14 @@ class HandedOver:
 
     def _look(self, pod_uid: str) -> None:
         """A pod changed: see whether its attempt is over."""
+        waiting = self._cache.waiting.get(pod_uid)
+        if waiting is None:
+            self._taught.pop(pod_uid, None)
         handed = self._handed.get(pod_uid)
         if handed is None:
             return
-        waiting = self._cache.waiting.get(pod_uid)
         if waiting is None:
             self._forget(handed)  # bound or gone: the cluster has seen it, and the charge is no longer ours to keep
-            self._taught.pop(pod_uid, None)
         elif waiting.fenced == handed.request:
             self._fail(handed, waiting.fenced_because)
 

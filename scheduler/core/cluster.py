@@ -37,6 +37,8 @@ from wire.versions import is_older
 
 T = TypeVar("T")
 
+#: What was verified of reservations that are gone is forgotten in bulk, from so many on.
+_FORGET_ABOVE = 1000
 #: UIDs of pods that are gone are remembered for this many pods, against answers that arrive after the deletion.
 _REMEMBERED_UIDS = 16_384
 #: Below this many, pod classes that nobody has any more are not looked for.
@@ -186,6 +188,8 @@ class Cluster:
         self._flights.land(uid)
         self._setbacks.pop(uid, None)
         self._verified.update((held.reservation, held.uuid) for held in record.held if held.uuid)
+        if len(self._verified) > 2 * len(self._reservations) + _FORGET_ABOVE:
+            self._verified = {pair for pair in self._verified if pair[0] in self._reservations}
 
     def _note_version(self, record: PodRecord, known: PodRecord) -> None:
         """Nothing but the version changed. It matters if a hand-over names it or the last plan would place the pod."""

@@ -8,7 +8,7 @@ from kube.resources import BIND_REQUESTS, NODES, PODS
 from simulator.settings import KubeletSettings
 from simulator.world import WorldSettings
 from tests.scheduler import stage
-from tests.scheduler.stage import bound, cordon, create, is_call, pod, settle, share
+from tests.scheduler.stage import bound, cordon, create, is_call, pod, settle, share, waits_because
 
 
 async def test_a_condition_that_is_slow_to_be_written_stops_nothing() -> None:
@@ -88,3 +88,21 @@ async def test_a_pod_that_ends_slowly_keeps_its_share_though_the_binder_never_sa
         assert "next" not in bound(world)
         await settle(200)
         assert "next" in bound(world)
+
+
+async def test_a_pod_whose_condition_came_due_while_it_was_on_its_way_is_told_in_the_end() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        await cordon(world, "node-0")
+        await settle(2)
+        tell, post = is_call("scheduler", "patch", "pods", "status"), is_call("scheduler", "create", "pods", "binding")
+        world.server.faults.on_request.append(lambda call: Fault(refuse_with=409) if tell(call) else None)
+        await create(world, pod("a", gpus=1))
+        await settle(1)
+        world.server.faults.on_request.append(lambda call: Fault(delay_s=8.0) if post(call) else None)
+        await world.api.patch(NODES, "node-0", {"spec": {"unschedulable": False}})
+        await settle(1)
+        await cordon(world, "node-0")
+        await world.api.patch(PODS, "a", {"metadata": {"annotations": {"note": "late"}}}, namespace=stage.TEAM)
+        del world.server.faults.on_request[0]
+        await settle(600)
+        assert "unschedulable" in waits_because(world, "a")
