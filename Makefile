@@ -10,7 +10,7 @@ endif
 
 VENV ?= .venv
 RUN_VENV ?= .venv-run
-# How many processes share the tests; all tests of the real control plane stay in one of them.
+# How many processes share the tests; those of the real control plane share one cluster, so they run one by one.
 WORKERS ?= auto
 # Passed on: make test ARGS='-k quantity', make demo ARGS=..., make bench ARGS='core'
 ARGS ?=
@@ -53,10 +53,11 @@ demo: $(RUN_READY)
 
 test: $(READY)
 	$(BIN)/python -m tools.controlplane
-	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist loadgroup $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 -m 'not cluster' $(ARGS)
+	$(BIN)/pytest -m cluster $(ARGS)
 
 test-fast: $(READY)
-	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist loadgroup -m 'not cluster' $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 -m 'not cluster' $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -11,7 +11,8 @@ time-outs asks for virtual time instead, in which an hour passes at once (simula
         await anyio.sleep(3600)
 
 A test of the real control plane is marked ``cluster`` and takes the fixture ``control_plane``; all of them share it,
-so each works in a namespace of its own. pytest-xdist keeps them in one worker, hence with one control plane.
+so each works in a namespace of its own. They run in one process, in the order of their folders (Makefile, ``test``):
+some install webhooks and policies of their own, which must not meet those of a Moorage that runs.
 """
 
 from __future__ import annotations
@@ -53,9 +54,6 @@ def control_plane() -> Iterator[ControlPlane]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Keep the tests of the real control plane together, and out of ``make test-fast``."""
-    marked = item.get_closest_marker("cluster") is not None
-    if marked:
-        item.add_marker(pytest.mark.xdist_group("control-plane"))
-    elif "control_plane" in getattr(item, "fixturenames", ()):
+    """Keep the tests of the real control plane out of ``make test-fast``."""
+    if "control_plane" in getattr(item, "fixturenames", ()) and item.get_closest_marker("cluster") is None:
         raise pytest.UsageError(f"{item.nodeid} uses control_plane: mark it with pytest.mark.cluster")
