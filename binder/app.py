@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Collection
 from typing import Final
 
 import anyio
@@ -42,6 +43,8 @@ class Binder:
         self._settings = settings
         self._rng = rng
         self._units: dict[str, Unit] = {}
+        #: Pod UID -> units that work on it.
+        self._working: dict[str, set[str]] = {}
         self._new: list[Attempt] = []
         self.view = View(on_request=self._take)
         desk = Desk(api, self.view, settings)
@@ -78,6 +81,7 @@ class Binder:
             self._begin(attempt, self._tasks)
 
     def _begin(self, attempt: Attempt, tasks: TaskGroup) -> None:
+        self._working.setdefault(attempt.pod_uid, set()).add(attempt.unit)
         unit = self._units.get(attempt.unit)
         if unit is not None:
             unit.add(attempt)
@@ -105,7 +109,11 @@ class Binder:
                     return
         finally:
             del self._units[key]
+            for uid in unit.pods:
+                self._working[uid].discard(key)
+                if not self._working[uid]:
+                    del self._working[uid]
             unit.close()
 
-    def _at_work(self) -> set[str]:
-        return {uid for unit in self._units.values() for uid in unit.pods}
+    def _at_work(self) -> Collection[str]:
+        return self._working

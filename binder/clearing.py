@@ -6,7 +6,7 @@ and removed by compare-and-set on the reservation that was read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 import anyio
@@ -33,7 +33,7 @@ _WITHDRAWN: Final = FenceText(
 class Clearing:
     """``at_work`` tells the pods (UIDs) that units are working on."""
 
-    def __init__(self, api: Api, *, view: View, clock: Clock, at_work: Callable[[], set[str]]) -> None:
+    def __init__(self, api: Api, *, view: View, clock: Clock, at_work: Callable[[], Collection[str]]) -> None:
         self._api = api
         self._view = view
         self._clock = clock
