@@ -22,6 +22,13 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """A control plane of their own: pods that other tests leave waiting would be scheduled onto the scenes' nodes."""
+    with ControlPlane() as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
 def moorage(control_plane: ControlPlane) -> Iterator[Deployment]:
     """Moorage with default settings, but for idle reservations that go after a second."""
     with Deployment(control_plane, Options(arguments={"binder": ["--idle-s", "1"]})) as deployment:
