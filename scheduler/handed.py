@@ -28,9 +28,6 @@ from wire.core import Pod
 
 _ORPHANED = FenceText("Withdrawn: the BindRequest is gone", "Failed to bind pod: its BindRequest was deleted")
 
-#: Far more than creations that can be under way at once; all others in there were told of long ago.
-_MOST_GONE_EARLY = 4096
-
 
 @dataclass(slots=True)
 class _Handed:
@@ -51,8 +48,6 @@ class HandedOver:
         self._orphan_s = orphan_s
         self._handed: dict[str, _Handed] = {}
         self._pod_of: dict[str, str] = {}
-        #: Requests that were seen to go before their creation was answered.
-        self._gone_early: dict[str, None] = {}
         #: Pods whose hand-over by an earlier scheduler vanished, while they are looked after here.
         self._departed: set[str] = set()
         #: Pod UID -> node -> attempts that only taught the size of a card there.
@@ -71,7 +66,6 @@ class HandedOver:
         """A BindRequest (UID) was created for this placement."""
         self._handed[placement.pod_uid] = _Handed(placement, request)
         self._pod_of[request] = placement.pod_uid
-        self._gone_early.pop(request, None)
         # It may have come and gone before this answer did: whoever is still here after a while is looked after.
         self._request_gone(request)
         self._look(placement.pod_uid)
@@ -112,9 +106,6 @@ class HandedOver:
         pod_uid = self._pod_of.get(request)
         handed = self._handed.get(pod_uid) if pod_uid is not None else None
         if handed is None:
-            self._gone_early[request] = None
-            if len(self._gone_early) > _MOST_GONE_EARLY:
-                del self._gone_early[next(iter(self._gone_early))]
             return
         if not handed.is_watched and self._tasks is not None:
             handed.is_watched = True

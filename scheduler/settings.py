@@ -25,4 +25,3 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     explain_in_flight: int = 8
     broken_gang_s: float = 60.0
     orphan_s: float = 15.0
-    node_pool: str = "default"

@@ -139,7 +139,7 @@ class Deployment:
         port = _free_port()
         target = self._plane.url.rpartition(":")[2]
         numbers = (port, target, self._options.seed, self._options.delay_ms)
-        command = [sys.executable, "-m", "tests.e2e.proxy", *(str(number) for number in numbers)]
+        command = [sys.executable, "-m", "tools.lateproxy", *(str(number) for number in numbers)]
         self._family.start("proxy", [*_ENVIRONMENT, *command])
         self._server = f"https://{_LOOPBACK}:{port}"
         _wait_for_port(port, "the proxy")
