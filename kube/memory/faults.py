@@ -2,7 +2,8 @@
 
 Two points: a request on its way to the server, and a watch line on its way back. A rule is a plain callable, so a
 scenario can aim at one write, and a random run can roll dice (``sometimes``) with a random source of its own. Watches
-are cut by ``MemoryApiServer.cut_watches``; a dead client is ``MemoryTransport.kill``.
+are cut by ``MemoryApiServer.cut_watches``; a dead client is ``MemoryTransport.kill``. ``on_answer`` is told of each
+request at the moment at which it has been carried out, before anybody hears: a client can be killed right there.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     #: With ``lost="request"``: it was only late, and is carried out so many seconds after it was sent, whether or
     #: not the sender still waits. Needs ``MemoryApiServer.run``.
     lands_after_s: float | None = None
+    #: With ``lost``: the connection breaks at once, and the sender hears that instead of waiting for its time-out.
+    breaks: bool = False
     #: Seconds that the answer is on its way.
     answer_delay_s: float = 0.0
 
@@ -39,6 +42,8 @@ NOTHING = Fault()
 RequestRule = Callable[[Call], Fault | None]
 #: Seconds by which a line of this watch is held back (those behind it wait, too).
 WatchRule = Callable[[Call, bytes], float]
+#: Told of a request that was carried out, and of the status of its answer.
+Listener = Callable[[Call, int], None]
 
 
 class Faults:
@@ -47,9 +52,10 @@ class Faults:
     def __init__(self) -> None:
         self.on_request: list[RequestRule] = []
         self.on_watch_line: list[WatchRule] = []
+        self.on_answer: list[Listener] = []
 
     def clear(self) -> None:
-        """Let everything go well from now on."""
+        """Let everything go well from now on. Listeners stay."""
         self.on_request.clear()
         self.on_watch_line.clear()
 
@@ -60,6 +66,11 @@ class Faults:
             if fault is not None:
                 return fault
         return NOTHING
+
+    def answered(self, call: Call, code: int) -> None:
+        """Tell the listeners that a request was carried out."""
+        for listener in self.on_answer:
+            listener(call, code)
 
     def watch_delay_s(self, call: Call, line: bytes) -> float:
         """Return by how many seconds a line of a watch is held back."""

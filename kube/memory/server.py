@@ -193,6 +193,7 @@ class MemoryApiServer:
                 code=code,
             )
         )
+        self.faults.answered(call, code)
 
     # --- verbs
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 
-from kube.errors import Timeout
+from kube.errors import Timeout, Unreachable
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from kube.memory.refusals import Refusal
@@ -56,7 +56,7 @@ class MemoryTransport:
         content_type: str = "application/json",
         timeout_s: float,
     ) -> Response:
-        """Send one request. Raises kube.errors.Timeout."""
+        """Send one request. Raises kube.errors.Timeout, and Unreachable where a fault breaks the connection."""
         try:
             with anyio.fail_after(timeout_s):
                 response = await self._exchange(method, path, query=query, body=body, content_type=content_type)
@@ -77,7 +77,7 @@ class MemoryTransport:
             self._server.log_write(method, path, body, self._user)
         response = refusal_response(call) if isinstance(call, Refusal) else await self._carried_out(call, fault)
         if fault.lost == "answer":
-            await anyio.sleep_forever()
+            await self._unheard(fault)
         if fault.answer_delay_s:
             await anyio.sleep(fault.answer_delay_s)
         await anyio.lowlevel.checkpoint()
@@ -98,10 +98,16 @@ class MemoryTransport:
         if fault.lost == "request":
             if fault.lands_after_s is not None and isinstance(call, Call):
                 self._server.answer_later(call, fault.lands_after_s)
-            await anyio.sleep_forever()
+            await self._unheard(fault)
         if fault.delay_s:
             await anyio.sleep(fault.delay_s)
         await self._hang_if_dead()
+
+    async def _unheard(self, fault: Fault) -> None:
+        """Never answer: the sender waits for its time-out, or sees the connection break."""
+        if fault.breaks and not self._dead:
+            raise Unreachable("injected: connection reset")
+        await anyio.sleep_forever()
 
     async def _carried_out(self, call: Call, fault: Fault) -> Response:
         if fault.refuse_with:

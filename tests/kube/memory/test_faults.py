@@ -145,3 +145,31 @@ async def test_a_write_carried_out_before_the_death_stays(server: MemoryApiServe
         transport.kill()
         assert await _exists(server, "p")
         group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("lost", "happened"), [("request", False), ("answer", True)])
+async def test_a_connection_that_breaks_is_heard_of_at_once(server: MemoryApiServer, lost: str, happened: bool) -> None:
+    fault = Fault(lost="request", breaks=True) if lost == "request" else Fault(lost="answer", breaks=True)
+    server.faults.on_request.append(once(fault, when=_creates))
+    began = anyio.current_time()
+    with pytest.raises(Unreachable, match="reset"):
+        await send(server.transport(), "POST", PODS, pod("p"), timeout_s=7)
+    assert anyio.current_time() == began
+    assert await _exists(server, "p") is happened
+
+
+async def test_a_client_can_be_killed_when_its_write_is_done_and_before_it_hears(server: MemoryApiServer) -> None:
+    transport = server.transport("victim")
+    told: list[tuple[str, int]] = []
+
+    def kill(call: Call, code: int) -> None:
+        if call.verb == "create":
+            told.append((call.user, code))
+            transport.kill()
+
+    server.faults.on_answer.append(kill)
+    with anyio.move_on_after(60) as writing:
+        await send(transport, "POST", PODS, pod("p"))
+    assert writing.cancelled_caught
+    assert told == [("victim", 201)]
+    assert await _exists(server, "p")
