@@ -48,6 +48,7 @@ from simulator.observer import Observer
 from simulator.podtokens import always
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
+from simulator.skew import SkewedClock
 from simulator.timeline import Timeline
 from wire import names
 
@@ -100,6 +101,8 @@ class World:
         self._watching = self.server.transport(_OBSERVER)
         self.observers = {plural: Observer(self._watching, plural, self._observe) for plural in WATCHED}
         self._clock = clock
+        #: The wall clock of each component, by its name; setting one ahead or back is a jump.
+        self.clocks: dict[str, SkewedClock] = {}
         self.scheduler = Component(SCHEDULER, connect=lambda: self._connect(SCHEDULER), run=self._run_scheduler)
         self.binder = Component(BINDER, connect=lambda: self._connect(BINDER), run=self._run_binder)
         self._stack = AsyncExitStack()
@@ -213,6 +216,9 @@ class World:
     def _api(self, transport: MemoryTransport, purpose: str) -> Api:
         return Api(transport, retry=Retry(self._rng(purpose)))
 
+    def _clock_of(self, name: str) -> SkewedClock:
+        return self.clocks.setdefault(name, SkewedClock(self._clock))
+
     def _rng(self, purpose: str) -> random.Random:
         return random.Random(f"{self.settings.seed}/{purpose}")
 
@@ -227,11 +233,12 @@ class World:
     async def _run_scheduler(self, transport: MemoryTransport, *, task_status: TaskStatus[None]) -> None:
         api = self._api(transport, SCHEDULER)
         async with anyio.create_task_group() as group:
-            events = self._events(api, names.SCHEDULER_NAME, group)
+            clock = self._clock_of(SCHEDULER)
+            events = self._events(api, names.SCHEDULER_NAME, clock, group)
             scheduler = Scheduler(
                 api,
                 settings=self.settings.scheduler,
-                clock=self._clock,
+                clock=clock,
                 rng=self._rng(f"{SCHEDULER}/{self.scheduler.incarnations}"),
                 events=events,
             )
@@ -241,19 +248,20 @@ class World:
     async def _run_binder(self, transport: MemoryTransport, *, task_status: TaskStatus[None]) -> None:
         api = self._api(transport, BINDER)
         async with anyio.create_task_group() as group:
-            events = self._events(api, "moorage-binder", group)
+            clock = self._clock_of(BINDER)
+            events = self._events(api, "moorage-binder", clock, group)
             binder = Binder(
                 api,
                 settings=self.settings.binder,
-                clock=self._clock,
+                clock=clock,
                 rng=self._rng(f"{BINDER}/{self.binder.incarnations}"),
                 events=events,
             )
             await group.start(binder.run)
             task_status.started()
 
-    def _events(self, api: Api, controller: str, group: TaskGroup) -> EventRecorder:
-        recorder = EventRecorder(api, clock=self._clock, controller=controller, instance="simulated")
+    def _events(self, api: Api, controller: str, clock: Clock, group: TaskGroup) -> EventRecorder:
+        recorder = EventRecorder(api, clock=clock, controller=controller, instance="simulated")
         group.start_soon(recorder.run)
         return recorder
 
