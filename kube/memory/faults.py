@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -24,6 +24,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     delay_s: float = 0.0
     #: HTTP status with which it is refused instead of carried out; 0 for none.
     refuse_with: int = 0
+    #: With ``refuse_with``: it is carried out all the same, and the answer lies.
+    carried_out: bool = False
     #: Retry-After of a 429.
     retry_after_s: int = 1
     #: ``request``: the server never sees it. ``answer``: it is carried out, but nobody hears. Both look the same.
@@ -39,25 +41,35 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 NOTHING = Fault()
 
+#: So many lines are kept of each watch, to be repeated.
+REPEATED_MOST: Final = 8
+
 RequestRule = Callable[[Call], Fault | None]
 #: Seconds by which a line of this watch is held back (those behind it wait, too).
 WatchRule = Callable[[Call, bytes], float]
+#: How many of this watch's newest lines, this one among them, are sent a second time right after it.
+RepeatRule = Callable[[Call, bytes], int]
 #: Told of a request that was carried out, and of the status of its answer.
 Listener = Callable[[Call, int], None]
 
 
 class Faults:
-    """The rules in force. The first that has a fault for a request decides; delays of watch lines add up."""
+    """The rules in force.
+
+    The first that has a fault for a request decides; delays of watch lines add up, of repeats the longest counts.
+    """
 
     def __init__(self) -> None:
         self.on_request: list[RequestRule] = []
         self.on_watch_line: list[WatchRule] = []
+        self.on_watch_repeat: list[RepeatRule] = []
         self.on_answer: list[Listener] = []
 
     def clear(self) -> None:
         """Let everything go well from now on. Listeners stay."""
         self.on_request.clear()
         self.on_watch_line.clear()
+        self.on_watch_repeat.clear()
 
     def of_request(self, call: Call) -> Fault:
         """Return what happens to a request."""
@@ -69,12 +81,16 @@ class Faults:
 
     def answered(self, call: Call, code: int) -> None:
         """Tell the listeners that a request was carried out."""
-        for listener in self.on_answer:
+        for listener in tuple(self.on_answer):
             listener(call, code)
 
     def watch_delay_s(self, call: Call, line: bytes) -> float:
         """Return by how many seconds a line of a watch is held back."""
         return sum(rule(call, line) for rule in self.on_watch_line)
+
+    def watch_repeats(self, call: Call, line: bytes) -> int:
+        """Return how many of a watch's newest lines are sent again after this one, at most REPEATED_MOST."""
+        return min(REPEATED_MOST, max((rule(call, line) for rule in self.on_watch_repeat), default=0))
 
 
 def sometimes(

@@ -110,6 +110,8 @@ class MemoryTransport:
         await anyio.sleep_forever()
 
     async def _carried_out(self, call: Call, fault: Fault) -> Response:
+        if fault.carried_out and call.verb != "watch":
+            await self._server.answer(call)
         if fault.refuse_with:
             reason = _REASONS.get(fault.refuse_with, "")
             refusal = Refusal(fault.refuse_with, reason, f"injected: {reason or fault.refuse_with}")
@@ -126,7 +128,7 @@ class MemoryTransport:
     async def stream(
         self, path: str, *, query: Mapping[str, str], timeout_s: float
     ) -> AsyncIterator[tuple[Response, AsyncIterator[bytes]]]:
-        """Open a watch. Raises kube.errors.Timeout."""
+        """Open a watch. Raises kube.errors.Timeout, and Unreachable where a fault breaks the connection."""
         opened = await self._opened(path, query, timeout_s)
         if isinstance(opened, Response):
             yield opened, _nothing()

@@ -114,7 +114,8 @@ class Watching:
         matches = selector_of(call)
         asked = call.query.get("resourceVersion", "")
         rv = parse_rv(asked) if asked else 0
-        watcher = Watcher(call=call, matches=matches, delay_s=self._faults.watch_delay_s)
+        faults = self._faults
+        watcher = Watcher(call=call, matches=matches, delay_s=faults.watch_delay_s, repeats=faults.watch_repeats)
         stream = WatchStream(
             watcher,
             self._store,

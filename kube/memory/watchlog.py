@@ -15,6 +15,7 @@ import anyio
 import msgspec
 
 from kube.memory.calls import Call
+from kube.memory.faults import REPEATED_MOST
 
 _encode = msgspec.json.Encoder().encode
 
@@ -77,6 +78,10 @@ def event_line(form: str, raw: bytes) -> bytes:
     return b'{"type":"%s","object":%s}' % (form.encode(), raw)
 
 
+def _never(_call: Call, _line: bytes) -> int:
+    return 0
+
+
 @dataclass(slots=True, eq=False)
 class Watcher:
     """One open watch: lines wait here until the stream takes them."""
@@ -85,6 +90,8 @@ class Watcher:
     matches: Callable[[dict[str, Any]], bool]
     #: Seconds by which a line is held back; a fault point.
     delay_s: Callable[[Call, bytes], float]
+    #: How many of the newest lines are sent again after a line; a fault point.
+    repeats: Callable[[Call, bytes], int] = _never
     lines: deque[tuple[float, bytes]] = field(default_factory=deque)
     #: Set when there is something new; replaced by whoever waited.
     news: anyio.Event = field(default_factory=anyio.Event)
@@ -92,6 +99,7 @@ class Watcher:
     cut: bool = False
     #: The stream ends after the lines that are queued.
     over: bool = False
+    _newest: deque[bytes] = field(default_factory=lambda: deque(maxlen=REPEATED_MOST))
 
     def offer(self, change: Change) -> None:
         """Take a change in if it is of interest."""
@@ -104,7 +112,10 @@ class Watcher:
         due = anyio.current_time() + self.delay_s(self.call, line)
         if self.lines:
             due = max(due, self.lines[-1][0])
+        self._newest.append(line)
         self.lines.append((due, line))
+        if again := self.repeats(self.call, line):
+            self.lines.extend((due, old) for old in list(self._newest)[-again:])
         self.news.set()
 
     def break_off(self) -> None:

@@ -11,6 +11,7 @@ from kube.errors import Timeout, Unreachable
 from kube.memory.calls import Call
 from kube.memory.faults import Fault, once, sometimes
 from kube.memory.server import MemoryApiServer
+from kube.transport import Response
 from tests.kube.memory.calls import CONFIG_MAPS, PODS, decoded, pod, send
 
 
@@ -173,3 +174,36 @@ async def test_a_client_can_be_killed_when_its_write_is_done_and_before_it_hears
     assert writing.cancelled_caught
     assert told == [("victim", 201)]
     assert await _exists(server, "p")
+
+
+async def test_an_answer_can_say_failure_though_the_write_was_carried_out(server: MemoryApiServer) -> None:
+    server.faults.on_request.append(once(Fault(refuse_with=500, carried_out=True), when=_creates))
+    assert (await send(server.transport(), "POST", PODS, pod("p"))).status == 500
+    assert await _exists(server, "p")
+
+
+async def _names_seen(server: MemoryApiServer, *names: str) -> list[str]:
+    async with server.transport("one").stream(PODS, query={"watch": "1", "timeoutSeconds": "20"}, timeout_s=5) as (
+        _,
+        lines,
+    ):
+        for name in names:
+            await send(server.transport(), "POST", PODS, pod(name))
+        return [decoded(Response(200, {}, line))["object"]["metadata"]["name"] async for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("newest", "seen"),
+    [(0, ["x", "y", "z"]), (1, ["x", "y", "z", "z"]), (2, ["x", "y", "z", "y", "z"]), (9, ["x", "y", "z"] * 2)],
+)
+async def test_the_newest_lines_of_a_watch_can_come_again(
+    server: MemoryApiServer, newest: int, seen: list[str]
+) -> None:
+    server.faults.on_watch_repeat.append(lambda _, line: newest if b'"name":"z"' in line else 0)
+    assert await _names_seen(server, "x", "y", "z") == seen
+
+
+async def test_repeated_lines_end_with_the_rule(server: MemoryApiServer) -> None:
+    server.faults.on_watch_repeat.append(lambda *_: 1)
+    server.faults.clear()
+    assert await _names_seen(server, "a") == ["a"]
