@@ -1,0 +1,57 @@
+"""Who plays the components of a simulated cluster: Moorage's own, unless a test hands in others.
+
+That is how it is shown that the simulation finds faults: a collaborator with a planted one takes the real one's place,
+and the product needs no switch for it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from anyio.abc import TaskStatus
+
+from admission.review import PodAdmission
+from binder.app import Binder
+from kube.api import Api
+from kube.clock import Clock
+from kube.events import EventRecorder
+from kube.memory.transport import MemoryTransport
+from kube.transport import Transport
+from scheduler.app import Scheduler
+from simulator.hooks import Hook, hooks
+
+
+class Runnable(Protocol):
+    """A component that is ready to run."""
+
+    def run(self, *, task_status: TaskStatus[None] = ...) -> Awaitable[None]:
+        """Run until cancelled; started when it is ready to work."""
+        ...
+
+
+class Make(Protocol):
+    """Makes a scheduler or a binder."""
+
+    def __call__(self, api: Api, *, settings: Any, clock: Clock, rng: random.Random, events: EventRecorder) -> Runnable:
+        """Make one incarnation."""
+        ...
+
+
+def _as_it_is(_user: str, transport: MemoryTransport) -> Transport:
+    return transport
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """``wire`` is what stands between a component (its user's name) and the API server."""
+
+    scheduler: Make = Scheduler
+    binder: Make = Binder
+    hooks: Callable[[PodAdmission], Sequence[Hook]] = hooks
+    wire: Callable[[str, MemoryTransport], Transport] = _as_it_is
+
+
+PRODUCT: Final = Parts()
