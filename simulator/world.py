@@ -24,7 +24,6 @@ from anyio.abc import TaskGroup, TaskStatus
 from admission.namespaces import NamespaceGuards
 from admission.review import PodAdmission
 from admission.settings import Settings as AdmissionSettings
-from binder.app import Binder
 from binder.settings import BinderSettings
 from kube import errors
 from kube.api import Api
@@ -36,15 +35,14 @@ from kube.memory.transport import MemoryTransport
 from kube.reflector import Reflector
 from kube.resources import NAMESPACES, PODS
 from kube.retry import Retry
-from scheduler.app import Scheduler
 from scheduler.settings import SchedulerSettings
-from simulator import observer, seeding
+from simulator import observer, policies, seeding
 from simulator.component import Component
-from simulator.hooks import hooks
 from simulator.invariants import CONFIG_MAPS, DELETED, WATCHED, Checker
 from simulator.manifests import Manifest
 from simulator.nodeset import NodeSet
 from simulator.observer import Observer
+from simulator.parts import PRODUCT, Parts
 from simulator.podtokens import always
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
@@ -79,9 +77,11 @@ class World:
         *,
         clock: Clock,
         settings: WorldSettings = WorldSettings(),  # noqa: B008 - frozen
+        parts: Parts = PRODUCT,
     ) -> None:
         seed = settings.seed
         self.settings = settings
+        self._parts = parts
         self.timeline = Timeline()
         self.server = MemoryApiServer(clock=clock, rng=random.Random(f"{seed}/server"), auto_namespaces=True)
         #: The calls of whoever uses the cluster.
@@ -92,7 +92,7 @@ class World:
             clock=clock,
             seed=seed,
             settings=settings.kubelet,
-            reservation_identity=always(self.server.transport("reservation")),
+            reservation_identity=always(self.server.transport(policies.RESERVATION)),
         )
         self.checker = Checker(
             self.nodes.devices, gang_grace_s=settings.gang_grace_s, loss_window_s=settings.loss_window_s
@@ -214,7 +214,7 @@ class World:
         return self.server.transport(user)
 
     def _api(self, transport: MemoryTransport, purpose: str) -> Api:
-        return Api(transport, retry=Retry(self._rng(purpose)))
+        return Api(self._parts.wire(purpose, transport), retry=Retry(self._rng(purpose)))
 
     def _clock_of(self, name: str) -> SkewedClock:
         return self.clocks.setdefault(name, SkewedClock(self._clock))
@@ -227,15 +227,18 @@ class World:
         guards = NamespaceGuards(settings.guard)
         api = self._api(self._connect("admission"), "admission")
         await group.start(Reflector(api, NAMESPACES, guards, rng=self._rng("admission")).run)
-        for hook in hooks(PodAdmission(settings, rng=self._rng("names"), guard_of=guards)):
+        admission = PodAdmission(settings, rng=self._rng("names"), guard_of=guards)
+        for hook in self._parts.hooks(admission):
             self.server.add_webhook(hook)
+        for policy in policies.policies(is_ours):
+            self.server.add_webhook(policy)
 
     async def _run_scheduler(self, transport: MemoryTransport, *, task_status: TaskStatus[None]) -> None:
         api = self._api(transport, SCHEDULER)
         async with anyio.create_task_group() as group:
             clock = self._clock_of(SCHEDULER)
             events = self._events(api, names.SCHEDULER_NAME, clock, group)
-            scheduler = Scheduler(
+            scheduler = self._parts.scheduler(
                 api,
                 settings=self.settings.scheduler,
                 clock=clock,
@@ -250,7 +253,7 @@ class World:
         async with anyio.create_task_group() as group:
             clock = self._clock_of(BINDER)
             events = self._events(api, "moorage-binder", clock, group)
-            binder = Binder(
+            binder = self._parts.binder(
                 api,
                 settings=self.settings.binder,
                 clock=clock,
@@ -279,6 +282,11 @@ class World:
             return 0.0 if call.user == _OBSERVER else rng.uniform(0.0, most_s)
 
         return delay_s
+
+
+def is_ours(user: str) -> bool:
+    """Whether a client of the API server is one of our components, whichever replica."""
+    return user.startswith((SCHEDULER, BINDER))
 
 
 def _waits(pod: Mapping[str, Any]) -> bool:
