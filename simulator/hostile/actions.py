@@ -50,7 +50,8 @@ class CreatePod(_Act, frozen=True, kw_only=True, tag="create-pod"):
     """Create a pod.
 
     ``annotations`` hold what it asks of shared devices, right or wrong, and whatever else a user writes there;
-    ``gpus`` are whole ones of its first container. ``run_s``: it ends after so many seconds (None: never).
+    ``gpus`` are whole ones of its first container. ``run_s``: its containers end after so many seconds, and are not
+    started again (None: they never end).
     ``node``: its maker names the node himself, past every scheduler. ``insist_s``: while the name is taken it is tried
     again for so long, as a controller does that replaces its pod.
     """
@@ -78,6 +79,8 @@ class CreatePod(_Act, frozen=True, kw_only=True, tag="create-pod"):
             "schedulerName": self.scheduler,
             "containers": [self._container(name, is_first=i == 0) for i, name in enumerate(self.containers)],
         }
+        if self.run_s is not None:
+            spec["restartPolicy"] = "Never"
         if self.init_containers:
             spec["initContainers"] = [self._container(name, is_first=False) for name in self.init_containers]
         if self.grace_s is not None:
