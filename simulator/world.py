@@ -164,7 +164,7 @@ class World:
             if self.server.resource_version != seen:
                 seen, since = self.server.resource_version, anyio.current_time()
                 continue
-            enough_s = waiting_quiet_s if any(map(_waits, self.pods)) else quiet_s
+            enough_s = waiting_quiet_s if self.has_waiting_pods else quiet_s
             if anyio.current_time() - since >= enough_s and self.is_settled:
                 return True
         return False
@@ -202,6 +202,11 @@ class World:
     def is_settled(self) -> bool:
         """Whether every pod runs, has ended, or says why it waits."""
         return all(map(_is_settled, self.pods))
+
+    @property
+    def has_waiting_pods(self) -> bool:
+        """Whether there is a pod that the scheduler may still try to place."""
+        return any(map(_waits, self.pods))
 
     @property
     def pods(self) -> list[dict[str, Any]]:
