@@ -1,0 +1,43 @@
+"""All kinds of faults, by the name under which each is written into scenarios and switched on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Union, get_args
+
+from simulator.hostile.faults.clocks import ClockJump
+from simulator.hostile.faults.requests import Conflicts, Expired, Resets, ServerErrors, Slow, Throttled, TimeOuts
+from simulator.hostile.faults.timed import Timed
+from simulator.hostile.faults.watches import (
+    CacheOld,
+    WatchCut,
+    WatchDelayed,
+    WatchExpired,
+    WatchHeld,
+    WatchRepeated,
+)
+
+Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
+    CacheOld,
+    ClockJump,
+    Conflicts,
+    Expired,
+    Resets,
+    ServerErrors,
+    Slow,
+    Throttled,
+    TimeOuts,
+    WatchCut,
+    WatchDelayed,
+    WatchExpired,
+    WatchHeld,
+    WatchRepeated,
+]
+
+#: Name -> kind.
+KINDS: Final[Mapping[str, type[Timed]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Fault)}
+
+
+def unpromised(faults: Iterable[Timed]) -> frozenset[str]:
+    """Return the invariants that nobody can hold under such faults (each kind's docstring says why)."""
+    return frozenset().union(*(fault.unpromised for fault in faults))
