@@ -1,11 +1,16 @@
-"""The binder: watches, units and the collector, in one task group."""
+"""The binder: it follows the cluster always, and carries out BindRequests and keeps the books while it leads.
+
+Any number of binders could work side by side: books are kept by compare-and-set, and every step is safe whoever else
+takes it (docs/design/protocol.md). They are elected all the same, because two that do the same work meet at every
+write: each conflict costs another read, and an attempt that one of them withdraws while the other binds is tried anew.
+"""
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -39,14 +44,18 @@ class Binder:
     def __init__(
         self, api: Api, *, settings: BinderSettings, clock: Clock, rng: random.Random, events: EventRecorder
     ) -> None:
-        self._api = api
         self._settings = settings
         self._rng = rng
         self._units: dict[str, Unit] = {}
         #: Pod UID -> units that work on it.
         self._working: dict[str, set[str]] = {}
-        self._new: list[Attempt] = []
         self.view = View(on_request=self._take)
+        pods = PodSink(self.view, settings.reservation)
+        self._reflectors: Sequence[Reflector[Any]] = (
+            Reflector(api, NODES, NodeSink(self.view), rng=rng),
+            Reflector(api, PODS, pods, rng=rng),
+            Reflector(api, BIND_REQUESTS, RequestSink(self.view), rng=rng),
+        )
         desk = Desk(api, self.view, settings)
         self._carrier = Carrier(api, view=self.view, desk=desk, settings=settings, clock=clock, events=events)
         self._collector = Collector(
@@ -60,24 +69,39 @@ class Binder:
         self._tasks: TaskGroup | None = None
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Run until cancelled. Started when all watches have synced: nothing is done on half a picture."""
-        pods = PodSink(self.view, self._settings.reservation)
+        """Follow and work until cancelled, without an election. Started when it works."""
         async with anyio.create_task_group() as tasks:
-            await tasks.start(Reflector(self._api, NODES, NodeSink(self.view), rng=self._rng).run)
-            await tasks.start(Reflector(self._api, PODS, pods, rng=self._rng).run)
-            await tasks.start(Reflector(self._api, BIND_REQUESTS, RequestSink(self.view), rng=self._rng).run)
-            self._tasks = tasks
-            for attempt in self._new:
-                self._begin(attempt, tasks)
-            self._new.clear()
-            tasks.start_soon(self._collector.run)
+            await tasks.start(self.follow)
+            tasks.start_soon(self._work)
             task_status.started()
 
+    async def follow(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Keep the view in step with the cluster until cancelled. Started when all of it is there."""
+        async with anyio.create_task_group() as tasks:
+            for reflector in self._reflectors:
+                await tasks.start(reflector.run)
+            task_status.started()
+
+    async def lead(self) -> None:
+        """Work until cancelled, on nothing that was read before this."""
+        for reflector in self._reflectors:
+            await reflector.catch_up()
+        await self._work()
+
+    async def finish(self) -> None:
+        """Nothing has to be finished: whatever a binder leaves undone, the next one takes up from the BindRequest."""
+
+    async def _work(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            for attempt in self.view.attempts():
+                self._begin(attempt, tasks)
+            self.view.tend()
+            tasks.start_soon(self._collector.run)
+
     def _take(self, attempt: Attempt) -> None:
-        """A new BindRequest: join its unit, or begin one; before all is synced it waits."""
-        if self._tasks is None:
-            self._new.append(attempt)
-        else:
+        """A new BindRequest: join its unit, or begin one; who does not lead only knows of it."""
+        if self._tasks is not None:
             self._begin(attempt, self._tasks)
 
     def _begin(self, attempt: Attempt, tasks: TaskGroup) -> None:

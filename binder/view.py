@@ -28,7 +28,11 @@ _REMEMBERED: Final = 20_000
 
 
 class View:
-    """The cache. ``on_request`` is called for attempts that are new; ``dirty`` are groups to look over."""
+    """The cache. ``on_request`` is called for attempts that are new; ``dirty`` are groups to look over.
+
+    Groups are only marked while somebody looks them over (from ``tend`` on): who merely follows would collect the
+    marks of all groups that there ever were.
+    """
 
     def __init__(self, *, on_request: Callable[[Attempt], None]) -> None:
         self.pods: dict[str, PodView] = {}
@@ -45,6 +49,7 @@ class View:
         self.subscriptions = Subscriptions()
         self.dirty: set[str] = set()
         self.collector = Signal()
+        self._is_tended = False
         #: UIDs of reservation pods that are gone.
         self._lost: Recent[None] = Recent(_REMEMBERED)
         self._requests: dict[str, Attempt] = {}
@@ -169,15 +174,26 @@ class View:
         for uid in [uid for uid in (*self._requests, *self._foreign) if uid not in present]:
             self.forget_request(uid)
 
+    def attempts(self) -> list[Attempt]:
+        """All attempts whose BindRequests are there, as far as is seen, in the order in which they came."""
+        return [attempt for uid, attempt in self._requests.items() if uid not in self._dropped]
+
     def has_request(self, uid: str) -> bool:
         """Whether a BindRequest is there, as far as is seen."""
         return uid in self._requests and uid not in self._dropped
 
     # --- the collector's -----------------------------------------------------------------------------------------
+    def tend(self) -> None:
+        """From now on groups are looked over; all that there are have to be."""
+        self._is_tended = True
+        for group in (*self.reservations, *self._bound):
+            self.mark(group)
+
     def mark(self, group: str) -> None:
         """Have the collector look at a group."""
-        self.dirty.add(group)
-        self.collector.set()
+        if self._is_tended:
+            self.dirty.add(group)
+            self.collector.set()
 
     def _mark_groups_of(self, pod: PodView) -> None:
         for group in pod.held_groups | self._tenancies.get(pod.uid, set()):

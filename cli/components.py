@@ -21,6 +21,7 @@ from binder.core.reservation_pod import ReservationTemplate
 from binder.settings import BinderSettings
 from cli.refusing import BadInput, refuse
 from kube.config import ConfigError
+from kube.lease import LeaseSettings
 from scheduler.core.settings import Strategy
 
 _Commands = Any  # argparse keeps the type of sub-commands private
@@ -29,12 +30,13 @@ _Commands = Any  # argparse keeps the type of sub-commands private
 def add_commands(commands: _Commands) -> None:
     """Add the components' sub-commands."""
     scheduler = _component(commands, "scheduler", "decide where pods go")
-    scheduler.add_argument("--no-leader-election", action="store_true", help="for a single replica")
+    _add_election(scheduler)
     for resource in ("gpu", "cpu"):
         scheduler.add_argument(
             f"--{resource}-strategy", choices=[s.value for s in Strategy], default=Strategy.BINPACK.value
         )
     binder = _component(commands, "binder", "reserve devices and bind")
+    _add_election(binder)
     binder.add_argument("--reservation-image", default=ReservationTemplate().image)
     binder.add_argument("--reservation-runtime-class", default="", help="runtime class of reservation pods")
     binder.add_argument(
@@ -46,6 +48,28 @@ def add_commands(commands: _Commands) -> None:
     admission.add_argument("--certificate", type=Path, required=True, metavar="PEM")
     admission.add_argument("--key", type=Path, required=True, metavar="PEM")
     admission.add_argument("--hand-over", choices=[h.value for h in HandOver], default=HandOver.ANNOTATIONS.value)
+
+
+def _add_election(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the leader election (kube/lease.py), the same for all components that have one."""
+    default, seconds = LeaseSettings(), "S"
+    parser.add_argument("--no-leader-election", action="store_true", help="for a single replica")
+    parser.add_argument(
+        "--lease-duration-s", type=int, default=default.duration_s, metavar=seconds, help="replicas wait so long"
+    )
+    parser.add_argument(
+        "--lease-renew-deadline-s",
+        type=float,
+        default=default.renew_deadline_s,
+        metavar=seconds,
+        help="a leader that could not renew its lease for so long stops working",
+    )
+    parser.add_argument(
+        "--lease-renew-s", type=float, default=default.retry_s, metavar=seconds, help="between renewals"
+    )
+    parser.add_argument(
+        "--lease-poll-s", type=float, default=default.poll_s, metavar=seconds, help="between looks at another's lease"
+    )
 
 
 def _component(

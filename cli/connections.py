@@ -37,12 +37,6 @@ async def until_told(run: Run, arguments: argparse.Namespace) -> None:
                 stop.set()
 
 
-async def stop_on(stop: anyio.Event, scope: anyio.CancelScope) -> None:
-    """End a component that has nothing to finish: all its writes can be taken up again by the next one."""
-    await stop.wait()
-    scope.cancel()
-
-
 async def credentials(arguments: argparse.Namespace) -> Credentials:
     """Return the credentials that a command line names (cli/components.py). Raises kube.config.ConfigError."""
     if arguments.server:

@@ -7,7 +7,7 @@ is unknown: that is for the caller to settle (docs/design/protocol.md). Retries 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Generic, TypeVar
 
@@ -17,6 +17,7 @@ import msgspec
 
 from kube import errors
 from kube.deadline import deadline
+from kube.fence import CLIENT_MARGIN_S, WriteFence
 from kube.resources import PODS, Resource
 from kube.retry import Retry
 from kube.transport import Response, Transport
@@ -25,10 +26,6 @@ from wire.core import Binding, ObjectMeta, Status
 T = TypeVar("T", bound=msgspec.Struct)
 
 PAGE_SIZE: Final = 500
-#: How much longer than the server we wait, so that its own "timed out" still reaches us.
-CLIENT_MARGIN_S: Final = 1.0
-#: Less than this is not worth a write: it would time out more often than not.
-LEAST_WRITE_S: Final = 0.5
 #: After so many expired continue tokens a list is asked for in one piece, which can't expire.
 _PAGED_TRIES: Final = 2
 
@@ -114,9 +111,9 @@ class _Codec(Generic[T]):
 class Api:
     """Typed calls over one Transport, under its identity.
 
-    ``timeout_s`` bounds every request; the server gives a write up after it, we a little later. ``write_until`` gives
-    the event loop's time after which no write of this process may land any more (kube/lease.py ``held_until``):
-    time-outs of writes are cut to it, and what could not finish before it is not sent (errors.TooLate).
+    ``timeout_s`` bounds every request; the server gives a write up after it, we a little later. ``fence`` is a leader's
+    (kube/lease.py): time-outs of writes are cut to what is left of its lease, and what could not be over by then is
+    not sent (errors.TooLate).
 
     Every call raises kube.errors.ApiError's kinds, and nothing else for what the server or the network does.
     """
@@ -127,12 +124,12 @@ class Api:
         *,
         timeout_s: float = 10.0,
         retry: Retry,
-        write_until: Callable[[], float] | None = None,
+        fence: WriteFence | None = None,
     ) -> None:
         self._transport = transport
         self._timeout_s = timeout_s
         self._retry = retry
-        self._write_until = write_until
+        self._fence = fence or WriteFence()
         self._codecs: dict[tuple[str, type[msgspec.Struct]], _Codec[Any]] = {}
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str = "") -> T:
@@ -295,26 +292,16 @@ class Api:
         return await self._retry.write(lambda: self._write_once(method, path, body, content_type))
 
     async def _write_once(self, method: str, path: str, body: object, content_type: str) -> Response:
-        server_s = self._write_timeout_s()
-        deadline_s = server_s + CLIENT_MARGIN_S
-        with deadline(deadline_s, f"{method} {path}"):
+        with self._fence.write(self._timeout_s) as times, deadline(times.wait_s, f"{method} {path}"):
             response = await self._transport.request(
                 method,
                 path,
-                query={"timeout": go_duration(server_s)},
+                query={"timeout": go_duration(times.server_s)},
                 body=_encode(body),
                 content_type=content_type,
-                timeout_s=deadline_s,
+                timeout_s=times.wait_s,
             )
-        return check(response)
-
-    def _write_timeout_s(self) -> float:
-        if self._write_until is None:
-            return self._timeout_s
-        left_s = self._write_until() - anyio.current_time()
-        if left_s < LEAST_WRITE_S:
-            raise errors.TooLate(f"not written: the lease has {max(left_s, 0.0):.1f} s left, {LEAST_WRITE_S} s needed")
-        return min(self._timeout_s, left_s)
+            return check(response)
 
     def _decode(self, resource: Resource[T], response: Response) -> T:
         try:

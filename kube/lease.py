@@ -3,12 +3,14 @@
 What the libraries get wrong and what is done here instead:
 
 - A hanging API server must not leave a leader in office: the work runs in a cancel scope whose deadline only a
-  successful renewal moves. Nothing has to notice anything for it to fire.
+  successful renewal moves. Nothing has to notice anything for it to fire, and each call has a deadline of its own.
 - A renewal counts from when it was *sent*, an observation of another's from when it was *read*, both on our own
-  monotonic clock. Times in the object are for people.
+  monotonic clock. Times in the object are for people: wall clocks may be wrong by years, and may jump.
+- The work writes through ``fence`` (kube/fence.py): nothing that it sends can land after its lease, whether the loop
+  was blocked or the process was stopped meanwhile.
 - A new leader's work starts only when the old lease's full duration has passed since it was last seen to change, so
-  that the old leader's last writes, which carry a time-out within it (``held_until``, kube/api.py ``write_until``),
-  have landed or never will. A lease that was given back says in its duration how long that is.
+  that the old leader's last writes have landed or never will. Who gives a lease back knows better: if no write of his
+  is left that may still land, the lease says no duration at all and the next one works at once; else it says how long.
 
 No safety rests on this: two leaders over-commit nothing (docs/design/protocol.md), they only waste work.
 """
@@ -28,6 +30,7 @@ from kube import errors
 from kube.api import Api
 from kube.clock import Clock, rfc3339_micro
 from kube.deadline import deadline
+from kube.fence import WriteFence
 from kube.resources import LEASES
 from wire.core import Lease, LeaseSpec
 
@@ -38,16 +41,16 @@ _JITTER: Final = 0.2
 
 
 class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Times in seconds; the defaults are those of Kubernetes' own components."""
+    """Times in seconds; the defaults are those of Kubernetes' own components, but for ``poll_s``."""
 
     #: How long others wait after the last renewal that they saw.
     duration_s: int = 15
     #: How long after its last renewal the leader goes on working.
     renew_deadline_s: float = 10.0
-    #: Time between renewals, and between tries to become leader.
+    #: Time between renewals.
     retry_s: float = 2.0
-    #: The longest time-out that a write of the work may carry: how long a successor waits after a release.
-    write_timeout_s: int = 10
+    #: Time between looks at another's lease: how soon one that was given back is taken. A look is one small read.
+    poll_s: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 < self.retry_s * (1 + _JITTER) < self.renew_deadline_s < self.duration_s:
@@ -55,8 +58,8 @@ class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
                 f"retry_s {self.retry_s} (and a fifth), renew_deadline_s {self.renew_deadline_s} and duration_s "
                 f"{self.duration_s} must be above 0 and each below the next"
             )
-        if self.write_timeout_s < 1:
-            raise ValueError(f"write_timeout_s {self.write_timeout_s} must be at least 1")
+        if not 0 < self.poll_s <= self.duration_s:
+            raise ValueError(f"poll_s {self.poll_s} must be above 0 and at most duration_s {self.duration_s}")
 
 
 def incarnation(name: str, rng: random.Random) -> str:
@@ -68,7 +71,7 @@ class LeaderElection:
     """Takes part in the election for one Lease.
 
     ``identity`` must be unique to this incarnation of the process (see ``incarnation``): a lease that carries it is
-    taken for our own. ``api`` must not itself be bounded by ``held_until``.
+    taken for our own. ``api`` is for the lease alone; the work has one that writes through ``fence``.
     """
 
     def __init__(
@@ -89,6 +92,8 @@ class LeaderElection:
         self._clock = clock
         self._rng = rng
         self._settings = settings
+        #: Lets the work's writes through as long as they are over before the lease is.
+        self.fence = WriteFence(lambda: self.held_until)
         #: The lease as last seen, and when it was first seen so.
         self._seen: LeaseSpec | None = None
         self._seen_at = -math.inf
@@ -101,7 +106,7 @@ class LeaderElection:
 
     @property
     def held_until(self) -> float:
-        """Time of the event loop until which nobody else leads; in the past when we don't. Writes must end before."""
+        """Time of the event loop until which nobody else leads; in the past when we don't."""
         return self._renewed_at + self._settings.duration_s if self._is_in_office else -math.inf
 
     @property
@@ -125,9 +130,11 @@ class LeaderElection:
         try:
             is_lost = not await self._lead(work)
         finally:
+            # An earlier leader's late writes count as long as they did for us.
+            quiet_until = max(self._quiet_until, self.fence.lands_until)
             self._leave_office()
             if not is_lost:
-                await self._release()
+                await self._release(quiet_until)
         return not is_lost
 
     # --- becoming leader ----------------------------------------------------------------------------------------
@@ -135,7 +142,7 @@ class LeaderElection:
         while True:
             if await self._attempt_to_take():
                 break
-            await anyio.sleep(self._settings.retry_s * self._rng.uniform(1.0, 1.0 + _JITTER))
+            await anyio.sleep(self._settings.poll_s * self._rng.uniform(1.0, 1.0 + _JITTER))
         _log.info("lease %s/%s: %s leads", self._namespace, self._name, self._identity)
 
     async def _attempt_to_take(self) -> bool:
@@ -164,7 +171,9 @@ class LeaderElection:
         if spec.holder_identity == self._identity:
             # A write of ours whose answer was lost, or our own lost term: what we waited for then still counts.
             return True
-        over_at = self._seen_at + (spec.lease_duration_seconds or self._settings.duration_s)
+        # One that was given back with nothing left to land has no duration.
+        unsaid_s = self._settings.duration_s if spec.holder_identity else 0
+        over_at = self._seen_at + (spec.lease_duration_seconds or unsaid_s)
         if spec.holder_identity and now < over_at:
             return False
         self._quiet_until = max(self._quiet_until, over_at)
@@ -230,13 +239,13 @@ class LeaderElection:
             self._quiet_until = max(self._quiet_until, self.held_until)
             self._is_in_office = False
 
-    async def _release(self) -> None:
-        """Give the lease back, if it is ours still. May run while being cancelled, so it is shielded and short."""
-        spec = {
-            "holderIdentity": None,
-            "leaseDurationSeconds": self._settings.write_timeout_s,
-            "renewTime": self._now(),
-        }
+    async def _release(self, quiet_until: float) -> None:
+        """Give the lease back, if it is ours still. May run while being cancelled, so it is shielded and short.
+
+        ``quiet_until``: until then a write may land that the next leader does not know of.
+        """
+        late_s = math.ceil(quiet_until - anyio.current_time()) if quiet_until > anyio.current_time() else None
+        spec = {"holderIdentity": None, "leaseDurationSeconds": late_s, "renewTime": self._now()}
         with anyio.move_on_after(self._settings.retry_s, shield=True):
             try:
                 await self._patch(spec, self._version)

@@ -124,6 +124,19 @@ class Reflector(Generic[T]):
         self._decoder = WatchDecoder(resource)
         self._backoff = Backoff(settings.backoff, rng)
         self._version = ""
+        #: Who waits for a list that begins from now on, and what is waited for meanwhile: a watch, or a back-off.
+        self._behind: list[anyio.Event] = []
+        self._waiting = anyio.CancelScope()
+
+    async def catch_up(self) -> None:
+        """Have it list anew at once; returns when the sink has taken that list: nothing from before it is missing.
+
+        The watch is too late for who must know that nothing is missing, and does not say how late it is.
+        """
+        listed = anyio.Event()
+        self._behind.append(listed)
+        self._waiting.cancel()
+        await listed.wait()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """List and watch until cancelled. ``started()`` is called after the first list."""
@@ -136,18 +149,24 @@ class Reflector(Generic[T]):
                 await self._watch_until_stale()
 
     async def _attempt_list(self) -> bool:
+        waiting, self._behind = self._behind, []
         try:
             await self.relist()
         except errors.ApiError as error:
+            self._behind += waiting
             await self._back_off("list", error)
             return False
+        for listed in waiting:
+            listed.set()
         return True
 
     async def _watch_until_stale(self) -> None:
         server_errors = 0
-        while True:
+        while not self._behind:
             started_at = anyio.current_time()
             todo, error = await self._attempt_watch()
+            if self._behind:
+                return
             is_early = anyio.current_time() - started_at < self._settings.early_s
             if not is_early:
                 self._backoff.succeed()
@@ -186,11 +205,12 @@ class Reflector(Generic[T]):
         silence_s = self._settings.silence_s
         todo = Next.RESUME
         with anyio.CancelScope(deadline=anyio.current_time() + silence_s) as listening:
+            self._waiting = listening
             stream = self._api.stream(self._resource, self._query(), namespace=self._namespace)
             async with stream as (head, lines):
                 check(head)
                 todo = await self._take_in(lines, listening)
-        if listening.cancelled_caught:
+        if listening.cancelled_caught and not self._behind:
             _log.warning("watch of %s: nothing heard for %.0f s, reconnecting", self._resource.plural, silence_s)
         return todo
 
@@ -266,7 +286,8 @@ class Reflector(Generic[T]):
             error or "ended early",
             wait_s,
         )
-        await anyio.sleep(wait_s)
+        with anyio.move_on_after(wait_s) as self._waiting:
+            await anyio.sleep_forever()
 
 
 def _after(error: errors.ApiError) -> Next:

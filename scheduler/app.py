@@ -1,8 +1,15 @@
-"""The scheduler: watches, the cycle, conditions and events, in one task group."""
+"""The scheduler: it follows the cluster always, and decides and commits while it leads.
+
+A replica that does not lead watches all the same, so that it can take over within moments. Its watches don't say how
+late they are, so a term begins with fresh lists: nothing is decided before all books, BindRequests and plans of the
+leader before it are in the cache (invariants.md, R3).
+"""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from typing import Any
 
 import anyio
 from anyio.abc import TaskStatus
@@ -29,9 +36,14 @@ class Scheduler:
     def __init__(
         self, api: Api, *, settings: SchedulerSettings, clock: Clock, rng: random.Random, events: EventRecorder
     ) -> None:
-        self._api = api
-        self._rng = rng
-        self.cache = Cache(Cluster(settings.decisions))
+        self.cache = cache = Cache(Cluster(settings.decisions))
+        #: In this order: a pod whose PodGroup or BindRequest is not known yet is not taken for one that has none.
+        self._reflectors: Sequence[Reflector[Any]] = (
+            Reflector(api, NODES, NodeSink(cache), rng=rng),
+            Reflector(api, POD_GROUPS, PodGroupSink(cache), rng=rng),
+            Reflector(api, BIND_REQUESTS, RequestSink(cache), rng=rng),
+            Reflector(api, PODS, PodSink(cache), rng=rng),
+        )
         handed = HandedOver(api, self.cache, clock=clock, orphan_s=settings.orphan_s)
         direct = Direct(api, self.cache, clock=clock, rng=rng, events=events)
         self._status = Status(
@@ -55,14 +67,31 @@ class Scheduler:
         )
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Run until cancelled. Nothing is decided before everything is synced (invariants.md, R3)."""
+        """Follow and work until cancelled, without an election. Started when it works."""
         async with anyio.create_task_group() as tasks:
-            cache = self.cache
-            await tasks.start(Reflector(self._api, NODES, NodeSink(cache), rng=self._rng).run)
-            await tasks.start(Reflector(self._api, POD_GROUPS, PodGroupSink(cache), rng=self._rng).run)
-            await tasks.start(Reflector(self._api, BIND_REQUESTS, RequestSink(cache), rng=self._rng).run)
-            await tasks.start(Reflector(self._api, PODS, PodSink(cache), rng=self._rng).run)
+            await tasks.start(self.follow)
+            tasks.start_soon(self._work)
+            task_status.started()
+
+    async def follow(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Keep the cache in step with the cluster until cancelled. Started when all of it is there."""
+        async with anyio.create_task_group() as tasks:
+            for reflector in self._reflectors:
+                await tasks.start(reflector.run)
+            task_status.started()
+
+    async def lead(self) -> None:
+        """Decide and commit until cancelled, on nothing that was read before this."""
+        for reflector in self._reflectors:
+            await reflector.catch_up()
+        await self._work()
+
+    async def finish(self) -> None:
+        """Decide nothing more, and wait until what was decided is written."""
+        await self._cycle.finish()
+
+    async def _work(self) -> None:
+        async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._status.run)
             tasks.start_soon(self._releasing.run)
             tasks.start_soon(self._cycle.run)
-            task_status.started()

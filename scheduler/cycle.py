@@ -55,19 +55,31 @@ class Cycle:
         self._settings = settings
         #: Reservations (UIDs) whose removal is under way.
         self._retiring: set[str] = set()
+        #: Commits under way; ``finish`` waits for them.
+        self._commits = 0
+        self._is_finishing = False
+        self._all_done = anyio.Event()
 
     async def run(self) -> None:
         """Decide whenever something changed, until cancelled."""
         limiter = anyio.CapacityLimiter(self._settings.in_flight)
         async with anyio.create_task_group() as tasks:
             self._handed.watch_in(tasks)
-            while True:
+            while not self._is_finishing:
                 plan = decide(self._cache.cluster, self._clock.now_ns())
                 self._commit(plan, tasks, limiter)
                 self._handed.settle_departed()
                 for key in self._gangs.stale_plans():
                     tasks.start_soon(self._guarded, self._gangs.take_back, key)
                 await self._wait(plan)
+
+    async def finish(self) -> None:
+        """Decide nothing more, and wait until no commit is under way."""
+        self._is_finishing = True
+        self._cache.wake.set()
+        while self._commits:
+            self._all_done = anyio.Event()
+            await self._all_done.wait()
 
     async def _wait(self, plan: Plan) -> None:
         """Wait for a change or for the plan's time; then a moment more, for what comes with it."""
@@ -113,10 +125,15 @@ class Cycle:
 
         Its charge stays until the API shows what became of it: nothing is known of a write that was broken off.
         """
+        self._commits += 1
         try:
             await commit(*arguments)
         except Exception:  # noqa: BLE001 - the edge of the component
             _log.exception("a commit was broken off: %s", arguments)
+        finally:
+            self._commits -= 1
+            if not self._commits:
+                self._all_done.set()
 
     async def _limited(
         self, limiter: anyio.CapacityLimiter, commit: Callable[[Placement], Awaitable[None]], placement: Placement
@@ -141,9 +158,16 @@ class Cycle:
     def _start_retiring(self, entry: Retire, tasks: TaskGroup) -> None:
         if entry.reservation_uid not in self._retiring:
             self._retiring.add(entry.reservation_uid)
-            tasks.start_soon(self._guarded, self._retire, entry)
+            tasks.start_soon(self._retire, entry)
 
     async def _retire(self, entry: Retire) -> None:
+        """Delete an idle reservation; the deletion shows a second later, or it is asked for again."""
+        await self._guarded(self._delete_idle, entry)
+        await anyio.sleep(1)
+        self._retiring.discard(entry.reservation_uid)
+        self._cache.wake.set()
+
+    async def _delete_idle(self, entry: Retire) -> None:
         """Delete an idle reservation, unless somebody joined it in between (its version tells)."""
         try:
             held = next((h for h in self._cache.reservations.values() if h.uid == entry.reservation_uid), None)
@@ -154,7 +178,3 @@ class Cycle:
             return
         except ApiError as error:
             _log.warning("reservation %s was not removed: %s", entry.reservation_uid, error)
-        finally:
-            await anyio.sleep(1)  # the deletion shows by then; or it is asked for again
-            self._retiring.discard(entry.reservation_uid)
-            self._cache.wake.set()

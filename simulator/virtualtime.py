@@ -48,6 +48,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Virtual seconds since the loop was made."""
         return self._now_s
 
+    def spend(self, seconds: float) -> None:
+        """Let time pass while nothing on the loop runs, as if whoever calls this had kept the processor busy."""
+        self._now_s += seconds
+
     @override
     def call_soon_threadsafe(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: contextvars.Context | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,11 @@ import anyio
 import pytest
 import yaml
 
+from kube.api import Api
+from kube.lease import LeaderElection
 from kube.resources import CONFIG_MAPS, PODS
-from tests.binder.cluster import BINDER, RESERVATIONS, TEAM, cluster
+from kube.retry import Retry
+from tests.binder.cluster import BINDER, RESERVATIONS, TEAM, Cluster, cluster
 from wire import names
 
 Right = tuple[str, str, str]
@@ -29,8 +34,18 @@ def granted(path: str) -> set[Right]:
     }
 
 
+async def lead_for_a_while(it: Cluster) -> None:
+    """Take part in the binder's election under its identity, as a process does (cli/processes.py)."""
+    api, rng = Api(it.server.transport(BINDER), retry=Retry(random.Random(5))), random.Random(6)
+    election = LeaderElection(
+        api, namespace=names.SYSTEM_NAMESPACE, name="moorage-binder", identity="x", clock=it.clock, rng=rng
+    )
+    await election.one_term(partial(anyio.sleep, 5.0))
+
+
 async def test_the_binders_role_is_exactly_what_it_does() -> None:
     async with cluster(idle_s=1.0) as it:
+        await lead_for_a_while(it)
         # First share with ConfigMaps, a second share, a withdrawal, a crash, an end, a lost and an idle reservation.
         annotations: dict[str, Any] = {names.SHARED_GPU_CONFIGMAP: "prefix"}
         pod = await it.pod("p", **annotations)

@@ -23,7 +23,9 @@ from wire.core import Node, NodeSpec, ObjectMeta, ObjectReference, Pod, PodSpec
 
 
 def view() -> View:
-    return View(on_request=lambda _: None)
+    made = View(on_request=lambda _: None)
+    made.tend()
+    return made
 
 
 def test_an_older_state_never_replaces_a_newer_one() -> None:

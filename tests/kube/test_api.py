@@ -1,18 +1,21 @@
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from typing import Any
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
 
 from kube import errors
 from kube.api import PAGE_SIZE, Api, go_duration
-from kube.resources import CONFIG_MAPS, NODES, PODS
+from kube.fence import WriteFence
+from kube.resources import CONFIG_MAPS, NODES, PODS, Resource
 from kube.transport import Response
 from tests.conftest import AnyioBackend
-from tests.kube.scripted import Answer, ScriptedTransport, api_over, hang, ok, refusal
+from tests.kube.scripted import Answer, Request, ScriptedTransport, api_over, hang, ok, refusal
 from wire.core import Binding, ConfigMap, ObjectMeta, ObjectReference, Pod
 
 
@@ -94,6 +97,35 @@ async def test_an_empty_list_of_go_is_empty() -> None:
     assert (await api.list(NODES)).items == []
 
 
+class Thing(msgspec.Struct, weakref=True):
+    name: str
+
+
+async def test_a_digest_lets_go_of_each_page_before_it_asks_for_the_next() -> None:
+    things: Resource[Thing] = Resource(version="v1", plural="things", kind="Thing", namespaced=False, type=Thing)
+    alive: weakref.WeakSet[Thing] = weakref.WeakSet()
+    counts: list[int] = []
+
+    async def second(_: Request) -> Response:
+        counts.append(len(alive))
+        return page({"name": "c"})
+
+    def keep(thing: Thing) -> str:
+        alive.add(thing)
+        counts.append(len(alive))
+        return thing.name
+
+    api, _ = scripted(page({"name": "a"}, {"name": "b"}, token="t"), second)
+    assert (await api.digest(things, keep)).items == ["a", "b", "c"]
+    assert counts == [1, 2, 0, 1]
+
+
+async def test_a_digest_that_starts_anew_keeps_nothing_of_what_it_had() -> None:
+    api, _ = scripted(page(pod("old"), BAD, token="t1"), refusal(410, "Expired"), page(pod("new"), version="20"))
+    listing = await api.digest(PODS, lambda obj: obj.metadata.name)
+    assert (listing.items, listing.resource_version, listing.undecoded) == (["new"], "20", ())
+
+
 BAD = {"metadata": {"name": "bad", "namespace": "ns"}, "spec": {"containers": "none"}}
 
 
@@ -103,10 +135,10 @@ async def test_a_list_that_a_decision_rests_on_is_whole_or_fails() -> None:
         await api.list(PODS)
 
 
-async def test_a_list_may_skip_what_does_not_decode_but_names_it() -> None:
+async def test_a_digest_skips_what_does_not_decode_but_names_it() -> None:
     api, _ = scripted(page(pod("a"), BAD, token="t"), page(pod("c")))
-    listing = await api.list(PODS, skip_undecodable=True)
-    assert [item.metadata.name for item in listing.items] == ["a", "c"]
+    listing = await api.digest(PODS, lambda obj: obj.metadata.name)
+    assert listing.items == ["a", "c"]
     assert [bad.key for bad in listing.undecoded] == ["ns/bad"]
     assert "containers" in listing.undecoded[0].error
 
@@ -191,16 +223,18 @@ async def test_a_write_that_hangs_ends_in_a_timeout_and_is_sent_once() -> None:
     assert len(transport.requests) == 1
 
 
-async def test_writes_are_cut_to_what_is_left_of_the_lease() -> None:
-    api, transport = scripted(ok(pod("a")), write_until=lambda: 6.5)
+async def test_writes_are_cut_so_that_their_way_and_their_work_fit_into_what_is_left_of_the_lease() -> None:
+    api, transport = scripted(ok(pod("a")), fence=WriteFence(lambda: 6.5))
     await anyio.sleep(2.0)
     await api.patch(PODS, "a", {}, namespace="ns")
-    assert transport.requests[0].query["timeout"] == "4500ms"
+    request = transport.requests[0]
+    assert request.query["timeout"] == "1750ms"
+    assert request.timeout_s == 2.75
 
 
 async def test_nothing_is_written_when_the_lease_has_run_out() -> None:
-    api, transport = scripted(ok(pod("a")), write_until=lambda: 6.5)
-    await anyio.sleep(6.2)
+    api, transport = scripted(ok(pod("a")), fence=WriteFence(lambda: 6.5))
+    await anyio.sleep(4.6)
     with pytest.raises(errors.TooLate) as caught:
         await api.bind("ns", "a", Binding())
     assert not caught.value.outcome_unknown

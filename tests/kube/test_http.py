@@ -5,6 +5,7 @@ import datetime
 import json
 import random
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -109,6 +110,51 @@ async def test_a_redirect_is_not_followed() -> None:
 
     async with connected(redirect) as transport:
         assert (await transport.request("GET", "/x", query={}, timeout_s=5.0)).status == 302
+
+
+async def test_a_write_whose_deadline_passed_while_the_process_was_stopped_is_not_sent() -> None:
+    arrived, stops_s = [], iter([0.0, 0.4, 0.0])
+
+    async def note(request: web.Request) -> web.StreamResponse:
+        arrived.append(await request.text())
+        return web.Response()
+
+    async def authorization() -> str:
+        # Asked for last before the bytes leave. Blocks the loop, so no timer has fired when it goes on.
+        time.sleep(next(stops_s))  # noqa: ASYNC251
+        return "Bearer x"
+
+    async with (
+        serving(note) as url,
+        HttpTransport(config.Credentials(server=url, authorization=authorization)) as transport,
+    ):
+        await transport.request("POST", "/x", query={}, body=b"before", timeout_s=5.0)
+        with pytest.raises(errors.Unreachable):
+            await transport.request("POST", "/x", query={}, body=b"late", timeout_s=0.2)
+        await transport.request("POST", "/x", query={}, body=b"after", timeout_s=5.0)
+    assert arrived == ["before", "after"]
+
+
+async def test_a_call_that_is_given_up_leaves_nothing_in_the_kernel_to_be_delivered_later() -> None:
+    ended: list[str] = []
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        try:
+            ended.append("closed" if not await reader.read() else "more came")
+        except ConnectionResetError:
+            ended.append("reset")
+        writer.close()
+
+    async with await asyncio.start_server(hold, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with HttpTransport(config.plain(f"http://127.0.0.1:{port}")) as transport:
+            with pytest.raises(errors.Timeout):
+                await transport.request("POST", "/x", query={}, body=b"{}", timeout_s=0.2)
+            with anyio.fail_after(5):
+                while not ended:  # noqa: ASYNC110 - told by plain data
+                    await anyio.sleep(0.01)
+    assert ended == ["reset"]
 
 
 async def test_a_slow_head_ends_in_a_timeout() -> None:

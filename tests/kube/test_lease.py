@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ from kube.lease import LeaderElection, LeaseSettings, incarnation
 from kube.resources import LEASES
 from kube.retry import Retry
 from kube.transport import Response
+from simulator.virtualtime import VirtualTimeLoop
 from tests.conftest import AnyioBackend
 from tests.kube.scripted import ok, refusal
 
@@ -127,17 +129,19 @@ class Candidate:
     skew_ns: int = 0
     terms: list[list[float]] = field(default_factory=list)
     link: Link = field(init=False)
+    clock: LoopClock = field(init=False)
     election: LeaderElection = field(init=False)
 
     def __post_init__(self) -> None:
         self.link = Link(self.server)
+        self.clock = LoopClock(self.skew_ns)
         rng = random.Random(self.name)
         self.election = LeaderElection(
             Api(self.link, retry=Retry(rng)),
             namespace="ns",
             name="l",
             identity=self.name,
-            clock=LoopClock(self.skew_ns),
+            clock=self.clock,
             rng=rng,
             settings=self.settings,
         )
@@ -239,7 +243,8 @@ async def test_a_newcomer_waits_a_full_duration_whatever_the_times_in_the_lease_
     assert 15.0 <= new.terms[0][0] < 18.0
 
 
-async def test_a_released_lease_is_taken_at_once_but_not_worked_under_before_late_writes_are_over() -> None:
+async def hand_over(writes: Callable[[Candidate], Coroutine[Any, Any, None]]) -> tuple[float, LeaseServer, Candidate]:
+    """A leader does ``writes`` and is told to end a second later; when it gave the lease back, and its successor."""
     server = LeaseServer()
     old, new = Candidate("a", server), Candidate("b", server)
     async with anyio.create_task_group() as tasks:
@@ -247,17 +252,58 @@ async def test_a_released_lease_is_taken_at_once_but_not_worked_under_before_lat
             old_tasks.start_soon(old.run)
             await anyio.sleep(5.0)
             tasks.start_soon(new.run)
-            await anyio.sleep(5.0)
+            await anyio.sleep(4.0)
+            old_tasks.start_soon(writes, old)
+            await anyio.sleep(1.0)
             old_tasks.cancel_scope.cancel()
         released_at, released = server.writes[-1]
         assert released["holderIdentity"] is None
-        assert released["leaseDurationSeconds"] == 10
         await anyio.sleep(30.0)
         taken_at = next(at for at, spec in server.writes if spec.get("holderIdentity") == "b")
-        assert taken_at - released_at < 3.0
-        assert 10.0 <= new.terms[0][0] - released_at < 13.0
+        assert taken_at - released_at < 1.5
         assert server.spec is not None
         assert server.spec["leaseTransitions"] == 1
+        tasks.cancel_scope.cancel()
+    return released_at, server, new
+
+
+async def test_a_lease_that_was_given_back_with_all_written_is_worked_under_at_once() -> None:
+    async def write(old: Candidate) -> None:
+        with old.election.fence.write(10.0):
+            await anyio.sleep(0.5)
+
+    released_at, server, new = await hand_over(write)
+    released = next(spec for at, spec in server.writes if at == released_at)
+    assert released["leaseDurationSeconds"] is None
+    assert new.terms[0][0] - released_at < 1.5
+
+
+async def test_a_lease_that_was_given_back_is_not_worked_under_while_late_writes_may_land() -> None:
+    lands_until = []
+
+    async def write(old: Candidate) -> None:
+        with old.election.fence.write(4.0):
+            lands_until.append(old.election.fence.lands_until)
+            await anyio.sleep_forever()
+
+    released_at, server, new = await hand_over(write)
+    released = next(spec for at, spec in server.writes if at == released_at)
+    assert released["leaseDurationSeconds"] == 8
+    assert lands_until == [pytest.approx(9.0 + 9.0)]
+    assert lands_until[0] <= new.terms[0][0] < released_at + 8 + 1.5
+
+
+async def test_who_gives_a_lease_back_before_it_has_worked_passes_on_how_long_the_one_before_it_may_write() -> None:
+    server = LeaseServer({"leaseDurationSeconds": 10}, 7)
+    second, third = Candidate("b", server), Candidate("c", server)
+    async with anyio.create_task_group() as tasks:
+        with anyio.move_on_after(3.0):
+            await second.run()
+        assert server.spec is not None
+        assert server.spec["leaseDurationSeconds"] == 8
+        tasks.start_soon(third.run)
+        await anyio.sleep(20.0)
+        assert third.terms[0][0] > 10.0
         tasks.cancel_scope.cancel()
 
 
@@ -393,11 +439,52 @@ async def test_nothing_is_held_while_waiting_for_late_writes() -> None:
         tasks.cancel_scope.cancel()
 
 
-async def test_writes_bounded_by_the_lease_are_not_sent_after_it() -> None:
+async def test_writes_of_the_work_are_not_sent_without_the_lease() -> None:
     candidate = Candidate("a", LeaseServer())
-    bounded = Api(candidate.link, retry=Retry(random.Random(1)), write_until=lambda: candidate.election.held_until)
+    api = Api(candidate.link, retry=Retry(random.Random(1)), fence=candidate.election.fence)
     with pytest.raises(errors.TooLate):
-        await bounded.patch(LEASES, "l", {}, namespace="ns")
+        await api.patch(LEASES, "l", {}, namespace="ns")
+
+
+@pytest.mark.parametrize("blocked_s", [13.0, 14.0, 100.0])
+async def test_a_leader_whose_loop_was_blocked_past_its_lease_writes_nothing(blocked_s: float) -> None:
+    """Right after the block, before any timer has fired: a process that was stopped and continued is no different."""
+    candidate = Candidate("a", LeaseServer())
+    api = Api(candidate.link, retry=Retry(random.Random(1)), fence=candidate.election.fence)
+    refused = []
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        await anyio.sleep(3.0)
+        loop.spend(blocked_s)
+        requests = candidate.link.requests
+        try:
+            await api.patch(LEASES, "l", {}, namespace="ns")
+        except errors.TooLate:
+            refused.append(candidate.link.requests - requests)
+        await anyio.sleep_forever()
+
+    with anyio.move_on_after(blocked_s + 10.0):
+        await candidate.election.one_term(work)
+    assert refused == [0]
+
+
+@pytest.mark.parametrize("jump_s", [-3600, 3600])
+async def test_a_wall_clock_that_jumps_changes_nothing(jump_s: int) -> None:
+    server = LeaseServer()
+    old, new = Candidate("a", server), Candidate("b", server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(old.run)
+        await anyio.sleep(5.0)
+        tasks.start_soon(new.run)
+        for jumping in (old, new, old):
+            await anyio.sleep(20.0)
+            jumping.clock.offset_ns += jump_s * 10**9
+        await anyio.sleep(20.0)
+        assert old.is_working()
+        assert (len(old.terms), len(new.terms)) == (1, 0)
+        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(
@@ -407,7 +494,8 @@ async def test_writes_bounded_by_the_lease_are_not_sent_after_it() -> None:
         {"renew_deadline_s": 2.0},
         {"renew_deadline_s": 2.3},
         {"retry_s": 0.0},
-        {"write_timeout_s": 0},
+        {"poll_s": 0.0},
+        {"poll_s": 16.0},
     ],
 )
 def test_times_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:

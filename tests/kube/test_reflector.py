@@ -12,11 +12,12 @@ import anyio.lowlevel
 import pytest
 
 from kube import errors
+from kube.backoff import BackoffRange
 from kube.reflector import Reflector, ReflectorSettings
 from kube.resources import PODS
 from kube.transport import Response
 from tests.conftest import AnyioBackend
-from tests.kube.scripted import HEAD, Answer, ScriptedTransport, Watch, api_over, ok, refusal
+from tests.kube.scripted import HEAD, Answer, Request, ScriptedTransport, Watch, api_over, ok, refusal
 from tests.kube.test_watching import line
 from wire.core import Pod
 
@@ -312,3 +313,43 @@ async def test_a_burst_leaves_turns_to_others() -> None:
         await count()
         tasks.cancel_scope.cancel()
     assert turns >= 3000 // 256
+
+
+# --- catching up --------------------------------------------------------------------------------------------------
+async def catch_up(it: Bench, *, after_s: float) -> float:
+    """Run the reflector, have it catch up after a while, and return when it had."""
+    caught_up: list[float] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(it.reflector.run)
+        await anyio.sleep(after_s)
+        await it.reflector.catch_up()
+        caught_up.append(anyio.current_time())
+        await anyio.sleep(1.0)
+        tasks.cancel_scope.cancel()
+    return caught_up[0]
+
+
+async def test_catching_up_lists_at_once_and_watches_from_there() -> None:
+    it = bench(listing(10, pod("a", 3)), listing(20, pod("b", 15)), watches=[FOREVER, FOREVER])
+    assert await catch_up(it, after_s=7.0) == pytest.approx(7.0)
+    assert it.cache.pods == {"b": "15"}
+    assert it.watched() == ["10", "20"]
+
+
+async def test_a_list_that_had_begun_before_is_not_enough() -> None:
+    async def slow(_: Request) -> Response:
+        await anyio.sleep(5.0)
+        return listing(10, pod("a", 3))
+
+    it = bench(slow, listing(20, pod("b", 15)))
+    assert await catch_up(it, after_s=1.0) == pytest.approx(5.0)
+    assert it.cache.pods == {"b": "15"}
+
+
+async def test_catching_up_does_not_wait_for_a_back_off_but_for_the_server() -> None:
+    failing = [errors.Unreachable()] * 5  # one list, with its retries
+    it = bench(*failing, *failing, listing(20, pod("b", 15)), backoff=BackoffRange(first_s=25.0, most_s=30.0))
+    at = await catch_up(it, after_s=20.0)
+    assert 20.0 in it.transport.times
+    assert 40.0 < at < 80.0
+    assert it.cache.pods == {"b": "15"}

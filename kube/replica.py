@@ -1,0 +1,63 @@
+"""One of several processes of a component: it follows always, works when it leads, and leaves nothing half done."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import anyio
+from anyio.abc import TaskStatus
+
+from kube.fence import WriteFence
+from kube.lease import LeaderElection
+
+#: How long work under way may take to end well once the process was told to end.
+FINISH_WITHIN_S: Final = 1.0
+
+
+class Replica(Protocol):
+    """A component of which several processes may run."""
+
+    async def follow(self, *, task_status: TaskStatus[None] = ...) -> None:
+        """Keep in step with the cluster until cancelled, and write nothing. Started when in step."""
+        ...
+
+    async def lead(self) -> None:
+        """Work until cancelled, on nothing that was read before this."""
+        ...
+
+    async def finish(self) -> None:
+        """Begin nothing more; return when what was begun is done."""
+        ...
+
+
+async def take_part(
+    replica: Replica,
+    *,
+    election: LeaderElection | None,
+    fence: WriteFence,
+    stop: anyio.Event,
+    task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """Follow, and lead when it is our turn, until told to stop or the lease is lost. Started when it can lead.
+
+    Nobody who is not in step takes part in the election. Without an election it leads at once. Once told to stop, what
+    is under way gets a moment: a leader none of whose writes may still land gives its lease back for use at once.
+    A leader that lost its lease does not lead again: its commits under way are of unknown outcome, a fresh start's
+    are not.
+    """
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_end_on, stop, replica, fence, tasks.cancel_scope)
+        await tasks.start(replica.follow)
+        task_status.started()
+        await (election.one_term(replica.lead) if election else replica.lead())
+        tasks.cancel_scope.cancel()
+
+
+async def _end_on(stop: anyio.Event, replica: Replica, fence: WriteFence, scope: anyio.CancelScope) -> None:
+    await stop.wait()
+    with anyio.move_on_after(FINISH_WITHIN_S):
+        await replica.finish()
+    fence.close()
+    with anyio.move_on_after(FINISH_WITHIN_S):
+        await fence.settled()
+    scope.cancel()
