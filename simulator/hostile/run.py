@@ -1,0 +1,209 @@
+"""Runs a scenario from the start of the cluster to its end, and says what did not hold.
+
+The same scenario gives the same run: one event loop on virtual time, randomness from the scenario's seed alone.
+Beside the checker's invariants three things are judged here, because they are about the run and not about objects:
+
+HANG   it did not come to rest, or not to its end, within the time it may take
+CRASH  a component ended by an exception
+EDGE   an exception that nobody expected was caught at the edge of a component, which then went on
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import msgspec
+
+from simulator.hostile.actions import Action
+from simulator.hostile.eventlog import EventLog, LogTaker
+from simulator.hostile.faults import kinds
+from simulator.hostile.faults.ground import Ground
+from simulator.hostile.faults.kinds import Fault
+from simulator.hostile.guard import RanTooLong, processor_time
+from simulator.hostile.scenario import Scenario
+from simulator.parts import PRODUCT, Parts
+from simulator.violations import Violation
+from simulator.virtualtime import Deadlock, VirtualClock, VirtualTimeLoop
+from simulator.world import World
+
+HANG: Final = "HANG"
+CRASH: Final = "CRASH"
+EDGE: Final = "EDGE"
+
+#: Virtual seconds from calm until nothing may be written any more.
+REST_S: Final = 3600.0
+#: It is at rest when nothing was written for so long; while pods wait for a place, for longer than their back-off.
+QUIET_S: Final = 20.0
+WAITING_QUIET_S: Final = 330.0
+_LOOK_S: Final = 1.0
+#: Virtual seconds after which a run is given up, wherever it stands.
+LIMIT_S: Final = 30_000.0
+#: Processor time after which it is given up.
+LIMIT_CPU_S: Final = 60.0
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a run. ``violations`` in the order of their finding; ``events``: the log that tells of the first.
+
+    ``digest``: SHA-256 over all writes, with times, answers and bodies. Times are seconds since the cluster was ready.
+    """
+
+    violations: tuple[Violation, ...]
+    digest: str
+    events: tuple[str, ...]
+    writes: int
+    pods: int
+    ended_at_s: float
+
+    @property
+    def broken(self) -> frozenset[str]:
+        """Ids of what did not hold."""
+        return frozenset(violation.invariant for violation in self.violations)
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run under way, and what is known of it should it break off."""
+
+    scenario: Scenario
+    parts: Parts
+    log: EventLog = field(default_factory=EventLog)
+    found: list[Violation] = field(default_factory=list)
+    world: World | None = None
+    pods: int = 0
+    ended_at_s: float = 0.0
+
+    async def go(self) -> None:
+        """The whole run, on the event loop."""
+        taker = LogTaker(self.log)
+        with _listening(taker), anyio.move_on_after(LIMIT_S) as limit:
+            try:
+                await self._live()
+            except Exception as error:  # noqa: BLE001 - whatever a component dies of is what we are looking for
+                self._add(CRASH, _told(error))
+        if limit.cancelled_caught:
+            self._add(HANG, f"given up after {LIMIT_S:.0f} virtual seconds")
+        for at_s, text in taker.exceptions:
+            self.found.append(Violation(EDGE, at_s, text))
+
+    async def _live(self) -> None:
+        scenario = self.scenario
+        clock = VirtualClock(asyncio.get_running_loop())
+        async with World(scenario.nodes, clock=clock, settings=scenario.world, parts=self.parts) as world:
+            self.world = world
+            self.log.start_s = world.checker.findings.start_s
+            world.server.faults.on_answer.append(self.log.answered)
+            world.nodes.witness.listeners.append(self.log.witnessed)
+            ground = Ground(world)
+            async with anyio.create_task_group() as group:
+                for action in scenario.actions:
+                    group.start_soon(self._perform, action, ground)
+                for fault in scenario.faults:
+                    group.start_soon(self._strike, fault, ground)
+            await ground.wait_until(scenario.calm_s)
+            self.log.note("fault", "calm: every fault is over")
+            if not await self._rest(world):
+                self._add(HANG, f"not at rest {REST_S:.0f} s after the last fault: {self._restless(world)}")
+            self.pods = len(world.pods)
+            await world.clear()
+            self.log.note("action", "everything was deleted")
+            world.finish()
+            self.ended_at_s = world.elapsed_s
+
+    async def _rest(self, world: World) -> bool:
+        """Wait until components of ours have written nothing for a while and every pod has settled.
+
+        What kubelets write does not count: containers that end and are started again go on for ever. While pods wait
+        the while is longer than the longest back-off of a pod.
+        """
+        limit_s = anyio.current_time() + REST_S
+        while anyio.current_time() < limit_s:
+            await anyio.sleep(_LOOK_S)
+            quiet_s = WAITING_QUIET_S if world.has_waiting_pods else QUIET_S
+            if anyio.current_time() - self.log.ours_at_s >= quiet_s and world.is_settled:
+                return True
+        return False
+
+    def _restless(self, world: World) -> str:
+        """What keeps it from resting."""
+        if not world.is_settled:
+            return "a pod neither runs nor says why it waits"
+        return f"last {next((text for _, kind, text in reversed(self.log.lines) if kind == 'write'), 'nothing')}"
+
+    async def _perform(self, action: Action, ground: Ground) -> None:
+        await ground.wait_until(action.at_s)
+        self.log.note("action", f"action {_compact(action)}")
+        await action.perform(ground.world)
+
+    async def _strike(self, fault: Fault, ground: Ground) -> None:
+        await ground.wait_until(fault.at_s)
+        self.log.note("fault", f"fault {_compact(fault)}")
+        await fault.strike(ground)
+
+    def _add(self, what: str, text: str) -> None:
+        self.found.append(Violation(what, anyio.current_time(), text))
+
+    def outcome(self) -> Outcome:
+        """What came of it."""
+        unpromised = kinds.unpromised(self.scenario.faults)
+        judged = self.world.checker.findings.found.values() if self.world else ()
+        found = [*(violation for violation in judged if violation.invariant not in unpromised), *self.found]
+        found.sort(key=lambda violation: violation.at_s)
+        start_s = self.log.start_s
+        return Outcome(
+            violations=tuple(Violation(v.invariant, v.at_s - start_s, v.text) for v in found),
+            digest=self.log.digest,
+            events=self.log.shortened(found[0]) if found else (),
+            writes=self.log.writes,
+            pods=self.pods,
+            ended_at_s=self.ended_at_s,
+        )
+
+
+def run(scenario: Scenario, *, parts: Parts = PRODUCT, limit_cpu_s: float = LIMIT_CPU_S) -> Outcome:
+    """Run a scenario, on an event loop of its own, with the components that ``parts`` names.
+
+    Raises simulator.shape.MalformedShape.
+    """
+    running = _Run(scenario, parts)
+    try:
+        with processor_time(limit_cpu_s):
+            anyio.run(running.go, backend_options={"loop_factory": VirtualTimeLoop})
+    except RanTooLong as stopped:
+        running.found.append(
+            Violation(HANG, running.log.last_s, f"{limit_cpu_s:.0f} s of processor time: at {stopped}")
+        )
+    except Deadlock as deadlock:
+        running.found.append(Violation(HANG, running.log.last_s, str(deadlock)))
+    return running.outcome()
+
+
+@contextmanager
+def _listening(taker: LogTaker) -> Iterator[None]:
+    root = logging.getLogger()
+    root.addHandler(taker)
+    try:
+        yield
+    finally:
+        root.removeHandler(taker)
+
+
+def _compact(part: Action | Fault) -> str:
+    return msgspec.json.encode(part).decode()
+
+
+def _told(error: BaseException) -> str:
+    """The innermost exceptions of a group, each with the place where it was raised."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(_told(inner) for inner in error.exceptions)
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = f" at {place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place is not None else ""
+    return f"{type(error).__name__}: {error}{where}"

@@ -1,0 +1,148 @@
+"""A run as data: the cluster, what users do and when, what goes wrong and when. A seed makes one; it alone is run.
+
+So what a seed found is kept as a file that outlives changes of the generator, and made smaller by leaving parts out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from admission.settings import HandOver
+from admission.settings import Settings as AdmissionSettings
+from simulator import shape
+from simulator.hostile import workload
+from simulator.hostile.actions import Action
+from simulator.hostile.faults import drawing
+from simulator.hostile.faults.kinds import Fault
+from simulator.settings import KubeletSettings
+from simulator.shape import NodeShape
+from simulator.world import WorldSettings
+
+VERSION: Final = 1
+#: How long users go on. Faults go on for longer.
+_DURATIONS_S: Final = (5.0, 20.0, 60.0)
+
+_SHAPES: Final = (
+    ("1x2x40GiB",),
+    ("1x1x24GiB",),
+    ("2x2x80GiB",),
+    ("1x4x80GiB", "1x1x24GiB"),
+    ("2x1x80GiB", "1x2x16GiB"),
+    ("3x2x80GiB",),
+    ("1x8x80GiB",),
+    ("1x1x24GiB+1x80GiB", "1x2x40GiB"),
+)
+
+
+class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How the cluster is set up. Times in seconds."""
+
+    hand_over: HandOver = HandOver.ANNOTATIONS
+    schedulers: int = 1
+    binders: int = 1
+    #: Watch events are late by up to so much, all the time.
+    event_delay_s: float = 0.0
+    #: How long containers take to end.
+    stop_s: float = 0.2
+    shuffle_devices: bool = True
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that happens in a run. Times are virtual seconds since the cluster was ready.
+
+    ``seed`` is what the components' own randomness is made from; ``shapes`` are node shapes (simulator/shape.py). At
+    ``calm_s`` every fault is over; the run goes on until nothing changes any more.
+    """
+
+    version: int = VERSION
+    seed: int
+    shapes: tuple[str, ...]
+    settings: Switches = Switches()
+    actions: tuple[Action, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    calm_s: float
+
+    @property
+    def nodes(self) -> tuple[NodeShape, ...]:
+        """The nodes. Raises simulator.shape.MalformedShape."""
+        return shape.parse(self.shapes)
+
+    @property
+    def world(self) -> WorldSettings:
+        """Settings of the simulated cluster."""
+        switches = self.settings
+        return WorldSettings(
+            seed=self.seed,
+            event_delay_s=switches.event_delay_s,
+            kubelet=KubeletSettings(stop_s=switches.stop_s, shuffle_devices=switches.shuffle_devices),
+            admission=AdmissionSettings(hand_over=switches.hand_over),
+        )
+
+
+class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A scenario that is kept because it found something: which invariant it broke, and what was wrong."""
+
+    violates: str
+    story: str = ""
+    scenario: Scenario
+
+
+class MalformedScript(ValueError):
+    """Raised when a text is not a script of this version; the message names the field and what is allowed."""
+
+
+def encode(script: Script) -> bytes:
+    """Write a script as JSON for people: indented, one field a line."""
+    return msgspec.json.format(msgspec.json.encode(script), indent=2) + b"\n"
+
+
+def decode(text: bytes) -> Script:
+    """Read a script. Raises MalformedScript."""
+    try:
+        script = msgspec.json.decode(text, type=Script)
+    except msgspec.DecodeError as error:
+        raise MalformedScript(str(error)) from error
+    if script.scenario.version != VERSION:
+        raise MalformedScript(f"scenario.version: {script.scenario.version}; this code reads {VERSION}")
+    return script
+
+
+def scenario_of(seed: int, kinds: Collection[str] | None = None) -> Scenario:
+    """Make a scenario from a seed. ``kinds``: the faults that may occur (None: all, (): none).
+
+    Raises ValueError for a kind that is not known. Parts are drawn from sources of their own, so that a change of the
+    faults' generator leaves cluster and users as they are.
+    """
+    shapes = _rng(seed, "shapes").choice(_SHAPES)
+    nodes = shape.parse(shapes)
+    settings = _switches(_rng(seed, "settings"))
+    duration_s = _rng(seed, "duration").choice(_DURATIONS_S)
+    actions = workload.draw(_rng(seed, "actions"), shapes=nodes, duration_s=duration_s)
+    faults = drawing.draw(
+        _rng(seed, "faults"),
+        nodes,
+        kinds=kinds,
+        schedulers=settings.schedulers,
+        binders=settings.binders,
+        duration_s=2 * duration_s,
+    )
+    calm_s = max((*(action.at_s for action in actions), *(fault.end_s for fault in faults)), default=0.0)
+    return Scenario(seed=seed, shapes=shapes, settings=settings, actions=actions, faults=faults, calm_s=calm_s)
+
+
+def _switches(rng: random.Random) -> Switches:
+    return Switches(
+        hand_over=rng.choice([HandOver.ANNOTATIONS, HandOver.ANNOTATIONS, HandOver.CONFIG_MAPS]),
+        schedulers=rng.choice([1, 1, 1, 2]),
+        binders=rng.choice([1, 1, 1, 2]),
+        event_delay_s=rng.choice([0.0, 0.0, 0.1, 0.5]),
+        stop_s=rng.choice([0.0, 0.2, 0.2, 5.0]),
+    )
+
+
+def _rng(seed: int, purpose: str) -> random.Random:
+    return random.Random(f"{seed}/{purpose}")

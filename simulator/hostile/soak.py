@@ -1,0 +1,232 @@
+"""Many seeds on all processors: ``python -m simulator.hostile.soak --seeds 1-1000`` (``make simulate-soak``).
+
+Each seed is a run of its own in a process of the pool. One that breaks an invariant is made smaller there, too, and
+written down as a script; what is told of it is the seed, the invariant and a shortened log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from simulator.hostile import scenario as scenarios
+from simulator.hostile.faults.kinds import KINDS
+from simulator.hostile.minimising import minimise
+from simulator.hostile.run import Outcome, run
+from simulator.hostile.scenario import Script, scenario_of
+
+#: Runs that one failure may cost to be made smaller.
+_TRIES: Final = 300
+#: Failures of one invariant that are made smaller; further ones are only told.
+_MINIMISED_EACH: Final = 3
+#: Seeds handed to each process ahead of time.
+_AHEAD: Final = 4
+KEEP: Final = Path("soak-failures")
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """What one seed found: the first violation in the shortened log, and the ids of all."""
+
+    seed: int
+    invariants: tuple[str, ...]
+    text: str
+    events: tuple[str, ...]
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one seed. ``cpu_s``: processor time of the run."""
+
+    seed: int
+    writes: int
+    pods: int
+    virtual_s: float
+    cpu_s: float
+    failure: Failure | None
+
+
+def judge(seed: int, kinds: tuple[str, ...] | None) -> Judged:
+    """Run one seed. Called in a process of the pool."""
+    started_s = time.process_time()
+    outcome = run(scenario_of(seed, kinds))
+    return Judged(
+        seed=seed,
+        writes=outcome.writes,
+        pods=outcome.pods,
+        virtual_s=outcome.ended_at_s,
+        cpu_s=time.process_time() - started_s,
+        failure=_failure(seed, outcome),
+    )
+
+
+def _failure(seed: int, outcome: Outcome) -> Failure | None:
+    if not outcome.violations:
+        return None
+    first = outcome.violations[0]
+    found = tuple(dict.fromkeys(violation.invariant for violation in outcome.violations))
+    text = f"{first.invariant} at {first.at_s:.3f} s: {first.text}"
+    return Failure(seed=seed, invariants=found, text=text, events=outcome.events)
+
+
+def shrink(seed: int, kinds: tuple[str, ...] | None, invariant: str) -> Script:
+    """Make a failing seed smaller, the same invariant still broken. Called in a process of the pool."""
+    smallest = minimise(scenario_of(seed, kinds), lambda tried: invariant in run(tried).broken, tries=_TRIES)
+    broken = run(smallest)
+    story = next((v.text for v in broken.violations if v.invariant == invariant), "")
+    return Script(violates=invariant, story=f"seed {seed}: {story}", scenario=smallest)
+
+
+class Soak:
+    """One soak: seeds in, failures told and written into ``keep``."""
+
+    def __init__(
+        self, *, kinds: tuple[str, ...] | None, keep: Path, until_s: float | None, workers: int, console: Console
+    ) -> None:
+        self._kinds = kinds
+        self._keep = keep
+        self._until_s = until_s
+        self._workers = workers
+        self._console = console
+        self._minimised: dict[str, int] = {}
+        self.runs = 0
+        self.writes = 0
+        self.failures: list[Failure] = []
+
+    def go(self, seeds: Sequence[int]) -> None:
+        """Run them all, or as many as the time allows."""
+        started_s = time.monotonic()
+        # forkserver: a worker starts clean, and quicker than with spawn.
+        context = multiprocessing.get_context("forkserver")
+        with (
+            ProcessPoolExecutor(self._workers, mp_context=context) as pool,
+            Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[pace]}"),
+                console=self._console,
+            ) as progress,
+        ):
+            bar = progress.add_task("seeds", total=len(seeds), pace="")
+            for judged in self._judged(pool, seeds):
+                self._take(judged, pool)
+                pace = self.runs / max(time.monotonic() - started_s, 1e-9)
+                progress.update(bar, advance=1, pace=f"{pace:.1f} runs/s, {len(self.failures)} failed")
+            self._console.print(self._summary(time.monotonic() - started_s))
+
+    def _judged(self, pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[Judged]:
+        """Keep every process busy, and a few seeds ahead."""
+        todo = iter(seeds)
+        running: set[Future[Judged]] = set()
+        while True:
+            if self._has_time:
+                free = self._workers * _AHEAD - len(running)
+                running |= {pool.submit(judge, seed, self._kinds) for seed in islice(todo, free)}
+            if not running:
+                return
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in sorted(done, key=lambda one: one.result().seed):
+                yield future.result()
+
+    @property
+    def _has_time(self) -> bool:
+        return self._until_s is None or time.monotonic() < self._until_s
+
+    def _take(self, judged: Judged, pool: ProcessPoolExecutor) -> None:
+        self.runs += 1
+        self.writes += judged.writes
+        if judged.failure is None:
+            return
+        self.failures.append(judged.failure)
+        self._console.rule(f"seed {judged.seed}: {', '.join(judged.failure.invariants)}")
+        self._console.print(judged.failure.text, markup=False, highlight=False)
+        for line in judged.failure.events:
+            self._console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+        self._write_down(judged.failure, pool)
+
+    def _write_down(self, failure: Failure, pool: ProcessPoolExecutor) -> None:
+        invariant = failure.invariants[0]
+        so_far = self._minimised.get(invariant, 0)
+        self._minimised[invariant] = so_far + 1
+        if so_far >= _MINIMISED_EACH:
+            return
+        future = pool.submit(shrink, failure.seed, self._kinds, invariant)
+        path = self._keep / f"{invariant}-{failure.seed}.json"
+        future.add_done_callback(_writer(path))
+        self._console.print(f"made smaller into {path}", markup=False)
+
+    def _summary(self, took_s: float) -> str:
+        found: dict[str, int] = {}
+        for failure in self.failures:
+            for invariant in failure.invariants:
+                found[invariant] = found.get(invariant, 0) + 1
+        told = ", ".join(f"{invariant} {count}" for invariant, count in sorted(found.items())) or "every invariant held"
+        pace = self.runs / max(took_s, 1e-9)
+        return f"{self.runs} runs in {took_s:.0f} s ({pace:.1f}/s), {self.writes} writes; {told}"
+
+
+def _writer(path: Path) -> Callable[[Future[Script]], None]:
+    def write(future: Future[Script]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(scenarios.encode(future.result()))
+
+    return write
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a soak; 1 when anything was found."""
+    options = _parser().parse_args(argv)
+    until_s = time.monotonic() + options.minutes * 60 if options.minutes else None
+    console = Console()
+    soak = Soak(kinds=options.faults, keep=options.keep, until_s=until_s, workers=options.workers, console=console)
+    soak.go(options.seeds)
+    return 1 if soak.failures else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="simulate-soak", description="Run many hostile scenarios.")
+    parser.add_argument("--seeds", type=_seeds, required=True, metavar="A-B", help="one seed, or the first and last")
+    parser.add_argument(
+        "--faults",
+        type=_kinds,
+        metavar="KIND,KIND",
+        help=f"only these ('none' for none at all): {', '.join(sorted(KINDS))}",
+    )
+    parser.add_argument("--minutes", type=float, default=0.0, help="start no further seed after so long")
+    parser.add_argument("--keep", type=Path, default=KEEP, metavar="FOLDER", help="where failing scripts are written")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    return parser
+
+
+def _seeds(text: str) -> range:
+    first, _, last = text.partition("-")
+    if not (first.isdecimal() and (last or first).isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: one seed as in 7, or the first and last as in 1-1000")
+    return range(int(first), int(last or first) + 1)
+
+
+def _kinds(text: str) -> tuple[str, ...] | None:
+    if not text:
+        return None
+    if text == "none":
+        return ()
+    kinds = tuple(kind.strip() for kind in text.split(","))
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r}; allowed: none, {', '.join(sorted(KINDS))}")
+    return kinds
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
