@@ -68,7 +68,7 @@ class WatchStream:
             raise Unreachable("the watch was cut")
         if watcher.lines and watcher.lines[0][0] <= now:
             return watcher.lines.popleft()[1]
-        if now >= self._end or watcher.over:
+        if now >= self._end or (watcher.over and not watcher.lines):
             raise StopAsyncIteration
         if self._bookmarks and not watcher.lines and now >= self._next_bookmark:
             self._next_bookmark = self._after(now)

@@ -96,6 +96,17 @@ async def test_watch_lines_can_be_late_and_stay_in_order(server: MemoryApiServer
     assert seen == [(5, "a"), (5, "b")]
 
 
+async def test_a_late_error_is_heard_before_its_watch_ends(server: MemoryApiServer) -> None:
+    await send(server.transport(), "POST", PODS, pod("p"))
+    server.compact()
+    server.faults.on_watch_line.append(lambda call, line: 5.0)
+    query = {"watch": "true", "resourceVersion": "1"}
+    async with server.transport().stream(PODS, query=query, timeout_s=1) as (_, lines):
+        (heard,) = [line async for line in lines]
+    assert heard.startswith(b'{"type":"ERROR"')
+    assert b'"code":410' in heard
+
+
 async def test_a_cut_watch_breaks_and_others_do_not(server: MemoryApiServer) -> None:
     query = {"watch": "1", "timeoutSeconds": "20"}
     async with (
