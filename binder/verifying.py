@@ -6,19 +6,16 @@ node only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
 
-from binder.core.failure import Failure
+from binder.core import claims
 from binder.core.outcome import Disputed, Failed, Verified
-from binder.core.pods import PodView
 from binder.core.pods import view as read_pod
 from binder.core.reservation_pod import ReservationTemplate
 from gpu import reservation as reservations
-from gpu.cause import Cause
 from gpu.reservation import Reservation
 from kube.api import Api
 from kube.patience import until_answered
@@ -72,42 +69,9 @@ async def verify(api: Api, held: Reservation, template: ReservationTemplate) -> 
         for pod in listed.items
         if reservations.is_reservation(pod, held.namespace, app=template.app)
     ]
-    now = next((one for one in there if one.uid == held.uid), None)
-    if now is None or now.uuid != held.uuid or now.book is None:
-        return _claimed(f"reservation pod {held.name} changed")
-    if (clash := _other_holder(now, there)) is not None:
-        return clash
+    now = claims.held_alone(held, there)
+    if not isinstance(now, Reservation):
+        return now
     pods = await api.list(PODS, field_selector=on_node)
-    for pod in pods.items:
-        if pod.metadata.namespace != held.namespace and (why := _stray(read_pod(pod), now)) is not None:
-            return _claimed(why)
-    return Verified(held.group)
-
-
-def _other_holder(held: Reservation, there: Sequence[Reservation]) -> Disputed | Failed | None:
-    """Another reservation of this device: one that is going may just be late to go, as the device is ours now."""
-    for other in there:
-        if other.uid != held.uid and other.uuid == held.uuid:
-            why = f"device {held.uuid} is also held by reservation pod {other.name}"
-            return Disputed(held.group, why) if other.deleting or other.is_terminal else _claimed(why)
-    return None
-
-
-def _stray(pod: PodView, held: Reservation) -> str | None:
-    """Why a live pod's claim contradicts this reservation, or None."""
-    if pod.ended:
-        return None
-    in_book = held.book is not None and pod.uid in held.book.entries
-    name = f"{pod.namespace}/{pod.name}"
-    devices = {device.group: device.uuid for device in pod.grant.devices} if pod.grant else {}
-    if held.uuid in devices.values() and not in_book:
-        return f"device {held.uuid} is used by pod {name}, which is not in its book"
-    if held.group in devices and devices[held.group] != held.uuid:
-        return f"pod {name} of group {held.group} uses device {devices[held.group]}"
-    if held.group in pod.held_groups and not in_book:
-        return f"pod {name} is labelled with group {held.group} and is not in its book"
-    return None
-
-
-def _claimed(why: str) -> Failed:
-    return Failed(Failure(cause=Cause.DEVICE_CLAIMED, detail=why))
+    tenants = [read_pod(pod) for pod in pods.items if pod.metadata.namespace != held.namespace]
+    return claims.used_by_tenants(now, tenants)
