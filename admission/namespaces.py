@@ -21,11 +21,13 @@ class NamespaceGuards:
         self._default = default
         self._said: dict[str, str] = {}
 
-    def replace(self, objects: Sequence[Namespace]) -> None:
+    def keep(self, obj: Namespace) -> tuple[str, str | None]:
+        """A namespace's name, and what it says."""
+        return obj.metadata.name, _said(obj)
+
+    async def replace(self, kept: Sequence[tuple[str, str | None]]) -> None:
         """Take over the whole truth as of a list."""
-        self._said = {}
-        for namespace in objects:
-            self.upsert(namespace)
+        self._said = {name: said for name, said in kept if said is not None}
 
     def upsert(self, obj: Namespace) -> None:
         """Take over one namespace."""

@@ -27,6 +27,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from scheduler.core import intake
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide import decide
 from scheduler.core.placing import Placer
@@ -96,7 +97,7 @@ def _entry(nano: int) -> dict[str, Any]:
 
 def _cluster(nodes: int) -> Cluster:
     made = Cluster(Settings())
-    made.replace_nodes([_node(number) for number in range(nodes)])
+    made.replace_nodes([intake.node_record(_node(number)) for number in range(nodes)])
     made.refresh()
     return made
 

@@ -55,7 +55,7 @@ class Ticker:
 class _Counting:
     """A sink in front of the cache's that tells when so many events have been taken."""
 
-    def __init__(self, inner: Sink[Any], events: int) -> None:
+    def __init__(self, inner: Sink[Any, Any], events: int) -> None:
         self._inner = inner
         self._left = events
         self.first_at = 0.0
@@ -64,8 +64,11 @@ class _Counting:
         if not events:
             self.done.set()
 
-    def replace(self, objects: Any) -> None:
-        self._inner.replace(objects)
+    def keep(self, obj: Any) -> Any:
+        return self._inner.keep(obj)
+
+    async def replace(self, kept: Any) -> None:
+        await self._inner.replace(kept)
 
     def delete(self, obj: Any) -> None:
         self._inner.delete(obj)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
+from binder.core.pods import PodView
 from binder.core.pods import view as read_pod
 from binder.core.reservation_pod import ReservationTemplate
 from binder.view import View
 from gpu import reservation as reservations
+from gpu.reservation import Reservation
+from kube.reflector import in_turns
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -19,30 +24,51 @@ class PodSink:
     def __init__(self, view: View, template: ReservationTemplate) -> None:
         self._view = view
         self._template = template
+        #: Whether a list has been taken: until then the binder does nothing, so nobody looks at the view.
+        self._is_read = False
 
-    def replace(self, objects: Sequence[Pod]) -> None:
+    def keep(self, obj: Pod) -> PodView | Reservation | str:
+        """What the view keeps of a pod; of one that is nobody's business its UID, for it is there."""
+        if self._is_reservation(obj):
+            return reservations.read(obj)
+        return read_pod(obj) if _may_be_tenant(obj) else obj.metadata.uid
+
+    async def replace(self, kept: Sequence[PodView | Reservation | str]) -> None:
         """Take a list: what is not in it is gone."""
-        present = {pod.metadata.uid for pod in objects}
+        present = {one if isinstance(one, str) else one.uid for one in kept}
         for pod in [pod for uid, pod in self._view.pods.items() if uid not in present]:
             self._view.forget_pod(pod, is_last=False)
         for held in [held for held in self._view.reservations.values() if held.uid not in present]:
             self._view.forget_reservation(held)
-        for obj in objects:
-            self.upsert(obj)
+        if self._is_read:
+            for one in kept:
+                self._take(one)
+        else:
+            await in_turns(kept, self._take)
+            self._is_read = True
 
     def upsert(self, obj: Pod) -> None:
         """Take a pod."""
-        if self._is_reservation(obj):
-            self._view.reservation_seen(reservations.read(obj))
-        elif _may_be_tenant(obj):
-            self._view.pod_seen(read_pod(obj))
+        self._take(self.keep(obj))
 
     def delete(self, obj: Pod) -> None:
         """Take a pod's last state."""
-        if self._is_reservation(obj):
-            self._view.forget_reservation(reservations.read(obj))
-        elif _may_be_tenant(obj):
-            self._view.forget_pod(read_pod(obj), is_last=True)
+        match self.keep(obj):
+            case Reservation() as held:
+                self._view.forget_reservation(held)
+            case PodView() as pod:
+                self._view.forget_pod(pod, is_last=True)
+            case str():
+                pass  # it was nobody's business
+
+    def _take(self, kept: PodView | Reservation | str) -> None:
+        match kept:
+            case Reservation():
+                self._view.reservation_seen(kept)
+            case PodView():
+                self._view.pod_seen(kept)
+            case str():
+                pass
 
     def _is_reservation(self, pod: Pod) -> bool:
         return reservations.is_reservation(pod, self._template.namespace, app=self._template.app)
@@ -63,10 +89,14 @@ class RequestSink:
     def __init__(self, view: View) -> None:
         self._view = view
 
-    def replace(self, objects: Sequence[BindRequest]) -> None:
+    def keep(self, obj: BindRequest) -> BindRequest:
+        """All of it: there are few, and not for long."""
+        return obj
+
+    async def replace(self, kept: Sequence[BindRequest]) -> None:
         """Take a list: what is not in it is gone."""
-        self._view.keep_requests({request.metadata.uid for request in objects})
-        for request in objects:
+        self._view.keep_requests({request.metadata.uid for request in kept})
+        for request in kept:
             self.upsert(request)
 
     def upsert(self, obj: BindRequest) -> None:
@@ -78,39 +108,50 @@ class RequestSink:
         self._view.forget_request(obj.metadata.uid)
 
 
+class NodeView(msgspec.Struct, frozen=True, gc=False):
+    """A node: whether it is cordoned, and whether its cards differ in memory."""
+
+    name: str
+    is_cordoned: bool
+    is_uneven: bool
+
+
 class NodeSink:
     """Feeds nodes: which are there, and which are cordoned."""
 
     def __init__(self, view: View) -> None:
         self._view = view
 
-    def replace(self, objects: Sequence[Node]) -> None:
+    def keep(self, obj: Node) -> NodeView:
+        """What the view keeps of a node."""
+        cards = (obj.metadata.annotations or {}).get(names.NODE_CARDS, "")
+        return NodeView(obj.metadata.name, obj.spec.unschedulable, len(set(cards.split(","))) > 1)
+
+    async def replace(self, kept: Sequence[NodeView]) -> None:
         """Take a list: what is not in it is gone."""
-        present = {node.metadata.name for node in objects}
+        present = {node.name for node in kept}
         for name in [name for name in self._view.nodes if name not in present]:
             self._remove(name)
-        for node in objects:
-            self.upsert(node)
+        for node in kept:
+            self._take(node)
 
     def upsert(self, obj: Node) -> None:
         """Take a node; a cordon lets its idle reservations go at once."""
-        name = obj.metadata.name
-        was = self._view.nodes.get(name)
-        self._view.nodes[name] = obj.spec.unschedulable
-        self._note_cards(obj)
-        if was is not obj.spec.unschedulable:
-            self._mark_node(name)
+        self._take(self.keep(obj))
 
     def delete(self, obj: Node) -> None:
         """Take a node's last state."""
         self._remove(obj.metadata.name)
 
-    def _note_cards(self, node: Node) -> None:
-        cards = (node.metadata.annotations or {}).get(names.NODE_CARDS, "")
-        if len(set(cards.split(","))) > 1:
-            self._view.uneven.add(node.metadata.name)
+    def _take(self, node: NodeView) -> None:
+        was = self._view.nodes.get(node.name)
+        self._view.nodes[node.name] = node.is_cordoned
+        if node.is_uneven:
+            self._view.uneven.add(node.name)
         else:
-            self._view.uneven.discard(node.metadata.name)
+            self._view.uneven.discard(node.name)
+        if was is not node.is_cordoned:
+            self._mark_node(node.name)
 
     def _remove(self, name: str) -> None:
         self._view.nodes.pop(name, None)

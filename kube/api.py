@@ -7,7 +7,7 @@ is unknown: that is for the caller to settle (docs/design/protocol.md). Retries 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Generic, TypeVar
 
@@ -17,6 +17,7 @@ import msgspec
 
 from kube import errors
 from kube.deadline import deadline
+from kube.decoding import Codec, Undecoded
 from kube.fence import CLIENT_MARGIN_S, WriteFence
 from kube.resources import PODS, Resource
 from kube.retry import Retry
@@ -24,6 +25,7 @@ from kube.transport import Response, Transport
 from wire.core import Binding, ObjectMeta, Status
 
 T = TypeVar("T", bound=msgspec.Struct)
+K = TypeVar("K")
 
 PAGE_SIZE: Final = 500
 #: After so many expired continue tokens a list is asked for in one piece, which can't expire.
@@ -36,21 +38,14 @@ _JSON: Final = "application/json"
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Undecoded(msgspec.Struct, frozen=True):
-    """An object that came but did not decode: which one, and why not. ``key`` is ``namespace/name`` or ``name``."""
-
-    key: str
-    error: str
-
-
-class Listing(msgspec.Struct, Generic[T], frozen=True):
+class Listing(msgspec.Struct, Generic[K], frozen=True):
     """A complete list and the resourceVersion from which a watch may go on.
 
     Objects of built-in kinds come without apiVersion and kind in lists; that is how the server writes them.
-    ``undecoded`` is only ever filled for callers that asked to skip such objects.
+    ``undecoded`` is only ever filled for callers that skip such objects.
     """
 
-    items: list[T]
+    items: list[K]
     resource_version: str
     undecoded: tuple[Undecoded, ...] = ()
 
@@ -75,39 +70,6 @@ class _TokenRequest(msgspec.Struct, frozen=True):
     status: _TokenStatus
 
 
-class _ListMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class _Page(msgspec.Struct, Generic[T], frozen=True):
-    items: list[T] | None = None
-    metadata: _ListMeta = _ListMeta()
-
-
-class _RawPage(msgspec.Struct, frozen=True):
-    items: list[msgspec.Raw] | None = None
-    metadata: _ListMeta = _ListMeta()
-
-
-class _Name(msgspec.Struct, frozen=True, gc=False):
-    name: str = ""
-    namespace: str = ""
-
-
-class _Named(msgspec.Struct, frozen=True, gc=False):
-    metadata: _Name = _Name()
-
-
-class _Codec(Generic[T]):
-    """Decoders of one resource's objects and pages."""
-
-    def __init__(self, resource: Resource[T]) -> None:
-        self.object: msgspec.json.Decoder[T] = msgspec.json.Decoder(resource.type)
-        # mypy takes a subscript at run time for a type expression; resource.type is a value.
-        self.page: msgspec.json.Decoder[_Page[T]] = msgspec.json.Decoder(_Page[resource.type])  # type: ignore[name-defined]
-
-
 class Api:
     """Typed calls over one Transport, under its identity.
 
@@ -130,7 +92,7 @@ class Api:
         self._timeout_s = timeout_s
         self._retry = retry
         self._fence = fence or WriteFence()
-        self._codecs: dict[tuple[str, type[msgspec.Struct]], _Codec[Any]] = {}
+        self._codecs: dict[tuple[str, type[msgspec.Struct]], Codec[Any]] = {}
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str = "") -> T:
         """Read one object from etcd (no resourceVersion is sent, so no cache of the server answers)."""
@@ -152,14 +114,28 @@ class Api:
         unless ``skip_undecodable``: then it is named in ``Listing.undecoded``.
         """
         query = selectors(label_selector=label_selector, field_selector=field_selector)
-        path = resource.path(namespace)
-        for _ in range(_PAGED_TRIES):
-            try:
-                return await self._list(resource, path, {**query, "limit": str(PAGE_SIZE)}, skip_undecodable)
-            except errors.Gone:
-                # The continue token outlived etcd's history; what was read is of a lost version. Start anew.
-                continue
-        return await self._list(resource, path, query, skip_undecodable)
+        listing = await self._list(resource, resource.path(namespace), query, _itself)
+        if listing.undecoded and not skip_undecodable:
+            raise errors.Undecodable(f"{resource.kind} {listing.undecoded[0].key}: {listing.undecoded[0].error}")
+        return listing
+
+    async def digest(
+        self,
+        resource: Resource[T],
+        keep: Callable[[T], K],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> Listing[K]:
+        """Read a list like ``list``, but keep of each object only what ``keep`` makes of it.
+
+        Each page is let go before the next one is asked for, so a long list never is in memory as a whole. ``keep``
+        must change nothing: when the list breaks off, what it made is dropped. Objects that do not decode are named in
+        ``Listing.undecoded``.
+        """
+        query = selectors(label_selector=label_selector, field_selector=field_selector)
+        return await self._list(resource, resource.path(namespace), query, keep)
 
     async def create(self, resource: Resource[T], obj: msgspec.Struct | Mapping[str, Any], *, namespace: str = "") -> T:
         """Create an object, given as a struct or as plain data; return it as stored."""
@@ -263,22 +239,31 @@ class Api:
         return self._transport.stream(path, query={**query, "watch": "true"}, timeout_s=self._timeout_s)
 
     async def _list(
-        self, resource: Resource[T], path: str, query: Mapping[str, str], skip_undecodable: bool
-    ) -> Listing[T]:
-        items: list[T] = []
-        undecoded: list[Undecoded] = []
-        token = ""
-        while True:
-            response = await self._read(path, {**query, "continue": token} if token else query)
-            page, bad = self._decode_page(resource, response.body)
-            if bad and not skip_undecodable:
-                raise errors.Undecodable(f"{resource.kind} {bad[0].key}: {bad[0].error}")
-            items += page.items or ()
-            undecoded += bad
-            await anyio.lowlevel.checkpoint()
-            token = page.metadata.continue_
-            if not token:
-                return Listing(items, page.metadata.resource_version, tuple(undecoded))
+        self, resource: Resource[T], path: str, query: Mapping[str, str], keep: Callable[[T], K]
+    ) -> Listing[K]:
+        async def whole(query: Mapping[str, str]) -> Listing[K]:
+            kept: list[K] = []
+            undecoded: list[Undecoded] = []
+            token = ""
+            while True:
+                more = {"continue": token} if token else {}
+                page = self._codec(resource).page((await self._read(path, {**query, **more})).body)
+                for start in range(0, len(page.items), PAGE_SIZE):
+                    kept += map(keep, page.items[start : start + PAGE_SIZE])
+                    await anyio.lowlevel.checkpoint()
+                undecoded += page.undecoded
+                token, version = page.token, page.resource_version
+                del page  # not to be held while the next one comes
+                if not token:
+                    return Listing(kept, version, tuple(undecoded))
+
+        for _ in range(_PAGED_TRIES):
+            try:
+                return await whole({**query, "limit": str(PAGE_SIZE)})
+            except errors.Gone:
+                # The continue token outlived etcd's history; what was read is of a lost version. Start anew.
+                continue
+        return await whole(query)
 
     async def _read(self, path: str, query: Mapping[str, str]) -> Response:
         async def once() -> Response:
@@ -304,24 +289,13 @@ class Api:
             return check(response)
 
     def _decode(self, resource: Resource[T], response: Response) -> T:
-        try:
-            return self._codec(resource).object.decode(response.body)
-        except msgspec.DecodeError as error:
-            raise errors.Undecodable(f"{resource.kind}: {error}") from error
+        return self._codec(resource).one(response.body)
 
-    def _decode_page(self, resource: Resource[T], body: bytes) -> tuple[_Page[T], Sequence[Undecoded]]:
-        codec = self._codec(resource)
-        try:
-            return codec.page.decode(body), ()
-        except msgspec.DecodeError:
-            # Rare: go through the page again, object by object, to tell the bad from the good.
-            return _sift(codec, body)
-
-    def _codec(self, resource: Resource[T]) -> _Codec[T]:
+    def _codec(self, resource: Resource[T]) -> Codec[T]:
         key = (resource.plural, resource.type)
-        codec: _Codec[T] | None = self._codecs.get(key)
+        codec: Codec[T] | None = self._codecs.get(key)
         if codec is None:
-            codec = self._codecs[key] = _Codec(resource)
+            codec = self._codecs[key] = Codec(resource)
         return codec
 
 
@@ -349,13 +323,8 @@ def go_duration(seconds: float) -> str:
     return f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms"
 
 
-def object_key(raw: bytes | msgspec.Raw) -> str:
-    """``namespace/name`` of an object that would not decode, as far as it can be told."""
-    try:
-        meta = msgspec.json.decode(raw, type=_Named).metadata
-    except msgspec.DecodeError:
-        return "(unnamed)"
-    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name or "(unnamed)"
+def _itself(obj: T) -> T:
+    return obj
 
 
 def _plain(obj: msgspec.Struct | Mapping[str, Any]) -> Mapping[str, Any]:
@@ -389,18 +358,3 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
     # The API server writes whole seconds; the header's other form, a date, would need its clock.
     value = headers.get("retry-after", "")
     return float(value) if value.isascii() and value.isdigit() else None
-
-
-def _sift(codec: _Codec[T], body: bytes) -> tuple[_Page[T], list[Undecoded]]:
-    try:
-        raw_page = msgspec.json.decode(body, type=_RawPage)
-    except msgspec.DecodeError as error:
-        raise errors.Undecodable(f"a list: {error}") from error
-    items: list[T] = []
-    undecoded: list[Undecoded] = []
-    for raw in raw_page.items or ():
-        try:
-            items.append(codec.object.decode(raw))
-        except msgspec.DecodeError as error:
-            undecoded.append(Undecoded(object_key(raw), str(error)))
-    return _Page(items, raw_page.metadata), undecoded

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import math
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -33,19 +33,33 @@ from kube.watching import Bookmarked, Deleted, Failed, Garbled, Upserted, WatchD
 
 T = TypeVar("T", bound=msgspec.Struct)
 T_contra = TypeVar("T_contra", bound=msgspec.Struct, contravariant=True)
+K = TypeVar("K")
 
 _log: Final = logging.getLogger(__name__)
 
 #: So many lines that were already there are taken in before other tasks get a turn (about 5 ms of decoding).
 _LINES_PER_TURN: Final = 256
+#: As many items of a list that nobody reads yet (about 5 ms as well).
+_ITEMS_PER_TURN: Final = 1024
 _HEARD_EVERY_S: Final = 1.0
 
 
-class Sink(Protocol[T_contra]):
-    """Takes what a reflector sees. Synchronous: between two calls the sink is as the server was at one version."""
+class Sink(Protocol[T_contra, K]):
+    """Takes what a reflector sees. Between two calls the sink is as the server was at one version.
 
-    def replace(self, objects: Sequence[T_contra]) -> None:
-        """Take the whole truth as of a list; what is not in it is gone."""
+    A list is turned into what the sink keeps while its pages come, and taken in one piece when it is whole. So the
+    objects of a long list are never in memory together, and a list that breaks off has changed nothing.
+    """
+
+    def keep(self, obj: T_contra) -> K:
+        """What this sink keeps of an object. Changes nothing."""
+        ...
+
+    async def replace(self, kept: Sequence[K]) -> None:
+        """Take the whole truth as of a list; what is not in it is gone.
+
+        No half of it may be seen: a sink lets others run in here only where nobody reads it yet.
+        """
         ...
 
     def upsert(self, obj: T_contra) -> None:
@@ -55,6 +69,14 @@ class Sink(Protocol[T_contra]):
     def delete(self, obj: T_contra) -> None:
         """Take an object's last state; it is gone."""
         ...
+
+
+async def in_turns(items: Iterable[K], take: Callable[[K], None]) -> None:
+    """Take a long list that nobody reads yet, piece by piece, so that others get their turns."""
+    for number, item in enumerate(items, 1):
+        take(item)
+        if number % _ITEMS_PER_TURN == 0:
+            await anyio.lowlevel.checkpoint()
 
 
 class ReflectorSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +124,7 @@ class Reflector(Generic[T]):
         self,
         api: Api,
         resource: Resource[T],
-        sink: Sink[T],
+        sink: Sink[T, Any],
         *,
         namespace: str = "",
         label_selector: str = "",
@@ -184,19 +206,19 @@ class Reflector(Generic[T]):
 
     async def relist(self) -> None:
         """List once and replace the sink's content. Raises kube.errors.ApiError."""
-        listing = await self._api.list(
+        listing = await self._api.digest(
             self._resource,
+            self._sink.keep,
             namespace=self._namespace,
             label_selector=self._label_selector,
             field_selector=self._field_selector,
-            skip_undecodable=True,
         )
         self.counts.lists += 1
         self.undecodable.clear()
         for bad in listing.undecoded:
             self._note_undecodable(bad.key, bad.error)
         self._version = listing.resource_version
-        self._sink.replace(listing.items)
+        await self._sink.replace(listing.items)
         self.synced.set()
 
     async def one_watch(self) -> Next:

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from kube.api import object_key
+from kube.decoding import object_key
 from kube.resources import Resource
 from wire.core import Status
 

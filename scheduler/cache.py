@@ -6,19 +6,26 @@ One writer of the ledger: everything goes through here, synchronously, and every
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
+import anyio
+import anyio.lowlevel
 import msgspec
 
-from gpu import reservation as reservations
 from gpu.reservation import Reservation
+from kube.reflector import in_turns
 from kube.signal import Signal
+from scheduler.core import intake
 from scheduler.core.cluster import Cluster
-from scheduler.core.records import PodRecord
+from scheduler.core.records import NodeRecord, PodRecord, SeenPod
 from wire import names
 from wire.core import Condition, Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.versions import is_older
+
+#: As many nodes are counted before other tasks get a turn (some ms), when the first list has marked them all.
+_NODES_PER_TURN: Final = 128
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -28,6 +35,15 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
     conditions: tuple[Condition, ...]
     fenced: str
     fenced_because: str
+
+
+class Seen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """All that is kept of a pod at one version. ``finished`` names the PodGroup of which it has succeeded."""
+
+    pod: SeenPod
+    is_ours: bool
+    waiting: Waiting | None
+    finished: tuple[str, str] | None
 
 
 class Cache:
@@ -52,29 +68,32 @@ class Cache:
     def note_pod(self, pod: Pod) -> None:
         """Take a pod from a watch, or as the answer to a write of ours."""
         known = self.cluster.pod(pod.metadata.uid)
-        self.cluster.upsert_pod(pod)
-        self._note_for_shell(pod)
+        self.take_pod(self.read_pod(pod))
         if self.cluster.pod(pod.metadata.uid) is None:
             self._note_freed(known)
 
-    def note_pods(self, pods: Sequence[Pod]) -> None:
-        """Take the whole truth as of a list: the cluster takes it in one piece, and knows what is gone by it."""
-        self.cluster.replace_pods(pods)
-        for pod in pods:
-            self._note_for_shell(pod)
-        self.on_device_freed("")  # what ended in the gap was not seen to end
+    def read_pod(self, pod: Pod) -> Seen:
+        """Read a pod without taking it."""
+        group = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME)
+        has_succeeded = pod.status.phase == names.SUCCEEDED
+        is_ours = pod.spec.scheduler_name == self.cluster.settings.scheduler_name
+        return Seen(
+            pod=self.cluster.read_pod(pod),
+            is_ours=is_ours,
+            waiting=_waiting(pod) if is_ours and not pod.spec.node_name else None,
+            finished=(pod.metadata.namespace, group) if group and has_succeeded else None,
+        )
 
-    def _note_for_shell(self, pod: Pod) -> None:
-        """Keep what only the shell needs of a pod that the cluster has taken; a version older than known is ignored."""
-        meta = pod.metadata
-        group = (meta.annotations or {}).get(names.POD_GROUP_NAME)
-        if group and pod.status.phase == names.SUCCEEDED:
-            self.finished.add((meta.namespace, group))
-        if reservations.is_reservation(pod, self.cluster.settings.reservation_namespace):
-            self._note_reservation(reservations.read(pod))
-        elif pod.spec.scheduler_name == self.cluster.settings.scheduler_name:
-            self._note_waiting(pod)
-            self.on_pod(meta.uid)
+    def take_pod(self, seen: Seen) -> None:
+        """Take a pod that was read; of one that is older than what is known only a success still counts."""
+        self.cluster.take_pod(seen.pod)
+        if seen.finished is not None:
+            self.finished.add(seen.finished)
+        if seen.pod.reservation is not None:
+            self._note_reservation(seen.pod.reservation)
+        elif seen.is_ours:
+            self._note_waiting(seen.pod.uid, seen.waiting)
+            self.on_pod(seen.pod.uid)
         self.wake.set()
 
     def _note_freed(self, ended: PodRecord | None) -> None:
@@ -82,19 +101,12 @@ class Cache:
         if ended is not None and ended.node and not ended.is_reservation and (ended.held or ended.cls.demand.gpus):
             self.on_device_freed(ended.node)
 
-    def _note_waiting(self, pod: Pod) -> None:
-        uid, rv = pod.metadata.uid, pod.metadata.resource_version
+    def _note_waiting(self, uid: str, waiting: Waiting | None) -> None:
         known = self.cluster.pod(uid)
         if known is None or known.node:
             self.waiting.pop(uid, None)
-        elif not is_older(rv, known.rv):
-            annotations = pod.metadata.annotations or {}
-            self.waiting[uid] = Waiting(
-                rv,
-                tuple(pod.status.conditions or ()),
-                annotations.get(names.FENCED, ""),
-                annotations.get(names.FENCED_BECAUSE, ""),
-            )
+        elif waiting is not None and not is_older(waiting.rv, known.rv):
+            self.waiting[uid] = waiting
 
     def forget_pod(self, uid: str) -> None:
         """Its deletion was seen."""
@@ -141,29 +153,52 @@ def _ignore_all(_: set[str]) -> None:
     return
 
 
+def _waiting(pod: Pod) -> Waiting:
+    annotations = pod.metadata.annotations or {}
+    return Waiting(
+        pod.metadata.resource_version,
+        tuple(pod.status.conditions or ()),
+        annotations.get(names.FENCED, ""),
+        annotations.get(names.FENCED_BECAUSE, ""),
+    )
+
+
 class PodSink:
     """Feeds pods."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._present: set[str] = set()
+        #: Whether a list has been taken: nothing is decided before, so nobody reads the cache.
+        self._is_read = False
 
-    def replace(self, objects: Sequence[Pod]) -> None:
+    def keep(self, obj: Pod) -> Seen | str:
+        """What the cache keeps of a pod; of one that it knows in this very version no more than its UID."""
+        meta = obj.metadata
+        is_known = self._cache.cluster.has_seen(meta.uid, meta.resource_version)
+        return meta.uid if is_known else self._cache.read_pod(obj)
+
+    async def replace(self, kept: Sequence[Seen | str]) -> None:
         """Take a list: what is not in it is gone."""
-        present = {pod.metadata.uid for pod in objects}
-        self._cache.note_pods(objects)
-        for uid in self._present - present:
+        present = {one if isinstance(one, str) else one.pod.uid for one in kept}
+        for uid in self._cache.cluster.pods_beside(present):
             self._cache.forget_pod(uid)
-        self._present = present
+        changed = (one for one in kept if not isinstance(one, str))
+        if self._is_read:
+            for one in changed:
+                self._cache.take_pod(one)
+        else:
+            await in_turns(changed, self._cache.take_pod)
+            while self._cache.cluster.refresh_some(_NODES_PER_TURN):
+                await anyio.lowlevel.checkpoint()
+            self._is_read = True
+        self._cache.on_device_freed("")  # what ended in the gap was not seen to end
 
     def upsert(self, obj: Pod) -> None:
         """Take a pod."""
-        self._present.add(obj.metadata.uid)
         self._cache.note_pod(obj)
 
     def delete(self, obj: Pod) -> None:
         """Take a pod's last state."""
-        self._present.discard(obj.metadata.uid)
         self._cache.forget_pod(obj.metadata.uid)
 
 
@@ -173,9 +208,13 @@ class NodeSink:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
-    def replace(self, objects: Sequence[Node]) -> None:
+    def keep(self, obj: Node) -> NodeRecord:
+        """What the cache keeps of a node."""
+        return intake.node_record(obj)
+
+    async def replace(self, kept: Sequence[NodeRecord]) -> None:
         """Take a list: what is not in it is gone."""
-        self._cache.cluster.replace_nodes(objects)
+        self._cache.cluster.replace_nodes(kept)
         self._cache.wake.set()
 
     def upsert(self, obj: Node) -> None:
@@ -195,14 +234,18 @@ class PodGroupSink:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
-    def replace(self, objects: Sequence[PodGroup]) -> None:
+    def keep(self, obj: PodGroup) -> PodGroup:
+        """All of it: they are small, and there are fewer of them than of pods."""
+        return obj
+
+    async def replace(self, kept: Sequence[PodGroup]) -> None:
         """Take a list: what is not in it is gone."""
-        present = {(group.metadata.namespace, group.metadata.name) for group in objects}
-        self._cache.cluster.replace_pod_groups(objects)
+        present = {(group.metadata.namespace, group.metadata.name) for group in kept}
+        self._cache.cluster.replace_pod_groups(kept)
         for key in [key for key in self._cache.plans if key not in present]:
             del self._cache.plans[key]
         self._cache.finished &= present
-        for group in objects:
+        for group in kept:
             self._cache.note_pod_group(group)
 
     def upsert(self, obj: PodGroup) -> None:
@@ -221,10 +264,14 @@ class RequestSink:
         self._cache = cache
         self._present: set[str] = set()
 
-    def replace(self, objects: Sequence[BindRequest]) -> None:
+    def keep(self, obj: BindRequest) -> BindRequest:
+        """All of it: there are few, and not for long."""
+        return obj
+
+    async def replace(self, kept: Sequence[BindRequest]) -> None:
         """Take a list: what is not in it is gone."""
-        present = {request.metadata.uid for request in objects}
-        self._cache.cluster.replace_bind_requests(objects)
+        present = {request.metadata.uid for request in kept}
+        self._cache.cluster.replace_bind_requests(kept)
         for uid in sorted(self._present - present):
             self._cache.on_request_gone(uid)
         self._cache.on_requests_listed(present)

@@ -179,12 +179,16 @@ class _Dispatch:
     kubelets: dict[str, Kubelet]
     _node_of: dict[str, str] = field(default_factory=dict)
 
-    def replace(self, objects: Sequence[Pod]) -> None:
+    def keep(self, obj: Pod) -> Pod:
+        """All of a pod: kubelets run it."""
+        return obj
+
+    async def replace(self, kept: Sequence[Pod]) -> None:
         """Take the whole truth; pods that are not in it are gone."""
-        there = {pod.metadata.uid for pod in objects}
+        there = {pod.metadata.uid for pod in kept}
         for uid in [uid for uid in self._node_of if uid not in there]:
             self._gone(uid)
-        for pod in objects:
+        for pod in kept:
             self.upsert(pod)
         for kubelet in self.kubelets.values():
             kubelet.reconcile()

@@ -12,13 +12,12 @@ in the end does. Three rules keep a charge from being lost:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 
-from gpu import reservation as reservations
 from gpu.reservation import Reservation
 from scheduler.core import intake
 from scheduler.core.flights import Flight, Flights
@@ -27,7 +26,7 @@ from scheduler.core.ledger import Ledger
 from scheduler.core.membership import Membership
 from scheduler.core.occupancy import Occupancy, occupancy
 from scheduler.core.plan import Explain, Placement, Plan
-from scheduler.core.records import BindRequestRecord, NodeRecord, PodClass, PodGroupRecord, PodRecord
+from scheduler.core.records import BindRequestRecord, NodeRecord, PodClass, PodGroupRecord, PodRecord, SeenPod
 from scheduler.core.setbacks import Setback
 from scheduler.core.settings import Settings
 from wire.core import Node, Pod
@@ -83,17 +82,19 @@ class Cluster:
         self._memo: _Memo | None = None
 
     # --- nodes ---------------------------------------------------------------------------------------------------
-    def replace_nodes(self, nodes: Sequence[Node]) -> None:
-        """Take the whole truth as of a list."""
-        listed = {node.metadata.name for node in nodes}
+    def replace_nodes(self, nodes: Sequence[NodeRecord]) -> None:
+        """Take the whole truth as of a list, read by intake.py."""
+        listed = {node.name for node in nodes}
         for name in [name for name in self._nodes if name not in listed]:
             self.remove_node(name)
-        for node in sorted(nodes, key=lambda n: n.metadata.name):
-            self.upsert_node(node)
+        for node in sorted(nodes, key=lambda n: n.name):
+            self._put_node(node)
 
     def upsert_node(self, node: Node) -> None:
         """Take a node as it is now. A heartbeat that changes nothing of interest costs nothing."""
-        record = intake.node_record(node)
+        self._put_node(intake.node_record(node))
+
+    def _put_node(self, record: NodeRecord) -> None:
         if self._nodes.get(record.name) != record:
             self._nodes[record.name] = record
             self.ledger.put(record)
@@ -106,23 +107,35 @@ class Cluster:
             self._changed(name)
 
     # --- pods ----------------------------------------------------------------------------------------------------
-    def replace_pods(self, pods: Sequence[Pod]) -> None:
-        """Take the whole truth as of a list: pods that are not on it are gone."""
-        listed = {pod.metadata.uid for pod in pods}
-        for uid in [uid for uid in (*self._pods, *self._reservations) if uid not in listed]:
-            self.remove_pod(uid)
-        for pod in pods:
-            self.upsert_pod(pod)
+    def pods_beside(self, listed: Container[str]) -> list[str]:
+        """UIDs of pods that are known and not listed."""
+        return [uid for uid in {**self._pods, **self._reservations} if uid not in listed]
+
+    def has_seen(self, uid: str, rv: str) -> bool:
+        """Whether exactly this version of a pod is known."""
+        return bool(rv) and self._known_rv(uid) == rv
+
+    def read_pod(self, pod: Pod) -> SeenPod:
+        """Read a pod without taking it."""
+        seen = intake.seen_pod(pod, self.settings)
+        if seen.record is None:
+            return seen
+        record = msgspec.structs.replace(seen.record, cls=self._interned(seen.record.cls))
+        return msgspec.structs.replace(seen, record=record)
 
     def upsert_pod(self, pod: Pod) -> None:
-        """Take a pod as it is now; an event older than what is known is ignored."""
-        uid = pod.metadata.uid
-        if uid in self._gone or is_older(pod.metadata.resource_version, self._known_rv(uid)):
+        """Take a pod as it is now."""
+        self.take_pod(self.read_pod(pod))
+
+    def take_pod(self, seen: SeenPod) -> None:
+        """Take a pod that was read; one that is older than what is known is ignored."""
+        uid = seen.uid
+        if uid in self._gone or is_older(seen.rv, self._known_rv(uid)):
             return
-        if intake.is_reservation(pod, self.settings):
-            self._put_reservation(reservations.read(pod))
-        if not intake.has_ended(pod.status):
-            self._put_pod(intake.pod_record(pod, self.settings))
+        if seen.reservation is not None:
+            self._put_reservation(seen.reservation)
+        if not seen.has_ended:
+            self._put_pod(seen.record)
         elif uid in self._reservations:
             self._drop_pod(uid)
         else:
@@ -156,10 +169,12 @@ class Cluster:
     def _put_pod(self, record: PodRecord | None) -> None:
         if record is None:
             return
-        record = msgspec.structs.replace(record, cls=self._interned(record.cls))
         known = self._pods.get(record.uid)
         if known is not None and known.node and not record.node:
             return
+        if known is not None:
+            # The indexes go on with the first UID as their key: a second one would be kept beside it.
+            record = msgspec.structs.replace(record, uid=known.uid, name=known.name)
         self._pods[record.uid] = record
         if known is not None and msgspec.structs.replace(known, rv=record.rv) == record:
             self._note_version(record, known)
@@ -299,11 +314,16 @@ class Cluster:
     # --- what decisions read -------------------------------------------------------------------------------------
     def refresh(self) -> Ledger:
         """Count marked nodes anew and return the ledger, which then equals a recount."""
-        for name in self._marked:
+        self.refresh_some(len(self._marked))
+        return self.ledger
+
+    def refresh_some(self, most: int) -> bool:
+        """Count up to ``most`` of the marked nodes anew; return whether there are more."""
+        for _ in range(min(most, len(self._marked))):
+            name = self._marked.pop()
             if name in self._nodes:
                 self.ledger.write(name, self._count(name))
-        self._marked.clear()
-        return self.ledger
+        return bool(self._marked)
 
     def waiting(self) -> list[PodRecord]:
         """Pods of ours that name no node and have no placement under way, in no order."""

@@ -6,6 +6,8 @@ being there.
 
 from __future__ import annotations
 
+from sys import intern
+
 import msgspec
 
 from gpu import grant, reservation, room
@@ -25,6 +27,7 @@ from scheduler.core.records import (
     PodClass,
     PodGroupRecord,
     PodRecord,
+    SeenPod,
     SubgroupRecord,
 )
 from scheduler.core.settings import Settings
@@ -63,6 +66,17 @@ def has_ended(status: PodStatus) -> bool:
     return status.phase in _ENDED and not any(c.state and c.state.running is not None for c in containers)
 
 
+def seen_pod(pod: Pod, settings: Settings) -> SeenPod:
+    """Read a pod: whether it runs, has ended, or holds a device for others."""
+    return SeenPod(
+        uid=pod.metadata.uid,
+        rv=pod.metadata.resource_version,
+        has_ended=has_ended(pod.status),
+        record=pod_record(pod, settings),
+        reservation=reservation.read(pod) if is_reservation(pod, settings) else None,
+    )
+
+
 def pod_record(pod: Pod, settings: Settings) -> PodRecord | None:
     """Read a pod; None if it doesn't matter: ended, or neither bound nor ours."""
     if has_ended(pod.status):
@@ -79,7 +93,7 @@ def _bound(pod: Pod, settings: Settings) -> PodRecord:
     cls = PodClass(demand=_lenient_demand(pod), request=NO_GPU if isinstance(request, Refusal) else request)
     return msgspec.structs.replace(
         _record(pod, cls),
-        node=pod.spec.node_name,
+        node=intern(pod.spec.node_name),
         is_reservation=is_reservation(pod, settings),
         held=_held(pod),
     )
@@ -114,18 +128,19 @@ def _waiting(pod: Pod) -> PodRecord:
 def _record(pod: Pod, cls: PodClass) -> PodRecord:
     meta = pod.metadata
     labels = meta.labels or {}
+    # What many pods share is kept once.
     return PodRecord(
         uid=meta.uid,
-        namespace=meta.namespace,
+        namespace=intern(meta.namespace),
         name=meta.name,
         rv=meta.resource_version,
         node="",
         cls=cls,
-        created=meta.creation_timestamp or "",
+        created=intern(meta.creation_timestamp or ""),
         priority=pod.spec.priority or 0,
         task_priority=_integer(labels.get(names.TASK_PRIORITY_LABEL, "")),
-        pod_group=(meta.annotations or {}).get(names.POD_GROUP_NAME, ""),
-        subgroup=labels.get(names.SUBGROUP_LABEL, ""),
+        pod_group=intern((meta.annotations or {}).get(names.POD_GROUP_NAME, "")),
+        subgroup=intern(labels.get(names.SUBGROUP_LABEL, "")),
         deleting=meta.deletion_timestamp is not None,
         grace_s=30 if (grace_s := pod.spec.termination_grace_period_seconds) is None else grace_s,
     )

@@ -21,8 +21,11 @@ class Membership(Generic[K]):
 
     def move(self, key: K, place: str) -> None:
         """Put ``key`` at ``place`` and nowhere else."""
-        old = self._place.pop(key, "")
+        old = self._place.get(key, "")
+        if old == place:
+            return
         if old:
+            del self._place[key]
             members = self._at[old]
             members.discard(key)
             if not members:

@@ -10,6 +10,7 @@ import msgspec
 
 from gpu.handover import PlannedDevice
 from gpu.request import NO_GPU, GpuRequest
+from gpu.reservation import Reservation
 from scheduler.core.verdict import Verdict
 from wire.core import Taint, Toleration
 
@@ -97,6 +98,16 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     held: tuple[Held, ...] = ()
     grace_s: int = 30
     blocker: Verdict | None = None
+
+
+class SeenPod(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """All that the core keeps of a pod at one version. A reservation pod that runs has a record as well."""
+
+    uid: str
+    rv: str
+    has_ended: bool
+    record: PodRecord | None
+    reservation: Reservation | None
 
 
 class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -101,15 +101,15 @@ def _namespace(name: str, *, label: str | None = None, annotation: str | None = 
         (_namespace("team-a", label="inject", annotation="off"), "void"),
     ],
 )
-def test_a_namespace_says_how_it_is_guarded(namespace: Namespace, expected: str) -> None:
+async def test_a_namespace_says_how_it_is_guarded(namespace: Namespace, expected: str) -> None:
     guards = NamespaceGuards(Guard.INJECT)
-    guards.replace([namespace])
+    await guards.replace([guards.keep(namespace)])
     admission = PodAdmission(Settings(), rng=random.Random(1), guard_of=guards)
     raw = pod(container(env=[ALL]))
     assert env(patched(raw, admission.mutating(review(raw)))) == {names.ENV_VISIBLE_DEVICES: expected}
 
 
-def test_a_namespace_that_changes_its_mind_is_heard() -> None:
+async def test_a_namespace_that_changes_its_mind_is_heard() -> None:
     guards = NamespaceGuards(Guard.INJECT)
     guards.upsert(_namespace("a", label="off"))
     assert guards("a") is Guard.OFF
@@ -119,7 +119,7 @@ def test_a_namespace_that_changes_its_mind_is_heard() -> None:
     guards.delete(_namespace("a", label="reject"))
     assert guards("a") is Guard.INJECT
     guards.upsert(_namespace("a", label="reject"))
-    guards.replace([])
+    await guards.replace([])
     assert guards("a") is Guard.INJECT
 
 

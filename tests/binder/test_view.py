@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -131,32 +130,41 @@ def wire_pod(name: str, scheduler_name: str) -> Pod:
     return Pod(metadata=meta, spec=PodSpec(scheduler_name=scheduler_name))
 
 
-def test_a_list_replaces_what_was_known() -> None:
+async def test_a_list_replaces_what_was_known() -> None:
     seen = view()
     sink = PodSink(seen, ReservationTemplate())
-    sink.replace([wire_pod("a", names.SCHEDULER_NAME), wire_pod("b", "default")])
+    ours, foreign = wire_pod("a", names.SCHEDULER_NAME), wire_pod("b", "default")
+    await sink.replace([sink.keep(ours), sink.keep(foreign)])
     assert set(seen.pods) == {"uid-a"}
-    sink.replace([wire_pod("c", names.SCHEDULER_NAME)])
+    await sink.replace([sink.keep(wire_pod("c", names.SCHEDULER_NAME))])
     assert set(seen.pods) == {"uid-c"}
     assert seen.gone_pods.get("uid-a") is None
-    RequestSink(seen).replace([])
+    await RequestSink(seen).replace([])
 
 
-def test_nodes_that_come_and_go_and_are_cordoned_point_at_their_reservations() -> None:
+async def test_nodes_that_come_and_go_and_are_cordoned_point_at_their_reservations() -> None:
     seen = view()
     seen.note_reservation(reservation())
     sink = NodeSink(seen)
     plain = Node(metadata=ObjectMeta(name="node-1"))
-    steps: list[tuple[Callable[[], None], bool]] = [
-        (lambda: sink.replace([plain]), True),
-        (lambda: sink.upsert(plain), False),
-        (lambda: sink.upsert(msgspec.structs.replace(plain, spec=NodeSpec(unschedulable=True))), True),
-        (lambda: sink.replace([]), True),
+    cordoned = msgspec.structs.replace(plain, spec=NodeSpec(unschedulable=True))
+    steps: list[tuple[Node, bool, bool]] = [
+        (plain, True, True),
+        (plain, False, False),
+        (cordoned, False, True),
+        (cordoned, True, False),
+        (plain, True, True),
     ]
-    for step, points in steps:
+    for now, by_list, points in steps:
         seen.dirty.clear()
-        step()
+        if by_list:
+            await sink.replace([sink.keep(now)])
+        else:
+            sink.upsert(now)
         assert ("g" in seen.dirty) is points
+    seen.dirty.clear()
+    await sink.replace([])
+    assert "g" in seen.dirty
     assert not seen.nodes
 
 

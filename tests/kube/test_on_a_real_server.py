@@ -138,8 +138,11 @@ class Seen:
     def __init__(self) -> None:
         self.log: list[str] = []
 
-    def replace(self, objects: Sequence[ConfigMap]) -> None:
-        self.log.append(f"replace {len(objects)}")
+    def keep(self, obj: ConfigMap) -> ConfigMap:
+        return obj
+
+    async def replace(self, kept: Sequence[ConfigMap]) -> None:
+        self.log.append(f"replace {len(kept)}")
 
     def upsert(self, obj: ConfigMap) -> None:
         self.log.append(f"upsert {obj.metadata.name}")

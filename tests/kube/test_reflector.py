@@ -37,8 +37,11 @@ class Cache:
     pods: dict[str, str] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
 
-    def replace(self, objects: Sequence[Pod]) -> None:
-        self.pods = {pod.metadata.name: pod.metadata.resource_version for pod in objects}
+    def keep(self, obj: Pod) -> tuple[str, str]:
+        return obj.metadata.name, obj.metadata.resource_version
+
+    async def replace(self, kept: Sequence[tuple[str, str]]) -> None:
+        self.pods = dict(kept)
         self.told.append("replace")
 
     def upsert(self, obj: Pod) -> None:
@@ -239,6 +242,17 @@ async def test_a_version_that_the_server_keeps_failing_on_is_given_up() -> None:
     )
     await made.run(60.0)
     assert made.watched() == ["9000"] * 4 + ["12"]
+
+
+async def test_a_list_that_breaks_off_changes_nothing() -> None:
+    begun = ok({"metadata": {"resourceVersion": "50", "continue": "t"}, "items": [pod("half", 45)]})
+    failing = [BROKEN] * 5  # one page, with its retries
+    made = bench(
+        listing(10, pod("a", 5)), begun, *failing, listing(60, pod("c", 55)), watches=[Watch([EXPIRED]), FOREVER]
+    )
+    await made.run(60.0)
+    assert made.cache.told == ["replace", "replace"]
+    assert made.cache.pods == {"c": "55"}
 
 
 # --- objects that do not decode -----------------------------------------------------------------------------------

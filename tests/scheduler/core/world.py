@@ -117,8 +117,7 @@ class World:
             queue.clear()
         self.seen.clear()
         self.cluster.replace_bind_requests(list(self.requests.values()))
-        self.cluster.replace_pods(list(self.pods.values()))
-        self.cluster.replace_nodes(list(self.nodes.values()))
+        feed(self.cluster, *self.pods.values(), *self.nodes.values())
         self.cluster.replace_pod_groups(list(self.groups.values()))
 
     # --- commits -------------------------------------------------------------------------------------------------
