@@ -43,9 +43,10 @@ from gpu.reservation import Reservation
 from kube import binding, books
 from kube.api import Api
 from kube.clock import Clock
-from kube.errors import ApiError, Conflict, NotFound
+from kube.errors import ApiError
 from kube.events import EventRecorder
 from kube.patience import until_answered
+from kube.removal import remove
 from kube.resources import BIND_REQUESTS
 from wire import names
 from wire.core import ObjectReference
@@ -175,15 +176,11 @@ class Carrier:
         attempt = state.attempt
         if state.failure is None:
             self._tell(state, names.REASON_SCHEDULED, binding.scheduled_note(_identity(state), attempt.node))
-        await until_answered(partial(self._drop_request, attempt.namespace, attempt.name, attempt.id))
+        await until_answered(
+            partial(remove, self._api, BIND_REQUESTS, attempt.name, namespace=attempt.namespace, uid=attempt.id)
+        )
         self._view.request_dropped(attempt.id)
         return outcome.RequestDropped()
-
-    async def _drop_request(self, namespace: str, name: str, uid: str) -> None:
-        try:
-            await self._api.delete(BIND_REQUESTS, name, namespace=namespace, uid=uid)
-        except (NotFound, Conflict):
-            return  # gone, or another of that name
 
     async def _fence(self, state: State, action: Fence) -> Outcome:
         attempt = state.attempt

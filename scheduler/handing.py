@@ -12,8 +12,9 @@ from gpu.handover import Handover
 from gpu.request import GpuRequest, MigAsk
 from gpu.share import portion_text
 from kube.api import Api
-from kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Refused
+from kube.errors import AlreadyExists, ApiError, NotFound, Refused
 from kube.patience import until_answered
+from kube.removal import remove
 from kube.resources import BIND_REQUESTS
 from scheduler.core.plan import Placement
 from wire import names
@@ -91,11 +92,8 @@ async def _make_room(api: Api, wanted: dict[str, Any]) -> BindRequest | None:
 
 
 async def take_back(api: Api, namespace: str, name: str, uid: str) -> None:
-    """Delete exactly this BindRequest. The binder then withdraws the attempt."""
-    try:
-        await api.delete(BIND_REQUESTS, name, namespace=namespace, uid=uid)
-    except (NotFound, Conflict):
-        return
+    """Delete exactly this BindRequest. The binder then withdraws the attempt. Raises ApiError: ask again."""
+    await remove(api, BIND_REQUESTS, name, namespace=namespace, uid=uid)
 
 
 async def _find(api: Api, name: str, namespace: str) -> BindRequest | None:
