@@ -1,38 +1,50 @@
-"""One running incarnation after another of a component, each with a connection of its own, so that it can crash.
+"""One running incarnation after another of a component, each with a connection of its own, and what may befall it.
 
 A crash is: its connection goes dead at once, then its tasks are dropped. What they do while they are cancelled
-reaches nobody, as if the process had been killed.
+reaches nobody, as if the process had been killed. A pause is SIGSTOP and SIGCONT: nothing of it runs meanwhile, not
+even its timers. One that is cut off goes on running, and what it says and is told is held back.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from kube.memory.transport import MemoryTransport
+from simulator.virtualtime import Stoppable
+
+#: A process that ended by itself is started again after this time, as kubelet does it the first time.
+_RESTART_S: Final = 1.0
 
 
 class Run(Protocol):
     """Runs a component on a connection; started when it is ready to work."""
 
-    def __call__(self, transport: MemoryTransport, *, task_status: TaskStatus[None]) -> Awaitable[None]:
-        """Run until cancelled."""
+    def __call__(
+        self, transport: MemoryTransport, stop: anyio.Event, *, task_status: TaskStatus[None]
+    ) -> Awaitable[None]:
+        """Run until cancelled, until it has ended in order because ``stop`` was set, or until it ends by itself."""
         ...
 
 
 class Component:
-    """The scheduler or the binder of a simulated cluster."""
+    """A replica of the scheduler or the binder of a simulated cluster."""
 
     def __init__(self, name: str, *, connect: Callable[[], MemoryTransport], run: Run) -> None:
         self.name = name
         self.incarnations = 0
         self._connect = connect
         self._run = run
+        self._process = Stoppable()
+        self._paused_until = self._cut_until = 0.0
         self._transport: MemoryTransport | None = None
         self._scope: anyio.CancelScope | None = None
+        self._stop = anyio.Event()
+        self._ended = anyio.Event()
 
     @property
     def is_running(self) -> bool:
@@ -40,22 +52,75 @@ class Component:
         return self._scope is not None
 
     async def start(self, group: TaskGroup) -> None:
-        """Start a new incarnation and wait until it works."""
-        self._transport = self._connect()
-        self.incarnations += 1
-        await group.start(self._live, self._transport, name=f"{self.name} {self.incarnations}")
+        """Start it and wait until it is ready to work."""
+        await group.start(self._live, name=f"{self.name} {self.incarnations + 1}")
 
     def crash(self) -> None:
-        """Kill the incarnation."""
+        """Kill the incarnation, be it paused or not."""
         if self._transport is not None:
             self._transport.kill()
+        self._go_on()
         if self._scope is not None:
             self._scope.cancel()
             self._scope = None
 
-    async def _live(
-        self, transport: MemoryTransport, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
-    ) -> None:
+    async def stop(self) -> None:
+        """Tell it to end, as SIGTERM does, and wait until it has; it stays down."""
+        self._stop.set()
+        if self.is_running:
+            await self._ended.wait()
+
+    def pause(self, duration_s: float) -> None:
+        """Stop it in whatever it does, and let it go on after a time."""
+        if not self.is_running:
+            return
+        loop = asyncio.get_running_loop()
+        self._paused_until = max(self._paused_until, loop.time() + duration_s)
+        self._process.stop()
+        loop.call_later(duration_s, self._go_on_when_over)
+
+    def cut_off(self, duration_s: float) -> None:
+        """Part it from the API server for a time, and all that is started in its place."""
+        loop = asyncio.get_running_loop()
+        self._cut_until = max(self._cut_until, loop.time() + duration_s)
+        if self._transport is not None:
+            self._transport.cut()
+        loop.call_later(duration_s, self._mend_when_over)
+
+    def _go_on_when_over(self) -> None:
+        if self._process.is_stopped and asyncio.get_running_loop().time() >= self._paused_until:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._paused_until = 0.0
+        if self._process.is_stopped:
+            self._process.go_on()
+
+    def _mend_when_over(self) -> None:
+        if self._transport is not None and asyncio.get_running_loop().time() >= self._cut_until:
+            self._transport.mend()
+
+    async def _live(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Run one incarnation after another until killed, or told to end."""
+        self._process.enter()
+        self._stop, self._ended = anyio.Event(), anyio.Event()
         with anyio.CancelScope() as scope:
             self._scope = scope
-            await self._run(transport, task_status=task_status)
+            while True:
+                self.incarnations += 1
+                await self._run(self._connection(), self._stop, task_status=task_status)
+                if self._stop.is_set():
+                    break
+                task_status = anyio.TASK_STATUS_IGNORED
+                await anyio.sleep(_RESTART_S)
+        if self._scope is scope:
+            self._scope = None
+            self._ended.set()
+
+    def _connection(self) -> MemoryTransport:
+        if self._transport is not None:
+            self._transport.kill()
+        self._transport = self._connect()
+        if asyncio.get_running_loop().time() < self._cut_until:
+            self._transport.cut()
+        return self._transport

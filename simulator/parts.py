@@ -7,7 +7,7 @@ and the product needs no switch for it.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -19,16 +19,17 @@ from kube.api import Api
 from kube.clock import Clock
 from kube.events import EventRecorder
 from kube.memory.transport import MemoryTransport
+from kube.replica import Replica
 from kube.transport import Transport
 from scheduler.app import Scheduler
 from simulator.hooks import Hook, hooks
 
 
-class Runnable(Protocol):
-    """A component that is ready to run."""
+class Runnable(Replica, Protocol):
+    """A component that is ready to run, alone or as one of several replicas."""
 
-    def run(self, *, task_status: TaskStatus[None] = ...) -> Awaitable[None]:
-        """Run until cancelled; started when it is ready to work."""
+    async def run(self, *, task_status: TaskStatus[None] = ...) -> None:
+        """Run until cancelled, without an election; started when it is ready to work."""
         ...
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import selectors
 import threading
 from collections.abc import Callable, Mapping
@@ -48,6 +49,35 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Virtual seconds since the loop was made."""
         return self._now_s
 
+    @override
+    def call_soon(
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """Call back in the next turn, or when its Stoppable goes on."""
+        context = context or contextvars.copy_context()
+        whole = context.get(_running_in)
+        if whole is None or not whole.is_stopped:
+            return super().call_soon(callback, *args, context=context)
+        handle = asyncio.Handle(callback, args, self, context)
+        return whole.hold(handle, functools.partial(callback, *args), context)
+
+    @override
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call back at a time, or when its Stoppable goes on after that."""
+        context = context or contextvars.copy_context()
+        whole = context.get(_running_in)
+        if whole is None:
+            return super().call_at(when, callback, *args, context=context)
+        timer = _Timer(whole, functools.partial(callback, *args), context)
+        timer.handle = super().call_at(when, timer.fire, context=context)
+        return timer.handle
+
     def spend(self, seconds: float) -> None:
         """Let time pass while nothing on the loop runs, as if whoever calls this had kept the processor busy."""
         self._now_s += seconds
@@ -70,6 +100,80 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def _waiting(self) -> str:
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
         return "; ".join(f"{task.get_name()} at {_place(task)}" for task in tasks) or "no task"
+
+
+class Stoppable:
+    """All that runs in its context can be stopped and continued, as SIGSTOP and SIGCONT do to a process.
+
+    A task that calls ``enter``, and all that it starts from then on, run in it. While it is stopped nothing of it runs
+    and its timers don't fire. When it goes on, it first hears what came meanwhile, then all timers that are due, as an
+    event loop does that was not given the processor for a while.
+    """
+
+    def __init__(self) -> None:
+        self.is_stopped = False
+        self._heard: list[_Held] = []
+        self._due: list[_Held] = []
+
+    def enter(self) -> None:
+        """Have the current task, and all that it starts from now on, run in this."""
+        _running_in.set(self)
+
+    def stop(self) -> None:
+        """Run nothing more of it. Raises RuntimeError on a loop that is not of virtual time."""
+        is_virtual = isinstance(asyncio.get_running_loop(), VirtualTimeLoop)
+        if not is_virtual:
+            raise RuntimeError("only a virtual-time loop can stop what runs on it")
+        self.is_stopped = True
+
+    def go_on(self) -> None:
+        """Run it again."""
+        self.is_stopped = False
+        held = [*self._heard, *self._due]
+        self._heard.clear()
+        self._due.clear()
+        loop = asyncio.get_running_loop()
+        for each in held:
+            loop.call_soon(each.run, context=each.context)
+
+    def hold(self, handle: asyncio.Handle, run: Callable[[], object], context: contextvars.Context) -> asyncio.Handle:
+        """Keep what would run now until it goes on, unless its handle is cancelled by then."""
+        held = self._due if isinstance(handle, asyncio.TimerHandle) else self._heard
+        held.append(_Held(handle, run, context))
+        return handle
+
+
+class _Held:
+    """A callback that would have run by now."""
+
+    def __init__(self, handle: asyncio.Handle, run: Callable[[], object], context: contextvars.Context) -> None:
+        self._handle = handle
+        self._run = run
+        self.context = context
+
+    def run(self) -> None:
+        if not self._handle.cancelled():
+            self._run()
+
+
+class _Timer:
+    """A timer of a Stoppable."""
+
+    handle: asyncio.TimerHandle
+
+    def __init__(self, whole: Stoppable, run: Callable[[], object], context: contextvars.Context) -> None:
+        self._whole = whole
+        self._run = run
+        self._context = context
+
+    def fire(self) -> None:
+        if self._whole.is_stopped:
+            self._whole.hold(self.handle, self._run, self._context)
+        else:
+            self._run()
+
+
+_running_in: contextvars.ContextVar[Stoppable | None] = contextvars.ContextVar("_running_in", default=None)
 
 
 class VirtualClock:

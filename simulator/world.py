@@ -15,6 +15,8 @@ import contextlib
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Self
 
 import anyio
@@ -29,10 +31,12 @@ from kube import errors
 from kube.api import Api
 from kube.clock import Clock
 from kube.events import EventRecorder
+from kube.lease import LeaderElection, LeaseSettings
 from kube.memory.calls import Call
 from kube.memory.server import MemoryApiServer
 from kube.memory.transport import MemoryTransport
 from kube.reflector import Reflector
+from kube.replica import take_part
 from kube.resources import NAMESPACES, PODS
 from kube.retry import Retry
 from scheduler.settings import SchedulerSettings
@@ -42,7 +46,7 @@ from simulator.invariants import CONFIG_MAPS, DELETED, WATCHED, Checker
 from simulator.manifests import Manifest
 from simulator.nodeset import NodeSet
 from simulator.observer import Observer
-from simulator.parts import PRODUCT, Parts
+from simulator.parts import PRODUCT, Make, Parts
 from simulator.podtokens import always
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
@@ -56,9 +60,16 @@ BINDER: Final = "binder"
 
 
 class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a simulated cluster is like. ``event_delay_s``: watch events are late by up to so much."""
+    """What a simulated cluster is like. ``event_delay_s``: watch events are late by up to so much.
+
+    ``schedulers`` and ``binders``: how many of each run. With ``election`` they elect a leader each, on Leases; without
+    it all of them work at once, as after a mistake in their manifests.
+    """
 
     seed: int = 0
+    schedulers: int = 1
+    binders: int = 1
+    election: LeaseSettings | None = None
     event_delay_s: float = 0.0
     gang_grace_s: float = 60.0
     loss_window_s: float = 0.0
@@ -103,8 +114,16 @@ class World:
         self._clock = clock
         #: The wall clock of each component, by its name; setting one ahead or back is a jump.
         self.clocks: dict[str, SkewedClock] = {}
-        self.scheduler = Component(SCHEDULER, connect=lambda: self._connect(SCHEDULER), run=self._run_scheduler)
-        self.binder = Component(BINDER, connect=lambda: self._connect(BINDER), run=self._run_binder)
+        scheduler = _Role(SCHEDULER, names.SCHEDULER_NAME, parts.scheduler, settings.scheduler)
+        binder = _Role(BINDER, "moorage-binder", parts.binder, settings.binder)
+        #: All replicas by their names: ``binder``, ``binder-2``, ``scheduler``, ``scheduler-2``...
+        self.components: Mapping[str, Component] = {
+            name: self._component(name, role)
+            for role, count in ((binder, settings.binders), (scheduler, settings.schedulers))
+            for name in _replicas(role.name, count)
+        }
+        self.scheduler = self.components[SCHEDULER]
+        self.binder = self.components[BINDER]
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
 
@@ -120,8 +139,8 @@ class World:
             await self._group.start(each.run)
         await self._start_admission(self._group)
         await self._group.start(self.nodes.run)
-        await self.binder.start(self._group)
-        await self.scheduler.start(self._group)
+        for component in self.components.values():
+            await component.start(self._group)
         return self
 
     async def __aexit__(self, *error: Any) -> bool | None:
@@ -238,35 +257,49 @@ class World:
         for policy in policies.policies(is_ours):
             self.server.add_webhook(policy)
 
-    async def _run_scheduler(self, transport: MemoryTransport, *, task_status: TaskStatus[None]) -> None:
-        api = self._api(transport, SCHEDULER)
-        async with anyio.create_task_group() as group:
-            clock = self._clock_of(SCHEDULER)
-            events = self._events(api, names.SCHEDULER_NAME, clock, group)
-            scheduler = self._parts.scheduler(
-                api,
-                settings=self.settings.scheduler,
-                clock=clock,
-                rng=self._rng(f"{SCHEDULER}/{self.scheduler.incarnations}"),
-                events=events,
-            )
-            await group.start(scheduler.run)
-            task_status.started()
+    def _component(self, name: str, role: _Role) -> Component:
+        return Component(name, connect=partial(self._connect, name), run=partial(self._run, name, role))
 
-    async def _run_binder(self, transport: MemoryTransport, *, task_status: TaskStatus[None]) -> None:
-        api = self._api(transport, BINDER)
+    async def _run(
+        self, name: str, role: _Role, transport: MemoryTransport, stop: anyio.Event, *, task_status: TaskStatus[None]
+    ) -> None:
+        """Run one incarnation of a replica, as cli/processes.py does it in a process."""
+        incarnation = f"{name}/{self.components[name].incarnations}"
+        clock = self._clock_of(name)
+        wired, retry = self._parts.wire(name, transport), Retry(self._rng(name))
+        api = unfenced = Api(wired, retry=retry)
+        election = self._election(unfenced, role, clock, incarnation)
+        if election is not None:
+            api = Api(wired, retry=retry, fence=election.fence)
         async with anyio.create_task_group() as group:
-            clock = self._clock_of(BINDER)
-            events = self._events(api, "moorage-binder", clock, group)
-            binder = self._parts.binder(
+            replica = role.make(
                 api,
-                settings=self.settings.binder,
+                settings=role.settings,
                 clock=clock,
-                rng=self._rng(f"{BINDER}/{self.binder.incarnations}"),
-                events=events,
+                rng=self._rng(incarnation),
+                events=self._events(unfenced, role.controller, clock, group),
             )
-            await group.start(binder.run)
-            task_status.started()
+            if election is None:
+                await group.start(replica.run)
+                task_status.started()
+                await stop.wait()
+            else:
+                fence = election.fence
+                await take_part(replica, election=election, fence=fence, stop=stop, task_status=task_status)
+            group.cancel_scope.cancel()
+
+    def _election(self, api: Api, role: _Role, clock: Clock, incarnation: str) -> LeaderElection | None:
+        if self.settings.election is None:
+            return None
+        return LeaderElection(
+            api,
+            namespace=names.SYSTEM_NAMESPACE,
+            name=f"moorage-{role.name}",
+            identity=incarnation,
+            clock=clock,
+            rng=self._rng(f"{incarnation}/election"),
+            settings=self.settings.election,
+        )
 
     def _events(self, api: Api, controller: str, clock: Clock, group: TaskGroup) -> EventRecorder:
         recorder = EventRecorder(api, clock=clock, controller=controller, instance="simulated")
@@ -287,6 +320,20 @@ class World:
             return 0.0 if call.user == _OBSERVER else rng.uniform(0.0, most_s)
 
         return delay_s
+
+
+@dataclass(frozen=True, slots=True)
+class _Role:
+    """What the replicas of a component have in common. ``controller`` signs their events."""
+
+    name: str
+    controller: str
+    make: Make
+    settings: Any
+
+
+def _replicas(name: str, count: int) -> list[str]:
+    return [name, *(f"{name}-{number}" for number in range(2, count + 1))][:count]
 
 
 def is_ours(user: str) -> bool:

@@ -36,6 +36,7 @@ from kube.memory.transport import MemoryTransport
 from kube.memory.types import BUILT_IN, KAI, PODS, PRIORITY_CLASSES, Registry, ResourceType
 from kube.memory.watching import Watching, WatchStream
 from kube.memory.watchlog import Stored
+from kube.signal import Signal
 from kube.transport import Response
 
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
@@ -80,7 +81,10 @@ class MemoryApiServer:
         #: What goes wrong between clients and the server.
         self.faults = Faults()
         self._watching = Watching(self._store, self.faults, rng=rng)
-        self._background: anyio.abc.TaskGroup | None = None
+        self._is_running = False
+        #: Requests to be carried out later, and when.
+        self._late: list[tuple[Call, float]] = []
+        self._new_late = Signal()
         #: Every answered request, in order.
         self.audit: list[AuditEntry] = []
         #: Every write that reached the server, in order.
@@ -125,10 +129,14 @@ class MemoryApiServer:
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Carry out late requests. Needed only where faults make requests late (``Fault.lands_after_s``)."""
+        self._is_running = True
         async with anyio.create_task_group() as group:
-            self._background = group
             task_status.started()
-            await anyio.sleep_forever()
+            while True:
+                await self._new_late.wait()
+                late, self._late = self._late, []
+                for call, at in late:
+                    group.start_soon(self._answer_at, call, at)
 
     # --- for the transport
 
@@ -166,13 +174,14 @@ class MemoryApiServer:
         return response
 
     def answer_later(self, call: Call, delay_s: float) -> None:
-        """Carry out a call some time from now; nobody waits for the answer."""
-        if self._background is None:
+        """Carry out a call some time from now; nobody waits for the answer, and the caller may be gone by then."""
+        if not self._is_running:
             raise RuntimeError("late requests need MemoryApiServer.run() in a task group")
-        self._background.start_soon(self._late, call, delay_s)
+        self._late.append((call, anyio.current_time() + delay_s))
+        self._new_late.set()
 
-    async def _late(self, call: Call, delay_s: float) -> None:
-        await anyio.sleep(delay_s)
+    async def _answer_at(self, call: Call, at: float) -> None:
+        await anyio.sleep_until(at)
         await self.answer(call)
 
     def open_watch(self, call: Call) -> WatchStream:

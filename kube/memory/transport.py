@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,8 @@ class MemoryTransport:
         self._user = user
         self._groups = groups
         self._dead = False
+        #: While it is cut off: set when it is mended.
+        self._mended: anyio.Event | None = None
         self._streams: dict[WatchStream, None] = {}
 
     def kill(self) -> None:
@@ -45,6 +47,20 @@ class MemoryTransport:
         self._dead = True
         for stream in self._streams:
             stream.mute()
+
+    def cut(self) -> None:
+        """Part this client from the server: what either says is held back until ``mend``, as TCP does it.
+
+        Requests whose callers give up meanwhile never arrive.
+        """
+        if self._mended is None:
+            self._mended = anyio.Event()
+
+    def mend(self) -> None:
+        """Let through what was held back, and everything from now on."""
+        if self._mended is not None:
+            self._mended.set()
+            self._mended = None
 
     async def request(
         self,
@@ -81,6 +97,7 @@ class MemoryTransport:
         if fault.answer_delay_s:
             await anyio.sleep(fault.answer_delay_s)
         await anyio.lowlevel.checkpoint()
+        await self._reach()
         return response
 
     def _call(
@@ -101,6 +118,15 @@ class MemoryTransport:
             await self._unheard(fault)
         if fault.delay_s:
             await anyio.sleep(fault.delay_s)
+        await self._reach()
+        if anyio.current_time() >= anyio.current_effective_deadline():
+            # The client was stopped on the way. It looks at the time once more before its bytes leave (kube/http.py).
+            await anyio.sleep_forever()
+
+    async def _reach(self) -> None:
+        """Get to the other side."""
+        while self._mended is not None:
+            await self._mended.wait()
         await self._hang_if_dead()
 
     async def _unheard(self, fault: Fault) -> None:
@@ -135,7 +161,7 @@ class MemoryTransport:
             return
         self._streams[opened] = None
         try:
-            yield Response(200, HEADERS, b""), opened
+            yield Response(200, HEADERS, b""), _Lines(opened, self._reach)
         finally:
             del self._streams[opened]
             opened.close()
@@ -163,6 +189,25 @@ class MemoryTransport:
             return self._server.open_watch(call)
         except Refusal as refusal:
             return refusal_response(refusal)
+
+
+class _Lines:
+    """Lines of a watch as they reach the client."""
+
+    def __init__(self, stream: WatchStream, reach: Callable[[], Awaitable[None]]) -> None:
+        self._stream = stream
+        self._reach = reach
+
+    def __aiter__(self) -> _Lines:
+        """Iterate once; a stream can't be restarted."""
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Return the next line, or tell how it ended."""
+        try:
+            return await self._stream.__anext__()
+        finally:
+            await self._reach()
 
 
 async def _nothing() -> AsyncIterator[bytes]:
