@@ -30,7 +30,13 @@ class Intake:
     witness: Witness
     #: So many pods more are refused (a fault).
     reject_next: int = 0
+    #: Whether the device plugin is away: no device can be given out (a fault).
+    plugin_is_down: bool = False
+    #: For so long after a pod's end its devices can't be given out again (a fault).
+    lag_s: float = 0.0
     _active: dict[str, Pod] = field(default_factory=dict)
+    #: Pods that have ended, and when their devices are free.
+    _lagging: dict[str, float] = field(default_factory=dict)
 
     @property
     def active(self) -> frozenset[str]:
@@ -42,6 +48,7 @@ class Intake:
         uid = pod.metadata.uid
         if uid in self._active:
             return None
+        self.free_lagging()
         refusal = self._judge(pod)
         if refusal is None:
             self._active[uid] = pod
@@ -60,9 +67,23 @@ class Intake:
     def free(self, uid: str) -> None:
         """Take back what a pod held."""
         self._active.pop(uid, None)
-        if self.manager.held_by_pod(uid):
-            self.manager.free(uid)
-            self.witness.record(Freed(at_s=anyio.current_time(), node=self.shape.name, pod_uid=uid))
+        if not self.manager.held_by_pod(uid):
+            return
+        if self.lag_s:
+            self._lagging.setdefault(uid, anyio.current_time() + self.lag_s)
+        else:
+            self._release(uid)
+
+    def free_lagging(self) -> None:
+        """Free the devices whose lag is over; of all pods that have ended once there is no lag any more."""
+        now = anyio.current_time()
+        for uid in [uid for uid, due in self._lagging.items() if due <= now or not self.lag_s]:
+            self._release(uid)
+
+    def _release(self, uid: str) -> None:
+        self._lagging.pop(uid, None)
+        self.manager.free(uid)
+        self.witness.record(Freed(at_s=anyio.current_time(), node=self.shape.name, pod_uid=uid))
 
     def forget(self, order: tuple[Device, ...]) -> None:
         """Lose the checkpoint: all pods are admitted anew, and the devices come in another order."""
@@ -85,7 +106,7 @@ class Intake:
         lent: list[Device] = []
         for kind, container in environment.containers_of(pod):
             count = quantity.whole((container.resources.limits or {}).get(names.GPU_RESOURCE, 0))
-            given = self.manager.allocate(uid, container.name, count, lent=lent)
+            given = self._given(uid, container.name, count, lent)
             if isinstance(given, Shortage):
                 return _shortage(given)
             # Only init containers that end lend their devices; each is lent to one container after them.
@@ -93,6 +114,11 @@ class Intake:
             if kind == environment.INIT and container.restart_policy != "Always":
                 lent += given
         return None
+
+    def _given(self, uid: str, container: str, count: int, lent: list[Device]) -> tuple[Device, ...] | Shortage:
+        if self.plugin_is_down and count:
+            return Shortage(count, 0)
+        return self.manager.allocate(uid, container, count, lent=lent)
 
     def _tell_devices(self, uid: str) -> None:
         if held := self.manager.held_by_pod(uid):

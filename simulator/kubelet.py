@@ -31,6 +31,8 @@ from simulator.witness import Started, Stopped, Witness
 from wire import names
 from wire.core import Container, Pod
 
+#: Exit code of a process that was killed.
+_KILLED: Final = 137
 _ENDED: Final = frozenset({names.SUCCEEDED, names.FAILED})
 
 
@@ -78,6 +80,8 @@ class Kubelet:
         self._removed: set[str] = set()
         #: The newest version of each pod of this node: what a kubelet that was away finds when it comes back.
         self._known: dict[str, Pod] = {}
+        #: Reservation processes that run, by pod UID.
+        self._reserving: dict[str, anyio.CancelScope] = {}
         self._power = anyio.Event()
         self._power.set()
         self._group: TaskGroup | None = None
@@ -108,6 +112,16 @@ class Kubelet:
         """Have the connection back and catch up."""
         self._line.mend()
         self._catch_up()
+
+    def evict(self, uid: str, message: str) -> None:
+        """End a pod because the machine is short of something; it fails."""
+        if worker := self._workers.get(uid):
+            worker.evict(message)
+
+    def kill_reservations(self) -> None:
+        """Kill the reservation processes; their containers are started again."""
+        for scope in self._reserving.values():
+            scope.cancel()
 
     @property
     def is_answering(self) -> bool:
@@ -225,11 +239,20 @@ class Kubelet:
     async def run_process(self, pod: Pod, life: Life, env: dict[str, str], devices: tuple[Device, ...]) -> int:
         """Run a container's process to its end."""
         if process.is_reservation(pod):
-            transport = await self._around.identity(pod)
-            return await process.reserve(env, devices, transport=transport, fault=lambda: self.faults.reservation)
+            return await self._reserve(pod, env, devices)
         if life.is_init:
             return await process.work(None if life.is_sidecar else self.settings.init_run_s, 0)
         return await process.work(*process.work_of(pod))
+
+    async def _reserve(self, pod: Pod, env: dict[str, str], devices: tuple[Device, ...]) -> int:
+        uid, transport = pod.metadata.uid, await self._around.identity(pod)
+        with anyio.CancelScope() as scope:
+            self._reserving[uid] = scope
+            try:
+                return await process.reserve(env, devices, transport=transport, fault=lambda: self.faults.reservation)
+            finally:
+                del self._reserving[uid]
+        return _KILLED
 
     def container_started(self, pod: Pod, life: Life, seen: tuple[Device, ...]) -> None:
         """Take down that a container's process began."""

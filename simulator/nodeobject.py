@@ -48,6 +48,15 @@ def labels(shape: NodeShape) -> dict[str, str]:
     return own | shape.labels
 
 
+def readiness(*, is_ready: bool, now: str) -> dict[str, Any]:
+    """Make the condition Ready: as its kubelet writes it, or as the node life-cycle controller does who misses it."""
+    if is_ready:
+        told = {"status": "True", "reason": "KubeletReady", "message": "simulated kubelet is posting ready status"}
+    else:
+        told = {"status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
+    return {"type": "Ready", **told, "lastHeartbeatTime": now, "lastTransitionTime": now}
+
+
 def status(shape: NodeShape, *, now: str) -> dict[str, Any]:
     """Make the status of a Ready node; ``now`` is the last heartbeat."""
     amounts = {
@@ -58,17 +67,10 @@ def status(shape: NodeShape, *, now: str) -> dict[str, Any]:
     }
     if shape.cards_mib:
         amounts[names.GPU_RESOURCE] = str(len(shape.cards_mib))
-    ready = {
-        "type": "Ready",
-        "status": "True",
-        "reason": "KubeletReady",
-        "message": "simulated kubelet is posting ready status",
-        "lastHeartbeatTime": now,
-        "lastTransitionTime": now,
-    }
     # For people: kubectl shows the version in the list of nodes.
     info = dict.fromkeys(_NODE_INFO, "") | {"kubeletVersion": "simulated", "operatingSystem": "linux"}
-    return {"capacity": amounts, "allocatable": amounts, "conditions": [ready], "nodeInfo": info}
+    conditions = [readiness(is_ready=True, now=now)]
+    return {"capacity": amounts, "allocatable": amounts, "conditions": conditions, "nodeInfo": info}
 
 
 def lease(name: str, *, owner_uid: str, now_micro: str) -> dict[str, Any]:

@@ -125,6 +125,11 @@ class NodeSet:
         """Take the nodes off the API server, once ``run`` has ended. Kubernetes ends the pods that were there."""
         await self._for_all(self._unregister)
 
+    async def register(self, name: str) -> None:
+        """Register a node anew that somebody has deleted. Raises kube.errors.ApiError."""
+        async with self._writers:
+            await self._register(self.kubelets[name])
+
     async def _unregister(self, kubelet: Kubelet) -> None:
         uid = self._uids.pop(kubelet.shape.name, "")
         with contextlib.suppress(errors.NotFound, errors.Conflict):

@@ -82,6 +82,8 @@ class PodWorker:
     is_removed: bool = False
     _doomed: anyio.Event = field(default_factory=anyio.Event)
     _vanished: bool = False
+    #: Why the kubelet ends it by itself; "": it doesn't.
+    _evicted: str = ""
     _started_at: str = ""
     _writing: anyio.Lock = field(default_factory=anyio.Lock)
     _written: dict[str, Any] | None = None
@@ -111,14 +113,18 @@ class PodWorker:
         self._vanished = True
         self._doomed.set()
 
+    def evict(self, message: str) -> None:
+        """End the pod as the kubelet does for the machine's sake: it fails, and stays on the API server."""
+        self._evicted = message
+        self._doomed.set()
+
     async def run(self) -> None:
         """Live the pod's life; returns when its containers have ended and, if it is to go, it was deleted."""
         await self._live()
         self.machine.pod_ended(self.pod)
         await self.report()
-        if not self._doomed.is_set():
-            return
-        await self.remove()
+        if self._vanished or self.pod.metadata.deletion_timestamp:
+            await self.remove()
 
     async def remove(self) -> None:
         """Delete the ended pod, unless it is gone already."""
@@ -138,7 +144,11 @@ class PodWorker:
                 self.vanish()
 
     def _render(self, pod: Pod) -> dict[str, Any]:
-        return podstatus.render(pod, list(self.lives.values()), started_at=self._started_at, now=self.machine.now())
+        status = podstatus.render(pod, list(self.lives.values()), started_at=self._started_at, now=self.machine.now())
+        if self._evicted and all(life.is_final for life in self.lives.values()):
+            # Told only when nothing runs any more, as kubelet does.
+            return {**status, "phase": names.FAILED, "reason": "Evicted", "message": self._evicted}
+        return status
 
     async def _live(self) -> None:
         async with anyio.create_task_group() as group:
