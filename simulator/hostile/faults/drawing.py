@@ -1,7 +1,8 @@
 """Random mixes of faults: most runs have a few kinds, some have everything at once.
 
-A run with one kind of trouble shows what that kind does; a run with all of them shows what nobody thought of. Times are
-such that troubles meet the work: most begin within the first minute, while pods arrive.
+A run with one kind of trouble shows what that kind does; a run with all of them shows what nobody thought of. Troubles
+are to meet the work, so most begin early, while pods arrive. A fault is drawn field by field: ``_OWN`` says how for a
+field of one kind, ``_COMMON`` for all others of that name.
 """
 
 from __future__ import annotations
@@ -9,22 +10,24 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from simulator.hostile.faults import clocks, requests, watches
+import msgspec
+
 from simulator.hostile.faults.kinds import KINDS, Fault
 from simulator.shape import NodeShape
 
 #: Users on the API server other than the components that may be struck (simulator/world.py).
 _BYSTANDERS: Final = ("", "system:nodes", "reservation", "admission")
-_PLURALS: Final = ("", "pods", "nodes", "bindrequests", "podgroups")
+#: In how many runs of a hundred, where all kinds may occur, those do that excuse an invariant.
+_EXCUSING_PERCENT: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What faults may strike, and when: the first ``duration_s`` seconds."""
+    """What faults may strike: machines and components by name, in the first ``duration_s`` seconds."""
 
-    nodes: Sequence[NodeShape]
+    machines: Sequence[str]
     schedulers: Sequence[str]
     binders: Sequence[str]
     duration_s: float
@@ -35,12 +38,13 @@ class Scene:
         return (*self.schedulers, *self.binders)
 
 
-Maker = Callable[[random.Random, Scene], Fault]
+#: Draws the value of a field; it sees those that were drawn before it, ``at_s`` and ``for_s`` first.
+Draw = Callable[[random.Random, Scene, Mapping[str, Any]], Any]
 
 
 def draw(
     rng: random.Random,
-    nodes: Sequence[NodeShape],
+    machines: Sequence[NodeShape],
     *,
     kinds: Collection[str] | None = None,
     schedulers: int = 1,
@@ -51,182 +55,165 @@ def draw(
 
     Raises ValueError for a kind that is not known.
     """
-    allowed = _allowed(kinds)
+    allowed = _allowed(rng, kinds)
     if not allowed:
         return ()
-    scene = Scene(nodes, _names("scheduler", schedulers), _names("binder", binders), duration_s)
-    chosen = _chosen(rng, allowed)
-    drawn = [MAKERS[kind](rng, scene) for kind in chosen for _ in range(rng.choice((1, 1, 1, 2, 3)))]
+    scene = Scene(
+        machines=[machine.name for machine in machines],
+        schedulers=_replicas("scheduler", schedulers),
+        binders=_replicas("binder", binders),
+        duration_s=duration_s,
+    )
+    drawn = [_fault(rng, scene, kind) for kind in _chosen(rng, allowed) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
     return tuple(sorted(drawn, key=lambda fault: fault.at_s))
 
 
-def _allowed(kinds: Collection[str] | None) -> list[str]:
-    unknown = sorted(set(kinds or ()) - set(KINDS))
+def _allowed(rng: random.Random, kinds: Collection[str] | None) -> list[str]:
+    if kinds is None:
+        excusing = rng.randrange(100) < _EXCUSING_PERCENT
+        return sorted(name for name, kind in KINDS.items() if excusing or not kind.unpromised)
+    unknown = sorted(set(kinds) - set(KINDS))
     if unknown:
         raise ValueError(f"faults {', '.join(unknown)}: not known; allowed: {', '.join(sorted(KINDS))}")
-    return sorted(KINDS if kinds is None else kinds)
+    return sorted(kinds)
 
 
-def _chosen(rng: random.Random, allowed: list[str]) -> list[str]:
-    """Four runs in five have one to three kinds; the others a third of all, or all."""
+def _chosen(rng: random.Random, allowed: Sequence[str]) -> list[str]:
+    """Of ten runs eight have one to three kinds, one has a third of all, and one has all."""
     few = rng.randrange(1, 4)
-    count = rng.choice((few, few, few, few, few, few, few, few, len(allowed) // 3 + 1, len(allowed)))
+    count = rng.choice((*(few,) * 8, len(allowed) // 3 + 1, len(allowed)))
     return sorted(rng.sample(allowed, min(count, len(allowed))))
 
 
-def _names(role: str, count: int) -> tuple[str, ...]:
-    return (role, *(f"{role}-{number}" for number in range(1, count)))
+def _replicas(role: str, count: int) -> tuple[str, ...]:
+    """Names as simulator/world.py gives them."""
+    return (role, *(f"{role}-{number}" for number in range(2, count + 1)))[:count]
 
 
-# --- one kind each ---------------------------------------------------------------------------------------------------
+def _fault(rng: random.Random, scene: Scene, kind: str) -> Fault:
+    drawn: dict[str, Any] = {}
+    for field in KINDS[kind].__struct_fields__:
+        value = (_OWN.get((kind, field)) or _COMMON[field])(rng, scene, drawn)
+        drawn[field] = round(value, 3) if isinstance(value, float) else value
+    fault: Fault = msgspec.convert({"kind": kind, **drawn}, type=Fault)
+    return fault
 
 
-def _at_s(rng: random.Random, scene: Scene) -> float:
-    """Mostly early: most of the work arrives then."""
-    return round(rng.uniform(0.0, scene.duration_s) * rng.choice((0.1, 0.5, 1.0)), 3)
+# --- ways to draw a value --------------------------------------------------------------------------------------------
 
 
-def _for_s(rng: random.Random, least_s: float, most_s: float) -> float:
-    return round(rng.uniform(least_s, most_s), 3)
+def _one_of(*values: Any) -> Draw:
+    return lambda rng, _scene, _drawn: rng.choice(values)
 
 
-def _user(rng: random.Random, scene: Scene) -> str:
+def _between(*spans: tuple[float, float]) -> Draw:
+    """A number from one of the spans."""
+    return lambda rng, _scene, _drawn: rng.uniform(*rng.choice(spans))
+
+
+def _below(most: int) -> Draw:
+    return lambda rng, _scene, _drawn: rng.randrange(most)
+
+
+def _within(*, percent: int) -> Draw:
+    """A time before the fault is over, in so many of a hundred faults; else None."""
+    return lambda rng, _scene, drawn: drawn["for_s"] * rng.random() if rng.randrange(100) < percent else None
+
+
+def _at_s(rng: random.Random, scene: Scene, _drawn: Mapping[str, Any]) -> float:
+    return rng.uniform(0.0, scene.duration_s) * rng.choice((0.1, 0.5, 1.0))
+
+
+def _component(rng: random.Random, scene: Scene, _drawn: Mapping[str, Any]) -> str:
+    return rng.choice(scene.components)
+
+
+def _role(rng: random.Random, scene: Scene, _drawn: Mapping[str, Any]) -> str:
+    return rng.choice((scene.schedulers, scene.binders))[0]
+
+
+def _node(rng: random.Random, scene: Scene, _drawn: Mapping[str, Any]) -> str:
+    return rng.choice(scene.machines)
+
+
+def _user(rng: random.Random, scene: Scene, _drawn: Mapping[str, Any]) -> str:
     return rng.choice((*scene.components, *scene.components, *_BYSTANDERS))
 
 
-def _seed(rng: random.Random) -> int:
-    return rng.randrange(1_000_000)
+def _plural(rng: random.Random, _scene: Scene, drawn: Mapping[str, Any]) -> str:
+    """What bystanders read and write is of one kind anyway."""
+    return "" if drawn["user"] in _BYSTANDERS else rng.choice(("", "", "pods", "pods", "bindrequests", "nodes"))
 
 
-def _per_mille(rng: random.Random) -> int:
-    return rng.choice((20, 100, 300, 1000))
+def _nth(rng: random.Random, _scene: Scene, _drawn: Mapping[str, Any]) -> int:
+    return rng.choice((0, 1, 1, 2, 3, rng.randrange(4, 30)))
 
 
-def _watch_delayed(rng: random.Random, scene: Scene) -> Fault:
-    return watches.WatchDelayed(
-        at_s=_at_s(rng, scene),
-        for_s=_for_s(rng, 5, 120),
-        user=_user(rng, scene),
-        plural=rng.choice(_PLURALS),
-        most_s=rng.choice((0.2, 2.0, 20.0)),
-        seed=_seed(rng),
-    )
+def _plugin_s(rng: random.Random, _scene: Scene, drawn: Mapping[str, Any]) -> float:
+    return rng.choice((0.0, 0.0, min(10.0, drawn["for_s"] / 2)))
 
 
-def _watch_held(rng: random.Random, scene: Scene) -> Fault:
-    return watches.WatchHeld(
-        at_s=_at_s(rng, scene),
-        for_s=_for_s(rng, 1, 60),
-        user=_user(rng, scene),
-        plural=rng.choice(_PLURALS[1:]),
-    )
+_SOON: Final = _between((0.5, 60))
+_STANDSTILL: Final = _between((0.1, 2), (2, 20), (20, 90))
 
+_COMMON: Final[Mapping[str, Draw]] = {
+    "at_s": _at_s,
+    "for_s": _SOON,
+    "component": _component,
+    "role": _role,
+    "node": _node,
+    "of_node": _node,
+    "user": _user,
+    "plural": _plural,
+    "per_mille": _one_of(20, 100, 300, 1000),
+    "seed": _below(1_000_000),
+    "outcome": _one_of("done", "not-done", "later", "later"),
+    "later_s": _one_of(0.2, 3.0, 15.0),
+    "slow_s": _one_of(2.0, 20.0, 90.0),
+    "stage": _one_of("made", "running", "told", "used"),
+    "pick": _below(8),
+    "card": _below(8),
+}
 
-def _cache_old(rng: random.Random, scene: Scene) -> Fault:
-    return watches.CacheOld(at_s=_at_s(rng, scene), for_s=_for_s(rng, 120, 400), user=rng.choice(scene.components))
-
-
-def _watch_repeated(rng: random.Random, scene: Scene) -> Fault:
-    return watches.WatchRepeated(
-        at_s=_at_s(rng, scene),
-        for_s=_for_s(rng, 5, 120),
-        user=_user(rng, scene),
-        plural=rng.choice(_PLURALS),
-        per_mille=_per_mille(rng),
-        seed=_seed(rng),
-        lines=rng.choice((1, 1, 2, 3)),
-    )
-
-
-def _watch_cut(rng: random.Random, scene: Scene) -> Fault:
-    return watches.WatchCut(
-        at_s=_at_s(rng, scene),
-        for_s=_for_s(rng, 1, 60),
-        user=_user(rng, scene),
-        plural=rng.choice(_PLURALS),
-        every_s=rng.choice((0.5, 5.0, 30.0)),
-        late_s=rng.choice((0.0, 0.1, 1.0)),
-    )
-
-
-def _watch_expired(rng: random.Random, scene: Scene) -> Fault:
-    return watches.WatchExpired(
-        at_s=_at_s(rng, scene),
-        for_s=_for_s(rng, 0.1, 30),
-        user=_user(rng, scene),
-        plural=rng.choice(_PLURALS),
-    )
-
-
-def _conflict(rng: random.Random, scene: Scene) -> Fault:
-    return requests.Conflicts(**_request(rng, scene, 60))
-
-
-def _expired(rng: random.Random, scene: Scene) -> Fault:
-    return requests.Expired(**_request(rng, scene, 60))
-
-
-def _throttled(rng: random.Random, scene: Scene) -> Fault:
-    return requests.Throttled(**_request(rng, scene, 30), retry_after_s=rng.choice((1, 1, 5)))
-
-
-def _server_error(rng: random.Random, scene: Scene) -> Fault:
-    return requests.ServerErrors(**_request(rng, scene, 30), done_per_mille=rng.choice((0, 500, 1000)))
-
-
-def _time_out(rng: random.Random, scene: Scene) -> Fault:
-    return requests.TimeOuts(**_request(rng, scene, 60), **_outcome(rng))
-
-
-def _reset(rng: random.Random, scene: Scene) -> Fault:
-    return requests.Resets(**_request(rng, scene, 60), **_outcome(rng))
-
-
-def _slow(rng: random.Random, scene: Scene) -> Fault:
-    there_s, back_s = rng.choice(((0.5, 0.0), (2.0, 2.0), (0.0, 9.0), (9.0, 0.0)))
-    return requests.Slow(**_request(rng, scene, 60), there_s=there_s, back_s=back_s)
-
-
-def _clock_jump(rng: random.Random, scene: Scene) -> Fault:
-    return clocks.ClockJump(
-        at_s=_at_s(rng, scene),
-        for_s=_for_s(rng, 10, 300),
-        component=rng.choice(scene.components),
-        by_s=rng.choice((-86_400.0, -90.0, -5.0, 5.0, 90.0, 86_400.0)),
-    )
-
-
-def _request(rng: random.Random, scene: Scene, most_s: float) -> dict[str, object]:
-    """What all faults of requests have."""
-    return {
-        "at_s": _at_s(rng, scene),
-        "for_s": _for_s(rng, 0.5, most_s),
-        "user": _user(rng, scene),
-        "plural": rng.choice(("", "", *_PLURALS[1:])),
-        "per_mille": _per_mille(rng),
-        "seed": _seed(rng),
-    }
-
-
-def _outcome(rng: random.Random) -> dict[str, object]:
-    """What became of a request that was not answered."""
-    outcome = rng.choice(("done", "not-done", "later", "later"))
-    return {"outcome": outcome, "later_s": rng.choice((0.2, 3.0, 15.0)) if outcome == "later" else 0.0}
-
-
-MAKERS: Final[Mapping[str, Maker]] = {
-    "cache-old": _cache_old,
-    "clock-jump": _clock_jump,
-    "conflict": _conflict,
-    "expired": _expired,
-    "reset": _reset,
-    "server-error": _server_error,
-    "slow": _slow,
-    "throttled": _throttled,
-    "time-out": _time_out,
-    "watch-cut": _watch_cut,
-    "watch-delayed": _watch_delayed,
-    "watch-expired": _watch_expired,
-    "watch-held": _watch_held,
-    "watch-repeated": _watch_repeated,
+_OWN: Final[Mapping[tuple[str, str], Draw]] = {
+    ("cache-old", "for_s"): _between((120, 400)),
+    ("cache-old", "user"): _component,
+    ("cache-old", "plural"): _one_of(""),
+    ("clock-jump", "for_s"): _between((10, 300)),
+    ("clock-jump", "by_s"): _one_of(-86_400.0, -90.0, -5.0, 5.0, 90.0, 86_400.0),
+    ("crash", "for_s"): _between((30, 120)),
+    ("crash", "nth"): _nth,
+    ("crash", "moment"): _one_of("before", "after", "in-flight"),
+    ("crash", "writes_only"): _one_of(True, True, False),
+    ("crash", "pause_s"): _one_of(0.0, 0.1, 2.0, 20.0),
+    ("crash", "lands_after_s"): _one_of(0.1, 1.0, 10.0),
+    ("cut-off", "for_s"): _STANDSTILL,
+    ("kubelet-refuses", "count"): _one_of(1, 1, 2, 5),
+    ("node-cut-off", "for_s"): _between((1, 30), (45, 120), (350, 400)),
+    ("node-drained", "again_s"): _one_of(1.0, 5.0, 30.0),
+    ("node-forgotten", "for_s"): _between((10, 200)),
+    ("node-forgotten", "forget_s"): _within(percent=100),
+    ("node-lost", "for_s"): _between((5, 60), (60, 200)),
+    ("node-lost", "forget_s"): _within(percent=40),
+    ("node-rebooted", "for_s"): _between((1, 90)),
+    ("node-rebooted", "forgets"): _one_of(False, False, True),
+    ("node-rebooted", "plugin_s"): _plugin_s,
+    ("pause", "for_s"): _STANDSTILL,
+    ("plugin-lags", "for_s"): _between((10, 120)),
+    ("plugin-lags", "lag_s"): _one_of(0.5, 5.0, 30.0),
+    ("reservation-deleted", "force"): _one_of(False, True),
+    ("reservation-killed", "every_s"): _one_of(5.0, 20.0, 60.0),
+    ("server-error", "done_per_mille"): _one_of(0, 500, 1000),
+    ("slow", "there_s"): _one_of(0.0, 0.5, 2.0, 9.0),
+    ("slow", "back_s"): _one_of(0.0, 0.0, 2.0, 9.0),
+    ("throttled", "for_s"): _between((0.5, 30)),
+    ("throttled", "retry_after_s"): _one_of(1, 1, 5),
+    ("two-leaders", "for_s"): _between((10, 60)),
+    ("watch-cut", "every_s"): _one_of(0.5, 5.0, 30.0),
+    ("watch-cut", "late_s"): _one_of(0.0, 0.1, 1.0),
+    ("watch-delayed", "for_s"): _between((5, 120)),
+    ("watch-delayed", "most_s"): _one_of(0.2, 2.0, 20.0),
+    ("watch-expired", "for_s"): _between((0.1, 30)),
+    ("watch-repeated", "for_s"): _between((5, 120)),
+    ("watch-repeated", "lines"): _one_of(1, 1, 2, 3),
 }

@@ -20,15 +20,17 @@ from kube.resources import PODS
 from kube.retry import Retry
 from simulator.component import Component
 from simulator.kubelet import Kubelet
-from simulator.world import World
+from simulator.world import BINDER, World
 from wire import names
 from wire.core import Pod
 
 #: The hands of the faults: a controller of Kubernetes, which the policies on reservations let through.
 HOSTILE: Final = Identities().life_cycle_users[0]
+#: Whom the policies take for a component of Moorage (simulator/world.py, is_ours).
+LAWLESS: Final = f"{BINDER}@hostile"
 #: Who is never struck by a fault of requests or watches: the checker's eyes, users (their troubles are no test of
 #: ours), and the faults themselves.
-SPARED: Final = frozenset({"observer", "user", HOSTILE})
+SPARED: Final = frozenset({"observer", "user", HOSTILE, LAWLESS})
 READS: Final = frozenset({"get", "list", "watch"})
 
 _AGAIN_S: Final = 1.0
@@ -45,7 +47,6 @@ class Ground:
     start_s: float = field(default_factory=anyio.current_time)
     #: Components that a fault has crashed and not yet started again.
     _down: set[str] = field(default_factory=set)
-    _api: Api | None = None
 
     # --- what there is -----------------------------------------------------------------------------------------------
 
@@ -57,14 +58,17 @@ class Ground:
     @property
     def api(self) -> Api:
         """Calls that no fault strikes: those of administrators and of Kubernetes' own controllers."""
-        if self._api is None:
-            self._api = Api(self.server.transport(HOSTILE), retry=Retry(random.Random(HOSTILE)))
-        return self._api
+        return Api(self.server.transport(HOSTILE), retry=Retry(random.Random(HOSTILE)))
+
+    @property
+    def lawless(self) -> Api:
+        """Calls that no policy stops either: an administrator who has lifted them."""
+        return Api(self.server.transport(LAWLESS), retry=Retry(random.Random(LAWLESS)))
 
     @property
     def components(self) -> Mapping[str, Component]:
         """The processes of Moorage by name, which is also their user name on the API server."""
-        return {each.name: each for each in (self.world.scheduler, self.world.binder)}
+        return self.world.components
 
     def node(self, name: str) -> Kubelet | None:
         """Return a node; None where a smaller cluster lacks it: the fault then strikes nothing."""
@@ -75,10 +79,10 @@ class Ground:
         return random.Random(f"{kind}/{seed}")
 
     async def reservations(self) -> list[Pod]:
-        """Return the reservation pods as they are now, in the order of their making."""
+        """Return the reservation pods that are not being deleted, by name."""
         listing = await self.api.list(PODS, namespace=names.RESERVATION_NAMESPACE, skip_undecodable=True)
         ours = [pod for pod in listing.items if (pod.metadata.labels or {}).get(names.APP_LABEL)]
-        return sorted(ours, key=lambda pod: int(pod.metadata.resource_version))
+        return [pod for pod in ours if not pod.metadata.deletion_timestamp]
 
     # --- when --------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,30 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Union, get_args
 
 from simulator.hostile.faults.clocks import ClockJump
+from simulator.hostile.faults.nodes import (
+    KubeletRefuses,
+    NodeCordoned,
+    NodeCutOff,
+    NodeDrained,
+    NodeForgotten,
+    NodeLost,
+    NodeRebooted,
+    PluginDown,
+    PluginLags,
+    SlowStarts,
+)
+from simulator.hostile.faults.processes import Crash, CutOff, Pause, TwoLeaders
 from simulator.hostile.faults.requests import Conflicts, Expired, Resets, ServerErrors, Slow, Throttled, TimeOuts
+from simulator.hostile.faults.reservations import (
+    ReservationDeleted,
+    ReservationEvicted,
+    ReservationFails,
+    ReservationKilled,
+    ReservationLies,
+    ReservationSilent,
+    ReservationSlow,
+    ReservationVanishes,
+)
 from simulator.hostile.faults.timed import Timed
 from simulator.hostile.faults.watches import (
     CacheOld,
@@ -21,12 +44,34 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     CacheOld,
     ClockJump,
     Conflicts,
+    Crash,
+    CutOff,
     Expired,
+    KubeletRefuses,
+    NodeCordoned,
+    NodeCutOff,
+    NodeDrained,
+    NodeForgotten,
+    NodeLost,
+    NodeRebooted,
+    Pause,
+    PluginDown,
+    PluginLags,
+    ReservationDeleted,
+    ReservationEvicted,
+    ReservationFails,
+    ReservationKilled,
+    ReservationLies,
+    ReservationSilent,
+    ReservationSlow,
+    ReservationVanishes,
     Resets,
     ServerErrors,
     Slow,
+    SlowStarts,
     Throttled,
     TimeOuts,
+    TwoLeaders,
     WatchCut,
     WatchDelayed,
     WatchExpired,
