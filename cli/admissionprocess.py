@@ -1,0 +1,28 @@
+"""The process of ``moorage admission``."""
+
+from __future__ import annotations
+
+import argparse
+
+import anyio
+
+from admission.run import run as serve_admission
+from admission.server import Endpoint
+from admission.settings import HandOver, Settings
+from cli import connections
+from kube.api import Api
+from kube.retry import Retry
+
+
+async def run(arguments: argparse.Namespace, stop: anyio.Event) -> None:
+    """Serve the webhooks."""
+    rng = connections.rng()
+    endpoint = Endpoint(certificate=arguments.certificate, key=arguments.key, host=arguments.host, port=arguments.port)
+    async with connections.transport(arguments, "admission") as transport:
+        await serve_admission(
+            Api(transport, retry=Retry(rng)),
+            settings=Settings(hand_over=HandOver(arguments.hand_over)),
+            endpoint=endpoint,
+            rng=rng,
+            stop=stop,
+        )

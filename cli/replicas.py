@@ -1,0 +1,74 @@
+"""One replica of a component that elects its leader: what it is given, and its part among the others."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import anyio
+
+from cli import connections
+from cli.refusing import BadInput
+from kube.api import Api
+from kube.clock import Clock
+from kube.events import EventRecorder
+from kube.fence import WriteFence
+from kube.lease import LeaderElection, LeaseSettings, incarnation
+from kube.replica import Replica, take_part
+from kube.retry import Retry
+from wire import names
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What a replica has of its own. ``controller`` signs its events."""
+
+    component: str
+    controller: str
+    clock: Clock
+    rng: random.Random
+
+
+async def run_replica(
+    arguments: argparse.Namespace, stop: anyio.Event, *, own: Own, make: Callable[[Api, EventRecorder], Replica]
+) -> None:
+    """Run a replica until told to stop."""
+    identity = incarnation(socket.gethostname(), own.rng)
+    async with connections.transport(arguments, own.component) as transport, anyio.create_task_group() as tasks:
+        retry = Retry(own.rng)
+        # Neither the election nor events may wait for the election.
+        unfenced = Api(transport, retry=retry)
+        election = None if arguments.no_leader_election else _election(arguments, unfenced, own, identity)
+        fence = election.fence if election else WriteFence()
+        events = EventRecorder(unfenced, clock=own.clock, controller=own.controller, instance=identity)
+        tasks.start_soon(events.run)
+        replica = make(Api(transport, retry=retry, fence=fence), events)
+        await take_part(replica, election=election, fence=fence, stop=stop)
+        tasks.cancel_scope.cancel()
+
+
+def _election(arguments: argparse.Namespace, api: Api, own: Own, identity: str) -> LeaderElection:
+    return LeaderElection(
+        api,
+        namespace=names.SYSTEM_NAMESPACE,
+        name=f"moorage-{own.component}",
+        identity=identity,
+        clock=own.clock,
+        rng=own.rng,
+        settings=_lease_settings(arguments),
+    )
+
+
+def _lease_settings(arguments: argparse.Namespace) -> LeaseSettings:
+    try:
+        return LeaseSettings(
+            duration_s=arguments.lease_duration_s,
+            renew_deadline_s=arguments.lease_renew_deadline_s,
+            retry_s=arguments.lease_renew_s,
+            poll_s=arguments.lease_poll_s,
+        )
+    except ValueError as error:
+        raise BadInput(f"--lease-...-s: {error}") from error

@@ -1,0 +1,31 @@
+"""The process of ``moorage scheduler``."""
+
+from __future__ import annotations
+
+import argparse
+
+import anyio
+
+from cli import connections
+from cli.replicas import Own, run_replica
+from kube.api import Api
+from kube.clock import SystemClock
+from kube.events import EventRecorder
+from kube.replica import Replica
+from scheduler.app import Scheduler
+from scheduler.core.settings import Settings, Strategy
+from scheduler.settings import SchedulerSettings
+from wire import names
+
+
+async def run(arguments: argparse.Namespace, stop: anyio.Event) -> None:
+    """Run a replica of the scheduler."""
+    rng, clock = connections.rng(), SystemClock()
+    decisions = Settings(gpu_strategy=Strategy(arguments.gpu_strategy), cpu_strategy=Strategy(arguments.cpu_strategy))
+    settings = SchedulerSettings(decisions=decisions)
+
+    def make(api: Api, events: EventRecorder) -> Replica:
+        return Scheduler(api, settings=settings, clock=clock, rng=rng, events=events)
+
+    own = Own("scheduler", controller=names.SCHEDULER_NAME, clock=clock, rng=rng)
+    await run_replica(arguments, stop, own=own, make=make)
