@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
+from typing_extensions import override
 
 from kube.memory.transport import MemoryTransport
 from simulator.virtualtime import Stoppable
@@ -29,6 +30,17 @@ class Run(Protocol):
     ) -> Awaitable[None]:
         """Run until cancelled, until it has ended in order because ``stop`` was set, or until it ends by itself."""
         ...
+
+
+class _Ready(TaskStatus[None]):
+    """Tells who started a component that it is ready: at most once in fact, however often it says so."""
+
+    def __init__(self) -> None:
+        self.event = anyio.Event()
+
+    @override
+    def started(self, value: None = None) -> None:
+        self.event.set()
 
 
 class Component:
@@ -51,9 +63,17 @@ class Component:
         """Whether an incarnation lives."""
         return self._scope is not None
 
+    @property
+    def is_in_touch(self) -> bool:
+        """Whether an incarnation lives, runs, and nothing parts it from the API server."""
+        is_parted = asyncio.get_running_loop().time() <= self._cut_until
+        return self.is_running and not self._process.is_stopped and not is_parted
+
     async def start(self, group: TaskGroup) -> None:
-        """Start it and wait until it is ready to work."""
-        await group.start(self._live, name=f"{self.name} {self.incarnations + 1}")
+        """Start it and wait until it is ready to work, or was killed before it was."""
+        ready = _Ready()
+        group.start_soon(self._live, ready, name=f"{self.name} {self.incarnations + 1}")
+        await ready.event.wait()
 
     def crash(self) -> None:
         """Kill the incarnation, be it paused or not."""
@@ -100,7 +120,7 @@ class Component:
         if self._transport is not None and asyncio.get_running_loop().time() >= self._cut_until:
             self._transport.mend()
 
-    async def _live(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+    async def _live(self, ready: _Ready) -> None:
         """Run one incarnation after another until killed, or told to end."""
         self._process.enter()
         self._stop, self._ended = anyio.Event(), anyio.Event()
@@ -108,14 +128,14 @@ class Component:
             self._scope = scope
             while True:
                 self.incarnations += 1
-                await self._run(self._connection(), self._stop, task_status=task_status)
+                await self._run(self._connection(), self._stop, task_status=ready)
                 if self._stop.is_set():
                     break
-                task_status = anyio.TASK_STATUS_IGNORED
                 await anyio.sleep(_RESTART_S)
         if self._scope is scope:
             self._scope = None
             self._ended.set()
+        ready.started()
 
     def _connection(self) -> MemoryTransport:
         if self._transport is not None:
