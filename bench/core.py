@@ -31,7 +31,7 @@ from scheduler.core import intake
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide import decide
 from scheduler.core.placing import Placer
-from scheduler.core.plan import Attempt, Bind, Gang, Join, Plan
+from scheduler.core.plan import Alone, Gang, Plan
 from scheduler.core.settings import Settings
 from wire import names
 from wire.core import Node, Pod
@@ -136,7 +136,7 @@ def _us(seconds: float) -> float:
 
 
 def _placed(plan: Plan) -> int:
-    single = sum(isinstance(entry, (Bind, Join, Attempt)) for entry in plan.entries)
+    single = sum(isinstance(entry, Alone) for entry in plan.entries)
     return single + sum(len(entry.placements) for entry in plan.entries if isinstance(entry, Gang))
 
 

@@ -118,6 +118,9 @@ class HandedOver:
 
     async def _is_there(self, handed: _Handed) -> bool:
         placement = handed.placement
+        seen = self._cache.cluster.hand_over(placement.namespace, placement.name)
+        if seen is not None and seen.uid == handed.request:
+            return True  # and its end will be seen, too
         try:
             found = await self._api.get(BIND_REQUESTS, placement.name, namespace=placement.namespace)
         except NotFound:

@@ -269,6 +269,10 @@ class Cluster:
         """A hand-over is gone. It stays charged until its pod is seen to change: it was bound, or fenced."""
         self._hand_overs.drop((namespace, name))
 
+    def hand_over(self, namespace: str, name: str) -> BindRequestRecord | None:
+        """The BindRequest of this name, as far as is seen."""
+        return self._hand_overs.get((namespace, name))
+
     def departed(self) -> tuple[BindRequestRecord, ...]:
         """Hand-overs that vanished while their pods look unbound and unfenced, by pod UID.
 
@@ -288,6 +292,25 @@ class Cluster:
         if pod.node:
             return
         self._flights.begin(placement, kind, pod.cls.demand)
+
+    def open(self, placement: Placement) -> None:
+        """Charge a share that goes to the binder, which makes its devices known to those that ``hold`` for it."""
+        self.assume(placement, "attempt")
+        if self._flights.get(placement.pod_uid) is not None:
+            self._flights.openings.open(placement.pod_uid, (device.group for device in placement.devices))
+
+    def hold(self, placement: Placement) -> None:
+        """Charge a share until a device that it waits for is known or given up (openings.py)."""
+        groups = [device.group for device in placement.devices if self.is_opening(device.group)]
+        if groups:
+            self.assume(placement, "hold")
+            self._flights.openings.hold(placement.pod_uid, groups)
+        else:
+            self._changed()  # nothing to wait for any more: it is decided on again
+
+    def is_opening(self, group: str) -> bool:
+        """Whether a share on its way is about to make the device of a group known."""
+        return self._flights.openings.is_opening(group)
 
     def settle(self, pod_uid: str, *, attempt: int) -> None:
         """The write was answered well. The charge stays until the API shows the pod bound."""

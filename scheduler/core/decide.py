@@ -106,7 +106,7 @@ class _Decision:
         if verdict is None:
             placed = self._place(pod)
             if isinstance(placed, Placement):
-                self.entries.append(self.placer.entry(pod, placed))
+                self.entries.append(self.placer.entry_alone(pod, placed))
                 return
             verdict = self._await_device(pod, placed)
         self._wait(pod, verdict)

@@ -8,6 +8,7 @@ import msgspec
 
 from scheduler.core.membership import Membership
 from scheduler.core.occupancy import Charge
+from scheduler.core.openings import Openings
 from scheduler.core.plan import Placement
 from scheduler.core.records import Demand
 
@@ -24,10 +25,11 @@ class Flight(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class Flights:
     """Commits by pod UID. ``changed`` is told of every node whose charges change."""
 
-    __slots__ = ("_at", "_by_pod", "_changed", "_tries")
+    __slots__ = ("_at", "_by_pod", "_changed", "_tries", "openings")
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
+        self.openings = Openings()
         self._by_pod: dict[str, Flight] = {}
         self._at: Membership[str] = Membership()
         #: Commits begun so far per pod: the number of its next attempt.
@@ -61,6 +63,8 @@ class Flights:
         if flight is not None:
             self._at.move(uid, "")
             self._changed(flight.charge.node)
+            for held in self.openings.landed(uid):
+                self.land(held)
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""

@@ -37,6 +37,10 @@ class HandOvers:
         """Names of all that are there."""
         return list(self._by_key)
 
+    def get(self, key: Key) -> BindRequestRecord | None:
+        """The hand-over of this name."""
+        return self._by_key.get(key)
+
     def put(self, record: BindRequestRecord) -> None:
         """Take a hand-over as it is now."""
         key = (record.namespace, record.name)

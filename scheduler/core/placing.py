@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gpu.handover import PlannedDevice
 from gpu.request import MemoryAsk
 from scheduler.core.devices import choose_devices, new_groups
-from scheduler.core.plan import Attempt, Bind, Join, Placement, Retire
+from scheduler.core.plan import Alone, Attempt, Bind, Hold, Join, Placement, Retire
 from scheduler.core.ranking import Ranking
 from scheduler.core.records import PodClass, PodRecord
 from scheduler.core.retiring import Sacrifice, find_sacrifice
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 class Placer:
     """Places pods on a trial of the cluster. The cluster itself is only read."""
 
-    __slots__ = ("_cluster", "_rankings", "trial")
+    __slots__ = ("_cluster", "_opening", "_rankings", "trial")
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.trial = Trial(cluster.refresh(), cluster.settings)
         self._rankings: dict[PodClass, Ranking] = {}
+        #: Groups whose devices attempts of this very plan will make known.
+        self._opening: set[str] = set()
 
     def ranking(self, cls: PodClass) -> Ranking:
         """The ranking of a class, made when it is first asked for."""
@@ -107,9 +109,26 @@ class Placer:
         """How the placement is carried out: at once, by joining known devices, or by the binder."""
         if not placement.devices:
             return Bind(placement)
-        if pod.cls.by_config_map or not all(self._is_known(placement.node, d.group) for d in placement.devices):
+        if pod.cls.by_config_map or self._unknown(placement):
             return Attempt(placement)
         return Join(placement)
+
+    def entry_alone(self, pod: PodRecord, placement: Placement) -> Alone:
+        """As ``entry``, for a pod that is not part of a start: it need not be first on a device."""
+        entry = self.entry(pod, placement)
+        if not isinstance(entry, Attempt):
+            return entry
+        unknown = self._unknown(placement)
+        if not pod.cls.by_config_map and all(self._is_opening(group) for group in unknown):
+            return Hold(placement)
+        self._opening.update(unknown)
+        return entry
+
+    def _unknown(self, placement: Placement) -> list[str]:
+        return [device.group for device in placement.devices if not self._is_known(placement.node, device.group)]
+
+    def _is_opening(self, group: str) -> bool:
+        return group in self._opening or self._cluster.is_opening(group)
 
     def _is_known(self, node: str, group: str) -> bool:
         """Whether a group's device may be joined without the binder (scheduler-core.md, Groups)."""

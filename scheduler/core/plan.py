@@ -46,6 +46,15 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, tag="attempt"):
     placement: Placement
 
 
+class Hold(msgspec.Struct, frozen=True, gc=False, tag="hold"):
+    """Wait, charged, for a device that another pod's attempt is about to make known; then it is decided on again.
+
+    A further share needs no BindRequest of its own then (protocol.md, Writes).
+    """
+
+    placement: Placement
+
+
 class Gang(msgspec.Struct, frozen=True, gc=False, tag="gang", kw_only=True):
     """Pods that start together or not at all: the plan is written on the PodGroup first.
 
@@ -74,7 +83,9 @@ class Explain(msgspec.Struct, frozen=True, gc=False, tag="explain", kw_only=True
     verdict: Verdict
 
 
-Entry = Bind | Join | Attempt | Gang | Retire | Explain
+#: An entry that places one pod.
+Alone = Bind | Join | Attempt | Hold
+Entry = Alone | Gang | Retire | Explain
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False, kw_only=True):

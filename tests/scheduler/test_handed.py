@@ -18,6 +18,23 @@ async def test_a_failed_attempt_is_tried_on_another_node() -> None:
         assert find(world, "a")["metadata"]["annotations"][names.FENCED]
 
 
+async def test_further_shares_of_a_new_device_need_no_request_of_their_own() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        await create(world, *(share(name, "0.25") for name in ("a", "b", "c", "d")))
+        await settle(30)
+        assert set(phases(world).values()) == {"Running"}
+        assert len(writes(world, "scheduler", "bindrequests", verb="create")) == 1
+
+
+async def test_a_request_that_is_seen_is_not_asked_for() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        world.binder.crash()
+        await create(world, share("a"))
+        await settle(60)
+        asked = [entry for entry in world.server.audit if entry.user == "scheduler" and entry.verb == "get"]
+        assert [entry for entry in asked if entry.resource == "bindrequests"] == []
+
+
 async def test_attempts_that_keep_failing_back_off() -> None:
     async with stage.stage("1x1x80GiB") as world:
         world.nodes["node-0"].reject_next(1_000)

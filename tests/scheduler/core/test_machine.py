@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from gpu import reservation as reservations
 from scheduler.core.decide import decide
-from scheduler.core.plan import Attempt, Bind, Gang, Join, Placement, Plan
+from scheduler.core.plan import Alone, Gang, Placement, Plan
 from tests.scheduler.core.objects import changed, node, pod, pod_group
 from tests.scheduler.core.world import KINDS, World, fresh
 from wire import names
@@ -41,7 +41,7 @@ _SEEDS = st.integers(0, 2**32)
 def _placements(plan: Plan) -> list[Placement]:
     found: list[Placement] = []
     for entry in plan.entries:
-        if isinstance(entry, (Bind, Join, Attempt)):
+        if isinstance(entry, Alone):
             found.append(entry.placement)
         elif isinstance(entry, Gang):
             found.extend(entry.placements)

@@ -8,7 +8,7 @@ import pytest
 
 from gpu.reservation import group_id
 from scheduler.core.decide import decide
-from scheduler.core.plan import Attempt, Bind, Explain, Join, Placement
+from scheduler.core.plan import Alone, Attempt, Bind, Explain, Join, Placement
 from scheduler.core.settings import Settings, Strategy
 from scheduler.core.verdict import Code
 from tests.scheduler.core.objects import NANO, bind_request, bound, changed, cluster, feed, node, pod, reservation
@@ -22,7 +22,7 @@ def _placed(*objects: Any, settings: Settings | None = None) -> dict[str, Placem
     made = cluster(*objects, settings=settings)
     plan = decide(made, 0)
     assert made.validate() == []
-    return {e.placement.name: e.placement for e in plan.entries if isinstance(e, (Bind, Join, Attempt))}
+    return {e.placement.name: e.placement for e in plan.entries if isinstance(e, Alone)}
 
 
 def _nodes(*objects: Any, settings: Settings | None = None) -> dict[str, str]:
@@ -218,7 +218,7 @@ VERIFIED = bound(pod("v", fraction="0.1"), "n1", ("g", NANO // 10), reservation=
 
 def _kind(*objects: Any) -> type:
     entries = decide(cluster(node(), *objects), 0).entries
-    return next(type(e) for e in entries if isinstance(e, (Bind, Join, Attempt)) and e.placement.name == "p")
+    return next(type(e) for e in entries if isinstance(e, Alone) and e.placement.name == "p")
 
 
 @pytest.mark.parametrize(

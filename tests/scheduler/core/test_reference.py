@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide import decide
-from scheduler.core.plan import Attempt, Bind, Join
+from scheduler.core.plan import Alone
 from scheduler.core.settings import Settings, Strategy
 from tests.scheduler.core.objects import cluster, node, pod, reservation
 from tests.scheduler.core.reference import NANO, Card, Choice, Machine, Want, place
@@ -99,7 +99,7 @@ def _pod(want: Want) -> Any:
 def _placed(made: Cluster) -> dict[str, Choice]:
     found: dict[str, Choice] = {}
     for entry in decide(made, 0).entries:
-        if isinstance(entry, (Bind, Join, Attempt)):
+        if isinstance(entry, Alone):
             devices = tuple((d.group, Fraction(d.nano, NANO)) for d in entry.placement.devices)
             found[entry.placement.name] = (entry.placement.node, devices)
     return found

@@ -16,7 +16,7 @@ from gpu import book as books
 from gpu import reservation as reservations
 from gpu.book import Book, Entry
 from scheduler.core.cluster import Cluster
-from scheduler.core.plan import Attempt, Bind, Gang, Join, Placement, Plan, Retire
+from scheduler.core.plan import Attempt, Bind, Gang, Hold, Join, Placement, Plan, Retire
 from scheduler.core.settings import Settings
 from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, feed, reservation
 from wire import names
@@ -127,7 +127,10 @@ class World:
                 case Bind(placement) | Join(placement):
                     self._begin(placement, "direct")
                 case Attempt(placement):
-                    self._begin(placement, "binder")
+                    self.cluster.open(placement)
+                    self.commits[placement.pod_uid] = Commit(placement, "binder")
+                case Hold(placement):
+                    self.cluster.hold(placement)
                 case Gang(placements=placements, by_binder=by_binder):
                     for placement in placements:
                         self._begin(placement, "binder" if by_binder else "direct")
