@@ -20,7 +20,7 @@ from kube.resources import PODS
 from scheduler import handing
 from scheduler.cache import Cache
 from scheduler.core.decide import decide
-from scheduler.core.plan import Attempt, Bind, Explain, Gang, Join, Placement, Plan, Retire
+from scheduler.core.plan import Attempt, Bind, Explain, Gang, Hold, Join, Placement, Plan, Retire
 from scheduler.direct import Direct
 from scheduler.gangs import Gangs
 from scheduler.handed import HandedOver
@@ -92,7 +92,6 @@ class Cycle:
 
     def _commit(self, plan: Plan, tasks: TaskGroup, limiter: anyio.CapacityLimiter) -> None:
         """Charge all placements, then start their writes."""
-        joins: list[Placement] = []
         explained: list[Explain] = []
         for entry in plan.entries:
             match entry:
@@ -101,10 +100,12 @@ class Cycle:
                     tasks.start_soon(self._guarded, self._limited, limiter, self._direct.bind, placement)
                 case Join(placement=placement):
                     self._assume([placement], "join")
-                    joins.append(placement)
+                    tasks.start_soon(self._guarded, self._direct.join, placement)
                 case Attempt(placement=placement):
-                    self._assume([placement], "attempt")
+                    self._cache.cluster.open(placement)
                     tasks.start_soon(self._guarded, self._limited, limiter, self._hand_over, placement)
+                case Hold(placement=placement):
+                    self._cache.cluster.hold(placement)
                 case Gang():
                     self._assume(entry.placements, "gang")
                     tasks.start_soon(self._guarded, self._gangs.start, entry)
@@ -112,8 +113,6 @@ class Cycle:
                     self._start_retiring(entry, tasks)
                 case Explain():
                     explained.append(entry)
-        if joins:
-            tasks.start_soon(self._guarded, self._direct.join_all, joins)
         self._status.want(explained)
 
     def _assume(self, placements: Sequence[Placement], kind: str) -> None:
