@@ -12,6 +12,7 @@ import msgspec
 
 from binder.core.pods import PodView
 from gpu.book import Entry
+from wire.versions import is_older
 
 
 class Judgement(enum.Enum):
@@ -87,4 +88,4 @@ def is_suspicious(entry: Entry, group: str, pod: PodView | None, *, at_work: boo
         return group not in pod.held_groups
     if at_work:
         return False
-    return pod.rv != entry.rv or now_s - entry.since > WRITE_TIMEOUT_S
+    return is_older(entry.rv, pod.rv) or now_s - entry.since > WRITE_TIMEOUT_S
