@@ -6,6 +6,7 @@ node only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -13,6 +14,7 @@ import anyio
 
 from binder.core import claims
 from binder.core.outcome import Disputed, Failed, Verified
+from binder.core.pods import PodView
 from binder.core.pods import view as read_pod
 from binder.core.reservation_pod import ReservationTemplate
 from gpu import reservation as reservations
@@ -21,57 +23,76 @@ from kube.api import Api
 from kube.patience import until_answered
 from kube.resources import PODS
 
+Answer = Verified | Disputed | Failed
+#: Reservation UID and device UUID.
+Key = tuple[str, str]
+
 
 @dataclass(slots=True, eq=False)
-class _Running:
-    """A verification under way, and its answer for all who want the same."""
+class _Look:
+    """One look at a node, for all devices that were wanted before it began."""
 
+    wanted: dict[Key, Reservation] = field(default_factory=dict)
+    answers: dict[Key, Answer] = field(default_factory=dict)
     ended: anyio.Event = field(default_factory=anyio.Event)
-    answer: Verified | Disputed | Failed | None = None
 
 
 class Verifier:
-    """Verifies devices, each once for all tenants that come meanwhile, and so many side by side."""
+    """Verifies devices: one look at a node at a time, so many nodes side by side.
+
+    What is wanted while a look is under way is answered by the next: the busier a node, the more devices a look
+    answers for.
+    """
 
     def __init__(self, api: Api, template: ReservationTemplate, *, at_once: int) -> None:
         self._api = api
         self._template = template
         self._limiter = anyio.CapacityLimiter(at_once)
-        self._running: dict[tuple[str, str], _Running] = {}
+        #: By node: the look that is under way, and the one that is next.
+        self._running: dict[str, _Look] = {}
+        self._next: dict[str, _Look] = {}
 
-    async def verify(self, held: Reservation) -> Verified | Disputed | Failed:
-        """Look for other claims on the device of ``held``, or wait for who is looking already.
-
-        A look that began before this tenant joined serves it too: claims are by group and device, and its own entry
-        is in the book that it joined.
-        """
+    async def verify(self, held: Reservation) -> Answer:
+        """Look for other claims on the device of ``held``."""
         key = (held.uid, held.uuid)
-        while (running := self._running.get(key)) is not None:
-            await running.ended.wait()
-            if running.answer is not None:
-                return running.answer
-        running = self._running[key] = _Running()
+        while True:
+            look = self._next.get(held.node)
+            if look is not None:
+                look.wanted[key] = held
+                await look.ended.wait()
+            else:
+                look = self._next[held.node] = _Look({key: held})
+                await self._lead(held.node, look)
+            if (answer := look.answers.get(key)) is not None:
+                return answer
+
+    async def _lead(self, node: str, look: _Look) -> None:
+        """Have a look when the one before has ended. Whoever waits for one that was given up begins another."""
         try:
+            while (before := self._running.get(node)) is not None:
+                await before.ended.wait()
             async with self._limiter:
-                running.answer = await until_answered(partial(verify, self._api, held, self._template))
-            return running.answer
+                self._running[node] = self._next.pop(node)
+                look.answers = await until_answered(partial(self._look_at, node, look.wanted))
         finally:
-            del self._running[key]
-            running.ended.set()
+            for looks in (self._running, self._next):
+                if looks.get(node) is look:
+                    del looks[node]
+            look.ended.set()
+
+    async def _look_at(self, node: str, wanted: Mapping[Key, Reservation]) -> dict[Key, Answer]:
+        on_node, namespace = f"spec.nodeName={node}", self._template.namespace
+        listed = await self._api.list(PODS, namespace=namespace, field_selector=on_node)
+        there = [
+            reservations.read(pod)
+            for pod in listed.items
+            if reservations.is_reservation(pod, namespace, app=self._template.app)
+        ]
+        pods = await self._api.list(PODS, field_selector=on_node)
+        tenants = [read_pod(pod) for pod in pods.items if pod.metadata.namespace != namespace]
+        return {key: _judged(held, there, tenants) for key, held in wanted.items()}
 
 
-async def verify(api: Api, held: Reservation, template: ReservationTemplate) -> Verified | Disputed | Failed:
-    """Look for other claims on the device of ``held``."""
-    on_node = f"spec.nodeName={held.node}"
-    listed = await api.list(PODS, namespace=held.namespace, field_selector=on_node)
-    there = [
-        reservations.read(pod)
-        for pod in listed.items
-        if reservations.is_reservation(pod, held.namespace, app=template.app)
-    ]
+def _judged(held: Reservation, there: Sequence[Reservation], tenants: Sequence[PodView]) -> Answer:
     now = claims.held_alone(held, there)
-    if not isinstance(now, Reservation):
-        return now
-    pods = await api.list(PODS, field_selector=on_node)
-    tenants = [read_pod(pod) for pod in pods.items if pod.metadata.namespace != held.namespace]
-    return claims.used_by_tenants(now, tenants)
+    return claims.used_by_tenants(now, tenants) if isinstance(now, Reservation) else now
