@@ -96,7 +96,7 @@ class LogTaker(logging.Handler):
         text = f"{record.name}: {record.getMessage()}"
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
-            text = f"{text}: {type(error).__name__}: {error}"
+            text = f"{text}: {told_error(error)}"
             self.exceptions.append((anyio.current_time(), text))
         self._log.note("error" if error is not None else "log", text)
 
@@ -139,3 +139,14 @@ def _folded(lines: Sequence[tuple[float, str, str]]) -> Iterator[tuple[float, st
 def _rendered(lines: Iterable[tuple[float, str, int]], start_s: float) -> Iterator[str]:
     for at_s, text, count in lines:
         yield f"{at_s - start_s:9.3f} {text}" + (f" (x{count})" if count > 1 else "")
+
+
+def told_error(error: BaseException) -> str:
+    """The innermost exceptions of a group, each with the place where it was raised."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(told_error(inner) for inner in error.exceptions)
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = f" at {place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place is not None else ""
+    return f"{type(error).__name__}: {error}{where}"

@@ -21,7 +21,7 @@ import anyio
 import msgspec
 
 from simulator.hostile.actions import Action
-from simulator.hostile.eventlog import EventLog, LogTaker
+from simulator.hostile.eventlog import EventLog, LogTaker, told_error
 from simulator.hostile.faults import kinds
 from simulator.hostile.faults.ground import Ground
 from simulator.hostile.faults.kinds import Fault
@@ -86,7 +86,7 @@ class _Run:
             try:
                 await self._live()
             except Exception as error:  # noqa: BLE001 - whatever a component dies of is what we are looking for
-                self._add(CRASH, _told(error))
+                self._add(CRASH, told_error(error))
         if limit.cancelled_caught:
             self._add(HANG, f"given up after {LIMIT_S:.0f} virtual seconds")
         for at_s, text in taker.exceptions:
@@ -196,14 +196,3 @@ def _listening(taker: LogTaker) -> Iterator[None]:
 
 def _compact(part: Action | Fault) -> str:
     return msgspec.json.encode(part).decode()
-
-
-def _told(error: BaseException) -> str:
-    """The innermost exceptions of a group, each with the place where it was raised."""
-    if isinstance(error, BaseExceptionGroup):
-        return "; ".join(_told(inner) for inner in error.exceptions)
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    where = f" at {place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place is not None else ""
-    return f"{type(error).__name__}: {error}{where}"
