@@ -22,7 +22,7 @@ from simulator import manifests, outcome, shape
 from simulator.manifests import Manifest
 from simulator.outcome import Outcome
 from simulator.settings import KubeletSettings
-from simulator.violations import HELD
+from simulator.violations import SOUND
 from simulator.world import World, WorldSettings
 
 NODES: Final = ("2x4x80GiB", "1x2x24GiB")
@@ -122,7 +122,7 @@ class _Stage:
     def _frame(self) -> RenderableType:
         pods = outcome.pods(self._world)
         running = sum(pod.phase == "Running" for pod in pods)
-        broken = [name for name, result in self._world.checker.report.items() if result != HELD]
+        broken = [name for name, result in self._world.checker.report.items() if result not in SOUND]
         state = Text(f"{self._world.elapsed_s:4.1f} s  {running} of {len(pods)} pods run  ", style="dim")
         state.append("every invariant holds" if not broken else f"broken: {', '.join(broken)}", style="dim")
         waiting = tables.waiting_table([pod for pod in pods if not pod.node])

@@ -94,6 +94,8 @@ async def _simulate(shapes: Sequence[NodeShape], objects: Sequence[Manifest], re
             await anyio.sleep(request.until_s)
             idle = world.is_settled
         pods, nodes, ended_at_s = outcome.pods(world), outcome.nodes(world), world.elapsed_s
+        if idle and request.until_s is None and not request.real_time:
+            await world.judge_rest()
         await world.clear()
         return Outcome(pods=pods, nodes=nodes, invariants=world.finish(), idle=idle, ended_at_s=ended_at_s)
     raise AssertionError("a world swallows no exception")

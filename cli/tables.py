@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gpu.share import NANO_PER_DEVICE
 from simulator.outcome import DeviceOutcome, DeviceShare, NodeOutcome, Outcome, PodOutcome
-from simulator.violations import HELD
+from simulator.violations import HELD, SOUND
 
 _BAR_CELLS: Final = 10
 _PALETTE: Final = ("cyan", "magenta", "yellow", "green", "blue", "bright_red", "bright_cyan", "bright_magenta")
@@ -74,8 +74,9 @@ def invariants_line(outcome: Outcome) -> Text:
     line = Text("invariants: ")
     for number, (name, result) in enumerate(outcome.invariants.items()):
         line.append(" " if number else "")
-        line.append(f"{name} {result}", style="green" if result == HELD else "bold red")
-        line.append("" if result == HELD else "\n")
+        passable = "green" if result == HELD else "dim"
+        line.append(f"{name} {result}", style=passable if result in SOUND else "bold red")
+        line.append("" if result in SOUND else "\n")
     return line
 
 

@@ -8,6 +8,7 @@ even its timers. One that is cut off goes on running, and what it says and is to
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
@@ -97,7 +98,8 @@ class Component:
         loop = asyncio.get_running_loop()
         self._paused_until = max(self._paused_until, loop.time() + duration_s)
         self._process.stop()
-        loop.call_later(duration_s, self._go_on_when_over)
+        # In a context that is nobody's: what strikes a component may run in its own, as a rule about its requests does.
+        loop.call_later(duration_s, self._go_on_when_over, context=contextvars.Context())
 
     def cut_off(self, duration_s: float) -> None:
         """Part it from the API server for a time, and all that is started in its place."""
@@ -105,7 +107,7 @@ class Component:
         self._cut_until = max(self._cut_until, loop.time() + duration_s)
         if self._transport is not None:
             self._transport.cut()
-        loop.call_later(duration_s, self._mend_when_over)
+        loop.call_later(duration_s, self._mend_when_over, context=contextvars.Context())
 
     def _go_on_when_over(self) -> None:
         if self._process.is_stopped and asyncio.get_running_loop().time() >= self._paused_until:

@@ -8,8 +8,9 @@ it runs all the same it counts as having asked for nothing.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 
@@ -19,6 +20,12 @@ Json = Mapping[str, Any]
 
 _SHARE_NAMES: Final = (names.GPU_FRACTION, names.GPU_MEMORY)
 _ENDED: Final = ("Succeeded", "Failed")
+_ASKS: Final = (
+    *_SHARE_NAMES,
+    names.GPU_FRACTION_NUM_DEVICES,
+    names.GPU_FRACTION_CONTAINER_NAME,
+)
+_DECIMAL: Final = re.compile(r"[+-]?([0-9]{1,20}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,3})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,24 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Granted:
+    """One device of a bound pod, as its Binding says; ``reservation`` is a UID."""
+
+    group: str
+    reservation: str
+    uuid: str
+    nano: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a waiting pod says of itself."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class PodFacts:
     """One version of a pod."""
 
@@ -58,6 +83,10 @@ class PodFacts:
     deleting: bool
     #: Whether a container asks for GPUs by means that are not simulated: MIG slices, claims, other vendors' names.
     has_other_gpus: bool
+    #: This version as JSON.
+    raw: Json = field(default_factory=dict, repr=False)
+    #: Whether its maker named the node, so that nobody of us was asked.
+    is_placed_by_hand: bool = False
 
     @property
     def key(self) -> str:
@@ -95,6 +124,49 @@ class PodFacts:
         return str(grant.get("attempt", "")) if isinstance(grant, dict) else ""
 
     @property
+    def version(self) -> int:
+        """Its resourceVersion."""
+        return _count(self.raw["metadata"].get("resourceVersion"))
+
+    @property
+    def pod_group(self) -> str:
+        """The PodGroup that it names, "" for none."""
+        return str(self.annotations.get(names.POD_GROUP_NAME, ""))
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is for us to place."""
+        return self.scheduler == names.SCHEDULER_NAME
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is for us to place, and is not placed yet."""
+        return self.is_ours and not self.node and not self.deleting and not self.has_ended
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether nobody may place it yet."""
+        return bool(self.raw["spec"].get("schedulingGates"))
+
+    @property
+    def grants(self) -> tuple[Granted, ...]:
+        """What its Binding says that it was given, device by device."""
+        grant = _json(self.annotations.get(names.GRANT))
+        devices = grant.get("devices") if isinstance(grant, dict) else None
+        return tuple(
+            Granted(str(d.get("group")), str(d.get("reservation")), str(d.get("uuid")), _count(d.get("nano")))
+            for d in devices or ()
+        )
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Why it waits, as its condition PodScheduled=False says; None if it says nothing."""
+        for condition in (self.raw.get("status") or {}).get("conditions") or ():
+            if condition["type"] == "PodScheduled" and condition["status"] == "False":
+                return Verdict(condition.get("reason", ""), condition.get("message", ""))
+        return None
+
+    @property
     def book(self) -> Mapping[str, Fraction]:
         """Of a reservation pod: pod UID -> the share that its book holds for it."""
         book = _json(self.annotations.get(names.TENANTS))
@@ -117,6 +189,7 @@ def pod(raw: Json) -> PodFacts:
         annotations=annotations,
         asks=dict(_asks(spec, annotations)),
         deleting=bool(metadata.get("deletionTimestamp")),
+        raw=raw,
         has_other_gpus=bool(spec.get("resourceClaims")) or any(_is_other_gpu(c) for c in _containers(spec)),
     )
 
@@ -149,6 +222,34 @@ def _target(spec: Json, annotations: Json) -> str:
     is_init = annotations.get(names.GPU_FRACTION_CONTAINER_TYPE) == names.CONTAINER_TYPE_INIT
     candidates = inits if is_init else regular
     return candidates[0] if candidates else ""
+
+
+def problem(pod: PodFacts) -> tuple[str, str] | None:
+    """Name an ask that nobody can grant as it is written, as (annotation, value); None for a sound pod (S11).
+
+    Written from what the annotations mean (kai-contract 1.1), not from how the product reads them. What different
+    readers take differently (``0x1p-1``, ``0_1``) is nobody's mistake here.
+    """
+    asked = {key: str(value) for key, value in pod.annotations.items() if key in _ASKS}
+    spec = pod.raw["spec"]
+    containers = {container["name"] for container in _containers(spec)}
+    has_share = any(key in asked for key in _SHARE_NAMES)
+    wrong = {
+        names.GPU_FRACTION: lambda text: not _is_fraction(text),
+        names.GPU_MEMORY: lambda text: not 0 < _count(text) < 2**64,
+        names.GPU_FRACTION_NUM_DEVICES: lambda text: not (has_share and 0 < _count(text) < 2**64),
+        names.GPU_FRACTION_CONTAINER_NAME: lambda text: has_share and text not in containers,
+    }
+    for key, text in asked.items():
+        if wrong[key](text):
+            return key, text
+    has_whole = any(names.GPU_RESOURCE in _limits(container) for container in _containers(spec))
+    kinds = [key for key in _SHARE_NAMES if key in asked] + ([names.GPU_RESOURCE] if has_whole else [])
+    return (kinds[0], asked[kinds[0]]) if len(kinds) > 1 else None
+
+
+def _is_fraction(text: str) -> bool:
+    return _DECIMAL.fullmatch(text) is not None and 0 < Fraction(text) < 1
 
 
 def _share(annotations: Json) -> Ask | None:

@@ -1,22 +1,28 @@
-"""S4, from the API objects: a gang is bound whole or not at all."""
+"""S4, from the API objects: a gang is bound whole or not at all. And what S7 asks: which gangs are broken."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from simulator.facts import Json, PodFacts
 from simulator.violations import Findings
 from wire import names
 
+Key = tuple[str, str]
+
 
 @dataclass(slots=True)
 class Gang:
-    """One PodGroup. ``bound``: UIDs of members that are bound and have not failed."""
+    """One PodGroup. ``bound``: UIDs of members that are bound and have not failed; ``active``: that still work."""
 
     minimum: int = 0
     bound: set[str] = field(default_factory=set)
+    active: set[str] = field(default_factory=set)
     partial_since_s: float | None = None
+    #: Since when fewer than the minimum are active, but some.
+    short_since_s: float | None = None
     #: Once its minimum was bound it has had what it was promised; what its owner deletes later is no matter.
     was_whole: bool = False
 
@@ -27,29 +33,43 @@ class Gangs:
 
     findings: Findings
     grace_s: float
-    _gangs: defaultdict[tuple[str, str], Gang] = field(default_factory=lambda: defaultdict(Gang))
-    _partial: set[tuple[str, str]] = field(default_factory=set)
+    _gangs: defaultdict[Key, Gang] = field(default_factory=lambda: defaultdict(Gang))
+    _partial: set[Key] = field(default_factory=set)
+    #: Pod UID -> the gang in which it was last seen.
+    _gang_of: dict[str, Key] = field(default_factory=dict)
+    #: PodGroups that are there -> their minimum.
+    minimums: dict[Key, int] = field(default_factory=dict)
 
-    def pod_group(self, raw: Json, at_s: float) -> None:
-        """Take a version of a PodGroup."""
+    def pod_group(self, raw: Json, at_s: float, *, is_gone: bool = False) -> None:
+        """Take a version of a PodGroup. One that is gone promises nothing any more."""
         key = (raw["metadata"].get("namespace", ""), raw["metadata"]["name"])
-        self._gangs[key].minimum = int((raw.get("spec") or {}).get("minMember") or 0)
+        minimum = 0 if is_gone else int((raw.get("spec") or {}).get("minMember") or 0)
+        self._gangs[key].minimum = minimum
+        if is_gone:
+            self.minimums.pop(key, None)
+        else:
+            self.minimums[key] = minimum
         self._count(key, at_s)
 
     def pod(self, pod: PodFacts, *, is_gone: bool, at_s: float) -> None:
         """Take a version of a pod."""
-        name = pod.annotations.get(names.POD_GROUP_NAME)
+        name = pod.pod_group
+        before, key = self._gang_of.get(pod.uid), (pod.namespace, name)
+        if before is not None and before != key:
+            self._leave(before, pod.uid, at_s)
         if not name:
             return
-        key = (pod.namespace, name)
-        if pod.node and pod.phase != names.FAILED and not is_gone:
-            self._gangs[key].bound.add(pod.uid)
-        else:
-            self._gangs[key].bound.discard(pod.uid)
+        self._gang_of[pod.uid] = key
+        gang = self._gangs[key]
+        is_bound = bool(pod.node) and pod.phase != names.FAILED and not is_gone
+        _put(gang.bound, pod.uid, is_in=is_bound)
+        _put(gang.active, pod.uid, is_in=is_bound and not pod.deleting and not pod.has_ended)
         self._count(key, at_s)
 
     def judge(self, at_s: float, *, is_end: bool = False) -> None:
         """Judge gangs bound in part; at the end of a run there is no grace any more."""
+        if not self._partial:
+            return
         for key in sorted(self._partial):
             gang = self._gangs[key]
             since_s = gang.partial_since_s
@@ -58,12 +78,43 @@ class Gangs:
                 text = f"gang {place} is bound in part: {len(gang.bound)} of {gang.minimum} since {since_s:.3f} s"
                 self.findings.add("S4", at_s, text)
 
-    def _count(self, key: tuple[str, str], at_s: float) -> None:
+    def is_broken(self, pod_uid: str, at_s: float, *, for_s: float) -> bool:
+        """Whether a pod's gang has been below its minimum for so long."""
+        key = self._gang_of.get(pod_uid)
+        since_s = self._gangs[key].short_since_s if key is not None else None
+        return since_s is not None and at_s - since_s >= for_s
+
+    def members(self, pods: Mapping[str, PodFacts]) -> dict[Key, list[PodFacts]]:
+        """Of pods by UID, those that name a PodGroup, by it."""
+        found: defaultdict[Key, list[PodFacts]] = defaultdict(list)
+        for pod in pods.values():
+            if pod.pod_group:
+                found[pod.namespace, pod.pod_group].append(pod)
+        return found
+
+    def _leave(self, key: Key, pod_uid: str, at_s: float) -> None:
+        del self._gang_of[pod_uid]
+        self._gangs[key].bound.discard(pod_uid)
+        self._gangs[key].active.discard(pod_uid)
+        self._count(key, at_s)
+
+    def _count(self, key: Key, at_s: float) -> None:
         gang = self._gangs[key]
         gang.was_whole |= 0 < gang.minimum <= len(gang.bound)
+        if not 0 < len(gang.active) < gang.minimum:
+            gang.short_since_s = None
+        elif gang.short_since_s is None:
+            gang.short_since_s = at_s
         if gang.was_whole or not 0 < len(gang.bound) < gang.minimum:
             gang.partial_since_s = None
             self._partial.discard(key)
         elif gang.partial_since_s is None:
             gang.partial_since_s = at_s
             self._partial.add(key)
+
+
+def _put(uids: set[str], uid: str, *, is_in: bool) -> None:
+    if is_in:
+        uids.add(uid)
+    else:
+        uids.discard(uid)

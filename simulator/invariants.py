@@ -1,12 +1,16 @@
-"""The independent checker of the safety invariants S1-S5 and S9 (docs/design/invariants.md).
+"""The independent checker of the invariants (docs/design/invariants.md): safety after every event, the rest at rest.
 
-It shares no code with the product. It is told two things: what happened on the machines (simulator/witness.py), and
-every version of the API objects (simulator/observer.py) as plain JSON. It adds up exact fractions of what each pod
-*asked when it was first seen* on the devices that its containers *really see*: what a pod claims later, and what
-anybody believes about it, does not count.
+It shares no code with the product. It is told what happened on the machines (simulator/witness.py), every version of
+the API objects (simulator/observer.py) as plain JSON, who wrote what (simulator/checks/writes.py), and, when nothing is
+under way, what schedulers have in their books (simulator/peeking.py). It adds up exact fractions of what each pod
+*asked when it was bound* on the devices that its containers *really see*: what a pod claims later, and what anybody
+believes about it, does not count.
 
-The two streams are not in step: a container may start before the checker has seen its pod bound. So the machines'
-records are judged in their order, each as soon as the version of the pod that it needs has come.
+The streams are not in step: a container may start before the checker has seen its pod bound. So the machines' records
+are judged in their order, each as soon as the version of the pod that it needs has come.
+
+S6 is not enforced yet, and not judged: queues have no limits. S10 is a judgement on a whole run: after a restart, or
+with several schedulers or binders at once, nothing is over-committed (S1, S2, S5), and at rest no pod is forgotten.
 """
 
 from __future__ import annotations
@@ -18,6 +22,12 @@ from fractions import Fraction
 from typing import Any, Final
 
 from simulator import facts
+from simulator.checks import counting, ledgers, placing, telling
+from simulator.checks.counting import NodeFacts
+from simulator.checks.keeping import Keeping
+from simulator.checks.ledgers import Ledger
+from simulator.checks.telling import Scene
+from simulator.checks.writes import Evictions, Write, Writes
 from simulator.devices import Device
 from simulator.facts import Json, PodFacts
 from simulator.gangs import Gangs
@@ -30,16 +40,17 @@ PODS: Final = "pods"
 POD_GROUPS: Final = "podgroups"
 BIND_REQUESTS: Final = "bindrequests"
 CONFIG_MAPS: Final = "configmaps"
-#: Kinds of which the checker wants to see every version, and whose leftovers it looks for.
-WATCHED: Final = (PODS, POD_GROUPS, BIND_REQUESTS)
+NODES: Final = "nodes"
+#: Kinds of which the checker wants to see every version.
+WATCHED: Final = (NODES, PODS, POD_GROUPS, BIND_REQUESTS)
 DELETED: Final = "DELETED"
 
 
 class Checker:
     """Judges a run, on the physical ``devices`` of each node.
 
-    ``gang_grace_s``: how long a gang may be bound in part; ``loss_window_s``: how long a stranger may be on a device
-    whose reservation was lost.
+    ``gang_grace_s``: how long a gang may be bound in part; ``release_s``: for how long it must have been broken before
+    its rest may be evicted; ``loss_window_s``: how long a stranger may be on a device whose reservation was lost.
     """
 
     def __init__(
@@ -47,10 +58,13 @@ class Checker:
         devices: Mapping[str, Iterable[Device]],
         *,
         gang_grace_s: float = 60.0,
+        release_s: float = 60.0,
         loss_window_s: float = 0.0,
     ) -> None:
         self.findings = Findings()
-        self._cards = {device.uuid: device for node in devices.values() for device in node}
+        self.writes = Writes(self.findings)
+        self._devices = {node: tuple(listed) for node, listed in devices.items()}
+        self._cards = {device.uuid: device for listed in self._devices.values() for device in listed}
         self._usage = Usage(self._cards, self.findings, loss_window_s)
         self._gangs = Gangs(self.findings, gang_grace_s)
         self._records: deque[Record] = deque()
@@ -59,6 +73,15 @@ class Checker:
         self._promised: defaultdict[str, set[str]] = defaultdict(set)
         #: BindRequest UID (the attempt) -> the node that it chose.
         self._chosen: dict[str, str] = {}
+        #: What is there now: pods by UID, nodes by name, BindRequests by UID.
+        self.live: dict[str, PodFacts] = {}
+        self._nodes: dict[str, NodeFacts] = {}
+        self._requests: set[str] = set()
+        self._keeping = Keeping(self.findings, self.writes, self._cards, self.live)
+        self._evictions = Evictions(self.findings, self._is_releasable)
+        self._release_s = release_s
+        #: What was done to our components, if anything: S10 is about runs in which something was.
+        self._disturbance = ""
 
     # --- the two streams ---------------------------------------------------------------------------------------------
 
@@ -76,9 +99,35 @@ class Checker:
             self._pod(facts.pod(raw), is_gone=event == DELETED, at_s=at_s)
             self._judge_records()
         elif kind == POD_GROUPS:
-            self._gangs.pod_group(raw, at_s)
+            self._gangs.pod_group(raw, at_s, is_gone=event == DELETED)
         elif kind == BIND_REQUESTS:
             self._chosen[raw["metadata"]["uid"]] = (raw.get("spec") or {}).get("selectedNode", "")
+            _keep(self._requests, raw["metadata"]["uid"], is_there=event != DELETED)
+        elif event == DELETED:
+            self._nodes.pop(raw["metadata"]["name"], None)
+        else:
+            self._nodes[raw["metadata"]["name"]] = counting.node(raw)
+
+    def wrote(self, write: Write) -> None:
+        """Take a write that the API server has answered."""
+        self.writes.take(write)
+        self._evictions.take(write)
+
+    def disturbed(self, what: str) -> None:
+        """Note that a component was killed, or that several of a kind work at once."""
+        self._disturbance = self._disturbance or what
+
+    def ledger(self, ledger: Ledger, at_s: float) -> bool:
+        """Compare a scheduler's ledger with a recount (S12); False while something is under way.
+
+        For the caller to see to: that every watch, ours and the scheduler's, was handed everything.
+        """
+        if ledger.is_busy or self._requests:
+            return False
+        used = counting.count(self.live.values())
+        for text in ledgers.differences(ledger, self._nodes, used):
+            self.findings.add("S12", at_s, f"{ledger.scheduler}: {text}")
+        return True
 
     def finish(self, at_s: float) -> None:
         """Judge what is still open at the end of a run."""
@@ -89,6 +138,68 @@ class Checker:
                 self.findings.add("S5", record.at_s, text)
         self._usage.judge_lost(at_s)
         self._gangs.judge(at_s, is_end=True)
+        if self._disturbance and self.findings.broken("S1", "S2", "S5"):
+            self.findings.add("S10", at_s, f"S1, S2 or S5 was broken, and {self._disturbance}")
+
+    # --- at rest -----------------------------------------------------------------------------------------------------
+
+    @property
+    def scene(self) -> Scene:
+        """The cluster as it is now."""
+        return Scene(
+            nodes=self._nodes,
+            rooms=placing.rooms(self.live.values(), self._nodes, self._devices),
+            members=self._gangs.members(self.live),
+            minimums=self._gangs.minimums,
+        )
+
+    def fitting(self, scene: Scene) -> dict[str, str]:
+        """Pods that wait though they fit, by UID: where (L1)."""
+        found = placing.fitting(self._waiting(), scene.members, scene.minimums, scene.rooms)
+        return {pod.uid: f"pod {pod.key} waits, and {where}" for pod, where in found}
+
+    @property
+    def has_patient_pods(self) -> bool:
+        """Whether a pod waits that is tried again from time to time."""
+        return any(placing.is_patient(pod, self._devices.values()) for pod in self._waiting())
+
+    def judge_waiting(self, at_s: float) -> None:
+        """Judge what pods say that wait at rest: L3, and S11 of those whose asks are malformed."""
+        scene = self.scene
+        for pod in self._waiting():
+            if pod.is_gated:
+                continue
+            for text in telling.untrue(pod, scene):
+                self.findings.add("L3", at_s, f"pod {pod.key}: {text}")
+            told = telling.unnamed(pod, pod.verdict.message if pod.verdict else "")
+            if told:
+                self.findings.add("S11", at_s, f"pod {pod.key}: {told}")
+        self.findings.judged.add("L3")
+
+    def judge_forgotten(self, stuck: Iterable[str], at_s: float) -> None:
+        """Judge at rest that each pod runs, has ended or says why it waits (S10).
+
+        ``stuck``: UIDs of bound pods whose machine works, and that don't run.
+        """
+        mute = {pod.uid for pod in self._waiting() if not pod.is_gated and pod.verdict is None}
+        for uid in sorted({*mute, *stuck} & self.live.keys()):
+            pod = self.live[uid]
+            text = f"is bound to {pod.node} and does not run" if pod.node else "waits, and says nothing"
+            self.findings.add("S10", at_s, f"pod {pod.key} is forgotten: it {text}")
+
+    def refused(self, raw: Json, message: str, at_s: float) -> None:
+        """A user's pod was refused by admission: for a malformed ask, which the message names (S11)."""
+        metadata = {"uid": "", "name": "", **raw["metadata"]}
+        told = telling.unnamed(facts.pod({**raw, "metadata": metadata}), message)
+        if told:
+            self.findings.add("S11", at_s, f"refused: {told}")
+
+    def _waiting(self) -> list[PodFacts]:
+        return [pod for pod in self.live.values() if pod.waits]
+
+    def _is_releasable(self, namespace: str, name: str, at_s: float) -> bool:
+        there = [pod.uid for pod in self.live.values() if (pod.namespace, pod.name) == (namespace, name)]
+        return any(self._gangs.is_broken(uid, at_s, for_s=self._release_s) for uid in there)
 
     def leftovers(self, objects: Mapping[str, Iterable[Json]], at_s: float) -> None:
         """Judge S9 when all work is gone: of what was made for it, nothing may be left (by plural: its objects)."""
@@ -112,18 +223,38 @@ class Checker:
 
     def _pod(self, pod: PodFacts, *, is_gone: bool, at_s: float) -> None:
         known = self._pods.get(pod.uid)
-        if known is not None:
+        if known is None:
+            pod = replace(pod, is_placed_by_hand=bool(pod.node) and not pod.is_reservation)
+            if pod.node:
+                self._judge_attempt(pod, at_s)
+        else:
             self._judge_binding(known, pod, at_s)
-            # What it asked is what it asked when it was first seen.
-            pod = replace(pod, asks=known.asks)
-        elif pod.node:
-            self._judge_attempt(pod, at_s)
+            # What it asked is what it asked when it was bound.
+            asks = known.asks if known.node else pod.asks
+            pod = replace(pod, asks=asks, is_placed_by_hand=known.is_placed_by_hand)
         self._pods[pod.uid] = pod
+        if is_gone:
+            self.live.pop(pod.uid, None)
+        else:
+            self.live[pod.uid] = pod
+            self._judge_keeping(known, pod, at_s)
         self._gangs.pod(pod, is_gone=is_gone, at_s=at_s)
         if pod.is_reservation:
             self._judge_book(pod, at_s)
         for uuid in self._promise(pod, is_gone=is_gone, before=known.promised if known else frozenset()):
             self._judge_promises(uuid, at_s)
+
+    def _judge_keeping(self, known: PodFacts | None, pod: PodFacts, at_s: float) -> None:
+        """S8, and S11 of what is bound: a malformed ask never becomes a default."""
+        if pod.is_reservation:
+            self._keeping.book(known, pod, at_s)
+        elif known is not None and known.node:
+            self._keeping.changed(known, pod, at_s)
+        elif known is not None and pod.node:
+            self._keeping.bound(pod, at_s)
+            wrong = facts.problem(pod) if pod.is_ours else None
+            if wrong is not None:
+                self.findings.add("S11", at_s, f"pod {pod.key} was bound with {wrong[0]}={wrong[1]!r}")
 
     def _promise(self, pod: PodFacts, *, is_gone: bool, before: frozenset[str]) -> list[str]:
         """Note the devices that a pod is promised now; return those to which it is new."""
@@ -197,3 +328,10 @@ class Checker:
         metadata: Mapping[str, Any] = raw["metadata"]
         place = f"{metadata.get('namespace', '')}/{metadata['name']}"
         self.findings.add("S9", at_s, f"{what} {place} is left after all work is gone")
+
+
+def _keep(uids: set[str], uid: str, *, is_there: bool) -> None:
+    if is_there:
+        uids.add(uid)
+    else:
+        uids.discard(uid)

@@ -16,12 +16,13 @@ from anyio.abc import TaskStatus
 
 from kube import errors
 from kube.transport import Transport
-from simulator.invariants import BIND_REQUESTS, CONFIG_MAPS, DELETED, POD_GROUPS, PODS
+from simulator.invariants import BIND_REQUESTS, CONFIG_MAPS, DELETED, NODES, POD_GROUPS, PODS
 
 #: (plural, ADDED | MODIFIED | DELETED, object)
 Observe = Callable[[str, str, dict[str, Any]], None]
 
 PATHS: Final = {
+    NODES: "/api/v1/nodes",
     PODS: "/api/v1/pods",
     CONFIG_MAPS: "/api/v1/configmaps",
     POD_GROUPS: "/apis/scheduling.run.ai/v2alpha2/podgroups",

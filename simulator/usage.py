@@ -84,7 +84,7 @@ class Usage:
         """A container runs, and sees devices."""
         self._judge_view(record, pod)
         ask = pod.asks.get(record.container)
-        if pod.is_reservation or ask is None or ask.is_whole:
+        if pod.is_reservation or ask is None or ask.is_whole or pod.is_placed_by_hand:
             return
         for uuid in record.devices:
             charge = ask.charge(self.devices[uuid].mem_mib)
@@ -101,6 +101,8 @@ class Usage:
 
     def judge_lost(self, at_s: float) -> None:
         """Judge the devices whose reservation was lost again: the window in which that is allowed may be over."""
+        if not self._lost:
+            return
         for uuid in sorted(self._lost):
             self._judge(uuid, at_s)
 
@@ -163,9 +165,10 @@ class Usage:
         if pod.is_reservation or (ask is not None and ask.is_whole):
             if set(record.devices) != set(record.assigned):
                 self._wrong_view(record, f"the device manager gave it {_listed(record.assigned)}")
-        elif ask is None:
+        elif ask is None or pod.is_placed_by_hand:
+            # A share is ours to give: whoever went past us has none, whatever he asks.
             if record.devices and pod.scheduler == names.SCHEDULER_NAME and not pod.has_other_gpus:
-                self._wrong_view(record, "it asked for none")
+                self._wrong_view(record, "it asked for none" if ask is None else "nobody gave it any")
         else:
             self._judge_share_view(record, pod, ask.devices)
 

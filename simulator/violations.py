@@ -6,9 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-#: The invariants that the checker judges (docs/design/invariants.md).
-CHECKED: Final = ("S1", "S2", "S3", "S4", "S5", "S9")
+#: Safety (docs/design/invariants.md), judged after every event, and liveness, judged when a run is at rest.
+SAFETY: Final = tuple(f"S{number}" for number in range(1, 13))
+LIVENESS: Final = tuple(f"L{number}" for number in range(1, 6))
+CHECKED: Final = (*SAFETY, *LIVENESS)
+#: Queues have no limits yet, so there is nothing that could be passed.
+UNENFORCED: Final = "S6"
+
 HELD: Final = "held"
+#: Said of what the product does not promise yet.
+NOT_ENFORCED: Final = "not enforced yet"
+#: Said of what is judged at rest only, in a run that was not looked at there.
+NOT_JUDGED: Final = "not judged"
+#: What may be said of an invariant that is not broken.
+SOUND: Final = frozenset({HELD, NOT_ENFORCED, NOT_JUDGED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +35,12 @@ class Violation:
 class Findings:
     """Violations in the order in which they were found; each is kept once, however long it lasts.
 
-    ``start_s``: the event loop's time from which reports count.
+    ``start_s``: the event loop's time from which reports count. ``judged``: those of LIVENESS that were looked at.
     """
 
     start_s: float = 0.0
     found: dict[tuple[str, str], Violation] = field(default_factory=dict)
+    judged: set[str] = field(default_factory=set)
 
     def add(self, invariant: str, at_s: float, text: str) -> None:
         """Take down a violation, unless it is known."""
@@ -39,11 +51,19 @@ class Findings:
         """Whether nothing was found."""
         return not self.found
 
+    def broken(self, *invariants: str) -> bool:
+        """Whether one of these was broken."""
+        return any(violation.invariant in invariants for violation in self.found.values())
+
     def report(self) -> Mapping[str, str]:
-        """Return "held" or the first violation of each invariant, with the number of further ones."""
-        report = {}
-        for invariant in CHECKED:
-            ours = [violation for violation in self.found.values() if violation.invariant == invariant]
+        """Say of each invariant what became of it: one of SOUND, or its first violation and the number of others."""
+        return {invariant: self._told(invariant) for invariant in CHECKED}
+
+    def _told(self, invariant: str) -> str:
+        ours = [violation for violation in self.found.values() if violation.invariant == invariant]
+        if ours:
             more = f" (and {len(ours) - 1} more)" if len(ours) > 1 else ""
-            report[invariant] = f"at {ours[0].at_s - self.start_s:.3f} s: {ours[0].text}{more}" if ours else HELD
-        return report
+            return f"at {ours[0].at_s - self.start_s:.3f} s: {ours[0].text}{more}"
+        if invariant == UNENFORCED:
+            return NOT_ENFORCED
+        return NOT_JUDGED if invariant in LIVENESS and invariant not in self.judged else HELD

@@ -37,16 +37,17 @@ from kube.memory.server import MemoryApiServer
 from kube.memory.transport import MemoryTransport
 from kube.reflector import Reflector
 from kube.replica import take_part
-from kube.resources import NAMESPACES, PODS
+from kube.resources import LEASES, NAMESPACES, PODS
 from kube.retry import Retry
 from scheduler.settings import SchedulerSettings
 from simulator import observer, policies, seeding
+from simulator.auditing import Auditor
 from simulator.component import Component
 from simulator.invariants import CONFIG_MAPS, DELETED, WATCHED, Checker
 from simulator.manifests import Manifest
 from simulator.nodeset import NodeSet
 from simulator.observer import Observer
-from simulator.parts import PRODUCT, Make, Parts
+from simulator.parts import PRODUCT, Make, Parts, Runnable
 from simulator.podtokens import always
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
@@ -57,6 +58,7 @@ from wire import names
 _OBSERVER: Final = "observer"
 SCHEDULER: Final = "scheduler"
 BINDER: Final = "binder"
+_READS: Final = frozenset({"get", "list", "watch"})
 
 
 class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,9 +108,14 @@ class World:
             reservation_identity=always(self.server.transport(policies.RESERVATION)),
         )
         self.checker = Checker(
-            self.nodes.devices, gang_grace_s=settings.gang_grace_s, loss_window_s=settings.loss_window_s
+            self.nodes.devices,
+            gang_grace_s=settings.gang_grace_s,
+            release_s=settings.scheduler.broken_gang_s,
+            loss_window_s=settings.loss_window_s,
         )
+        self.auditor = Auditor(self, _OBSERVER, is_ours)
         self.nodes.witness.listeners.append(self.checker.witnessed)
+        self.server.faults.on_answer.append(self.auditor.answered)
         self._watching = self.server.transport(_OBSERVER)
         self.observers = {plural: Observer(self._watching, plural, self._observe) for plural in WATCHED}
         self._clock = clock
@@ -122,8 +129,12 @@ class World:
             for role, count in ((binder, settings.binders), (scheduler, settings.schedulers))
             for name in _replicas(role.name, count)
         }
+        #: Schedulers that run now, by the names of their components.
+        self.running: dict[str, Runnable] = {}
         self.scheduler = self.components[SCHEDULER]
         self.binder = self.components[BINDER]
+        self._renewals = 0
+        self.server.faults.on_answer.append(self._note_renewal)
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
 
@@ -141,6 +152,9 @@ class World:
         await self._group.start(self.nodes.run)
         for component in self.components.values():
             await component.start(self._group)
+        self._group.start_soon(self.auditor.watch_ledgers)
+        if max(self.settings.schedulers, self.settings.binders) > 1:
+            self.checker.disturbed("several replicas ran at once")
         return self
 
     async def __aexit__(self, *error: Any) -> bool | None:
@@ -177,11 +191,11 @@ class World:
         which nothing changes either. False when that was not reached within ``limit_s``.
         """
         deadline = anyio.current_time() + limit_s
-        seen, since = self.server.resource_version, anyio.current_time()
+        seen, since = self.changes, anyio.current_time()
         while anyio.current_time() < deadline:
             await anyio.sleep(quiet_s / 20)
-            if self.server.resource_version != seen:
-                seen, since = self.server.resource_version, anyio.current_time()
+            if self.changes != seen:
+                seen, since = self.changes, anyio.current_time()
                 continue
             enough_s = waiting_quiet_s if self.has_waiting_pods else quiet_s
             if anyio.current_time() - since >= enough_s and self.is_settled:
@@ -207,10 +221,19 @@ class World:
         objects = {plural: listing["items"] for plural, listing in left.items()}
         self.checker.leftovers(objects, anyio.current_time())
 
+    async def judge_rest(self) -> None:
+        """Have the checker judge what has to hold when nothing happens any more (L1-L5); it may delete a pod."""
+        await self.auditor.judge_rest()
+
     def finish(self) -> Mapping[str, str]:
         """Let the checker judge what is open; return its report."""
         self.checker.finish(anyio.current_time())
         return self.checker.report
+
+    @property
+    def changes(self) -> int:
+        """How much has changed on the API server so far, but for Leases, which are renewed for ever."""
+        return self.server.resource_version - self._renewals
 
     @property
     def elapsed_s(self) -> float:
@@ -279,6 +302,10 @@ class World:
                 rng=self._rng(incarnation),
                 events=self._events(unfenced, role.controller, clock, group),
             )
+            if role.name == SCHEDULER:
+                self.running[name] = replica
+            if self.components[name].incarnations > 1:
+                self.checker.disturbed(f"{incarnation} was started")
             if election is None:
                 await group.start(replica.run)
                 task_status.started()
@@ -311,6 +338,10 @@ class World:
         if plural == PODS.plural and event != DELETED:
             self.timeline.note(raw, now_s)
         self.checker.observed(plural, event, raw, now_s)
+
+    def _note_renewal(self, call: Call, code: int) -> None:
+        if call.kind.plural == LEASES.plural and call.verb not in _READS and code < 300:
+            self._renewals += 1
 
     def _event_delay(self) -> Any:
         rng, most_s = self._rng("delays"), self.settings.event_delay_s

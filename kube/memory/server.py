@@ -127,6 +127,16 @@ class MemoryApiServer:
             watcher.break_off()
         return len(picked)
 
+    def undelivered(self, user: str) -> dict[str, int]:
+        """For each kind (plural) that a user watches now: changes that his watch has not been handed yet."""
+        found: dict[str, int] = {}
+        for table in self._store.tables.values():
+            for watcher in table.log.watchers:
+                if watcher.call.user == user and not watcher.cut:
+                    plural = watcher.call.kind.plural
+                    found[plural] = found.get(plural, 0) + len(watcher.lines)
+        return found
+
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Carry out late requests. Needed only where faults make requests late (``Fault.lands_after_s``)."""
         self._is_running = True

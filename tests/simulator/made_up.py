@@ -7,6 +7,7 @@ from typing import Any
 
 from simulator.devices import Device
 from simulator.invariants import PODS, Checker
+from simulator.violations import SOUND
 from simulator.witness import Freed, Held, Started, Stopped
 
 A = Device(0, "GPU-a", 1000)
@@ -64,8 +65,14 @@ class Story:
     def __init__(self, **settings: float) -> None:
         self.checker = Checker({NODE: (A, B, C)}, **settings)
         self.now_s = 0.0
+        self._seen: set[str] = set()
 
-    def sees(self, raw: dict[str, Any], *, kind: str = PODS, event: str = "MODIFIED") -> Story:
+    def sees(self, raw: dict[str, Any], *, kind: str = PODS, event: str = "MODIFIED", by_hand: bool = False) -> Story:
+        """A version of an object. A pod that is bound when it is first told of was unbound before, or is ``by_hand``."""
+        uid = raw["metadata"]["uid"]
+        if kind == PODS and uid not in self._seen and not by_hand:
+            self.checker.observed(kind, "ADDED", {**raw, "spec": {**raw["spec"], "nodeName": ""}}, self.now_s)
+        self._seen.add(uid)
         self.checker.observed(kind, event, raw, self.now_s)
         return self
 
@@ -106,4 +113,4 @@ class Story:
     def broken(self) -> set[str]:
         """End the story; return the invariants that did not hold."""
         self.checker.finish(self.now_s)
-        return {name for name, outcome in self.checker.report.items() if outcome != "held"}
+        return {name for name, outcome in self.checker.report.items() if outcome not in SOUND}

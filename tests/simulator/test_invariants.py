@@ -39,11 +39,11 @@ def test_more_than_a_device_breaks_s1(tenants: list[dict[str, Any]]) -> None:
     assert shared_device(*tenants).broken() == {"S1"}
 
 
-def test_a_claim_lowered_after_creation_counts_as_first_asked() -> None:
+def test_a_claim_lowered_after_binding_counts_as_it_was_and_breaks_s8() -> None:
     first, lowered = share("p", "g", "0.9"), share("p", "g", "0.1")
     story = shared_device(share("q", "g", "0.5"))
     story.sees(first).sees(lowered).starts("p", "GPU-a")
-    assert story.broken() == {"S1"}
+    assert story.broken() == {"S1", "S8"}
 
 
 def test_a_device_promised_twice_breaks_s1_before_anything_runs() -> None:

@@ -1,0 +1,207 @@
+"""Brings a running cluster before the checker: its writes, its schedulers' ledgers, and all of it when it is at rest.
+
+Judging rest takes virtual time and ends with taking work away: what waits though it fits is given the longest back-off
+to be placed (L1), nothing may be written while there is nothing to do (L5), and then a pod is deleted on purpose to see
+that its room is used at once (L4).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from kube import errors
+from kube.memory.calls import Call
+from kube.resources import PODS
+from simulator import peeking
+from simulator.checks import placing
+from simulator.checks.telling import Scene
+from simulator.checks.writes import Write
+from simulator.facts import PodFacts
+from simulator.invariants import WATCHED, Checker
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+_READS: Final = frozenset({"get", "list", "watch"})
+#: After a change the ledgers are looked at so soon, and again until nothing is under way.
+_LEDGER_S: Final = 0.2
+#: Twice the longest time for which a node is out for a pod (scheduler/core/settings.py), looked at now and then.
+L1_S: Final = 3600.0
+_L1_LOOK_S: Final = 60.0
+#: Nothing is written for so long when there is nothing to do.
+L5_S: Final = 600.0
+#: From the moment at which a pod is gone: one decision, and what there is to be done before a Binding (a reservation
+#: that goes: its grace period; one that comes: its start and its answer).
+L4_S: Final = 60.0
+_L4_LOOK_S: Final = 0.5
+
+
+@dataclass(slots=True)
+class Auditor:
+    """Watches one world for its checker. ``observer`` shows the checker objects; ``is_ours``: which users are."""
+
+    world: World
+    observer: str
+    is_ours: Callable[[str], bool]
+    _news: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def _checker(self) -> Checker:
+        return self.world.checker
+
+    # --- writes
+
+    def answered(self, call: Call, code: int) -> None:
+        """Tell the checker of a write, as the API server has just answered it."""
+        if call.verb in _READS:
+            return
+        self._checker.wrote(
+            Write(
+                at_s=anyio.current_time(),
+                user=call.user,
+                is_ours=self.is_ours(call.user),
+                verb=call.verb,
+                plural=call.kind.plural,
+                subresource=call.subresource,
+                namespace=call.namespace,
+                name=call.name or _name_in(call.body),
+                code=code,
+                version=self.world.server.resource_version if code < 300 else 0,
+            )
+        )
+
+    # --- ledgers
+
+    def changed(self) -> None:
+        """Some object has changed."""
+        self._news.set()
+
+    async def watch_ledgers(self) -> None:
+        """After changes, compare the schedulers' ledgers with a recount as soon as nothing is under way (S12)."""
+        while True:
+            await self._news.wait()
+            self._news = anyio.Event()
+            await anyio.sleep(_LEDGER_S)
+            if not self.look_at_ledgers():
+                self._news.set()
+
+    def look_at_ledgers(self) -> bool:
+        """Judge every scheduler that is in step; False if one was not."""
+        now_s = anyio.current_time()
+        if not self._is_told(self.observer, WATCHED):
+            return False
+        judged = [self._look_at(name, scheduler, now_s) for name, scheduler in self.world.running.items()]
+        return all(judged)
+
+    def _look_at(self, name: str, scheduler: object, now_s: float) -> bool:
+        component = self.world.components[name]
+        if not component.is_in_touch or not self._is_told(name, peeking.FOLLOWED):
+            # Who is down has no ledger, and tells of its return by the changes that it makes.
+            return not component.is_running
+        ledger = peeking.ledger(name, scheduler)
+        return ledger is None or self._checker.ledger(ledger, now_s)
+
+    def _is_told(self, user: str, kinds: Iterable[str]) -> bool:
+        """Whether a user's watches are open and were handed everything."""
+        left = self.world.server.undelivered(user)
+        return all(left.get(kind) == 0 for kind in kinds)
+
+    # --- rest
+
+    async def judge_rest(self) -> None:
+        """Judge a cluster in which nothing happens any more: L1 to L5, and what S10 and S11 say of rest."""
+        await self._judge_placed()
+        now_s = anyio.current_time()
+        self._checker.judge_waiting(now_s)
+        self._checker.judge_forgotten(self._stuck(), now_s)
+        await self._judge_quiet()
+        await self._judge_freed()
+        self._checker.findings.judged.add("L2")
+
+    async def _judge_placed(self) -> None:
+        """L1: whoever fits is bound, once back-offs and excluded nodes have had their time."""
+        until_s = anyio.current_time() + L1_S
+        fitting = self._checker.fitting(self._checker.scene)
+        while fitting and anyio.current_time() < until_s:
+            await anyio.sleep(_L1_LOOK_S)
+            now = self._checker.fitting(self._checker.scene)
+            fitting = {uid: why for uid, why in now.items() if uid in fitting}
+        for why in fitting.values():
+            self._checker.findings.add("L1", anyio.current_time(), why)
+        self._checker.findings.judged.add("L1")
+
+    def _stuck(self) -> list[str]:
+        """Bound pods that don't run, though their machines work."""
+        pods = self._checker.live.values()
+        return [pod.uid for pod in pods if _is_ours_to_run(pod) and not self._runs(pod)]
+
+    def _runs(self, pod: PodFacts) -> bool:
+        kubelet = self.world.nodes.kubelets.get(pod.node)
+        return pod.phase != "Pending" or kubelet is None or not kubelet.is_answering
+
+    async def _judge_quiet(self) -> None:
+        """L5: with nothing to do we write nothing, but for leases."""
+        if self._checker.has_patient_pods:
+            return
+        writes = self._checker.writes
+        before = writes.work
+        await anyio.sleep(L5_S)
+        if writes.work > before:
+            text = f"{writes.work - before} writes in {L5_S:.0f} s with nothing to do, the last: {writes.last_work}"
+            self._checker.findings.add("L5", anyio.current_time(), text)
+        self._checker.findings.judged.add("L5")
+
+    async def _judge_freed(self) -> None:
+        """L4: a pod is taken away in whose room another one fits that waits; that one has to be bound at once."""
+        chance = _chance(self._checker.scene, self._checker.live)
+        self._checker.findings.judged.add("L4")
+        if chance is None:
+            return
+        leaving, waiting = chance
+        try:
+            await self.world.api.delete(PODS, leaving.name, namespace=leaving.namespace, uid=leaving.uid)
+        except errors.ApiError:
+            return
+        while leaving.uid in self._checker.live:  # noqa: ASYNC110 - the checker's view is plain data
+            await anyio.sleep(_L4_LOOK_S)
+        until_s = anyio.current_time() + L4_S
+        while anyio.current_time() < until_s:
+            await anyio.sleep(_L4_LOOK_S)
+            if any(not (pod := self._checker.live.get(uid)) or pod.node for uid in waiting):
+                return
+        text = f"{L4_S:.0f} s after pod {leaving.key} was gone nobody has its room, and {len(waiting)} pods wait for it"
+        self._checker.findings.add("L4", anyio.current_time(), text)
+
+
+def _chance(scene: Scene, live: Mapping[str, PodFacts]) -> tuple[PodFacts, list[str]] | None:
+    """A bound pod, and the waiting ones that would fit if it were gone; None if there is no such pod."""
+    waiting = [pod for pod in live.values() if pod.waits and not pod.pod_group and placing.is_judged(pod)]
+    for leaving in live.values():
+        if not waiting:
+            return None
+        if not _is_ours_to_run(leaving) or leaving.pod_group or leaving.phase != "Running":
+            continue
+        for room in scene.rooms:
+            if room.name == leaving.node:
+                freed = room.without(leaving)
+                found = [pod.uid for pod in waiting if freed.copy().take(pod)]
+                if found:
+                    return leaving, found
+    return None
+
+
+def _is_ours_to_run(pod: PodFacts) -> bool:
+    """Whether we placed it, and it has not ended."""
+    return bool(pod.node) and pod.is_ours and not pod.is_placed_by_hand and not pod.has_ended
+
+
+def _name_in(body: bytes | None) -> str:
+    """The name of an object that is being created."""
+    written: Any = json.loads(body) if body else None
+    metadata = written.get("metadata") if isinstance(written, dict) else None
+    return str((metadata or {}).get("name", ""))

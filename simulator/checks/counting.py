@@ -1,0 +1,161 @@
+"""What is used on each node, counted from API objects alone: whom S12 and L1 compare the scheduler with.
+
+The rules are those of docs/design/scheduler-core.md, written down once more on plain JSON. Nothing that is under way
+is in it: whoever compares waits until nothing is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Final
+
+from simulator.facts import Json, PodFacts
+from wire import names
+
+NANO: Final = 10**9
+MILLI: Final = Fraction(1, 1000)
+MIB: Final = Fraction(2**20)
+_SUFFIXES: Final = {
+    "m": Fraction(1, 1000), "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
+    "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30), "Ti": Fraction(2**40),
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class NodeUse:
+    """What is used of one node. ``gpus``: whole devices, shared or not. ``groups``: group -> pod UID -> nano-GPU."""
+
+    cpu_milli: int = 0
+    mem_mib: int = 0
+    pods: int = 0
+    gpus: int = 0
+    groups: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: Group -> its reservation pods that hold a device.
+    reservations: dict[str, list[PodFacts]] = field(default_factory=dict)
+
+    def free_nano(self, group: str) -> int:
+        """What is left of a group's device."""
+        return max(0, NANO - sum(self.groups.get(group, {}).values()))
+
+    def charge(self, group: str, pod_uid: str, nano: int) -> None:
+        """Count a pod on a device, with the most that anybody says."""
+        charges = self.groups.setdefault(group, {})
+        charges[pod_uid] = max(charges.get(pod_uid, 0), nano)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """One version of a node: what it has, and whether it takes anybody."""
+
+    name: str
+    cpu_milli: int
+    mem_mib: int
+    pods: int
+    gpus: int
+    is_ready: bool
+    is_cordoned: bool
+    is_tainted: bool
+
+
+def node(raw: Json) -> NodeFacts:
+    """Read a node."""
+    status, spec = raw.get("status") or {}, raw.get("spec") or {}
+    has = status.get("allocatable") or {}
+    conditions = status.get("conditions") or ()
+    taints = [taint for taint in spec.get("taints") or () if taint.get("effect") in {"NoSchedule", "NoExecute"}]
+    return NodeFacts(
+        name=raw["metadata"]["name"],
+        cpu_milli=int(amount(has.get("cpu", 0)) * 1000),
+        mem_mib=int(amount(has.get("memory", 0)) / MIB),
+        pods=int(amount(has.get("pods", 0))),
+        gpus=int(amount(has.get(names.GPU_RESOURCE, 0))),
+        is_ready=any(c["type"] == "Ready" and c["status"] == "True" for c in conditions),
+        is_cordoned=bool(spec.get("unschedulable")),
+        is_tainted=any(taint["key"] != names.UNSCHEDULABLE_TAINT for taint in taints),
+    )
+
+
+def count(pods: Iterable[PodFacts]) -> Mapping[str, NodeUse]:
+    """Count every node that a pod names, in flight or not."""
+    used: dict[str, NodeUse] = {}
+    for pod in pods:
+        if pod.node:
+            _count(used.setdefault(pod.node, NodeUse()), pod)
+    for use in used.values():
+        _close(use)
+    return used
+
+
+def _count(use: NodeUse, pod: PodFacts) -> None:
+    holds = not is_over(pod)
+    if pod.is_reservation:
+        for group in pod.groups:
+            if pod.phase not in {"Succeeded", "Failed"}:
+                use.reservations.setdefault(group, []).append(pod)
+            for pod_uid, nano in book_nano(pod).items():
+                use.charge(group, pod_uid, nano)
+    elif holds:
+        use.gpus += demand(pod, names.GPU_RESOURCE)
+        for grant in pod.grants:
+            use.charge(grant.group, pod.uid, grant.nano)
+    if holds:
+        use.pods += 1
+        use.cpu_milli += demand(pod, "cpu", per=MILLI)
+        use.mem_mib += demand(pod, "memory", per=MIB)
+
+
+def _close(use: NodeUse) -> None:
+    """Devices of groups; a group whose reservation is to be made again has a pod slot spoken for."""
+    for group in {**use.groups, **use.reservations}:
+        there = len(use.reservations.get(group, ()))
+        is_charged = bool(use.groups.get(group))
+        use.gpus += max(there, 1 if is_charged else 0)
+        use.pods += 1 if is_charged and not there else 0
+
+
+def is_over(pod: PodFacts) -> bool:
+    """Whether it holds nothing: an evicted pod's phase may be told before its containers are gone."""
+    status = pod.raw.get("status") or {}
+    statuses = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
+    return pod.has_ended and not any("running" in (each.get("state") or {}) for each in statuses)
+
+
+def book_nano(reservation: PodFacts) -> Mapping[str, int]:
+    """Pod UID -> nano-GPU in a reservation's book; nothing of a book that can't be read."""
+    return {uid: int(entry["nano"]) for uid, entry in entries(reservation).items()}
+
+
+def entries(reservation: PodFacts) -> Mapping[str, Mapping[str, Any]]:
+    """Pod UID -> entry in a reservation's book; nothing of a book that can't be read."""
+    try:
+        book = json.loads(reservation.annotations.get(names.TENANTS) or "{}")
+    except ValueError:
+        return {}
+    return book if isinstance(book, dict) else {}
+
+
+def demand(pod: PodFacts, resource: str, *, per: Fraction = Fraction(1)) -> int:
+    """What a pod takes of a resource, in units of ``per``, rounded up: its containers together, or one init one."""
+    spec = pod.raw["spec"]
+    together = sum(_asked(container, resource) for container in spec.get("containers") or ())
+    before = max((_asked(container, resource) for container in spec.get("initContainers") or ()), default=Fraction(0))
+    return -(-max(Fraction(together), before) // per)
+
+
+def _asked(container: Json, resource: str) -> Fraction:
+    resources = container.get("resources") or {}
+    both = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return amount(both.get(resource, 0))
+
+
+def amount(text: object) -> Fraction:
+    """Read a Kubernetes quantity; 0 for what can't be read."""
+    written = str(text)
+    suffix = next((s for s in sorted(_SUFFIXES, key=len, reverse=True) if written.endswith(s)), "")
+    try:
+        return Fraction(written.removesuffix(suffix)) * _SUFFIXES.get(suffix, Fraction(1))
+    except (ValueError, ZeroDivisionError):
+        return Fraction(0)

@@ -1,0 +1,97 @@
+"""S8: what one user writes changes nothing of what another has, and frees nothing on paper that is still used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from simulator.checks import counting
+from simulator.checks.counting import NANO
+from simulator.checks.writes import Writes
+from simulator.devices import Device
+from simulator.facts import PodFacts
+from simulator.violations import Findings
+from wire import names
+
+#: Of a bound pod only the scheduler and the binder write these.
+_ANNOTATIONS: Final = frozenset({
+    names.GRANT, names.GPU_PORTION_ANNOTATION, names.RECEIVED_RESOURCE_TYPE, names.TENANTS,
+})  # fmt: skip
+#: Nobody changes these of a bound pod: it has its devices.
+_ASKS: Final = (
+    names.GPU_FRACTION,
+    names.GPU_MEMORY,
+    names.GPU_FRACTION_NUM_DEVICES,
+    names.GPU_FRACTION_CONTAINER_NAME,
+    names.GPU_FRACTION_CONTAINER_TYPE,
+)
+
+
+@dataclass(slots=True)
+class Keeping:
+    """Judges versions of bound pods, and of the books of their devices. ``pods``: those that are there, by UID."""
+
+    findings: Findings
+    writes: Writes
+    cards: Mapping[str, Device]
+    pods: Mapping[str, PodFacts]
+
+    def bound(self, pod: PodFacts, at_s: float) -> None:
+        """A pod of ours was just bound: each device is charged with what was asked, and its book says so."""
+        ask = next((ask for ask in pod.asks.values() if not ask.is_whole), None)
+        for grant in pod.grants:
+            card = self.cards.get(grant.uuid)
+            asked = ask.charge(card.mem_mib) if ask is not None and card is not None else Fraction(0)
+            if Fraction(grant.nano, NANO) < asked:
+                told = f"{float(asked):.9g} of {grant.uuid} and is charged {grant.nano} nano"
+                self._add(at_s, f"pod {pod.key} asked {told}")
+            reservation = self.pods.get(grant.reservation)
+            if reservation is not None:
+                self._judge_entry(reservation, pod, grant.group, at_s)
+
+    def changed(self, known: PodFacts, pod: PodFacts, at_s: float) -> None:
+        """A bound pod has a new version."""
+        if known.annotations == pod.annotations and known.labels == pod.labels:
+            return
+        asks = [key for key in _ASKS if known.annotations.get(key) != pod.annotations.get(key)]
+        if asks and pod.is_ours and not pod.has_ended:
+            self._add(at_s, f"pod {pod.key} changed {', '.join(asks)} after it was placed")
+        touched = _touched(known, pod)
+        if touched and not self.writes.is_ours(pod.version):
+            self._add(at_s, f"somebody else changed {', '.join(touched)} of bound pod {pod.key}")
+
+    def book(self, known: PodFacts | None, reservation: PodFacts, at_s: float) -> None:
+        """A reservation has a new version: whoever still uses its device stays in its book."""
+        if known is not None and known.annotations.get(names.TENANTS) == reservation.annotations.get(names.TENANTS):
+            return
+        uids: Iterable[str] = counting.entries(known) if known is not None else list(self.pods)
+        for uid in uids:
+            pod = self.pods.get(uid)
+            if pod is None or counting.is_over(pod) or pod.node != reservation.node:
+                continue
+            for group in reservation.groups:
+                self._judge_entry(reservation, pod, group, at_s)
+
+    def _judge_entry(self, reservation: PodFacts, pod: PodFacts, group: str, at_s: float) -> None:
+        granted = next((grant.nano for grant in pod.grants if grant.group == group), 0)
+        held = counting.book_nano(reservation).get(pod.uid, 0)
+        if held < granted:
+            text = f"the book of {reservation.name} holds {held} nano for pod {pod.key}, which uses {granted}"
+            self._add(at_s, text)
+
+    def _add(self, at_s: float, text: str) -> None:
+        self.findings.add("S8", at_s, text)
+
+
+def _touched(known: PodFacts, pod: PodFacts) -> list[str]:
+    """Protected keys that differ."""
+    keys = [*_ANNOTATIONS, *(k for k in {**known.annotations, **pod.annotations} if _is_device(k))]
+    touched = [key for key in keys if known.annotations.get(key) != pod.annotations.get(key)]
+    labels = {key for key in {**known.labels, **pod.labels} if key.startswith(names.GPU_GROUP_LABEL)}
+    return sorted({*touched, *(key for key in labels if known.labels.get(key) != pod.labels.get(key))})
+
+
+def _is_device(key: str) -> bool:
+    return key.startswith(names.VISIBLE_DEVICES_PREFIX)

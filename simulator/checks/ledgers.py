@@ -1,0 +1,58 @@
+"""S12: what the scheduler believes is used equals a recount from the API objects.
+
+A ``Ledger`` is what one running scheduler has in its books just now, as plain numbers (simulator/peeking.py); the
+recount is simulator/checks/counting.py's. They are compared only when nothing is under way: every watch has been told
+everything, the scheduler has no commit open, and there is no BindRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from simulator.checks.counting import NANO, NodeFacts, NodeUse
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One node in a scheduler's ledger: what is free, and of each shared device what is left of it."""
+
+    cpu_milli: int
+    mem_mib: int
+    pods: int
+    gpus: int
+    shared_nano: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What a scheduler believes. ``is_busy``: a commit of its own is under way."""
+
+    scheduler: str
+    is_busy: bool
+    rows: Mapping[str, Row]
+
+
+def differences(ledger: Ledger, nodes: Mapping[str, NodeFacts], used: Mapping[str, NodeUse]) -> Iterator[str]:
+    """Yield where a ledger differs from the count."""
+    if ledger.rows.keys() != nodes.keys():
+        yield f"its nodes are {sorted(ledger.rows)}, there are {sorted(nodes)}"
+    for name, node in sorted(nodes.items()):
+        if name in ledger.rows:
+            yield from _differences(ledger.rows[name], node, used.get(name, NodeUse()))
+
+
+def _differences(row: Row, node: NodeFacts, use: NodeUse) -> Iterator[str]:
+    counted = {
+        "milli of CPU": (row.cpu_milli, node.cpu_milli - use.cpu_milli),
+        "MiB of memory": (row.mem_mib, node.mem_mib - use.mem_mib),
+        "pod slots": (row.pods, node.pods - use.pods),
+        "GPUs": (row.gpus, node.gpus - use.gpus),
+    }
+    for what, (believed, free) in counted.items():
+        if believed != free:
+            yield f"{node.name}: {believed} {what} free, a recount gives {free}"
+    for group in sorted({*row.shared_nano, *use.groups}):
+        believed, free = row.shared_nano.get(group, NANO), use.free_nano(group)
+        if believed != free:
+            yield f"{node.name}: {believed} nano free in group {group}, a recount gives {free}"

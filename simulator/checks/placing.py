@@ -1,0 +1,206 @@
+"""L1: whether what waits would fit, by a count of our own. Only what surely fits is told.
+
+Exact for single pods; a gang is judged if its waiting members ask the same, of one device each: then no order of
+placing them is better than another. A card of unknown memory is taken for the
+smallest of its node, an idle reservation for no whole device, and pods with constraints that are not counted here are
+not judged: so what is found here does fit, and what is not found may fit as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from simulator import facts
+from simulator.checks import counting
+from simulator.checks.counting import NANO, NodeFacts, NodeUse
+from simulator.devices import Device
+from simulator.facts import Ask, PodFacts
+from simulator.gangs import Key
+from wire import names
+
+#: Fields of a pod's spec that say where it may be, beyond what is counted here.
+_CONSTRAINTS: Final = ("nodeSelector", "affinity", "topologySpreadConstraints", "resourceClaims", "hostNetwork")
+
+
+@dataclass(slots=True)
+class Room:
+    """What is free on a node. ``shared``: group -> (free nano-GPU, its card's MiB)."""
+
+    name: str
+    gpus: int
+    cpu_milli: int
+    mem_mib: int
+    pods: int
+    smallest_mib: int
+    shared: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def copy(self) -> Room:
+        """Another one, to try something on."""
+        return Room(
+            self.name, self.gpus, self.cpu_milli, self.mem_mib, self.pods, self.smallest_mib, dict(self.shared)
+        )  # fmt: skip
+
+    def without(self, pod: PodFacts) -> Room:
+        """The same node when a pod will have left it. A device that it leaves idle counts as shared, not as whole."""
+        room = self.copy()
+        for grant in pod.grants:
+            if grant.group in room.shared:
+                free, card_mib = room.shared[grant.group]
+                room.shared[grant.group] = (free + grant.nano, card_mib)
+        room.gpus += counting.demand(pod, names.GPU_RESOURCE)
+        room.pods += 1
+        room.cpu_milli += counting.demand(pod, "cpu", per=counting.MILLI)
+        room.mem_mib += counting.demand(pod, "memory", per=counting.MIB)
+        return room
+
+    def take(self, pod: PodFacts) -> bool:
+        """Charge a pod if it fits."""
+        whole = counting.demand(pod, names.GPU_RESOURCE)
+        opened = self._share(share_of(pod), spare=self.gpus - whole)
+        if opened is None or whole > self.gpus:
+            return False
+        self.gpus -= whole + opened
+        self.pods -= 1 + opened
+        self.cpu_milli -= counting.demand(pod, "cpu", per=counting.MILLI)
+        self.mem_mib -= counting.demand(pod, "memory", per=counting.MIB)
+        return min(self.pods, self.cpu_milli, self.mem_mib) >= 0
+
+    def _share(self, ask: Ask | None, *, spare: int) -> int | None:
+        """Charge shares, the fullest devices first; return how many devices were opened, None if it doesn't fit."""
+        if ask is None:
+            return 0
+        left = ask.devices
+        for group, (free, card_mib) in sorted(self.shared.items(), key=lambda item: item[1][0]):
+            nano = nano_of(ask, card_mib)
+            if left and nano <= free:
+                self.shared[group] = (free - nano, card_mib)
+                left -= 1
+        if not left:
+            return 0
+        return left if left <= spare and nano_of(ask, self.smallest_mib) <= NANO else None
+
+
+def rooms(
+    pods: Iterable[PodFacts], nodes: Mapping[str, NodeFacts], cards: Mapping[str, tuple[Device, ...]]
+) -> list[Room]:
+    """Count what is free on each node that takes pods."""
+    used = counting.count(pods)
+    return [
+        _room(node, used.get(name, NodeUse()), cards.get(name, ()))
+        for name, node in sorted(nodes.items())
+        if node.is_ready and not node.is_cordoned and not node.is_tainted
+    ]
+
+
+def _room(node: NodeFacts, use: NodeUse, cards: tuple[Device, ...]) -> Room:
+    room = Room(
+        name=node.name,
+        gpus=node.gpus - use.gpus,
+        cpu_milli=node.cpu_milli - use.cpu_milli,
+        mem_mib=node.mem_mib - use.mem_mib,
+        pods=node.pods - use.pods,
+        smallest_mib=min((card.mem_mib for card in cards), default=0),
+    )
+    by_uuid = {card.uuid: card for card in cards}
+    for group, held in use.reservations.items():
+        card = by_uuid.get(str(held[0].annotations.get(names.RESERVE_FOR_GPU_INDEX)))
+        if len(held) == 1 and card is not None and held[0].phase == names.RUNNING and not held[0].deleting:
+            room.shared[group] = (use.free_nano(group), card.mem_mib)
+    return room
+
+
+def fitting(
+    waiting: Iterable[PodFacts], members: Mapping[Key, list[PodFacts]], minimums: Mapping[Key, int], free: list[Room]
+) -> Iterator[tuple[PodFacts, str]]:
+    """Yield pods that wait though they fit, and where."""
+    gangs: set[Key] = set()
+    for pod in waiting:
+        key = (pod.namespace, pod.pod_group)
+        if not is_judged(pod) or (pod.pod_group and key not in minimums):
+            continue
+        if not pod.pod_group or missing(members[key], minimums[key]) <= 0:
+            places = [room.name for room in free if room.copy().take(pod)]
+            if places:
+                yield pod, f"it fits on {', '.join(places)}"
+        elif key not in gangs:
+            gangs.add(key)
+            if _fits_whole(members[key], missing(members[key], minimums[key]), free):
+                yield pod, f"all of gang {pod.pod_group} that is missing fits"
+
+
+def is_patient(pod: PodFacts, cards: Iterable[tuple[Device, ...]]) -> bool:
+    """Whether a waiting pod is tried again now and then though nothing changes.
+
+    Its last attempt failed, or only some cards of a node are large enough for it, and which they are is found out by
+    opening one.
+    """
+    told = pod.verdict.message if pod.verdict else ""
+    if "last attempt failed" in told:
+        return True
+    ask = share_of(pod)
+    asked = ask.mem_mib if ask is not None else None
+    return asked is not None and any(
+        min(card.mem_mib for card in node) < asked <= max(card.mem_mib for card in node) for node in cards if node
+    )
+
+
+def missing(members: Iterable[PodFacts], minimum: int) -> int:
+    """How many members of a gang are still to be placed."""
+    return minimum - sum(bool(pod.node) and not pod.deleting and not counting.is_over(pod) for pod in members)
+
+
+def _fits_whole(members: list[PodFacts], number: int, free: list[Room]) -> bool:
+    ready = [pod for pod in members if pod.waits and is_judged(pod)]
+    if len(ready) < number or len({_form(pod) for pod in ready}) > 1:
+        return False
+    share = share_of(ready[0])
+    if share is not None and share.devices > 1:
+        return False
+    tried = [room.copy() for room in free]
+    return all(_taken(tried, ready[0]) for _ in range(number))
+
+
+def _taken(tried: list[Room], pod: PodFacts) -> bool:
+    for i, room in enumerate(tried):
+        after = room.copy()
+        if after.take(pod):
+            tried[i] = after
+            return True
+    return False
+
+
+def _form(pod: PodFacts) -> tuple[object, ...]:
+    amounts = [counting.demand(pod, name, per=counting.MILLI) for name in ("cpu", "memory", names.GPU_RESOURCE)]
+    return (share_of(pod), *amounts)
+
+
+def is_judged(pod: PodFacts) -> bool:
+    """Whether nothing but room keeps a waiting pod from being placed, as far as can be told here."""
+    spec = pod.raw["spec"]
+    is_plain = not any(spec.get(constraint) for constraint in _CONSTRAINTS) and not pod.has_other_gpus
+    return is_plain and not pod.is_gated and facts.problem(pod) is None and is_admitted(pod)
+
+
+def is_admitted(pod: PodFacts) -> bool:
+    """Whether the container with a share could see it: it was changed when the pod was made."""
+    if share_of(pod) is None:
+        return True
+    targets = {name for name, ask in pod.asks.items() if not ask.is_whole}
+    spec = pod.raw["spec"]
+    listed = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    env = [each for container in listed if container["name"] in targets for each in container.get("env") or ()]
+    return any(each["name"] == names.ENV_VISIBLE_DEVICES and each.get("valueFrom") for each in env)
+
+
+def share_of(pod: PodFacts) -> Ask | None:
+    """What it asks of shared devices."""
+    return next((ask for ask in pod.asks.values() if not ask.is_whole), None)
+
+
+def nano_of(ask: Ask, card_mib: int) -> int:
+    """What an ask costs on a card, rounded up; more than a device where it can't be."""
+    if not card_mib and ask.mem_mib is not None:
+        return NANO + 1
+    return int(-(-ask.charge(card_mib) * NANO // 1))

@@ -1,0 +1,129 @@
+"""L3: whether what a waiting pod says of itself is true, and S11: whether it names what is wrong with its asks.
+
+Judged at rest. The sentences are the product's (scheduler/reasons.py), read here as a user reads them: numbers in them
+are compared with a count of our own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from simulator import facts
+from simulator.checks import counting, placing
+from simulator.checks.counting import NodeFacts
+from simulator.checks.placing import Room
+from simulator.facts import PodFacts, Verdict
+from simulator.gangs import Key
+from wire import names
+
+_NO_NODE: Final = re.compile(r"no nodes with enough resources were found: (?P<reasons>.*)", re.DOTALL)
+_GANG: Final = re.compile(
+    r"Resources were found for (?P<placed>\d+) pods while (?P<required>\d+) are required.*", re.DOTALL
+)
+_NOT_READY: Final = re.compile(
+    r"Job is not ready for scheduling\. Waiting for (?P<required>\d+) pods, currently (?P<present>\d+) exist, "
+    r"(?P<gated>\d+) are gated"
+)
+_NOT_FOUND: Final = re.compile(r"PodGroup (?P<name>\S+) was not found .*")
+_REASON: Final = re.compile(r"(?P<nodes>\d+) (?P<words>node\(s\)[^.]*)\.")
+#: What is said while something is under way, and so never at rest.
+_PASSING: Final = ("The last attempt failed", "Waiting for an idle GPU reservation")
+_LEFT_OUT: Final = "node(s) where the last attempt failed are left out for a while"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A cluster at rest, as the API server shows it."""
+
+    nodes: Mapping[str, NodeFacts]
+    rooms: list[Room]
+    members: Mapping[Key, list[PodFacts]]
+    minimums: Mapping[Key, int]
+
+
+def untrue(pod: PodFacts, scene: Scene) -> Iterator[str]:
+    """Yield what a waiting pod says that is not so."""
+    verdict = pod.verdict
+    if verdict is None:
+        yield "it says nothing"
+        return
+    yield from _untrue(pod, verdict, scene)
+
+
+def _untrue(pod: PodFacts, verdict: Verdict, scene: Scene) -> Iterator[str]:
+    text = verdict.message
+    if text.startswith(_PASSING):
+        yield f"it says {text!r}, and nothing happens any more"
+    elif found := _NO_NODE.fullmatch(text):
+        yield from _wrong_nodes(pod, found["reasons"], scene)
+    elif found := _GANG.fullmatch(text):
+        yield from _wrong_number("required", int(found["required"]), scene.minimums.get(_gang(pod), 0))
+    elif found := _NOT_READY.fullmatch(text):
+        yield from _wrong_gang(pod, found, scene)
+    elif (found := _NOT_FOUND.fullmatch(text)) and _gang(pod) in scene.minimums:
+        yield f"it says that PodGroup {found['name']} was not found, and it is there"
+
+
+def _wrong_nodes(pod: PodFacts, reasons: str, scene: Scene) -> Iterator[str]:
+    if (reasons.startswith("there are no nodes")) != (not scene.nodes):
+        yield f"it says {reasons!r}, and there are {len(scene.nodes)} nodes"
+    said = {found["words"]: int(found["nodes"]) for found in _REASON.finditer(reasons)}
+    nodes = scene.nodes.values()
+    counted = {
+        "node(s) were not ready": sum(not node.is_ready for node in nodes),
+        "node(s) were unschedulable": sum(node.is_ready and node.is_cordoned for node in nodes),
+    }
+    if _LEFT_OUT not in said:
+        counted.update(_lacks(pod, scene))
+    for words, number in counted.items():
+        yield from _wrong_number(words, said.get(words, 0), number)
+
+
+def _lacks(pod: PodFacts, scene: Scene) -> Iterator[tuple[str, int]]:
+    """How many usable nodes lack GPUs for a pod that asks whole ones, or a fraction of one."""
+    ask, whole = placing.share_of(pod), counting.demand(pod, names.GPU_RESOURCE)
+    if ask is None and whole:
+        yield "node(s) didn't have enough resources: GPUs", sum(room.gpus < whole for room in scene.rooms)
+    elif ask is not None and ask.fraction is not None and not whole:
+        short = sum(not _has_devices(room, pod) for room in scene.rooms)
+        yield "node(s) didn't have enough resources: GPUs", short
+
+
+def _has_devices(room: Room, pod: PodFacts) -> bool:
+    roomy = room.copy()
+    roomy.pods = roomy.cpu_milli = roomy.mem_mib = 2**60
+    return roomy.take(pod)
+
+
+def _wrong_gang(pod: PodFacts, found: re.Match[str], scene: Scene) -> Iterator[str]:
+    members = scene.members.get(_gang(pod), [])
+    waiting = [member for member in members if member.waits]
+    minimum = scene.minimums.get(_gang(pod), 0)
+    bound = minimum - placing.missing(members, minimum)
+    gated = sum(member.is_gated for member in waiting)
+    sound = sum(not member.is_gated and facts.problem(member) is None for member in waiting)
+    yield from _wrong_number("required", int(found["required"]), minimum)
+    yield from _wrong_number("present", int(found["present"]), bound + sound)
+    yield from _wrong_number("gated", int(found["gated"]), gated)
+
+
+def _wrong_number(what: str, said: int, counted: int) -> Iterator[str]:
+    if said != counted:
+        yield f"it says {said} {what}, a count gives {counted}"
+
+
+def _gang(pod: PodFacts) -> Key:
+    return pod.namespace, pod.pod_group
+
+
+def unnamed(pod: PodFacts, text: str) -> str | None:
+    """Say what a message about a malformed ask leaves out: the field, or its value (S11)."""
+    wrong = facts.problem(pod)
+    if wrong is None:
+        return None
+    missing = [part for part in wrong if part[:48] not in text]
+    field, value = wrong
+    return f"{field}={value!r} is told as {text!r}" if missing else None

@@ -1,0 +1,35 @@
+"""A look into running schedulers, for the checker only: what their ledgers hold just now, as plain numbers.
+
+Counting what has changed is what the next decision would begin with, so looking changes no decision.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler.app import Scheduler
+from scheduler.core.cluster import Cluster
+from scheduler.core.table import CPU, GPUS, MEMORY, PODS
+from simulator.checks.ledgers import Ledger, Row
+
+#: What a scheduler follows, by plural.
+FOLLOWED: Final = ("nodes", "podgroups", "bindrequests", "pods")
+
+
+def ledger(name: str, scheduler: object) -> Ledger | None:
+    """Read a scheduler's ledger; None of a stand-in that has none."""
+    if not isinstance(scheduler, Scheduler):
+        return None
+    cluster = scheduler.cache.cluster
+    is_busy = bool(cluster.flights()) or bool(cluster.departed())
+    return Ledger(scheduler=name, is_busy=is_busy, rows={} if is_busy else _rows(cluster))
+
+
+def _rows(cluster: Cluster) -> dict[str, Row]:
+    counted = cluster.refresh()
+    rows = {}
+    for node, row in counted.row_of.items():
+        free = [int(amount) for amount in counted.table.free[:, row]]
+        shared = {device.group: device.free_nano for device in counted.table.devices[row]}
+        rows[node] = Row(free[CPU], free[MEMORY], free[PODS], free[GPUS], shared)
+    return rows
