@@ -31,12 +31,19 @@ from scheduler.status import Status
 
 
 class Scheduler:
-    """Decides where pods go, and commits what needs no binder."""
+    """Decides where pods go, and commits what needs no binder. ``cluster`` is what it decides on, empty at first."""
 
     def __init__(
-        self, api: Api, *, settings: SchedulerSettings, clock: Clock, rng: random.Random, events: EventRecorder
+        self,
+        api: Api,
+        *,
+        settings: SchedulerSettings,
+        clock: Clock,
+        rng: random.Random,
+        events: EventRecorder,
+        cluster: Cluster | None = None,
     ) -> None:
-        self.cache = cache = Cache(Cluster(settings.decisions))
+        self.cache = cache = Cache(cluster or Cluster(settings.decisions))
         #: In this order: a pod whose PodGroup or BindRequest is not known yet is not taken for one that has none.
         self._reflectors: Sequence[Reflector[Any]] = (
             Reflector(api, NODES, NodeSink(cache), rng=rng),
