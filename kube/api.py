@@ -9,16 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
-import anyio
-import anyio.lowlevel
 import msgspec
 
 from kube import errors
 from kube.deadline import deadline
 from kube.decoding import Codec, Undecoded
 from kube.fence import CLIENT_MARGIN_S, WriteFence
+from kube.listing import Listing, read_list
 from kube.resources import PODS, Resource
 from kube.retry import Retry
 from kube.transport import Response, Transport
@@ -27,27 +26,12 @@ from wire.core import Binding, ObjectMeta, Status
 T = TypeVar("T", bound=msgspec.Struct)
 K = TypeVar("K")
 
-PAGE_SIZE: Final = 500
-#: After so many expired continue tokens a list is asked for in one piece, which can't expire.
-_PAGED_TRIES: Final = 2
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 _JSON: Final = "application/json"
 
 _encode: Final = msgspec.json.Encoder().encode
-
-
-class Listing(msgspec.Struct, Generic[K], frozen=True):
-    """A complete list and the resourceVersion from which a watch may go on.
-
-    Objects of built-in kinds come without apiVersion and kind in lists; that is how the server writes them.
-    ``undecoded`` is only ever filled for callers that skip such objects.
-    """
-
-    items: list[K]
-    resource_version: str
-    undecoded: tuple[Undecoded, ...] = ()
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -130,7 +114,7 @@ class Api:
     ) -> Listing[K]:
         """Read a list like ``list``, but keep of each object only what ``keep`` makes of it.
 
-        Each page is let go before the next one is asked for, so a long list never is in memory as a whole. ``keep``
+        Each object is let go before the next one is decoded, so a long list never is in memory as a whole. ``keep``
         must change nothing: when the list breaks off, what it made is dropped. Objects that do not decode are named in
         ``Listing.undecoded``.
         """
@@ -241,29 +225,10 @@ class Api:
     async def _list(
         self, resource: Resource[T], path: str, query: Mapping[str, str], keep: Callable[[T], K]
     ) -> Listing[K]:
-        async def whole(query: Mapping[str, str]) -> Listing[K]:
-            kept: list[K] = []
-            undecoded: list[Undecoded] = []
-            token = ""
-            while True:
-                more = {"continue": token} if token else {}
-                page = self._codec(resource).page((await self._read(path, {**query, **more})).body)
-                for start in range(0, len(page.items), PAGE_SIZE):
-                    kept += map(keep, page.items[start : start + PAGE_SIZE])
-                    await anyio.lowlevel.checkpoint()
-                undecoded += page.undecoded
-                token, version = page.token, page.resource_version
-                del page  # not to be held while the next one comes
-                if not token:
-                    return Listing(kept, version, tuple(undecoded))
+        async def read(query: Mapping[str, str]) -> Response:
+            return await self._read(path, query)
 
-        for _ in range(_PAGED_TRIES):
-            try:
-                return await whole({**query, "limit": str(PAGE_SIZE)})
-            except errors.Gone:
-                # The continue token outlived etcd's history; what was read is of a lost version. Start anew.
-                continue
-        return await whole(query)
+        return await read_list(read, query, self._codec(resource), keep)
 
     async def _read(self, path: str, query: Mapping[str, str]) -> Response:
         async def once() -> Response:
@@ -289,7 +254,10 @@ class Api:
             return check(response)
 
     def _decode(self, resource: Resource[T], response: Response) -> T:
-        return self._codec(resource).one(response.body)
+        obj = self._codec(resource).one(response.body)
+        if isinstance(obj, Undecoded):
+            raise errors.Undecodable(f"{resource.kind} {obj.key}: {obj.error}")
+        return obj
 
     def _codec(self, resource: Resource[T]) -> Codec[T]:
         key = (resource.plural, resource.type)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sys import intern
+
 import msgspec
 
 from gpu import grant as grants
@@ -57,11 +59,12 @@ def view(pod: Pod) -> PodView:
     annotations = pod.metadata.annotations or {}
     return PodView(
         uid=pod.metadata.uid,
-        namespace=pod.metadata.namespace,
+        # What many pods share is kept once.
+        namespace=intern(pod.metadata.namespace),
         name=pod.metadata.name,
         rv=pod.metadata.resource_version,
-        node=pod.spec.node_name,
-        scheduler=pod.spec.scheduler_name,
+        node=intern(pod.spec.node_name),
+        scheduler=intern(pod.spec.scheduler_name),
         ended=has_ended(pod),
         deleting=pod.metadata.deletion_timestamp is not None,
         gated=bool(pod.spec.scheduling_gates),

@@ -18,7 +18,7 @@ from kube.events import EventRecorder
 from tests.binder.cluster import cluster
 from tests.binder.core.made import attempt, bound, pod, reservation
 from wire import names
-from wire.core import Node, NodeSpec, ObjectMeta, ObjectReference, Pod, PodSpec
+from wire.core import Node, NodeSpec, ObjectMeta, ObjectReference, Pod, PodSpec, Toleration
 
 
 def view() -> View:
@@ -140,6 +140,19 @@ async def test_a_list_replaces_what_was_known() -> None:
     assert set(seen.pods) == {"uid-c"}
     assert seen.gone_pods.get("uid-a") is None
     await RequestSink(seen).replace([])
+
+
+async def test_pods_share_what_they_have_in_common() -> None:
+    seen = view()
+    sink = PodSink(seen, ReservationTemplate())
+    tolerations = [Toleration(key="node.kubernetes.io/not-ready", effect="NoExecute")]
+    for name in "ab":
+        made = wire_pod(name, names.SCHEDULER_NAME)
+        made = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, tolerations=tolerations))
+        sink.upsert(msgspec.json.decode(msgspec.json.encode(made), type=Pod))
+    a, b = seen.pods.values()
+    for field in ("namespace", "scheduler", "tolerations"):
+        assert getattr(a, field) is getattr(b, field)
 
 
 async def test_nodes_that_come_and_go_and_are_cordoned_point_at_their_reservations() -> None:
