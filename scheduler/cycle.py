@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -26,6 +26,8 @@ from scheduler.gangs import Gangs
 from scheduler.handed import HandedOver
 from scheduler.settings import SchedulerSettings
 from scheduler.status import Status
+
+T = TypeVar("T")
 
 _log: Final = logging.getLogger(__name__)
 
@@ -91,7 +93,12 @@ class Cycle:
         await anyio.sleep(self._settings.gather_s)
 
     def _commit(self, plan: Plan, tasks: TaskGroup, limiter: anyio.CapacityLimiter) -> None:
-        """Charge all placements, then start their writes."""
+        """Charge all placements, then start their writes.
+
+        Shares that enter the same books go together. A join and its Binding hold one place among those in flight: an
+        entry whose Binding does not follow soon is taken for abandoned (protocol.md, step 5).
+        """
+        joins: dict[tuple[str, ...], list[Placement]] = {}
         explained: list[Explain] = []
         for entry in plan.entries:
             match entry:
@@ -100,7 +107,7 @@ class Cycle:
                     tasks.start_soon(self._guarded, self._limited, limiter, self._direct.bind, placement)
                 case Join(placement=placement):
                     self._assume([placement], "join")
-                    tasks.start_soon(self._guarded, self._direct.join, placement)
+                    joins.setdefault(tuple(device.group for device in placement.devices), []).append(placement)
                 case Attempt(placement=placement):
                     self._cache.cluster.open(placement)
                     tasks.start_soon(self._guarded, self._limited, limiter, self._hand_over, placement)
@@ -113,6 +120,8 @@ class Cycle:
                     self._start_retiring(entry, tasks)
                 case Explain():
                     explained.append(entry)
+        for joining in joins.values():
+            tasks.start_soon(self._guarded, self._limited, limiter, self._direct.join, joining)
         self._status.want(explained)
 
     def _assume(self, placements: Sequence[Placement], kind: str) -> None:
@@ -134,11 +143,9 @@ class Cycle:
             if not self._commits:
                 self._all_done.set()
 
-    async def _limited(
-        self, limiter: anyio.CapacityLimiter, commit: Callable[[Placement], Awaitable[None]], placement: Placement
-    ) -> None:
+    async def _limited(self, limiter: anyio.CapacityLimiter, commit: Callable[[T], Awaitable[None]], placed: T) -> None:
         async with limiter:
-            await commit(placement)
+            await commit(placed)
 
     async def _hand_over(self, placement: Placement) -> None:
         """Hand an attempt to the binder."""
