@@ -87,13 +87,19 @@ class Direct:
         sharer = self.sharer(placement)
         await self.post(sharer, may_renew=False)
 
-    async def join(self, placement: Placement) -> None:
-        """Join and bind a share. Those of one decision that enter the same book do so in one write."""
-        sharer = self.sharer(placement)
-        if await self.enter([sharer]):
-            await self.post(sharer, may_renew=False)
-        else:
-            await self.give_back(sharer, "", "DeviceTaken: the device had no room any more")
+    async def join(self, placements: Sequence[Placement]) -> None:
+        """Join and bind shares that enter the same books, in one write each."""
+        sharers = [self.sharer(placement) for placement in placements]
+        joined = await self.enter(sharers)
+        async with anyio.create_task_group() as tasks:
+            for sharer in sharers:
+                if sharer.attempt in joined:
+                    tasks.start_soon(self._post_alone, sharer)
+                else:
+                    tasks.start_soon(self.give_back, sharer, "", "DeviceTaken: the device had no room any more")
+
+    async def _post_alone(self, sharer: Sharer) -> None:
+        await self.post(sharer, may_renew=False)
 
     async def enter(self, sharers: Sequence[Sharer]) -> set[str]:
         """Enter all books; returns the attempts that stand in all of theirs. One book's tenants are one write."""
