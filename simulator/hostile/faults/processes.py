@@ -12,7 +12,6 @@ import anyio
 from typing_extensions import override
 
 from kube.memory.calls import Call
-from kube.memory.faults import Fault
 from simulator.component import Component
 from simulator.hostile.faults.ground import READS, Ground
 from simulator.hostile.faults.timed import Timed
@@ -68,12 +67,11 @@ class _Hit:
         self._component = component
         self._left = crash.nth
 
-    def on_request(self, call: Call) -> Fault | None:
-        if self._crash.moment == "after" or not self._is_due(call):
-            return None
-        lands_after_s = self._crash.lands_after_s if self._crash.moment == "in-flight" else None
-        self.strike()
-        return Fault(lost="request", lands_after_s=lands_after_s if call.verb not in READS else None)
+    def on_request(self, call: Call) -> None:
+        if self._crash.moment != "after" and self._is_due(call):
+            if self._crash.moment == "in-flight" and call.verb not in READS:
+                self._ground.server.answer_later(call, self._crash.lands_after_s)
+            self.strike()
 
     def on_answer(self, call: Call, _: int) -> None:
         if self._crash.moment == "after" and self._is_due(call):

@@ -1,0 +1,215 @@
+"""What happens to a node, as its kubelet, its containers and the API server show it; and that it is over in the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from kube.resources import PODS
+from simulator.hostile.faults.nodes import (
+    KubeletRefuses,
+    NodeCordoned,
+    NodeCutOff,
+    NodeDrained,
+    NodeForgotten,
+    NodeLost,
+    NodeRebooted,
+    PluginDown,
+    PluginLags,
+    SlowStarts,
+)
+from tests.simulator.hostile.faults.grounds import NAMESPACE, Stage, stage
+
+
+def processes(on: Stage) -> int:
+    return len(on.world.nodes.witness.running)
+
+
+async def is_ready(on: Stage) -> str:
+    (condition,) = [c for c in (await on.node()).status.conditions or () if c.type == "Ready"]
+    return condition.status
+
+
+async def is_cordoned(on: Stage) -> bool:
+    return bool((await on.node()).spec.unschedulable)
+
+
+async def gpus(on: Stage) -> int:
+    return int(((await on.node()).status.allocatable or {}).get("nvidia.com/gpu", 0))
+
+
+async def a_share_runs(on: Stage, name: str = "p") -> None:
+    await on.pod(name, gpu_fraction="0.5")
+    await on.until(on.now_s + 20)
+    assert await on.phase(name) == "Running"
+
+
+async def test_a_lost_node_runs_nothing_is_called_unready_and_comes_back() -> None:
+    async with stage() as on:
+        await a_share_runs(on)
+        on.strike(NodeLost(at_s=20, for_s=100, node="node-0"))
+        await on.until(59)
+        assert (processes(on), await is_ready(on)) == (0, "True")
+        await on.until(61)
+        assert await is_ready(on) == "Unknown"
+        await on.until(150)
+        assert (processes(on), await is_ready(on), await on.phase("p")) == (2, "True", "Running")
+
+
+async def test_a_lost_node_that_is_deleted_comes_back_as_another() -> None:
+    async with stage() as on:
+        await a_share_runs(on)
+        before = (await on.node()).metadata.uid
+        on.strike(NodeLost(at_s=20, for_s=100, node="node-0", forget_s=50))
+        await on.until(71)
+        assert await on.ground.insist(on.node) is None
+        await on.until(80)
+        assert on.world.pods == []
+        await on.until(121)
+        assert (await on.node()).metadata.uid != before
+        await a_share_runs(on, "q")
+
+
+@pytest.mark.parametrize(("forgets", "plugin_s"), [(False, 0.0), (True, 0.0), (False, 8.0)])
+async def test_a_rebooted_node_starts_its_containers_again(forgets: bool, plugin_s: float) -> None:
+    async with stage() as on:
+        await a_share_runs(on)
+        on.strike(NodeRebooted(at_s=20, for_s=30, node="node-0", forgets=forgets, plugin_s=plugin_s))
+        await on.until(21)
+        assert processes(on) == 0
+        await on.until(49)
+        assert await gpus(on) == (0 if plugin_s else 2)
+        await on.until(80)
+        assert (processes(on), await gpus(on), await on.phase("p")) == (2, 2, "Running")
+
+
+@pytest.mark.parametrize(("for_s", "after"), [(300, 1), (400, 0)])
+async def test_containers_of_a_node_that_is_cut_off_go_on_until_it_hears_otherwise(for_s: float, after: int) -> None:
+    async with stage() as on:
+        await a_share_runs(on)
+        on.strike(NodeCutOff(at_s=20, for_s=for_s, node="node-0"))
+        await on.until(20 + for_s - 1)
+        assert (processes(on), await is_ready(on)) == (2, "Unknown")
+        # Evicted after 340 s; the pod stays on the API server until its node says that it ended.
+        assert len(on.world.pods) == 2
+        await on.until(20 + for_s + 30)
+        assert (processes(on), await is_ready(on)) == (2 * after, "True")
+
+
+async def test_a_forgotten_node_ends_what_was_deleted_when_it_is_back() -> None:
+    async with stage() as on:
+        await a_share_runs(on)
+        on.strike(NodeForgotten(at_s=20, for_s=60, node="node-0", forget_s=30))
+        await on.until(79)
+        assert (processes(on), on.world.pods) == (2, [])
+        await on.until(90)
+        assert processes(on) == 0
+        await a_share_runs(on, "q")
+
+
+async def test_a_cordoned_node_takes_no_pod_until_it_is_opened() -> None:
+    async with stage() as on:
+        on.strike(NodeCordoned(at_s=0, for_s=30, node="node-0"))
+        await on.until(1)
+        await on.pod("p", gpu_fraction="0.5")
+        await on.until(29)
+        assert (await is_cordoned(on), (await on.read("p")).spec.node_name) == (True, "")
+        await on.until(60)
+        assert (await is_cordoned(on), await on.phase("p")) == (False, "Running")
+
+
+async def test_a_drained_node_is_empty_and_then_open() -> None:
+    async with stage() as on:
+        await a_share_runs(on)
+        on.strike(NodeDrained(at_s=20, for_s=40, node="node-0"))
+        await on.until(55)
+        assert (processes(on), on.world.pods, await is_cordoned(on)) == (0, [], True)
+        await on.until(61)
+        assert not await is_cordoned(on)
+
+
+async def test_a_kubelet_refuses_so_many_pods_and_only_for_a_while() -> None:
+    async with stage() as on:
+        on.strike(KubeletRefuses(at_s=0, for_s=30, node="node-0", count=1))
+        await on.until(1)
+        for name in ("refused", "taken"):
+            await on.pod(name, gpus=1)
+            await on.until(on.now_s + 5)
+        refused = (await on.read("refused")).status
+        assert (refused.phase, refused.reason) == ("Failed", "UnexpectedAdmissionError")
+        assert await on.phase("taken") == "Running"
+        assert on.world.nodes["node-0"].intake.reject_next == 0
+
+
+async def test_refusals_that_met_nobody_are_taken_back() -> None:
+    async with stage() as on:
+        on.strike(KubeletRefuses(at_s=0, for_s=30, node="node-0", count=5))
+        await on.until(31)
+        await on.pod("taken", gpus=1)
+        await on.until(40)
+        assert await on.phase("taken") == "Running"
+
+
+async def test_without_its_device_plugin_a_node_has_no_gpu_to_give() -> None:
+    async with stage() as on:
+        await a_share_runs(on)
+        on.strike(PluginDown(at_s=20, for_s=30, node="node-0"))
+        await on.until(21)
+        await on.pod("q", gpus=1)
+        await on.until(49)
+        assert (await gpus(on), await on.phase("p"), (await on.read("q")).spec.node_name) == (0, "Running", "")
+        await on.until(80)
+        assert (await gpus(on), await on.phase("q")) == (2, "Running")
+
+
+async def test_a_pod_that_comes_before_the_plugin_is_seen_to_be_down_is_refused() -> None:
+    async with stage() as on:
+        on.world.nodes["node-0"].intake.plugin_is_down = True
+        await on.pod("p", gpus=1)
+        await on.until(5)
+        assert (await on.read("p")).status.reason == "UnexpectedAdmissionError"
+
+
+@pytest.mark.parametrize(("lag_s", "wait_s", "reason"), [(30.0, 5, "UnexpectedAdmissionError"), (3.0, 5, "")])
+async def test_a_device_is_free_again_some_time_after_its_pod_has_ended(
+    lag_s: float, wait_s: float, reason: str
+) -> None:
+    async with stage("1x1x40GiB") as on:
+        await on.pod("p", gpus=1)
+        on.strike(PluginLags(at_s=1, for_s=60, node="node-0", lag_s=lag_s))
+        await on.until(5)
+        await on.world.api.delete(PODS, "p", namespace=NAMESPACE)
+        await on.until(5 + wait_s)
+        await on.pod("q", gpus=1)
+        await on.until(20)
+        assert (await on.read("q")).status.reason == reason
+
+
+async def test_devices_that_lag_are_free_when_the_fault_is_over() -> None:
+    async with stage("1x1x40GiB") as on:
+        await on.pod("p", gpus=1)
+        on.strike(PluginLags(at_s=1, for_s=10, node="node-0", lag_s=1000.0))
+        await on.until(5)
+        await on.world.api.delete(PODS, "p", namespace=NAMESPACE)
+        await on.until(10.9)
+        assert on.world.nodes["node-0"].intake.manager.pods
+        await on.until(11.1)
+        assert not on.world.nodes["node-0"].intake.manager.pods
+
+
+async def test_pods_take_longer_to_start_for_a_while() -> None:
+    async with stage() as on:
+        on.strike(SlowStarts(at_s=0, for_s=10, node="node-0", slow_s=40.0))
+        await on.until(1)
+        await on.pod("slow", gpus=1)
+        await on.until(11)
+        await on.pod("quick", gpus=1)
+        await on.until(30)
+        assert (await on.phase("slow"), await on.phase("quick")) == ("Pending", "Running")
+        await on.until(50)
+        assert await on.phase("slow") == "Running"
+
+
+async def test_a_node_that_is_not_there_is_not_struck() -> None:
+    async with stage() as on:
+        await NodeLost(at_s=0, for_s=1000, node="node-7").strike(on.ground)
+        assert on.now_s < 1
