@@ -176,6 +176,9 @@ class Direct:
             return True
         if pod is not None:
             self._cache.note_pod(pod)
+        else:
+            # Its event may be minutes late: until then the same pod would be placed and refused again and again.
+            self._cache.forget_pod(sharer.placement.pod_uid)
         if pod is None or pod.spec.node_name:
             sharer.held.clear()
         await self.give_back(sharer, "", "")

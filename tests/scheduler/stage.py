@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,9 +11,12 @@ from typing import Any
 import anyio
 import msgspec
 
+from kube.api import Api
 from kube.memory.calls import AuditEntry, Call
 from kube.resources import NODES, POD_GROUPS, PODS
+from kube.retry import Retry
 from simulator import shape
+from simulator.violations import SOUND
 from simulator.virtualtime import VirtualClock
 from simulator.world import World, WorldSettings
 from wire import names
@@ -27,7 +31,7 @@ async def stage(*shapes: str, settings: WorldSettings | None = None) -> AsyncIte
     world = World(shape.parse(shapes), clock=clock, settings=settings or WorldSettings(seed=1))
     async with world:
         yield world
-        broken = {key: told for key, told in world.finish().items() if told != "held"}
+        broken = {key: told for key, told in world.finish().items() if told not in SOUND}
         assert broken == {}
 
 
@@ -65,6 +69,11 @@ async def create_gang(world: World, name: str, minimum: int, *pods: dict[str, An
     for wanted in pods:
         wanted["metadata"]["annotations"][names.POD_GROUP_NAME] = name
     await create(world, *pods)
+
+
+def api_of(world: World, user: str) -> Api:
+    """The API server as somebody else uses it, for what users may not write."""
+    return Api(world.server.transport(user), retry=Retry(random.Random(1)))
 
 
 async def cordon(world: World, node: str) -> None:

@@ -98,6 +98,18 @@ async def test_a_pod_deleted_on_its_way_leaves_nothing_in_a_book() -> None:
         assert phases(world) == {"a": "Running", "c": "Running"}
 
 
+async def test_a_pod_that_is_gone_is_tried_once_however_late_its_deletion_shows() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        await settle(1)
+        world.server.faults.on_watch_line.append(lambda call, _: 5.0 if call.user == "scheduler" else 0.0)
+        await create(world, pod("a", gpus=1))
+        await settle(1)
+        await world.api.delete(PODS, "a", namespace=stage.TEAM)
+        await settle(20)
+        tried = [entry.code for entry in world.server.audit if entry.subresource == "binding"]
+        assert tried == [404]
+
+
 async def test_a_binding_refused_for_good_backs_off_and_says_so() -> None:
     async with stage.stage("1x1x80GiB") as world:
         world.server.faults.on_request.append(
@@ -119,7 +131,7 @@ async def test_a_device_that_changed_under_a_group_is_not_joined() -> None:
         await create(world, share("a"))
         await settle()
         held = next(p for p in world.pods if p["metadata"]["namespace"] == names.RESERVATION_NAMESPACE)
-        await world.api.patch(
+        await stage.api_of(world, "reservation").patch(
             PODS,
             held["metadata"]["name"],
             {"metadata": {"annotations": {names.RESERVE_FOR_GPU_INDEX: "GPU-somebody-elses"}}},

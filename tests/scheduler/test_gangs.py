@@ -151,7 +151,8 @@ async def test_a_plan_that_an_earlier_scheduler_left_is_taken_back() -> None:
         await settle()
         uid = stage.find(world, "m0")["metadata"]["uid"]
         plan = '{"id":"left-over","members":{"' + uid + '":{"node":"node-0"}}}'
-        await world.api.patch(POD_GROUPS, "g", {"metadata": {"annotations": {names.PLAN: plan}}}, namespace=stage.TEAM)
+        written = {"metadata": {"annotations": {names.PLAN: plan}}}
+        await stage.api_of(world, "scheduler").patch(POD_GROUPS, "g", written, namespace=stage.TEAM)
         await world.restart(world.scheduler)
         await settle(20)
         group = await world.api.get(POD_GROUPS, "g", namespace=stage.TEAM)
