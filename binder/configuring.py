@@ -9,7 +9,7 @@ from binder.core.failure import Failure
 from gpu.cause import Cause
 from kube import books
 from kube.api import Api
-from kube.errors import AlreadyExists, ApiError
+from kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kube.resources import CONFIG_MAPS
 from wire.core import ConfigMap
 
@@ -25,18 +25,35 @@ async def write_config_map(api: Api, namespace: str, manifest: Mapping[str, Any]
         try:
             await api.create(CONFIG_MAPS, manifest, namespace=namespace)
         except AlreadyExists:
-            there = await api.get(CONFIG_MAPS, name, namespace=namespace)
+            there = await _find(api, namespace, name)
+            if there is None:
+                continue
             if not _is_of(there, manifest["metadata"]["ownerReferences"][0]["uid"]):
                 return Failure(cause=Cause.REFUSED, detail=f"ConfigMap {name} belongs to somebody else")
             if (there.data or {}) == manifest["data"] and there.immutable:
                 return None
-            await api.delete(CONFIG_MAPS, name, namespace=namespace, uid=there.metadata.uid)
+            await _remove(api, namespace, name, uid=there.metadata.uid)
         except ApiError as error:
-            if books.is_final(error):
+            # NotFound: the namespace is gone, and the pod with it.
+            if books.is_final(error) or isinstance(error, NotFound):
                 return Failure(cause=Cause.REFUSED, detail=f"ConfigMap {name}: {error}")
             raise
         else:
             return None
+
+
+async def _find(api: Api, namespace: str, name: str) -> ConfigMap | None:
+    try:
+        return await api.get(CONFIG_MAPS, name, namespace=namespace)
+    except NotFound:
+        return None
+
+
+async def _remove(api: Api, namespace: str, name: str, *, uid: str) -> None:
+    try:
+        await api.delete(CONFIG_MAPS, name, namespace=namespace, uid=uid)
+    except (NotFound, Conflict):
+        return  # gone, or another of that name: creating it tells
 
 
 def _is_of(there: ConfigMap, pod_uid: str) -> bool:

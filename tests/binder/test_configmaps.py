@@ -199,3 +199,16 @@ async def test_a_condition_that_cannot_be_written_does_not_hold_up_the_end() -> 
         await it.until(_no_requests, it)
         assert await it.is_bound()
         assert "PodBound" not in await told(it)
+
+
+async def test_a_namespace_that_is_gone_ends_the_attempt() -> None:
+    async with cluster() as it:
+        pod = await asking(it)
+
+        def rule(call: Call) -> Fault:
+            return Fault(refuse_with=404) if (call.user, call.kind.plural) == (BINDER, "configmaps") else NOTHING
+
+        it.server.faults.on_request.append(rule)
+        await it.hand_over(pod, "g")
+        await it.until(it.is_fenced)
+        assert await it.requests() == []
