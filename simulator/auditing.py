@@ -33,6 +33,9 @@ _LEDGER_S: Final = 0.2
 #: Twice the longest time for which a node is out for a pod (scheduler/core/settings.py), looked at now and then.
 L1_S: Final = 3600.0
 _L1_LOOK_S: Final = 60.0
+#: So long after the last event something may still fall due: what a forced deletion left (its grace period and a
+#: margin), the rest of a broken gang, idle reservations.
+_LATE_WORK_S: Final = 300.0
 #: Nothing is written for so long when there is nothing to do.
 L5_S: Final = 600.0
 #: From the moment at which a pod is gone: one decision, and what there is to be done before a Binding (a reservation
@@ -146,6 +149,7 @@ class Auditor:
 
     async def _judge_quiet(self) -> None:
         """L5: with nothing to do we write nothing, but for leases."""
+        await anyio.sleep(_LATE_WORK_S)
         if self._checker.has_patient_pods:
             return
         writes = self._checker.writes

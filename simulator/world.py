@@ -159,6 +159,8 @@ class World:
 
     async def __aexit__(self, *error: Any) -> bool | None:
         """Stop everything; errors of components come out here."""
+        for component in self.components.values():
+            component.crash()  # one that is paused would not hear that it is cancelled
         if self._group is not None:
             self._group.cancel_scope.cancel()
         return await self._stack.__aexit__(*error)
@@ -277,7 +279,7 @@ class World:
         admission = PodAdmission(settings, rng=self._rng("names"), guard_of=guards)
         for hook in self._parts.hooks(admission):
             self.server.add_webhook(hook)
-        for policy in policies.policies(is_ours):
+        for policy in self._parts.policies(is_ours):
             self.server.add_webhook(policy)
 
     def _component(self, name: str, role: _Role) -> Component:
@@ -384,5 +386,13 @@ def _is_settled(pod: Mapping[str, Any]) -> bool:
         return True
     if status.get("phase") in {names.RUNNING, names.SUCCEEDED, names.FAILED}:
         return True
+    if any(_lacks_config(each) for each in status.get("containerStatuses") or ()):
+        # Whoever goes past us with an ask for a share waits for a ConfigMap that nobody writes.
+        return True
     conditions = status.get("conditions") or ()
     return any(c["type"] == names.CONDITION_POD_SCHEDULED and c["status"] == "False" for c in conditions)
+
+
+def _lacks_config(status: Mapping[str, Any]) -> bool:
+    waiting = (status.get("state") or {}).get("waiting") or {}
+    return waiting.get("reason") == "CreateContainerConfigError"

@@ -36,7 +36,7 @@ async def test_an_older_request_that_is_slow_to_go_stops_nothing() -> None:
             "metadata": {"name": "a"},
             "spec": {"podName": "a", "selectedNode": "node-0"},
         }
-        await world.api.create(BIND_REQUESTS, older, namespace=stage.TEAM)
+        await stage.api_of(world, "scheduler").create(BIND_REQUESTS, older, namespace=stage.TEAM)
         delete = is_call("scheduler", "delete", "bindrequests")
         world.server.faults.on_request.append(lambda call: Fault(refuse_with=500) if delete(call) else None)
         await create(world, share("a"))
