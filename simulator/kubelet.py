@@ -113,10 +113,12 @@ class Kubelet:
         self._line.mend()
         self._catch_up()
 
-    def evict(self, uid: str, message: str) -> None:
-        """End a pod because the machine is short of something; it fails."""
-        if worker := self._workers.get(uid):
+    def evict(self, uid: str, message: str) -> bool:
+        """End a pod because the machine is short of something: it fails. False if it isn't there, or not yet."""
+        worker = self._workers.get(uid)
+        if worker is not None:
             worker.evict(message)
+        return worker is not None
 
     def kill_reservations(self) -> None:
         """Kill the reservation processes; their containers are started again."""

@@ -21,6 +21,11 @@ from wire.core import Pod
 Stage = Literal["made", "running", "told", "used"]
 
 
+#: Kubelet's words for an eviction by node pressure.
+_SHORT_OF_DISK: Final = "The node was low on resource: ephemeral-storage."
+_LOOK_S: Final = 0.05
+
+
 class _OnProcesses(Timed, frozen=True, kw_only=True):
     """A fault of the reservation processes on ``node`` that read their device while it lasts."""
 
@@ -168,8 +173,9 @@ class ReservationEvicted(_OnPod, frozen=True, kw_only=True, tag="reservation-evi
     @override
     async def _strike(self, ground: Ground, pod: Pod) -> None:
         kubelet = ground.node(pod.spec.node_name)
-        if kubelet is not None:
-            kubelet.evict(pod.metadata.uid, "The node was low on resource: ephemeral-storage.")
+        with anyio.move_on_after(ground.left_s(self.end_s)):
+            while kubelet and not kubelet.evict(pod.metadata.uid, _SHORT_OF_DISK):  # noqa: ASYNC110 - nobody tells us
+                await anyio.sleep(_LOOK_S)
 
 
 @contextmanager
