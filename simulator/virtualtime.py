@@ -54,7 +54,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """Call back in the next turn, or when its Stoppable goes on."""
-        context = context or contextvars.copy_context()
+        context = contextvars.copy_context() if context is None else context
         whole = context.get(_running_in)
         if whole is None or not whole.is_stopped:
             return super().call_soon(callback, *args, context=context)
@@ -70,7 +70,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Call back at a time, or when its Stoppable goes on after that."""
-        context = context or contextvars.copy_context()
+        context = contextvars.copy_context() if context is None else context
         whole = context.get(_running_in)
         if whole is None:
             return super().call_at(when, callback, *args, context=context)
