@@ -166,7 +166,8 @@ class Auditor:
         self._checker.findings.judged.add("L4")
         if chance is None:
             return
-        leaving, waiting = chance
+        leaving, wanted = chance
+        waiting = [pod.uid for pod in self._checker.live.values() if pod.waits]
         try:
             await self.world.api.delete(PODS, leaving.name, namespace=leaving.namespace, uid=leaving.uid)
         except errors.ApiError:
@@ -178,12 +179,12 @@ class Auditor:
             await anyio.sleep(_L4_LOOK_S)
             if any(not (pod := self._checker.live.get(uid)) or pod.node for uid in waiting):
                 return
-        text = f"{L4_S:.0f} s after pod {leaving.key} was gone nobody has its room, and {len(waiting)} pods wait for it"
+        text = f"{L4_S:.0f} s after pod {leaving.key} was gone nobody has its room, where {', '.join(wanted)} would fit"
         self._checker.findings.add("L4", anyio.current_time(), text)
 
 
 def _chance(scene: Scene, live: Mapping[str, PodFacts]) -> tuple[PodFacts, list[str]] | None:
-    """A bound pod, and the waiting ones that would fit if it were gone; None if there is no such pod."""
+    """A bound pod, and the names of waiting ones that would fit if it were gone; None if there is no such pod."""
     waiting = [pod for pod in live.values() if pod.waits and not pod.pod_group and placing.is_judged(pod)]
     for leaving in live.values():
         if not waiting:
@@ -193,7 +194,7 @@ def _chance(scene: Scene, live: Mapping[str, PodFacts]) -> tuple[PodFacts, list[
         for room in scene.rooms:
             if room.name == leaving.node:
                 freed = room.without(leaving)
-                found = [pod.uid for pod in waiting if freed.copy().take(pod)]
+                found = [pod.key for pod in waiting if freed.copy().take(pod)]
                 if found:
                     return leaving, found
     return None
