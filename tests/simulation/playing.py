@@ -24,6 +24,8 @@ from wire import names
 #: With nothing to do nothing is written for so long; the binder looks everything over every 5 s.
 _REST_S: Final = 60.0
 _CONVERGED_S: Final = 300.0
+#: An empty reservation is kept for a while: longer than that.
+_IDLE_S: Final = 15.0
 _LINES: Final = 30
 
 
@@ -73,7 +75,7 @@ async def _play(scenario: Scenario, settings: WorldSettings, blow: Blow | None, 
             await scenario.act(world)
             wrong = [] if await striker.until_idle() else ["it does not come to rest"]
             wrong += await _converge(scenario, world)
-            await world.until_idle(quiet_s=5.0)
+            await world.until_idle(quiet_s=_IDLE_S)
             writes = list(striker.writes)
             wrong += [line async for line in _judge(scenario, world)]
             tasks.cancel_scope.cancel()

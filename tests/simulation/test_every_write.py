@@ -1,0 +1,55 @@
+"""Binder and scheduler are struck at each single write of each kind of commit, in every way a write can go wrong.
+
+Whatever was struck: the cluster comes to the end that was wanted, what is free can be used, nothing is written while
+there is nothing to do, and when all work is gone nothing is left over; every invariant holds on the way.
+
+``make test`` strikes each write with the deadliest blows, and every few writes with the others; ``make enumerate``
+strikes each write with each blow, with watches that are in time and with late ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.simulation.playing import play, record
+from tests.simulation.scenarios import SCENARIOS
+from tests.simulation.striking import BLOWS, Blow, Write
+
+IS_FULL = bool(os.environ.get("MOORAGE_ENUMERATE"))
+#: By how much watch events are late at most.
+LATE_S = (0.0, 0.5) if IS_FULL else (0.0,)
+#: Every so many writes are struck with blows that are not among the deadliest.
+STRIDE = 1 if IS_FULL else 6
+DEADLIEST = frozenset({"killed before", "killed after", "killed, lands late"})
+
+
+@functools.cache
+def recorded(scenario: int, late_s: float) -> tuple[Write, ...]:
+    return tuple(record(SCENARIOS[scenario], late_s=late_s))
+
+
+def struck(scenario: int, blow: Blow, writes: tuple[Write, ...]) -> Iterator[int]:
+    """Numbers of the writes to strike. Events are news for people: only their sender's death is of interest."""
+    stride = 1 if blow.name in DEADLIEST else STRIDE
+    first = (scenario + BLOWS.index(blow)) % stride
+    for at in range(first, len(writes), stride):
+        if blow.killed or writes[at].what != "events":
+            yield at
+
+
+@pytest.mark.parametrize("late_s", LATE_S, ids=lambda late_s: f"late {late_s}")
+@pytest.mark.parametrize("blow", BLOWS, ids=lambda blow: blow.name)
+@pytest.mark.parametrize("scenario", range(len(SCENARIOS)), ids=lambda number: SCENARIOS[number].name)
+def test_a_struck_write_makes_no_difference_in_the_end(scenario: int, blow: Blow, late_s: float) -> None:
+    writes = recorded(scenario, late_s)
+    told = []
+    for at in struck(scenario, blow, writes):
+        played = play(SCENARIOS[scenario], blow, at, late_s=late_s)
+        assert played.writes[at] == writes[at]
+        if played.wrong:
+            told.append(played.told(f"{SCENARIOS[scenario].name}: write {at}, {writes[at]}, {blow.name}"))
+    assert not told, "\n".join(told)
