@@ -7,7 +7,7 @@ and the product needs no switch for it.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -23,6 +23,7 @@ from kube.replica import Replica
 from kube.transport import Transport
 from scheduler.app import Scheduler
 from simulator.hooks import Hook, hooks
+from simulator.policies import Policy, policies
 
 
 class Runnable(Replica, Protocol):
@@ -47,11 +48,15 @@ def _as_it_is(_user: str, transport: MemoryTransport) -> Transport:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """``wire`` is what stands between a component (its user's name) and the API server."""
+    """``wire`` is what stands between a component (its user's name) and the API server.
+
+    ``policies`` makes the API server's own guards, given who is one of ours.
+    """
 
     scheduler: Make = Scheduler
     binder: Make = Binder
     hooks: Callable[[PodAdmission], Sequence[Hook]] = hooks
+    policies: Callable[[Callable[[str], bool]], Iterable[Policy]] = policies
     wire: Callable[[str, MemoryTransport], Transport] = _as_it_is
 
 

@@ -161,8 +161,6 @@ class World:
         """Stop everything; errors of components come out here."""
         for component in self.components.values():
             component.crash()  # one that is paused would not hear that it is cancelled
-        for component in self.components.values():
-            component.crash()  # one that is paused would not hear that it is cancelled
         if self._group is not None:
             self._group.cancel_scope.cancel()
         return await self._stack.__aexit__(*error)

@@ -45,7 +45,7 @@ _LOOK_S: Final = 1.0
 #: Virtual seconds after which a run is given up, wherever it stands.
 LIMIT_S: Final = 30_000.0
 #: Processor time after which it is given up.
-LIMIT_CPU_S: Final = 60.0
+LIMIT_CPU_S: Final = 20.0
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +111,7 @@ class _Run:
             if not await self._rest(world):
                 self._add(HANG, f"not at rest {REST_S:.0f} s after the last fault: {self._restless(world)}")
             self.pods = len(world.pods)
+            await world.auditor.judge_rest()
             await world.clear()
             self.log.note("action", "everything was deleted")
             world.finish()

@@ -13,6 +13,7 @@ import msgspec
 
 from admission.settings import HandOver
 from admission.settings import Settings as AdmissionSettings
+from kube.lease import LeaseSettings
 from simulator import shape
 from simulator.hostile import workload
 from simulator.hostile.actions import Action
@@ -26,6 +27,8 @@ VERSION: Final = 1
 #: How long users go on. Faults go on for longer.
 _DURATIONS_S: Final = (5.0, 20.0, 60.0)
 
+#: Longer than by default: renewals are most of what happens in a quiet hour.
+_LEASES: Final = LeaseSettings(duration_s=30, renew_deadline_s=20.0, retry_s=6.0, poll_s=5.0)
 _SHAPES: Final = (
     ("1x2x40GiB",),
     ("1x1x24GiB",),
@@ -44,6 +47,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     hand_over: HandOver = HandOver.ANNOTATIONS
     schedulers: int = 1
     binders: int = 1
+    #: Whether replicas elect a leader; without it all of them work at once.
+    election: bool = False
     #: Watch events are late by up to so much, all the time.
     event_delay_s: float = 0.0
     #: How long containers take to end.
@@ -78,6 +83,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return WorldSettings(
             seed=self.seed,
             event_delay_s=switches.event_delay_s,
+            schedulers=switches.schedulers,
+            binders=switches.binders,
+            election=_LEASES if switches.election else None,
             kubelet=KubeletSettings(stop_s=switches.stop_s, shuffle_devices=switches.shuffle_devices),
             admission=AdmissionSettings(hand_over=switches.hand_over),
         )
@@ -139,6 +147,7 @@ def _switches(rng: random.Random) -> Switches:
         hand_over=rng.choice([HandOver.ANNOTATIONS, HandOver.ANNOTATIONS, HandOver.CONFIG_MAPS]),
         schedulers=rng.choice([1, 1, 1, 2]),
         binders=rng.choice([1, 1, 1, 2]),
+        election=rng.random() < 0.4,
         event_delay_s=rng.choice([0.0, 0.0, 0.1, 0.5]),
         stop_s=rng.choice([0.0, 0.2, 0.2, 5.0]),
     )
