@@ -1,0 +1,180 @@
+"""What a client sees of each mishap, through the product's own transport."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import pytest
+from aiohttp import web
+
+from kube.config import plain
+from kube.errors import ApiError, Unreachable
+from kube.http import HttpTransport
+from kube.transport import Response
+from tools.faultyproxy import FaultyProxy
+from tools.mishaps import NOTHING, End, Kind, Mishap, expired_event
+
+LINES = [b'{"line":%d}' % number for number in range(4)]
+PATH = "/api/v1/pods"
+
+
+@dataclass(slots=True)
+class Server:
+    """Echoes, streams LINES, and notes what it has heard."""
+
+    heard: list[str] = field(default_factory=list)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.heard.append(request.method)
+        if "watch" not in request.query:
+            seen = [request.method, request.path_qs, request.headers["Authorization"], await request.text()]
+            return web.json_response(seen, status=201)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for line in LINES:
+            await response.write(line + b"\n")
+        return response
+
+
+@dataclass(slots=True)
+class Once:
+    """A fate with one mishap, for the first request."""
+
+    mishap: Mishap
+    kinds: list[Kind] = field(default_factory=list)
+    strikes: list[Mishap] = field(default_factory=list)
+
+    def deal(self, kind: Kind) -> Mishap:
+        self.kinds.append(kind)
+        return self.mishap if len(self.kinds) == 1 else NOTHING
+
+    def struck(self, mishap: Mishap) -> None:
+        self.strikes.append(mishap)
+
+
+@asynccontextmanager
+async def proxied(fate: Once, *, page: int = 0) -> AsyncIterator[tuple[Server, HttpTransport]]:
+    server = Server()
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", server.answer)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        async with (
+            FaultyProxy(url, fate=fate, page=page) as proxy,
+            HttpTransport(plain(proxy.url, token="who")) as transport,
+        ):
+            yield server, transport
+    finally:
+        await runner.cleanup()
+
+
+async def send(transport: HttpTransport, method: str = "GET", **query: str) -> Response:
+    body = None if method == "GET" else b"{}"
+    return await transport.request(method, PATH, query=query, body=body, timeout_s=5.0)
+
+
+async def watch(transport: HttpTransport) -> tuple[list[bytes], ApiError | None]:
+    """The lines that came, and how it ended."""
+    lines: list[bytes] = []
+    try:
+        async with transport.stream(PATH, query={"watch": "true"}, timeout_s=5.0) as (head, stream):
+            assert head.status == 200
+            async for line in stream:
+                lines.append(line)  # noqa: PERF401 - those count that came before it broke
+    except Unreachable as error:
+        return lines, error
+    return lines, None
+
+
+async def test_without_a_mishap_a_request_and_its_answer_pass_as_they_are() -> None:
+    fate = Once(NOTHING)
+    async with proxied(fate, page=7) as (_, transport):
+        answer = await send(transport, "POST", fieldSelector="a=b,c!=d")
+        assert (answer.status, answer.body) == (
+            201,
+            b'["POST", "/api/v1/pods?fieldSelector=a%3Db,c!%3Dd", "Bearer who", "{}"]',
+        )
+        assert b"limit=7" in (await send(transport, limit="500")).body
+        assert b"limit" not in (await send(transport)).body
+        assert await watch(transport) == (LINES, None)
+    assert fate.kinds == [Kind.WRITE, Kind.READ, Kind.READ, Kind.WATCH]
+
+
+@pytest.mark.parametrize("code", [410, 429, 500])
+async def test_a_refusal_is_the_api_servers_own(code: int) -> None:
+    async with proxied(Once(Mishap(refuse_with=code, retry_after_s=3))) as (server, transport):
+        answer = await send(transport)
+    assert answer.status == code
+    assert b'"kind":"Status"' in answer.body
+    assert answer.headers["retry-after"] == "3"
+    assert server.heard == []
+
+
+@pytest.mark.parametrize(("lost", "heard"), [("request", []), ("answer", ["PATCH"])])
+async def test_what_is_lost_looks_the_same_and_is_not(lost: str, heard: list[str]) -> None:
+    async with proxied(Once(Mishap(lost=lost))) as (server, transport):
+        with pytest.raises(Unreachable):
+            await send(transport, "PATCH")
+        assert server.heard == heard
+        assert (await send(transport, "PATCH")).status == 201
+
+
+async def test_an_answer_that_breaks_off_is_no_answer() -> None:
+    async with proxied(Once(Mishap(end=End.BREAKS_INSIDE))) as (server, transport):
+        with pytest.raises(Unreachable):
+            await send(transport, "PATCH")
+    assert server.heard == ["PATCH"]
+
+
+@pytest.mark.parametrize(
+    ("end", "then", "is_broken"),
+    [
+        (End.BREAKS, [], True),
+        (End.BREAKS_INSIDE, [], True),
+        (End.CLOSES, [], False),
+        (End.CLOSES_INSIDE, [], True),
+        (End.GARBLES, [LINES[2][:5], LINES[3]], False),
+        (End.EXPIRES, [expired_event().strip()], False),
+    ],
+)
+async def test_a_watch_ends_as_it_is_told_to(end: End, then: list[bytes], is_broken: bool) -> None:
+    fate = Once(Mishap(end=end, after_lines=2))
+    async with proxied(fate) as (_, transport):
+        lines, error = await watch(transport)
+    assert (lines, error is not None) == ([*LINES[:2], *then], is_broken)
+    assert len(fate.strikes) == 1
+
+
+async def test_a_watch_falls_silent() -> None:
+    lines: list[bytes] = []
+    async with proxied(Once(Mishap(end=End.FALLS_SILENT, after_lines=2))) as (_, transport):
+        with anyio.move_on_after(0.3) as waiting:
+            async with transport.stream(PATH, query={"watch": "true"}, timeout_s=5.0) as (_, stream):
+                async for line in stream:
+                    lines.append(line)  # noqa: PERF401 - those count that came before it broke
+    assert lines == LINES[:2]
+    assert waiting.cancelled_caught
+
+
+async def test_a_server_that_is_away_is_away() -> None:
+    async with (
+        FaultyProxy("http://127.0.0.1:1", fate=Once(NOTHING)) as proxy,
+        HttpTransport(plain(proxy.url)) as transport,
+    ):
+        with pytest.raises(Unreachable):
+            await send(transport)
+        lines, error = await watch(transport)
+    assert (lines, isinstance(error, Unreachable)) == ([], True)
+
+
+async def test_a_mishap_that_had_no_time_to_strike_has_not() -> None:
+    fate = Once(Mishap(end=End.BREAKS, after_lines=4))
+    async with proxied(fate) as (_, transport):
+        assert await watch(transport) == (LINES, None)
+    assert fate.strikes == []
