@@ -79,20 +79,31 @@ async def fence(api: Api, pod: Identity, *, rv: str, attempt: str, text: FenceTe
 
     The same write tells the user (condition PodBound=False, kai-contract 5.2) and, by its annotation, the scheduler
     why the attempt ended. A status patch, because metadata persists with it and one write must do.
-    Returns the pod, or None when it was not at ``rv`` any more. Raises ApiError when no clear answer came.
+    Returns the pod, or None when it was not at ``rv`` any more. Raises ApiError when no clear answer came, a Conflict
+    with a pod that is still at ``rv`` among them: asked again at once, the server would just say so again.
     """
     annotations = {names.FENCED: attempt, names.FENCED_BECAUSE: text.because}
+    current = await _at(api, pod, rv)
+    if current is None:
+        return None
+    condition = _condition("False", names.REASON_BINDING_ERROR, text.message, clock)
+    patch = {"metadata": {"annotations": annotations}, "status": _with_condition(current, condition)}
     try:
-        current = await read(api, pod)
-        if current is None or current.metadata.resource_version != rv:
-            return None
-        condition = _condition("False", names.REASON_BINDING_ERROR, text.message, clock)
-        patch = {"metadata": {"annotations": annotations}, "status": _with_condition(current, condition)}
         return await api.patch(
             PODS, pod.name, patch, namespace=pod.namespace, subresource="status", uid=pod.uid, resource_version=rv
         )
-    except (Conflict, NotFound):
+    except NotFound:
         return None
+    except Conflict:
+        if await _at(api, pod, rv) is not None:
+            raise
+        return None
+
+
+async def _at(api: Api, pod: Identity, rv: str) -> Pod | None:
+    """Return the pod if it is at ``rv``."""
+    current = await read(api, pod)
+    return current if current is not None and current.metadata.resource_version == rv else None
 
 
 async def tell_bound(api: Api, pod: Identity, *, node: str, clock: Clock) -> None:

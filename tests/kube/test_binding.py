@@ -13,8 +13,9 @@ from gpu.grant import BoundMetadata
 from kube import binding
 from kube.api import Api
 from kube.binding import Accepted, FenceText, Identity, NotAccepted
+from kube.errors import Conflict
 from kube.memory.calls import Call
-from kube.memory.faults import NOTHING, Fault
+from kube.memory.faults import NOTHING, Fault, once
 from kube.memory.server import MemoryApiServer
 from kube.resources import PODS
 from kube.retry import Retry
@@ -182,3 +183,12 @@ async def test_a_pod_that_is_not_bound_there_is_told_nothing(team: Team) -> None
     await binding.tell_bound(team.api, identity(pod), node="n", clock=team.clock)
     await binding.tell_bound(team.api, Identity("team", "p", "another"), node="n", clock=team.clock)
     assert len(team.server.write_log) == before
+
+
+async def test_a_fence_that_is_refused_though_the_pod_did_not_change_is_not_answered(team: Team) -> None:
+    pod = await team.pod()
+    refused = once(Fault(refuse_with=409), when=lambda call: call.verb == "patch")
+    team.server.faults.on_request.append(refused)
+    with pytest.raises(Conflict):
+        await team.fence(pod)
+    assert await team.fence(pod) is not None
