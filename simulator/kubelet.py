@@ -94,7 +94,9 @@ class Kubelet:
 
     def die(self) -> None:
         """Lose power: every process on the machine is gone at once, and nobody is told."""
-        self._power = anyio.Event()
+        if self._power.is_set():
+            # Who waits for the power must not wait for an event that was replaced.
+            self._power = anyio.Event()
         if self._group is not None:
             self._group.cancel_scope.cancel()
 

@@ -38,7 +38,8 @@ class Reporter:
 
     def cut(self) -> None:
         """Lose the line."""
-        self._connected = anyio.Event()
+        if self.is_connected:
+            self._connected = anyio.Event()
 
     def mend(self) -> None:
         """Have the line back."""

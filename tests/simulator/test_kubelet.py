@@ -484,3 +484,17 @@ async def test_a_pod_is_deleted_once_however_late_the_events(finalizers: list[st
         await anyio.sleep(60)
         deletes = [entry for entry in m.server.audit if entry.verb == "delete" and entry.user == "nodes"]
         assert [entry.code for entry in deletes] == [200]
+
+
+async def test_a_machine_that_fails_twice_comes_back_all_the_same() -> None:
+    async with machines() as here:
+        node = here.nodes["node-0"]
+        for fail, mend in ((node.die, node.boot), (node.freeze, node.thaw)):
+            fail()
+            pod = await here.create(bound(f"p-{fail.__name__}"))
+            await anyio.sleep(5)
+            fail()
+            await anyio.sleep(5)
+            mend()
+            await anyio.sleep(5)
+            assert (await here.pod(pod.metadata.name)).status.phase == "Running"

@@ -34,7 +34,17 @@ class _OnNode(Timed, frozen=True, kw_only=True):
         raise NotImplementedError
 
 
-class NodeLost(_OnNode, frozen=True, kw_only=True, tag="node-lost"):
+class _Away(_OnNode, frozen=True, kw_only=True):
+    """The machine is down or not heard. One that is so already, by another fault, is left to that."""
+
+    @override
+    async def _happen(self, ground: Ground) -> None:
+        kubelet = ground.node(self.node)
+        if kubelet is not None and kubelet.is_answering:
+            await self._strike(ground, kubelet)
+
+
+class NodeLost(_Away, frozen=True, kw_only=True, tag="node-lost"):
     """A machine loses its power, and has it back at the end.
 
     ``forget_s``: after so many seconds its Node is deleted and its pods by force; it registers anew at the end (None:
@@ -52,7 +62,7 @@ class NodeLost(_OnNode, frozen=True, kw_only=True, tag="node-lost"):
         await life.returned()
 
 
-class NodeRebooted(_OnNode, frozen=True, kw_only=True, tag="node-rebooted"):
+class NodeRebooted(_Away, frozen=True, kw_only=True, tag="node-rebooted"):
     """A machine goes down and comes up; the device plugin answers ``plugin_s`` after the kubelet, at the end.
 
     ``forgets``: the device manager's checkpoint is lost, so pods are admitted anew and get other devices, while others
@@ -79,7 +89,7 @@ class NodeRebooted(_OnNode, frozen=True, kw_only=True, tag="node-rebooted"):
             await life.offers(len(kubelet.devices))
 
 
-class NodeCutOff(_OnNode, frozen=True, kw_only=True, tag="node-cut-off"):
+class NodeCutOff(_Away, frozen=True, kw_only=True, tag="node-cut-off"):
     """A machine is not heard and hears nothing; its containers go on. The line is back at the end.
 
     Everything is promised: pods that are deleted meanwhile stay on the API server until the node says that they ended.
@@ -94,7 +104,7 @@ class NodeCutOff(_OnNode, frozen=True, kw_only=True, tag="node-cut-off"):
         await life.returned()
 
 
-class NodeForgotten(_OnNode, frozen=True, kw_only=True, tag="node-forgotten"):
+class NodeForgotten(_Away, frozen=True, kw_only=True, tag="node-forgotten"):
     """A machine that is cut off is taken for gone: Node and pods are deleted while its containers run.
 
     Kubernetes itself promises nothing then ("at most one" needs the machine to be off). When it is back, what was

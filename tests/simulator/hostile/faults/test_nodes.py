@@ -213,3 +213,15 @@ async def test_a_node_that_is_not_there_is_not_struck() -> None:
     async with stage() as on:
         await NodeLost(at_s=0, for_s=1000, node="node-7").strike(on.ground)
         assert on.now_s < 1
+
+
+@pytest.mark.parametrize("kind", [NodeLost, NodeRebooted, NodeCutOff])
+async def test_a_node_that_is_away_already_is_left_to_the_first_fault(kind: type[NodeLost]) -> None:
+    async with stage() as on:
+        await a_share_runs(on)
+        on.strike(kind(at_s=20, for_s=30, node="node-0"))
+        on.strike(NodeLost(at_s=30, for_s=100, node="node-0", forget_s=1.0))
+        await on.until(49)
+        assert not on.world.nodes["node-0"].is_answering
+        await on.until(75)
+        assert (processes(on), await is_ready(on), await on.phase("p")) == (2, "True", "Running")
