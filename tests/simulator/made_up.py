@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from simulator.checks.writes import Write
 from simulator.devices import Device
 from simulator.invariants import PODS, Checker
 from simulator.violations import SOUND
@@ -68,12 +69,28 @@ class Story:
         self._seen: set[str] = set()
 
     def sees(self, raw: dict[str, Any], *, kind: str = PODS, event: str = "MODIFIED", by_hand: bool = False) -> Story:
-        """A version of an object. A pod that is bound when it is first told of was unbound before, or is ``by_hand``."""
+        """A version of an object. A user's pod was unbound before it was first told of, or was placed ``by_hand``."""
         uid = raw["metadata"]["uid"]
-        if kind == PODS and uid not in self._seen and not by_hand:
+        is_ours = raw["metadata"].get("namespace") == "kai-resource-reservation"
+        if kind == PODS and uid not in self._seen and not by_hand and not is_ours:
             self.checker.observed(kind, "ADDED", {**raw, "spec": {**raw["spec"], "nodeName": ""}}, self.now_s)
         self._seen.add(uid)
         self.checker.observed(kind, event, raw, self.now_s)
+        return self
+
+    def writes(self, verb: str, plural: str, name: str, *, user: str = "scheduler", **more: Any) -> Story:
+        """A write that the API server answered."""
+        more = {"namespace": "team", **more}
+        is_ours = user in {"scheduler", "binder"}
+        write = Write(at_s=self.now_s, user=user, is_ours=is_ours, verb=verb, plural=plural, name=name, **more)
+        self.checker.wrote(write)
+        return self
+
+    def rests(self) -> Story:
+        """Everything is at rest: judge what pods say, and what fits."""
+        self.checker.judge_waiting(self.now_s)
+        for why in self.checker.fitting(self.checker.scene).values():
+            self.checker.findings.add("L1", self.now_s, why)
         return self
 
     def holds(self, name: str, *devices: str) -> Story:
@@ -114,3 +131,43 @@ class Story:
         """End the story; return the invariants that did not hold."""
         self.checker.finish(self.now_s)
         return {name for name, outcome in self.checker.report.items() if outcome not in SOUND}
+
+
+def version(raw: dict[str, Any], number: int) -> dict[str, Any]:
+    """The same object at a resourceVersion."""
+    return {**raw, "metadata": {**raw["metadata"], "resourceVersion": str(number)}}
+
+
+def granted(name: str, group: str, fraction: str = "0.5", *, nano: int | None = None, **more: Any) -> dict[str, Any]:
+    """A pod that was bound by us through the reservation ``r`` to GPU-a, and is charged ``nano``."""
+    charged = int(float(fraction) * 10**9) if nano is None else nano
+    device = {"group": group, "reservation": "uid-r", "uuid": "GPU-a", "nano": charged}
+    grant = json.dumps({"attempt": "a", "devices": [device]})
+    annotations = {"moorage.dev/grant": grant, "moorage.dev/visible-devices.c0": "GPU-a", **more.pop("annotations", {})}
+    return share(name, group, fraction, annotations=annotations, **more)
+
+
+def waiting(name: str, message: str | None = None, **more: Any) -> dict[str, Any]:
+    """A pod of ours that is not bound, and why, as its condition says."""
+    raw = pod(name, node="", **more)
+    if message is not None:
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        raw["status"]["conditions"] = [condition]
+    return raw
+
+
+def node(name: str = NODE, *, gpus: int = 3, ready: bool = True, cordoned: bool = False) -> dict[str, Any]:
+    """A node of 4 cores, 10 pods and so many GPUs."""
+    return {
+        "metadata": {"name": name, "uid": f"uid-{name}"},
+        "spec": {"unschedulable": cordoned},
+        "status": {
+            "allocatable": {"cpu": "4", "memory": "16Gi", "pods": "10", "nvidia.com/gpu": str(gpus)},
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+        },
+    }
+
+
+def pod_group(name: str, minimum: int) -> dict[str, Any]:
+    """A PodGroup."""
+    return {"metadata": {"namespace": "team", "name": name, "uid": f"uid-{name}"}, "spec": {"minMember": minimum}}

@@ -1,0 +1,70 @@
+"""S8: what a user writes frees nothing on paper, and what was asked is what is charged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.simulator.made_up import Story, granted, reservation, share, version
+
+HALF = 500_000_000
+
+
+def bound(**more: Any) -> Story:
+    """A reservation with a pod in its book, which is bound."""
+    story = Story().sees(reservation("r", "g", {"uid-p": HALF}))
+    return story.sees(version(granted("p", "g", **more), 5))
+
+
+def test_a_pod_bound_from_its_book_holds() -> None:
+    assert bound().broken() == set()
+
+
+def test_a_pod_bound_without_being_in_the_book_breaks_s8() -> None:
+    assert Story().sees(reservation("r", "g", {})).sees(granted("p", "g")).broken() == {"S8"}
+
+
+def test_a_pod_charged_less_than_it_asked_breaks_s8() -> None:
+    story = Story().sees(reservation("r", "g", {"uid-p": HALF - 1}))
+    assert story.sees(granted("p", "g", nano=HALF - 1)).broken() == {"S8"}
+
+
+@pytest.mark.parametrize(("book", "broken"), [({}, {"S8"}), ({"uid-p": HALF - 1}, {"S8"}), ({"uid-p": HALF}, set())])
+def test_a_book_holds_whoever_uses_its_device(book: dict[str, int], broken: set[str]) -> None:
+    assert bound().sees(reservation("r", "g", book)).broken() == broken
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_book_may_forget_who_has_ended(phase: str) -> None:
+    assert bound().sees(granted("p", "g", phase=phase)).sees(reservation("r", "g", {})).broken() == set()
+
+
+def test_a_book_may_forget_who_is_gone() -> None:
+    story = bound().sees(granted("p", "g"), event="DELETED")
+    assert story.sees(reservation("r", "g", {})).broken() == set()
+
+
+def test_a_reservation_made_anew_without_its_tenants_breaks_s8() -> None:
+    story = bound().sees(reservation("r", "g", {"uid-p": HALF}), event="DELETED")
+    assert story.sees(reservation("again", "g", {})).broken() == {"S8"}
+
+
+def test_an_ask_changed_after_binding_breaks_s8() -> None:
+    assert bound().sees(version(granted("p", "g", "0.1", nano=HALF), 6)).broken() == {"S8"}
+
+
+def test_an_ask_changed_before_binding_holds() -> None:
+    story = Story().sees(reservation("r", "g", {"uid-p": HALF})).sees(share("p", "", "0.1", node=""))
+    assert story.sees(granted("p", "g")).broken() == set()
+
+
+@pytest.mark.parametrize(("user", "broken"), [("somebody", {"S8"}), ("binder", set())])
+def test_protected_keys_of_bound_pods_are_written_by_us_only(user: str, broken: set[str]) -> None:
+    story = bound().writes("patch", "pods", "p", user=user, version=6)
+    assert story.sees(version(granted("p", "g", annotations={"moorage.dev/gpu-portion": "0.9"}), 6)).broken() == broken
+
+
+def test_other_keys_are_everybodys() -> None:
+    story = bound().writes("patch", "pods", "p", user="somebody", version=6)
+    assert story.sees(version(granted("p", "g", annotations={"example.com/note": "1"}), 6)).broken() == set()

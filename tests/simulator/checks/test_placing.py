@@ -1,0 +1,87 @@
+"""L1: what waits though it fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from simulator.invariants import NODES, POD_GROUPS
+from tests.simulator.made_up import Story, granted, node, pod_group, reservation, waiting, whole
+
+ADMITTED = {"name": "main", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {}}}]}
+NO_ROOM = "something"
+
+
+def asks(name: str, annotations: dict[str, str], **more: Any) -> dict[str, Any]:
+    return waiting(name, NO_ROOM, annotations=annotations, containers=[ADMITTED], **more)
+
+
+def asks_whole(name: str, count: int, **more: Any) -> dict[str, Any]:
+    return waiting(name, NO_ROOM, containers=whole(name, count)["spec"]["containers"], **more)
+
+
+def half_full(gpus: int = 1) -> Story:
+    """A node with one device that is half taken, and as many more as ``gpus`` says."""
+    held = reservation("r", "g", {"uid-p": 500_000_000})
+    held["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"] = "GPU-a"
+    held["status"]["phase"] = "Running"
+    return Story().sees(node(gpus=gpus), kind=NODES).sees(held).sees(granted("p", "g"))
+
+
+@pytest.mark.parametrize(
+    ("asker", "gpus", "broken"),
+    [
+        (asks("q", {"gpu-fraction": "0.5"}), 1, {"L1"}),
+        (asks("q", {"gpu-fraction": "0.500000001"}), 1, set()),
+        (asks("q", {"gpu-fraction": "0.6"}), 2, {"L1"}),
+        (asks("q", {"gpu-memory": "500"}), 1, {"L1"}),
+        (asks("q", {"gpu-memory": "501"}), 1, set()),
+        (asks("q", {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}), 1, set()),
+        (asks("q", {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}), 2, {"L1"}),
+        (asks_whole("q", 1), 1, set()),
+        (asks_whole("q", 1), 2, {"L1"}),
+        (asks_whole("q", 2), 2, set()),
+        (waiting("q", NO_ROOM), 1, {"L1"}),
+        (asks("q", {"gpu-fraction": "2"}), 2, set()),
+        (waiting("q", NO_ROOM, annotations={"gpu-fraction": "0.5"}), 2, set()),
+    ],
+    ids=[
+        "the other half",
+        "a nano more than that",
+        "a device that is free",
+        "half of its memory",
+        "a MiB more than that",
+        "two devices where one has room",
+        "two devices",
+        "whole, where none is free",
+        "whole",
+        "two, where one is free",
+        "no GPU at all",
+        "an ask that means nothing",
+        "a pod that admission has not seen",
+    ],
+)
+def test_a_pod_that_waits_though_it_fits_breaks_l1(asker: dict[str, Any], gpus: int, broken: set[str]) -> None:
+    assert half_full(gpus).sees(asker).rests().broken() - {"L3", "S11"} == broken
+
+
+@pytest.mark.parametrize("closed", [node(cordoned=True), node(ready=False)], ids=["cordoned", "not ready"])
+def test_a_node_that_takes_nobody_has_no_room(closed: dict[str, Any]) -> None:
+    story = Story().sees(closed, kind=NODES).sees(asks_whole("q", 1)).rests()
+    assert "L1" not in story.broken()
+
+
+@pytest.mark.parametrize(("minimum", "broken"), [(3, {"L1"}), (4, set())])
+def test_a_gang_that_fits_whole_breaks_l1(minimum: int, broken: set[str]) -> None:
+    story = Story().sees(node(gpus=3), kind=NODES).sees(pod_group("gang", minimum), kind=POD_GROUPS)
+    for i in range(4):
+        story.sees(asks_whole(f"m{i}", 1, annotations={"pod-group-name": "gang"}))
+    assert story.rests().broken() - {"L3"} == broken
+
+
+def test_a_gang_that_lacks_members_or_its_pod_group_waits_rightly() -> None:
+    story = Story().sees(node(), kind=NODES).sees(pod_group("gang", 2), kind=POD_GROUPS)
+    story.sees(asks_whole("p", 1, annotations={"pod-group-name": "gang"}))
+    story.sees(asks_whole("q", 1, annotations={"pod-group-name": "nobody"}))
+    assert story.rests().broken() - {"L3"} == set()

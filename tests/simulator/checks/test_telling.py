@@ -1,0 +1,106 @@
+"""L3: reasons that are true. S11: malformed asks that are named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from simulator.invariants import NODES, POD_GROUPS
+from tests.simulator.made_up import Story, granted, node, pod, pod_group, reservation, waiting, whole
+
+NO_NODE = "no nodes with enough resources were found: "
+GANG = {"pod-group-name": "gang"}
+
+
+def asks_whole(message: str | None, count: int = 4) -> dict[str, Any]:
+    return waiting("q", message, containers=whole("q", count)["spec"]["containers"])
+
+
+@pytest.mark.parametrize(
+    ("message", "broken"),
+    [
+        (NO_NODE + "1 node(s) didn't have enough resources: GPUs. The best node lacks 1 GPU(s).", set()),
+        (NO_NODE + "2 node(s) didn't have enough resources: GPUs.", {"L3"}),
+        (NO_NODE + "1 node(s) didn't have enough resources: CPU cores.", {"L3"}),
+        (NO_NODE + "1 node(s) were unschedulable.", {"L3"}),
+        (NO_NODE + "there are no nodes.", {"L3"}),
+        ("The last attempt failed, trying again soon: Refused", {"L3"}),
+        ("Waiting for an idle GPU reservation to be removed: node-0", {"L3"}),
+        (None, {"L3"}),
+    ],
+)
+def test_what_a_waiting_pod_says_of_the_nodes_is_compared_with_a_count(message: str | None, broken: set[str]) -> None:
+    assert Story().sees(node(gpus=3), kind=NODES).sees(asks_whole(message)).rests().broken() == broken
+
+
+def test_nodes_that_take_nobody_are_counted() -> None:
+    story = Story().sees(node(), kind=NODES).sees(node("node-1", cordoned=True), kind=NODES)
+    story.sees(node("node-2", ready=False), kind=NODES)
+    parts = ("1 node(s) didn't have enough resources: GPUs", "1 node(s) were not ready", "1 node(s) were unschedulable")
+    assert story.sees(asks_whole(NO_NODE + " \n".join(f"{part}." for part in parts))).rests().broken() == set()
+
+
+@pytest.mark.parametrize(
+    ("required", "present", "gated", "broken"), [(3, 2, 0, set()), (2, 2, 0, {"L3"}), (3, 1, 1, {"L3"})]
+)
+def test_what_a_gang_says_of_itself_is_counted(required: int, present: int, gated: int, broken: set[str]) -> None:
+    message = (
+        f"Job is not ready for scheduling. Waiting for {required} pods, currently {present} exist, {gated} are gated"
+    )
+    story = Story().sees(node(), kind=NODES).sees(pod_group("gang", 3), kind=POD_GROUPS)
+    for name in ("p", "q"):
+        story.sees(waiting(name, message, annotations=GANG))
+    assert story.rests().broken() == broken
+
+
+def test_a_gang_says_how_many_it_needs() -> None:
+    message = f"Resources were found for 1 pods while 5 are required for gang scheduling. {NO_NODE}"
+    story = Story().sees(pod_group("gang", 2), kind=POD_GROUPS)
+    assert story.sees(waiting("q", message, annotations=GANG)).rests().broken() == {"L3"}
+
+
+def test_a_pod_group_that_is_there_was_found() -> None:
+    message = "PodGroup gang was not found (annotation pod-group-name)"
+    missing = Story().sees(waiting("q", message, annotations=GANG))
+    assert missing.rests().broken() == set()
+    there = Story().sees(pod_group("gang", 2), kind=POD_GROUPS).sees(waiting("q", message, annotations=GANG))
+    assert there.rests().broken() == {"L3"}
+
+
+MALFORMED = [
+    {"gpu-fraction": "abc"},
+    {"gpu-fraction": "1.0"},
+    {"gpu-fraction": "0"},
+    {"gpu-fraction": "1/2"},
+    {"gpu-fraction": ""},
+    {"gpu-memory": "10Gi"},
+    {"gpu-memory": "0"},
+    {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "zero"},
+    {"gpu-fraction-num-devices": "2"},
+    {"gpu-fraction": "0.5", "gpu-fraction-container-name": "nobody"},
+    {"gpu-fraction": "0.5", "gpu-memory": "100"},
+]
+
+
+@pytest.mark.parametrize("annotations", MALFORMED, ids=str)
+def test_a_malformed_ask_that_is_bound_breaks_s11(annotations: dict[str, str]) -> None:
+    assert Story().sees(pod("p", annotations=annotations)).broken() == {"S11"}
+
+
+@pytest.mark.parametrize("fraction", ["0.5", ".5", "5e-1", "+0.5", "0.999999999999"])
+def test_a_sound_ask_that_is_bound_holds(fraction: str) -> None:
+    story = Story().sees(reservation("r", "g", {"uid-p": 10**9}))
+    assert story.sees(granted("p", "g", fraction, nano=10**9)).broken() == set()
+
+
+@pytest.mark.parametrize(
+    ("message", "broken"),
+    [("gpu-fraction is wrong", {"S11"}), ("it is abc", {"S11"}), ('gpu-fraction is "abc"; allowed: more', set())],
+)
+def test_a_malformed_ask_is_named_with_its_value(message: str, broken: set[str]) -> None:
+    raw = waiting("p", message, annotations={"gpu-fraction": "abc"})
+    assert Story().sees(raw).rests().broken() == broken
+    story = Story()
+    story.checker.refused(raw, message, 0.0)
+    assert story.broken() == broken

@@ -1,0 +1,113 @@
+"""The whole cluster before the checker: what is judged at rest fires when somebody does not do his part."""
+
+from __future__ import annotations
+
+import random
+
+import anyio
+import pytest
+
+from kube.api import Api
+from kube.errors import Refused
+from kube.resources import CONFIG_MAPS, PODS
+from kube.retry import Retry
+from scheduler.app import Scheduler
+from simulator.violations import HELD, LIVENESS
+from simulator.world import World
+from tests.conftest import AnyioBackend
+from tests.simulator.test_world import HALF, pods, world
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+async def rested(running: World) -> set[str]:
+    """Judge rest; return what is broken."""
+    await running.judge_rest()
+    return {violation.invariant for violation in running.checker.findings.found.values()}
+
+
+async def test_a_cluster_at_rest_holds_and_says_that_it_was_judged() -> None:
+    async with world("1x2x1GiB", "1x1x2GiB") as running:
+        await running.apply(pods(7, HALF) + pods(2, limits="nvidia.com/gpu: 1", prefix="whole"))
+        assert await running.until_idle()
+        assert await rested(running) == set()
+        assert [running.checker.report[invariant] for invariant in LIVENESS] == [HELD] * len(LIVENESS)
+
+
+async def test_without_a_scheduler_what_fits_waits_and_is_forgotten() -> None:
+    async with world("1x1x1GiB") as running:
+        running.scheduler.crash()
+        await running.apply(pods(1, HALF))
+        assert await rested(running) == {"L1", "L3", "S10"}
+
+
+async def test_freed_room_that_nobody_takes_breaks_l4() -> None:
+    async with world("1x1x1GiB") as running:
+        await running.apply(pods(2, limits="nvidia.com/gpu: 1"))
+        assert await running.until_idle()
+        running.scheduler.crash()
+        assert await rested(running) == {"L4"}
+
+
+async def test_writes_with_nothing_to_do_break_l5() -> None:
+    async with world("1x1x1GiB") as running:
+        restless = Api(running.server.transport("binder"), retry=Retry(random.Random(1)))
+
+        async def write_now_and_then() -> None:
+            for number in range(100):
+                await anyio.sleep(60)
+                await restless.create(CONFIG_MAPS, {"metadata": {"name": f"c-{number}"}}, namespace="default")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(write_now_and_then)
+            assert await rested(running) == {"L5"}
+            group.cancel_scope.cancel()
+
+
+async def test_a_ledger_that_forgot_a_device_breaks_s12() -> None:
+    async with world("1x2x1GiB") as running:
+        await running.apply(pods(1, HALF))
+        assert await running.until_idle()
+        assert running.auditor.look_at_ledgers()
+        assert running.checker.findings.all_held
+        scheduler = running.running["scheduler"]
+        assert isinstance(scheduler, Scheduler)
+        scheduler.cache.cluster.ledger.table.free[:, 0] += 1
+        assert running.auditor.look_at_ledgers()
+        assert running.checker.findings.broken("S12")
+
+
+async def test_ledgers_are_not_looked_at_while_events_are_on_their_way() -> None:
+    async with world("1x1x1GiB") as running:
+        running.server.faults.on_watch_line.append(lambda call, _: 9.0 if call.user == "scheduler" else 0.0)
+        await running.apply(pods(1))
+        await anyio.sleep(1)
+        assert not running.auditor.look_at_ledgers()
+        await anyio.sleep(60)
+        assert running.auditor.look_at_ledgers()
+
+
+async def test_a_restart_is_told_when_what_is_promised_of_it_is_broken() -> None:
+    async with world("1x1x1GiB") as running:
+        await running.restart(running.binder)
+        assert running.finish()["S10"] == HELD
+        running.checker.findings.add("S1", 0.0, "a device is given twice")
+        assert "binder/2 was started" in running.finish()["S10"]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "told"),
+    [
+        ({"moorage.dev/grant": "{}"}, "only the scheduler and the binder may write moorage.dev/grant"),
+        ({"gpu-fraction": "0.1"}, "can't be changed any more"),
+    ],
+)
+async def test_the_policies_of_the_api_server_hold(annotations: dict[str, str], told: str) -> None:
+    async with world("1x1x1GiB") as running:
+        await running.apply(pods(1, HALF))
+        assert await running.until_idle()
+        with pytest.raises(Refused, match=told):
+            await running.api.patch(PODS, "p-0", {"metadata": {"annotations": annotations}}, namespace="default")
