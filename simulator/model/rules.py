@@ -1,0 +1,95 @@
+"""The rules that the model runs by: product functions where the product decides purely, named choices where it acts.
+
+``Rules()`` is the protocol as built. A test that wants to know what a rule is for explores with one of them replaced:
+the product itself has no such switches.
+
+The choices transcribe single lines of the product's shells: which preconditions a write carries, in which order two
+reads are made, what is waited for. Each names the place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from binder.core import claims, entries, outcome, rebuilding
+from binder.core import step as steps
+from binder.core.entries import Evidence, Judgement
+from binder.core.outcome import Disputed, Failed, Outcome, Verified
+from binder.core.pods import PodView
+from binder.core.state import State
+from binder.core.state import World as Seen
+from binder.core.step import Next
+from gpu.book import Entry, Tenant
+from gpu.reservation import Reservation
+from kube import books
+
+Change = Callable[[Reservation], Any]
+
+
+def as_it_is(held: Reservation) -> Reservation:
+    """A reservation as its readers see it."""
+    return held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Product functions first, then the choices of the shells."""
+
+    step: Callable[[Sequence[State], Mapping[str, Seen]], list[Next]] = steps.step
+    absorb: Callable[[State, Outcome], State] = outcome.absorb
+    joining: Callable[[Iterable[Tenant]], Change] = books.joining
+    leaving: Callable[[Iterable[Tenant]], Change] = books.leaving
+    renewing: Callable[[Tenant, str], Change] = books.renewing
+    judge: Callable[[Entry, Evidence], Judgement] = entries.judge
+    rebuild: Callable[[str, Sequence[PodView]], Any] = rebuilding.rebuild
+    held_alone: Callable[[Reservation, Sequence[Reservation]], Reservation | Disputed | Failed] = claims.held_alone
+    used_by_tenants: Callable[[Reservation, Iterable[PodView]], Verified | Failed] = claims.used_by_tenants
+    see: Callable[[Reservation], Reservation] = as_it_is
+
+    #: The Binding carries the entry's resourceVersion (kube/binding.py post).
+    binding_at_rv: bool = True
+    #: ... and not a newer one of the pod that was read since.
+    binding_at_entry: bool = True
+    #: The Binding carries the pod's UID.
+    binding_for_uid: bool = True
+    #: A book is written at exactly the version that was read (kube/books.py write).
+    book_at_rv: bool = True
+    #: The fence is a patch at exactly the entry's version (kube/binding.py fence).
+    fence_at_rv: bool = True
+    #: An idle reservation is deleted at exactly the version whose book was empty (binder/retiring.py).
+    retire_at_rv: bool = True
+    #: Only a reservation with an empty book is retired (binder/collecting.py _tend).
+    retire_empty: bool = True
+    #: A reservation that has ended is deleted by UID (binder/retiring.py delete_ended).
+    delete_ended_by_uid: bool = True
+    #: A BindRequest is deleted by UID (binder/carrying.py, scheduler/handing.py take_back).
+    request_by_uid: bool = True
+    #: The finalizer stays while an unbound tenant is in the book (binder/retiring.py let_go).
+    finalizer_waits: bool = True
+    #: Verification lists reservations before pods (binder/verifying.py).
+    reservations_first: bool = True
+    #: The collector reads the reservation before the pod (binder/clearing.py).
+    reservation_before_pod: bool = True
+    #: Only a device through which a pod was bound is joined directly (scheduler/core: Device.is_open).
+    direct_needs_proof: bool = True
+    #: A direct attempt joins all its books before it binds (scheduler/direct.py enter).
+    direct_joins_all: bool = True
+    #: A direct Binding whose answer was lost is settled by a fence if the pod stays unbound (scheduler/direct.py post).
+    direct_fences: bool = True
+    #: A direct attempt gives back no entries of a pod that is bound or gone (scheduler/direct.py _settled).
+    direct_leaves_rest: bool = True
+    #: The reservation process names its own pod's UID in its patch (reservation/steps.py).
+    identity_for_uid: bool = True
+    #: What was seen of a pod before it vanished is not taken for its end (binder/view.py forget_pod).
+    last_state_is_last: bool = True
+    #: A plan is written only where there is none, or a spent one (scheduler/gangs.py).
+    plan_only_if_none: bool = True
+    #: Taking a plan back fences all its unbound members first (scheduler/gangs.py _take_back).
+    plan_fences_first: bool = True
+    #: A bound member's gang goes on after a conflict of another (renew), it does not leave.
+    gang_renews: bool = True
+
+
+BUILT = Rules()

@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+import pytest
+
+from simulator.model.configs import QUICK, Named
+from simulator.model.explorer import explore
+
+
+@pytest.mark.parametrize("config", QUICK, ids=lambda one: one.name)
+def test_the_protocol_is_safe_and_comes_to_rest(config: Named) -> None:
+    found = explore(config.config)
+    print(f"\n{config.name}: {found.summary()}")
+    assert found.is_complete
+    assert found.violation == "", "\n  ".join([found.violation, *found.trace])
+    assert found.resting > 0
