@@ -20,7 +20,7 @@ from simulator.shape import NodeShape
 #: Users on the API server other than the components that may be struck (simulator/world.py).
 _BYSTANDERS: Final = ("", "system:nodes", "reservation", "admission")
 #: In how many runs of a hundred, where all kinds may occur, those do that excuse an invariant.
-_EXCUSING_PERCENT: Final = 15
+_EXCUSING_PERCENT: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +196,9 @@ _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("node-lost", "for_s"): _between((5, 60), (60, 200)),
     ("node-lost", "forget_s"): _within(percent=40),
     ("node-rebooted", "for_s"): _between((1, 90)),
-    ("node-rebooted", "forgets"): _one_of(False, False, True),
     ("node-rebooted", "plugin_s"): _plugin_s,
+    ("node-reinstalled", "for_s"): _between((1, 90)),
+    ("node-reinstalled", "plugin_s"): _plugin_s,
     ("pause", "for_s"): _STANDSTILL,
     ("plugin-lags", "for_s"): _between((10, 120)),
     ("plugin-lags", "lag_s"): _one_of(0.5, 5.0, 30.0),

@@ -14,7 +14,7 @@ from typing_extensions import override
 from kube import errors
 from simulator.hostile.faults.ground import Ground
 from simulator.hostile.faults.lifecycle import LifeCycle, Patience
-from simulator.hostile.faults.timed import Timed
+from simulator.hostile.faults.timed import LOST_DEVICE, Timed
 from simulator.kubelet import Kubelet
 
 
@@ -65,16 +65,16 @@ class NodeLost(_Away, frozen=True, kw_only=True, tag="node-lost"):
 class NodeRebooted(_Away, frozen=True, kw_only=True, tag="node-rebooted"):
     """A machine goes down and comes up; the device plugin answers ``plugin_s`` after the kubelet, at the end.
 
-    ``forgets``: the device manager's checkpoint is lost, so pods are admitted anew and get other devices, while others
-    may already have theirs. Everything is promised, but within the window between the loss of a reservation and the
-    move of its tenants (protocol.md, A lost or foreign reservation).
+    Everything is promised: pods find the devices that they had.
     """
 
-    forgets: bool = False
     plugin_s: float = 0.0
 
     @override
     async def _strike(self, ground: Ground, kubelet: Kubelet) -> None:
+        await self._reboot(ground, kubelet, forgets=False)
+
+    async def _reboot(self, ground: Ground, kubelet: Kubelet, *, forgets: bool) -> None:
         life = LifeCycle(ground, kubelet)
         kubelet.die()
         await life.neglected(Patience(), max(0.0, self.for_s - self.plugin_s))
@@ -82,11 +82,26 @@ class NodeRebooted(_Away, frozen=True, kw_only=True, tag="node-rebooted"):
         if self.plugin_s:
             kubelet.intake.plugin_is_down = True
             await life.offers(0)
-        kubelet.boot(forget_devices=self.forgets)
+        kubelet.boot(forget_devices=forgets)
         if self.plugin_s:
             await anyio.sleep(ground.left_s(self.end_s))
             kubelet.intake.plugin_is_down = False
             await life.offers(len(kubelet.devices))
+
+
+class NodeReinstalled(NodeRebooted, frozen=True, kw_only=True, tag="node-reinstalled"):
+    """A machine reboots without the device manager's checkpoint: its pods are admitted anew and get other devices.
+
+    So reservations lose theirs, and others may have them before anybody knows (protocol.md, A lost or foreign
+    reservation): S2 can't be held, nor may the group be used further. S1 and S3 are promised: no share is given out
+    on a device that tenants of another group still see.
+    """
+
+    unpromised: ClassVar[frozenset[str]] = LOST_DEVICE
+
+    @override
+    async def _strike(self, ground: Ground, kubelet: Kubelet) -> None:
+        await self._reboot(ground, kubelet, forgets=True)
 
 
 class NodeCutOff(_Away, frozen=True, kw_only=True, tag="node-cut-off"):
@@ -111,7 +126,7 @@ class NodeForgotten(_Away, frozen=True, kw_only=True, tag="node-forgotten"):
     deleted ends within its grace period, and until then its devices may be given to others: S1 and S2 can't be held.
     """
 
-    unpromised: ClassVar[frozenset[str]] = frozenset({"S1", "S2"})
+    unpromised: ClassVar[frozenset[str]] = frozenset({"S1", "S2", "S10"})
 
     forget_s: float
 

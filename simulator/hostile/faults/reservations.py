@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from kube.resources import PODS
 from simulator.hostile.faults.ground import Ground
-from simulator.hostile.faults.timed import Timed
+from simulator.hostile.faults.timed import LOST_DEVICE, Timed
 from simulator.kubelet import Kubelet
 from simulator.settings import NO_FAULT, ReservationFault
 from wire import names
@@ -79,31 +79,48 @@ class ReservationSlow(_OnProcesses, frozen=True, kw_only=True, tag="reservation-
 
 
 class ReservationLies(_OnProcesses, frozen=True, kw_only=True, tag="reservation-lies"):
-    """Processes tell the UUID of the card ``card`` of ``of_node``, whichever they hold. At the end they are killed.
+    """Processes tell the UUID of the node's card number ``card``, whichever they hold. At the end they are killed.
 
     They are part of what has to be trusted (no other pod may write an identity), for nobody else can see the device.
     So S2 and S3 can't be held for who is told a device that the reservation doesn't hold: it may be somebody's whole
     GPU. But two reservations that tell one UUID are never both used, so that no device is promised beyond its size:
-    S1 holds. Killed and started again they tell the truth, and what was promised on the lie is a lost device.
+    S1 is promised. Killed and started again they tell the truth, and what was promised on the lie is a lost device.
     """
 
-    unpromised: ClassVar[frozenset[str]] = frozenset({"S2", "S3"})
+    unpromised: ClassVar[frozenset[str]] = LOST_DEVICE | {"S3"}
 
-    of_node: str
     card: int
 
     @override
     async def _strike(self, ground: Ground, kubelet: Kubelet) -> None:
-        if self.of_node not in ground.world.nodes.kubelets:
-            return
         with _wrong(kubelet, self._fault(ground)):
             await anyio.sleep(self.for_s)
         kubelet.kill_reservations()
 
     @override
     def _fault(self, ground: Ground) -> ReservationFault:
-        cards = ground.world.nodes[self.of_node].devices
+        kubelet = ground.node(self._of_node())
+        cards = kubelet.devices if kubelet is not None else ()
         return ReservationFault(lie=cards[self.card % len(cards)].uuid if cards else "GPU-of-nobody")
+
+    def _of_node(self) -> str:
+        return self.node
+
+
+class ReservationLiesAfar(ReservationLies, frozen=True, kw_only=True, tag="reservation-lies-afar"):
+    """As above, but they tell a card of ``of_node``.
+
+    Claims on a card are compared within a node only, for a card is in one machine. So one card may be promised on
+    paper twice (S1), though on the wrong node no container starts with it.
+    """
+
+    unpromised: ClassVar[frozenset[str]] = LOST_DEVICE | {"S1", "S3"}
+
+    of_node: str
+
+    @override
+    def _of_node(self) -> str:
+        return self.of_node
 
 
 class ReservationKilled(_OnProcesses, frozen=True, kw_only=True, tag="reservation-killed"):
@@ -122,9 +139,11 @@ class ReservationKilled(_OnProcesses, frozen=True, kw_only=True, tag="reservatio
 class _OnPod(Timed, frozen=True, kw_only=True):
     """Something happens to one reservation pod: the ``pick``-th, counted round, when first one is at ``stage``.
 
-    What its tenants lose by it is lost within the window of protocol.md, A lost or foreign reservation, in which S2 is
-    not promised; everything else is.
+    Its device is free for whoever comes, before it is made anew (protocol.md, A lost or foreign reservation). So S2
+    can't be held for tenants that it has by then; S1 and S3 are promised.
     """
+
+    unpromised: ClassVar[frozenset[str]] = LOST_DEVICE
 
     pick: int = 0
     stage: Stage = "told"

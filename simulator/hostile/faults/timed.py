@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
 from simulator.hostile.faults.ground import Ground
+
+#: What can't be held for the tenants of a device that their reservation lost, while they live: it may be given to
+#: others (S2, and with several replicas S10, which says no more), and the group that lost it takes nobody in (L1, L4).
+LOST_DEVICE: Final = frozenset({"S2", "S10", "L1", "L4"})
 
 
 class Timed(

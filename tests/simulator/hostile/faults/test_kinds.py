@@ -26,10 +26,11 @@ def test_the_names_are_those_that_the_plan_speaks_of() -> None:
         *("watch-delayed", "watch-held", "watch-repeated", "watch-cut", "watch-expired", "cache-old"),
         *("conflict", "expired", "throttled", "server-error", "time-out", "reset", "slow"),
         *("crash", "pause", "cut-off", "two-leaders", "clock-jump"),
-        *("node-lost", "node-rebooted", "node-cut-off", "node-forgotten", "node-cordoned", "node-drained"),
+        *("node-lost", "node-rebooted", "node-reinstalled", "node-cut-off", "node-forgotten"),
+        *("node-cordoned", "node-drained"),
         *("kubelet-refuses", "plugin-down", "plugin-lags", "slow-starts"),
-        *("reservation-fails", "reservation-silent", "reservation-slow", "reservation-lies", "reservation-killed"),
-        *("reservation-deleted", "reservation-vanishes", "reservation-evicted"),
+        *("reservation-fails", "reservation-silent", "reservation-slow", "reservation-lies", "reservation-lies-afar"),
+        *("reservation-killed", "reservation-deleted", "reservation-vanishes", "reservation-evicted"),
     }
 
 
@@ -66,7 +67,7 @@ def test_the_same_seed_draws_the_same() -> None:
 def test_most_runs_have_a_few_kinds_and_some_have_everything() -> None:
     sizes = Counter(len({fault.kind for fault in drawn(seed)}) for seed in range(400))
     assert 0.7 < sum(sizes[n] for n in (1, 2, 3)) / 400 < 0.9
-    assert sizes[len(KINDS)] + sizes[len(KINDS) - 2] > 10
+    assert sum(count for size, count in sizes.items() if size > 20) > 20
 
 
 def test_faults_name_only_what_is_there() -> None:
@@ -89,9 +90,9 @@ def test_an_unknown_kind_is_refused_by_name_with_what_is_allowed() -> None:
 def test_only_what_is_drawn_excuses_an_invariant() -> None:
     assert unpromised(()) == frozenset()
     assert unpromised(drawn(1, kinds=["crash", "node-lost"])) == frozenset()
-    assert unpromised(drawn(1, kinds=["crash", "reservation-lies"])) <= {"S2", "S3"}
+    assert unpromised(drawn(1, kinds=["reservation-lies"])) == {"S2", "S3", "S10", "L1", "L4"}
     excusing = sum(bool(unpromised(drawn(seed))) for seed in range(400))
-    assert 0 < excusing < 80
+    assert 0 < excusing < 120
 
 
 async def test_all_kinds_at_once_end_too() -> None:

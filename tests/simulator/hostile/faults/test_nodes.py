@@ -13,6 +13,7 @@ from simulator.hostile.faults.nodes import (
     NodeForgotten,
     NodeLost,
     NodeRebooted,
+    NodeReinstalled,
     PluginDown,
     PluginLags,
     SlowStarts,
@@ -69,17 +70,31 @@ async def test_a_lost_node_that_is_deleted_comes_back_as_another() -> None:
         await a_share_runs(on, "q")
 
 
-@pytest.mark.parametrize(("forgets", "plugin_s"), [(False, 0.0), (True, 0.0), (False, 8.0)])
-async def test_a_rebooted_node_starts_its_containers_again(forgets: bool, plugin_s: float) -> None:
+@pytest.mark.parametrize("plugin_s", [0.0, 8.0])
+@pytest.mark.parametrize("kind", [NodeRebooted, NodeReinstalled])
+async def test_a_rebooted_node_starts_its_containers_again(kind: type[NodeRebooted], plugin_s: float) -> None:
     async with stage() as on:
         await a_share_runs(on)
-        on.strike(NodeRebooted(at_s=20, for_s=30, node="node-0", forgets=forgets, plugin_s=plugin_s))
+        on.strike(kind(at_s=20, for_s=30, node="node-0", plugin_s=plugin_s))
         await on.until(21)
         assert processes(on) == 0
         await on.until(49)
         assert await gpus(on) == (0 if plugin_s else 2)
         await on.until(80)
         assert (processes(on), await gpus(on), await on.phase("p")) == (2, 2, "Running")
+
+
+@pytest.mark.parametrize(("kind", "is_kept"), [(NodeRebooted, True), (NodeReinstalled, False)])
+async def test_only_a_reinstalled_node_gives_its_pods_other_devices(kind: type[NodeRebooted], is_kept: bool) -> None:
+    async with stage("1x8x40GiB") as on:
+        for number in range(4):
+            await on.pod(f"p-{number}", gpus=1)
+        await on.until(10)
+        before = {uid: dict(on.world.nodes.witness.seen_by(uid)) for uid in on.world.observers["pods"].latest}
+        on.strike(kind(at_s=10, for_s=5, node="node-0"))
+        await on.until(30)
+        after = {uid: dict(on.world.nodes.witness.seen_by(uid)) for uid in before}
+        assert (before == after) is is_kept
 
 
 @pytest.mark.parametrize(("for_s", "after"), [(300, 1), (400, 0)])

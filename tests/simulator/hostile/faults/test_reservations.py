@@ -12,6 +12,7 @@ from simulator.hostile.faults.reservations import (
     ReservationFails,
     ReservationKilled,
     ReservationLies,
+    ReservationLiesAfar,
     ReservationSilent,
     ReservationSlow,
     ReservationVanishes,
@@ -84,7 +85,7 @@ async def test_a_liar_tells_the_card_it_was_told_to_until_the_end() -> None:
     async with stage("1x2x40GiB", "1x1x40GiB") as on:
         lie = on.world.nodes["node-1"].devices[0].uuid
         on.strike(NodeCordoned(at_s=0, for_s=100, node="node-1"))
-        on.strike(ReservationLies(at_s=0, for_s=20, node="node-0", of_node="node-1", card=5))
+        on.strike(ReservationLiesAfar(at_s=0, for_s=20, node="node-0", of_node="node-1", card=5))
         await on.until(1)
         await on.pod("p", gpu_fraction="0.5")
         await on.until(19)
@@ -97,7 +98,7 @@ async def test_a_liar_tells_the_card_it_was_told_to_until_the_end() -> None:
 async def test_two_reservations_that_tell_one_card_are_not_both_used() -> None:
     async with stage() as on:
         card = on.world.nodes["node-0"].devices[0].uuid
-        on.strike(ReservationLies(at_s=0, for_s=60, node="node-0", of_node="node-0", card=0))
+        on.strike(ReservationLies(at_s=0, for_s=60, node="node-0", card=0))
         await on.until(1)
         await on.pod("p", gpu_fraction="0.9")
         await on.pod("q", gpu_fraction="0.9")
