@@ -1,7 +1,8 @@
 """Moorage on a control plane of this machine: manifests applied, components running as processes.
 
 Each component is a process of its own with exactly its service account's token, as in a cluster, so what its role does
-not allow fails here too. ``kill`` ends one as a crash does; ``start`` starts it again.
+not allow fails here too. ``kill`` ends one as a crash does; ``start`` starts it again. Further replicas of a component
+are named ``scheduler-2``, ``binder-2``...
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Options:
     ``nodes``: simulated nodes beside them, as in ``4x8x80GiB``. ``device_teller``: whether SIMULATED_TELLER may write
     which device a reservation pod holds; without it only the process in that pod may.
     ``delay_ms``: what the API server says to the components is held back by up to so much, each connection on its own.
+    ``apart``: replicas that reach the API server through a proxy of their own, so that they can be cut off.
     """
 
     hand_over: str = "annotations"
@@ -58,6 +60,7 @@ class Options:
     nodes: Sequence[str] = ()
     device_teller: bool = False
     delay_ms: int = 0
+    apart: Sequence[str] = ()
     seed: int = 1
 
 
@@ -70,6 +73,8 @@ class Deployment:
         self._folder = tempfile.TemporaryDirectory(prefix="components-", dir=plane.folder)
         self._family = Family(Path(self._folder.name))
         self._running: dict[str, Child] = {}
+        #: Replica -> its own proxy, and the address of that.
+        self._proxies: dict[str, tuple[Child, str]] = {}
         self._port = _free_port()
         self._server = plane.url
 
@@ -77,7 +82,7 @@ class Deployment:
         try:
             self._install()
             if self._options.delay_ms:
-                self._hold_back()
+                self._server = self._proxy("proxy", self._options.delay_ms)[1]
             for component in self._options.components:
                 self.start(component)
             if ADMISSION in self._options.components:
@@ -127,22 +132,54 @@ class Deployment:
         log.replace(log.with_suffix(".previous.log"))
         self.start(component)
 
-    def start(self, component: str) -> None:
-        """Start a component, for the first time or again."""
-        command = [sys.executable, "-m", "cli.main", component, "--server", self._server]
-        command += ["--ca-file", str(self._file("ca.pem")), "--token-file", str(self._file(f"{component}.token"))]
-        command += [*self._own_arguments(component), *self._options.arguments.get(component, ())]
+    def start(self, component: str, *further: str) -> None:
+        """Start a component, for the first time or again; ``further`` arguments are for this time only."""
+        role = _role(component)
+        command = [sys.executable, "-m", "cli.main", role, "--server", self._server_of(component)]
+        command += ["--ca-file", str(self._file("ca.pem")), "--token-file", str(self._file(f"{role}.token"))]
+        command += [*self._own_arguments(role), *self._options.arguments.get(role, ()), *further]
         self._running[component] = self._family.start(component, [*_ENVIRONMENT, *command])
 
-    def _hold_back(self) -> None:
-        """Put the delaying proxy between the components and the API server."""
+    def _server_of(self, component: str) -> str:
+        """Where a replica finds the API server."""
+        if component not in self._options.apart:
+            return self._server
+        if component not in self._proxies:
+            self._proxies[component] = self._proxy(f"{component}.proxy", 0)
+        return self._proxies[component][1]
+
+    def _proxy(self, name: str, delay_ms: int) -> tuple[Child, str]:
+        """Put a delaying proxy between components and the API server: the process, and where it is found."""
         port = _free_port()
         target = self._plane.url.rpartition(":")[2]
-        numbers = (port, target, self._options.seed, self._options.delay_ms)
+        numbers = (port, target, self._options.seed, delay_ms)
         command = [sys.executable, "-m", "tools.lateproxy", *(str(number) for number in numbers)]
-        self._family.start("proxy", [*_ENVIRONMENT, *command])
-        self._server = f"https://{_LOOPBACK}:{port}"
+        child = self._family.start(name, [*_ENVIRONMENT, *command])
         _wait_for_port(port, "the proxy")
+        return child, f"https://{_LOOPBACK}:{port}"
+
+    def stop(self, component: str, *, within_s: float = 10.0) -> None:
+        """Tell a component to end, as kubelet does, and wait until it has."""
+        child = self._running.pop(component)
+        child.process.terminate()
+        child.process.wait(within_s)
+        self._family.children.remove(child)
+
+    def pause(self, component: str) -> None:
+        """Stop a component in whatever it does (SIGSTOP)."""
+        os.killpg(self.pid(component), signal.SIGSTOP)
+
+    def go_on(self, component: str) -> None:
+        """Let a paused component go on."""
+        os.killpg(self.pid(component), signal.SIGCONT)
+
+    def cut_off(self, component: str) -> None:
+        """Hold back all that one of the options' ``apart`` says to the API server and hears from it."""
+        os.killpg(self._proxies[component][0].process.pid, signal.SIGSTOP)
+
+    def mend(self, component: str) -> None:
+        """Let through what was held back, and everything from now on."""
+        os.killpg(self._proxies[component][0].process.pid, signal.SIGCONT)
 
     def kill(self, component: str) -> None:
         """End a component as a crash does: nothing is tidied up."""
@@ -243,6 +280,12 @@ def _wait_for_port(port: int, what: str) -> None:
             return
         time.sleep(0.05)
     raise TimeoutError(f"{what} did not start within {_READY_WITHIN_S:.0f} s")
+
+
+def _role(component: str) -> str:
+    """What a replica is one of: ``scheduler`` of ``scheduler-2``."""
+    name, _, number = component.rpartition("-")
+    return name if number.isdecimal() else component
 
 
 _NAMESPACES = (names.SYSTEM_NAMESPACE, names.RESERVATION_NAMESPACE, names.SCALE_ADJUST_NAMESPACE)

@@ -1,0 +1,226 @@
+"""Two schedulers and two binders on the real control plane: handed over, killed, stopped, cut off, or unelected.
+
+Leases are short (3 s), so that a test need not wait for long. A jump of the machine's clock can't be had here without
+moving it for everybody: that is tested in virtual time (tests/scheduler/test_leaders.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+import pytest
+from kubernetes_asyncio import client
+
+from tests.e2e.cluster import Pod, Scene, eventually, pod, scene, share
+from tests.e2e.judge import judged
+from tools.cluster import ControlPlane
+from tools.deployment import ADMISSION, BINDER, SCHEDULER, Deployment, Options
+from wire import names
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+DURATION_S = 3.0
+LEASE = ["--lease-duration-s", "3", "--lease-renew-deadline-s", "2", "--lease-renew-s", "0.5", "--lease-poll-s", "0.5"]
+REPLICAS = {SCHEDULER: (SCHEDULER, "scheduler-2"), BINDER: (BINDER, "binder-2")}
+EVERYBODY = (*REPLICAS[BINDER], *REPLICAS[SCHEDULER])
+CLEAN_S = 2.0
+SAFE = ("S1", "S2", "S3", "S4", "S5")
+#: What kubelet says of a pod whose whole GPU two schedulers had given away.
+CLASHED = "UnexpectedAdmissionError"
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    """A control plane of their own: one cluster has one Moorage."""
+    audited = {"level": "Metadata", "verbs": ["create", "patch", "update", "delete"], "stages": ["ResponseComplete"]}
+    users = [f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:moorage-{role}" for role in REPLICAS]
+    rules = [{**audited, "users": users}, {"level": "None"}]
+    policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules}
+    with ControlPlane(audit_policy=json.dumps(policy)) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def replicated(plane: ControlPlane) -> Iterator[Deployment]:
+    arguments = {SCHEDULER: LEASE, BINDER: [*LEASE, "--idle-s", "1"]}
+    options = Options(arguments=arguments, components=(ADMISSION, *EVERYBODY), apart=EVERYBODY)
+    with Deployment(plane, options) as deployment:
+        yield deployment
+
+
+@dataclass(slots=True)
+class Stage:
+    """A scene, and the replicas that work on it."""
+
+    plane: ControlPlane
+    scene: Scene
+    moorage: Deployment
+
+    async def leader(self, role: str) -> str:
+        """The replica that holds the lease, once somebody holds it and works."""
+
+        async def found() -> str | None:
+            leases = await client.CoordinationV1Api(self.scene.core.api_client).list_namespaced_lease(
+                names.SYSTEM_NAMESPACE, field_selector=f"metadata.name=moorage-{role}"
+            )
+            holder = leases.items[0].spec.holder_identity if leases.items else ""
+            return next((name for name in REPLICAS[role] if holder and f"{holder} leads" in self._log(name)), None)
+
+        return await eventually(found, f"a {role} to lead", within_s=30)
+
+    def _log(self, replica: str) -> str:
+        return self.moorage.log(replica) if replica in self.moorage.running else ""
+
+    async def bound(self, *pods: Pod, within_s: float) -> float:
+        """Create pods and wait until they are bound; after how long they were."""
+        began_at = anyio.current_time()
+        await self.scene.create(*pods)
+        wanted = {each["metadata"]["name"] for each in pods}
+
+        async def all_bound() -> bool | None:
+            found = await self.scene.pods()
+            return wanted <= {name for name, each in found.items() if each["spec"].get("nodeName")} or None
+
+        await eventually(all_bound, f"{sorted(wanted)} to be bound", within_s=within_s)
+        return anyio.current_time() - began_at
+
+    async def ended(self, replica: str) -> None:
+        """Wait until a process has ended by itself."""
+
+        async def is_over() -> bool | None:
+            return self.moorage.running[replica].process.poll() is not None or None
+
+        await eventually(is_over, f"{replica} to end", within_s=10)
+
+    async def start_missing(self, *arguments: str) -> None:
+        """Start the replicas that don't run."""
+        for replica in EVERYBODY:
+            child = self.moorage.running.get(replica)
+            if child is not None and child.process.poll() is not None:
+                self.moorage.kill(replica)
+                child = None
+            if child is None:
+                self.moorage.start(replica, *arguments)
+        for role in () if arguments else REPLICAS:
+            await self.leader(role)
+
+    def writes(self) -> list[tuple[str, str]]:
+        """Who wrote what so far, but for events and Leases."""
+        found = []
+        for line in self.plane.audit_log_path.read_text().splitlines():
+            entry = json.loads(line)
+            kind = entry["objectRef"]["resource"]
+            if kind not in {"events", "leases"}:
+                found.append((entry["user"]["username"].rpartition(":")[2], kind))
+        return found
+
+    async def has_run(self) -> None:
+        """Wait until all pods of the scene run."""
+        await self.scene.running(len(await self.scene.pods()), within_s=60)
+
+
+@pytest.fixture
+async def stage(plane: ControlPlane, replicated: Deployment) -> AsyncIterator[Stage]:
+    """A scene of two machines, on which nothing may be over-committed whatever happens to whom."""
+    async with scene(plane, f"leaders-{next(_numbers)}", ["2x5x80GiB"]) as made, judged(plane, made, *SAFE):
+        it = Stage(plane, made, replicated)
+        await it.start_missing()
+        yield it
+        await it.start_missing()
+        await made.empty()
+
+
+async def load(it: Stage) -> None:
+    """Eight halves, two whole GPUs and a gang, at once: eight of ten GPUs."""
+    await it.scene.create(
+        *(share(f"half-{i}", "0.5") for i in range(8)), *(pod(f"whole-{i}", gpus=1) for i in range(2))
+    )
+    await it.scene.create_gang("gang", 4, *(share(f"member-{i}", "0.5") for i in range(4)))
+
+
+@pytest.mark.parametrize("role", [SCHEDULER, BINDER])
+async def test_after_a_clean_hand_over_pods_are_bound_again_within_two_seconds(stage: Stage, role: str) -> None:
+    await stage.bound(share("before", "0.5"), within_s=30)
+    leader = await stage.leader(role)
+    fresh = pod("fresh", gpus=1) if role == SCHEDULER else share("fresh", "0.9")
+    told_at = anyio.current_time()
+    await anyio.to_thread.run_sync(stage.moorage.stop, leader)
+    await stage.bound(fresh, within_s=CLEAN_S)
+    took_s = anyio.current_time() - told_at
+    print(f"{role}: bound {took_s:.2f} s after its leader was told to end")
+    assert took_s <= CLEAN_S
+    assert await stage.leader(role) != leader
+
+
+@pytest.mark.parametrize("role", [SCHEDULER, BINDER])
+async def test_after_a_kill_pods_are_bound_again_within_twice_the_lease(stage: Stage, role: str) -> None:
+    leader = await stage.leader(role)
+    await load(stage)
+    stage.moorage.kill(leader)
+    fresh = pod("fresh", gpus=1) if role == SCHEDULER else share("fresh", "0.9")
+    print(f"{role}: bound {await stage.bound(fresh, within_s=2 * DURATION_S):.2f} s after its leader was killed")
+    await stage.has_run()
+
+
+Strike = Callable[[Deployment, str], None]
+
+
+@pytest.mark.parametrize("role", [SCHEDULER, BINDER])
+@pytest.mark.parametrize(
+    ("strike", "undo"),
+    [(Deployment.pause, Deployment.go_on), (Deployment.cut_off, Deployment.mend)],
+    ids=["stopped", "cut off"],
+)
+async def test_a_leader_that_comes_back_after_its_lease_breaks_nothing_and_writes_nothing(
+    stage: Stage, role: str, strike: Strike, undo: Strike
+) -> None:
+    leader = await stage.leader(role)
+    await load(stage)
+    strike(stage.moorage, leader)
+    try:
+        await stage.has_run()
+        await anyio.sleep(DURATION_S / 2)
+        written = stage.writes()
+    finally:
+        undo(stage.moorage, leader)
+    await stage.ended(leader)
+    assert stage.moorage.running[leader].process.returncode == 0
+    assert stage.writes() == written
+    assert await stage.leader(role) != leader
+
+
+@asynccontextmanager
+async def unelected(it: Stage) -> AsyncIterator[None]:
+    """All replicas work at once."""
+    for replica in EVERYBODY:
+        it.moorage.kill(replica)
+    await it.start_missing("--no-leader-election")
+    yield
+    for replica in EVERYBODY:
+        it.moorage.kill(replica)
+
+
+async def test_two_schedulers_and_two_binders_at_once_by_mistake_break_nothing(stage: Stage) -> None:
+    async with unelected(stage):
+        await load(stage)
+
+        async def all_settled() -> dict[str, Pod] | None:
+            found = await stage.scene.pods()
+            return found if {each["status"]["phase"] for each in found.values()} <= {"Running", "Failed"} else None
+
+        pods = await eventually(all_settled, "all pods to run or to be refused", within_s=60)
+        refused = {
+            name: each["status"].get("reason") for name, each in pods.items() if each["status"]["phase"] == "Failed"
+        }
+        assert set(refused) <= {"whole-0", "whole-1"}
+        assert set(refused.values()) <= {CLASHED}
+        for number in range(5):
+            await stage.scene.delete(f"half-{number}")
+            await stage.bound(share(f"again-{number}", "0.5"), within_s=30)
