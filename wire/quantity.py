@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 from typing import Final
 
 NANO: Final = 10**9
@@ -77,6 +78,8 @@ def parse_nano(value: str | float) -> int:
     return _from_text(repr(value), value)
 
 
+# The pods and nodes of a cluster say few different things, again with each event: a fifth of the time of taking one in.
+@lru_cache(maxsize=4096)
 def _from_text(text: str, value: str | float) -> int:
     match = _GRAMMAR.fullmatch(text) if len(text) <= LONGEST else None
     if match is None:
