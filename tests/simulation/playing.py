@@ -17,7 +17,7 @@ from simulator.violations import SOUND
 from simulator.virtualtime import VirtualClock, VirtualTimeLoop
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
-from tests.simulation.scenarios import RUNS, Scenario
+from tests.simulation.scenarios import RUNS, WAITS, Scenario
 from tests.simulation.striking import Blow, Striker, Write, is_ours
 from wire import names
 
@@ -98,12 +98,18 @@ async def _converge(scenario: Scenario, world: World) -> list[str]:
 
 def _missing(scenario: Scenario, world: World) -> list[str]:
     missing = [*_wrong_books(world), *_left_requests(world)]
-    phases = stage.phases(world)
+    phases, bound = stage.phases(world), stage.bound(world)
+    rivals = {name for rival in scenario.rivals for name in rival.split()}
     there = {
-        name: phase for name, phase in phases.items() if name not in scenario.may_wait or name in stage.bound(world)
+        name: phase
+        for name, phase in phases.items()
+        if name not in rivals and (name not in scenario.may_wait or name in bound)
     }
     if there != dict(scenario.ends):
         missing.append(f"in the end there is {phases}, expected {dict(scenario.ends)}")
+    states = sorted(sorted({phases.get(name, "gone") for name in rival.split()}) for rival in scenario.rivals)
+    if states and states != [[WAITS]] * (len(states) - 1) + [[RUNS]]:
+        missing.append(f"in the end there is {phases}, and one of {sorted(scenario.rivals)} should run")
     return missing
 
 

@@ -26,14 +26,15 @@ from kube.resources import BIND_REQUESTS, PODS
 from kube.retry import Retry
 from simulator.process import RUN_S
 from simulator.settings import NO_FAULT, ReservationFault
-from simulator.world import World, WorldSettings
-from tests.scheduler.stage import TEAM, create, create_gang, is_call, pod, share
+from simulator.world import BINDER, World, WorldSettings
+from tests.scheduler.stage import TEAM, create, create_gang, pod, share
 from wire import names
 
 Act = Callable[[World], Awaitable[None]]
 Manifest = dict[str, Any]
 
 RUNS: Final = "Running"
+WAITS: Final = "Pending"
 PLAIN: Final = WorldSettings(seed=1)
 #: A gang of which a member is lost is released after a minute, and asked again two minutes after a refusal.
 PATIENT: Final = WorldSettings(seed=1, gang_grace_s=400.0)
@@ -45,7 +46,11 @@ async def nothing(_: World) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A story. ``shapes`` are nodes as in ``4x8x80GiB``; ``may_wait`` names pods that may also be there, unbound."""
+    """A story. ``shapes`` are nodes as in ``4x8x80GiB``.
+
+    ``may_wait`` names pods that may also be there, unbound. Of ``rivals`` (each one or more names) exactly one runs
+    whole, and the others wait whole.
+    """
 
     name: str
     shapes: tuple[str, ...]
@@ -53,6 +58,7 @@ class Scenario:
     ends: Mapping[str, str]
     before: Act = nothing
     may_wait: frozenset[str] = frozenset()
+    rivals: frozenset[str] = frozenset()
     probe: tuple[Manifest, ...] = ()
     settings: WorldSettings = field(default=PLAIN)
 
@@ -66,11 +72,11 @@ def making(*pods: Manifest) -> Act:
     return act
 
 
-def gang(minimum: int, *pods: Manifest) -> Act:
+def gang(minimum: int, *pods: Manifest, name: str = "g") -> Act:
     """Create a gang."""
 
     async def act(world: World) -> None:
-        await create_gang(world, "g", minimum, *(msgspec.json.decode(msgspec.json.encode(member)) for member in pods))
+        await create_gang(world, name, minimum, *(msgspec.json.decode(msgspec.json.encode(member)) for member in pods))
 
     return act
 
@@ -112,13 +118,13 @@ def editing(name: str, annotations: Mapping[str, str]) -> Act:
 
 
 def slow_bindings(picks: Callable[[Call], bool], delay_s: float, then: Act) -> Act:
-    """Let direct Bindings of these pods take their time, and go on."""
-    posts = is_call("scheduler", "create", "pods", "binding")
+    """Let the Bindings of these pods take their time, and go on."""
+
+    def is_slow(call: Call) -> bool:
+        return call.subresource == "binding" and picks(call)
 
     async def act(world: World) -> None:
-        world.server.faults.on_request.append(
-            lambda call: Fault(delay_s=delay_s) if posts(call) and picks(call) else None
-        )
+        world.server.faults.on_request.append(lambda call: Fault(delay_s=delay_s) if is_slow(call) else None)
         await then(world)
 
     return act
@@ -181,6 +187,11 @@ def killing(name: str) -> Act:
     return act
 
 
+async def a_new_scheduler(world: World) -> None:
+    """Another scheduler takes over."""
+    await world.restart(world.scheduler)
+
+
 def taking_back(name: str) -> Act:
     """Delete a BindRequest by hand, if it is still there."""
 
@@ -189,6 +200,10 @@ def taking_back(name: str) -> Act:
             await world.api.delete(BIND_REQUESTS, name, namespace=TEAM)
 
     return act
+
+
+def _both(first: Act, second: Act) -> Act:
+    return after(0.0, second, first=first)
 
 
 def _two(name: str, fraction: str) -> Manifest:
@@ -384,6 +399,56 @@ SCENARIOS: Final = (
         act=rejecting(gang(2, share("m0", "0.7"), share("m1", "0.7")), "node-0"),
         ends=_running("m0", "m1"),
         probe=(pod("probe", gpus=1),),
+    ),
+    Scenario(
+        name="withdrawn: the BindRequest is deleted as the Binding is on its way, and somebody wants the room",
+        shapes=("1x1x80GiB",),
+        act=slow_bindings(
+            lambda call: call.user == BINDER,
+            3.0,
+            after(2.5, _both(taking_back("a"), making(share("b", "0.7"))), first=making(share("a", "0.7"))),
+        ),
+        ends={},
+        rivals=frozenset({"a", "b"}),
+    ),
+    Scenario(
+        name="withdrawn: another scheduler has come, and the pod is edited",
+        shapes=("1x1x80GiB",),
+        act=slow_nodes(
+            3.0,
+            after(
+                0.5,
+                _both(a_new_scheduler, editing("a", {names.GPU_FRACTION: "0.7"})),
+                first=making(share("a")),
+            ),
+        ),
+        ends=_running("a"),
+        probe=(share("probe", "0.3"),),
+    ),
+    Scenario(
+        name="further shares of which only one fits",
+        shapes=("1x1x80GiB",),
+        before=making(share("old")),
+        act=slow_bindings(_ANY, 1.0, after(0.5, making(share("b", "0.4")), first=making(share("a", "0.3")))),
+        ends=_running("old"),
+        rivals=frozenset({"a", "b"}),
+    ),
+    Scenario(
+        name="a first share and a whole GPU of which only one fits",
+        shapes=("1x1x80GiB",),
+        act=making(share("a"), pod("b", gpus=1)),
+        ends={},
+        rivals=frozenset({"a", "b"}),
+    ),
+    Scenario(
+        name="two gangs of which only one fits",
+        shapes=("1x3x80GiB",),
+        act=_both(
+            gang(2, share("m0", "0.7"), share("m1", "0.7")),
+            gang(2, share("n0", "0.7"), share("n1", "0.7"), name="h"),
+        ),
+        ends={},
+        rivals=frozenset({"m0 m1", "n0 n1"}),
     ),
     Scenario(
         name="the same name again on its way",
