@@ -386,13 +386,16 @@ def _is_settled(pod: Mapping[str, Any]) -> bool:
         return True
     if status.get("phase") in {names.RUNNING, names.SUCCEEDED, names.FAILED}:
         return True
-    if any(_lacks_config(each) for each in status.get("containerStatuses") or ()):
-        # Whoever goes past us with an ask for a share waits for a ConfigMap that nobody writes.
+    if any(_cannot_start(each) for each in status.get("containerStatuses") or ()):
         return True
     conditions = status.get("conditions") or ()
     return any(c["type"] == names.CONDITION_POD_SCHEDULED and c["status"] == "False" for c in conditions)
 
 
-def _lacks_config(status: Mapping[str, Any]) -> bool:
+def _cannot_start(status: Mapping[str, Any]) -> bool:
+    """Whether a container waits for a ConfigMap, or for its next try because its runtime refuses to start it.
+
+    The first for ever, where somebody went past us with an ask for a share; the second while its device is not there.
+    """
     waiting = (status.get("state") or {}).get("waiting") or {}
-    return waiting.get("reason") == "CreateContainerConfigError"
+    return waiting.get("reason") in {"CreateContainerConfigError", "CrashLoopBackOff"}
