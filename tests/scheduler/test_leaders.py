@@ -138,6 +138,8 @@ class Log:
     """Writes of a role's replicas but events, as the server carried them out: when, by whom, and what kind."""
 
     role: str
+    #: Who leads when the log begins.
+    leader: str
     writes: list[tuple[float, str, str]] = field(default_factory=list)
 
     def is_of_interest(self, call: Call) -> bool:
@@ -149,7 +151,7 @@ class Log:
 
     def of_a_former_leader(self) -> list[tuple[float, str, str]]:
         """What somebody wrote after another had taken the lease from him."""
-        late, leader, former = [], "", set()
+        late, leader, former = [], self.leader, set()
         for write in self.writes:
             _, user, kind = write
             if kind == "leases" and user != leader:
@@ -164,15 +166,16 @@ class Log:
 READS = {"get", "list", "watch"}
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("role", ["scheduler", "binder"])
 @pytest.mark.parametrize("befall", [stopped, cut_off])
 async def test_a_leader_that_comes_back_after_its_lease_writes_nothing_and_breaks_nothing(
     befall: Befall, role: str, seed: int
 ) -> None:
     """Whatever it was about to do. Its successor has work to do and bound all by then."""
-    rng, log = random.Random(seed), Log(role)
+    rng = random.Random(seed)
     async with replicas("3x4x80GiB", seed=seed, event_delay_s=0.1) as world:
+        log = Log(role, leader_of(world, role).name)
         world.server.faults.on_answer.append(log.note)
         await create(world, *works())
         await create_gang(world, "gang", 4, *(share(f"member-{i}") for i in range(4)))
@@ -182,7 +185,7 @@ async def test_a_leader_that_comes_back_after_its_lease_writes_nothing_and_break
         await bound_within(world, 2.0 * LEASE.duration_s, "fresh", "fresh-whole")
         assert await world.until_idle()
         assert set(phases(world).values()) == {"Running"}
-        assert {user for _, user, kind in log.writes if kind == "leases"} >= {role, f"{role}-2"}
+        assert {user for _, user, kind in log.writes if kind == "leases"} - {log.leader}
         assert log.of_a_former_leader() == []
         await world.clear()
 
@@ -193,9 +196,10 @@ async def test_a_leader_that_comes_back_after_its_lease_writes_nothing_and_break
 async def test_a_leader_that_is_stopped_in_the_middle_of_a_write_does_not_go_on_with_it(
     moment: str, role: str, number: int
 ) -> None:
-    log, left = Log(role), [number]
+    left = [number]
     async with replicas("3x4x80GiB") as world:
         leader = leader_of(world, role)
+        log = Log(role, leader.name)
 
         def strike(call: Call, _code: int = 0) -> None:
             if log.is_of_interest(call) and call.kind.plural != "leases":
@@ -233,7 +237,7 @@ async def test_a_wall_clock_that_jumps_makes_nobody_lead_or_cease_to(jump_s: int
         assert {role: leader_of(world, role).name for role in leaders} == leaders
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 async def test_two_of_each_at_once_by_mistake_break_nothing(seed: int) -> None:
     """S1, S2, S4 and S5 are checked by the stage; what a clash may cost is a refused whole-GPU pod (S10)."""
     rng = random.Random(seed)
