@@ -65,7 +65,7 @@ class Checker:
         self.writes = Writes(self.findings)
         self._devices = {node: tuple(listed) for node, listed in devices.items()}
         self._cards = {device.uuid: device for listed in self._devices.values() for device in listed}
-        self._usage = Usage(self._cards, self.findings, loss_window_s)
+        self._usage = Usage(self._cards, self.findings, loss_window_s, self._promised_to)
         self._gangs = Gangs(self.findings, gang_grace_s)
         self._records: deque[Record] = deque()
         self._pods: dict[str, PodFacts] = {}
@@ -287,11 +287,15 @@ class Checker:
         card = self._cards.get(uuid)
         if card is None:
             return
-        live = [self._pods[uid] for uid in self._promised[uuid]]
-        charges = {pod.key: sum(ask.charge(card.mem_mib) for ask in pod.asks.values()) for pod in live}
+        charges = {
+            pod.key: sum(ask.charge(card.mem_mib) for ask in pod.asks.values()) for pod in self._promised_to(uuid)
+        }
         if sum(charges.values()) > 1:
             told = ", ".join(f"{key} {float(charge):.6g}" for key, charge in sorted(charges.items()))
             self.findings.add("S1", at_s, f"{uuid} is promised to {told}")
+
+    def _promised_to(self, uuid: str) -> list[PodFacts]:
+        return [self._pods[uid] for uid in sorted(self._promised.get(uuid, ()))]
 
     # --- records of the machines -------------------------------------------------------------------------------------
 

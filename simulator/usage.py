@@ -7,7 +7,7 @@ A device has *holders* (the pod to which the device manager gave it: a whole-GPU
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -33,7 +33,7 @@ class Use:
 
     holders: dict[str, PodFacts] = field(default_factory=dict)
     tenants: dict[tuple[str, str], Tenant] = field(default_factory=dict)
-    #: When the reservation that held it for its tenants was lost; None: it was not, or is made anew.
+    #: When the reservation that held it for its users was lost; None: it was not, or is made anew.
     lost_at_s: float | None = None
 
 
@@ -48,6 +48,8 @@ class Usage:
     devices: Mapping[str, Device]
     findings: Findings
     loss_window_s: float
+    #: Device -> pods that are bound to it, whether their containers run already or not.
+    promised: Callable[[str], Iterable[PodFacts]]
     _uses: defaultdict[str, Use] = field(default_factory=lambda: defaultdict(Use))
     #: (node, group) -> devices that its reservation pods ever held.
     _group_devices: defaultdict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -76,7 +78,7 @@ class Usage:
                 continue
             for group in holder.groups:
                 self._held_by_group[group].discard(uuid)
-            if use.tenants:
+            if self._users(uuid):
                 use.lost_at_s = record.at_s
                 self._lost.add(uuid)
 
@@ -96,22 +98,28 @@ class Usage:
         """A container is gone."""
         for uuid in self._touched[record.pod_uid]:
             use = self._uses[uuid]
-            if use.tenants.pop((record.pod_uid, record.container), None) and not use.tenants:
-                self._find_again(uuid)
+            use.tenants.pop((record.pod_uid, record.container), None)
 
     def judge_lost(self, at_s: float) -> None:
         """Judge the devices whose reservation was lost again: the window in which that is allowed may be over."""
         if not self._lost:
             return
         for uuid in sorted(self._lost):
-            self._judge(uuid, at_s)
+            if self._users(uuid):
+                self._judge(uuid, at_s)
+            else:
+                self._find_again(uuid)
 
     def _hold_for_groups(self, node: str, uuid: str, reservation: PodFacts) -> None:
         for group in reservation.groups:
             self._group_devices[node, group].add(uuid)
             self._held_by_group[group].add(uuid)
-        if all(tenant.pod.groups & reservation.groups for tenant in self._uses[uuid].tenants.values()):
+        if all(pod.groups & reservation.groups for pod in self._users(uuid)):
             self._find_again(uuid)
+
+    def _users(self, uuid: str) -> list[PodFacts]:
+        """Pods with a share of a device: those that run there, and those that will."""
+        return [*(tenant.pod for tenant in self._uses[uuid].tenants.values()), *self.promised(uuid)]
 
     def _find_again(self, uuid: str) -> None:
         self._uses[uuid].lost_at_s = None

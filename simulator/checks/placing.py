@@ -86,15 +86,30 @@ def rooms(
     pods: Iterable[PodFacts], nodes: Mapping[str, NodeFacts], cards: Mapping[str, tuple[Device, ...]]
 ) -> list[Room]:
     """Count what is free on each node that takes pods."""
-    used = counting.count(pods)
+    there = list(pods)
+    used = counting.count(there)
+    disputed = _disputed(there)
     return [
-        _room(node, used.get(name, NodeUse()), cards.get(name, ()))
+        _room(node, used.get(name, NodeUse()), cards.get(name, ()), disputed)
         for name, node in sorted(nodes.items())
         if node.is_ready and not node.is_cordoned and not node.is_tainted
     ]
 
 
-def _room(node: NodeFacts, use: NodeUse, cards: tuple[Device, ...]) -> Room:
+def _disputed(pods: Iterable[PodFacts]) -> set[str]:
+    """Devices (UUIDs) that two groups claim, after the loss of a reservation: nobody new may come to them."""
+    groups: dict[str, set[str]] = {}
+    for pod in pods:
+        if pod.has_ended:
+            continue
+        for grant in pod.grants:
+            groups.setdefault(grant.uuid, set()).add(grant.group)
+        if pod.is_reservation:
+            groups.setdefault(str(pod.annotations.get(names.RESERVE_FOR_GPU_INDEX)), set()).update(pod.groups)
+    return {uuid for uuid, claimants in groups.items() if len(claimants) > 1}
+
+
+def _room(node: NodeFacts, use: NodeUse, cards: tuple[Device, ...], disputed: set[str]) -> Room:
     room = Room(
         name=node.name,
         gpus=node.gpus - use.gpus,
@@ -103,7 +118,7 @@ def _room(node: NodeFacts, use: NodeUse, cards: tuple[Device, ...]) -> Room:
         pods=node.pods - use.pods,
         smallest_mib=min((card.mem_mib for card in cards), default=0),
     )
-    by_uuid = {card.uuid: card for card in cards}
+    by_uuid = {card.uuid: card for card in cards if card.uuid not in disputed}
     for group, held in use.reservations.items():
         card = by_uuid.get(str(held[0].annotations.get(names.RESERVE_FOR_GPU_INDEX)))
         if len(held) == 1 and card is not None and held[0].phase == names.RUNNING and not held[0].deleting:
