@@ -101,6 +101,14 @@ def test_after_the_loss_of_a_reservation_a_stranger_is_borne_for_the_window(seco
     assert story.broken() == broken
 
 
+@pytest.mark.parametrize(("seconds", "broken"), [(4.0, set()), (6.0, {"S2"})])
+def test_the_window_is_there_for_a_pod_that_was_bound_but_does_not_run_yet(seconds: float, broken: set[str]) -> None:
+    coming = share("p", "g", "0.2", annotations={"moorage.dev/visible-devices.c0": "GPU-a"})
+    story = shared_device(loss_window_s=5.0).sees(coming).frees("r").sees(whole("w"))
+    story.holds("w", "GPU-a").starts("w", "GPU-a", assigned=("GPU-a",)).starts("p", "GPU-a")
+    assert story.after(seconds).sees(pod("somebody", node="")).broken() == broken
+
+
 @pytest.mark.parametrize(
     ("asker", "seen", "assigned"),
     [

@@ -66,6 +66,13 @@ def test_a_pod_that_waits_though_it_fits_breaks_l1(asker: dict[str, Any], gpus: 
     assert half_full(gpus).sees(asker).rests().broken() - {"L3", "S11"} == broken
 
 
+def test_nobody_new_comes_to_a_device_that_two_groups_claim() -> None:
+    stranger = reservation("s", "h")
+    stranger["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"] = "GPU-a"
+    story = half_full().sees(stranger).sees(asks("q", {"gpu-fraction": "0.5"}))
+    assert "L1" not in story.rests().broken()
+
+
 @pytest.mark.parametrize("closed", [node(cordoned=True), node(ready=False)], ids=["cordoned", "not ready"])
 def test_a_node_that_takes_nobody_has_no_room(closed: dict[str, Any]) -> None:
     story = Story().sees(closed, kind=NODES).sees(asks_whole("q", 1)).rests()
