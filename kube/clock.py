@@ -6,6 +6,8 @@ import datetime
 import time
 from typing import Protocol
 
+import anyio
+
 
 class Clock(Protocol):
     """Reads wall time."""
@@ -13,6 +15,14 @@ class Clock(Protocol):
     def now_ns(self) -> int:
         """Nanoseconds since the epoch, UTC."""
         ...
+
+
+def monotonic_ns() -> int:
+    """Nanoseconds of the event loop's clock, from any beginning: for times that are only compared with each other.
+
+    How long something lasts must not be told by a wall clock: that may jump, by hours.
+    """
+    return round(anyio.current_time() * 1_000_000_000)
 
 
 class SystemClock:

@@ -65,7 +65,6 @@ class Scheduler:
         self._cycle = Cycle(
             api,
             self.cache,
-            clock=clock,
             direct=direct,
             gangs=Gangs(api, self.cache, direct=direct, handed=handed, clock=clock, rng=rng),
             handed=handed,

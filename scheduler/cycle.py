@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from kube.api import Api
-from kube.clock import Clock
+from kube.clock import monotonic_ns
 from kube.errors import ApiError, Conflict, NotFound
 from kube.resources import PODS
 from scheduler import handing
@@ -40,7 +40,6 @@ class Cycle:
         api: Api,
         cache: Cache,
         *,
-        clock: Clock,
         direct: Direct,
         gangs: Gangs,
         handed: HandedOver,
@@ -49,7 +48,6 @@ class Cycle:
     ) -> None:
         self._api = api
         self._cache = cache
-        self._clock = clock
         self._direct = direct
         self._gangs = gangs
         self._handed = handed
@@ -68,7 +66,7 @@ class Cycle:
         async with anyio.create_task_group() as tasks:
             self._handed.watch_in(tasks)
             while not self._is_finishing:
-                plan = decide(self._cache.cluster, self._clock.now_ns())
+                plan = decide(self._cache.cluster, monotonic_ns())
                 self._commit(plan, tasks, limiter)
                 self._handed.settle_departed()
                 for key in self._gangs.stale_plans():
@@ -87,7 +85,7 @@ class Cycle:
         """Wait for a change or for the plan's time; then a moment more, for what comes with it."""
         timeout_s = None
         if plan.wake_at_ns is not None:
-            timeout_s = max(0.0, (plan.wake_at_ns - self._clock.now_ns()) / 1e9)
+            timeout_s = max(0.0, (plan.wake_at_ns - monotonic_ns()) / 1e9)
         with anyio.move_on_after(timeout_s):
             await self._cache.wake.wait()
         await anyio.sleep(self._settings.gather_s)
@@ -155,7 +153,7 @@ class Cycle:
         try:
             request = await handing.create(self._api, handing.manifest(placement, pod.cls.request))
         except handing.NotHanded as error:
-            self._cache.cluster.failed(placement.pod_uid, "", f"Refused: {error}", now_ns=self._clock.now_ns())
+            self._cache.cluster.failed(placement.pod_uid, "", f"Refused: {error}", now_ns=monotonic_ns())
             self._cache.cluster.release(placement.pod_uid, attempt=placement.number)
             self._cache.wake.set()
             return

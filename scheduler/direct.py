@@ -25,7 +25,7 @@ from kube import binding
 from kube.api import Api
 from kube.binding import FenceText, Identity
 from kube.bookwriter import BookWriter
-from kube.clock import Clock
+from kube.clock import Clock, monotonic_ns
 from kube.events import EventRecorder
 from kube.patience import until_answered
 from scheduler.cache import Cache
@@ -228,7 +228,7 @@ class Direct:
             await self._books.leave(held, [sharer.tenant(group)])
         placement = sharer.placement
         if because:
-            self._cache.cluster.failed(placement.pod_uid, node, because, now_ns=self._clock.now_ns())
+            self._cache.cluster.failed(placement.pod_uid, node, because, now_ns=monotonic_ns())
         self._cache.cluster.release(placement.pod_uid, attempt=placement.number)
         self._cache.wake.set()
 

@@ -14,7 +14,7 @@ import anyio
 from kube import binding
 from kube.api import Api
 from kube.binding import FenceText, Identity
-from kube.clock import Clock
+from kube.clock import Clock, monotonic_ns
 from kube.errors import ApiError, Conflict, NotFound, Refused
 from kube.patience import until_answered
 from kube.resources import POD_GROUPS
@@ -162,7 +162,7 @@ class Gangs:
     def _fail(self, placements: Sequence[Placement], because: str) -> None:
         """Give placements back that the server refused for a reason that stays: their pods back off and say why."""
         _log.warning("a gang can't be started: %s", because)
-        now_ns = self._clock.now_ns()
+        now_ns = monotonic_ns()
         for placement in placements:
             self._cache.cluster.failed(placement.pod_uid, "", because, now_ns=now_ns)
         self._give_back(placements)

@@ -17,7 +17,7 @@ from gpu import cause
 from kube import binding
 from kube.api import Api
 from kube.binding import FenceText, Identity
-from kube.clock import Clock
+from kube.clock import Clock, monotonic_ns
 from kube.errors import NotFound
 from kube.patience import until_answered
 from kube.resources import BIND_REQUESTS
@@ -159,7 +159,7 @@ class HandedOver:
         if not self._may_try_next_card(placement, because):
             is_blamed = cause.blames_node(because) or cause.taught_card(because)
             node = placement.node if is_blamed else ""
-            self._cache.cluster.failed(placement.pod_uid, node, because, now_ns=self._clock.now_ns())
+            self._cache.cluster.failed(placement.pod_uid, node, because, now_ns=monotonic_ns())
         self._cache.cluster.release(placement.pod_uid, attempt=placement.number)
         self._forget(handed)
         self._cache.wake.set()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kube.resources import BIND_REQUESTS
 from tests.scheduler import stage
 from tests.scheduler.stage import create, find, phases, settle, share, writes
@@ -68,3 +70,15 @@ async def test_a_restarted_scheduler_counts_what_its_predecessor_handed_over() -
         await world.restart(world.binder)
         await settle(30)
         assert phases(world) == {"a": "Running", "b": "Pending"}
+
+
+@pytest.mark.parametrize("jump_s", [-3600, 3600])
+async def test_a_back_off_lasts_as_long_as_it_should_though_the_wall_clock_jumps(jump_s: int) -> None:
+    async with stage.stage("1x2x80GiB") as world:
+        world.nodes["node-0"].reject_next(3)
+        await create(world, share("p"))
+        await settle(3.0)
+        assert phases(world) == {"p": "Pending"}
+        world.clocks["scheduler"].ahead_ns += jump_s * 10**9
+        await settle(900.0)
+        assert phases(world) == {"p": "Running"}
