@@ -34,13 +34,14 @@ define environment
 	@touch $@
 endef
 
-.PHONY: help demo test test-fast simulate-soak lint format pins cluster cluster-status cluster-down bench clean
+.PHONY: help demo test test-fast simulate-soak enumerate lint format pins cluster cluster-status cluster-down bench clean
 
 help:
 	@echo 'make demo          the scheduler at work on simulated GPUs, no cluster needed'
 	@echo 'make test          all tests, with a real control plane (built once, 5 to 9 minutes, if no other source has it)'
 	@echo 'make test-fast     all tests but those of the real control plane'
 	@echo 'make simulate-soak random hostile runs on all processors; SEEDS=1-10000 FAULTS=kind,kind MINUTES=60'
+	@echo 'make enumerate     every write of every kind of commit, struck in every way, on all processors'
 	@echo 'make lint          formatting, lint rules, types, import layers, dependencies'
 	@echo 'make format        put the code into form, and apply what the lint rules can fix'
 	@echo 'make cluster       a real control plane with Moorage and simulated GPU nodes, in the background;'
@@ -66,6 +67,9 @@ FAULTS ?=
 MINUTES ?= 0
 simulate-soak: $(READY)
 	$(BIN)/python -m simulator.hostile.soak --seeds $(SEEDS) --minutes $(MINUTES) $(if $(FAULTS),--faults $(FAULTS))
+
+enumerate: $(READY)
+	MOORAGE_ENUMERATE=1 $(BIN)/pytest -n $(WORKERS) tests/simulation/test_every_write.py $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

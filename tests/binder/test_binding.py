@@ -223,24 +223,6 @@ async def test_a_binding_that_lands_after_the_withdrawal_is_refused() -> None:
         assert await it.reservations() == []
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.55, 0.7, 0.75, 0.8, 1.0])
-async def test_a_binder_that_is_killed_and_started_anew_makes_no_difference(after_s: float) -> None:
-    async with cluster() as it:
-        for name, groups in (("p", ("g",)), ("q", ("g",)), ("r", ("h", "i"))):
-            await it.hand_over(await it.pod(name, devices=len(groups)), *groups)
-        await anyio.sleep(after_s)
-        it.kill()
-        await anyio.sleep(20)
-        await it.start()
-        for name in ("p", "q", "r"):
-            await it.until(it.is_bound, name)
-        await anyio.sleep(30)
-        assert await it.tenants("g") == {"p", "q"}
-        assert await it.tenants("h") == await it.tenants("i") == {"r"}
-        assert await it.requests() == []
-        assert len(await it.reservations()) == 3
-
-
 async def test_with_nothing_to_do_nothing_is_done() -> None:
     async with cluster() as it:
         await it.bound()

@@ -69,25 +69,6 @@ async def test_a_member_that_changed_on_its_way_is_bound_all_the_same() -> None:
         assert bound(world) == {"m0", "m1", "m2"}
 
 
-@pytest.mark.parametrize("at_s", [0.0, 0.005, 0.02, 0.05, 0.2, 0.7, 1.5, 3.0])
-@pytest.mark.parametrize("who", ["scheduler", "binder"])
-@pytest.mark.parametrize("fraction", ["", "0.5"], ids=["whole", "shares"])
-async def test_a_crash_in_the_middle_of_a_gang_makes_no_difference_in_the_end(
-    at_s: float, who: str, fraction: str
-) -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        slow = is_call("scheduler", "create", "pods", "binding")
-        world.server.faults.on_request.append(
-            lambda call: Fault(delay_s=0.3 * int(call.name[1:])) if slow(call) else None
-        )
-        members = [share(f"m{i}", fraction) if fraction else pod(f"m{i}", gpus=1) for i in range(4)]
-        await create_gang(world, "g", 4, *members)
-        await settle(at_s)
-        await world.restart(world.scheduler if who == "scheduler" else world.binder, pause_s=1.0)
-        await settle(120)
-        assert set(phases(world).values()) == {"Running"}
-
-
 async def test_what_is_left_of_a_gang_is_released_when_a_member_is_lost_on_its_way() -> None:
     patient = WorldSettings(seed=1, gang_grace_s=90.0)  # the deletion, the grace time and the eviction take their time
     async with stage.stage("1x4x80GiB", settings=patient) as world:

@@ -133,15 +133,19 @@ async def _judge(scenario: Scenario, world: World) -> AsyncIterator[str]:
 
 
 def _wrong_books(world: World) -> Iterator[str]:
-    """At rest the books hold exactly the live pods that are bound through them."""
+    """At rest the books hold exactly the live pods that are bound through them, with the fractions that they ask."""
     pods = [facts.pod(raw) for raw in world.pods]
     for held in (pod for pod in pods if pod.is_reservation):
         group = held.labels[names.GPU_GROUP_LABEL]
-        live = {pod.uid: pod.key for pod in pods if _is_tenant(pod, group)}
+        live = {pod.uid: pod for pod in pods if _is_tenant(pod, group)}
         for uid in held.book.keys() - live.keys():
             yield f"the book of {held.name} holds an entry of pod {uid}, which has nothing there"
-        for uid in live.keys() - held.book.keys():
-            yield f"the book of {held.name} has no entry of {live[uid]}, which is bound there"
+        for uid, pod in live.items():
+            asked = {ask.fraction for ask in pod.asks.values() if ask.fraction is not None}
+            if uid not in held.book:
+                yield f"the book of {held.name} has no entry of {pod.key}, which is bound there"
+            elif asked and asked != {held.book[uid]}:
+                yield f"the book of {held.name} holds {held.book[uid]} for {pod.key}, which asks {asked}"
 
 
 def _is_tenant(pod: PodFacts, group: str) -> bool:

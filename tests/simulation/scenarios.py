@@ -109,10 +109,11 @@ def deleting(name: str, *, again: Manifest | None = None) -> Act:
 
 
 def editing(name: str, annotations: Mapping[str, str]) -> Act:
-    """Change annotations of a pod."""
+    """Change annotations of a pod, if that is still allowed."""
 
     async def act(world: World) -> None:
-        await world.api.patch(PODS, name, {"metadata": {"annotations": dict(annotations)}}, namespace=TEAM)
+        with contextlib.suppress(errors.Forbidden):
+            await world.api.patch(PODS, name, {"metadata": {"annotations": dict(annotations)}}, namespace=TEAM)
 
     return act
 
@@ -464,6 +465,16 @@ SCENARIOS: Final = (
         act=slow_bindings(_ANY, 2.0, after(1.0, deleting("a"), first=making(share("a", "0.3")))),
         ends=_running("old"),
         probe=(share("probe"),),
+    ),
+    Scenario(
+        name="a further share edited on its way",
+        shapes=("1x1x80GiB",),
+        before=making(share("old")),
+        act=slow_bindings(
+            _ANY, 2.0, after(1.0, editing("a", {names.GPU_FRACTION: "0.4"}), first=making(share("a", "0.3")))
+        ),
+        ends=_running("old", "a"),
+        probe=(share("probe", "0.1"),),
     ),
     Scenario(
         name="a further share made again on its way",
