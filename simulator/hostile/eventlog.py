@@ -93,6 +93,8 @@ class LogTaker(logging.Handler):
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
+        if record.name == "asyncio":
+            return  # tasks of a loop that was stopped in the middle
         text = f"{record.name}: {record.getMessage()}"
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:

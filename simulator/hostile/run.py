@@ -1,7 +1,7 @@
 """Runs a scenario from the start of the cluster to its end, and says what did not hold.
 
 The same scenario gives the same run: one event loop on virtual time, randomness from the scenario's seed alone.
-Beside the checker's invariants three things are judged here, because they are about the run and not about objects:
+Beside the checker's invariants and simulator/hostile/oversight.py's three things are judged here:
 
 HANG   it did not come to rest, or not to its end, within the time it may take
 CRASH  a component ended by an exception
@@ -26,6 +26,7 @@ from simulator.hostile.faults import kinds
 from simulator.hostile.faults.ground import Ground
 from simulator.hostile.faults.kinds import Fault
 from simulator.hostile.guard import RanTooLong, processor_time
+from simulator.hostile.oversight import Oversight
 from simulator.hostile.scenario import Scenario
 from simulator.parts import PRODUCT, Parts
 from simulator.violations import Violation
@@ -74,23 +75,24 @@ class _Run:
     scenario: Scenario
     parts: Parts
     log: EventLog = field(default_factory=EventLog)
+    oversight: Oversight = field(init=False)
     found: list[Violation] = field(default_factory=list)
     world: World | None = None
     pods: int = 0
     ended_at_s: float = 0.0
 
+    def __post_init__(self) -> None:
+        self.oversight = Oversight(self.scenario)
+
     async def go(self) -> None:
         """The whole run, on the event loop."""
-        taker = LogTaker(self.log)
-        with _listening(taker), anyio.move_on_after(LIMIT_S) as limit:
+        with anyio.move_on_after(LIMIT_S) as limit:
             try:
                 await self._live()
             except Exception as error:  # noqa: BLE001 - whatever a component dies of is what we are looking for
                 self._add(CRASH, told_error(error))
         if limit.cancelled_caught:
             self._add(HANG, f"given up after {LIMIT_S:.0f} virtual seconds")
-        for at_s, text in taker.exceptions:
-            self.found.append(Violation(EDGE, at_s, text))
 
     async def _live(self) -> None:
         scenario = self.scenario
@@ -99,13 +101,16 @@ class _Run:
             self.world = world
             self.log.start_s = world.checker.findings.start_s
             world.server.faults.on_answer.append(self.log.answered)
-            world.nodes.witness.listeners.append(self.log.witnessed)
+            world.nodes.witness.listeners += [self.log.witnessed, self.oversight.witnessed]
             ground = Ground(world)
             async with anyio.create_task_group() as group:
                 for action in scenario.actions:
                     group.start_soon(self._perform, action, ground)
                 for fault in scenario.faults:
                     group.start_soon(self._strike, fault, ground)
+                await self.oversight.stand_by(world, "first")
+                await ground.wait_until(scenario.calm_s / 2)
+                await self.oversight.stand_by(world, "second")
             await ground.wait_until(scenario.calm_s)
             self.log.note("fault", "calm: every fault is over")
             if not await self._rest(world):
@@ -115,6 +120,7 @@ class _Run:
             await world.clear()
             self.log.note("action", "everything was deleted")
             world.finish()
+            self.oversight.weigh(world)
             self.ended_at_s = world.elapsed_s
 
     async def _rest(self, world: World) -> bool:
@@ -154,7 +160,8 @@ class _Run:
         """What came of it."""
         unpromised = kinds.unpromised(self.scenario.faults)
         judged = self.world.checker.findings.found.values() if self.world else ()
-        found = [*(violation for violation in judged if violation.invariant not in unpromised), *self.found]
+        found = [violation for violation in judged if violation.invariant not in unpromised]
+        found += [*self.oversight.found, *self.found]
         found.sort(key=lambda violation: violation.at_s)
         start_s = self.log.start_s
         return Outcome(
@@ -173,8 +180,9 @@ def run(scenario: Scenario, *, parts: Parts = PRODUCT, limit_cpu_s: float = LIMI
     Raises simulator.shape.MalformedShape.
     """
     running = _Run(scenario, parts)
+    taker = LogTaker(running.log)
     try:
-        with processor_time(limit_cpu_s):
+        with _listening(taker), processor_time(limit_cpu_s):
             anyio.run(running.go, backend_options={"loop_factory": VirtualTimeLoop})
     except RanTooLong as stopped:
         running.found.append(
@@ -182,6 +190,7 @@ def run(scenario: Scenario, *, parts: Parts = PRODUCT, limit_cpu_s: float = LIMI
         )
     except Deadlock as deadlock:
         running.found.append(Violation(HANG, running.log.last_s, str(deadlock)))
+    running.found += [Violation(EDGE, at_s, text) for at_s, text in taker.exceptions]
     return running.outcome()
 
 

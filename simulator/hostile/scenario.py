@@ -143,11 +143,12 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None) -> Scenario:
 
 
 def _switches(rng: random.Random) -> Switches:
+    schedulers, binders = rng.choice([1, 1, 1, 2]), rng.choice([1, 1, 1, 2])
     return Switches(
         hand_over=rng.choice([HandOver.ANNOTATIONS, HandOver.ANNOTATIONS, HandOver.CONFIG_MAPS]),
-        schedulers=rng.choice([1, 1, 1, 2]),
-        binders=rng.choice([1, 1, 1, 2]),
-        election=rng.random() < 0.4,
+        schedulers=schedulers,
+        binders=binders,
+        election=max(schedulers, binders) > 1 and rng.random() < 0.5,
         event_delay_s=rng.choice([0.0, 0.0, 0.1, 0.5]),
         stop_s=rng.choice([0.0, 0.2, 0.2, 5.0]),
     )

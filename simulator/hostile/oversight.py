@@ -1,0 +1,97 @@
+"""What must hold in a hostile run beside the checker's invariants, which are about objects and machines.
+
+CLASH      kubelet refused a pod though nothing was done that could explain it: the scheduler miscounted
+MEMORY     a scheduler keeps what it should have forgotten when all work is gone
+BYSTANDER  somebody who has nothing to do with us could not create a pod, or only slowly
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from kube import errors
+from kube.resources import PODS
+from simulator.hostile.actions import CreatePod, DeletePod, DeleteReservation
+from simulator.hostile.faults import requests, watches
+from simulator.hostile.weighing import weight_bytes
+from simulator.violations import Violation
+from simulator.witness import Record, Refused
+
+if TYPE_CHECKING:
+    from simulator.hostile.scenario import Scenario
+    from simulator.world import World
+
+CLASH: Final = "CLASH"
+MEMORY: Final = "MEMORY"
+BYSTANDER: Final = "BYSTANDER"
+
+#: What an idle scheduler may hold, and for each pod that it ever saw (it remembers names of what is gone).
+IDLE_BYTES: Final = 128 * 1024
+BYTES_PER_POD: Final = 1024
+#: How long the API server may take over a pod that is none of ours.
+_BYSTANDER_S: Final = 1.0
+_ELSEWHERE: Final = "elsewhere"
+
+
+@dataclass(slots=True)
+class Oversight:
+    """Watches one run. ``found``: what did not hold."""
+
+    scenario: Scenario
+    found: list[Violation] = field(default_factory=list)
+
+    def witnessed(self, record: Record) -> None:
+        """Take what happened on a machine."""
+        if isinstance(record, Refused) and is_peaceful(self.scenario):
+            self._add(CLASH, f"{record.node} refused pod {record.pod_uid}: {record.reason}")
+
+    async def stand_by(self, world: World, name: str) -> None:
+        """Create a pod of another scheduler in another namespace, and take it away."""
+        pod = CreatePod(at_s=0.0, name=name, namespace=_ELSEWHERE, scheduler="default-scheduler").manifest
+        del pod["metadata"]["annotations"]
+        before_s = anyio.current_time()
+        try:
+            await world.api.create(PODS, pod, namespace=_ELSEWHERE)
+            await world.api.delete(PODS, name, namespace=_ELSEWHERE, grace_s=0)
+        except errors.ApiError as error:
+            self._add(BYSTANDER, f"pod {_ELSEWHERE}/{name} can't be created: {error}")
+        took_s = anyio.current_time() - before_s
+        if took_s > _BYSTANDER_S:
+            self._add(BYSTANDER, f"pod {_ELSEWHERE}/{name} took {took_s:.1f} s to be created and deleted")
+
+    def weigh(self, world: World) -> None:
+        """Judge what schedulers hold when all work is gone."""
+        allowed = IDLE_BYTES + BYTES_PER_POD * len(world.timeline.of)
+        for name, scheduler in world.running.items():
+            held = weight_bytes(scheduler)
+            if held > allowed:
+                text = f"{name} holds {held} bytes with nothing to do, after {len(world.timeline.of)} pods"
+                self._add(MEMORY, text)
+
+    def _add(self, what: str, text: str) -> None:
+        self.found.append(Violation(what, anyio.current_time(), text))
+
+
+def is_peaceful(scenario: Scenario) -> bool:
+    """Whether nothing happens that may cost a pod: caches are old and requests fail, and that is all."""
+    return max(scenario.settings.schedulers, scenario.settings.binders) == 1 and not any(_disturbances(scenario))
+
+
+def _disturbances(scenario: Scenario) -> Iterator[bool]:
+    """Whether each part takes a device without asking, loses one, or hides its use."""
+    for fault in scenario.faults:
+        yield type(fault).__module__ not in {watches.__name__, requests.__name__}
+    for action in scenario.actions:
+        match action:
+            case CreatePod(node=node, grace_s=grace_s):
+                yield bool(node) or grace_s == 0
+            case DeletePod(grace_s=grace_s):
+                yield grace_s == 0
+            case DeleteReservation():
+                yield True
+            case _:
+                yield False
