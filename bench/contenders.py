@@ -25,7 +25,7 @@ STOCK_QPS = 5_000
 #: For a component to start and take its first lists.
 _LISTS_S = 3.0
 #: A single replica each, as kube-scheduler runs here, so that nobody waits for a lease.
-ALONE = {SCHEDULER: ("--no-leader-election",)}
+ALONE = {SCHEDULER: ("--no-leader-election",), BINDER: ("--no-leader-election",)}
 
 
 class Contender(Protocol):

@@ -30,8 +30,10 @@ def control_plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="session")
 def moorage(control_plane: ControlPlane) -> Iterator[Deployment]:
-    """Moorage with default settings, but for idle reservations that go after a second."""
-    with Deployment(control_plane, Options(arguments={"binder": ["--idle-s", "1"]})) as deployment:
+    """Moorage with default settings, but for idle reservations that go after a second, and leases of half the time."""
+    lease = ["--lease-duration-s", "8", "--lease-renew-deadline-s", "6", "--lease-renew-s", "1"]
+    options = Options(arguments={"scheduler": lease, "binder": [*lease, "--idle-s", "1"]})
+    with Deployment(control_plane, options) as deployment:
         yield deployment
         deployment.check()
 
