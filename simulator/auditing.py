@@ -139,9 +139,12 @@ class Auditor:
         self._checker.findings.judged.add("L1")
 
     def _stuck(self) -> list[str]:
-        """Bound pods that don't run, though their machines work."""
-        pods = self._checker.live.values()
-        return [pod.uid for pod in pods if _is_ours_to_run(pod) and not self._runs(pod)]
+        """Bound pods that don't run, though their machines work.
+
+        A pod of which the user took his ask back on its way waits for a ConfigMap that nobody owes it.
+        """
+        pods = [pod for pod in self._checker.live.values() if _is_ours_to_run(pod) and not self._runs(pod)]
+        return [pod.uid for pod in pods if placing.share_of(pod) is not None or not pod.lacks_config]
 
     def _runs(self, pod: PodFacts) -> bool:
         kubelet = self.world.nodes.kubelets.get(pod.node)

@@ -159,6 +159,13 @@ class PodFacts:
         )
 
     @property
+    def lacks_config(self) -> bool:
+        """Whether a container waits for a ConfigMap or a Secret."""
+        status = self.raw.get("status") or {}
+        waiting = [(each.get("state") or {}).get("waiting") or {} for each in status.get("containerStatuses") or ()]
+        return any(each.get("reason") == "CreateContainerConfigError" for each in waiting)
+
+    @property
     def verdict(self) -> Verdict | None:
         """Why it waits, as its condition PodScheduled=False says; None if it says nothing."""
         for condition in (self.raw.get("status") or {}).get("conditions") or ():

@@ -7,6 +7,8 @@ import random
 import anyio
 import pytest
 
+from admission.settings import HandOver
+from admission.settings import Settings as AdmissionSettings
 from kube.api import Api
 from kube.errors import Refused
 from kube.resources import CONFIG_MAPS, PODS
@@ -42,6 +44,17 @@ async def test_without_a_scheduler_what_fits_waits_and_is_forgotten() -> None:
         running.scheduler.crash()
         await running.apply(pods(1, HALF))
         assert await rested(running) == {"L1", "L3", "S10"}
+
+
+async def test_a_pod_whose_user_took_his_ask_back_is_not_forgotten() -> None:
+    by_config_maps = AdmissionSettings(hand_over=HandOver.CONFIG_MAPS)
+    async with world("1x1x1GiB", admission=by_config_maps) as running:
+        running.scheduler.crash()
+        await running.apply(pods(1, HALF))
+        await running.api.patch(PODS, "p-0", {"metadata": {"annotations": {"gpu-fraction": None}}}, namespace="default")
+        await running.restart(running.scheduler)
+        assert await running.until_idle()
+        assert await rested(running) == set()
 
 
 async def test_freed_room_that_nobody_takes_breaks_l4() -> None:
