@@ -59,6 +59,9 @@ class Reporter:
                 fresh = await self._read_again(pod)
                 if fresh is None:
                     return None
+                if fresh.metadata.resource_version == pod.metadata.resource_version:
+                    # Refused though nobody else has written: asked again like any other failure.
+                    await anyio.sleep(self.retry_s)
                 pod = fresh
             except _PASSING:
                 await anyio.sleep(self.retry_s)

@@ -111,10 +111,11 @@ class ReservationLiesAfar(ReservationLies, frozen=True, kw_only=True, tag="reser
     """As above, but they tell a card of ``of_node``.
 
     Claims on a card are compared within a node only, for a card is in one machine. So one card may be promised on
-    paper twice (S1), though on the wrong node no container starts with it.
+    paper twice (S1), though on the wrong node no container starts with it; and a charge reckoned on the memory that was
+    told is too low or too high for the card whose UUID was told (S8).
     """
 
-    unpromised: ClassVar[frozenset[str]] = LOST_DEVICE | {"S1", "S3"}
+    unpromised: ClassVar[frozenset[str]] = LOST_DEVICE | {"S1", "S3", "S8"}
 
     of_node: str
 
