@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -21,6 +24,7 @@ from simulator import shape
 from simulator.checkpoint import BadCheckpoint, Checkpoints
 from simulator.nodeset import NodeSet, NotSimulated
 from simulator.podtokens import PodTokens
+from simulator.recording import Recording
 from simulator.settings import KubeletSettings
 
 #: As kubelet: well within the 40 s after which the node life-cycle controller gives a node up.
@@ -50,7 +54,8 @@ async def run_nodes(arguments: argparse.Namespace, stop: anyio.Event) -> None:
         tokens = PodTokens(api=Api(transport, retry=Retry(connections.rng())), under=inside.under)
         nodes = _node_set(arguments, transport, tokens)
         try:
-            await _play(nodes, stop)
+            with _recorded(nodes, arguments.record):
+                await _play(nodes, stop)
         except ExceptionGroup as failed:
             refuse(failed, (NotSimulated, errors.ApiError))
         finally:
@@ -72,6 +77,17 @@ def _node_set(arguments: argparse.Namespace, transport: Transport, tokens: PodTo
         )
     except BadCheckpoint as error:
         raise BadInput(f"--state: {error}") from error
+
+
+@contextlib.contextmanager
+def _recorded(nodes: NodeSet, path: Path | None) -> Iterator[None]:
+    """Keep what happens on the nodes in a file, if one is named."""
+    if path is None:
+        yield
+        return
+    with Recording(path) as recording:
+        nodes.witness.listeners.append(recording)
+        yield
 
 
 async def _play(nodes: NodeSet, stop: anyio.Event) -> None:

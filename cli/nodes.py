@@ -45,6 +45,12 @@ def add_command(commands: _Commands) -> None:
         metavar="FOLDER",
         help="remember there which pod has which device, so that a restart does not look like a swap of cards",
     )
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="append what really happens on the machines, a JSON object a line: which container sees which device",
+    )
     parser.add_argument("--keep", action="store_true", help="leave the nodes on the API server when this ends")
     parser.add_argument(
         "--no-taint", action="store_true", help="let pods come that don't tolerate simulator.moorage.dev/simulated"

@@ -17,6 +17,7 @@ from anyio.abc import TaskStatus
 from kube import errors
 from kube.transport import Transport
 from simulator.invariants import BIND_REQUESTS, CONFIG_MAPS, DELETED, NODES, POD_GROUPS, PODS
+from wire import names
 
 #: (plural, ADDED | MODIFIED | DELETED, object)
 Observe = Callable[[str, str, dict[str, Any]], None]
@@ -60,7 +61,7 @@ class Observer:
         there = {raw["metadata"]["uid"]: raw for raw in listing.get("items") or ()}
         for uid in [uid for uid in self.latest if uid not in there]:
             self._take(DELETED, self.latest[uid])
-        for uid, raw in there.items():
+        for uid, raw in sorted(there.items(), key=_rank):
             self._take("MODIFIED" if uid in self.latest else "ADDED", raw)
 
     async def _watch(self) -> None:
@@ -85,6 +86,17 @@ class Observer:
         else:
             self.latest[uid] = raw
         self.observe(self.plural, event, raw)
+
+
+def _rank(item: tuple[str, dict[str, Any]]) -> int:
+    """The order in which the objects of one list are told, which are all of one moment.
+
+    What has ended uses nothing any more; then come the books of devices, then who is in them.
+    """
+    raw = item[1]
+    if (raw.get("status") or {}).get("phase") in {names.SUCCEEDED, names.FAILED}:
+        return 0
+    return 1 if names.TENANTS in (raw["metadata"].get("annotations") or {}) else 2
 
 
 async def objects(transport: Transport, plural: str) -> dict[str, Any]:

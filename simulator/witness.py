@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class Held(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The device manager gave a pod these devices (UUIDs), all of its containers taken together."""
 
     at_s: float
@@ -21,7 +21,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[str, ...]
 
 
-class Freed(msgspec.Struct, frozen=True, kw_only=True):
+class Freed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The device manager took a pod's devices back."""
 
     at_s: float
@@ -29,7 +29,7 @@ class Freed(msgspec.Struct, frozen=True, kw_only=True):
     pod_uid: str
 
 
-class Started(msgspec.Struct, frozen=True, kw_only=True):
+class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A container started and sees ``devices``; of these the device manager gave it ``assigned``.
 
     ``is_init``: it stands in the list of init containers. ``restarts`` counts its earlier runs in this pod.
@@ -46,7 +46,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     assigned: tuple[str, ...]
 
 
-class Stopped(msgspec.Struct, frozen=True, kw_only=True):
+class Stopped(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A container's process is gone."""
 
     at_s: float
@@ -55,7 +55,7 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True):
     container: str
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
+class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Kubelet refused a pod that was bound to its node."""
 
     at_s: float

@@ -13,8 +13,10 @@ import base64
 import contextlib
 import functools
 import json
+import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -84,6 +86,7 @@ class ControlPlane:
         self._wanted_folder = folder.absolute() if folder else None
         self._tokens = {user: secrets.token_urlsafe(24) for user in _USERS}
         self._family: Family | None = None
+        self._killed: dict[str, Child] = {}
         self.url = ""
         self.ca_pem = ""
         #: Plain HTTP, no credentials: for tests that compact the history.
@@ -148,6 +151,7 @@ class ControlPlane:
         self._family.stop()
         shutil.rmtree(self._family.folder, ignore_errors=True)
         self._family = None
+        self._killed.clear()
 
     def check(self) -> None:
         """Raise ProcessDied if a program has ended."""
@@ -157,6 +161,26 @@ class ControlPlane:
     def programs(self) -> Sequence[Child]:
         """The programs that run."""
         return self._running().children
+
+    def kill(self, name: str) -> None:
+        """End one program as a crash does; ``check`` does not miss it until it is started again.
+
+        What was written is not lost with it: without fsync it is in the kernel's memory, which outlives the process.
+        """
+        self._killed[name] = child = self._program(name)
+        self._running().kill(child)
+
+    def start_again(self, name: str) -> None:
+        """Start a killed program as it was, and return before it serves."""
+        self._running().again(self._killed.pop(name))
+
+    def pause(self, name: str) -> None:
+        """Stop a program in whatever it does (SIGSTOP)."""
+        os.killpg(self._program(name).process.pid, signal.SIGSTOP)
+
+    def go_on(self, name: str) -> None:
+        """Let a paused program go on."""
+        os.killpg(self._program(name).process.pid, signal.SIGCONT)
 
     def resident_kib(self) -> dict[str, int]:
         """Resident memory of each program, in KiB."""
@@ -214,6 +238,9 @@ class ControlPlane:
             failed.add_note(done.stderr.strip())
             raise failed
         return done.stdout
+
+    def _program(self, name: str) -> Child:
+        return next(child for child in self.programs if child.name == name)
 
     def _running(self) -> Family:
         if self._family is None:

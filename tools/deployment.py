@@ -2,7 +2,7 @@
 
 Each component is a process of its own with exactly its service account's token, as in a cluster, so what its role does
 not allow fails here too. ``kill`` ends one as a crash does; ``start`` starts it again. Further replicas of a component
-are named ``scheduler-2``, ``binder-2``...
+are named ``scheduler-2``, ``binder-2``...; ``nodes-2`` plays further nodes of the same shapes.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class Options:
     ``nodes``: simulated nodes beside them, as in ``4x8x80GiB``. ``device_teller``: whether SIMULATED_TELLER may write
     which device a reservation pod holds; without it only the process in that pod may.
     ``delay_ms``: what the API server says to the components is held back by up to so much, each connection on its own.
+    ``server``: where the components find the API server, if not at its own address: a proxy. Nodes go past it.
+    ``keep_records``: simulated nodes write down what really happens on them, in ``NAME.records`` of the folder.
     ``apart``: replicas that reach the API server through a proxy of their own, so that they can be cut off.
     """
 
@@ -61,6 +63,8 @@ class Options:
     device_teller: bool = False
     delay_ms: int = 0
     apart: Sequence[str] = ()
+    server: str = ""
+    keep_records: bool = False
     seed: int = 1
 
 
@@ -76,7 +80,7 @@ class Deployment:
         #: Replica -> its own proxy, and the address of that.
         self._proxies: dict[str, tuple[Child, str]] = {}
         self._port = _free_port()
-        self._server = plane.url
+        self._server = self._options.server or plane.url
 
     def __enter__(self) -> Self:
         try:
@@ -90,7 +94,7 @@ class Deployment:
                 self._plane.apply(_yaml([*self._webhooks(), *self._policies()]))
             if self._options.nodes:
                 self.start(NODES)
-                self._wait_for_nodes()
+                self.wait_for_nodes()
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -137,11 +141,13 @@ class Deployment:
         role = _role(component)
         command = [sys.executable, "-m", "cli.main", role, "--server", self._server_of(component)]
         command += ["--ca-file", str(self._file("ca.pem")), "--token-file", str(self._file(f"{role}.token"))]
-        command += [*self._own_arguments(role), *self._options.arguments.get(role, ()), *further]
+        command += [*self._own_arguments(component), *self._options.arguments.get(role, ()), *further]
         self._running[component] = self._family.start(component, [*_ENVIRONMENT, *command])
 
     def _server_of(self, component: str) -> str:
         """Where a replica finds the API server."""
+        if self._options.server and _role(component) == NODES:
+            return self._plane.url
         if component not in self._options.apart:
             return self._server
         if component not in self._proxies:
@@ -183,11 +189,7 @@ class Deployment:
 
     def kill(self, component: str) -> None:
         """End a component as a crash does: nothing is tidied up."""
-        child = self._running.pop(component)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.process.pid, signal.SIGKILL)
-        child.process.wait()
-        self._family.children.remove(child)
+        self._family.kill(self._running.pop(component))
 
     def resident_kib(self) -> dict[str, int]:
         """Resident memory of each component."""
@@ -241,11 +243,11 @@ class Deployment:
         return policy_manifests(identities)
 
     def _own_arguments(self, component: str) -> list[str]:
-        if component == NODES:
+        if _role(component) == NODES:
             return [
-                "--no-taint",
-                "--state",
-                str(self._file(NODES)),
+                *("--no-taint", "--prefix", component.replace(NODES, "simulated")),
+                *("--state", str(self._file(component))),
+                *(("--record", str(self.records(component))) if self._options.keep_records else ()),
                 *(word for text in self._options.nodes for word in ("--nodes", text)),
             ]
         if component != ADMISSION:
@@ -258,10 +260,15 @@ class Deployment:
     def _wait_for_webhooks(self) -> None:
         _wait_for_port(self._port, "the webhooks")
 
-    def _wait_for_nodes(self) -> None:
+    def records(self, component: str) -> Path:
+        """Where simulated nodes write down what happens on them, if the options have it."""
+        return self._file(f"{component}.records")
+
+    def wait_for_nodes(self, component: str = NODES) -> None:
+        """Wait until the simulated nodes of a process are ready. Raises ProcessDied and TimeoutError."""
         deadline = time.monotonic() + _READY_WITHIN_S
-        while "are ready" not in self.log(NODES):
-            self.running[NODES].check()
+        while "are ready" not in self.log(component):
+            self.running[component].check()
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the simulated nodes were not ready within {_READY_WITHIN_S:.0f} s")
             time.sleep(0.05)

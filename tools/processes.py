@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 _TAIL_LINES = 20
 _END_WITHIN_S = 10.0
@@ -27,6 +27,7 @@ class Child:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
+    command: Sequence[str | Path] = ()
 
     def check(self) -> None:
         """Raise ProcessDied if the program has ended."""
@@ -65,9 +66,27 @@ class Family:
 
     def start(self, name: str, command: Sequence[str | Path]) -> Child:
         """Start a program in a process group of its own, with its output in ``NAME.log``."""
+        return self._start(name, command, mode="wb")
+
+    def again(self, child: Child) -> Child:
+        """Start a program once more as it was; its log goes on. It must have ended."""
+        self._forget(child)
+        return self._start(child.name, child.command, mode="ab")
+
+    def kill(self, child: Child) -> None:
+        """End a program as a crash does: nothing is tidied up. From here on it is not missed."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.process.pid, signal.SIGKILL)
+        child.process.wait(_END_WITHIN_S)
+        self._forget(child)
+
+    def _forget(self, child: Child) -> None:
+        self.children = [other for other in self.children if other is not child]
+
+    def _start(self, name: str, command: Sequence[str | Path], *, mode: Literal["wb", "ab"]) -> Child:
         guard_input = self._guard_input()
         log = self.folder / f"{name}.log"
-        with log.open("wb") as output:
+        with log.open(mode) as output:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -77,7 +96,7 @@ class Family:
                 cwd=self.folder,
             )
         guard_input.write(f"{process.pid}\n".encode())
-        child = Child(name, process, log)
+        child = Child(name, process, log, command)
         self.children.append(child)
         return child
 

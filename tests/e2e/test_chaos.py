@@ -1,0 +1,19 @@
+"""Everything killed, stopped, cut and delayed while 200 pods come and go. The long form: ``make chaos``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.chaos.run import EVERYBODY, run
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
+
+
+async def test_after_chaos_all_that_fits_runs_all_invariants_held_and_nothing_is_left() -> None:
+    result = await run(minutes=0.75, seed=1)
+    assert result.is_sound, "\n".join(result.lines())
+    struck = {*result.kills, *result.stops}
+    assert struck <= {"etcd", "kube-apiserver", *EVERYBODY}
+    assert len(struck) >= 5, struck
+    assert result.pods_run >= 50
+    assert result.unseen_pods <= result.pods_run // 50

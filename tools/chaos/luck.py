@@ -1,0 +1,60 @@
+"""What befalls requests on their way through the proxy (tools/faultyproxy.py): chance, until it is told to be good."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+from tools.mishaps import NOTHING, End, Kind, Mishap, catalogue
+
+#: How many in a thousand requests go wrong. A watch is one request, and its end the usual thing.
+_PERMILLE: Final = {Kind.READ: 30, Kind.WRITE: 30, Kind.WATCH: 700}
+#: How many in a thousand of the others are late.
+_LATE_PERMILLE: Final = 300
+_LATEST_S: Final = 0.15
+_LATEST_LINE_S: Final = 0.02
+_MOST_LINES: Final = 200
+
+
+class Luck:
+    """A Fate (tools/mishaps.py) without plan or end. ``counts``: what has happened, by name."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.counts: Counter[str] = Counter()
+        self._rng = rng
+        self._is_calm = True
+
+    def turn_bad(self) -> None:
+        """Let things go wrong from now on."""
+        self._is_calm = False
+
+    def turn_good(self) -> None:
+        """Let nothing go wrong with requests that come from now on."""
+        self._is_calm = True
+
+    def deal(self, kind: Kind) -> Mishap:
+        """What is to happen to a request that has just come."""
+        if self._is_calm:
+            return NOTHING
+        if self._rng.randrange(1000) < _PERMILLE[kind]:
+            return self._mishap(kind)
+        if self._rng.randrange(1000) < _LATE_PERMILLE:
+            return Mishap(name="late", delay_s=self._rng.uniform(0.0, _LATEST_S))
+        return NOTHING
+
+    def struck(self, mishap: Mishap) -> None:
+        """It has happened."""
+        self.counts[mishap.name] += 1
+
+    def _mishap(self, kind: Kind) -> Mishap:
+        # A watch that falls silent is found out after 90 s: stopped servers play that here, for a shorter time.
+        choices = [mishap for mishap in catalogue(self._rng)[kind] if mishap.end is not End.FALLS_SILENT]
+        mishap = self._rng.choice(choices)
+        if mishap.line_delay_s:
+            return msgspec.structs.replace(mishap, line_delay_s=self._rng.uniform(0.0, _LATEST_LINE_S))
+        if mishap.end is not End.NOT:
+            return msgspec.structs.replace(mishap, after_lines=self._rng.randrange(_MOST_LINES))
+        return mishap
