@@ -335,12 +335,12 @@ SCENARIOS: Final = (
             3.0,
             after(
                 1.0,
-                deleting("m1", again=share("m1", **{names.POD_GROUP_NAME: "g"})),
-                first=gang(3, *(share(f"m{i}") for i in range(3))),
+                deleting("m1", again=share("m1", "0.7", **{names.POD_GROUP_NAME: "g"})),
+                first=gang(2, *(share(f"m{i}", "0.7") for i in range(2))),
             ),
         ),
-        ends=_running("m0", "m1", "m2"),
-        probe=(share("probe"),),
+        ends=_running("m0", "m1"),
+        probe=(share("probe", "0.3"),),
     ),
     Scenario(
         name="a gang that lost a member is released",
