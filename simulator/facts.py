@@ -162,7 +162,8 @@ class PodFacts:
     def lacks_config(self) -> bool:
         """Whether a container waits for a ConfigMap or a Secret."""
         status = self.raw.get("status") or {}
-        waiting = [(each.get("state") or {}).get("waiting") or {} for each in status.get("containerStatuses") or ()]
+        statuses = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+        waiting = [(each.get("state") or {}).get("waiting") or {} for each in statuses]
         return any(each.get("reason") == "CreateContainerConfigError" for each in waiting)
 
     @property
