@@ -34,7 +34,7 @@ define environment
 	@touch $@
 endef
 
-.PHONY: help demo test test-fast simulate-soak enumerate lint format pins cluster cluster-status cluster-down bench clean
+.PHONY: help demo test test-fast simulate-soak enumerate chaos lint format pins cluster cluster-status cluster-down bench clean
 
 help:
 	@echo 'make demo          the scheduler at work on simulated GPUs, no cluster needed'
@@ -42,6 +42,7 @@ help:
 	@echo 'make test-fast     all tests but those of the real control plane'
 	@echo 'make simulate-soak random hostile runs on all processors; SEEDS=1-10000 FAULTS=kind,kind MINUTES=60'
 	@echo 'make enumerate     every write of every kind of commit, struck in every way, on all processors'
+	@echo 'make chaos         everything killed and restarted at random on a real control plane; MINUTES=10 SEED=1'
 	@echo 'make lint          formatting, lint rules, types, import layers, dependencies'
 	@echo 'make format        put the code into form, and apply what the lint rules can fix'
 	@echo 'make cluster       a real control plane with Moorage and simulated GPU nodes, in the background;'
@@ -70,6 +71,12 @@ simulate-soak: $(READY)
 
 enumerate: $(READY)
 	MOORAGE_ENUMERATE=1 $(BIN)/pytest -n $(WORKERS) tests/simulation/test_every_write.py $(ARGS)
+
+# The exit code says whether everything held.
+SEED ?= 1
+chaos: $(READY)
+	$(BIN)/python -m tools.controlplane
+	$(BIN)/python -m tools.chaos --seed $(SEED) $(if $(filter-out 0,$(MINUTES)),--minutes $(MINUTES)) $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -9,6 +9,7 @@ pods that wait though they fit, or that a kubelet refuses; the simulation compar
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import time
@@ -24,6 +25,7 @@ import msgspec
 from kube import config
 from kube.api import Api
 from kube.clock import SystemClock
+from kube.config import Credentials
 from kube.http import HttpTransport
 from kube.resources import NAMESPACES
 from kube.retry import Retry
@@ -167,53 +169,60 @@ async def run(*, minutes: float, seed: int, population: int = POPULATION) -> Res
 async def _chaos(*, seed: int, population: int) -> AsyncIterator[_Chaos]:
     """Everything in place, and nothing wrong yet."""
     luck = Luck(_rng(seed, "luck"))
+    async with (
+        _control_plane() as plane,
+        FaultyProxy(plane.url, ca_pem=plane.ca_pem, fate=luck) as proxy,
+        HttpTransport(_administrator(plane), user_agent="chaos") as transport,
+        _deployed(plane, proxy.url) as moorage,
+        anyio.create_task_group() as tasks,
+    ):
+        with Journal(plane.folder / "journal.jsonl") as journal:
+            observers = {plural: Observer(transport, plural, journal.take) for plural in WATCHED}
+            for each in observers.values():
+                await tasks.start(each.run)
+            api = Api(transport, retry=Retry(_rng(seed, "retry")))
+            await api.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+            pods, rng = observers[PODS].latest, _rng(seed, "users")
+            yield _Chaos(
+                plane=plane,
+                moorage=moorage,
+                luck=luck,
+                journal=journal,
+                transport=transport,
+                users=Users(api, pods, shapes=shapes(), population=population, rng=rng),
+                mischief=Mischief(plane, moorage, EVERYBODY, _rng(seed, "mischief")),
+            )
+        tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _control_plane() -> AsyncIterator[ControlPlane]:
+    """Start and stop in a thread: what blocks must not hold up the proxy."""
     plane = ControlPlane(audit_policy=AUDIT_POLICY)
-    # What blocks, blocks a thread: the components talk through a proxy in this one.
     await anyio.to_thread.run_sync(plane.start)
     try:
-        credentials = config.plain(plane.url, ca_file=str(plane.folder / "ca.crt"), token=plane.token)
-        async with (
-            FaultyProxy(plane.url, ca_pem=plane.ca_pem, fate=luck) as proxy,
-            HttpTransport(credentials, user_agent="chaos") as transport,
-            anyio.create_task_group() as tasks,
-        ):
-            moorage = await _deployed(plane, proxy.url)
-            with Journal(plane.folder / "journal.jsonl") as journal:
-                observers = {plural: Observer(transport, plural, journal.take) for plural in WATCHED}
-                for each in observers.values():
-                    await tasks.start(each.run)
-                api = Api(transport, retry=Retry(_rng(seed, "retry")))
-                await api.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
-                yield _Chaos(
-                    plane=plane,
-                    moorage=moorage,
-                    luck=luck,
-                    journal=journal,
-                    transport=transport,
-                    users=Users(
-                        api,
-                        observers[PODS].latest,
-                        shapes=shapes(),
-                        population=population,
-                        rng=_rng(seed, "users"),
-                    ),
-                    mischief=Mischief(plane, moorage, EVERYBODY, _rng(seed, "mischief")),
-                )
-            tasks.cancel_scope.cancel()
+        yield plane
     finally:
         plane.stop()
 
 
-async def _deployed(plane: ControlPlane, server: str) -> Deployment:
-    """Moorage on the control plane; it ends with it."""
+@asynccontextmanager
+async def _deployed(plane: ControlPlane, server: str) -> AsyncIterator[Deployment]:
+    """Moorage, which finds the API server at ``server``; likewise."""
     components = tuple(name for name in EVERYBODY if name not in MACHINES)
     options = Options(arguments=_ARGUMENTS, components=components, nodes=_SHAPES, server=server, keep_records=True)
-    moorage = Deployment(plane, options)
-    await anyio.to_thread.run_sync(moorage.__enter__)
-    for further in MACHINES[1:]:
-        moorage.start(further)
-        await anyio.to_thread.run_sync(partial(moorage.wait_for_nodes, further))
-    return moorage
+    with contextlib.ExitStack() as stack:
+        moorage = Deployment(plane, options)
+        await anyio.to_thread.run_sync(moorage.__enter__)
+        stack.push(moorage)
+        for further in MACHINES[1:]:
+            moorage.start(further)
+            await anyio.to_thread.run_sync(partial(moorage.wait_for_nodes, further))
+        yield moorage
+
+
+def _administrator(plane: ControlPlane) -> Credentials:
+    return config.plain(plane.url, ca_file=str(plane.folder / "ca.crt"), token=plane.token)
 
 
 def _rng(seed: int, purpose: str) -> random.Random:

@@ -7,7 +7,7 @@ did.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Final
 
 import anyio
@@ -23,6 +23,8 @@ NAMESPACE: Final = "chaos"
 _TICK_S: Final = 0.2
 #: New pods in a tick, a gang counted as one.
 _ARRIVALS: Final = 3
+#: Deletions under way at a time, when all leave.
+_DELETING: Final = 8
 #: How many in a hundred ticks somebody deletes a pod that has not ended.
 _PARTINGS_PERCENT: Final = 35
 _GANG_PERCENT: Final = 8
@@ -58,9 +60,16 @@ class Users:
 
     async def leave(self) -> None:
         """Delete everything that is ours. Raises kube.errors.ApiError."""
-        for pod in (await self._api.list(PODS, namespace=NAMESPACE)).items:
-            if not pod.metadata.deletion_timestamp:
-                await _gone(self._api.delete(PODS, pod.metadata.name, namespace=NAMESPACE))
+        there = (await self._api.list(PODS, namespace=NAMESPACE)).items
+        going = iter([pod.metadata.name for pod in there if not pod.metadata.deletion_timestamp])
+
+        async def delete() -> None:
+            for name in going:
+                await self._try(self._api.delete(PODS, name, namespace=NAMESPACE))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(_DELETING):
+                tasks.start_soon(delete)
         for group in (await self._api.list(POD_GROUPS, namespace=NAMESPACE)).items:
             await _gone(self._api.delete(POD_GROUPS, group.metadata.name, namespace=NAMESPACE))
 
@@ -72,9 +81,9 @@ class Users:
     async def _arrive(self) -> None:
         for _ in range(min(_ARRIVALS, self._population - len(self.pods()))):
             if self._rng.randrange(100) < _GANG_PERCENT:
-                await self._try(self._gang)
+                await self._try(self._gang())
             else:
-                await self._try(lambda: self._create(self._single(), self._name()))
+                await self._try(self._create(self._single(), self._name()))
 
     async def _part(self) -> None:
         pods = self.pods()
@@ -83,12 +92,12 @@ class Users:
         if pods and len(pods) > self._population // 2 and self._rng.randrange(100) < _PARTINGS_PERCENT:
             leaving.append(self._rng.choice(pods))
         for pod in leaving:
-            await self._try(lambda pod=pod: self._delete(pod))  # type: ignore[misc]  # mypy infers no lambda defaults
+            await self._try(self._delete(pod))
 
-    async def _try(self, act: Callable[[], Any]) -> None:
+    async def _try(self, call: Awaitable[object]) -> None:
         """Whatever the API server answers, or does not, is the users' to live with."""
         try:
-            await act()
+            await call
         except errors.ApiError:
             return
 
@@ -152,7 +161,8 @@ class Users:
         return CreatePod(at_s=0.0, name="", annotations=annotations, gpus=gpus, run_s=run_s, grace_s=1)
 
 
-async def _gone(deletion: Any) -> None:
+async def _gone(deletion: Awaitable[object]) -> None:
+    """Delete what may be gone already."""
     try:
         await deletion
     except (errors.NotFound, errors.Conflict):
