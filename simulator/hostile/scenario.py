@@ -28,7 +28,7 @@ VERSION: Final = 1
 _DURATIONS_S: Final = (5.0, 20.0, 60.0)
 
 #: Longer than by default: renewals are most of what happens in a quiet hour.
-_LEASES: Final = LeaseSettings(duration_s=30, renew_deadline_s=20.0, retry_s=6.0, poll_s=5.0)
+_LEASES: Final = LeaseSettings(duration_s=60, renew_deadline_s=45.0, retry_s=20.0, poll_s=15.0)
 _SHAPES: Final = (
     ("1x2x40GiB",),
     ("1x1x24GiB",),

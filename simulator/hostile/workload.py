@@ -131,6 +131,7 @@ def draw(rng: random.Random, *, shapes: Sequence[NodeShape], duration_s: float, 
         pods += _arrivals(mix, mood, number=len(pods))
     if mood.same_names:
         pods += _again(mix, pods)
+        pods += _gangs_again(mix, pods)
     mix.actions += pods
     for pod in pods:
         _go_on(mix, mood, pod)
@@ -285,6 +286,18 @@ def _again(mix: _Draw, pods: Sequence[CreatePod]) -> Iterator[CreatePod]:
         form = rng.choice((lambda _, same=pod: same, _fraction, _whole))
         insist_s = rng.choice((0.0, 5.0, 60.0))
         yield _changed(form(mix), at_s=at_s, name=pod.name, group=pod.group, insist_s=insist_s)
+
+
+def _gangs_again(mix: _Draw, pods: Sequence[CreatePod]) -> Iterator[CreatePod]:
+    """Whole gangs once more, as a controller makes them that starts a job anew; not all members come in time."""
+    rng = mix.rng
+    for name in dict.fromkeys(pod.group for pod in pods if pod.group):
+        members = {pod.name: pod for pod in pods if pod.group == name}
+        at_s = mix.later(max(pod.at_s for pod in members.values()))
+        for member in members.values():
+            mix.actions.append(DeletePod(at_s=at_s, name=member.name))
+            if rng.random() < 0.7:
+                yield _changed(member, at_s=mix.soon(at_s), insist_s=60.0)
 
 
 def _go_on(mix: _Draw, mood: _Mood, pod: CreatePod) -> None:
