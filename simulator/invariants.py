@@ -188,11 +188,14 @@ class Checker:
             self.findings.add("S10", at_s, f"pod {pod.key} is forgotten: it {text}")
 
     def refused(self, raw: Json, message: str, at_s: float) -> None:
-        """A user's pod was refused by admission: for a malformed ask, which the message names (S11)."""
+        """A user's pod was refused by our webhooks: for a malformed ask, which the message names (S11)."""
         metadata = {"uid": "", "name": "", **raw["metadata"]}
-        told = telling.unnamed(facts.pod({**raw, "metadata": metadata}), message)
+        pod = facts.pod({**raw, "metadata": metadata})
+        told = telling.unnamed(pod, message)
+        if facts.problem(pod) is None:
+            told = f"nothing is wrong with it, and it is told {message!r}"
         if told:
-            self.findings.add("S11", at_s, f"refused: {told}")
+            self.findings.add("S11", at_s, f"pod {pod.key} was refused: {told}")
 
     def _waiting(self) -> list[PodFacts]:
         return [pod for pod in self.live.values() if pod.waits]

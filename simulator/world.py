@@ -386,7 +386,8 @@ def _is_settled(pod: Mapping[str, Any]) -> bool:
         return True
     if status.get("phase") in {names.RUNNING, names.SUCCEEDED, names.FAILED}:
         return True
-    if any(_cannot_start(each) for each in status.get("containerStatuses") or ()):
+    containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    if any(map(_cannot_start, containers)):
         return True
     conditions = status.get("conditions") or ()
     return any(c["type"] == names.CONDITION_POD_SCHEDULED and c["status"] == "False" for c in conditions)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 NAMESPACE: Final = "team"
 MAIN: Final = "main"
+#: Our webhooks, as the API server names them to whom they refuse (simulator/hooks.py).
+_WEBHOOKS: Final = ("mutate.moorage.dev", "validate.moorage.dev")
 #: How often somebody looks who waits for something.
 _LOOK_S: Final = 0.05
 
@@ -116,6 +118,10 @@ class CreatePod(_Act, frozen=True, kw_only=True, tag="create-pod"):
                 if anyio.current_time() >= until:
                     raise
                 await anyio.sleep(_LOOK_S)
+            except errors.Forbidden as error:
+                if any(webhook in str(error) for webhook in _WEBHOOKS):
+                    world.checker.refused(self.manifest, str(error), anyio.current_time())
+                raise
             else:
                 return
 

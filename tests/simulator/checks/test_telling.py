@@ -104,3 +104,9 @@ def test_a_malformed_ask_is_named_with_its_value(message: str, broken: set[str])
     story = Story()
     story.checker.refused(raw, message, 0.0)
     assert story.broken() == broken
+
+
+def test_a_sound_pod_that_is_refused_breaks_s11() -> None:
+    story = Story()
+    story.checker.refused(waiting("p", annotations={"gpu-fraction": "0.5"}), "no", 0.0)
+    assert story.broken() == {"S11"}
