@@ -1,0 +1,170 @@
+"""The planted bugs: one for each root cause of the field (R1-R12), and those of KAI's that are others still.
+
+Each is a faulty collaborator that takes the place of a right one. ``breaks`` names what its script must show broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from typing_extensions import override
+
+from admission.review import PodAdmission
+from kube.memory.transport import MemoryTransport
+from kube.transport import Transport
+from scheduler.app import Scheduler
+from scheduler.core.cluster import Cluster
+from simulator import policies
+from simulator.hooks import Hook, hooks
+from simulator.parts import Parts
+from simulator.policies import Policy
+from simulator.world import BINDER, SCHEDULER
+from tests.simulation.planted import clusters, wires
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """``root``: the root cause; ``story``: what was done wrong, and who did it first."""
+
+    root: str
+    story: str
+    parts: Parts
+
+
+def _on(wire: Callable[[Transport], Transport], *users: str) -> Parts:
+    """Parts in which the components of these roles are connected by a faulty wire."""
+    return Parts(wire=partial(_wired, wire, users or (SCHEDULER, BINDER)))
+
+
+def _wired(
+    wire: Callable[[Transport], Transport], users: tuple[str, ...], user: str, transport: MemoryTransport
+) -> Transport:
+    return wire(transport) if user.startswith(users) else transport
+
+
+def _deciding_on(cluster: type[Cluster]) -> Parts:
+    return Parts(scheduler=partial(_scheduler, cluster))
+
+
+def _scheduler(cluster: type[Cluster], api: Any, *, settings: Any, **rest: Any) -> Scheduler:
+    return Scheduler(api, settings=settings, cluster=cluster(settings.decisions), **rest)
+
+
+class _Everything(Hook):
+    """A webhook without conditions."""
+
+    @override
+    def matches(self, obj: Json, namespace_labels: dict[str, str]) -> bool:
+        return True
+
+
+def _for_everybody(admission: PodAdmission) -> Sequence[Hook]:
+    """Every pod of the cluster is asked about, and one without annotations makes the webhook fail."""
+
+    def answer(hook: Hook, review: Json) -> Json:
+        _ = review["request"]["object"]["metadata"]["annotations"]
+        return hook.answer(review)
+
+    return [
+        _Everything(hook.name, hook.mutating, hook.resource, hook.operations, partial(answer, hook))
+        for hook in hooks(admission)
+    ]
+
+
+def _lenient(admission: PodAdmission) -> Sequence[Hook]:
+    """Nothing is refused."""
+
+    def allow(review: Json) -> Json:
+        return {"response": {"uid": review["request"]["uid"], "allowed": True}}
+
+    return [hook if hook.mutating else Hook(hook.name, False, hook.resource, hook.operations, allow)
+            for hook in hooks(admission)]  # fmt: skip
+
+
+def _editable(is_ours: Callable[[str], bool]) -> Iterator[Policy]:
+    """Users may change what a pod asks for when it has it."""
+    return (policy for policy in policies.policies(is_ours) if policy.name != "moorage-fixed-asks")
+
+
+BUGS: Final[Mapping[str, Bug]] = {
+    "R1": Bug(
+        "decision on a stale cache",
+        "what is deleted is not said to be as it was seen (KAI#1103: a reservation went while a pod came)",
+        _on(wires.DeletesUnfenced),
+    ),
+    "R1-own-writes": Bug(
+        "decision on a stale cache",
+        "the binder reads pods through its cache, which has not seen its own writes (KAI, traced)",
+        _on(wires.ReadsThroughCache, BINDER),
+    ),
+    "R2": Bug(
+        "allocation in several writes",
+        "a pod is bound first and told its devices then (VOL#5532, HAMi#2923)",
+        _on(wires.BindsInTwoWrites),
+    ),
+    "R2-edited": Bug(
+        "allocation in what users can edit",
+        "a bound pod is charged what its annotation asks now (KAI: a share is freed by an edit)",
+        Parts(policies=_editable, wire=partial(_wired, wires.ChargesWhatIsAskedNow, (SCHEDULER, BINDER))),
+    ),
+    "R3": Bug(
+        "work before all is synced",
+        "a scheduler that was started anew decides on half a list of pods (VOL#5174, KUEUE#10495)",
+        _on(wires.StartsHalfSynced, SCHEDULER),
+    ),
+    "R4": Bug(
+        "rounding",
+        "memory is counted in whole GiB, fractions in hundredths, rounded down (KAI#416)",
+        _on(wires.RoundsDown),
+    ),
+    "R5": Bug(
+        "a free map that is not updated",
+        "what was decided is charged when it is seen, so a bulk arrival gets one place many times (KAI#2153)",
+        _deciding_on(clusters.ForgetsWhatItDecided),
+    ),
+    "R6": Bug(
+        "a hold outlives its reason",
+        "a finalizer is taken off once, and not again if that fails (YUNIKORN-3092, KAI#848)",
+        _on(wires.TidiesUpOnce, BINDER),
+    ),
+    "R7": Bug(
+        "a lock across calls",
+        "a node is locked by an annotation until the Binding is answered (HAMi#1367)",
+        _on(wires.LocksNodes),
+    ),
+    "R8": Bug(
+        "retry without progress",
+        "what failed is tried again at once, at the same place (KAI#848, KAI#2074)",
+        _deciding_on(clusters.NeverBacksOff),
+    ),
+    "R9": Bug(
+        "generations mixed",
+        "dead members of a gang count as bound (ARM#4634, SP#930)",
+        _deciding_on(clusters.CountsTheDead),
+    ),
+    "R9-retry": Bug(
+        "generations mixed",
+        "a Binding that failed is posted again later, though its attempt was withdrawn (KAI, traced)",
+        _on(wires.RetriesWhatWasWithdrawn),
+    ),
+    "R10": Bug(
+        "memory without bound",
+        "the scheduler keeps every version of every pod (KAI#1634)",
+        _deciding_on(clusters.KeepsEverything),
+    ),
+    "R11": Bug(
+        "a webhook takes the cluster down",
+        "the webhook asks about every pod and fails on some (KAI#227)",
+        Parts(hooks=_for_everybody),
+    ),
+    "R12": Bug(
+        "malformed values",
+        "what can't be read as a fraction is taken for a tenth (KAI#1798)",
+        Parts(hooks=_lenient, wire=partial(_wired, wires.DefaultsWhatIsMalformed, (SCHEDULER, BINDER))),
+    ),
+}

@@ -1,0 +1,66 @@
+"""Faulty clusters: schedulers that decide on them forget, mix up, or keep what they should not."""
+
+from __future__ import annotations
+
+from typing_extensions import override
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.occupancy import Occupancy, occupancy
+from scheduler.core.records import PodRecord, SeenPod
+from scheduler.core.settings import Settings
+from wire.core import Pod
+
+
+class ForgetsWhatItDecided(Cluster):
+    """R5: what was decided a moment ago is charged only when the watch shows it."""
+
+    @override
+    def _count(self, name: str) -> Occupancy:
+        return occupancy(
+            self._nodes.get(name),
+            pods=(self._pods[uid] for uid in self._bound_at.at(name)),
+            reservations=(self._reservations[uid] for uid in self._reserved_at.at(name)),
+            charges=tuple(self._hand_overs.charges_at(name)),
+            settings=self.settings,
+        )
+
+
+class NeverBacksOff(Cluster):
+    """R8: an attempt that failed is made again at once, on the same node."""
+
+    @override
+    def failed(self, pod_uid: str, node: str, reason: str, *, now_ns: int) -> None:
+        self._changed()
+
+
+class CountsTheDead(Cluster):
+    """R9: pods that were members of a gang of that name count, though they are gone."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._dead: dict[str, PodRecord] = {}
+
+    @override
+    def remove_pod(self, uid: str) -> None:
+        known = self.pod(uid)
+        if known is not None and known.node:
+            self._dead[uid] = known
+        super().remove_pod(uid)
+
+    @override
+    def members(self, namespace: str, pod_group: str) -> list[PodRecord]:
+        dead = (pod for pod in self._dead.values() if (pod.namespace, pod.pod_group) == (namespace, pod_group))
+        return [*super().members(namespace, pod_group), *dead]
+
+
+class KeepsEverything(Cluster):
+    """R10: every version of every pod is kept whole."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._seen: list[Pod] = []
+
+    @override
+    def read_pod(self, pod: Pod) -> SeenPod:
+        self._seen.append(pod)
+        return super().read_pod(pod)

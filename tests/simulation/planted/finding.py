@@ -1,0 +1,63 @@
+"""Finds the planted bugs as the soak does: seeds in order, then the failing one made smaller.
+
+``python -m tests.simulation.planted.finding R1 R2 ...`` prints how many seeds each took and writes its script.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from simulator.hostile.minimising import minimise
+from simulator.hostile.run import HANG, run
+from simulator.hostile.scenario import Scenario, Script, encode, scenario_of
+from tests.simulation.planted.bugs import BUGS, Bug
+
+FOLDER = Path(__file__).parent / "scripts"
+
+
+def broken_by(bug: Bug, scenario: Scenario) -> list[str]:
+    """What does not hold with the bug, in the order of finding; nothing if something does not hold without it."""
+    found = list(dict.fromkeys(violation.invariant for violation in run(scenario, parts=bug.parts).violations))
+    return found if found and not run(scenario).violations else []
+
+
+def find(name: str, *, first: int, last: int, kinds: tuple[str, ...] | None) -> int | None:
+    """Look for a bug; write its script; return the number of seeds that it took."""
+    bug = BUGS[name]
+    for seed in range(first, last + 1):
+        scenario = scenario_of(seed, kinds)
+        found = broken_by(bug, scenario)
+        if found:
+            number = seed - first + 1
+            told_best = next((invariant for invariant in found if invariant != HANG), HANG)
+            script = keep(bug, scenario, told_best, f"{bug.story}; seed {seed} of {kinds or 'all kinds'}")
+            (FOLDER / f"{name}.json").write_bytes(encode(script))
+            smallest = script.scenario
+            print(f"{name}: {number} seeds, {', '.join(found)}; {script.story}")
+            print(f"   {len(smallest.actions)} actions, {len(smallest.faults)} faults on {' '.join(smallest.shapes)}")
+            return number
+    print(f"{name}: not found in {last - first + 1} seeds")
+    return None
+
+
+def keep(bug: Bug, scenario: Scenario, invariant: str, story: str) -> Script:
+    """Make a scenario smaller that shows the bug by this invariant."""
+    smallest = minimise(scenario, lambda tried: invariant in broken_by(bug, tried), tries=150)
+    told = next(v.text for v in run(smallest, parts=bug.parts).violations if v.invariant == invariant)
+    return Script(violates=invariant, story=f"{story}: {told}", scenario=smallest)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("bugs", nargs="+", choices=sorted(BUGS))
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--last", type=int, default=2000)
+    parser.add_argument("--faults", type=lambda text: tuple(filter(None, text.split(","))))
+    options = parser.parse_args()
+    for name in options.bugs:
+        find(name, first=options.first, last=options.last, kinds=options.faults)
+
+
+if __name__ == "__main__":
+    main()
