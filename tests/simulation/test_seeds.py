@@ -1,0 +1,52 @@
+"""A thousand random hostile runs: every invariant holds in each. One seed is one run, in every process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from simulator.hostile.run import run
+from simulator.hostile.scenario import Script, encode, scenario_of
+
+_BLOCK = 25
+
+
+@pytest.mark.parametrize("first", range(1, 1001, _BLOCK))
+def test_every_invariant_holds_whatever_happens(first: int) -> None:
+    failed = [told for seed in range(first, first + _BLOCK) if (told := _told(seed))]
+    assert not failed, "\n\n".join(failed)
+
+
+def _told(seed: int) -> str:
+    """What a seed found, "" for nothing: the violations, a log, and the scenario to be kept."""
+    scenario = scenario_of(seed)
+    outcome = run(scenario)
+    if not outcome.violations:
+        return ""
+    script = Script(violates=outcome.violations[0].invariant, story=f"seed {seed}", scenario=scenario)
+    violations = [f"{v.invariant} at {v.at_s:.3f} s: {v.text}" for v in outcome.violations[:5]]
+    return "\n".join([f"seed {seed}", *violations, *outcome.events, encode(script).decode()])
+
+
+def test_one_seed_is_one_run_in_every_process() -> None:
+    code = "from simulator.hostile.run import run; from simulator.hostile.scenario import scenario_of\n"
+    code += "print([run(scenario_of(seed)).digest for seed in range(1, 9)])"
+    digests = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for hash_seed in ("0", "4711")
+    ]
+    assert digests[0] == digests[1]
+    assert digests[0].count("'") == 16
+
+
+def test_seeds_differ() -> None:
+    assert len({run(scenario_of(seed)).digest for seed in range(1, 5)}) == 4
