@@ -20,7 +20,7 @@ from bench.sizes import FULL, SMALL, Sizes
 from tools import controlplane
 
 #: In the order in which they run.
-PARTS = ("core", "reservation", "cache", "whole", "arrival", "writes", "fractions", "shares", "gang", "idle")
+PARTS = ("core", "reservation", "cache", "whole", "arrival", "writes", "fractions", "shares", "gang", "idle", "churn")
 #: Programs of their own that print their figures as JSON.
 _STANDALONE = ("core", "reservation")
 

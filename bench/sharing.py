@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from fractions import Fraction
 from typing import Any
@@ -25,11 +25,15 @@ from wire import names
 
 @asynccontextmanager
 async def sharing(
-    plane: ControlPlane, *, nodes: int, components: Sequence[str] = COMPONENTS
+    plane: ControlPlane,
+    *,
+    nodes: int,
+    components: Sequence[str] = COMPONENTS,
+    arguments: Mapping[str, Sequence[str]] = ALONE,
 ) -> AsyncIterator[tuple[Stage, StandIn, Deployment]]:
     """Everything runs, and nothing is there yet. Without ADMISSION there are no webhooks and no policies."""
     async with stage.stage(plane, nodes=nodes) as scene:
-        with Deployment(plane, Options(components=components, arguments=ALONE, device_teller=True)) as deployment:
+        with Deployment(plane, Options(components=components, arguments=arguments, device_teller=True)) as deployment:
             async with stage.transport(plane, deployment.teller_token) as teller, anyio.create_task_group() as tasks:
                 stand_in = StandIn(scene, teller)
                 await tasks.start(stand_in.run)

@@ -9,7 +9,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes by part; times in seconds.
 
     ``whole``: (nodes, rounds of each scheduler). ``arrival``: (nodes, pods a second, for so long). ``shares``: (delay
-    of a reservation's start, pairs of pods).
+    of a reservation's start, pairs of pods). ``churn``: (pods, nodes).
     """
 
     cache_pods: int = 100_000
@@ -28,6 +28,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float = 60.0
     gang: tuple[tuple[int, int], ...] = ((256, 100), (512, 512))
     gang_rounds: int = 3
+    churn: tuple[int, int] = (100_000, 500)
 
 
 FULL = Sizes()
@@ -48,4 +49,5 @@ SMALL = Sizes(
     idle_s=5.0,
     gang=((32, 10),),
     gang_rounds=1,
+    churn=(1_000, 20),
 )

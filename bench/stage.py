@@ -45,7 +45,7 @@ class Stage:
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         await self.send("POST", "/api/v1/namespaces", space)
         await self.create(_NODES, objects.nodes(nodes))
-        await _until(self._has_account, "the default service account", within_s=_TIMEOUT_S)
+        await until(self._has_account, "the default service account", within_s=_TIMEOUT_S)
 
     async def create(self, path: str, manifests: Sequence[Manifest]) -> None:
         """Create objects as fast as some calls in flight allow."""
@@ -70,7 +70,7 @@ class Stage:
     async def clear(self) -> None:
         """Delete pods and events, and wait until the pods are gone."""
         await self.send("DELETE", PODS, {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
-        await _until(self._is_empty, "the pods to go", within_s=_CLEAR_WITHIN_S)
+        await until(self._is_empty, "the pods to go", within_s=_CLEAR_WITHIN_S)
         await self.send("DELETE", EVENTS, {"kind": "DeleteOptions", "apiVersion": "v1"})
 
     async def count(self, path: str) -> int:
@@ -87,7 +87,7 @@ class Stage:
                 return False
             return len((await self.send("GET", EVENTS, query={"fieldSelector": "reason=Scheduled"}))["items"]) >= count
 
-        await _until(are_written, f"{count} events", within_s=within_s)
+        await until(are_written, f"{count} events", within_s=within_s)
 
     async def send(
         self, method: str, path: str, body: Manifest | None = None, *, query: dict[str, str] | None = None
@@ -117,7 +117,7 @@ class Stage:
         return True
 
 
-async def _until(holds: Callable[[], Awaitable[bool]], what: str, *, within_s: float) -> None:
+async def until(holds: Callable[[], Awaitable[bool]], what: str, *, within_s: float) -> None:
     """Ask again and again. Raises TimeoutError."""
     with anyio.move_on_after(within_s):
         while True:
