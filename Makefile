@@ -47,6 +47,7 @@ help:
 	@echo 'make format        put the code into form, and apply what the lint rules can fix'
 	@echo 'make cluster       a real control plane with Moorage and simulated GPU nodes, in the background;'
 	@echo '                   NODES=4x8x80GiB; cluster-status, cluster-down'
+	@echo 'make model-check   explores the sharing protocol with larger bounds than the tests; LIMIT=2000000'
 	@echo 'make bench         measurements; ARGS names some of them'
 	@echo 'make pins          renew requirements/*.txt from pyproject.toml'
 	@echo 'make clean         remove environments and caches (not the programs of the control plane)'
@@ -108,6 +109,11 @@ cluster-status: $(READY)
 
 cluster-down: $(READY)
 	$(BIN)/python -m tools.cluster down
+
+# The sharing protocol's states (docs/design/model.md); LIMIT: states after which a configuration is given up.
+LIMIT ?= 2000000
+model-check: $(READY)
+	$(BIN)/python -m simulator.model --limit $(LIMIT) $(ARGS)
 
 bench: $(READY)
 	$(BIN)/python -m tools.controlplane

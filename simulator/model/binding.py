@@ -59,6 +59,43 @@ class Binding:
                 binders = (*world.binders[:number], Binder(), *world.binders[number + 1 :])
                 yield ("!crash of binder", number), world._replace(binders=binders, left=left)
 
+    def certain(self, world: World) -> Step | None:
+        """A step that changes nothing but its own unit, and comes out the same whenever it is made, if there is one.
+
+        What is asked for is gone for good. Whether others act before or after makes no difference, so it may be made
+        at once, and nothing else be tried in its place.
+        """
+        for number in range(len(world.binders)):
+            for units in self._groups(world, number):
+                if any(one.listed for one in units):
+                    continue
+                moves = self._moves(world, number, units, lag=False, late=False)
+                for at, (one, wanted) in enumerate(moves):
+                    for action in wanted:
+                        if (answer := self._certain_answer(world, one, action)) is not None:
+                            after = self._absorb(one, answer, None)
+                            moved = tuple(after if i == at else other for i, (other, _) in enumerate(moves))
+                            label = _label(number, one, action, how="", what="in vain")
+                            return label, self._keep(world, number, moved)
+        return None
+
+    def _certain_answer(self, world: World, one: Unit, action: Action) -> Outcome | None:
+        """The answer to an action that can't be answered otherwise any more, and changes nothing."""
+        pod = server.pod(world, one.request.pod)
+        match action:
+            case actions.TellBound():
+                return outcome.BoundTold()
+            case actions.DropRequest() if self._rules.request_by_uid:
+                return outcome.RequestDropped() if server.request(world, one.request.attempt) is None else None
+            case actions.ReadPod() if pod is None:
+                return outcome.PodRead(None)
+            case actions.Fence(rv=rv) if pod is None or (self._rules.fence_at_rv and pod.rv > name(rv)):
+                return outcome.FenceMissed()
+            case actions.Leave(group=group):
+                return outcome.Left(group) if _is_gone(world, one, name(group)) else None
+            case _:
+                return None
+
     def _groups(self, world: World, number: int) -> list[tuple[Unit, ...]]:
         """Attempts that bind together, those that have not begun among them."""
         known = {one.request.attempt: one for one in world.binders[number].units}
@@ -82,8 +119,9 @@ class Binding:
     def _time_over(
         self, world: World, number: int, units: tuple[Unit, ...], fresh: list[tuple[Unit, tuple[Action, ...]]]
     ) -> Iterator[Step]:
-        """The time to learn ends: some day where a device is disputed, by misfortune where it is only unknown."""
-        is_disputed = any(one.disputed for one in units)
+        """The time to learn ends: some day where a device is disputed or a gang is half, by misfortune otherwise."""
+        is_short = len(units) < units[0].request.members and not any(world.schedulers)
+        is_disputed = is_short or any(one.disputed for one in units)
         waits = not any(wanted for _, wanted in fresh)
         if not is_disputed and not (waits and world.left.silences):
             return
@@ -106,8 +144,7 @@ class Binding:
         return moves
 
     def _step(self, units: tuple[Unit, ...], seen: tuple[Any, ...]) -> list[tuple[Unit, tuple[Action, ...]]]:
-        members = self._config.members
-        states = [self._views.state(one, members) for one in units]
+        states = [self._views.state(one) for one in units]
         worlds = {state.attempt.id: self._world(what) for state, what in zip(states, seen, strict=True)}
         moves = self._rules.step(states, worlds)
         return [
@@ -190,7 +227,7 @@ class Binding:
         key = (one, known, answer)
         found = self._absorbed.get(key)
         if found is None:
-            state = self._rules.absorb(self._views.state(one, self._config.members), answer)
+            state = self._rules.absorb(self._views.state(one), answer)
             found = self._absorbed[key] = unit(state, one.request, self._views, known)
         return found
 
@@ -325,7 +362,7 @@ class Binding:
             if not isinstance(pods, outcome.Verified):
                 yield "", world, pods
                 return
-        yield "", world, one._replace(listed=(group, held))
+        yield "", world, one._replace(listed=(group, held._replace(rv=0)))
 
     def _second_list(self, world: World, number: int, units: tuple[Unit, ...], one: Unit) -> Iterator[Step]:
         """The second LIST: the pods, against the book that the first one showed."""
@@ -380,9 +417,7 @@ class Binding:
     def _renew(
         self, world: World, number: int, one: Unit, *, group: int, old: int, rv: str
     ) -> Iterator[tuple[str, World, Any]]:
-        held = world.resvs[group - GROUP]
-        joined = {at: reservation for at, reservation, _ in one.joined}
-        if held is None or held.uid != joined.get(group):
+        if _is_gone(world, one, group):
             yield "", world, outcome.EntryGone(text(group))
             return
         change = self._rules.renewing(tenant(self._entry(one, group, old)), rv)
@@ -416,15 +451,19 @@ class Binding:
             yield from self._late(world, fenced, number, late=late, answer=outcome.Fenced())
 
     def _leave(self, world: World, number: int, one: Unit, *, group: int, rv: int) -> Iterator[tuple[str, World, Any]]:
-        held = world.resvs[group - GROUP]
-        joined = {at: reservation for at, reservation, _ in one.joined}
         left = outcome.Left(text(group))
-        if held is None or held.uid != joined.get(group):
+        if _is_gone(world, one, group):
             yield "", world, left
             return
         change = self._rules.leaving([tenant(self._entry(one, group, rv))])
         after, _ = self._change(world, group, change=change)
         yield from self._written(world, after, number, one=one, group=group, answer=left)
+
+
+def _is_gone(world: World, one: Unit, group: int) -> bool:
+    """Whether the reservation that was joined is gone."""
+    held = world.resvs[group - GROUP]
+    return held is None or held.uid != {at: uid for at, uid, _ in one.joined}.get(group)
 
 
 def first_unit(request: Request) -> Unit:

@@ -50,6 +50,8 @@ class Canonical:
 
     def __init__(self, classes: tuple[int, ...]) -> None:
         self._classes = classes
+        #: Slots by class: where the pods of each class have their places.
+        self._places = sorted(range(len(classes)), key=classes.__getitem__)
         #: By identity of the value, which stays alive here.
         self._parts: dict[int, _Part] = {}
         self._by_value: dict[Any, _Part] = {}
@@ -70,7 +72,8 @@ class Canonical:
         binders = sorted([part(one) for one in world.binders], key=_shape)
         late = part(tuple(sorted(world.late, key=self._shape_of)))
         classes = self._classes
-        at_pods = sorted(range(len(pods)), key=lambda i: (classes[i], pods[i].shape, requests[i].shape))
+        by_shape = sorted(range(len(pods)), key=lambda i: (classes[i], pods[i].shape, requests[i].shape))
+        at_pods = [slot for _, slot in sorted(zip(self._places, by_shape, strict=True))]
         at_groups = sorted(range(len(resvs)), key=lambda i: resvs[i].shape)
         parts = [
             *[pods[i] for i in at_pods],

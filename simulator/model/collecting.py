@@ -54,6 +54,8 @@ class Collecting:
             yield from self._read_pods_first(world, group, resv)
             return
         for entry in resv.book:
+            if self._config.patient and self._is_at_work(world, entry):
+                continue
             pod = server.pod(world, entry.uid)
             yield from self._judged(world, group, resv, entry=entry, pod=pod)
 

@@ -21,9 +21,10 @@ class Config:
     when it is decided on anew. ``lag``: binders may act on views that have seen nothing since the attempt joined.
     ``impatient``: the collector may fence direct attempts that are still worked on. ``split_collector``: an entry is
     judged and removed in two steps. ``slow_identity``: a reservation runs before it says what it holds.
-    ``is_gang``: all pods are one gang. ``known``: so many idle reservations are there from the start, through which
-    pods were bound before (``known_ended``: which have ended since). ``rests``: whether it is also checked that the
-    system can always come to rest.
+    ``patient``: the collector leaves entries alone that are worked on. ``gang``: slots of the pods that are one gang.
+    ``releases``: a gang that is bound in part, and that nobody works on, is evicted. ``known``: so many idle
+    reservations are there from the start, through which pods were bound before (``known_ended``: which have ended
+    since). ``rests``: whether it is also checked that the system can always come to rest.
     """
 
     shares: tuple[tuple[int, ...], ...]
@@ -35,9 +36,11 @@ class Config:
     backlog: int = 0
     rival: bool = False
     impatient: bool = False
+    patient: bool = False
     split_collector: bool = False
     slow_identity: bool = False
-    is_gang: bool = False
+    gang: tuple[int, ...] = ()
+    releases: bool = False
     left: Left = NOTHING
     rests: bool = True
     known: int = 0
@@ -45,14 +48,9 @@ class Config:
     hesitant: bool = False
 
     @property
-    def members(self) -> int:
-        """BindRequests of one gang."""
-        return len(self.shares)
-
-    @property
     def classes(self) -> tuple[int, ...]:
         """Per pod a number; pods of one class are interchangeable."""
-        asked = [(share, self.mode(slot)) for slot, share in enumerate(self.shares)]
+        asked = [(share, self.mode(slot), slot in self.gang) for slot, share in enumerate(self.shares)]
         kinds = sorted(set(asked))
         return tuple(kinds.index(one) for one in asked)
 

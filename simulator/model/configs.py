@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from simulator.model.config import Config
@@ -11,6 +11,7 @@ from simulator.model.state import Left
 #: 0.5 and 0.6: both do not fit on one device. Halves do.
 UNEQUAL: Final = ((5,), (6,))
 HALVES: Final = ((5,), (5,))
+DIRECT: Final = ("direct", "direct")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +22,139 @@ class Named:
     config: Config
 
 
+GANG: Final = Config(shares=(*HALVES, (5,)), known=1, modes=(*DIRECT, "direct"), gang=(0, 1), releases=True)
+
+#: Complete, each in seconds.
 QUICK: Final = (
-    Named("two pods that don't fit", Config(shares=UNEQUAL)),
-    Named("two halves", Config(shares=HALVES)),
-    Named("two devices", Config(shares=UNEQUAL, devices=2, schedulers=2)),
-    Named("a write is late", Config(shares=UNEQUAL, left=Left(lates=1))),
+    Named("two pods that don't fit together", Config(shares=UNEQUAL)),
+    Named("two halves, a slow device", Config(shares=HALVES, slow_identity=True, left=Left(silences=1))),
+    Named("two devices, two schedulers", Config(shares=UNEQUAL, devices=2, schedulers=2)),
+    Named("a late write", Config(shares=UNEQUAL, left=Left(lates=1))),
+    Named("an edited pod", Config(shares=HALVES, left=Left(touches=1))),
     Named("two binders", Config(shares=HALVES, binders=2)),
+    Named("a binder that crashes", Config(shares=HALVES, left=Left(binder_crashes=1))),
+    Named(
+        "a scheduler that crashes, a late write",
+        Config(shares=UNEQUAL, known=1, modes=("direct", ""), left=Left(scheduler_crashes=1, lates=1)),
+    ),
+    Named(
+        "two leaders, an edited pod, a late write",
+        Config(
+            shares=UNEQUAL,
+            known=1,
+            modes=DIRECT,
+            schedulers=2,
+            rival=True,
+            hesitant=True,
+            left=Left(lates=1, touches=1),
+        ),
+    ),
+    Named(
+        "two leaders, a pod deleted and made again, a late write",
+        Config(
+            shares=UNEQUAL,
+            known=1,
+            modes=DIRECT,
+            schedulers=2,
+            rival=True,
+            left=Left(deletes=1, recreates=1, lates=1),
+        ),
+    ),
+    Named("two devices each", Config(shares=((5, 5), (5, 5)), devices=2, known=2, modes=DIRECT, schedulers=2)),
+    Named(
+        "a reservation lost",
+        Config(shares=HALVES, known=1, modes=("direct", "handed"), left=Left(unreserves=1)),
+    ),
+    Named(
+        "three pods, a late write",
+        Config(shares=(*HALVES, (6,)), known=1, modes=(*DIRECT, "direct"), left=Left(lates=1)),
+    ),
+    Named("a gang at the binder", Config(shares=UNEQUAL, devices=2, modes=("handed", "handed"), gang=(0, 1))),
+    Named(
+        "a gang at the binder that crashes",
+        Config(shares=HALVES, modes=("handed", "handed"), gang=(0, 1), left=Left(binder_crashes=1)),
+    ),
+    Named("a direct gang, a member edited", replace(GANG, left=Left(touches=1))),
+    Named("a direct gang, its scheduler crashes, a late write", replace(GANG, left=Left(scheduler_crashes=1, lates=1))),
+)
+
+LARGE: Final = (
+    Named("a pod deleted and made again", Config(shares=UNEQUAL, left=Left(deletes=1, recreates=1))),
+    Named("a pod that vanishes and is made again", Config(shares=UNEQUAL, left=Left(vanishes=1, recreates=1))),
+    Named(
+        "one pod, two binders, a late write, an edit", Config(shares=((5,),), binders=2, left=Left(lates=1, touches=1))
+    ),
+    Named("one pod, two leaders, a late write", Config(shares=((5,),), schedulers=2, rival=True, left=Left(lates=1))),
+    Named(
+        "one pod, a binder that crashes, a late write, an edit",
+        Config(shares=((5,),), left=Left(binder_crashes=1, lates=1, touches=1)),
+    ),
+    Named(
+        "a reservation lost, a late write",
+        Config(shares=UNEQUAL, known=1, modes=("direct", "handed"), left=Left(lates=1, unreserves=1)),
+    ),
+    Named("a reservation evicted, two devices", Config(shares=HALVES, devices=2, left=Left(evictions=1))),
+    Named(
+        "a gang at the binder, its scheduler crashes",
+        Config(shares=HALVES, modes=("handed", "handed"), gang=(0, 1), left=Left(scheduler_crashes=1)),
+    ),
+    Named(
+        "a gang at the binder, a member edited, a late write",
+        Config(shares=HALVES, modes=("handed", "handed"), gang=(0, 1), left=Left(touches=1, lates=1)),
+    ),
+    Named(
+        "a direct gang, two leaders, an edit, a late write",
+        replace(GANG, shares=HALVES, modes=DIRECT, schedulers=2, rival=True, left=Left(touches=1, lates=1)),
+    ),
+    Named("two devices and one", Config(shares=((5, 5), (6,)), devices=2)),
+    Named(
+        "late views, an edit, a reservation lost", Config(shares=UNEQUAL, lag=True, left=Left(touches=1, unreserves=1))
+    ),
+    Named(
+        "all at once, two pods",
+        Config(
+            shares=UNEQUAL,
+            schedulers=2,
+            binders=2,
+            rival=True,
+            backlog=1,
+            lag=True,
+            impatient=True,
+            split_collector=True,
+            slow_identity=True,
+            hesitant=True,
+            left=Left(
+                deletes=1,
+                vanishes=1,
+                recreates=1,
+                touches=1,
+                unreserves=1,
+                evictions=1,
+                lates=2,
+                binder_crashes=1,
+                scheduler_crashes=1,
+                silences=1,
+                refusals=1,
+            ),
+            rests=False,
+        ),
+    ),
+    Named(
+        "all at once, three pods on two devices",
+        Config(
+            shares=((5,), (5,), (6,)),
+            devices=2,
+            schedulers=2,
+            binders=2,
+            rival=True,
+            backlog=1,
+            lag=True,
+            impatient=True,
+            split_collector=True,
+            slow_identity=True,
+            hesitant=True,
+            left=Left(deletes=1, recreates=1, touches=1, unreserves=1, lates=2, binder_crashes=1, scheduler_crashes=1),
+            rests=False,
+        ),
+    ),
 )

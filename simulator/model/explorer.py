@@ -16,6 +16,7 @@ from simulator.model.binding import Binding, Step
 from simulator.model.canonical import Canonical, Key
 from simulator.model.collecting import Collecting
 from simulator.model.config import Config
+from simulator.model.ganging import Ganging
 from simulator.model.machines import Machines
 from simulator.model.properties import is_at_rest, violation
 from simulator.model.rules import BUILT, Rules
@@ -53,15 +54,22 @@ class Model:
         self.config = config
         self.rules = rules
         views = Translator(config.shares)
+        scheduling = Scheduling(config, rules, views)
+        binding = Binding(config, rules, views)
+        self._certain = binding.certain
         self._parts: tuple[Callable[[World], Iterator[Step]], ...] = (
-            Scheduling(config, rules, views).steps,
-            Binding(config, rules, views).steps,
+            scheduling.steps,
+            Ganging(config, rules, scheduling).steps,
+            binding.steps,
             Collecting(config, rules, views).steps,
             Machines(config, rules).steps,
         )
 
     def steps(self, world: World) -> Iterator[Step]:
-        """Everything that may happen next, with labels."""
+        """Everything that may happen next, with labels; one step alone where the others might as well come after it."""
+        if (certain := self._certain(world)) is not None:
+            yield certain[0], server.settled(certain[1], self.rules)
+            return
         for part in self._parts:
             for label, after in part(world):
                 yield label, server.settled(after, self.rules)

@@ -7,6 +7,7 @@ their vanished pods.
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import permutations
 
 from simulator.model.config import Config
 from simulator.model.state import DEVICE, FINISHED, GROUP, LIVE, RUNNING, Holding, Left, World
@@ -16,7 +17,7 @@ FULL = 10
 
 def violation(world: World, config: Config) -> str:
     """Which safety property a state violates, "" if none."""
-    return _overcommitted(world) or _unheld(world, config) or _bound_in_part(world, config) or _gang(world, config)
+    return _overcommitted(world) or _unheld(world, config) or _bound_in_part(world, config)
 
 
 def _overcommitted(world: World) -> str:
@@ -61,10 +62,6 @@ def _is_lost(left: Left, first: Left) -> bool:
     return left.unreserves < first.unreserves or left.evictions < first.evictions
 
 
-def _gang(world: World, config: Config) -> str:
-    return ""
-
-
 def is_at_rest(world: World, config: Config) -> bool:
     """Nothing is left over, and every pod that fits is bound."""
     if world.late or world.ghosts or world.collector or any(world.schedulers) or any(world.requests):
@@ -86,14 +83,37 @@ def _is_tidy(world: World, group: int) -> bool:
 
 
 def _is_missed(world: World, config: Config) -> bool:
-    """Whether an unbound pod would fit on what is free."""
-    free = {DEVICE + at: FULL for at in range(config.devices)}
+    """Whether an unbound pod would fit on what is free, or a gang is there in part, or would fit as a whole.
+
+    A pod that is only committed directly can't open a device, so it may have to wait for another.
+    """
+    free = [FULL] * config.devices
     for _, _, device, share in running(world):
-        free[device] -= share
-    for slot, pod in enumerate(world.pods):
-        if pod is not None and not pod.grant:
-            largest = sorted(free.values(), reverse=True)
-            wanted = sorted(config.shares[slot], reverse=True)
-            if len(wanted) <= len(largest) and all(w <= f for w, f in zip(wanted, largest, strict=False)):
-                return True
+        free[device - DEVICE] -= share
+    gang = [pod for slot in config.gang if (pod := world.pods[slot]) is not None]
+    waiting = [config.shares[slot] for slot in config.gang if (pod := world.pods[slot]) is not None and not pod.grant]
+    opens = len(gang) == len(config.gang) and all(config.mode(slot) != "direct" for slot in config.gang)
+    if waiting and (len(waiting) < len(gang) or (opens and _fit(waiting, free))):
+        return True
+    return any(
+        pod is not None
+        and not pod.grant
+        and slot not in config.gang
+        and config.mode(slot) != "direct"
+        and _fit([config.shares[slot]], free)
+        for slot, pod in enumerate(world.pods)
+    )
+
+
+def _fit(asked: list[tuple[int, ...]], free: list[int]) -> bool:
+    """Whether all fit, each on distinct devices."""
+    if not asked:
+        return True
+    first, *rest = asked
+    for chosen in permutations(range(len(free)), len(first)):
+        after = list(free)
+        for at, share in zip(chosen, first, strict=True):
+            after[at] -= share
+        if min(after) >= 0 and _fit(rest, after):
+            return True
     return False

@@ -59,11 +59,11 @@ class Scheduling:
                 if world.left.scheduler_crashes:
                     left = world.left._replace(scheduler_crashes=world.left.scheduler_crashes - 1)
                     yield ("!crash of scheduler", number), _put(world, number, ())._replace(left=left)
-            if not self._config.is_gang:
-                busy = {one.uid for one in under_way}
-                for pod in world.pods:
-                    if pod is not None and not pod.grant and pod.life == LIVE and pod.uid not in busy:
-                        yield from self._decide(world, number, pod)
+            busy = {one.uid for one in under_way}
+            alone = [pod for slot, pod in enumerate(world.pods) if pod is not None and slot not in self._config.gang]
+            for pod in alone:
+                if not pod.grant and pod.life == LIVE and pod.uid not in busy:
+                    yield from self._decide(world, number, pod)
 
     # --- deciding ----------------------------------------------------------------------------------------------------
     def _decide(self, world: World, number: int, pod: Pod) -> Iterator[Step]:
@@ -76,27 +76,27 @@ class Scheduling:
                 # Spent: nobody is charged for it any more, and creating another makes room (handing.py).
                 yield ("scheduler", number, "takes back", pod.uid), server.put_request(world, slot, None)
             return
-        if not self._is_free(world, pod):
+        if not self.is_free(world, pod):
             return
         if not self._config.rival and any(d.uid == pod.uid for s in world.schedulers for d in s):
             return
         mode = self._config.mode(slot)
-        for devices in self._choices(world, self._config.shares[slot]):
+        for devices in self.choices(world, self._config.shares[slot]):
             if mode != DIRECT:
                 yield from self._hand(world, number, pod, devices)
             if (
                 mode != HANDED
                 and not world.schedulers[number]
-                and all(self._is_open(world, group) for group, _ in devices)
+                and all(self.is_open(world, group) for group, _ in devices)
             ):
                 attempt = server.fresh(world, ATTEMPT)
                 one = Direct("join", attempt, pod.uid, pod.rv, devices)
                 if self._config.hesitant:
-                    yield ("scheduler", number, "decides on", pod.uid, *devices), _put(world, number, (one,))
+                    yield ("scheduler", number, "decides on", pod.uid, *devices), _swap(world, number, one, one)
                 else:
                     yield from self._join(world, number, one, "decides: ")
 
-    def _choices(self, world: World, shares: tuple[int, ...]) -> Iterator[tuple[Device, ...]]:
+    def choices(self, world: World, shares: tuple[int, ...]) -> Iterator[tuple[Device, ...]]:
         """Distinct groups for the shares of a pod, with room by their books; no more are opened than devices are left.
 
         Of the groups that nothing speaks of, one is as good as the other.
@@ -122,7 +122,7 @@ class Scheduling:
             if fits and fresh == opened[: len(fresh)] and sum(group not in held for group in chosen) <= room:
                 yield tuple(zip(chosen, shares, strict=True))
 
-    def _is_free(self, world: World, pod: Pod) -> bool:
+    def is_free(self, world: World, pod: Pod) -> bool:
         """scheduler/handed.py: an attempt that was taken back is waited for, until its fence shows."""
         old = {
             one.request.attempt: one for binder in world.binders for one in binder.units if one.request.pod == pod.uid
@@ -130,7 +130,8 @@ class Scheduling:
         is_fenced = all(one.phase == Phase.LEAVE.value for one in old.values())
         return len(old) <= self._config.backlog and (is_fenced or self._config.rival)
 
-    def _is_open(self, world: World, group: int) -> bool:
+    def is_open(self, world: World, group: int) -> bool:
+        """Whether its device may be joined directly."""
         held = world.resvs[group - GROUP]
         if held is None:
             return False
@@ -161,8 +162,10 @@ class Scheduling:
                 yield from self._settle(world, number, one)
             case "fence":
                 yield from self._fence(world, number, one)
-            case _:
+            case "leave":
                 yield from self._leave(world, number, one)
+            case _:
+                return  # it waits for the others, or is the gang's matter (ganging.py)
 
     def _join(self, world: World, number: int, one: Direct, how: str) -> Iterator[Step]:
         held = {group for group, _, _ in one.held}
@@ -184,8 +187,10 @@ class Scheduling:
             yield (*label, "unusable"), self._give_back(after, number, joined)
             return
         is_all = len(joined.held) == len(one.devices)
-        joined = joined._replace(stage="post" if is_all or not self._rules.direct_joins_all else "join")
-        yield label, _put(after, number, (joined,))
+        waits = bool(one.plan) and self._rules.gang_joins_all
+        stage = ("joined" if waits else "post") if is_all or not self._rules.direct_joins_all else "join"
+        joined = joined._replace(stage=stage)
+        yield label, _gang_joined(_swap(after, number, one, joined), number, joined)
         yield from self._book_late(world, after, number, group=group, joined=joined)
 
     def _book_late(self, world: World, after: World, number: int, *, group: int, joined: Direct) -> Iterator[Step]:
@@ -195,7 +200,9 @@ class Scheduling:
         late = Late("book", (group, before.uid, before.rv, held.book))
         left = world.left._replace(lates=world.left.lates - 1)
         if server.may_land(after, late, self._rules):
-            again = _put(after, number, (joined,))._replace(late=(*world.late, late), left=left)
+            again = _gang_joined(_swap(after, number, joined, joined), number, joined)._replace(
+                late=(*world.late, late), left=left
+            )
             yield ("!scheduler", number, "joins, and again later", joined.uid), again
         if left.scheduler_crashes:
             left = left._replace(scheduler_crashes=left.scheduler_crashes - 1)
@@ -220,21 +227,22 @@ class Scheduling:
         bound = server.bind(world, binding, self._rules)
         if bound is not None:
             rest = () if len(one.held) == len(one.devices) else (one._replace(stage="join"),)
-            yield ("scheduler", number, "binds", one.uid, rv), _put(bound, number, rest)
+            after = _swap(bound, number, one, *rest)
+            yield ("scheduler", number, "binds", one.uid, rv), after
         else:
             yield (
                 ("scheduler", number, "binds", one.uid, rv, "refused"),
-                _put(world, number, (one._replace(stage="settle"),)),
+                _swap(world, number, one, one._replace(stage="settle")),
             )
         if world.left.refusals:
             left = world.left._replace(refusals=world.left.refusals - 1)
-            refused = _put(world, number, (one._replace(stage="settle"),))._replace(left=left)
+            refused = _swap(world, number, one, one._replace(stage="settle"))._replace(left=left)
             yield ("!scheduler", number, "binds", one.uid, rv, "refused for another reason"), refused
         if world.left.lates and server.may_land(world, binding, self._rules):
             left = world.left._replace(lates=world.left.lates - 1)
             late = world._replace(late=(*world.late, binding), left=left)
             unknown = one._replace(stage="settle", may_land=1)
-            yield ("!scheduler", number, "binds, no answer", one.uid, rv), _put(late, number, (unknown,))
+            yield ("!scheduler", number, "binds, no answer", one.uid, rv), _swap(late, number, one, unknown)
 
     def _settle(self, world: World, number: int, one: Direct) -> Iterator[Step]:
         """scheduler/direct.py post, after the quorum read."""
@@ -243,14 +251,29 @@ class Scheduling:
         if pod is None or pod.grant:
             is_ours = pod is not None and bool(pod.grant) and pod.grant[0] == one.attempt  # type: ignore[misc]  # not empty
             if is_ours or self._rules.direct_leaves_rest:
-                yield label, _put(world, number, ())
+                yield label, _swap(world, number, one)
             else:
                 yield label, self._give_back(world, number, one)
+        elif pod.rv != one.rv and one.plan and self._rules.gang_renews:
+            yield (*label, "renews"), self._renew(world, number, one, pod.rv)
         elif pod.rv != one.rv or not one.may_land or not self._rules.direct_fences:
             yield label, self._give_back(world, number, one)
         else:
-            yield label, _put(world, number, (one._replace(stage="post"),))
-            yield (*label, "for the last time"), _put(world, number, (one._replace(stage="fence"),))
+            yield label, _swap(world, number, one, one._replace(stage="post"))
+            yield (*label, "for the last time"), _swap(world, number, one, one._replace(stage="fence"))
+
+    def _renew(self, world: World, number: int, one: Direct, rv: int) -> World:
+        """Entries move to the pod's new version; where one is gone, the attempt goes, too."""
+        for group, reservation, _ in one.held:
+            held = world.resvs[group - GROUP]
+            entry = Entry(one.uid, one.attempt, one.rv, dict(one.devices)[group])
+            change = self._rules.renewing(tenant(entry), str(rv))
+            answer: Any = None
+            if held is not None and held.uid == reservation:
+                world, answer = self._change(world, group, change=change)
+            if not isinstance(answer, Book):
+                return self._give_back(world, number, one)
+        return _swap(world, number, one, one._replace(stage="post", rv=rv, may_land=0))
 
     def _fence(self, world: World, number: int, one: Direct) -> Iterator[Step]:
         late = Late("fence", (one.uid, one.rv, one.attempt))
@@ -260,11 +283,13 @@ class Scheduling:
         else:
             yield (
                 ("scheduler", number, "fences", one.uid, "missed"),
-                _put(world, number, (one._replace(stage="settle"),)),
+                _swap(world, number, one, one._replace(stage="settle")),
             )
 
     def _give_back(self, world: World, number: int, one: Direct) -> World:
-        return _put(world, number, (one._replace(stage="leave", may_land=0),) if one.held else ())
+        going = (one._replace(stage="leave", may_land=0),) if one.held else ()
+        world = _swap(world, number, one, *going)
+        return _gang_failed(world, number, one.plan) if one.plan and one.stage == "join" else world
 
     def _leave(self, world: World, number: int, one: Direct) -> Iterator[Step]:
         (group, reservation, _), *rest = one.held
@@ -275,7 +300,7 @@ class Scheduling:
             change = self._rules.leaving([tenant(entry)])
             after, _ = self._change(world, group, change=change)
         going = (one._replace(held=tuple(rest)),) if rest else ()
-        yield ("scheduler", number, "leaves", one.uid, group), _put(after, number, going)
+        yield ("scheduler", number, "leaves", one.uid, group), _swap(after, number, one, *going)
         if world.left.lates and after is not world:
             left = world.left._replace(lates=world.left.lates - 1)
             yield ("!scheduler", number, "leaves, answer lost", one.uid, group), after._replace(left=left)
@@ -291,3 +316,24 @@ def _named(world: World) -> set[int]:
 def _put(world: World, number: int, attempts: tuple[Direct, ...]) -> World:
     schedulers = (*world.schedulers[:number], attempts, *world.schedulers[number + 1 :])
     return world._replace(schedulers=schedulers)
+
+
+def _swap(world: World, number: int, one: Direct, *others: Direct) -> World:
+    """Put others in the place of an attempt."""
+    kept = tuple(other for other in world.schedulers[number] if other.attempt != one.attempt)
+    return _put(world, number, (*kept, *others))
+
+
+def _gang_joined(world: World, number: int, one: Direct) -> World:
+    """When all members have joined, all may bind (scheduler/gangs.py _start_direct)."""
+    members = world.schedulers[number]
+    if not one.plan or any(other.stage != "joined" for other in members):
+        return world
+    return _put(world, number, tuple(other._replace(stage="post") for other in members))
+
+
+def _gang_failed(world: World, number: int, plan: int) -> World:
+    """When one member could not join, all give back what they have."""
+    members = world.schedulers[number]
+    going = [other._replace(stage="leave") if other.plan == plan else other for other in members]
+    return _put(world, number, tuple(other for other in going if other.held))

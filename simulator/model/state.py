@@ -83,6 +83,7 @@ class Request(NamedTuple):
     rv: int
     devices: tuple[Device, ...]
     plan: int = 0
+    members: int = 1
 
 
 class Unit(NamedTuple):

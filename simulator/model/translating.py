@@ -105,10 +105,10 @@ class Translator:
             )
         return view
 
-    def state(self, unit: Unit, members: int) -> State:
+    def state(self, unit: Unit) -> State:
         """The binder's state of an attempt."""
         return State(
-            attempt=attempt(unit.request, members),
+            attempt=attempt(unit.request),
             phase=Phase(unit.phase),
             rv=text(unit.rv),
             joined={text(g): Joined(text(r), text(rv)) for g, r, rv in unit.joined},
@@ -121,7 +121,7 @@ class Translator:
 
 
 @cache
-def attempt(request: Request, members: int) -> Attempt:
+def attempt(request: Request) -> Attempt:
     """What a BindRequest says."""
     return Attempt(
         id=text(request.attempt),
@@ -133,7 +133,7 @@ def attempt(request: Request, members: int) -> Attempt:
         rv=text(request.rv),
         devices=planned(request.devices),
         plan=text(request.plan) if request.plan else "",
-        members=members if request.plan else 1,
+        members=request.members,
     )
 
 

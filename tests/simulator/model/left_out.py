@@ -39,8 +39,8 @@ class LeftOut:
     violates: str
     #: What the rule is left out of: the protocol as built, or a stricter one that brings the place nearer.
     base: Rules = BUILT
-    limit: int = 100_000
-    control: int = 5_000
+    #: Whether the place, with the rule, has more states than a test should look at.
+    is_large: bool = False
 
 
 # --- Join ------------------------------------------------------------------------------------------------------------
@@ -200,20 +200,6 @@ def _empty_book(group: str, bound: Sequence[PodView]) -> Book:
     return books.EMPTY
 
 
-def _fence_before_drop(state: State, answer: Outcome) -> State:
-    """A failed attempt fences its pod first, and its BindRequest goes after that."""
-    after = outcome.absorb(state, answer)
-    if after.failure is None or after.failure.cause in outcome._READ_FIRST:
-        return after
-    if after.phase is Phase.DROP and state.phase is not Phase.FENCE:
-        return msgspec.structs.replace(after, phase=Phase.FENCE)
-    if state.phase is Phase.FENCE and after.phase is Phase.LEAVE:
-        return msgspec.structs.replace(after, phase=Phase.DROP)
-    if isinstance(answer, outcome.RequestDropped):
-        return msgspec.structs.replace(after, phase=Phase.LEAVE)
-    return after
-
-
 def _gives_up(state: State, answer: Outcome) -> State:
     """A Binding that is not accepted is not tried again: the attempt fails at once, as after its last try."""
     if isinstance(answer, outcome.BindingNotAccepted):
@@ -221,14 +207,48 @@ def _gives_up(state: State, answer: Outcome) -> State:
     return outcome.absorb(state, answer)
 
 
+def _fence_first(state: State, answer: Outcome) -> State:
+    """A failed attempt fences its pod first, and its BindRequest goes after that. ``has_told``: it has been fenced."""
+    after = _gives_up(state, answer)
+    if isinstance(answer, outcome.RequestDropped) and after.failure is not None and state.has_told:
+        return msgspec.structs.replace(after, phase=Phase.LEAVE)
+    if state.phase is Phase.FENCE and after.phase is Phase.LEAVE:
+        return msgspec.structs.replace(after, phase=Phase.DROP, has_told=True)
+    return _fencing(after)
+
+
+def _fencing(state: State) -> State:
+    is_new = state.phase is Phase.DROP and state.failure is not None and not state.has_told
+    return msgspec.structs.replace(state, phase=Phase.FENCE) if is_new else state
+
+
+def _step_to_fence(states: Sequence[State], worlds: Mapping[str, Seen]) -> list[Next]:
+    moves = step.step(states, worlds)
+    if all(_fencing(move.state) is move.state for move in moves):
+        return moves
+    return step.step([_fencing(move.state) for move in moves], worlds)
+
+
 def _gives_up_without_fence(state: State, answer: Outcome) -> State:
     after = _gives_up(state, answer)
     return msgspec.structs.replace(after, phase=Phase.LEAVE) if after.phase is Phase.FENCE else after
 
 
-def rule(what: str, config: Config, violates: str = "S1", base: Rules = BUILT, **choices: Any) -> LeftOut:
+def rule(
+    what: str, config: Config, violates: str = "S1", *, base: Rules = BUILT, is_large: bool = False, **choices: Any
+) -> LeftOut:
     config = config if violates.startswith("L") else replace(config, rests=False)
-    return LeftOut(rule=what, rules=replace(base, **choices), config=config, violates=violates, base=base)
+    rules = replace(base, **choices)
+    return LeftOut(rule=what, rules=rules, config=config, violates=violates, base=base, is_large=is_large)
+
+
+def _one_by_one(states: Sequence[State], worlds: Mapping[str, Seen]) -> list[Next]:
+    """Members of a gang are walked as if each were alone."""
+    alone = [
+        msgspec.structs.replace(state, attempt=msgspec.structs.replace(state.attempt, members=1, plan=""))
+        for state in states
+    ]
+    return [move for state in alone for move in step.step([state], worlds)]
 
 
 PLAIN = Config(shares=UNEQUAL)
@@ -243,6 +263,10 @@ DELETED = Config(shares=UNEQUAL, known=1, modes=("direct", "handed"), left=Left(
 #: A binder's Binding lands late, while others join directly.
 GIVEN_UP = Config(shares=UNEQUAL, known=1, modes=("handed", "direct"), left=Left(lates=1))
 HASTY = replace(BUILT, absorb=_gives_up)
+#: A gang of two halves, and a pod that takes the room of one.
+GANG = Config(shares=((5,), (5,), (5,)), known=1, modes=("direct",) * 3, gang=(0, 1))
+GANG_HANDED = Config(shares=((5,), (5,), (5,)), known=1, modes=("handed", "handed", "direct"), gang=(0, 1))
+TWO_SCHEDULERS = replace(GANG, schedulers=2)
 TWO_DEVICES = Config(shares=((5, 5), (6,)), devices=2, known=2, modes=("direct",) * 2)
 
 RULES: tuple[LeftOut, ...] = (
@@ -265,10 +289,10 @@ RULES: tuple[LeftOut, ...] = (
     ),
     rule("join: the reservation is not being deleted", KNOWN, "S2", see=_blind_to_deletion),
     rule("join: the reservation has not ended", replace(KNOWN, known_ended=True), "S2", see=_blind_to_end),
-    rule("learn: another reservation with this device", LOST, held_alone=_any_holder),
-    rule("learn: another one that is being deleted or has ended, too", LOST, held_alone=_living_holders),
+    rule("learn: another reservation with this device", LOST, is_large=True, held_alone=_any_holder),
+    rule("learn: another one that is being deleted or has ended, too", LOST, is_large=True, held_alone=_living_holders),
     rule("learn: every live pod with this device is in the book", DELETED, used_by_tenants=_any_tenants),
-    rule("learn: reservations are listed before pods", LOST, reservations_first=False),
+    rule("learn: reservations are listed before pods", LOST, is_large=True, reservations_first=False),
     rule(
         "learn: only a verified device is joined directly",
         replace(DELETED, modes=("direct", "")),
@@ -278,6 +302,7 @@ RULES: tuple[LeftOut, ...] = (
         "learn: the reservation process names its own pod's UID",
         Config(shares=HALVES, devices=2, slow_identity=True, modes=("handed",) * 2, left=Left(lates=1, deletes=1)),
         "S2",
+        is_large=True,
         identity_for_uid=False,
     ),
     rule("bind: at the version that stands in the book", LATE, binding_at_rv=False),
@@ -295,6 +320,7 @@ RULES: tuple[LeftOut, ...] = (
     rule(
         "leave: exactly this version",
         Config(shares=UNEQUAL, split_collector=True, known=1, left=Left(touches=1)),
+        is_large=True,
         leaving=_leaving_by(lambda one, other: one.attempt == other.attempt),
     ),
     rule("leave: the reservation is read before the pod", TOUCHED, reservation_before_pod=False),
@@ -328,6 +354,7 @@ RULES: tuple[LeftOut, ...] = (
     rule(
         "renew: from exactly the old version",
         Config(shares=UNEQUAL, known=1, left=Left(touches=1)),
+        is_large=True,
         renewing=_renewing_from_any,
     ),
     rule("retire: only an empty book", KNOWN, "S2", retire_empty=False),
@@ -338,18 +365,45 @@ RULES: tuple[LeftOut, ...] = (
         "S2",
         delete_ended_by_uid=False,
     ),
-    rule("retire: the finalizer stays while an unbound tenant is in the book", LOST, finalizer_waits=False),
+    rule(
+        "retire: the finalizer stays while an unbound tenant is in the book", LOST, is_large=True, finalizer_waits=False
+    ),
     rule(
         "rebuild: bound pods come into the book before new tenants (and verification does not look)",
         DELETED,
         rebuild=_empty_book,
         used_by_tenants=_any_tenants,
     ),
+    rule(
+        "gang: all books are joined before any member is bound (direct)",
+        replace(GANG, schedulers=2),
+        "L1/S9",
+        gang_joins_all=False,
+    ),
+    rule(
+        "gang: all books are joined before any member is bound (binder)",
+        GANG_HANDED,
+        "L1/S9",
+        is_large=True,
+        step=_one_by_one,
+    ),
+    rule(
+        "gang: a member that was changed is renewed and does not leave",
+        replace(GANG, patient=True, left=Left(touches=1)),
+        "L1/S9",
+        gang_renews=False,
+    ),
 )
+
+GANG_CRASHED = replace(GANG, releases=True, left=Left(lates=1, scheduler_crashes=1))
 
 #: Rules whose absence alone gives no counter-example: something else holds, and docs/design/model.md says what.
 SECOND_LINES: tuple[LeftOut, ...] = (
-    rule("join: the reservation is not being deleted (the join alone)", KNOWN, joining=_joins_anything),
+    rule(
+        "join: the reservation is not being deleted (the join alone)",
+        replace(KNOWN, hesitant=True),
+        joining=_joins_anything,
+    ),
     rule("learn: the reservation is the one that was joined", DELETED, step=_step_seeing(_with_joined_uid)),
     rule("learn: it still holds our entry", DELETED, step=_step_seeing(_with_our_entry)),
     rule(
@@ -358,10 +412,22 @@ SECOND_LINES: tuple[LeftOut, ...] = (
         binding_for_uid=False,
     ),
     rule("rebuild: bound pods come into the book before new tenants", DELETED, rebuild=_empty_book),
-    rule("withdraw: the BindRequest goes before the fence", replace(LOST, shares=((5,),)), absorb=_fence_before_drop),
     rule(
-        "withdraw: the BindRequest is deleted by UID",
-        replace(LOST, shares=((5,),)),
-        request_by_uid=False,
+        "withdraw: the BindRequest goes before the fence",
+        GIVEN_UP,
+        base=HASTY,
+        absorb=_fence_first,
+        step=_step_to_fence,
+    ),
+    rule("withdraw: the BindRequest is deleted by UID", GIVEN_UP, base=HASTY, request_by_uid=False),
+    rule(
+        "gang: a plan is written only where there is none",
+        replace(GANG, shares=HALVES, modes=("direct",) * 2, schedulers=2, rival=True),
+        plan_only_if_none=False,
+    ),
+    rule(
+        "gang: a plan that is taken back has its members fenced first",
+        GANG_CRASHED,
+        plan_fences_first=False,
     ),
 )
