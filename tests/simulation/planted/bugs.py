@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+import msgspec
 from typing_extensions import override
 
 from admission.review import PodAdmission
@@ -76,14 +77,16 @@ def _for_everybody(admission: PodAdmission) -> Sequence[Hook]:
     ]
 
 
-def _lenient(admission: PodAdmission) -> Sequence[Hook]:
-    """Nothing is refused."""
+def _defaulting(admission: PodAdmission) -> Sequence[Hook]:
+    """Admission reads what can't be read as a default."""
 
-    def allow(review: Json) -> Json:
-        return {"response": {"uid": review["request"]["uid"], "allowed": True}}
+    def answer(hook: Hook, review: Json) -> Json:
+        return hook.answer(msgspec.json.decode(wires.defaulted(msgspec.json.encode(review))))
 
-    return [hook if hook.mutating else Hook(hook.name, False, hook.resource, hook.operations, allow)
-            for hook in hooks(admission)]  # fmt: skip
+    return [
+        Hook(hook.name, hook.mutating, hook.resource, hook.operations, partial(answer, hook))
+        for hook in hooks(admission)
+    ]
 
 
 def _editable(is_ours: Callable[[str], bool]) -> Iterator[Policy]:
@@ -165,6 +168,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "R12": Bug(
         "malformed values",
         "what can't be read as a fraction is taken for a tenth (KAI#1798)",
-        Parts(hooks=_lenient, wire=partial(_wired, wires.DefaultsWhatIsMalformed, (SCHEDULER, BINDER))),
+        Parts(hooks=_defaulting, wire=partial(_wired, wires.DefaultsWhatIsMalformed, (SCHEDULER, BINDER))),
     ),
 }

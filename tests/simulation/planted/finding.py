@@ -43,7 +43,7 @@ def find(name: str, *, first: int, last: int, kinds: tuple[str, ...] | None) -> 
 
 def keep(bug: Bug, scenario: Scenario, invariant: str, story: str) -> Script:
     """Make a scenario smaller that shows the bug by this invariant."""
-    smallest = minimise(scenario, lambda tried: invariant in broken_by(bug, tried), tries=150)
+    smallest = minimise(scenario, lambda tried: invariant in broken_by(bug, tried), tries=60)
     told = next(v.text for v in run(smallest, parts=bug.parts).violations if v.invariant == invariant)
     return Script(violates=invariant, story=f"{story}: {told}", scenario=smallest)
 

@@ -7,10 +7,12 @@ rounded. A wire is made for each incarnation of a component, so what it remember
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import anyio
@@ -213,7 +215,7 @@ class ChargesWhatIsAskedNow(Rewriting):
     def _charge(pod: Json) -> None:
         annotations = (pod.get("metadata") or {}).get("annotations") or {}
         with contextlib.suppress(ValueError, KeyError, TypeError):
-            nano = round(float(annotations[names.GPU_FRACTION]) * 10**9)
+            nano = math.ceil(Fraction(annotations[names.GPU_FRACTION]) * 10**9)
             grant = msgspec.json.decode(annotations[names.GRANT])
             for device in grant["devices"]:
                 device["nano"] = nano
@@ -299,13 +301,19 @@ class RetriesWhatWasWithdrawn(Wire):
                 await self.inner.request("POST", path, query={}, body=body, timeout_s=timeout_s)
 
 
+_FRACTION = re.compile(rb'("gpu-fraction":")([^"]*)"')
+_SOUND = re.compile(rb"(0?\.\d+|1e-3)")
+
+
+def defaulted(text: bytes) -> bytes:
+    """R12: what can't be read as a fraction is taken for a tenth."""
+    return _FRACTION.sub(lambda found: found[0] if _SOUND.fullmatch(found[2]) else found[1] + b'0.1"', text)
+
+
 @dataclass(slots=True)
 class DefaultsWhatIsMalformed(Rewriting):
-    """R12: what can't be read as a fraction is taken for a tenth."""
-
-    _FRACTION = re.compile(rb'("gpu-fraction":")([^"]*)"')
-    _SOUND = re.compile(rb"(0?\.\d+|0\.\d+|1e-3)")
+    """R12 as the scheduler and the binder read pods."""
 
     @override
     def rewritten(self, text: bytes) -> bytes:
-        return self._FRACTION.sub(lambda m: m[0] if self._SOUND.fullmatch(m[2]) else m[1] + b'0.1"', text)
+        return defaulted(text)
