@@ -80,6 +80,8 @@ class Checker:
         self._keeping = Keeping(self.findings, self.writes, self._cards, self.live)
         self._evictions = Evictions(self.findings, self._is_releasable)
         self._release_s = release_s
+        #: How often a ledger was compared with a recount.
+        self.comparisons = 0
         #: What was done to our components, if anything: S10 is about runs in which something was.
         self._disturbance = ""
 
@@ -124,6 +126,7 @@ class Checker:
         """
         if ledger.is_busy or self._requests:
             return False
+        self.comparisons += 1
         used = counting.count(self.live.values())
         for text in ledgers.differences(ledger, self._nodes, used):
             self.findings.add("S12", at_s, f"{ledger.scheduler}: {text}")

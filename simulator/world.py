@@ -340,6 +340,7 @@ class World:
         if plural == PODS.plural and event != DELETED:
             self.timeline.note(raw, now_s)
         self.checker.observed(plural, event, raw, now_s)
+        self.auditor.changed()
 
     def _note_renewal(self, call: Call, code: int) -> None:
         if call.kind.plural == LEASES.plural and call.verb not in _READS and code < 300:

@@ -93,6 +93,19 @@ async def test_a_ledger_that_forgot_a_device_breaks_s12() -> None:
         assert running.checker.findings.broken("S12")
 
 
+async def test_ledgers_are_compared_of_themselves_after_changes() -> None:
+    async with world("1x2x1GiB") as running:
+        await running.apply(pods(1, HALF))
+        await anyio.sleep(5)
+        compared = running.checker.comparisons
+        assert compared > 0
+        await anyio.sleep(60)
+        assert running.checker.comparisons == compared
+        await running.apply(pods(1, prefix="q"))
+        await anyio.sleep(5)
+        assert running.checker.comparisons > compared
+
+
 async def test_ledgers_are_not_looked_at_while_events_are_on_their_way() -> None:
     async with world("1x1x1GiB") as running:
         running.server.faults.on_watch_line.append(lambda call, _: 9.0 if call.user == "scheduler" else 0.0)
