@@ -33,7 +33,7 @@ from simulator.podtokens import PodIdentity, always
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
 from simulator.witness import Witness
-from wire.core import Pod
+from wire.core import Node, Pod
 
 _DEFAULTS: Final = KubeletSettings()
 
@@ -83,6 +83,7 @@ class NodeSet:
         )
         #: Of the nodes that are registered.
         self._uids: dict[str, str] = {}
+        self._given_up = _GivenUp()
         self.kubelets = {shape.name: Kubelet(shape, around) for shape in shapes}
 
     def __getitem__(self, name: str) -> Kubelet:
@@ -107,6 +108,10 @@ class NodeSet:
             await group.start(reflector.run)
             if self._settings.lease_period_s:
                 await self._for_all(self._renew)
+                nodes: Reflector[Node] = Reflector(
+                    self._api, NODES, self._given_up, label_selector=f"{nodeobject.SIMULATED}=true", rng=self._rng
+                )
+                group.start_soon(nodes.run)
                 group.start_soon(self._heartbeats)
             task_status.started()
 
@@ -157,7 +162,7 @@ class NodeSet:
             await self._api.patch(NODES, shape.name, {"spec": {"taints": taints}})
 
     async def _heartbeats(self) -> None:
-        """Renew each node's lease once a period, spread over it."""
+        """Renew each node's lease once a period, spread over it; a node that was given up meanwhile says how it is."""
         pause_s = self._settings.lease_period_s / max(1, len(self.kubelets))
         while True:
             for kubelet in self.kubelets.values():
@@ -165,6 +170,9 @@ class NodeSet:
                 if kubelet.is_answering:
                     async with self._writers:
                         await self._renew(kubelet)
+                    if kubelet.shape.name in self._given_up.names:
+                        async with self._writers:
+                            await self._report(kubelet)
 
     async def _renew(self, kubelet: Kubelet) -> None:
         """Renew a lease, making it if need be. A renewal that fails is left to the next one."""
@@ -175,6 +183,40 @@ class NodeSet:
                 await self._api.patch(LEASES, name, {"spec": plain["spec"]}, namespace=nodeobject.LEASE_NAMESPACE)
             except errors.NotFound:
                 await self._api.create(LEASES, plain, namespace=nodeobject.LEASE_NAMESPACE)
+
+    async def _report(self, kubelet: Kubelet) -> None:
+        """Say that a node is well. A report that fails is left to the next heartbeat."""
+        status = nodeobject.status(kubelet.shape, now=rfc3339(self._clock.now_ns()))
+        with contextlib.suppress(errors.ApiError):
+            await self._api.patch(NODES, kubelet.shape.name, {"status": status}, subresource="status")
+
+
+@dataclass(slots=True)
+class _GivenUp:
+    """Follows nodes: ``names`` are those that the node life-cycle controller calls not ready."""
+
+    names: set[str] = field(default_factory=set)
+
+    def keep(self, obj: Node) -> tuple[str, bool]:
+        """A node's name, and whether it is ready."""
+        conditions = obj.status.conditions or ()
+        return obj.metadata.name, any(c.type == "Ready" and c.status == "True" for c in conditions)
+
+    async def replace(self, kept: Sequence[tuple[str, bool]]) -> None:
+        """Take the whole truth."""
+        self.names = {name for name, is_ready in kept if not is_ready}
+
+    def upsert(self, obj: Node) -> None:
+        """Take a node."""
+        name, is_ready = self.keep(obj)
+        if is_ready:
+            self.names.discard(name)
+        else:
+            self.names.add(name)
+
+    def delete(self, obj: Node) -> None:
+        """Take a node that is gone."""
+        self.names.discard(obj.metadata.name)
 
 
 @dataclass(slots=True)
