@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import anyio
@@ -39,10 +39,17 @@ _AFTER_A_FAULT: Final = BackoffRange(first_s=1.0, most_s=60.0)
 
 
 class Binder:
-    """Carries out BindRequests and keeps the books. ``events`` is run by the caller."""
+    """Carries out BindRequests and keeps the books. ``events`` is run by the caller; ``desk`` makes what joins."""
 
     def __init__(
-        self, api: Api, *, settings: BinderSettings, clock: Clock, rng: random.Random, events: EventRecorder
+        self,
+        api: Api,
+        *,
+        settings: BinderSettings,
+        clock: Clock,
+        rng: random.Random,
+        events: EventRecorder,
+        desk: Callable[[Api, View, BinderSettings], Desk] = Desk,
     ) -> None:
         self._settings = settings
         self._rng = rng
@@ -56,8 +63,14 @@ class Binder:
             Reflector(api, PODS, pods, rng=rng),
             Reflector(api, BIND_REQUESTS, RequestSink(self.view), rng=rng),
         )
-        desk = Desk(api, self.view, settings)
-        self._carrier = Carrier(api, view=self.view, desk=desk, settings=settings, clock=clock, events=events)
+        self._carrier = Carrier(
+            api,
+            view=self.view,
+            desk=desk(api, self.view, settings),
+            settings=settings,
+            clock=clock,
+            events=events,
+        )
         self._collector = Collector(
             view=self.view,
             settings=settings,

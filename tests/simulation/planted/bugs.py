@@ -14,6 +14,7 @@ import msgspec
 from typing_extensions import override
 
 from admission.review import PodAdmission
+from binder.app import Binder
 from kube.memory.transport import MemoryTransport
 from kube.transport import Transport
 from scheduler.app import Scheduler
@@ -23,7 +24,7 @@ from simulator.hooks import Hook, hooks
 from simulator.parts import Parts
 from simulator.policies import Policy
 from simulator.world import BINDER, SCHEDULER
-from tests.simulation.planted import clusters, wires
+from tests.simulation.planted import clusters, desks, wires
 
 Json = dict[str, Any]
 
@@ -104,6 +105,14 @@ BUGS: Final[Mapping[str, Bug]] = {
         "decision on a stale cache",
         "the binder reads pods through its cache, which has not seen its own writes (KAI, traced)",
         _on(wires.ReadsThroughCache, BINDER),
+    ),
+    "R1-node": Bug(
+        "decision on a stale cache",
+        "a reservation is looked up by its group without its node (KAI)",
+        Parts(
+            binder=partial(Binder, desk=desks.LooksUpWithoutNode),
+            wire=partial(_wired, wires.NamesGroupsWithoutNode, (SCHEDULER,)),
+        ),
     ),
     "R2": Bug(
         "allocation in several writes",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -299,6 +300,27 @@ class RetriesWhatWasWithdrawn(Wire):
             body = msgspec.json.encode(binding)
             with contextlib.suppress(ApiError):
                 await self.inner.request("POST", path, query={}, body=body, timeout_s=timeout_s)
+
+
+@dataclass(slots=True)
+class NamesGroupsWithoutNode(Wire):
+    """R1 once more: the group of a pod's share has one name, whichever node it is on."""
+
+    @override
+    async def request(self, method: str, path: str, *, body: bytes | None = None, **rest: Any) -> Response:
+        if method == "POST" and path.endswith("/bindrequests") and body:
+            body = msgspec.json.encode(self._renamed(msgspec.json.decode(body)))
+        return await self.inner.request(method, path, body=body, **rest)
+
+    @staticmethod
+    def _renamed(wanted: Json) -> Json:
+        meta = wanted["metadata"]
+        handed = msgspec.json.decode(meta["annotations"][names.HANDOVER])
+        for number, device in enumerate(handed.get("devices") or ()):
+            owner = meta["ownerReferences"][0]["uid"]
+            device["group"] = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{owner}/{number}"))
+        meta["annotations"][names.HANDOVER] = msgspec.json.encode(handed).decode()
+        return wanted
 
 
 _FRACTION = re.compile(rb'("gpu-fraction":")([^"]*)"')
