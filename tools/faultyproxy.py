@@ -10,11 +10,11 @@ import ssl
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, Self
+from urllib.parse import urlencode
 
 import aiohttp
 import anyio
 from aiohttp import web
-from yarl import URL
 
 from tools.mishaps import NOTHING, End, Fate, Kind, Mishap, expired_event, status
 
@@ -90,11 +90,11 @@ class FaultyProxy:
                 return await self._watch(request, answer, mishap)
             return await self._whole(request, answer, mishap)
 
-    def _target(self, request: web.Request) -> URL:
+    def _target(self, request: web.Request) -> str:
         query = dict(request.rel_url.query)
         if self._page and "limit" in query:
             query["limit"] = str(self._page)
-        return URL(self._server + request.rel_url.raw_path, encoded=True).with_query(query)
+        return f"{self._server}{request.rel_url.raw_path}?{urlencode(query)}"
 
     async def _whole(self, request: web.Request, answer: aiohttp.ClientResponse, mishap: Mishap) -> web.StreamResponse:
         body = await answer.read()

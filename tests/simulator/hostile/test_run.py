@@ -8,6 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from anyio.abc import TaskStatus
+from typing_extensions import override
 
 from kube.api import Api
 from kube.memory.transport import MemoryTransport
@@ -66,6 +67,7 @@ class Broken:
 
 
 class Spinning(Broken):
+    @override
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         task_status.started()
         while True:
@@ -73,6 +75,7 @@ class Spinning(Broken):
 
 
 class Looping(Broken):
+    @override
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         task_status.started()
         await anyio.sleep(1)
@@ -81,6 +84,7 @@ class Looping(Broken):
 
 
 class Deaf(Broken):
+    @override
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         task_status.started()
         await anyio.sleep_forever()
