@@ -62,6 +62,8 @@ class Cache:
         self.finished: set[tuple[str, str]] = set()
         self.on_pod: Callable[[str], None] = _ignore
         self.on_device_freed: Callable[[str], None] = _ignore
+        #: A member of a gang, or its PodGroup, has changed: (namespace, name).
+        self.on_gang: Callable[[tuple[str, str]], None] = _ignore_gang
         self.on_request_gone: Callable[[str], None] = _ignore
         self.on_requests_listed: Callable[[set[str]], None] = _ignore_all
 
@@ -87,6 +89,9 @@ class Cache:
     def take_pod(self, seen: Seen) -> None:
         """Take a pod that was read; of one that is older than what is known only a success still counts."""
         self.cluster.take_pod(seen.pod)
+        taken = self.cluster.pod(seen.pod.uid)
+        if taken is not None and taken.pod_group:
+            self.on_gang((taken.namespace, taken.pod_group))
         if seen.finished is not None:
             self.finished.add(seen.finished)
         if seen.pod.reservation is not None:
@@ -135,6 +140,7 @@ class Cache:
             self.plans[key] = plan
         else:
             self.plans.pop(key, None)
+        self.on_gang(key)
         self.wake.set()
 
     def forget_pod_group(self, namespace: str, name: str) -> None:
@@ -146,6 +152,10 @@ class Cache:
 
 
 def _ignore(_: str) -> None:
+    return
+
+
+def _ignore_gang(_: tuple[str, str]) -> None:
     return
 
 

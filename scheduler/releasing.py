@@ -43,12 +43,18 @@ class Releasing:
         self._since: dict[Key, float] = {}
         #: Gang -> (evictions that were refused in a row, when to ask again).
         self._refused: dict[Key, tuple[int, float]] = {}
+        cache.on_gang = self._note
 
     async def run(self) -> None:
         """Look now and then: a tenth of the grace time is soon enough."""
         while True:
             await anyio.sleep(self._grace_s / 10)
             await self.look()
+
+    def _note(self, key: Key) -> None:
+        """A gang that was whole again, be it between two looks, has all of the grace time anew."""
+        if key in self._since and not self._cache.cluster.is_broken_gang(*key):
+            del self._since[key]
 
     async def look(self) -> None:
         """Release what has been below its minimum for the grace time."""

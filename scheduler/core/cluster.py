@@ -370,9 +370,16 @@ class Cluster:
 
     def broken_gangs(self) -> list[PodGroupRecord]:
         """Gangs of which some pods are bound, fewer than the minimum, and none is on its way (S4)."""
-        return [group for group in self._pod_groups.values() if group.minimum > 1 and self._is_broken(group)]
+        return [group for group in self._pod_groups.values() if self._is_broken(group)]
+
+    def is_broken_gang(self, namespace: str, name: str) -> bool:
+        """Whether this gang is one of ``broken_gangs``."""
+        group = self._pod_groups.get((namespace, name))
+        return group is not None and self._is_broken(group)
 
     def _is_broken(self, group: PodGroupRecord) -> bool:
+        if group.minimum <= 1:
+            return False
         members = self.members(group.namespace, group.name)
         bound = sum(bool(pod.node) and not pod.deleting for pod in members)
         return 0 < bound < group.minimum and not any(self.is_in_flight(pod.uid) for pod in members)

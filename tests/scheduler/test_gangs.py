@@ -86,6 +86,24 @@ async def test_what_is_left_of_a_gang_is_released_when_a_member_is_lost_on_its_w
         assert phases(world) == {}
 
 
+async def test_a_gang_that_was_whole_again_between_two_looks_has_all_of_its_grace_time() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create_gang(world, "g", 2, pod("m0", gpus=1), pod("m1", gpus=1))
+        await settle(7)
+        await world.api.delete(PODS, "m1", namespace=stage.TEAM)
+        await settle(6)
+        late = pod("m2", gpus=1)
+        late["metadata"]["annotations"][names.POD_GROUP_NAME] = "g"
+        await create(world, late)
+        await settle(2)
+        assert bound(world) == {"m0", "m2"}
+        await world.api.delete(PODS, "m2", namespace=stage.TEAM, grace_s=0)
+        await settle(59)
+        assert bound(world) == {"m0"}
+        await settle(10)
+        assert bound(world) == set()
+
+
 async def test_a_gang_whose_minimum_was_lowered_unseen_is_not_released() -> None:
     async with stage.stage("1x4x80GiB") as world:
         await create_gang(world, "g", 3, *(pod(f"m{i}", gpus=1) for i in range(3)))
