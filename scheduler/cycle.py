@@ -109,6 +109,7 @@ class Cycle:
                 case Attempt(placement=placement):
                     self._cache.cluster.open(placement)
                     tasks.start_soon(self._guarded, self._limited, limiter, self._hand_over, placement)
+                    tasks.start_soon(self._lose_patience, placement)
                 case Hold(placement=placement):
                     self._cache.cluster.hold(placement)
                 case Gang():
@@ -121,6 +122,12 @@ class Cycle:
         for joining in joins.values():
             tasks.start_soon(self._guarded, self._limited, limiter, self._direct.join, joining)
         self._status.want(explained)
+
+    async def _lose_patience(self, opening: Placement) -> None:
+        """A share that can't be bound must not hold up those that wait for it to make its device known (L2)."""
+        await anyio.sleep(self._settings.opening_s)
+        if self._cache.cluster.give_up_opening(opening.pod_uid, attempt=opening.number):
+            self._cache.wake.set()
 
     def _assume(self, placements: Sequence[Placement], kind: str) -> None:
         for placement in placements:

@@ -15,7 +15,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     condition is rewritten at most this often. ``broken_gang_s``: what is left of a gang below its minimum is evicted
     after this time (kai-contract 4.7). ``orphan_s``: a BindRequest that vanished without the pod being bound or
     fenced is taken for withdrawn after this time, by fencing the pod ourselves. ``explain_in_flight``: condition
-    writes side by side (they come after commits).
+    writes side by side (they come after commits). ``opening_s``: further shares wait so long for the first one of
+    their device, which may be one that can't be bound.
     """
 
     decisions: Settings = Settings()
@@ -25,3 +26,4 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     explain_in_flight: int = 8
     broken_gang_s: float = 60.0
     orphan_s: float = 15.0
+    opening_s: float = 5.0

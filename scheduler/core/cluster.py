@@ -308,6 +308,17 @@ class Cluster:
         else:
             self._changed()  # nothing to wait for any more: it is decided on again
 
+    def give_up_opening(self, pod_uid: str, *, attempt: int) -> bool:
+        """Let nobody wait any longer for this share's devices; return whether anybody did.
+
+        It stays under way; one of those that waited is the next to make the devices known.
+        """
+        flight = self._flights.get(pod_uid)
+        if flight is None or flight.placement.number != attempt or not self._flights.give_up_opening(pod_uid):
+            return False
+        self._changed()
+        return True
+
     def is_opening(self, group: str) -> bool:
         """Whether a share on its way is about to make the device of a group known."""
         return self._flights.openings.is_opening(group)

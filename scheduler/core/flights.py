@@ -63,8 +63,14 @@ class Flights:
         if flight is not None:
             self._at.move(uid, "")
             self._changed(flight.charge.node)
-            for held in self.openings.landed(uid):
-                self.land(held)
+            self.give_up_opening(uid)
+
+    def give_up_opening(self, uid: str) -> bool:
+        """Let those go that wait for this pod to make a device known; return whether there were any."""
+        held = self.openings.landed(uid)
+        for waiting in held:
+            self.land(waiting)
+        return bool(held)
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""

@@ -1,8 +1,8 @@
 """Groups whose device a first share on its way will make known, and the further shares that wait for that.
 
 A further share on a known device needs no binder: three writes instead of five (protocol.md, Writes). So while the
-first share is at the binder, further ones are charged and held here; when it has landed, well or badly, they are
-decided on again.
+first share is at the binder, further ones are charged and held here; when it has landed, well or badly, or takes too
+long, they are decided on again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Openings:
             self._awaited_by.setdefault(group, {})[uid] = None
 
     def landed(self, uid: str) -> list[str]:
-        """This pod is on its way no more; returns those that waited for the groups it was to open."""
+        """This pod is on its way no more, or too long; returns those that waited for the groups it was to open."""
         freed: dict[str, None] = {}
         for group in self._groups.pop(uid, ()):
             del self._opener[group]

@@ -119,3 +119,19 @@ def test_a_share_that_needs_the_binder_anyway_is_not_held() -> None:
     )
     made = cluster(node(gpus=1), FIRST, by_config_map)
     assert [type(entry) for entry in decide(made, 0).entries] == [Attempt, Attempt]
+
+
+def test_who_has_waited_too_long_opens_the_device_itself() -> None:
+    made, group = _opened()
+    assert made.give_up_opening("uid-a", attempt=0)
+    (entry,) = decide(made, 0).entries
+    assert isinstance(entry, Attempt)
+    assert entry.placement.pod_uid == "uid-b"
+    assert entry.placement.devices[0].group == group
+    assert not made.give_up_opening("uid-a", attempt=0)
+
+
+def test_an_attempt_that_is_over_is_not_given_up_in_the_name_of_a_newer_one() -> None:
+    made, _ = _opened()
+    assert not made.give_up_opening("uid-a", attempt=1)
+    assert made.flight("uid-b") is not None
