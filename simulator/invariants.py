@@ -241,6 +241,8 @@ class Checker:
         self._pods[pod.uid] = pod
         if is_gone:
             self.live.pop(pod.uid, None)
+            if pod.node and not pod.has_ended:
+                self._usage.vanished(pod, at_s)
         else:
             self.live[pod.uid] = pod
             self._judge_keeping(known, pod, at_s)

@@ -6,16 +6,22 @@ A device has *holders* (the pod to which the device manager gave it: a whole-GPU
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Final
 
 from simulator.devices import Device
 from simulator.facts import PodFacts
 from simulator.violations import Findings
 from simulator.witness import Freed, Held, Started, Stopped
 from wire import names
+
+
+#: Beyond its grace period: so long the share of a pod is kept that was not seen to end.
+VANISHED_MARGIN_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,17 @@ class Usage:
     #: Pod UID -> devices that it holds or sees, so that its end costs no search.
     _touched: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     _lost: set[str] = field(default_factory=set)
+    #: Pod UID -> until when its share is kept though it vanished.
+    _kept_until_s: dict[str, float] = field(default_factory=dict)
+
+    def vanished(self, pod: PodFacts, at_s: float) -> None:
+        """A pod was deleted without its machine having said that it ended.
+
+        Its share is kept for its grace period and a margin (docs/design/protocol.md, step 5). Who runs on after that
+        does so on a machine that nobody reaches; against that nothing is promised to whoever forces a deletion.
+        """
+        grace_s = pod.raw["spec"].get("terminationGracePeriodSeconds", 30)
+        self._kept_until_s[pod.uid] = at_s + grace_s + VANISHED_MARGIN_S
 
     def held(self, record: Held, pod: PodFacts) -> None:
         """A pod got devices from the device manager."""
@@ -131,9 +148,11 @@ class Usage:
         use = self._uses[uuid]
         if use.lost_at_s is not None and at_s - use.lost_at_s < self.loss_window_s:
             return
-        self._judge_sum(uuid, use, at_s)
-        self._judge_groups(uuid, use, at_s)
-        self._judge_holders(uuid, use, at_s)
+        tenants = {key: t for key, t in use.tenants.items() if at_s < self._kept_until_s.get(t.pod.uid, math.inf)}
+        counted = Use(holders=use.holders, tenants=tenants)
+        self._judge_sum(uuid, counted, at_s)
+        self._judge_groups(uuid, counted, at_s)
+        self._judge_holders(uuid, counted, at_s)
 
     def _judge_sum(self, uuid: str, use: Use, at_s: float) -> None:
         total = sum((tenant.charge for tenant in use.tenants.values()), Fraction(0))

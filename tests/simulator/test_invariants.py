@@ -76,6 +76,13 @@ def test_a_container_that_still_runs_counts_though_its_pod_is_gone() -> None:
     assert story.sees(share("q", "g", "0.6")).starts("q", "GPU-a").broken() == {"S1"}
 
 
+@pytest.mark.parametrize(("seconds", "broken"), [(35.0, set()), (34.0, {"S1"})])
+def test_who_runs_on_after_a_forced_deletion_counts_for_its_grace_period(seconds: float, broken: set[str]) -> None:
+    gone = share("p", "g", "0.6")
+    story = shared_device(gone).sees(gone, event="DELETED").after(seconds)
+    assert story.sees(share("q", "g", "0.6")).starts("q", "GPU-a").broken() == broken
+
+
 def test_a_device_in_two_groups_breaks_s2() -> None:
     story = shared_device(share("p", "g", "0.2"))
     story.frees("r").sees(reservation("s", "h")).holds("s", "GPU-a")
