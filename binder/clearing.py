@@ -15,6 +15,7 @@ from binder.core import entries
 from binder.core.entries import Evidence, Judgement
 from binder.core.pods import PodView
 from binder.core.pods import view as read_pod
+from binder.recent import Recent
 from binder.view import View
 from gpu.book import Entry, Tenant
 from gpu.reservation import Reservation
@@ -29,6 +30,9 @@ _WITHDRAWN: Final = FenceText(
     "Withdrawn: left over", "Failed to bind pod: an attempt that nobody carries on was withdrawn"
 )
 
+#: Entries whose pods are not bound yet: those of attempts under way, and of abandoned ones.
+_REMEMBERED: Final = 20_000
+
 
 class Clearing:
     """``at_work`` tells the pods (UIDs) that units are working on."""
@@ -38,18 +42,38 @@ class Clearing:
         self._view = view
         self._clock = clock
         self._at_work = at_work
+        #: Pod UID and attempt -> since when the entry has been seen unbound (event loop's time).
+        self._seen: Recent[float] = Recent(_REMEMBERED)
 
     def suspects(self, held: Reservation) -> set[str]:
         """Pod UIDs whose entries look dead from here."""
         if held.book is None or not held.book.entries:
             return set()
         at_work = self._at_work()
-        now_s = self._now_s()
         return {
             uid
             for uid, entry in held.book.entries.items()
-            if entries.is_suspicious(entry, held.group, self._view.pods.get(uid), at_work=uid in at_work, now_s=now_s)
+            if entries.is_suspicious(
+                entry,
+                held.group,
+                self._view.pods.get(uid),
+                at_work=uid in at_work,
+                seen_for_s=self._seen_for_s(uid, entry),
+            )
         }
+
+    def _seen_for_s(self, uid: str, entry: Entry) -> float:
+        """For how long an entry has been seen without its pod being bound; 0 for one that is bound."""
+        key, now = f"{uid}/{entry.attempt}", anyio.current_time()
+        pod = self._view.pods.get(uid)
+        if pod is not None and pod.is_bound:
+            self._seen.forget(key)
+            return 0.0
+        since = self._seen.get(key)
+        if since is None:
+            self._seen.put(key, now)
+            return 0.0
+        return now - since
 
     async def clear(self, held: Reservation, missing_since: dict[str, float]) -> Reservation | None:
         """Take out dead entries; returns the reservation as it is then, None when it is gone or has no book.
@@ -128,7 +152,7 @@ class Clearing:
             gone_for_s=now - missing_since.setdefault(uid, now) if pod is None else 0.0,
             has_request=pod is not None and not pod.is_bound and await self._has_request(tenant.entry, pod),
             node_gone=held.node not in self._view.nodes,
-            now_s=self._now_s(),
+            seen_for_s=self._seen_for_s(uid, tenant.entry),
         )
 
     async def _has_request(self, entry: Entry, pod: PodView) -> bool:
@@ -137,6 +161,3 @@ class Clearing:
         except NotFound:
             return False
         return bool(request.metadata.uid == entry.attempt)
-
-    def _now_s(self) -> int:
-        return self._clock.now_ns() // 1_000_000_000

@@ -33,8 +33,9 @@ class Evidence(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     ``group`` of the book. ``pod``: quorum read, None when there is no pod of this UID. ``last``: what is known of a pod
     that is gone: its last state where its deletion was seen, or an earlier state in which it was bound; None when
-    nothing is known for sure. ``gone_for_s``: since when it has been missing, by our own clock.
-    ``has_request``: a BindRequest of this attempt is there (quorum). ``node_gone``: the device's node is gone.
+    nothing is known for sure. ``gone_for_s``: since when it has been missing, ``seen_for_s``: for how long the entry
+    has been seen unbound; both by our own monotonic clock, for others' may be wrong. ``has_request``: a BindRequest of
+    this attempt is there (quorum). ``node_gone``: the device's node is gone.
     """
 
     group: str
@@ -43,10 +44,11 @@ class Evidence(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     gone_for_s: float
     has_request: bool
     node_gone: bool
-    now_s: int
+    seen_for_s: float
 
 
-#: A direct attempt younger than this may still be at work: longer than any write's time-out (kube.api, 10 s).
+#: A direct attempt that has been seen for less than this may still be at work: longer than any write's time-out
+#: (kube.api, 10 s).
 WRITE_TIMEOUT_S = 15
 #: Added to a vanished pod's grace period before its device counts as free.
 VANISHED_MARGIN_S = 5
@@ -67,7 +69,7 @@ def judge(entry: Entry, evidence: Evidence) -> Judgement:
         return Judgement.DEAD
     if evidence.has_request:
         return Judgement.LIVE
-    return Judgement.FENCE_FIRST if evidence.now_s - entry.since > WRITE_TIMEOUT_S else Judgement.WAIT
+    return Judgement.FENCE_FIRST if evidence.seen_for_s > WRITE_TIMEOUT_S else Judgement.WAIT
 
 
 def _judge_vanished(entry: Entry, evidence: Evidence) -> Judgement:
@@ -80,7 +82,7 @@ def _judge_vanished(entry: Entry, evidence: Evidence) -> Judgement:
     return Judgement.DEAD if evidence.gone_for_s > max(grace_s + VANISHED_MARGIN_S, least_s) else Judgement.WAIT
 
 
-def is_suspicious(entry: Entry, group: str, pod: PodView | None, *, at_work: bool, now_s: int) -> bool:
+def is_suspicious(entry: Entry, group: str, pod: PodView | None, *, at_work: bool, seen_for_s: float) -> bool:
     """Whether a cached view makes an entry worth two quorum reads. Wrong either way costs time only."""
     if pod is None or pod.ended:
         return True
@@ -88,4 +90,4 @@ def is_suspicious(entry: Entry, group: str, pod: PodView | None, *, at_work: boo
         return group not in pod.held_groups
     if at_work:
         return False
-    return is_older(entry.rv, pod.rv) or now_s - entry.since > WRITE_TIMEOUT_S
+    return is_older(entry.rv, pod.rv) or seen_for_s > WRITE_TIMEOUT_S

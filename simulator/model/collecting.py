@@ -90,7 +90,7 @@ class Collecting:
             gone_for_s=0.0 if ghost is not None else float(_OLD_S),
             has_request=request is not None and pod is not None and not pod.grant,
             node_gone=False,
-            now_s=_OLD_S,
+            seen_for_s=_OLD_S,
         )
         return self._rules.judge(tenant(entry).entry, evidence)
 

@@ -141,3 +141,36 @@ async def test_a_device_that_changed_under_a_group_is_not_joined() -> None:
         await settle(30)
         groups = {find(world, name)["metadata"]["labels"][names.GPU_GROUP_LABEL] for name in ("a", "b")}
         assert len(groups) == 2
+
+
+@pytest.mark.parametrize("ahead_s", [-3600, 3600])
+async def test_a_binder_whose_wall_clock_is_wrong_takes_no_join_for_abandoned(ahead_s: int) -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        await create(world, share("first", "0.2"))
+        await settle()
+        world.clocks["binder"].ahead_ns = ahead_s * 1_000_000_000
+        slow = is_call("scheduler", "create", "pods", "binding")
+        world.server.faults.on_request.append(lambda call: Fault(delay_s=6) if slow(call) else None)
+        await create(world, share("second", "0.2"))
+        await settle(30)
+        assert phases(world) == {"first": "Running", "second": "Running"}
+        assert not writes(world, "binder", "pods", "status")
+
+
+async def test_a_join_whose_scheduler_died_is_taken_back_whatever_the_wall_clocks_say() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        await create(world, share("first", "0.2"))
+        await settle()
+        world.clocks["binder"].ahead_ns = -3600 * 1_000_000_000
+        posting = is_call("scheduler", "create", "pods", "binding")
+        world.server.faults.on_request.append(lambda call: Fault(lost="request") if posting(call) else None)
+        await create(world, share("second", "0.2"))
+        await settle(2)
+        world.scheduler.crash()
+        await settle(60)
+        held = next(p for p in world.pods if p["metadata"]["namespace"] == names.RESERVATION_NAMESPACE)
+        assert stage.find(world, "second")["metadata"]["uid"] not in held["metadata"]["annotations"][names.TENANTS]
+        world.server.faults.clear()
+        await world.restart(world.scheduler)
+        await settle(60)
+        assert phases(world) == {"first": "Running", "second": "Running"}

@@ -19,11 +19,13 @@ from gpu.book import Entry
 from tests.binder.core.made import attempt, bound, pod
 
 ENTRY = Entry(500_000_000, attempt().id, "10", 1000, "team/p")
-OLD = 1000 + WRITE_TIMEOUT_S + 1
+OLD = WRITE_TIMEOUT_S + 1
 
 
 def evidence(**changes: Any) -> Evidence:
-    plain = Evidence(group="g", pod=pod(), last=None, gone_for_s=0.0, has_request=False, node_gone=False, now_s=1000)
+    plain = Evidence(
+        group="g", pod=pod(), last=None, gone_for_s=0.0, has_request=False, node_gone=False, seen_for_s=0.0
+    )
     return msgspec.structs.replace(plain, **changes)
 
 
@@ -42,9 +44,9 @@ def evidence(**changes: Any) -> Evidence:
         ({"pod": pod(rv="11")}, Judgement.DEAD),
         ({"pod": pod(rv="11"), "has_request": True}, Judgement.DEAD),
         # Unbound at the entry's version.
-        ({"has_request": True, "now_s": OLD}, Judgement.LIVE),
-        ({"now_s": OLD}, Judgement.FENCE_FIRST),
-        ({"now_s": OLD - 1}, Judgement.WAIT),
+        ({"has_request": True, "seen_for_s": OLD}, Judgement.LIVE),
+        ({"seen_for_s": OLD}, Judgement.FENCE_FIRST),
+        ({"seen_for_s": OLD - 1}, Judgement.WAIT),
         # Gone.
         ({"pod": None, "last": pod()}, Judgement.DEAD),
         ({"pod": None, "last": bound(ended=True)}, Judgement.DEAD),
@@ -64,17 +66,19 @@ def test_an_entry_is_judged_by_what_was_read(found: dict[str, Any], expected: Ju
 
 
 @pytest.mark.parametrize(
-    ("seen", "at_work", "now_s", "expected"),
+    ("seen", "at_work", "seen_for_s", "expected"),
     [
-        (None, True, 1000, True),
-        (bound(ended=True), True, 1000, True),
+        (None, True, 0, True),
+        (bound(ended=True), True, 0, True),
         (bound(), False, OLD, False),
-        (pod(node="node-2"), False, 1000, True),
+        (pod(node="node-2"), False, 0, True),
         (pod(rv="11"), True, OLD, False),
-        (pod(rv="11"), False, 1000, True),
-        (pod(), False, 1000, False),
+        (pod(rv="11"), False, 0, True),
+        (pod(), False, 0, False),
         (pod(), False, OLD, True),
     ],
 )
-def test_only_what_looks_dead_costs_reads(seen: PodView | None, at_work: bool, now_s: int, expected: bool) -> None:
-    assert is_suspicious(ENTRY, "g", seen, at_work=at_work, now_s=now_s) is expected
+def test_only_what_looks_dead_costs_reads(
+    seen: PodView | None, at_work: bool, seen_for_s: float, expected: bool
+) -> None:
+    assert is_suspicious(ENTRY, "g", seen, at_work=at_work, seen_for_s=seen_for_s) is expected

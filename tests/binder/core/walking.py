@@ -487,7 +487,7 @@ class Walk:
                 gone_for_s=self.now - since,
                 has_request=entry.attempt in self.server.requests,
                 node_gone=False,
-                now_s=int(self.now),
+                seen_for_s=self.now - entry.since,
             ),
         )
         if judgement is Judgement.FENCE_FIRST:
