@@ -69,6 +69,26 @@ QUICK: Final = (
         "three pods, a late write",
         Config(shares=(*HALVES, (6,)), known=1, modes=(*DIRECT, "direct"), left=Left(lates=1)),
     ),
+    Named(
+        "three pods, two leaders, an impatient collector, an edit, a late write",
+        Config(
+            shares=(*HALVES, (6,)),
+            known=1,
+            modes=(*DIRECT, "direct"),
+            schedulers=2,
+            rival=True,
+            impatient=True,
+            left=Left(lates=1, touches=1),
+        ),
+    ),
+    Named(
+        "late views, one pod, an edit, a reservation lost",
+        Config(shares=((5,),), known=1, modes=("handed",), lag=True, left=Left(touches=1, unreserves=1)),
+    ),
+    Named(
+        "late views, two pods, a reservation lost",
+        Config(shares=UNEQUAL, known=1, modes=("handed", "direct"), lag=True, left=Left(unreserves=1)),
+    ),
     Named("a gang at the binder", Config(shares=UNEQUAL, devices=2, modes=("handed", "handed"), gang=(0, 1))),
     Named(
         "a gang at the binder that crashes",
@@ -92,6 +112,32 @@ LARGE: Final = (
     Named(
         "a reservation lost, a late write",
         Config(shares=UNEQUAL, known=1, modes=("direct", "handed"), left=Left(lates=1, unreserves=1)),
+    ),
+    Named(
+        "two leaders, an impatient collector in two steps, an edit, a refusal, a late write",
+        Config(
+            shares=UNEQUAL,
+            known=1,
+            modes=DIRECT,
+            schedulers=2,
+            rival=True,
+            impatient=True,
+            split_collector=True,
+            left=Left(lates=1, touches=1, refusals=1),
+        ),
+    ),
+    Named(
+        "two leaders, one crashes, an impatient collector, a deletion, a late write",
+        Config(
+            shares=UNEQUAL,
+            known=1,
+            modes=DIRECT,
+            schedulers=2,
+            rival=True,
+            impatient=True,
+            hesitant=True,
+            left=Left(lates=1, scheduler_crashes=1, deletes=1),
+        ),
     ),
     Named("a reservation evicted, two devices", Config(shares=HALVES, devices=2, left=Left(evictions=1))),
     Named(

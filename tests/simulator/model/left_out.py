@@ -369,12 +369,6 @@ RULES: tuple[LeftOut, ...] = (
         "retire: the finalizer stays while an unbound tenant is in the book", LOST, is_large=True, finalizer_waits=False
     ),
     rule(
-        "rebuild: bound pods come into the book before new tenants (and verification does not look)",
-        DELETED,
-        rebuild=_empty_book,
-        used_by_tenants=_any_tenants,
-    ),
-    rule(
         "gang: all books are joined before any member is bound (direct)",
         replace(GANG, schedulers=2),
         "L1/S9",
