@@ -19,7 +19,6 @@ from simulator.violations import Findings
 from simulator.witness import Freed, Held, Started, Stopped
 from wire import names
 
-
 #: Beyond its grace period: so long the share of a pod is kept that was not seen to end.
 VANISHED_MARGIN_S: Final = 5.0
 

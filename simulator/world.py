@@ -73,7 +73,8 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     binders: int = 1
     election: LeaseSettings | None = None
     event_delay_s: float = 0.0
-    gang_grace_s: float = 60.0
+    #: A broken gang's grace time, a tenth of it until somebody looks, and the time in which containers end.
+    gang_grace_s: float = 100.0
     loss_window_s: float = 0.0
     kubelet: KubeletSettings = KubeletSettings()
     admission: AdmissionSettings = AdmissionSettings()
