@@ -136,6 +136,7 @@ class Direct:
             if pod.metadata.resource_version != sharer.rv:
                 self._cache.note_pod(pod)
                 if not may_renew or not await self._renew(sharer, pod):
+                    self._cache.cluster.overtaken(sharer.placement.pod_uid, now_ns=monotonic_ns())
                     await self.give_back(sharer, "", "")
                     return False
                 may_land = False

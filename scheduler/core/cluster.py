@@ -338,6 +338,12 @@ class Cluster:
             setback.fail(node, reason, now_ns=now_ns, settings=self.settings)
             self._changed()
 
+    def overtaken(self, pod_uid: str, *, now_ns: int) -> None:
+        """Note that a pod had changed when it was to be bound: a few times it is tried again at once, then it waits."""
+        if pod_uid in self._unbound:
+            self._setbacks.setdefault(pod_uid, Setback()).overtake(now_ns=now_ns, settings=self.settings)
+            self._changed()
+
     def forgive(self, pod_uid: str, node: str) -> None:
         """What kept a pod from a node may be over: it is tried there again, and at once."""
         setback = self._setbacks.get(pod_uid)

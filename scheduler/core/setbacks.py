@@ -16,6 +16,8 @@ class Setback:
     """What went wrong with one pod so far."""
 
     failures: int = 0
+    #: How often the pod had been changed by somebody else when it was to be bound.
+    overtaken: int = 0
     until_ns: int = 0
     reason: str = ""
     #: Node -> (failures there, excluded until).
@@ -31,6 +33,13 @@ class Setback:
             count = self.excluded.get(node, (0, 0))[0] + 1
             lasts_ns = _doubled(settings.exclusion_ns, count, settings.longest_exclusion_ns)
             self.excluded[node] = (count, now_ns + lasts_ns)
+
+    def overtake(self, *, now_ns: int, settings: Settings) -> None:
+        """Note that an attempt came too late for the pod's new version: nobody's fault, but not for ever at once."""
+        self.overtaken += 1
+        if self.overtaken > settings.free_overtakings:
+            reason = "PodChanged: the pod is changed faster than it can be bound"
+            self.fail("", reason, now_ns=now_ns, settings=settings)
 
     def forgive(self, node: str) -> None:
         """Let the pod try a node again at once, as if it had not failed there."""

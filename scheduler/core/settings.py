@@ -31,6 +31,8 @@ class Settings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     longest_back_off_ns: int = 300_000_000_000
     #: The longest wait after failures that no node was to blame for: a prediction that came late is soon put right.
     longest_blameless_back_off_ns: int = 10_000_000_000
+    #: So often a pod that somebody changed just before its Binding is tried again at once; then it waits likewise.
+    free_overtakings: int = 3
     #: The node of a failed attempt is out for that pod this long, doubled likewise.
     exclusion_ns: int = 30_000_000_000
     longest_exclusion_ns: int = 1_800_000_000_000
