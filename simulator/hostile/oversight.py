@@ -2,11 +2,13 @@
 
 CLASH      kubelet refused a pod though nothing was done that could explain it: the scheduler miscounted
 MEMORY     a scheduler keeps what it should have forgotten when all work is gone
+STORM      a component asks the API server without pause: hundreds of times for each pod in a minute
 BYSTANDER  somebody who has nothing to do with us could not create a pod, or only slowly
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -14,12 +16,14 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from kube import errors
+from kube.memory.calls import Call
 from kube.resources import PODS
 from simulator.hostile.actions import CreatePod, DeletePod, DeleteReservation
 from simulator.hostile.faults import requests, watches
 from simulator.hostile.weighing import weight_bytes
 from simulator.violations import Violation
 from simulator.witness import Record, Refused
+from simulator.world import is_ours
 
 if TYPE_CHECKING:
     from simulator.hostile.scenario import Scenario
@@ -27,11 +31,14 @@ if TYPE_CHECKING:
 
 CLASH: Final = "CLASH"
 MEMORY: Final = "MEMORY"
+STORM: Final = "STORM"
 BYSTANDER: Final = "BYSTANDER"
 
 #: What an idle scheduler may hold, and for each pod that it ever saw (it remembers names of what is gone).
 IDLE_BYTES: Final = 128 * 1024
 BYTES_PER_POD: Final = 1024
+#: Requests of one component in one minute, whatever goes wrong.
+REQUESTS_A_MINUTE: Final = 2000
 #: How long the API server may take over a pod that is none of ours.
 _BYSTANDER_S: Final = 1.0
 _ELSEWHERE: Final = "elsewhere"
@@ -43,6 +50,16 @@ class Oversight:
 
     scenario: Scenario
     found: list[Violation] = field(default_factory=list)
+    #: (user, minute) -> requests that the API server answered.
+    _requests: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+    def answered(self, call: Call, _: int) -> None:
+        """Take a request that was carried out."""
+        now_s = anyio.current_time()
+        minute = call.user, int(now_s // 60)
+        self._requests[minute] += 1
+        if self._requests[minute] == REQUESTS_A_MINUTE and is_ours(call.user):
+            self._add(STORM, f"{call.user} made {REQUESTS_A_MINUTE} requests in {now_s % 60:.1f} s")
 
     def witnessed(self, record: Record) -> None:
         """Take what happened on a machine."""

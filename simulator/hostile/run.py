@@ -100,7 +100,7 @@ class _Run:
         async with World(scenario.nodes, clock=clock, settings=scenario.world, parts=self.parts) as world:
             self.world = world
             self.log.start_s = world.checker.findings.start_s
-            world.server.faults.on_answer.append(self.log.answered)
+            world.server.faults.on_answer += [self.log.answered, self.oversight.answered]
             world.nodes.witness.listeners += [self.log.witnessed, self.oversight.witnessed]
             ground = Ground(world)
             async with anyio.create_task_group() as group:
