@@ -100,7 +100,8 @@ class Gangs:
 
     def _count(self, key: Key, at_s: float) -> None:
         gang = self._gangs[key]
-        gang.was_whole |= 0 < gang.minimum <= len(gang.bound)
+        # With nobody left of it, whoever comes next under its name is another gang.
+        gang.was_whole = bool(gang.bound) and (gang.was_whole or 0 < gang.minimum <= len(gang.bound))
         if not 0 < len(gang.active) < gang.minimum:
             gang.short_since_s = None
         elif gang.short_since_s is None:

@@ -1,6 +1,7 @@
 """What must hold in a hostile run beside the checker's invariants, which are about objects and machines.
 
 CLASH      kubelet refused a pod though nothing was done that could explain it: the scheduler miscounted
+LOSS       one of us deleted a reservation whose device is in use: anybody may be given it now
 MEMORY     a scheduler keeps what it should have forgotten when all work is gone
 STORM      a component asks the API server without pause: hundreds of times for each pod in a minute
 BYSTANDER  somebody who has nothing to do with us could not create a pod, or only slowly
@@ -9,7 +10,7 @@ BYSTANDER  somebody who has nothing to do with us could not create a pod, or onl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -18,18 +19,21 @@ import anyio
 from kube import errors
 from kube.memory.calls import Call
 from kube.resources import PODS
+from simulator.facts import PodFacts
 from simulator.hostile.actions import CreatePod, DeletePod, DeleteReservation
 from simulator.hostile.faults import requests, watches
 from simulator.hostile.weighing import weight_bytes
 from simulator.violations import Violation
 from simulator.witness import Record, Refused
 from simulator.world import is_ours
+from wire import names
 
 if TYPE_CHECKING:
     from simulator.hostile.scenario import Scenario
     from simulator.world import World
 
 CLASH: Final = "CLASH"
+LOSS: Final = "LOSS"
 MEMORY: Final = "MEMORY"
 STORM: Final = "STORM"
 BYSTANDER: Final = "BYSTANDER"
@@ -50,16 +54,34 @@ class Oversight:
 
     scenario: Scenario
     found: list[Violation] = field(default_factory=list)
+    #: Pods that are there, by UID.
+    live: Mapping[str, PodFacts] = field(default_factory=dict)
     #: (user, minute) -> requests that the API server answered.
     _requests: Counter[tuple[str, int]] = field(default_factory=Counter)
 
-    def answered(self, call: Call, _: int) -> None:
+    def answered(self, call: Call, code: int) -> None:
         """Take a request that was carried out."""
+        if is_ours(call.user):
+            self._judge_pace(call)
+            if call.verb == "delete" and code == 200 and call.namespace == names.RESERVATION_NAMESPACE:
+                self._judge_deletion(call)
+
+    def _judge_pace(self, call: Call) -> None:
         now_s = anyio.current_time()
         minute = call.user, int(now_s // 60)
         self._requests[minute] += 1
-        if self._requests[minute] == REQUESTS_A_MINUTE and is_ours(call.user):
+        if self._requests[minute] == REQUESTS_A_MINUTE:
             self._add(STORM, f"{call.user} made {REQUESTS_A_MINUTE} requests in {now_s % 60:.1f} s")
+
+    def _judge_deletion(self, call: Call) -> None:
+        """One that has ended holds nothing, and may go though pods use what it held."""
+        for held in self.live.values():
+            if not held.is_reservation or held.name != call.name or held.phase != names.RUNNING or held.deleting:
+                continue
+            tenants = [self.live[uid] for uid in held.book if uid in self.live]
+            using = [pod.key for pod in tenants if pod.node and pod.phase == names.RUNNING and not pod.deleting]
+            if using:
+                self._add(LOSS, f"{call.user} deleted reservation {call.name}, which {', '.join(using)} use")
 
     def witnessed(self, record: Record) -> None:
         """Take what happened on a machine."""
