@@ -131,6 +131,7 @@ class Carrier:
             prefix=action.prefix,
             pod_name=attempt.pod_name,
             pod_uid=attempt.pod_uid,
+            rv=state.rv,
             grant=action.grant,
             request=action.request,
         ):

@@ -80,6 +80,8 @@ GPU_PORTION_ANNOTATION: Final = "moorage.dev/gpu-portion"
 PLAN: Final = "moorage.dev/plan"
 #: On a BindRequest: exact charges, the pod's resourceVersion, the gang's plan (gpu/handover.py).
 HANDOVER: Final = "moorage.dev/handover"
+#: On a ConfigMap of KAI's hand-over: the pod's resourceVersion at which the attempt that wrote it binds.
+POD_VERSION: Final = "moorage.dev/pod-version"
 #: On a namespace: what happens to NVIDIA_VISIBLE_DEVICES of containers that asked for no GPU.
 VISIBLE_DEVICES_GUARD: Final = "moorage.dev/visible-devices-guard"
 

@@ -2,10 +2,16 @@
 
 Created once with their final content and immutable: nobody can move a container to another device by editing one
 (contract 9.2.2), and there is no half-written state to read back through a cache (9.3.20).
+
+Several attempts may want to write the same ConfigMap, and the container must see what the one that binds has written.
+So each says at which version of the pod it binds: who binds at a newer one may replace it, for the older can't bind any
+more; who binds at the same or an older one may not, for the writer may be bound already.
 """
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Mapping
 from typing import Any
 
 from gpu.configmaps import capabilities_name, direct_env_name
@@ -13,10 +19,45 @@ from gpu.grant import Grant, dealt
 from gpu.request import GpuRequest
 from gpu.share import portion_text
 from wire import names
+from wire.core import ConfigMap
+from wire.versions import is_older
 
 
-def manifests(*, prefix: str, pod_name: str, pod_uid: str, grant: Grant, request: GpuRequest) -> list[dict[str, Any]]:
-    """Return the ConfigMaps to create, two per container that asked for shares."""
+class Standing(enum.Enum):
+    """What a ConfigMap that is there already means to an attempt."""
+
+    #: It says what the attempt would say, and nobody may change it.
+    OURS = "ours"
+    #: It was written for a pod that is another's.
+    FOREIGN = "foreign"
+    #: Its attempt can't bind any more: it may be replaced.
+    OLDER = "older"
+    #: Another attempt may bind the pod, or has bound it, with what it says.
+    RIVAL = "rival"
+    #: The pod has changed since, and is on its way by a newer attempt.
+    NEWER = "newer"
+
+
+def standing(there: ConfigMap, wanted: Mapping[str, Any]) -> Standing:
+    """Judge a ConfigMap of the same name. One without a version was written by KAI, before us."""
+    metadata = wanted["metadata"]
+    owners = [owner.uid for owner in there.metadata.owner_references or ()]
+    if owners != [owner["uid"] for owner in metadata["ownerReferences"]]:
+        return Standing.FOREIGN
+    written = (there.metadata.annotations or {}).get(names.POD_VERSION, "")
+    ours = metadata["annotations"][names.POD_VERSION]
+    if written == ours:
+        is_same = (there.data or {}) == wanted["data"] and bool(there.immutable)
+        return Standing.OURS if is_same else Standing.RIVAL
+    return Standing.NEWER if is_older(ours, written) else Standing.OLDER
+
+
+def manifests(
+    *, prefix: str, pod_name: str, pod_uid: str, rv: str, grant: Grant, request: GpuRequest
+) -> list[dict[str, Any]]:
+    """Return the ConfigMaps to create, two per container that asked for shares. ``rv``: what the Binding will name."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod_name, "uid": pod_uid}
+    metadata = {"annotations": {names.POD_VERSION: rv}, "ownerReferences": [owner]}
     built = []
     for container, devices in dealt(grant, request):
         portion = portion_text(devices[0].nano)
@@ -26,17 +67,10 @@ def manifests(*, prefix: str, pod_name: str, pod_uid: str, grant: Grant, request
             names.ENV_GPU_PORTION: portion,
         }
         name = capabilities_name(prefix, container)
-        built.append(_config_map(name, pod_name, pod_uid, data))
-        built.append(_config_map(direct_env_name(name), pod_name, pod_uid, {}))
+        built.append(_config_map({"name": name, **metadata}, data))
+        built.append(_config_map({"name": direct_env_name(name), **metadata}, {}))
     return built
 
 
-def _config_map(name: str, pod_name: str, pod_uid: str, data: dict[str, str]) -> dict[str, Any]:
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod_name, "uid": pod_uid}
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "ownerReferences": [owner]},
-        "data": data,
-        "immutable": True,
-    }
+def _config_map(metadata: Mapping[str, Any], data: Mapping[str, str]) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data, "immutable": True}

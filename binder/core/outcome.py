@@ -193,7 +193,9 @@ def _after_read(state: State, pod: PodView | None) -> State:
     if (failure := unwilling(state, pod)) is not None:
         return fail(msgspec.structs.replace(state, pod=pod), failure)
     assert pod is not None  # noqa: S101 - unwilling() names None a failure
-    return _go_on(msgspec.structs.replace(state, pod=pod, rv=pod.rv))
+    # What is written for one version of the pod holds for that version (binder/core/configmaps.py).
+    has_config_maps = state.has_config_maps and pod.rv == state.rv
+    return _go_on(msgspec.structs.replace(state, pod=pod, rv=pod.rv, has_config_maps=has_config_maps))
 
 
 def _withdraw_after_read(state: State, pod: PodView | None) -> State:

@@ -111,6 +111,40 @@ async def test_what_an_earlier_attempt_wrote_is_replaced() -> None:
         assert ((await config_map(it, "p-x7k2p9q-shared-gpu-0")).data or {})["NVIDIA_VISIBLE_DEVICES"] == "GPU-0"
 
 
+async def test_what_another_attempt_wrote_for_the_same_version_is_left_alone_until_that_can_not_bind() -> None:
+    async with cluster() as it:
+        pod = await asking(it)
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod.metadata.uid}
+        name, version = "p-x7k2p9q-shared-gpu-0", {names.POD_VERSION: pod.metadata.resource_version}
+        meta = {"name": name, "annotations": version, "ownerReferences": [owner]}
+        rival = {"metadata": meta, "data": {"NVIDIA_VISIBLE_DEVICES": "GPU-rival"}, "immutable": True}
+        await it.api.create(CONFIG_MAPS, rival, namespace=TEAM)
+        await it.hand_over(pod, "g")
+        await it.until(it.is_fenced)
+        because = ((await it.get()).metadata.annotations or {})[names.FENCED_BECAUSE]
+        assert because == f"DeviceTaken: ConfigMap {name} was written by another attempt of this pod"
+        assert (await config_map(it, name)).data == rival["data"]
+        await it.until(_no_requests, it)
+        await it.hand_over(await it.get(), "g")
+        await it.until(it.is_bound)
+        given = it.kubelet.given[(await it.reservation()).metadata.uid]
+        assert ((await config_map(it, name)).data or {})["NVIDIA_VISIBLE_DEVICES"] == given
+
+
+async def test_a_pod_that_changes_after_its_config_maps_gets_them_anew() -> None:
+    async with cluster() as it:
+        it.server.faults.on_request.append(_binding_never_arrives)
+        await it.hand_over(await asking(it), "g")
+        await it.until(_exists, it, "p-x7k2p9q-shared-gpu-0-evar")
+        await it.api.patch(PODS, "p", {"metadata": {"labels": {"changed": "yes"}}}, namespace=TEAM)
+        changed = (await it.get()).metadata.resource_version
+        it.server.faults.on_request.clear()
+        await it.until(it.is_bound)
+        for name in ("p-x7k2p9q-shared-gpu-0", "p-x7k2p9q-shared-gpu-0-evar"):
+            written = await config_map(it, name)
+            assert (written.metadata.annotations or {})[names.POD_VERSION] == changed
+
+
 @pytest.mark.parametrize("prefix", ["Not a name", "x" * 260])
 async def test_a_prefix_that_names_no_config_map_fails_with_the_servers_words(prefix: str) -> None:
     async with cluster() as it:
