@@ -65,10 +65,11 @@ async def _measure(plane: ControlPlane, pods: int, nodes: int) -> dict[str, Any]
 
 
 async def _come_and_go(scene: Stage, wave: Sequence[Manifest]) -> None:
+    pods = [pod["metadata"]["name"] for pod in wave]
     async with stage.observed(scene) as observer:
         await scene.create(stage.PODS, wave)
-        await observer.bound([pod["metadata"]["name"] for pod in wave], within_s=_BOUND_WITHIN_S)
-    await scene.clear()
+        await observer.bound(pods, within_s=_BOUND_WITHIN_S)
+    await scene.delete(stage.PODS, pods)
     await stage.until(partial(_is_empty, scene), "the reservations to go", within_s=_CLEAR_WITHIN_S)
 
 

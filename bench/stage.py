@@ -49,11 +49,19 @@ class Stage:
 
     async def create(self, path: str, manifests: Sequence[Manifest]) -> None:
         """Create objects as fast as some calls in flight allow."""
-        waiting = iter(manifests)
+        await self._send_all([("POST", path, manifest) for manifest in manifests])
+
+    async def delete(self, path: str, names: Sequence[str]) -> None:
+        """Delete objects likewise, at once: the server deletes collections one object after the other."""
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+        await self._send_all([("DELETE", f"{path}/{name}", options) for name in names])
+
+    async def _send_all(self, calls: Sequence[tuple[str, str, Manifest]]) -> None:
+        waiting = iter(calls)
 
         async def work() -> None:
-            for manifest in waiting:
-                await self.send("POST", path, manifest)
+            for method, path, body in waiting:
+                await self.send(method, path, body)
 
         async with anyio.create_task_group() as tasks:
             for _ in range(_IN_FLIGHT):
