@@ -111,7 +111,7 @@ BUGS: Final[Mapping[str, Bug]] = {
         "a reservation is looked up by its group without its node (KAI)",
         Parts(
             binder=partial(Binder, desk=desks.LooksUpWithoutNode),
-            wire=partial(_wired, wires.NamesGroupsWithoutNode, (SCHEDULER,)),
+            scheduler=partial(_scheduler, clusters.NamesGroupsByPod),
         ),
     ),
     "R2": Bug(

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import msgspec
 from typing_extensions import override
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.occupancy import Occupancy, occupancy
-from scheduler.core.records import PodRecord, SeenPod
+from scheduler.core.records import NodeRecord, PodRecord, SeenPod
 from scheduler.core.settings import Settings
 from wire.core import Pod
+
+
+class NamesGroupsByPod(Cluster):
+    """R1 once more: the group that a pod opens has one name, on whichever node and at whichever attempt."""
+
+    @override
+    def _put_node(self, record: NodeRecord) -> None:
+        super()._put_node(msgspec.structs.replace(record, uid="anywhere"))
+
+    @override
+    def next_number(self, uid: str) -> int:
+        return 1
 
 
 class ForgetsWhatItDecided(Cluster):
@@ -44,7 +57,7 @@ class CountsTheDead(Cluster):
     def remove_pod(self, uid: str) -> None:
         known = self.pod(uid)
         if known is not None and known.node:
-            self._dead[uid] = known
+            self._dead[uid] = msgspec.structs.replace(known, deleting=False)
         super().remove_pod(uid)
 
     @override

@@ -31,7 +31,7 @@ def find(name: str, *, first: int, last: int, kinds: tuple[str, ...] | None) -> 
         if found:
             number = seed - first + 1
             told_best = next((invariant for invariant in found if invariant != HANG), HANG)
-            script = keep(bug, scenario, told_best, f"{bug.story}; seed {seed} of {kinds or 'all kinds'}")
+            script = keep(bug, scenario, told_best, f"{bug.story}; seed {seed}, {_told(kinds)}")
             (FOLDER / f"{name}.json").write_bytes(encode(script))
             smallest = script.scenario
             print(f"{name}: {number} seeds, {', '.join(found)}; {script.story}")
@@ -46,6 +46,12 @@ def keep(bug: Bug, scenario: Scenario, invariant: str, story: str) -> Script:
     smallest = minimise(scenario, lambda tried: invariant in broken_by(bug, tried), tries=60)
     told = next(v.text for v in run(smallest, parts=bug.parts).violations if v.invariant == invariant)
     return Script(violates=invariant, story=f"{story}: {told}", scenario=smallest)
+
+
+def _told(kinds: tuple[str, ...] | None) -> str:
+    if kinds is None:
+        return "all kinds of faults"
+    return f"faults {', '.join(kinds)}" if kinds else "no faults"
 
 
 def main() -> None:

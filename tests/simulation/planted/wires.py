@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -76,6 +75,12 @@ def conflict(message: str) -> Response:
     return Response(409, HEADERS, msgspec.json.encode({**status, "message": message}))
 
 
+def missing(path: str) -> Response:
+    """A 404 that the server never sent."""
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound"}
+    return Response(404, HEADERS, msgspec.json.encode({**status, "message": f"{path} not found"}))
+
+
 def ok(obj: Json) -> Response:
     """A success that the server never sent."""
     return Response(200, HEADERS, msgspec.json.encode(obj))
@@ -107,13 +112,15 @@ class Rewriting(Wire):
 
 @dataclass(slots=True)
 class ReadsThroughCache(Wire):
-    """R1: pods are read out of what the watches have shown, own writes too."""
+    """R1: objects are read out of what watches have shown, own writes too; what no watch has shown is not there."""
 
     _shown: dict[str, Json] = field(default_factory=dict)
 
     @override
     async def request(self, method: str, path: str, **rest: Any) -> Response:
         cached = self._shown.get(path) if method == "GET" else None
+        if method == "GET" and "/configmaps/" in path:
+            return missing(path)
         return ok(cached) if cached is not None else await self.inner.request(method, path, **rest)
 
     @override
@@ -300,27 +307,6 @@ class RetriesWhatWasWithdrawn(Wire):
             body = msgspec.json.encode(binding)
             with contextlib.suppress(ApiError):
                 await self.inner.request("POST", path, query={}, body=body, timeout_s=timeout_s)
-
-
-@dataclass(slots=True)
-class NamesGroupsWithoutNode(Wire):
-    """R1 once more: the group of a pod's share has one name, whichever node it is on."""
-
-    @override
-    async def request(self, method: str, path: str, *, body: bytes | None = None, **rest: Any) -> Response:
-        if method == "POST" and path.endswith("/bindrequests") and body:
-            body = msgspec.json.encode(self._renamed(msgspec.json.decode(body)))
-        return await self.inner.request(method, path, body=body, **rest)
-
-    @staticmethod
-    def _renamed(wanted: Json) -> Json:
-        meta = wanted["metadata"]
-        handed = msgspec.json.decode(meta["annotations"][names.HANDOVER])
-        for number, device in enumerate(handed.get("devices") or ()):
-            owner = meta["ownerReferences"][0]["uid"]
-            device["group"] = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{owner}/{number}"))
-        meta["annotations"][names.HANDOVER] = msgspec.json.encode(handed).decode()
-        return wanted
 
 
 _FRACTION = re.compile(rb'("gpu-fraction":")([^"]*)"')

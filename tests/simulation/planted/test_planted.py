@@ -1,0 +1,27 @@
+"""The simulation finds things: each planted bug breaks what its script says, and without the bug the script holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulator.hostile.run import run
+from simulator.hostile.scenario import decode
+from tests.simulation.planted.bugs import BUGS
+from tests.simulation.planted.finding import FOLDER
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found_by_its_script(name: str) -> None:
+    script = decode((FOLDER / f"{name}.json").read_bytes())
+    assert script.violates in run(script.scenario, parts=BUGS[name].parts, limit_cpu_s=4.0).broken
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_without_the_bug_its_script_holds(name: str) -> None:
+    script = decode((FOLDER / f"{name}.json").read_bytes())
+    outcome = run(script.scenario)
+    assert outcome.violations == (), "\n".join(outcome.events)
+
+
+def test_every_root_cause_of_the_field_is_planted() -> None:
+    assert {name.partition("-")[0] for name in BUGS} == {f"R{number}" for number in range(1, 13)}
