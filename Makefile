@@ -39,7 +39,7 @@ endef
 help:
 	@echo 'make demo          the scheduler at work on simulated GPUs, no cluster needed'
 	@echo 'make test          all tests, with a real control plane (built once, 5 to 9 minutes, if no other source has it)'
-	@echo 'make test-fast     all tests but those of the real control plane'
+	@echo 'make test-fast     all tests but those of the real control plane and the long searches'
 	@echo 'make simulate-soak random hostile runs on all processors; SEEDS=1-10000 FAULTS=kind,kind MINUTES=60'
 	@echo 'make enumerate     every write of every kind of commit, struck in every way, on all processors'
 	@echo 'make chaos         everything killed and restarted at random on a real control plane; MINUTES=10 SEED=1'
@@ -61,7 +61,7 @@ test: $(READY)
 	$(BIN)/pytest -m cluster $(ARGS)
 
 test-fast: $(READY)
-	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 -m 'not cluster' $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 -m 'not cluster and not thorough' $(ARGS)
 
 # Failing runs are made smaller and written into soak-failures/; the exit code says whether there were any.
 SEEDS ?= 1-10000

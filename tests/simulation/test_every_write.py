@@ -18,6 +18,8 @@ from tests.simulation.playing import play, record
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.striking import BLOWS, Blow, Write
 
+pytestmark = pytest.mark.thorough
+
 IS_FULL = bool(os.environ.get("MOORAGE_ENUMERATE"))
 #: By how much watch events are late at most.
 LATE_S = (0.0, 0.5) if IS_FULL else (0.0,)

@@ -11,6 +11,8 @@ import pytest
 from simulator.hostile.run import run
 from simulator.hostile.scenario import Script, encode, scenario_of
 
+pytestmark = pytest.mark.thorough
+
 _BLOCK = 25
 
 

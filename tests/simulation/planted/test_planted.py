@@ -9,6 +9,8 @@ from simulator.hostile.scenario import decode
 from tests.simulation.planted.bugs import BUGS
 from tests.simulation.planted.finding import FOLDER
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found_by_its_script(name: str) -> None:

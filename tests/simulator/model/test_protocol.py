@@ -5,6 +5,8 @@ import pytest
 from simulator.model.configs import QUICK, Named
 from simulator.model.explorer import explore
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("config", QUICK, ids=lambda one: one.name)
 def test_the_protocol_is_safe_and_comes_to_rest(config: Named) -> None:

@@ -7,6 +7,8 @@ import pytest
 from simulator.model.explorer import explore
 from tests.simulator.model.left_out import RULES, SECOND_LINES, LeftOut
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("left_out", RULES, ids=lambda one: one.rule)
 def test_a_rule_that_is_left_out_gives_a_counter_example(left_out: LeftOut) -> None:
