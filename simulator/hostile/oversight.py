@@ -10,7 +10,7 @@ BYSTANDER  somebody who has nothing to do with us could not create a pod, or onl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +25,6 @@ from simulator.hostile.faults import requests, watches
 from simulator.hostile.weighing import weight_bytes
 from simulator.violations import Violation
 from simulator.witness import Record, Refused
-from simulator.world import is_ours
 from wire import names
 
 if TYPE_CHECKING:
@@ -56,12 +55,14 @@ class Oversight:
     found: list[Violation] = field(default_factory=list)
     #: Pods that are there, by UID.
     live: Mapping[str, PodFacts] = field(default_factory=dict)
+    #: Names of our components, as which they are known to the API server.
+    ours: Collection[str] = ()
     #: (user, minute) -> requests that the API server answered.
     _requests: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     def answered(self, call: Call, code: int) -> None:
         """Take a request that was carried out."""
-        if is_ours(call.user):
+        if call.user in self.ours:
             self._judge_pace(call)
             if call.verb == "delete" and code == 200 and call.namespace == names.RESERVATION_NAMESPACE:
                 self._judge_deletion(call)

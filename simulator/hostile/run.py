@@ -99,7 +99,7 @@ class _Run:
         clock = VirtualClock(asyncio.get_running_loop())
         async with World(scenario.nodes, clock=clock, settings=scenario.world, parts=self.parts) as world:
             self.world = world
-            self.oversight.live = world.checker.live
+            self.oversight.live, self.oversight.ours = world.checker.live, world.components.keys()
             self.log.start_s = world.checker.findings.start_s
             world.server.faults.on_answer += [self.log.answered, self.oversight.answered]
             world.nodes.witness.listeners += [self.log.witnessed, self.oversight.witnessed]
