@@ -19,6 +19,8 @@ from typing_extensions import override
 from kube.memory.transport import MemoryTransport
 from simulator.virtualtime import Stoppable
 
+#: By so much a timer may fire before its time: sums of floating-point seconds.
+_EARLY_S: Final = 1e-6
 #: A process that ended by itself is started again after this time, as kubelet does it the first time.
 _RESTART_S: Final = 1.0
 
@@ -110,7 +112,7 @@ class Component:
         loop.call_later(duration_s, self._mend_when_over, context=contextvars.Context())
 
     def _go_on_when_over(self) -> None:
-        if self._process.is_stopped and asyncio.get_running_loop().time() >= self._paused_until:
+        if self._process.is_stopped and asyncio.get_running_loop().time() >= self._paused_until - _EARLY_S:
             self._go_on()
 
     def _go_on(self) -> None:
@@ -119,7 +121,7 @@ class Component:
             self._process.go_on()
 
     def _mend_when_over(self) -> None:
-        if self._transport is not None and asyncio.get_running_loop().time() >= self._cut_until:
+        if self._transport is not None and asyncio.get_running_loop().time() >= self._cut_until - _EARLY_S:
             self._transport.mend()
 
     async def _live(self, ready: _Ready) -> None:
