@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from binder.core import attempt as attempts
@@ -25,6 +26,8 @@ _log: Final = logging.getLogger(__name__)
 
 #: Objects that are gone are remembered until so many more have gone.
 _REMEMBERED: Final = 20_000
+#: How many different ends of pods are kept once: nodes, times two, times grace periods.
+_ENDINGS: Final = 8_192
 
 
 class View:
@@ -36,7 +39,7 @@ class View:
 
     def __init__(self, *, on_request: Callable[[Attempt], None]) -> None:
         self.pods: dict[str, PodView] = {}
-        #: Pod UID -> what is known of a pod that is gone (binder/core/entries.py Evidence.last).
+        #: Pod UID -> what is known of a pod that is gone (binder/core/entries.py Evidence.last): of its end, no more.
         self.gone_pods: Recent[PodView | None] = Recent(_REMEMBERED)
         #: By group.
         self.reservations: dict[str, Reservation] = {}
@@ -91,7 +94,7 @@ class View:
     def forget_pod(self, pod: PodView, *, is_last: bool) -> None:
         """It is gone. ``is_last``: this is its last state; otherwise it was missed, and may have been bound since."""
         self._index_groups(self.pods.pop(pod.uid, None), None)
-        self.gone_pods.put(pod.uid, pod if is_last or pod.is_bound else None)
+        self.gone_pods.put(pod.uid, _remains(pod) if is_last or pod.is_bound else None)
         self.subscriptions.wake(f"pod:{pod.uid}")
         self._mark_groups_of(pod)
 
@@ -209,3 +212,13 @@ class View:
                 self._tenancies.pop(uid, None)
         for uid in has - had:
             self._tenancies.setdefault(uid, set()).add(group)
+
+
+def _remains(pod: PodView) -> PodView:
+    """What is needed to judge the entries of a pod that is gone. Many are alike, and are kept once (R10)."""
+    return _ending(node=pod.node, ended=pod.ended, grace_s=pod.grace_s)
+
+
+@lru_cache(maxsize=_ENDINGS)
+def _ending(*, node: str, ended: bool, grace_s: int) -> PodView:
+    return PodView(uid="", namespace="", name="", rv="", node=node, ended=ended, grace_s=grace_s)

@@ -67,7 +67,21 @@ def test_a_pod_that_a_list_misses_may_have_been_bound_since(
     seen = view()
     seen.forget_pod(last, is_last=is_last)
     assert last.uid in seen.gone_pods
-    assert seen.gone_pods.get(last.uid) == expected
+    kept = seen.gone_pods.get(last.uid)
+    assert (kept and (kept.node, kept.ended, kept.grace_s)) == (
+        expected and (expected.node, expected.ended, expected.grace_s)
+    )
+
+
+def test_of_pods_that_are_gone_only_the_kinds_of_ends_are_kept() -> None:
+    seen = view()
+    first, second = bound(), msgspec.structs.replace(bound(), uid="uid-q", name="q")
+    for last in (first, second):
+        seen.forget_pod(last, is_last=True)
+    kept = seen.gone_pods.get(first.uid)
+    assert kept is seen.gone_pods.get(second.uid)
+    assert kept is not None
+    assert (kept.name, kept.grant, kept.groups) == ("", None, ())
 
 
 def test_bound_pods_are_found_by_group_until_they_end_or_go() -> None:
