@@ -61,7 +61,7 @@ def test_every_policy_is_bound_and_denies() -> None:
 def test_every_key_under_our_prefix_that_a_pod_can_bear_is_named_by_a_policy() -> None:
     text = json.dumps(policy_manifests())
     ours = {value for key, value in vars(names).items() if isinstance(value, str) and value.startswith("moorage.dev/")}
-    of_other_objects = {names.MOORAGE_PREFIX, names.VISIBLE_DEVICES_GUARD, names.NODE_CARDS}
+    of_other_objects = {names.MOORAGE_PREFIX, names.VISIBLE_DEVICES_GUARD, names.NODE_CARDS, names.POD_VERSION}
     assert [key for key in sorted(ours - of_other_objects) if key not in text] == []
 
 
