@@ -15,11 +15,15 @@ Key = tuple[str, str]
 
 @dataclass(slots=True)
 class Gang:
-    """One PodGroup. ``bound``: UIDs of members that are bound and have not failed; ``active``: that still work."""
+    """One PodGroup, by UIDs of members: ``bound`` that are bound and have not failed, ``active`` that still work.
+
+    ``leaving`` of those that are bound were told to end: how long that takes is up to their machines.
+    """
 
     minimum: int = 0
     bound: set[str] = field(default_factory=set)
     active: set[str] = field(default_factory=set)
+    leaving: set[str] = field(default_factory=set)
     partial_since_s: float | None = None
     #: Since when fewer than the minimum are active, but some.
     short_since_s: float | None = None
@@ -63,6 +67,7 @@ class Gangs:
         gang = self._gangs[key]
         is_bound = bool(pod.node) and pod.phase != names.FAILED and not is_gone
         _put(gang.bound, pod.uid, is_in=is_bound)
+        _put(gang.leaving, pod.uid, is_in=is_bound and pod.deleting)
         _put(gang.active, pod.uid, is_in=is_bound and not pod.deleting and not pod.has_ended)
         self._count(key, at_s)
 
@@ -96,6 +101,7 @@ class Gangs:
         del self._gang_of[pod_uid]
         self._gangs[key].bound.discard(pod_uid)
         self._gangs[key].active.discard(pod_uid)
+        self._gangs[key].leaving.discard(pod_uid)
         self._count(key, at_s)
 
     def _count(self, key: Key, at_s: float) -> None:
@@ -106,7 +112,7 @@ class Gangs:
             gang.short_since_s = None
         elif gang.short_since_s is None:
             gang.short_since_s = at_s
-        if gang.was_whole or not 0 < len(gang.bound) < gang.minimum:
+        if gang.was_whole or not 0 < len(gang.bound - gang.leaving) < gang.minimum:
             gang.partial_since_s = None
             self._partial.discard(key)
         elif gang.partial_since_s is None:

@@ -205,6 +205,13 @@ def test_a_gang_bound_whole_or_not_at_all_holds(bound: int) -> None:
     assert story.broken() == set()
 
 
+def test_a_gang_whose_rest_was_told_to_end_is_released_however_long_its_machine_takes() -> None:
+    story = Story(gang_grace_s=5.0).sees(gang(2), kind=POD_GROUPS).sees(member("p"))
+    leaving = member("p")
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert story.after(4.0).sees(leaving).after(60.0).sees(pod("other")).broken() == set()
+
+
 def test_a_gang_whose_failed_member_leaves_it_short_breaks_s4() -> None:
     story = Story().sees(gang(2), kind=POD_GROUPS).sees(member("p", phase="Failed")).sees(member("q"))
     assert story.broken() == {"S4"}
