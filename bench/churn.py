@@ -36,6 +36,7 @@ NOTES = (
     "Idle reservations go after a second. A stand-in answers for kubelets and reservation processes.",
     "start_mib: before the first pod; before_mib: after the first wave came and went (a process that has worked); "
     "after_mib: after the last one; growth_percent: from before to after. Bar: 10 % (no bar for start to before).",
+    "What remembers the gone is full after 16,384 (scheduler) and 20,000 pods (binder); until then memory grows.",
     "per_s: pods created, bound and deleted, all waves together, pauses to read memory included.",
 )
 
