@@ -57,11 +57,11 @@ demo: $(RUN_READY)
 
 test: $(READY)
 	$(BIN)/python -m tools.controlplane
-	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 -m 'not cluster' $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m 'not cluster' $(ARGS)
 	$(BIN)/pytest -m cluster $(ARGS)
 
 test-fast: $(READY)
-	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 -m 'not cluster and not thorough' $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m 'not cluster and not thorough' $(ARGS)
 
 # Failing runs are made smaller and written into soak-failures/; the exit code says whether there were any.
 SEEDS ?= 1-10000
