@@ -97,7 +97,7 @@ class Stage:
         async def is_over() -> bool | None:
             return self.moorage.running[replica].process.poll() is not None or None
 
-        await eventually(is_over, f"{replica} to end", within_s=10)
+        await eventually(is_over, f"{replica} to end", within_s=40)
 
     async def start_missing(self, *arguments: str) -> None:
         """Start the replicas that don't run."""
