@@ -1,12 +1,14 @@
 """Resident memory while many pods come and go: what every pod leaves behind, in each component's own process.
 
 Waves that fill every GPU, whole GPUs and shares mixed; each is bound, then deleted, and its reservations go. Memory is
-read after each wave, when nothing is there any more.
+read twice a wave: when all of its pods are bound, and when nothing is there any more.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -19,7 +21,7 @@ from bench.result import Figures
 from bench.sizes import Sizes
 from bench.stage import Stage
 from tools.cluster import ControlPlane
-from tools.deployment import BINDER, COMPONENTS, Deployment
+from tools.deployment import BINDER, COMPONENTS, SCHEDULER, Deployment
 from wire import names
 
 _BOUND_WITHIN_S = 600.0
@@ -34,11 +36,37 @@ _RESERVATIONS = f"/api/v1/namespaces/{names.RESERVATION_NAMESPACE}/pods"
 NOTES = (
     "Waves of one pod for each GPU, a tenth of the GPUs shared by two halves; webhooks and policies on. "
     "Idle reservations go after a second. A stand-in answers for kubelets and reservation processes.",
-    "start_mib: before the first pod; before_mib: after the first wave came and went (a process that has worked); "
-    "after_mib: after the last one; growth_percent: from before to after. Bar: 10 % (no bar for start to before).",
-    "What remembers the gone is full after 16,384 (scheduler) and 20,000 pods (binder); until then memory grows.",
+    "full: all pods of a wave are bound; the last wave counts only if it is a whole one. empty: they and their "
+    "reservations are gone. Both are read three seconds later.",
+    "before_mib: in the first wave (a process that has worked once); halfway_mib, after_mib: in the middle and in the "
+    "last wave; growth_percent: from before to after, bar: 10 %. start_mib: before the first pod; peak_mib: the most.",
     "per_s: pods created, bound and deleted, all waves together, pauses to read memory included.",
 )
+
+
+@dataclass
+class _Readings:
+    """Resident MiB of each component, wave by wave."""
+
+    deployment: Deployment
+    full: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in COMPONENTS})
+    empty: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in COMPONENTS})
+
+    def now(self) -> dict[str, dict[str, float]]:
+        """What the kernel says of each. Raises what Deployment.check does: one that was started anew grows anew."""
+        self.deployment.check()
+        return {name: procfs.memory_mib(self.deployment.pid(name)) for name in COMPONENTS}
+
+    async def read(self, into: dict[str, list[float]]) -> None:
+        """Read each once it has come to rest."""
+        await anyio.sleep(_SETTLE_S)
+        for name, memory in self.now().items():
+            into[name].append(memory["resident_mib"])
+
+    def tell(self) -> None:
+        """Say how far it is, for those who wait: it takes most of an hour."""
+        newest = "; ".join(f"{name} {self.full[name][-1]} full, {self.empty[name][-1]} empty" for name in COMPONENTS)
+        sys.stderr.write(f"wave {len(self.empty[SCHEDULER])}, MiB: {newest}\n")
 
 
 def measure(sizes: Sizes) -> Figures:
@@ -50,45 +78,53 @@ def measure(sizes: Sizes) -> Figures:
 
 
 async def _measure(plane: ControlPlane, pods: int, nodes: int) -> dict[str, Any]:
-    resident: dict[str, list[float]] = {name: [] for name in COMPONENTS}
-    done = 0
     async with sharing.sharing(plane, nodes=nodes, arguments=_ARGUMENTS) as (scene, _, deployment):
-        await _read(deployment, resident)
+        readings = _Readings(deployment)
+        await anyio.sleep(_SETTLE_S)
+        start = readings.now()
         began = anyio.current_time()
+        whole = 0
         for wave in _waves(pods, nodes):
-            await _come_and_go(scene, wave)
-            await _read(deployment, resident)
-            done += len(wave)
-        per_s = done / (anyio.current_time() - began)
-        peaks = {name: procfs.memory_mib(deployment.pid(name))["peak_mib"] for name in COMPONENTS}
-    components = {name: {**_row(mib), "peak_mib": peaks[name]} for name, mib in resident.items()}
-    return {**components, "all": {"pods": done, "per_s": round(per_s, 1)}}
+            whole = whole or len(wave)
+            await _come(scene, wave)
+            if len(wave) == whole:
+                await readings.read(readings.full)
+            await _go(scene, wave)
+            await readings.read(readings.empty)
+            readings.tell()
+        per_s = pods / (anyio.current_time() - began)
+        end = readings.now()
+    process = {
+        name: {"start_mib": start[name]["resident_mib"], "peak_mib": end[name]["peak_mib"]} for name in COMPONENTS
+    }
+    full = {name: _row(mib) for name, mib in readings.full.items()}
+    empty = {name: _row(mib) for name, mib in readings.empty.items()}
+    return {"full": full, "empty": empty, "process": process, "all": {"pods": pods, "per_s": round(per_s, 1)}}
 
 
-async def _come_and_go(scene: Stage, wave: Sequence[Manifest]) -> None:
-    pods = [pod["metadata"]["name"] for pod in wave]
+async def _come(scene: Stage, wave: Sequence[Manifest]) -> None:
     async with stage.observed(scene) as observer:
         await scene.create(stage.PODS, wave)
-        await observer.bound(pods, within_s=_BOUND_WITHIN_S)
-    await scene.delete(stage.PODS, pods)
+        await observer.bound(_names(wave), within_s=_BOUND_WITHIN_S)
+
+
+async def _go(scene: Stage, wave: Sequence[Manifest]) -> None:
+    await scene.delete(stage.PODS, _names(wave))
     await stage.until(partial(_is_empty, scene), "the reservations to go", within_s=_CLEAR_WITHIN_S)
+
+
+def _names(wave: Sequence[Manifest]) -> list[str]:
+    return [pod["metadata"]["name"] for pod in wave]
 
 
 async def _is_empty(scene: Stage) -> bool:
     return await scene.count(_RESERVATIONS) == 0
 
 
-async def _read(deployment: Deployment, resident: dict[str, list[float]]) -> None:
-    await anyio.sleep(_SETTLE_S)
-    deployment.check()
-    for name, mib in resident.items():
-        mib.append(procfs.memory_mib(deployment.pid(name))["resident_mib"])
-
-
-def _row(mib: Sequence[float]) -> dict[str, Any]:
-    start, before, *_, after = mib
+def _row(mib: Sequence[float]) -> dict[str, float]:
+    before, halfway, after = mib[0], mib[len(mib) // 2], mib[-1]
     growth = (after / before - 1) * 100
-    return {"start_mib": start, "before_mib": before, "after_mib": after, "growth_percent": round(growth, 1)}
+    return {"before_mib": before, "halfway_mib": halfway, "after_mib": after, "growth_percent": round(growth, 1)}
 
 
 def _waves(pods: int, nodes: int) -> Iterator[list[Manifest]]:
