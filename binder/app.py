@@ -32,6 +32,7 @@ from kube.clock import Clock
 from kube.events import EventRecorder
 from kube.reflector import Reflector
 from kube.resources import BIND_REQUESTS, NODES, PODS
+from wire.recent import PERIOD_S
 
 _log: Final = logging.getLogger(__name__)
 
@@ -93,6 +94,7 @@ class Binder:
         async with anyio.create_task_group() as tasks:
             for reflector in self._reflectors:
                 await tasks.start(reflector.run)
+            tasks.start_soon(self._forget_gone)
             task_status.started()
 
     async def lead(self) -> None:
@@ -100,6 +102,12 @@ class Binder:
         for reflector in self._reflectors:
             await reflector.catch_up()
         await self._work()
+
+    async def _forget_gone(self) -> None:
+        """At the end of each period: no table may grow with the pods that there once were (R10)."""
+        while True:
+            await anyio.sleep(PERIOD_S)
+            self.view.forget_gone()
 
     async def finish(self) -> None:
         """Nothing has to be finished: whatever a binder leaves undone, the next one takes up from the BindRequest."""

@@ -112,7 +112,7 @@ class Carrier:
             return outcome.Failed(Failure(cause=Cause.RESERVATION_LOST, detail=f"group {group}"))
         answer = await self._verifier.verify(held)
         if isinstance(answer, outcome.Verified):
-            self._view.verified.add((held.uid, held.uuid))
+            self._view.note_verified(held)
         elif isinstance(answer, outcome.Disputed):
             await anyio.sleep(_DISPUTE_S)
         return answer

@@ -6,7 +6,7 @@ and removed by compare-and-set on the reservation that was read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import anyio
@@ -15,7 +15,6 @@ from binder.core import entries
 from binder.core.entries import Evidence, Judgement
 from binder.core.pods import PodView
 from binder.core.pods import view as read_pod
-from binder.recent import Recent
 from binder.view import View
 from gpu.book import Entry, Tenant
 from gpu.reservation import Reservation
@@ -30,9 +29,6 @@ _WITHDRAWN: Final = FenceText(
     "Withdrawn: left over", "Failed to bind pod: an attempt that nobody carries on was withdrawn"
 )
 
-#: Entries whose pods are not bound yet: those of attempts under way, and of abandoned ones.
-_REMEMBERED: Final = 20_000
-
 
 class Clearing:
     """``at_work`` tells the pods (UIDs) that units are working on."""
@@ -42,38 +38,46 @@ class Clearing:
         self._view = view
         self._clock = clock
         self._at_work = at_work
-        #: Pod UID and attempt -> since when the entry has been seen unbound (event loop's time).
-        self._seen: Recent[float] = Recent(_REMEMBERED)
+        #: Group -> pod UID and attempt -> since when the entry has been seen unbound (event loop's time).
+        self._unbound_since: dict[str, dict[tuple[str, str], float]] = {}
 
     def suspects(self, held: Reservation) -> set[str]:
         """Pod UIDs whose entries look dead from here."""
-        if held.book is None or not held.book.entries:
-            return set()
+        found = held.book.entries if held.book is not None else {}
+        self._note_unbound(held.group, found)
         at_work = self._at_work()
         return {
             uid
-            for uid, entry in held.book.entries.items()
+            for uid, entry in found.items()
             if entries.is_suspicious(
                 entry,
                 held.group,
                 self._view.pods.get(uid),
                 at_work=uid in at_work,
-                seen_for_s=self._seen_for_s(uid, entry),
+                seen_for_s=self._seen_for_s(held.group, uid, entry),
             )
         }
 
-    def _seen_for_s(self, uid: str, entry: Entry) -> float:
-        """For how long an entry has been seen without its pod being bound; 0 for one that is bound."""
-        key, now = f"{uid}/{entry.attempt}", anyio.current_time()
+    def forget(self, group: str) -> None:
+        """The group has no book any more."""
+        self._unbound_since.pop(group, None)
+
+    def _note_unbound(self, group: str, found: Mapping[str, Entry]) -> None:
+        """Note entries that are seen unbound for the first time; others are forgotten, bound or gone as they are."""
+        known, now = self._unbound_since.get(group, {}), anyio.current_time()
+        unbound = [(uid, entry.attempt) for uid, entry in found.items() if not self._is_bound(uid)]
+        self._unbound_since[group] = {key: known.get(key, now) for key in unbound}
+        if not unbound:
+            self.forget(group)
+
+    def _is_bound(self, uid: str) -> bool:
         pod = self._view.pods.get(uid)
-        if pod is not None and pod.is_bound:
-            self._seen.forget(key)
-            return 0.0
-        since = self._seen.get(key)
-        if since is None:
-            self._seen.put(key, now)
-            return 0.0
-        return now - since
+        return pod is not None and pod.is_bound
+
+    def _seen_for_s(self, group: str, uid: str, entry: Entry) -> float:
+        """For how long an entry has been seen without its pod being bound; 0 for one that is bound, or new."""
+        now = anyio.current_time()
+        return now - self._unbound_since.get(group, {}).get((uid, entry.attempt), now)
 
     async def clear(self, held: Reservation, missing_since: dict[str, float]) -> Reservation | None:
         """Take out dead entries; returns the reservation as it is then, None when it is gone or has no book.
@@ -88,6 +92,8 @@ class Clearing:
         if fresh is None or fresh.uid != held.uid or fresh.book is None:
             return None
         self._view.note_reservation(fresh)
+        for gone in missing_since.keys() - fresh.book.entries.keys():
+            del missing_since[gone]  # somebody else took it out
         looked_at = [Tenant(uid, entry) for uid, entry in fresh.book.entries.items() if uid in suspects]
         dead = [tenant for tenant in looked_at if await self._is_dead(fresh, tenant, missing_since)]
         if not dead:
@@ -152,7 +158,7 @@ class Clearing:
             gone_for_s=now - missing_since.setdefault(uid, now) if pod is None else 0.0,
             has_request=pod is not None and not pod.is_bound and await self._has_request(tenant.entry, pod),
             node_gone=held.node not in self._view.nodes,
-            seen_for_s=self._seen_for_s(uid, tenant.entry),
+            seen_for_s=self._seen_for_s(held.group, uid, tenant.entry),
         )
 
     async def _has_request(self, entry: Entry, pod: PodView) -> bool:

@@ -90,7 +90,7 @@ class Collector:
         """Mark what looks as if something had to be done, by the cache alone."""
         held = self._view.reservations
         self._view.dirty |= {group for group, reservation in held.items() if self._is_worth_a_look(reservation)}
-        self._view.dirty |= {group for group in self._view.bound_groups() if group not in held}
+        self._view.dirty |= {group for group in (*self._view.bound_groups(), *self._notes) if group not in held}
 
     def _is_worth_a_look(self, held: Reservation) -> bool:
         if held.book is None:
@@ -172,6 +172,7 @@ class Collector:
         bound = self._view.bound_in(group)
         if not bound:
             self._notes.pop(group, None)
+            self._clearing.forget(group)
             return
         if bound[0].node not in self._view.nodes:
             return  # its pods will go with it

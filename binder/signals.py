@@ -26,6 +26,10 @@ class Subscriptions:
             if not waiting:
                 self._signals.pop(key, None)
 
+    def is_awaited(self, key: str) -> bool:
+        """Whether anybody wants to be woken for ``key``."""
+        return key in self._signals
+
     def wake(self, key: str) -> None:
         """Wake all who wait for ``key``."""
         for signal in self._signals.get(key, ()):

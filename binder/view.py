@@ -9,25 +9,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Final
 
 from binder.core import attempt as attempts
 from binder.core.attempt import Attempt, Foreign
 from binder.core.pods import PodView
-from binder.recent import Recent
 from binder.signals import Subscriptions
 from gpu.reservation import Reservation
 from kube.signal import Signal
 from wire.crds.bindrequest import BindRequest
+from wire.recent import Recent
 from wire.versions import is_older
 
 _log: Final = logging.getLogger(__name__)
-
-#: Objects that are gone are remembered until so many more have gone.
-_REMEMBERED: Final = 20_000
-#: How many different ends of pods are kept once: nodes, times two, times grace periods.
-_ENDINGS: Final = 8_192
 
 
 class View:
@@ -40,7 +34,7 @@ class View:
     def __init__(self, *, on_request: Callable[[Attempt], None]) -> None:
         self.pods: dict[str, PodView] = {}
         #: Pod UID -> what is known of a pod that is gone (binder/core/entries.py Evidence.last): of its end, no more.
-        self.gone_pods: Recent[PodView | None] = Recent(_REMEMBERED)
+        self.gone_pods: Recent[PodView | None] = Recent()
         #: By group.
         self.reservations: dict[str, Reservation] = {}
         #: (reservation UID, device UUID) of which no other claim was found.
@@ -53,8 +47,8 @@ class View:
         self.dirty: set[str] = set()
         self.collector = Signal()
         self._is_tended = False
-        #: UIDs of reservation pods that are gone.
-        self._lost: Recent[None] = Recent(_REMEMBERED)
+        #: UID of a reservation pod that is gone -> its group.
+        self._lost: Recent[str] = Recent()
         self._requests: dict[str, Attempt] = {}
         #: Requests that we deleted; their deletion is still to be seen.
         self._dropped: set[str] = set()
@@ -128,7 +122,7 @@ class View:
 
     def forget_reservation(self, held: Reservation) -> None:
         """It is gone."""
-        self._lost.put(held.uid, None)
+        self._lost.put(held.uid, held.group)
         self._forget_verified(held)
         known = self.reservations.get(held.group)
         if known is not None and known.uid == held.uid:
@@ -140,6 +134,12 @@ class View:
     def is_lost(self, uid: str) -> bool:
         """Whether a reservation pod is known to be gone."""
         return uid in self._lost
+
+    def note_verified(self, held: Reservation) -> None:
+        """No other claim on its device was found, and it is there still."""
+        known = self.reservations.get(held.group)
+        if known is not None and known.uid == held.uid:
+            self.verified.add((held.uid, held.uuid))
 
     def _forget_verified(self, held: Reservation) -> None:
         self.verified = {pair for pair in self.verified if pair[0] != held.uid}
@@ -185,6 +185,13 @@ class View:
         """Whether a BindRequest is there, as far as is seen."""
         return uid in self._requests and uid not in self._dropped
 
+    # --- the gone ------------------------------------------------------------------------------------------------
+    def forget_gone(self) -> None:
+        """A period is over (wire/recent.py). Who waits, or stands in a book, is judged by what is remembered here."""
+        awaited = self.subscriptions.is_awaited
+        self.gone_pods.age(lambda uid, _: uid in self._tenancies or awaited(f"pod:{uid}"))
+        self._lost.age(lambda _, group: awaited(f"group:{group}"))
+
     # --- the collector's -----------------------------------------------------------------------------------------
     def tend(self) -> None:
         """From now on groups are looked over; all that there are have to be."""
@@ -215,10 +222,5 @@ class View:
 
 
 def _remains(pod: PodView) -> PodView:
-    """What is needed to judge the entries of a pod that is gone. Many are alike, and are kept once (R10)."""
-    return _ending(node=pod.node, ended=pod.ended, grace_s=pod.grace_s)
-
-
-@lru_cache(maxsize=_ENDINGS)
-def _ending(*, node: str, ended: bool, grace_s: int) -> PodView:
-    return PodView(uid="", namespace="", name="", rv="", node=node, ended=ended, grace_s=grace_s)
+    """What is needed to judge the entries of a pod that is gone (R10)."""
+    return PodView(uid="", namespace="", name="", rv="", node=pod.node, ended=pod.ended, grace_s=pod.grace_s)

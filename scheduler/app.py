@@ -28,6 +28,7 @@ from scheduler.handed import HandedOver
 from scheduler.releasing import Releasing
 from scheduler.settings import SchedulerSettings
 from scheduler.status import Status
+from wire.recent import PERIOD_S
 
 
 class Scheduler:
@@ -84,6 +85,7 @@ class Scheduler:
         async with anyio.create_task_group() as tasks:
             for reflector in self._reflectors:
                 await tasks.start(reflector.run)
+            tasks.start_soon(self._forget_gone)
             task_status.started()
 
     async def lead(self) -> None:
@@ -91,6 +93,13 @@ class Scheduler:
         for reflector in self._reflectors:
             await reflector.catch_up()
         await self._work()
+
+    async def _forget_gone(self) -> None:
+        """At the end of each period: no table may grow with the pods that there once were (R10)."""
+        while True:
+            await anyio.sleep(PERIOD_S)
+            self.cache.forget_gone()
+            self._status.forget_gone()
 
     async def finish(self) -> None:
         """Decide nothing more, and wait until what was decided is written."""

@@ -123,6 +123,11 @@ class Cache:
         self.on_pod(uid)
         self.wake.set()
 
+    def forget_gone(self) -> None:
+        """A period is over (wire/recent.py): let go of what nobody can speak of any more."""
+        self.cluster.forget_gone()
+        self.finished = {key for key in self.finished if self.cluster.pod_group(*key) is not None}
+
     def _note_reservation(self, held: Reservation) -> None:
         known = self.reservations.get(held.group)
         if known is None or not is_older(held.rv, known.rv):

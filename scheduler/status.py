@@ -28,9 +28,6 @@ from wire.events import WARNING
 
 _log: Final = logging.getLogger(__name__)
 
-#: What was told of pods that wait no more is forgotten in bulk, from so many on.
-_FORGET_ABOVE: Final = 1000
-
 
 class Status:
     """What pods should say, and what they are known to say."""
@@ -61,11 +58,13 @@ class Status:
                 if self._wanted.get(uid) != told:
                     self._wanted[uid] = told
                     self._fresh[uid] = None
-        if len(self._wanted) > 2 * len(self._cache.waiting) + _FORGET_ABOVE:
-            for uid in [uid for uid in self._wanted if uid not in self._cache.waiting]:
-                self._forget(uid)
         if self._fresh:
             self._wake.set()
+
+    def forget_gone(self) -> None:
+        """Let go of what was said of pods that wait no more."""
+        for uid in (self._wanted.keys() | self._written_at.keys()) - self._cache.waiting.keys():
+            self._forget(uid)
 
     async def run(self) -> None:
         """Write conditions until cancelled."""

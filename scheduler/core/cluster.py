@@ -32,14 +32,13 @@ from scheduler.core.settings import Settings
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
+from wire.recent import Recent
 from wire.versions import is_older
 
 T = TypeVar("T")
 
 #: What was verified of reservations that are gone is forgotten in bulk, from so many on.
 _FORGET_ABOVE = 1000
-#: UIDs of pods that are gone are remembered for this many pods, against answers that arrive after the deletion.
-_REMEMBERED_UIDS = 16_384
 #: Below this many, pod classes that nobody has any more are not looked for.
 _FEWEST_CLASSES = 1_024
 
@@ -68,7 +67,8 @@ class Cluster:
         self._reservations: dict[str, Reservation] = {}
         self._pod_groups: dict[Key, PodGroupRecord] = {}
         self._setbacks: dict[str, Setback] = {}
-        self._gone: dict[str, None] = {}
+        #: UIDs of pods that are gone, against answers that come after the deletion was seen.
+        self._gone: Recent[None] = Recent()
         #: (reservation UID, device UUID) that a bound pod's grant named: proof that the binder verified the device.
         self._verified: set[tuple[str, str]] = set()
         self._bound_at: Membership[str] = Membership()
@@ -143,9 +143,8 @@ class Cluster:
 
     def remove_pod(self, uid: str) -> None:
         """A pod is gone, or has ended and holds nothing any more."""
-        self._gone[uid] = None
-        if len(self._gone) > _REMEMBERED_UIDS:
-            del self._gone[next(iter(self._gone))]
+        if uid in self._pods or uid in self._reservations or self._hand_overs.is_named(uid):
+            self._gone.put(uid, None)  # of others nobody asked, so no answer can come late
         self._drop_pod(uid)
         self._flights.forget(uid)
         self._setbacks.pop(uid, None)
@@ -154,6 +153,10 @@ class Cluster:
             self._reserved_at.move(uid, "")
             self._verified = {pair for pair in self._verified if pair[0] != uid}
         self._hand_overs.pod_changed(uid)
+
+    def forget_gone(self) -> None:
+        """A period is over (wire/recent.py). A hand-over would be charged again if its pod was not known to be gone."""
+        self._gone.age(lambda uid, _: self._hand_overs.is_named(uid))
 
     def _known_rv(self, uid: str) -> str:
         known = self._pods.get(uid) or self._reservations.get(uid)

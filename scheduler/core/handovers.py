@@ -41,6 +41,10 @@ class HandOvers:
         """The hand-over of this name."""
         return self._by_key.get(key)
 
+    def is_named(self, uid: str) -> bool:
+        """Whether a hand-over of this pod is there, be it one that can be carried out or not."""
+        return bool(self._of_pod.at(uid))
+
     def put(self, record: BindRequestRecord) -> None:
         """Take a hand-over as it is now."""
         key = (record.namespace, record.name)

@@ -250,6 +250,8 @@ async def test_what_ended_long_ago_is_forgotten() -> None:
         assert not view.subscriptions._signals
         assert not it.binder._units
         assert not it.binder._collector._notes
+        assert not it.binder._collector._clearing._unbound_since
+        assert len(view.gone_pods) == len(view._lost) == 0
 
 
 async def test_a_request_of_another_making_is_left_alone() -> None:

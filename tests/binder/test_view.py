@@ -10,11 +10,11 @@ from typing_extensions import override
 from binder.core.attempt import Attempt
 from binder.core.pods import PodView
 from binder.core.reservation_pod import ReservationTemplate
-from binder.recent import Recent
 from binder.sinks import NodeSink, PodSink, RequestSink
 from binder.view import View
 from gpu.book import Book
 from kube.events import EventRecorder
+from kube.signal import Signal
 from tests.binder.cluster import cluster
 from tests.binder.core.made import attempt, bound, pod, reservation
 from wire import names
@@ -73,15 +73,68 @@ def test_a_pod_that_a_list_misses_may_have_been_bound_since(
     )
 
 
-def test_of_pods_that_are_gone_only_the_kinds_of_ends_are_kept() -> None:
+def test_of_pods_that_are_gone_only_the_kind_of_end_is_kept() -> None:
     seen = view()
-    first, second = bound(), msgspec.structs.replace(bound(), uid="uid-q", name="q")
-    for last in (first, second):
-        seen.forget_pod(last, is_last=True)
-    kept = seen.gone_pods.get(first.uid)
-    assert kept is seen.gone_pods.get(second.uid)
+    seen.forget_pod(bound(), is_last=True)
+    kept = seen.gone_pods.get(bound().uid)
     assert kept is not None
     assert (kept.name, kept.grant, kept.groups) == ("", None, ())
+
+
+def periods_end(seen: View, count: int) -> None:
+    for _ in range(count):
+        seen.forget_gone()
+
+
+def test_what_is_gone_is_remembered_for_two_periods_and_then_forgotten() -> None:
+    seen = view()
+    seen.forget_pod(bound(), is_last=True)
+    seen.forget_reservation(reservation())
+    periods_end(seen, 2)
+    seen.note_pod(pod())
+    seen.note_reservation(reservation())
+    assert not seen.pods
+    assert not seen.reservations
+    periods_end(seen, 1)
+    assert len(seen.gone_pods) == len(seen._lost) == 0
+
+
+def test_a_pod_that_is_gone_is_remembered_while_a_book_names_it() -> None:
+    seen = view()
+    seen.note_reservation(reservation("g", attempt()))
+    seen.forget_pod(bound(), is_last=True)
+    periods_end(seen, 9)
+    assert bound().uid in seen.gone_pods
+    seen.note_reservation(reservation("g", rv="30", book=Book()))
+    periods_end(seen, 1)
+    assert bound().uid not in seen.gone_pods
+
+
+def test_what_is_gone_is_remembered_while_somebody_waits_for_it() -> None:
+    seen = view()
+    keys = {f"pod:{pod().uid}", "group:g"}
+    waiting = Signal()
+    seen.subscriptions.add(waiting, keys)
+    seen.forget_pod(pod(), is_last=True)
+    seen.forget_reservation(reservation())
+    periods_end(seen, 9)
+    assert pod().uid in seen.gone_pods
+    assert seen.is_lost(reservation().uid)
+    seen.subscriptions.remove(waiting, keys)
+    periods_end(seen, 1)
+    assert len(seen.gone_pods) == len(seen._lost) == 0
+
+
+def test_a_device_that_is_verified_when_its_reservation_is_gone_is_not_remembered() -> None:
+    seen = view()
+    seen.note_reservation(reservation())
+    seen.note_verified(reservation())
+    assert seen.verified == {("R-g", "GPU-g")}
+    seen.forget_reservation(reservation())
+    seen.note_verified(reservation())
+    seen.note_reservation(reservation(uid="R-2", rv="40"))
+    seen.note_verified(reservation())
+    assert seen.verified == set()
 
 
 def test_bound_pods_are_found_by_group_until_they_end_or_go() -> None:
@@ -101,7 +154,7 @@ def test_bound_pods_are_found_by_group_until_they_end_or_go() -> None:
 def test_a_reservation_that_goes_takes_its_verification_with_it() -> None:
     seen = view()
     seen.note_reservation(reservation())
-    seen.verified.add(("R-g", "GPU-g"))
+    seen.note_verified(reservation())
     seen.forget_reservation(reservation())
     assert seen.verified == set()
 
@@ -129,14 +182,6 @@ def test_a_request_that_we_deleted_stays_gone_while_the_watch_still_shows_it() -
     seen.forget_request(made.id)
     seen.request_dropped(made.id)
     assert not seen._dropped
-
-
-def test_only_so_much_is_remembered() -> None:
-    recent: Recent[int] = Recent(2)
-    for i, key in enumerate(["a", "b", "a", "c"]):
-        recent.put(key, i)
-    assert [key for key in ("a", "b", "c") if key in recent] == ["a", "c"]
-    assert len(recent) == 2
 
 
 def wire_pod(name: str, scheduler_name: str) -> Pod:

@@ -12,7 +12,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.settings import Settings
 from scheduler.core.table import GPUS
 from tests.conftest import AnyioBackend
-from tests.scheduler.core.objects import changed, ended, node, pod, reservation
+from tests.scheduler.core.objects import changed, ended, node, pod, pod_group, reservation
 from wire import names
 from wire.core import Condition, Pod
 
@@ -118,6 +118,19 @@ async def test_a_pod_that_ended_in_the_gap_is_seen_to_have_ended() -> None:
     assert made.cluster.pod("uid-a") is None
     assert made.finished == {("ns", "gang")}
     assert freed == [""]
+
+
+async def test_that_a_gang_was_finished_is_forgotten_with_its_pod_group() -> None:
+    made, sink = cache()
+    over = ended(pod("a", gpus=1, bound_to="n1", group="gang"), names.SUCCEEDED)
+    made.note_pod_group(pod_group("gang", 1))
+    await listed(sink, over)
+    made.forget_gone()
+    assert made.finished == {("ns", "gang")}
+    made.forget_pod_group("ns", "gang")
+    await listed(sink, over)
+    made.forget_gone()
+    assert made.finished == set()
 
 
 async def test_conditions_and_fences_of_waiting_pods_are_kept() -> None:

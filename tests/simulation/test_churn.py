@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -17,9 +17,7 @@ import msgspec
 import pytest
 
 from binder.app import Binder
-from binder.recent import Recent
 from kube.api import Api
-from kube.events import EventRecorder
 from kube.memory.transport import MemoryTransport
 from kube.resources import PODS
 from scheduler.app import Scheduler
@@ -31,15 +29,15 @@ from tests.conftest import AnyioBackend
 from tests.scheduler.stage import TEAM, create, pod, share
 
 WAVES, WAVE = 5, 200
-#: What tables may differ by: the newest wave's own traces, and tables that are kept a little larger than needed.
+#: What tables may differ by: some are kept a little larger than needed.
 SLACK = 16
-#: What is meant to remember the gone, up to a bound of its own (as are ``remembering``), and what is not theirs.
+#: Longer than anybody may still speak of what is gone, and than a share may be waited for that nobody saw end.
+_FORGOTTEN_WITHIN_S = 400
+#: What is not theirs.
 _BORDERS = (
     type,
     ModuleType,
     FunctionType,
-    Recent,
-    EventRecorder,
     Api,
     MemoryTransport,
     asyncio.AbstractEventLoop,
@@ -53,10 +51,10 @@ def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
     return virtual_anyio_backend
 
 
-def _sizes(root: object, remembering: Sequence[object]) -> dict[str, int]:
-    """How much is in all tables of each kind that are reached from a component, but for those ``remembering``."""
+def _sizes(root: object) -> dict[str, int]:
+    """How much is in all tables of each kind that are reached from a component."""
     sizes: dict[str, int] = {}
-    seen = {id(table) for table in remembering}
+    seen: set[int] = set()
     todo: list[Any] = [root]
     while todo:
         found = todo.pop()
@@ -88,7 +86,7 @@ async def _wave(world: World, number: int) -> None:
     await anyio.sleep(60)
     for each in pods:
         await world.api.delete(PODS, each["metadata"]["name"], namespace=TEAM)
-    await anyio.sleep(400)
+    await anyio.sleep(_FORGOTTEN_WITHIN_S)
     assert world.pods == []
 
 
@@ -106,16 +104,14 @@ async def test_no_table_grows_with_the_pods_that_have_come_and_gone() -> None:
             await _wave(world, number)
         scheduler = world.running[SCHEDULER]
         assert isinstance(scheduler, Scheduler)
-        cluster, status = scheduler.cache.cluster, scheduler._status
-        remembering = (cluster._gone, status._wanted, status._written_at)
         parts_of = {"scheduler": scheduler, "binder": binders[0]}
-        before = {name: _sizes(component, remembering) for name, component in parts_of.items()}
+        before = {name: _sizes(component) for name, component in parts_of.items()}
         for number in range(2, WAVES):
             await _wave(world, number)
         grown = {
             f"{name}: {kind}": (before[name].get(kind, 0), size)
             for name, component in parts_of.items()
-            for kind, size in _sizes(component, remembering).items()
+            for kind, size in _sizes(component).items()
             if size > before[name].get(kind, 0) + SLACK
         }
     assert grown == {}

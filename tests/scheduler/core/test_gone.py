@@ -1,0 +1,78 @@
+"""Pods that are gone are known to be gone for as long as anything may still speak of them, and then forgotten."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.table import GPUS
+from tests.scheduler.core.objects import (
+    NANO,
+    bind_request,
+    changed,
+    cluster,
+    ended,
+    feed,
+    node,
+    pod,
+    reservation,
+)
+
+WAITS = pod("w", gpus=2)
+RUNS = pod("r", gpus=2, bound_to="n1")
+UID = "uid-r"
+
+
+def _periods_end(made: Cluster, count: int) -> None:
+    for _ in range(count):
+        made.forget_gone()
+
+
+def _gpus(made: Cluster) -> int:
+    ledger = made.refresh()
+    assert made.validate() == []
+    return int(ledger.table.free[GPUS, ledger.row_of["n1"]])
+
+
+@pytest.mark.parametrize("ends", range(3))
+def test_an_answer_that_comes_after_the_deletion_brings_nothing_back_for_two_periods(ends: int) -> None:
+    made = cluster(node(), RUNS)
+    made.remove_pod(UID)
+    _periods_end(made, ends)
+    feed(made, changed(RUNS))
+    assert _gpus(made) == 8
+
+
+@pytest.mark.parametrize("how", ["deleted", "ended", "reserved"])
+def test_after_a_third_period_nothing_is_left_of_it(how: str) -> None:
+    held = reservation("g", "n1")
+    made = cluster(node(), RUNS, held)
+    if how == "ended":
+        feed(made, ended(RUNS))
+    else:
+        made.remove_pod(UID if how == "deleted" else held.metadata.uid)
+    assert len(made._gone) == 1
+    _periods_end(made, 3)
+    assert len(made._gone) == 0
+
+
+def test_of_pods_that_were_never_known_nothing_is_kept() -> None:
+    made = cluster(node(), *(ended(pod(f"job-{i}", gpus=1, bound_to="n1")) for i in range(50)))
+    for i in range(50):
+        made.remove_pod(f"uid-other-{i}")
+    assert len(made._gone) == 0
+
+
+@pytest.mark.parametrize("is_known_first", [True, False])
+def test_a_hand_over_of_a_pod_that_is_gone_is_not_charged_again_however_long_it_stays(*, is_known_first: bool) -> None:
+    request = bind_request(WAITS, "n1", ("g", NANO // 2))
+    made = cluster(node(), *([WAITS] if is_known_first else []), request)
+    if is_known_first:
+        made.remove_pod("uid-w")
+    else:
+        feed(made, ended(WAITS))
+    _periods_end(made, 20)
+    assert _gpus(made) == 8
+    made.remove_bind_request("ns", "w")
+    _periods_end(made, 1)
+    assert len(made._gone) == 0
