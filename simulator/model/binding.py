@@ -1,37 +1,27 @@
-"""The binders: the product's step function and its outcomes, one action a step (binder/unit.py, binder/carrying.py).
+"""The binders: the product's step function and its outcomes, one action a step (binder/unit.py).
 
-A unit whose attempt has not begun is not kept: every BindRequest without one stands for it, so a crash needs no step to
-begin anew. Actions that the shell carries out side by side are steps of their own here, in any order. What the shell
-sees may be late: each step is tried with a view that is fresh and, where the configuration says so, with one that has
-seen nothing since the attempt joined (no deletion, no end, no change of the pod, no withdrawal).
+Actions that the shell carries out side by side are steps of their own here, in any order. What the shell sees may be
+late: each step is tried with a view that is fresh and, where the configuration says so, with one that has seen nothing
+since the attempt joined (stepping.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from binder.core import outcome
 from binder.core import state as actions
-from binder.core.failure import Failure
 from binder.core.outcome import Outcome
-from binder.core.pods import PodView
-from binder.core.state import Action, Phase
-from binder.core.state import World as SeenWorld
-from gpu import book as device_book
-from gpu.book import Book
-from gpu.cause import Cause
-from gpu.grant import Grant
-from gpu.reservation import Reservation
-from simulator.model import server
+from binder.core.state import Action
+from simulator.model import attempts, server
+from simulator.model.carrying import Carrying
 from simulator.model.config import Config
 from simulator.model.rules import Rules
-from simulator.model.state import GROUP, RUNNING, Binder, Entry, Late, Pod, Request, Resv, Unit, World, slot_of
-from simulator.model.translating import NANO, Translator, entries, name, tenant, text, unit
-
-Step = tuple[tuple[Any, ...], World]
-"""A label, and the world after it. A label that begins with "!" is a fault or an accident, no progress."""
+from simulator.model.state import Binder, Step, Unit, World
+from simulator.model.stepping import Move, Stepping
+from simulator.model.translating import Translator, name
+from simulator.model.verifying import Verifying
 
 
 class Binding:
@@ -40,24 +30,22 @@ class Binding:
     def __init__(self, config: Config, rules: Rules, views: Translator) -> None:
         self._config = config
         self._rules = rules
-        self._views = views
-        self._change = partial(server.change_book, views=views, rules=rules)
-        self._steps: dict[Any, list[tuple[Unit, tuple[Action, ...]]]] = {}
-        self._absorbed: dict[Any, Unit] = {}
+        self._stepping = Stepping(rules, views)
+        self._verifying = Verifying(rules, views)
+        self._carrying = Carrying(config, rules, views, self._verifying)
 
     def steps(self, world: World) -> Iterator[Step]:
         """Everything that a binder may do next."""
         for number in range(len(world.binders)):
-            for units in self._groups(world, number):
+            for units in attempts.together(world, number):
                 listing = next((one for one in units if one.listed), None)
                 if listing is not None:
-                    yield from self._second_list(world, number, units, listing)
+                    yield self._second_list(world, number, units, listing)
                 else:
                     yield from self._walk(world, number, units)
             if world.left.binder_crashes and world.binders[number] != Binder():
                 left = world.left._replace(binder_crashes=world.left.binder_crashes - 1)
-                binders = (*world.binders[:number], Binder(), *world.binders[number + 1 :])
-                yield ("!crash of binder", number), world._replace(binders=binders, left=left)
+                yield ("!crash of binder", number), attempts.put_binder(world, number, Binder())._replace(left=left)
 
     def certain(self, world: World) -> Step | None:
         """A step that changes nothing but its own unit, and comes out the same whenever it is made, if there is one.
@@ -66,17 +54,17 @@ class Binding:
         at once, and nothing else be tried in its place.
         """
         for number in range(len(world.binders)):
-            for units in self._groups(world, number):
+            for units in attempts.together(world, number):
                 if any(one.listed for one in units):
                     continue
-                moves = self._moves(world, number, units, lag=False, late=False)
+                moves = self._stepping.moves(world, number, units)
                 for at, (one, wanted) in enumerate(moves):
                     for action in wanted:
                         if (answer := self._certain_answer(world, one, action)) is not None:
-                            after = self._absorb(one, answer, None)
+                            after = self._stepping.absorb(one, answer, None)
                             moved = tuple(after if i == at else other for i, (other, _) in enumerate(moves))
                             label = _label(number, one, action, how="", what="in vain")
-                            return label, self._keep(world, number, moved)
+                            return label, attempts.keep(world, number, moved)
         return None
 
     def _certain_answer(self, world: World, one: Unit, action: Action) -> Outcome | None:
@@ -92,40 +80,27 @@ class Binding:
             case actions.Fence(rv=rv) if pod is None or (self._rules.fence_at_rv and pod.rv > name(rv)):
                 return outcome.FenceMissed()
             case actions.Leave(group=group):
-                return outcome.Left(group) if _is_gone(world, one, name(group)) else None
+                return outcome.Left(group) if attempts.has_lost(world, one, name(group)) else None
             case _:
                 return None
 
-    def _groups(self, world: World, number: int) -> list[tuple[Unit, ...]]:
-        """Attempts that bind together, those that have not begun among them."""
-        known = {one.request.attempt: one for one in world.binders[number].units}
-        for request in world.requests:
-            if request is not None and request.attempt not in known:
-                known[request.attempt] = first_unit(request)
-        groups: dict[int, list[Unit]] = {}
-        for one in known.values():
-            groups.setdefault(one.request.plan or one.request.attempt, []).append(one)
-        return [tuple(sorted(group)) for group in groups.values()]
-
     def _walk(self, world: World, number: int, units: tuple[Unit, ...]) -> Iterator[Step]:
-        fresh = self._moves(world, number, units, lag=False, late=False)
+        fresh = self._stepping.moves(world, number, units)
         yield from self._carry_all(world, number, units, moves=fresh)
         if self._config.lag:
-            behind = self._moves(world, number, units, lag=True, late=False)
+            behind = self._stepping.moves(world, number, units, lag=True)
             if behind != fresh:
                 yield from self._carry_all(world, number, units, moves=behind, how="!seen late: ")
         yield from self._time_over(world, number, units, fresh)
 
-    def _time_over(
-        self, world: World, number: int, units: tuple[Unit, ...], fresh: list[tuple[Unit, tuple[Action, ...]]]
-    ) -> Iterator[Step]:
+    def _time_over(self, world: World, number: int, units: tuple[Unit, ...], fresh: list[Move]) -> Iterator[Step]:
         """The time to learn ends: some day where a device is disputed or a gang is half, by misfortune otherwise."""
         is_short = len(units) < units[0].request.members and not any(world.schedulers)
         is_disputed = is_short or any(one.disputed for one in units)
         waits = not any(wanted for _, wanted in fresh)
         if not is_disputed and not (waits and world.left.silences):
             return
-        over = self._moves(world, number, units, lag=False, late=True)
+        over = self._stepping.moves(world, number, units, late=True)
         if over == fresh:
             return
         if not is_disputed:
@@ -133,362 +108,41 @@ class Binding:
         how = "time is over: " if is_disputed else "!time is over: "
         yield from self._carry_all(world, number, units, moves=over, how=how)
 
-    def _moves(
-        self, world: World, number: int, units: tuple[Unit, ...], *, lag: bool, late: bool
-    ) -> list[tuple[Unit, tuple[Action, ...]]]:
-        seen = tuple(self._seen(world, number, one, lag=lag, late=late) for one in units)
-        key = (units, seen)
-        moves = self._steps.get(key)
-        if moves is None:
-            moves = self._steps[key] = self._step(units, seen)
-        return moves
-
-    def _step(self, units: tuple[Unit, ...], seen: tuple[Any, ...]) -> list[tuple[Unit, tuple[Action, ...]]]:
-        states = [self._views.state(one) for one in units]
-        worlds = {state.attempt.id: self._world(what) for state, what in zip(states, seen, strict=True)}
-        moves = self._rules.step(states, worlds)
-        return [
-            (unit(move.state, one.request, self._views, self._known(one, what, move.state.pod)), move.actions)
-            for move, one, what in zip(moves, units, seen, strict=True)
-        ]
-
-    def _known(self, one: Unit, seen: Any, pod: PodView | None) -> Pod | None:
-        """Which of the model's pods a state's pod is."""
-        for candidate in (one.read, seen[0]):
-            if candidate and pod is not None and text(candidate.rv) == pod.rv:
-                return candidate
-        return None
-
-    def _seen(self, world: World, number: int, one: Unit, *, lag: bool, late: bool) -> Any:
-        request = one.request
-        pod = server.pod(world, request.pod)
-        groups = [group for group, _ in request.devices]
-        held = tuple((group, world.resvs[group - GROUP]) for group in groups)
-        gone = server.request(world, request.attempt) is None
-        deleted = pod is None
-        if lag:
-            pod = Pod(request.pod, one.rv)
-            gone = deleted = False
-            held = tuple((group, _as_before(resv)) for group, resv in held)
-        joined = {group: reservation for group, reservation, _ in one.joined}
-        lost = tuple(
-            group for group, resv in held if group in joined and (resv is None or resv.uid != joined[group]) and not lag
-        )
-        verified = tuple(
-            (resv.uid, resv.uuid)
-            for _, resv in held
-            if resv is not None and (resv.uid, resv.uuid) in world.binders[number].verified
-        )
-        return pod, deleted, held, lost, verified, gone, late
-
-    def _world(self, seen: Any) -> SeenWorld:
-        pod, deleted, held, lost, verified, gone, late = seen
-        see = self._rules.see
-        return SeenWorld(
-            pod=self._views.pod(pod) if pod is not None else None,
-            pod_deleted=deleted,
-            reservations={
-                text(group): see(self._views.resv(group, resv)) if resv is not None else None for group, resv in held
-            },
-            lost=frozenset(text(group) for group in lost),
-            verified=frozenset((text(r), text(d)) for r, d in verified),
-            request_gone=gone,
-            late=late,
-        )
-
     def _carry_all(
-        self,
-        world: World,
-        number: int,
-        units: tuple[Unit, ...],
-        *,
-        moves: list[tuple[Unit, tuple[Action, ...]]],
-        how: str = "",
+        self, world: World, number: int, units: tuple[Unit, ...], *, moves: list[Move], how: str = ""
     ) -> Iterator[Step]:
         moved = tuple(one for one, _ in moves)
         if not any(wanted for _, wanted in moves):
             if moved != units:
                 label = (f"{how}binder", number, "goes on", *(one.phase for one in moved))
-                yield label, self._keep(world, number, moved)
+                yield label, attempts.keep(world, number, moved)
             return
         for at, (one, wanted) in enumerate(moves):
             for action in wanted:
-                for what, after, answer in self._carry(world, number, one, action):
+                for what, after, answer in self._carrying.results(world, number, one, action):
                     label = _label(number, one, action, how=how, what=what)
                     if answer is None:
                         yield label, after
-                    elif isinstance(answer, Unit):
-                        yield label, self._keep(after, number, (*moved[:at], answer, *moved[at + 1 :]))
                     else:
-                        absorbed = self._absorb(one, answer, _read_pod(world, one))
-                        yield label, self._keep(after, number, (*moved[:at], absorbed, *moved[at + 1 :]))
+                        heard = answer if isinstance(answer, Unit) else self._hear(world, one, answer)
+                        yield label, attempts.keep(after, number, (*moved[:at], heard, *moved[at + 1 :]))
 
-    def _absorb(self, one: Unit, answer: Outcome, known: Pod | None) -> Unit:
-        key = (one, known, answer)
-        found = self._absorbed.get(key)
-        if found is None:
-            state = self._rules.absorb(self._views.state(one), answer)
-            found = self._absorbed[key] = unit(state, one.request, self._views, known)
-        return found
+    def _hear(self, world: World, one: Unit, answer: Outcome) -> Unit:
+        return self._stepping.absorb(one, answer, server.pod(world, one.request.pod))
 
-    def _keep(self, world: World, number: int, moved: tuple[Unit, ...]) -> World:
-        """Put units back; those that ended, or have nothing that a first look would not have, are not kept."""
-        attempts = {one.request.attempt for one in moved}
-        binder = world.binders[number]
-        others = [one for one in binder.units if one.request.attempt not in attempts]
-        kept = [one for one in moved if not _is_over(one) and not _is_first(world, one)]
-        binders = (
-            *world.binders[:number],
-            binder._replace(units=tuple(sorted((*others, *kept)))),
-            *world.binders[number + 1 :],
-        )
-        return world._replace(binders=binders)
-
-    # --- actions -----------------------------------------------------------------------------------------------------
-    def _carry(self, world: World, number: int, one: Unit, action: Action) -> Iterator[tuple[str, World, Any]]:  # noqa: C901 - one case per action
-        """What may come of an action: a mark, the world, and the outcome (None: this process crashed)."""
-        match action:
-            case actions.Join(group=group):
-                yield from self._join(world, number, one, name(group))
-            case actions.Verify(group=group):
-                yield from self._first_list(world, number, one, name(group))
-            case actions.ReadPod():
-                pod = server.pod(world, one.request.pod)
-                yield "", world, outcome.PodRead(self._views.pod(pod) if pod is not None else None)
-            case actions.PostBinding(rv=rv, grant=grant):
-                yield from self._post(world, one, name(rv), grant)
-            case actions.TellBound():
-                yield "", world, outcome.BoundTold()
-            case actions.Renew(group=group, old_rv=old, rv=rv):
-                yield from self._renew(world, number, one, group=name(group), old=name(old), rv=rv)
-            case actions.DropRequest():
-                yield from self._drop(world, number, one)
-            case actions.Fence(rv=rv):
-                yield from self._fence(world, number, one, name(rv))
-            case actions.Leave(group=group, rv=rv):
-                yield from self._leave(world, number, one, group=name(group), rv=name(rv))
-            case actions.WriteConfigMaps():
-                raise AssertionError("no pod of the model reads ConfigMaps")
-
-    def _join(self, world: World, number: int, one: Unit, group: int) -> Iterator[tuple[str, World, Any]]:
-        """binder/desk.py: the reservation that is there, or a new one with the bound pods and this tenant."""
-        share = next(share for at, share in one.request.devices if at == group)
-        entry = Entry(one.request.pod, one.request.attempt, one.rv, share)
-        if world.resvs[group - GROUP] is None:
-            yield from self._create(world, one, group, entry)
-            return
-        change = self._rules.joining([tenant(entry)])
-        after, answer = self._change(world, group, change=change)
-        if not isinstance(answer, Book):
-            cause = Cause.NOT_JOINABLE if type(answer).__name__ == "NotJoinable" else Cause.DEVICE_TAKEN
-            yield "", after, outcome.Failed(Failure(cause=cause))
-            return
-        held = after.resvs[group - GROUP]
-        if held is None:
-            return
-        mine = next((found for found in held.book if found.uid == entry.uid), entry)
-        joined = outcome.JoinedAs(text(group), text(held.uid), text(mine.rv))
-        yield from self._written(world, after, number, one=one, group=group, answer=joined)
-
-    def _create(self, world: World, one: Unit, group: int, entry: Entry) -> Iterator[tuple[str, World, Any]]:
-        views = [self._bound_in(world, group)]
-        if self._config.lag and views[0]:
-            views.append([])
-        for bound in views:
-            book_ = self._rules.rebuild(text(group), bound)
-            if not isinstance(book_, Book):
-                yield "", world, outcome.Failed(Failure(cause=Cause.DEVICE_CLAIMED))
-                continue
-            joined = device_book.join(book_, [tenant(entry)])
-            after = server.create_resv(world, group, entries(joined if isinstance(joined, Book) else book_))
-            held = after.resvs[group - GROUP]
-            if held is not None and isinstance(joined, Book):
-                yield "", after, outcome.JoinedAs(text(group), text(held.uid), text(one.rv))
-            else:
-                yield "", after, outcome.Failed(Failure(cause=Cause.DEVICE_TAKEN))
-
-    def _bound_in(self, world: World, group: int) -> list[Any]:
-        return [
-            self._views.pod(pod)
-            for pod in world.pods
-            if pod is not None and pod.life != 2 and any(holding[0] == group for holding in pod.holdings)
-        ]
-
-    def _written(
-        self, world: World, after: World, number: int, *, one: Unit, group: int, answer: Outcome
-    ) -> Iterator[tuple[str, World, Any]]:
-        """A change of a book: it is answered; or its first try lands later; or the process dies before it lands."""
-        yield "", after, answer
-        if world.left.lates and after is not world:
-            # Repeated until it is answered: the second time the first one's work is found done, or undone again.
-            yield "!answer lost", after._replace(left=world.left._replace(lates=world.left.lates - 1)), one
-        before, held = world.resvs[group - GROUP], after.resvs[group - GROUP]
-        if before is None or held is None or before.book == held.book:
-            return
-        late = Late("book", (group, before.uid, before.rv, held.book))
-        yield from self._late(world, after, number, late=late, answer=answer)
-
-    def _late(
-        self, world: World, after: World, number: int, *, late: Late, answer: Any
-    ) -> Iterator[tuple[str, World, Any]]:
-        """A write that is repeated until it is answered: a try of it may be on its way still."""
-        left = world.left
-        if left.lates and server.may_land(after, late, self._rules):
-            left_ = left._replace(lates=left.lates - 1)
-            yield "!and again later", after._replace(late=(*after.late, late), left=left_), answer
-        if left.binder_crashes and left.lates:
-            left_ = left._replace(lates=left.lates - 1, binder_crashes=left.binder_crashes - 1)
-            binders = (*world.binders[:number], Binder(), *world.binders[number + 1 :])
-            yield "!not yet, and dies", world._replace(late=(*world.late, late), left=left_, binders=binders), None
-
-    def _first_list(self, world: World, number: int, one: Unit, group: int) -> Iterator[tuple[str, World, Any]]:
-        """The first LIST of a verification, judged at once; what the second needs is kept.
-
-        One verification of a device in one process serves all who want it (binder/verifying.py Verifier).
-        """
-        held = world.resvs[group - GROUP]
-        if any(other.listed and other.listed[0] == group for other in world.binders[number].units):
-            return
-        if held is None or not held.uuid:
-            yield "", world, outcome.Failed(Failure(cause=Cause.RESERVATION_LOST))
-            return
-        if self._rules.reservations_first:
-            found = self._held_alone(world, group, held)
-            if not isinstance(found, Reservation):
-                yield "", world, found
-                return
-        else:
-            pods = self._used_by_tenants(world, group, held)
-            if not isinstance(pods, outcome.Verified):
-                yield "", world, pods
-                return
-        yield "", world, one._replace(listed=(group, held._replace(rv=0)))
-
-    def _second_list(self, world: World, number: int, units: tuple[Unit, ...], one: Unit) -> Iterator[Step]:
-        """The second LIST: the pods, against the book that the first one showed."""
+    def _second_list(self, world: World, number: int, units: tuple[Unit, ...], one: Unit) -> Step:
+        """The second LIST of a verification; what is verified is known to the whole process."""
         group, held = one.listed  # type: ignore[misc]  # it is not empty here
-        answer: Any
-        if self._rules.reservations_first:
-            answer = self._used_by_tenants(world, group, held)
-        else:
-            answer = self._held_alone(world, group, held)
-            answer = outcome.Verified(text(group)) if isinstance(answer, Reservation) else answer
+        answer = self._verifying.second(world, group, held)
         after = world
         if isinstance(answer, outcome.Verified):
             binder = world.binders[number]
             verified = tuple(sorted({*binder.verified, (held.uid, held.uuid)}))
-            binders = (
-                *world.binders[:number],
-                binder._replace(verified=verified),
-                *world.binders[number + 1 :],
-            )
-            after = world._replace(binders=binders)
-        done = self._absorb(one._replace(listed=()), answer, None)
+            after = attempts.put_binder(world, number, binder._replace(verified=verified))
+        done = self._stepping.absorb(one._replace(listed=()), answer, None)
         rest = tuple(done if other is one else other for other in units)
-        yield ("binder", number, "lists again", type(answer).__name__, one.request.pod), self._keep(after, number, rest)
-
-    def _held_alone(self, world: World, group: int, held: Resv) -> Any:
-        there = [self._views.resv(GROUP + at, resv) for at, resv in enumerate(world.resvs) if resv is not None]
-        return self._rules.held_alone(self._views.resv(group, held), there)
-
-    def _used_by_tenants(self, world: World, group: int, held: Resv) -> Any:
-        pods = [self._views.pod(pod) for pod in world.pods if pod is not None and pod.grant]
-        return self._rules.used_by_tenants(self._views.resv(group, held), pods)
-
-    def _post(self, world: World, one: Unit, rv: int, grant: Grant) -> Iterator[tuple[str, World, Any]]:
-        holdings = tuple((name(d.group), name(d.reservation), name(d.uuid), d.nano // NANO) for d in grant.devices)
-        pod = server.pod(world, one.request.pod)
-        if not self._rules.binding_at_entry and pod is not None:
-            rv = pod.rv
-        binding = Late("bind", (one.request.pod, rv, one.request.attempt, holdings))
-        bound = server.bind(world, binding, self._rules)
-        if bound is None:
-            yield "refused", world, outcome.BindingNotAccepted("refused")
-        else:
-            yield "", bound, outcome.BindingAccepted()
-        if world.left.refusals:
-            left = world.left._replace(refusals=world.left.refusals - 1)
-            yield "!refused for another reason", world._replace(left=left), outcome.BindingNotAccepted("refused")
-        if world.left.lates and server.may_land(world, binding, self._rules):
-            left = world.left._replace(lates=world.left.lates - 1)
-            late = world._replace(late=(*world.late, binding), left=left)
-            yield "!no answer", late, outcome.BindingNotAccepted("no answer")
-
-    def _renew(
-        self, world: World, number: int, one: Unit, *, group: int, old: int, rv: str
-    ) -> Iterator[tuple[str, World, Any]]:
-        if _is_gone(world, one, group):
-            yield "", world, outcome.EntryGone(text(group))
-            return
-        change = self._rules.renewing(tenant(self._entry(one, group, old)), rv)
-        after, answer = self._change(world, group, change=change)
-        if isinstance(answer, Book):
-            yield from self._written(
-                world, after, number, one=one, group=group, answer=outcome.Renewed(text(group), rv)
-            )
-        else:
-            yield "", world, outcome.EntryGone(text(group))
-
-    def _entry(self, one: Unit, group: int, rv: int) -> Entry:
-        share = next(share for at, share in one.request.devices if at == group)
-        return Entry(one.request.pod, one.request.attempt, rv, share)
-
-    def _drop(self, world: World, number: int, one: Unit) -> Iterator[tuple[str, World, Any]]:
-        slot = slot_of(one.request.pod)
-        after = server.delete_request(world, slot, one.request.attempt, self._rules)
-        yield "", after, outcome.RequestDropped()
-        if after is not world:
-            late = Late("drop", (slot, one.request.attempt))
-            yield from self._late(world, after, number, late=late, answer=outcome.RequestDropped())
-
-    def _fence(self, world: World, number: int, one: Unit, rv: int) -> Iterator[tuple[str, World, Any]]:
-        late = Late("fence", (one.request.pod, rv, one.request.attempt))
-        fenced = server.fence(world, late, self._rules)
-        if fenced is None:
-            yield "missed", world, outcome.FenceMissed()
-        else:
-            yield "", fenced, outcome.Fenced()
-            yield from self._late(world, fenced, number, late=late, answer=outcome.Fenced())
-
-    def _leave(self, world: World, number: int, one: Unit, *, group: int, rv: int) -> Iterator[tuple[str, World, Any]]:
-        left = outcome.Left(text(group))
-        if _is_gone(world, one, group):
-            yield "", world, left
-            return
-        change = self._rules.leaving([tenant(self._entry(one, group, rv))])
-        after, _ = self._change(world, group, change=change)
-        yield from self._written(world, after, number, one=one, group=group, answer=left)
-
-
-def _is_gone(world: World, one: Unit, group: int) -> bool:
-    """Whether the reservation that was joined is gone."""
-    held = world.resvs[group - GROUP]
-    return held is None or held.uid != {at: uid for at, uid, _ in one.joined}.get(group)
-
-
-def first_unit(request: Request) -> Unit:
-    """An attempt of which nothing is known but its BindRequest."""
-    return Unit(request, Phase.PREPARE.value, request.rv)
-
-
-def _is_over(one: Unit) -> bool:
-    """It has ended, or has nothing left to leave."""
-    return one.phase == Phase.END.value or (one.phase == Phase.LEAVE.value and not one.joined)
-
-
-def _is_first(world: World, one: Unit) -> bool:
-    return one == first_unit(one.request) and server.request(world, one.request.attempt) is not None
-
-
-def _read_pod(world: World, one: Unit) -> Pod | None:
-    return server.pod(world, one.request.pod)
-
-
-def _as_before(resv: Resv | None) -> Resv | None:
-    """A reservation as it was before it began to go."""
-    if resv is None or not (resv.deleting or resv.phase == 2):
-        return resv
-    return resv._replace(deleting=False, phase=RUNNING if resv.uuid else 0)
+        label = ("binder", number, "lists again", type(answer).__name__, one.request.pod)
+        return label, attempts.keep(after, number, rest)
 
 
 def _label(number: int, one: Unit, action: Action, *, how: str, what: str) -> tuple[Any, ...]:

@@ -16,10 +16,9 @@ from binder.core import rebuilding
 from binder.core.entries import Evidence, Judgement
 from gpu.book import Book
 from simulator.model import server
-from simulator.model.binding import Step
 from simulator.model.config import Config
 from simulator.model.rules import Rules
-from simulator.model.state import ENDED, FINISHED, GROUP, Entry, Late, Pod, Resv, World
+from simulator.model.state import ENDED, FINISHED, GROUP, Entry, Late, Pod, Resv, Step, World
 from simulator.model.translating import Translator, entries, tenant, text
 
 _OLD_S = 3600

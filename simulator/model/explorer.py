@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from simulator.model import server
-from simulator.model.binding import Binding, Step
+from simulator.model.binding import Binding
 from simulator.model.canonical import Canonical, Key
 from simulator.model.collecting import Collecting
 from simulator.model.config import Config
@@ -21,7 +21,7 @@ from simulator.model.machines import Machines
 from simulator.model.properties import is_at_rest, violation
 from simulator.model.rules import BUILT, Rules
 from simulator.model.scheduling import Scheduling
-from simulator.model.state import World
+from simulator.model.state import Step, World
 from simulator.model.telling import told
 from simulator.model.translating import Translator
 
@@ -108,12 +108,7 @@ class _Exploration:
         if not self._config.rests:
             return self._result("", -1, is_complete=True)
         stuck, resting = self._stuck()
-        why = (
-            "L1/S9: it can't come to rest from here, with nothing left over and all bound that fits"
-            if stuck >= 0
-            else ""
-        )
-        result = self._result(why, stuck, is_complete=True)
+        result = self._result(STUCK if stuck >= 0 else "", stuck, is_complete=True)
         result.resting = resting
         return result
 

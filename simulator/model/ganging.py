@@ -11,11 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from simulator.model import server
-from simulator.model.binding import Step
 from simulator.model.config import Config
 from simulator.model.rules import Rules
 from simulator.model.scheduling import DIRECT, Scheduling
-from simulator.model.state import ATTEMPT, GROUP, LIVE, PLAN, Device, Direct, Entry, Late, Pod, Request, World, slot_of
+from simulator.model.state import (
+    ATTEMPT,
+    GROUP,
+    LIVE,
+    PLAN,
+    Device,
+    Direct,
+    Entry,
+    Late,
+    Pod,
+    Request,
+    Step,
+    World,
+    slot_of,
+)
 
 Placements = tuple[tuple[int, tuple[Device, ...]], ...]
 Plan = tuple[int, Placements]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from simulator.model import server
-from simulator.model.binding import Step
 from simulator.model.config import Config
 from simulator.model.rules import Rules
 from simulator.model.state import (
@@ -22,6 +21,7 @@ from simulator.model.state import (
     Late,
     Pod,
     Resv,
+    Step,
     World,
 )
 

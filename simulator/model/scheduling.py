@@ -16,7 +16,6 @@ from typing import Any, Final
 from binder.core.state import Phase
 from gpu.book import Book
 from simulator.model import server
-from simulator.model.binding import Step
 from simulator.model.config import Config
 from simulator.model.rules import Rules
 from simulator.model.state import (
@@ -30,6 +29,7 @@ from simulator.model.state import (
     Pod,
     Request,
     Resv,
+    Step,
     World,
     slot_of,
 )

@@ -8,7 +8,7 @@ of a device.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 NAMES: Final = 100
 POD: Final = 100
@@ -170,6 +170,10 @@ class World(NamedTuple):
     collector: tuple[object, ...]
     plan: tuple[int, tuple[tuple[int, tuple[Device, ...]], ...]] | tuple[()]
     left: Left
+
+
+Step = tuple[tuple[Any, ...], World]
+"""A label, and the world after it. A label that begins with "!" is a fault or an accident, no progress."""
 
 
 def slot_of(uid: int) -> int:
