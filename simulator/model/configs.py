@@ -12,6 +12,7 @@ from simulator.model.state import Left
 UNEQUAL: Final = ((5,), (6,))
 HALVES: Final = ((5,), (5,))
 DIRECT: Final = ("direct", "direct")
+HANDED: Final = ("handed", "handed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,27 @@ class Named:
     config: Config
 
 
+#: Two schedulers at once that do not spare each other's attempts, on a device that is known.
+TWO_LEADERS: Final = Config(shares=UNEQUAL, known=1, modes=DIRECT, schedulers=2, rival=True)
+#: Two halves and a pod that doesn't fit beside either; all join directly.
+THREE: Final = Config(shares=(*HALVES, (6,)), known=1, modes=(*DIRECT, "direct"))
+#: Two halves that belong together, and a third that takes the room of one.
 GANG: Final = Config(shares=(*HALVES, (5,)), known=1, modes=(*DIRECT, "direct"), gang=(0, 1), releases=True)
+GANG_HANDED: Final = Config(shares=HALVES, modes=HANDED, gang=(0, 1))
+#: Everybody twice, everything late: too many states to be all seen.
+ALL_AT_ONCE: Final = Config(
+    shares=UNEQUAL,
+    schedulers=2,
+    binders=2,
+    rival=True,
+    backlog=1,
+    lag=True,
+    impatient=True,
+    split_collector=True,
+    slow_identity=True,
+    hesitant=True,
+    rests=False,
+)
 
 #: Complete, each in seconds.
 QUICK: Final = (
@@ -39,47 +60,21 @@ QUICK: Final = (
     ),
     Named(
         "two leaders, an edited pod, a late write",
-        Config(
-            shares=UNEQUAL,
-            known=1,
-            modes=DIRECT,
-            schedulers=2,
-            rival=True,
-            hesitant=True,
-            left=Left(lates=1, touches=1),
-        ),
+        replace(TWO_LEADERS, hesitant=True, left=Left(lates=1, touches=1)),
     ),
     Named(
         "two leaders, a pod deleted and made again, a late write",
-        Config(
-            shares=UNEQUAL,
-            known=1,
-            modes=DIRECT,
-            schedulers=2,
-            rival=True,
-            left=Left(deletes=1, recreates=1, lates=1),
-        ),
+        replace(TWO_LEADERS, left=Left(deletes=1, recreates=1, lates=1)),
     ),
     Named("two devices each", Config(shares=((5, 5), (5, 5)), devices=2, known=2, modes=DIRECT, schedulers=2)),
     Named(
         "a reservation lost",
         Config(shares=HALVES, known=1, modes=("direct", "handed"), left=Left(unreserves=1)),
     ),
-    Named(
-        "three pods, a late write",
-        Config(shares=(*HALVES, (6,)), known=1, modes=(*DIRECT, "direct"), left=Left(lates=1)),
-    ),
+    Named("three pods, a late write", replace(THREE, left=Left(lates=1))),
     Named(
         "three pods, two leaders, an impatient collector, an edit, a late write",
-        Config(
-            shares=(*HALVES, (6,)),
-            known=1,
-            modes=(*DIRECT, "direct"),
-            schedulers=2,
-            rival=True,
-            impatient=True,
-            left=Left(lates=1, touches=1),
-        ),
+        replace(THREE, schedulers=2, rival=True, impatient=True, left=Left(lates=1, touches=1)),
     ),
     Named(
         "late views, one pod, an edit, a reservation lost",
@@ -89,11 +84,8 @@ QUICK: Final = (
         "late views, two pods, a reservation lost",
         Config(shares=UNEQUAL, known=1, modes=("handed", "direct"), lag=True, left=Left(unreserves=1)),
     ),
-    Named("a gang at the binder", Config(shares=UNEQUAL, devices=2, modes=("handed", "handed"), gang=(0, 1))),
-    Named(
-        "a gang at the binder that crashes",
-        Config(shares=HALVES, modes=("handed", "handed"), gang=(0, 1), left=Left(binder_crashes=1)),
-    ),
+    Named("a gang at the binder", replace(GANG_HANDED, shares=UNEQUAL, devices=2)),
+    Named("a gang at the binder that crashes", replace(GANG_HANDED, left=Left(binder_crashes=1))),
     Named("a direct gang, a member edited", replace(GANG, left=Left(touches=1))),
     Named("a direct gang, its scheduler crashes, a late write", replace(GANG, left=Left(scheduler_crashes=1, lates=1))),
 )
@@ -115,39 +107,15 @@ LARGE: Final = (
     ),
     Named(
         "two leaders, an impatient collector in two steps, an edit, a refusal, a late write",
-        Config(
-            shares=UNEQUAL,
-            known=1,
-            modes=DIRECT,
-            schedulers=2,
-            rival=True,
-            impatient=True,
-            split_collector=True,
-            left=Left(lates=1, touches=1, refusals=1),
-        ),
+        replace(TWO_LEADERS, impatient=True, split_collector=True, left=Left(lates=1, touches=1, refusals=1)),
     ),
     Named(
         "two leaders, one crashes, an impatient collector, a deletion, a late write",
-        Config(
-            shares=UNEQUAL,
-            known=1,
-            modes=DIRECT,
-            schedulers=2,
-            rival=True,
-            impatient=True,
-            hesitant=True,
-            left=Left(lates=1, scheduler_crashes=1, deletes=1),
-        ),
+        replace(TWO_LEADERS, impatient=True, hesitant=True, left=Left(lates=1, scheduler_crashes=1, deletes=1)),
     ),
     Named("a reservation evicted, two devices", Config(shares=HALVES, devices=2, left=Left(evictions=1))),
-    Named(
-        "a gang at the binder, its scheduler crashes",
-        Config(shares=HALVES, modes=("handed", "handed"), gang=(0, 1), left=Left(scheduler_crashes=1)),
-    ),
-    Named(
-        "a gang at the binder, a member edited, a late write",
-        Config(shares=HALVES, modes=("handed", "handed"), gang=(0, 1), left=Left(touches=1, lates=1)),
-    ),
+    Named("a gang at the binder, its scheduler crashes", replace(GANG_HANDED, left=Left(scheduler_crashes=1))),
+    Named("a gang at the binder, a member edited, a late write", replace(GANG_HANDED, left=Left(touches=1, lates=1))),
     Named(
         "a direct gang, two leaders, an edit, a late write",
         replace(GANG, shares=HALVES, modes=DIRECT, schedulers=2, rival=True, left=Left(touches=1, lates=1)),
@@ -158,17 +126,8 @@ LARGE: Final = (
     ),
     Named(
         "all at once, two pods",
-        Config(
-            shares=UNEQUAL,
-            schedulers=2,
-            binders=2,
-            rival=True,
-            backlog=1,
-            lag=True,
-            impatient=True,
-            split_collector=True,
-            slow_identity=True,
-            hesitant=True,
+        replace(
+            ALL_AT_ONCE,
             left=Left(
                 deletes=1,
                 vanishes=1,
@@ -182,25 +141,15 @@ LARGE: Final = (
                 silences=1,
                 refusals=1,
             ),
-            rests=False,
         ),
     ),
     Named(
         "all at once, three pods on two devices",
-        Config(
-            shares=((5,), (5,), (6,)),
+        replace(
+            ALL_AT_ONCE,
+            shares=(*HALVES, (6,)),
             devices=2,
-            schedulers=2,
-            binders=2,
-            rival=True,
-            backlog=1,
-            lag=True,
-            impatient=True,
-            split_collector=True,
-            slow_identity=True,
-            hesitant=True,
             left=Left(deletes=1, recreates=1, touches=1, unreserves=1, lates=2, binder_crashes=1, scheduler_crashes=1),
-            rests=False,
         ),
     ),
 )
