@@ -15,13 +15,11 @@ import contextlib
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, Self
 
 import anyio
 import msgspec
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskGroup
 
 from admission.namespaces import NamespaceGuards
 from admission.review import PodAdmission
@@ -30,34 +28,29 @@ from binder.settings import BinderSettings
 from kube import errors
 from kube.api import Api
 from kube.clock import Clock
-from kube.events import EventRecorder
-from kube.lease import LeaderElection, LeaseSettings
+from kube.lease import LeaseSettings
 from kube.memory.calls import Call
 from kube.memory.server import MemoryApiServer
-from kube.memory.transport import MemoryTransport
 from kube.reflector import Reflector
-from kube.replica import take_part
 from kube.resources import LEASES, NAMESPACES, PODS
 from kube.retry import Retry
 from scheduler.settings import SchedulerSettings
-from simulator import observer, policies, seeding
+from simulator import observer, policies, seeding, settled
 from simulator.auditing import Auditor
 from simulator.component import Component
 from simulator.invariants import CONFIG_MAPS, DELETED, WATCHED, Checker
 from simulator.manifests import Manifest
 from simulator.nodeset import NodeSet
 from simulator.observer import Observer
-from simulator.parts import PRODUCT, Make, Parts, Runnable
+from simulator.parts import PRODUCT, Parts
 from simulator.podtokens import always
+from simulator.replicas import BINDER, SCHEDULER, Replicas, Role, is_ours
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
-from simulator.skew import SkewedClock
 from simulator.timeline import Timeline
 from wire import names
 
 _OBSERVER: Final = "observer"
-SCHEDULER: Final = "scheduler"
-BINDER: Final = "binder"
 _READS: Final = frozenset({"get", "list", "watch"})
 
 
@@ -119,19 +112,13 @@ class World:
         self.server.faults.on_answer.append(self.auditor.answered)
         self._watching = self.server.transport(_OBSERVER)
         self.observers = {plural: Observer(self._watching, plural, self._observe) for plural in WATCHED}
-        self._clock = clock
-        #: The wall clock of each component, by its name; setting one ahead or back is a jump.
-        self.clocks: dict[str, SkewedClock] = {}
-        scheduler = _Role(SCHEDULER, names.SCHEDULER_NAME, parts.scheduler, settings.scheduler)
-        binder = _Role(BINDER, "moorage-binder", parts.binder, settings.binder)
+        replicas = self._replicas(clock)
         #: All replicas by their names: ``binder``, ``binder-2``, ``scheduler``, ``scheduler-2``...
-        self.components: Mapping[str, Component] = {
-            name: self._component(name, role)
-            for role, count in ((binder, settings.binders), (scheduler, settings.schedulers))
-            for name in _replicas(role.name, count)
-        }
+        self.components = replicas.components
+        #: The wall clock of each component, by its name; setting one ahead or back is a jump.
+        self.clocks = replicas.clocks
         #: Schedulers that run now, by the names of their components.
-        self.running: dict[str, Runnable] = {}
+        self.running = replicas.running
         self.scheduler = self.components[SCHEDULER]
         self.binder = self.components[BINDER]
         self._renewals = 0
@@ -246,12 +233,12 @@ class World:
     @property
     def is_settled(self) -> bool:
         """Whether every pod runs, has ended, or says why it waits."""
-        return all(map(_is_settled, self.pods))
+        return all(map(settled.is_settled, self.pods))
 
     @property
     def has_waiting_pods(self) -> bool:
         """Whether there is a pod that the scheduler may still try to place."""
-        return any(map(_waits, self.pods))
+        return any(map(settled.waits, self.pods))
 
     @property
     def pods(self) -> list[dict[str, Any]]:
@@ -260,14 +247,20 @@ class World:
 
     # --- its parts ---------------------------------------------------------------------------------------------------
 
-    def _connect(self, user: str) -> MemoryTransport:
-        return self.server.transport(user)
-
-    def _api(self, transport: MemoryTransport, purpose: str) -> Api:
-        return Api(self._parts.wire(purpose, transport), retry=Retry(self._rng(purpose)))
-
-    def _clock_of(self, name: str) -> SkewedClock:
-        return self.clocks.setdefault(name, SkewedClock(self._clock))
+    def _replicas(self, clock: Clock) -> Replicas:
+        settings, parts = self.settings, self._parts
+        return Replicas(
+            server=self.server,
+            roles=(
+                Role(BINDER, "moorage-binder", parts.binder, settings.binder, settings.binders),
+                Role(SCHEDULER, names.SCHEDULER_NAME, parts.scheduler, settings.scheduler, settings.schedulers),
+            ),
+            clock=clock,
+            seed=settings.seed,
+            election=settings.election,
+            wire=parts.wire,
+            started_again=lambda incarnation: self.checker.disturbed(f"{incarnation} was started"),
+        )
 
     def _rng(self, purpose: str) -> random.Random:
         return random.Random(f"{self.settings.seed}/{purpose}")
@@ -275,66 +268,14 @@ class World:
     async def _start_admission(self, group: TaskGroup) -> None:
         settings = self.settings.admission
         guards = NamespaceGuards(settings.guard)
-        api = self._api(self._connect("admission"), "admission")
+        wired = self._parts.wire("admission", self.server.transport("admission"))
+        api = Api(wired, retry=Retry(self._rng("admission")))
         await group.start(Reflector(api, NAMESPACES, guards, rng=self._rng("admission")).run)
         admission = PodAdmission(settings, rng=self._rng("names"), guard_of=guards)
         for hook in self._parts.hooks(admission):
             self.server.add_webhook(hook)
         for policy in self._parts.policies(is_ours):
             self.server.add_webhook(policy)
-
-    def _component(self, name: str, role: _Role) -> Component:
-        return Component(name, connect=partial(self._connect, name), run=partial(self._run, name, role))
-
-    async def _run(
-        self, name: str, role: _Role, transport: MemoryTransport, stop: anyio.Event, *, task_status: TaskStatus[None]
-    ) -> None:
-        """Run one incarnation of a replica, as cli/processes.py does it in a process."""
-        incarnation = f"{name}/{self.components[name].incarnations}"
-        clock = self._clock_of(name)
-        wired, retry = self._parts.wire(name, transport), Retry(self._rng(name))
-        api = unfenced = Api(wired, retry=retry)
-        election = self._election(unfenced, role, clock, incarnation)
-        if election is not None:
-            api = Api(wired, retry=retry, fence=election.fence)
-        async with anyio.create_task_group() as group:
-            replica = role.make(
-                api,
-                settings=role.settings,
-                clock=clock,
-                rng=self._rng(incarnation),
-                events=self._events(unfenced, role.controller, clock, group),
-            )
-            if role.name == SCHEDULER:
-                self.running[name] = replica
-            if self.components[name].incarnations > 1:
-                self.checker.disturbed(f"{incarnation} was started")
-            if election is None:
-                await group.start(replica.run)
-                task_status.started()
-                await stop.wait()
-            else:
-                fence = election.fence
-                await take_part(replica, election=election, fence=fence, stop=stop, task_status=task_status)
-            group.cancel_scope.cancel()
-
-    def _election(self, api: Api, role: _Role, clock: Clock, incarnation: str) -> LeaderElection | None:
-        if self.settings.election is None:
-            return None
-        return LeaderElection(
-            api,
-            namespace=names.SYSTEM_NAMESPACE,
-            name=f"moorage-{role.name}",
-            identity=incarnation,
-            clock=clock,
-            rng=self._rng(f"{incarnation}/election"),
-            settings=self.settings.election,
-        )
-
-    def _events(self, api: Api, controller: str, clock: Clock, group: TaskGroup) -> EventRecorder:
-        recorder = EventRecorder(api, clock=clock, controller=controller, instance="simulated")
-        group.start_soon(recorder.run)
-        return recorder
 
     def _observe(self, plural: str, event: str, raw: dict[str, Any]) -> None:
         now_s = anyio.current_time()
@@ -355,50 +296,3 @@ class World:
             return 0.0 if call.user == _OBSERVER else rng.uniform(0.0, most_s)
 
         return delay_s
-
-
-@dataclass(frozen=True, slots=True)
-class _Role:
-    """What the replicas of a component have in common. ``controller`` signs their events."""
-
-    name: str
-    controller: str
-    make: Make
-    settings: Any
-
-
-def _replicas(name: str, count: int) -> list[str]:
-    return [name, *(f"{name}-{number}" for number in range(2, count + 1))][:count]
-
-
-def is_ours(user: str) -> bool:
-    """Whether a client of the API server is one of our components, whichever replica."""
-    return user.startswith((SCHEDULER, BINDER))
-
-
-def _waits(pod: Mapping[str, Any]) -> bool:
-    """Whether the scheduler may still try to place a pod."""
-    return not pod["spec"].get("nodeName") and pod["spec"].get("schedulerName") == names.SCHEDULER_NAME
-
-
-def _is_settled(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod runs, has ended, says why it waits, or is not ours to place."""
-    spec, status = pod["spec"], pod.get("status") or {}
-    if not spec.get("nodeName") and spec.get("schedulerName") != names.SCHEDULER_NAME:
-        return True
-    if status.get("phase") in {names.RUNNING, names.SUCCEEDED, names.FAILED}:
-        return True
-    containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
-    if any(map(_cannot_start, containers)):
-        return True
-    conditions = status.get("conditions") or ()
-    return any(c["type"] == names.CONDITION_POD_SCHEDULED and c["status"] == "False" for c in conditions)
-
-
-def _cannot_start(status: Mapping[str, Any]) -> bool:
-    """Whether a container waits for a ConfigMap, or for its next try because its runtime refuses to start it.
-
-    The first for ever, where somebody went past us with an ask for a share; the second while its device is not there.
-    """
-    waiting = (status.get("state") or {}).get("waiting") or {}
-    return waiting.get("reason") in {"CreateContainerConfigError", "CrashLoopBackOff"}

@@ -16,9 +16,9 @@ import anyio
 from typing_extensions import override
 
 from kube.memory.calls import Call
+from simulator.replicas import is_ours
 from simulator.violations import Violation
 from simulator.witness import Held, Record, Refused, Started, Stopped
-from simulator.world import is_ours
 
 _READS: Final = frozenset({"get", "list", "watch"})
 #: Written beside the work: told to nobody here, and no sign of unrest.

@@ -25,8 +25,9 @@ from kube.memory.faults import Fault
 from kube.resources import BIND_REQUESTS, PODS
 from kube.retry import Retry
 from simulator.process import RUN_S
+from simulator.replicas import BINDER
 from simulator.settings import NO_FAULT, ReservationFault
-from simulator.world import BINDER, World, WorldSettings
+from simulator.world import World, WorldSettings
 from tests.scheduler.stage import TEAM, create, create_gang, pod, share
 from wire import names
 

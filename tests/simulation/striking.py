@@ -15,7 +15,8 @@ from typing_extensions import override
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from simulator.component import Component
-from simulator.world import BINDER, SCHEDULER, World
+from simulator.replicas import BINDER, SCHEDULER
+from simulator.world import World
 
 #: Whose writes are struck; the reservation processes' identity patch is a step of the protocol, too.
 WRITERS: Final = (SCHEDULER, BINDER, "reservation")

@@ -23,8 +23,9 @@ from kube.resources import PODS
 from scheduler.app import Scheduler
 from simulator import shape
 from simulator.parts import Parts
+from simulator.replicas import SCHEDULER
 from simulator.virtualtime import VirtualClock
-from simulator.world import SCHEDULER, World, WorldSettings
+from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.scheduler.stage import TEAM, create, pod, share
 

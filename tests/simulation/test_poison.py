@@ -24,9 +24,10 @@ from kube.resources import PODS
 from scheduler.settings import SchedulerSettings
 from simulator import shape
 from simulator.hostile.actions import CreatePod
+from simulator.replicas import is_ours
 from simulator.settings import ReservationFault
 from simulator.virtualtime import VirtualClock, VirtualTimeLoop
-from simulator.world import World, WorldSettings, is_ours
+from simulator.world import World, WorldSettings
 from wire import names
 
 NAMESPACE = "team"

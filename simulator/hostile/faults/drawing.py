@@ -17,7 +17,7 @@ import msgspec
 from simulator.hostile.faults.kinds import KINDS, Fault
 from simulator.shape import NodeShape
 
-#: Users on the API server other than the components that may be struck (simulator/world.py).
+#: Users on the API server other than the components that may be struck (simulator/world.py, replicas.py).
 _BYSTANDERS: Final = ("", "system:nodes", "reservation", "admission")
 #: In how many runs of a hundred, where all kinds may occur, those do that excuse an invariant.
 _EXCUSING_PERCENT: Final = 30
@@ -86,7 +86,7 @@ def _chosen(rng: random.Random, allowed: Sequence[str]) -> list[str]:
 
 
 def _replicas(role: str, count: int) -> tuple[str, ...]:
-    """Names as simulator/world.py gives them."""
+    """Names as simulator/replicas.py gives them."""
     return (role, *(f"{role}-{number}" for number in range(2, count + 1)))[:count]
 
 

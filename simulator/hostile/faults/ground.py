@@ -20,13 +20,14 @@ from kube.resources import PODS
 from kube.retry import Retry
 from simulator.component import Component
 from simulator.kubelet import Kubelet
-from simulator.world import BINDER, World
+from simulator.replicas import BINDER
+from simulator.world import World
 from wire import names
 from wire.core import Pod
 
 #: The hands of the faults: a controller of Kubernetes, which the policies on reservations let through.
 HOSTILE: Final = Identities().life_cycle_users[0]
-#: Whom the policies take for a component of Moorage (simulator/world.py, is_ours).
+#: Whom the policies take for a component of Moorage (simulator/replicas.py, is_ours).
 LAWLESS: Final = f"{BINDER}@hostile"
 #: Who is never struck by a fault of requests or watches: the checker's eyes, users (their troubles are no test of
 #: ours), and the faults themselves.

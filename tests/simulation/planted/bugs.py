@@ -23,7 +23,7 @@ from simulator import policies
 from simulator.hooks import Hook, hooks
 from simulator.parts import Parts
 from simulator.policies import Policy
-from simulator.world import BINDER, SCHEDULER
+from simulator.replicas import BINDER, SCHEDULER
 from tests.simulation.planted import clusters, desks, wires
 
 Json = dict[str, Any]
