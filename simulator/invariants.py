@@ -15,17 +15,19 @@ with several schedulers or binders at once, nothing is over-committed (S1, S2, S
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 from simulator import facts
 from simulator.checks import counting, ledgers, placing, telling
 from simulator.checks.counting import NodeFacts
 from simulator.checks.keeping import Keeping
 from simulator.checks.ledgers import Ledger
+from simulator.checks.leftovers import leftovers
+from simulator.checks.promises import Promises
 from simulator.checks.telling import Scene
 from simulator.checks.writes import Evictions, Write, Writes
 from simulator.devices import Device
@@ -34,7 +36,6 @@ from simulator.gangs import Gangs
 from simulator.usage import Usage
 from simulator.violations import Findings
 from simulator.witness import Freed, Held, Record, Started, Stopped
-from wire import names
 
 PODS: Final = "pods"
 POD_GROUPS: Final = "podgroups"
@@ -65,12 +66,11 @@ class Checker:
         self.writes = Writes(self.findings)
         self._devices = {node: tuple(listed) for node, listed in devices.items()}
         self._cards = {device.uuid: device for listed in self._devices.values() for device in listed}
-        self._usage = Usage(self._cards, self.findings, loss_window_s, self._promised_to)
+        self._pods: dict[str, PodFacts] = {}
+        self._promises = Promises(self.findings, self._cards, self._pods)
+        self._usage = Usage(self._cards, self.findings, loss_window_s, self._promises.to)
         self._gangs = Gangs(self.findings, gang_grace_s)
         self._records: deque[Record] = deque()
-        self._pods: dict[str, PodFacts] = {}
-        #: Device -> pods on the API server whose annotations hand it to them.
-        self._promised: defaultdict[str, set[str]] = defaultdict(set)
         #: BindRequest UID (the attempt) -> the node that it chose.
         self._chosen: dict[str, str] = {}
         #: What is there now: pods by UID, nodes by name, BindRequests by UID.
@@ -209,16 +209,9 @@ class Checker:
 
     def leftovers(self, objects: Mapping[str, Iterable[Json]], at_s: float) -> None:
         """Judge S9 when all work is gone: of what was made for it, nothing may be left (by plural: its objects)."""
-        for raw in objects.get(PODS, ()):
-            if facts.pod(raw).is_reservation:
-                self._left("reservation pod", raw, at_s)
-            elif names.BOOK_FINALIZER in (raw["metadata"].get("finalizers") or ()):
-                self._left("our finalizer on pod", raw, at_s)
-        for raw in objects.get(BIND_REQUESTS, ()):
-            self._left("BindRequest", raw, at_s)
-        for raw in objects.get(CONFIG_MAPS, ()):
-            if facts.is_handover(raw):
-                self._left("ConfigMap", raw, at_s)
+        pods, requests, config_maps = (objects.get(plural, ()) for plural in (PODS, BIND_REQUESTS, CONFIG_MAPS))
+        for what in leftovers(pods=pods, requests=requests, config_maps=config_maps):
+            self.findings.add("S9", at_s, f"{what} is left after all work is gone")
 
     @property
     def report(self) -> Mapping[str, str]:
@@ -249,8 +242,7 @@ class Checker:
         self._gangs.pod(pod, is_gone=is_gone, at_s=at_s)
         if pod.is_reservation:
             self._judge_book(pod, at_s)
-        for uuid in self._promise(pod, is_gone=is_gone, before=known.promised if known else frozenset()):
-            self._judge_promises(uuid, at_s)
+        self._promises.take(pod, is_gone=is_gone, before=known.promised if known else frozenset(), at_s=at_s)
 
     def _judge_keeping(self, known: PodFacts | None, pod: PodFacts, at_s: float) -> None:
         """S8, and S11 of what is bound: a malformed ask never becomes a default."""
@@ -263,16 +255,6 @@ class Checker:
             wrong = facts.problem(pod) if pod.is_ours else None
             if wrong is not None:
                 self.findings.add("S11", at_s, f"pod {pod.key} was bound with {wrong[0]}={wrong[1]!r}")
-
-    def _promise(self, pod: PodFacts, *, is_gone: bool, before: frozenset[str]) -> list[str]:
-        """Note the devices that a pod is promised now; return those to which it is new."""
-        now: frozenset[str] = frozenset() if is_gone or pod.has_ended or not pod.node else pod.promised
-        for uuid in before - now:
-            self._promised[uuid].discard(pod.uid)
-        new = sorted(uuid for uuid in now if pod.uid not in self._promised[uuid])
-        for uuid in new:
-            self._promised[uuid].add(pod.uid)
-        return new
 
     def _judge_binding(self, known: PodFacts, pod: PodFacts, at_s: float) -> None:
         if known.node and pod.node != known.node:
@@ -289,21 +271,6 @@ class Checker:
         total = sum(pod.book.values(), Fraction(0))
         if total > 1:
             self.findings.add("S1", at_s, f"the book of {pod.key} holds {float(total):.6g} of a device")
-
-    def _judge_promises(self, uuid: str, at_s: float) -> None:
-        """Add up the shares of pods that are bound, whether their containers run already or not."""
-        card = self._cards.get(uuid)
-        if card is None:
-            return
-        charges = {
-            pod.key: sum(ask.charge(card.mem_mib) for ask in pod.asks.values()) for pod in self._promised_to(uuid)
-        }
-        if sum(charges.values()) > 1:
-            told = ", ".join(f"{key} {float(charge):.6g}" for key, charge in sorted(charges.items()))
-            self.findings.add("S1", at_s, f"{uuid} is promised to {told}")
-
-    def _promised_to(self, uuid: str) -> list[PodFacts]:
-        return [self._pods[uid] for uid in sorted(self._promised.get(uuid, ()))]
 
     # --- records of the machines -------------------------------------------------------------------------------------
 
@@ -335,11 +302,6 @@ class Checker:
     def _judge_place(self, record: Started, pod: PodFacts) -> None:
         if record.node != pod.node:
             self.findings.add("S5", record.at_s, f"pod {pod.key} runs on {record.node}, but is bound to {pod.node}")
-
-    def _left(self, what: str, raw: Json, at_s: float) -> None:
-        metadata: Mapping[str, Any] = raw["metadata"]
-        place = f"{metadata.get('namespace', '')}/{metadata['name']}"
-        self.findings.add("S9", at_s, f"{what} {place} is left after all work is gone")
 
 
 def _keep(uids: set[str], uid: str, *, is_there: bool) -> None:

@@ -1,4 +1,4 @@
-"""Random mixes of what users do: arrivals of every form, ends, edits, and the mischief that their rights allow.
+"""Random mixes of what users do: arrivals of every form, ends, the same once more, and mischief (mischief.py).
 
 Small by default: hostile schedules find mistakes in few pods on few cards, and a thousand of them have to be cheap.
 A mix has a *mood*, drawn once: how full the cluster gets, which forms of pods there are, how much mischief. So that
@@ -14,18 +14,13 @@ from typing import Any, Final
 
 import msgspec
 
+from simulator.hostile import mischief
 from simulator.hostile.actions import (
     MAIN,
     Action,
-    ChangePodGroup,
     CreatePod,
     CreatePodGroup,
-    DeleteBindRequest,
     DeletePod,
-    DeletePodGroup,
-    DeleteReservation,
-    EditPod,
-    EvictPod,
     UngatePod,
 )
 from simulator.shape import NodeShape
@@ -46,37 +41,6 @@ FRACTIONS: Final = (
     "1e-3",
     "0.999",
 )
-#: (annotation, value): asks that nobody can grant, or even read.
-MALFORMED: Final = (
-    (names.GPU_FRACTION, "abc"),
-    (names.GPU_FRACTION, "1.5"),
-    (names.GPU_FRACTION, "0"),
-    (names.GPU_FRACTION, "-0.5"),
-    (names.GPU_FRACTION, "NaN"),
-    (names.GPU_FRACTION, "0,5"),
-    (names.GPU_FRACTION, ""),
-    (names.GPU_MEMORY, "0"),
-    (names.GPU_MEMORY, "-1"),
-    (names.GPU_MEMORY, "10Gi"),
-    (names.GPU_MEMORY, "1e3"),
-    (names.GPU_FRACTION_NUM_DEVICES, "0"),
-    (names.GPU_FRACTION_NUM_DEVICES, "two"),
-    (names.GPU_FRACTION_NUM_DEVICES, "99999999999999999999"),
-    (names.GPU_FRACTION_CONTAINER_NAME, "nobody"),
-)
-#: Keys that only the scheduler and the binder write, with values that would help who forged them.
-FORGED_ANNOTATIONS: Final = {
-    names.GRANT: '{"attempt":"x","devices":[]}',
-    names.GPU_PORTION_ANNOTATION: "0.01",
-    f"{names.VISIBLE_DEVICES_PREFIX}c0": "all",
-    names.RECEIVED_RESOURCE_TYPE: names.RECEIVED_FRACTION,
-    names.FENCED: "x",
-    names.TENANTS: "{}",
-}
-FORGED_LABELS: Final = {names.GPU_GROUP_LABEL: "mine", f"{names.MULTI_GPU_GROUP_LABEL_PREFIX}mine": "mine"}
-#: Edits after placement that would free on paper what is still used.
-SHRINKING: Final = ((names.GPU_FRACTION, "0.01"), (names.GPU_MEMORY, "1"), (names.GPU_FRACTION, None))
-
 Annotations = dict[str, str]
 
 
@@ -135,7 +99,7 @@ def draw(rng: random.Random, *, shapes: Sequence[NodeShape], duration_s: float, 
     mix.actions += pods
     for pod in pods:
         _go_on(mix, mood, pod)
-    _meddle(mix, mood)
+    mix.actions += mischief.meddling(rng, mix.moment, nodes=mix.nodes, tenths=mood.mischief)
     return tuple(sorted(mix.actions, key=lambda action: action.at_s))
 
 
@@ -186,16 +150,7 @@ def _gang(mix: _Draw, mood: _Mood, *, number: int) -> Iterator[CreatePod]:
         pod = pattern if rng.random() < 0.8 else rng.choice((_fraction, _whole))(mix)
         yield _changed(pod, at_s=mix.soon(at_s), name=f"p-{number + member}", group=name)
     if rng.random() < 0.1 * mood.mischief:
-        mix.actions.append(_disturbed_gang(mix, name, mix.soon(at_s), minimum))
-
-
-def _disturbed_gang(mix: _Draw, name: str, at_s: float, minimum: int) -> Action:
-    rng = mix.rng
-    return rng.choice((
-        ChangePodGroup(at_s=at_s, name=name, minimum=minimum + rng.choice((-1, 1, 100))),
-        ChangePodGroup(at_s=at_s, name=name, annotations={names.PLAN: '{"members":{}}'}),
-        DeletePodGroup(at_s=at_s, name=name),
-    ))  # fmt: skip
+        mix.actions.append(mischief.with_gang(rng, name, minimum, at_s=mix.soon(at_s)))
 
 
 def _fraction(mix: _Draw) -> CreatePod:
@@ -231,7 +186,7 @@ def _placed_by_hand(mix: _Draw) -> CreatePod:
 
 
 def _malformed(mix: _Draw) -> CreatePod:
-    key, value = mix.rng.choice(MALFORMED)
+    key, value = mix.rng.choice(mischief.MALFORMED)
     base = {} if key in {names.GPU_FRACTION, names.GPU_MEMORY} else {names.GPU_FRACTION: "0.5"}
     return _asking({**base, key: value})
 
@@ -256,8 +211,7 @@ def _dressed(mix: _Draw, mood: _Mood, pod: CreatePod) -> CreatePod:
     if rng.random() < 0.05 and not pod.node:
         pod = _changed(pod, gated=True)
     if rng.random() < 0.03 * mood.mischief:
-        pod = _changed(pod, annotations={**pod.annotations, **_some(rng, FORGED_ANNOTATIONS)})
-        pod = _changed(pod, labels=_some(rng, FORGED_LABELS))
+        pod = mischief.forged(rng, pod)
     return pod
 
 
@@ -268,10 +222,6 @@ def _with_containers(mix: _Draw, pod: CreatePod) -> CreatePod:
     if named and names.GPU_FRACTION_CONTAINER_NAME not in pod.annotations:
         pod = _changed(pod, annotations={**pod.annotations, names.GPU_FRACTION_CONTAINER_NAME: named})
     return pod
-
-
-def _some(rng: random.Random, forged: dict[str, str]) -> dict[str, str]:
-    return dict(rng.sample(sorted(forged.items()), rng.randrange(1, len(forged) + 1)))
 
 
 # --- what becomes of them ------------------------------------------------------------------------------------------
@@ -309,48 +259,4 @@ def _go_on(mix: _Draw, mood: _Mood, pod: CreatePod) -> None:
         at_s = mix.soon(pod.at_s) if rng.random() < 0.4 else mix.later(pod.at_s)
         mix.actions.append(DeletePod(at_s=at_s, name=pod.name, grace_s=rng.choice((None, None, None, 0, 1))))
     if rng.randrange(10) < mood.mischief:
-        mix.actions.append(_mischief(mix, pod))
-
-
-def _mischief(mix: _Draw, pod: CreatePod) -> Action:
-    rng = mix.rng
-    at_s = mix.soon(pod.at_s)
-    shrunk, value = rng.choice(SHRINKING)
-    forged, forged_value = rng.choice(sorted(FORGED_ANNOTATIONS.items()))
-    label, labelled = rng.choice(sorted(FORGED_LABELS.items()))
-    malformed, text = rng.choice(MALFORMED)
-    return rng.choice((
-        EditPod(at_s=at_s, name=pod.name, annotations={"example.com/note": str(rng.randrange(100))}),
-        EditPod(at_s=at_s, name=pod.name, annotations={shrunk: value}),
-        EditPod(at_s=at_s, name=pod.name, annotations={shrunk: value}, when_bound_s=5.0),
-        EditPod(at_s=at_s, name=pod.name, annotations={malformed: text}),
-        EditPod(at_s=at_s, name=pod.name, annotations={forged: forged_value}, when_bound_s=rng.choice((0.0, 5.0))),
-        EditPod(at_s=at_s, name=pod.name, annotations={names.GRANT: None}, when_bound_s=5.0),
-        EditPod(at_s=at_s, name=pod.name, labels={label: labelled}, when_bound_s=rng.choice((0.0, 5.0))),
-        EditPod(at_s=at_s, name=pod.name, labels={names.GPU_GROUP_LABEL: None}, when_bound_s=5.0),
-        EvictPod(at_s=at_s, name=pod.name),
-        DeleteBindRequest(at_s=pod.at_s, pod=pod.name),
-    ))  # fmt: skip
-
-
-def _meddle(mix: _Draw, mood: _Mood) -> None:
-    """What an administrator does by hand with things that are not his."""
-    rng = mix.rng
-    while rng.randrange(10) < mood.mischief:
-        at_s, grace_s = mix.moment(), rng.choice((None, None, 0))
-        mix.actions.append(DeleteReservation(at_s=at_s, number=rng.randrange(8), grace_s=grace_s))
-    if rng.randrange(20) < mood.mischief:
-        mix.actions.append(_forged_reservation(mix))
-
-
-def _forged_reservation(mix: _Draw) -> CreatePod:
-    """A pod that says it is a reservation, with a book that says it is empty."""
-    return CreatePod(
-        at_s=mix.moment(),
-        name=f"{names.RESERVATION_NAME_PREFIX}-forged",
-        namespace=names.RESERVATION_NAMESPACE,
-        labels={names.APP_LABEL: names.RESERVATION_APP, names.GPU_GROUP_LABEL: "mine"},
-        annotations={names.TENANTS: "{}"},
-        scheduler="default-scheduler",
-        node=mix.rng.choice(mix.nodes),
-    )
+        mix.actions.append(mischief.with_pod(rng, pod, at_s=mix.soon(pod.at_s)))

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from simulator import shape
-from simulator.hostile import workload
+from simulator.hostile import mischief, workload
 from simulator.hostile.actions import Action, CreatePod, CreatePodGroup
 from wire import names
 
@@ -44,9 +44,9 @@ def test_every_kind_of_action_and_every_form_of_pod_comes_up() -> None:
     pods = [pod for pod in actions if isinstance(pod, CreatePod)]
     asked = {key for pod in pods for key in pod.annotations}
     wanted = {names.GPU_FRACTION, names.GPU_MEMORY, names.GPU_FRACTION_NUM_DEVICES, names.GPU_FRACTION_CONTAINER_NAME}
-    assert wanted | set(workload.FORGED_ANNOTATIONS) <= asked
+    assert wanted | set(mischief.FORGED_ANNOTATIONS) <= asked
     values = {(key, value) for pod in pods for key, value in pod.annotations.items()}
-    assert set(workload.MALFORMED) <= values
+    assert set(mischief.MALFORMED) <= values
     for form in ("gpus", "cpu_milli", "group", "run_s", "grace_s", "node", "gated", "insist_s", "init_containers"):
         assert any(getattr(pod, form) for pod in pods), form
 

@@ -1,0 +1,52 @@
+"""S1 from the API objects: what bound pods are promised of a device is one device at most, whether they run or not."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from simulator.devices import Device
+from simulator.facts import PodFacts
+from simulator.violations import Findings
+
+
+@dataclass(slots=True)
+class Promises:
+    """Devices (``cards`` by UUID) and the pods whose annotations hand them over.
+
+    ``pods``: the newest version of each pod that was ever seen, by UID.
+    """
+
+    findings: Findings
+    cards: Mapping[str, Device]
+    pods: Mapping[str, PodFacts]
+    _promised: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def to(self, uuid: str) -> list[PodFacts]:
+        """Pods on the API server that a device is promised to."""
+        return [self.pods[uid] for uid in sorted(self._promised.get(uuid, ()))]
+
+    def take(self, pod: PodFacts, *, is_gone: bool, before: frozenset[str], at_s: float) -> None:
+        """Take a version of a pod that is among ``pods`` now; ``before``: what the version before it was promised."""
+        for uuid in self._note(pod, is_gone=is_gone, before=before):
+            self._judge(uuid, at_s)
+
+    def _note(self, pod: PodFacts, *, is_gone: bool, before: frozenset[str]) -> Iterator[str]:
+        """Note the devices that a pod is promised now; yield those to which it is new."""
+        now: frozenset[str] = frozenset() if is_gone or pod.has_ended or not pod.node else pod.promised
+        for uuid in before - now:
+            self._promised[uuid].discard(pod.uid)
+        new = sorted(uuid for uuid in now if pod.uid not in self._promised[uuid])
+        for uuid in new:
+            self._promised[uuid].add(pod.uid)
+        yield from new
+
+    def _judge(self, uuid: str, at_s: float) -> None:
+        card = self.cards.get(uuid)
+        if card is None:
+            return
+        charges = {pod.key: sum(ask.charge(card.mem_mib) for ask in pod.asks.values()) for pod in self.to(uuid)}
+        if sum(charges.values()) > 1:
+            told = ", ".join(f"{key} {float(charge):.6g}" for key, charge in sorted(charges.items()))
+            self.findings.add("S1", at_s, f"{uuid} is promised to {told}")
