@@ -145,6 +145,6 @@ class Component:
         if self._transport is not None:
             self._transport.kill()
         self._transport = self._connect()
-        if asyncio.get_running_loop().time() < self._cut_until:
+        if asyncio.get_running_loop().time() < self._cut_until - _EARLY_S:
             self._transport.cut()
         return self._transport

@@ -153,6 +153,22 @@ async def test_who_is_cut_off_hears_what_happened_when_the_network_is_back_and_s
     assert lines == [11.0]
 
 
+async def test_who_starts_a_rounding_error_before_the_network_is_back_is_not_cut_off_for_good() -> None:
+    heard: list[str] = []
+
+    async def write(transport: MemoryTransport) -> None:
+        heard.append(await create(transport))
+
+    it = Bench(write)
+    async with anyio.create_task_group() as tasks:
+        it.component.cut_off(10.0)
+        await anyio.sleep(10.0 - 1e-12)
+        await it.component.start(tasks)
+        await anyio.sleep(20.0)
+        it.component.crash()
+    assert heard == ["answered"]
+
+
 async def test_a_paused_component_can_be_killed() -> None:
     it = Bench(create_for_ever)
     async with anyio.create_task_group() as tasks:
