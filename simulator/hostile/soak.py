@@ -16,7 +16,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -25,6 +24,7 @@ from simulator.hostile.faults.kinds import KINDS
 from simulator.hostile.minimising import minimise
 from simulator.hostile.run import Outcome, run
 from simulator.hostile.scenario import Script, scenario_of
+from simulator.hostile.tally import Failure, Judged, Tally
 
 #: Runs that one failure may cost to be made smaller.
 _TRIES: Final = 300
@@ -35,36 +35,18 @@ _AHEAD: Final = 4
 KEEP: Final = Path("soak-failures")
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """What one seed found: the first violation in the shortened log, and the ids of all."""
-
-    seed: int
-    invariants: tuple[str, ...]
-    text: str
-    events: tuple[str, ...]
-
-
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one seed. ``cpu_s``: processor time of the run."""
-
-    seed: int
-    writes: int
-    pods: int
-    virtual_s: float
-    cpu_s: float
-    failure: Failure | None
-
-
 def judge(seed: int, kinds: tuple[str, ...] | None) -> Judged:
     """Run one seed. Called in a process of the pool."""
     started_s = time.process_time()
-    outcome = run(scenario_of(seed, kinds))
+    scenario = scenario_of(seed, kinds)
+    outcome = run(scenario)
     return Judged(
         seed=seed,
         writes=outcome.writes,
         pods=outcome.pods,
         virtual_s=outcome.ended_at_s,
         cpu_s=time.process_time() - started_s,
+        faults=tuple(fault.kind for fault in scenario.faults),
         failure=_failure(seed, outcome),
     )
 
@@ -98,12 +80,10 @@ class Soak:
         self._workers = workers
         self._console = console
         self._minimised: dict[str, int] = {}
-        self.runs = 0
-        self.writes = 0
-        self.failures: list[Failure] = []
 
-    def go(self, seeds: Sequence[int]) -> None:
-        """Run them all, or as many as the time allows."""
+    def go(self, seeds: Sequence[int]) -> Tally:
+        """Run them all, in their order, or as many as the time allows; those that were begun are ended."""
+        tally = Tally(seeds)
         started_s = time.monotonic()
         # forkserver: a worker starts clean, and quicker than with spawn.
         context = multiprocessing.get_context("forkserver")
@@ -120,10 +100,16 @@ class Soak:
         ):
             bar = progress.add_task("seeds", total=len(seeds), pace="")
             for judged in self._judged(pool, seeds):
-                self._take(judged, pool)
-                pace = self.runs / max(time.monotonic() - started_s, 1e-9)
-                progress.update(bar, advance=1, pace=f"{pace:.1f} runs/s, {len(self.failures)} failed")
-            self._console.print(self._summary(time.monotonic() - started_s))
+                tally.take(judged)
+                if judged.failure is not None:
+                    self._tell(judged.failure)
+                    self._write_down(judged.failure, pool)
+                pace = tally.runs / max(time.monotonic() - started_s, 1e-9)
+                progress.update(bar, advance=1, pace=f"{pace:.1f} runs/s, {len(tally.failures)} failed")
+            took_s = time.monotonic() - started_s
+        for line in tally.lines(took_s):
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        return tally
 
     def _judged(self, pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[Judged]:
         """Keep every process busy, and a few seeds ahead."""
@@ -143,17 +129,11 @@ class Soak:
     def _has_time(self) -> bool:
         return self._until_s is None or time.monotonic() < self._until_s
 
-    def _take(self, judged: Judged, pool: ProcessPoolExecutor) -> None:
-        self.runs += 1
-        self.writes += judged.writes
-        if judged.failure is None:
-            return
-        self.failures.append(judged.failure)
-        self._console.rule(f"seed {judged.seed}: {', '.join(judged.failure.invariants)}")
-        self._console.print(judged.failure.text, markup=False, highlight=False)
-        for line in judged.failure.events:
+    def _tell(self, failure: Failure) -> None:
+        self._console.rule(f"seed {failure.seed}: {', '.join(failure.invariants)}")
+        self._console.print(failure.text, markup=False, highlight=False)
+        for line in failure.events:
             self._console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
-        self._write_down(judged.failure, pool)
 
     def _write_down(self, failure: Failure, pool: ProcessPoolExecutor) -> None:
         invariant = failure.invariants[0]
@@ -165,15 +145,6 @@ class Soak:
         path = self._keep / f"{invariant}-{failure.seed}.json"
         future.add_done_callback(_writer(path))
         self._console.print(f"made smaller into {path}", markup=False)
-
-    def _summary(self, took_s: float) -> str:
-        found: dict[str, int] = {}
-        for failure in self.failures:
-            for invariant in failure.invariants:
-                found[invariant] = found.get(invariant, 0) + 1
-        told = ", ".join(f"{invariant} {count}" for invariant, count in sorted(found.items())) or "every invariant held"
-        pace = self.runs / max(took_s, 1e-9)
-        return f"{self.runs} runs in {took_s:.0f} s ({pace:.1f}/s), {self.writes} writes; {told}"
 
 
 def _writer(path: Path) -> Callable[[Future[Script]], None]:
@@ -190,8 +161,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     until_s = time.monotonic() + options.minutes * 60 if options.minutes else None
     console = Console()
     soak = Soak(kinds=options.faults, keep=options.keep, until_s=until_s, workers=options.workers, console=console)
-    soak.go(options.seeds)
-    return 1 if soak.failures else 0
+    return 1 if soak.go(options.seeds).failures else 0
 
 
 def _parser() -> argparse.ArgumentParser:
