@@ -19,6 +19,7 @@ from kube.memory.calls import Call
 from kube.resources import PODS
 from simulator import peeking
 from simulator.checks import placing
+from simulator.checks.room import share_of
 from simulator.checks.telling import Scene
 from simulator.checks.writes import Write
 from simulator.facts import PodFacts
@@ -144,7 +145,7 @@ class Auditor:
         A pod of which the user took his ask back on its way waits for a ConfigMap that nobody owes it.
         """
         pods = [pod for pod in self._checker.live.values() if _is_ours_to_run(pod) and not self._runs(pod)]
-        return [pod.uid for pod in pods if placing.share_of(pod) is not None or not pod.lacks_config]
+        return [pod.uid for pod in pods if share_of(pod) is not None or not pod.lacks_config]
 
     def _runs(self, pod: PodFacts) -> bool:
         kubelet = self.world.nodes.kubelets.get(pod.node)

@@ -1,85 +1,27 @@
 """L1: whether what waits would fit, by a count of our own. Only what surely fits is told.
 
-Exact for single pods; a gang is judged if its waiting members ask the same, of one device each: then no order of
-placing them is better than another. A card of unknown memory is taken for the
-smallest of its node, an idle reservation for no whole device, and pods with constraints that are not counted here are
-not judged: so what is found here does fit, and what is not found may fit as well.
+Exact for single pods and for gangs of equals that ask one device each; of other gangs those are told that fit in every
+order (packing.py). A card of unknown memory is taken for the smallest of its node, an idle reservation for no whole
+device, and pods with constraints that are not counted here are not judged: so what is found here does fit, and what is
+not found may fit as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from simulator import facts
-from simulator.checks import counting
-from simulator.checks.counting import NANO, NodeFacts, NodeUse
+from simulator.checks import counting, packing
+from simulator.checks.counting import NodeFacts, NodeUse
+from simulator.checks.room import Room, share_of
 from simulator.devices import Device
-from simulator.facts import Ask, PodFacts
+from simulator.facts import PodFacts
 from simulator.gangs import Key
 from wire import names
 
 #: Fields of a pod's spec that say where it may be, beyond what is counted here.
 _CONSTRAINTS: Final = ("nodeSelector", "affinity", "topologySpreadConstraints", "resourceClaims", "hostNetwork")
-
-
-@dataclass(slots=True)
-class Room:
-    """What is free on a node. ``shared``: group -> (free nano-GPU, its card's MiB)."""
-
-    name: str
-    gpus: int
-    cpu_milli: int
-    mem_mib: int
-    pods: int
-    smallest_mib: int
-    shared: dict[str, tuple[int, int]] = field(default_factory=dict)
-
-    def copy(self) -> Room:
-        """Another one, to try something on."""
-        return Room(
-            self.name, self.gpus, self.cpu_milli, self.mem_mib, self.pods, self.smallest_mib, dict(self.shared)
-        )  # fmt: skip
-
-    def without(self, pod: PodFacts) -> Room:
-        """The same node when a pod will have left it. A device that it leaves idle counts as shared, not as whole."""
-        room = self.copy()
-        for grant in pod.grants:
-            if grant.group in room.shared:
-                free, card_mib = room.shared[grant.group]
-                room.shared[grant.group] = (free + grant.nano, card_mib)
-        room.gpus += counting.demand(pod, names.GPU_RESOURCE)
-        room.pods += 1
-        room.cpu_milli += counting.demand(pod, "cpu", per=counting.MILLI)
-        room.mem_mib += counting.demand(pod, "memory", per=counting.MIB)
-        return room
-
-    def take(self, pod: PodFacts) -> bool:
-        """Charge a pod if it fits."""
-        whole = counting.demand(pod, names.GPU_RESOURCE)
-        opened = self._share(share_of(pod), spare=self.gpus - whole)
-        if opened is None or whole > self.gpus:
-            return False
-        self.gpus -= whole + opened
-        self.pods -= 1 + opened
-        self.cpu_milli -= counting.demand(pod, "cpu", per=counting.MILLI)
-        self.mem_mib -= counting.demand(pod, "memory", per=counting.MIB)
-        return min(self.pods, self.cpu_milli, self.mem_mib) >= 0
-
-    def _share(self, ask: Ask | None, *, spare: int) -> int | None:
-        """Charge shares, the fullest devices first; return how many devices were opened, None if it doesn't fit."""
-        if ask is None:
-            return 0
-        left = ask.devices
-        for group, (free, card_mib) in sorted(self.shared.items(), key=lambda item: item[1][0]):
-            nano = nano_of(ask, card_mib)
-            if left and nano <= free:
-                self.shared[group] = (free - nano, card_mib)
-                left -= 1
-        if not left:
-            return 0
-        return left if left <= spare and nano_of(ask, self.smallest_mib) <= NANO else None
 
 
 def rooms(
@@ -167,28 +109,13 @@ def missing(members: Iterable[PodFacts], minimum: int) -> int:
 
 
 def _fits_whole(members: list[PodFacts], number: int, free: list[Room]) -> bool:
-    ready = [pod for pod in members if pod.waits and is_judged(pod)]
-    if len(ready) < number or len({_form(pod) for pod in ready}) > 1:
-        return False
-    share = share_of(ready[0])
-    if share is not None and share.devices > 1:
-        return False
-    tried = [room.copy() for room in free]
-    return all(_taken(tried, ready[0]) for _ in range(number))
-
-
-def _taken(tried: list[Room], pod: PodFacts) -> bool:
-    for i, room in enumerate(tried):
-        after = room.copy()
-        if after.take(pod):
-            tried[i] = after
-            return True
-    return False
-
-
-def _form(pod: PodFacts) -> tuple[object, ...]:
-    amounts = [counting.demand(pod, name, per=counting.MILLI) for name in ("cpu", "memory", names.GPU_RESOURCE)]
-    return (share_of(pod), *amounts)
+    waiting = [pod for pod in members if pod.waits]
+    ready = [pod for pod in waiting if is_judged(pod)]
+    if packing.is_uniform(ready):
+        return packing.fits_greedily(ready, number, free)
+    # Whoever is not judged may take the room of those that are.
+    is_all = all(pod in ready or pod.is_gated for pod in waiting)
+    return is_all and packing.fits_anyhow(ready, number, free)
 
 
 def is_judged(pod: PodFacts) -> bool:
@@ -207,15 +134,3 @@ def is_admitted(pod: PodFacts) -> bool:
     listed = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     env = [each for container in listed if container["name"] in targets for each in container.get("env") or ()]
     return any(each["name"] == names.ENV_VISIBLE_DEVICES and each.get("valueFrom") for each in env)
-
-
-def share_of(pod: PodFacts) -> Ask | None:
-    """What it asks of shared devices."""
-    return next((ask for ask in pod.asks.values() if not ask.is_whole), None)
-
-
-def nano_of(ask: Ask, card_mib: int) -> int:
-    """What an ask costs on a card, rounded up; more than a device where it can't be."""
-    if not card_mib and ask.mem_mib is not None:
-        return NANO + 1
-    return int(-(-ask.charge(card_mib) * NANO // 1))

@@ -14,7 +14,7 @@ from typing import Final
 from simulator import facts
 from simulator.checks import counting, placing
 from simulator.checks.counting import NodeFacts
-from simulator.checks.placing import Room
+from simulator.checks.room import Room, share_of
 from simulator.facts import PodFacts, Verdict
 from simulator.gangs import Key
 from wire import names
@@ -84,7 +84,7 @@ def _wrong_nodes(pod: PodFacts, reasons: str, scene: Scene) -> Iterator[str]:
 
 def _lacks(pod: PodFacts, scene: Scene) -> Iterator[tuple[str, int]]:
     """How many usable nodes lack GPUs for a pod that asks whole ones, or a fraction of one."""
-    ask, whole = placing.share_of(pod), counting.demand(pod, names.GPU_RESOURCE)
+    ask, whole = share_of(pod), counting.demand(pod, names.GPU_RESOURCE)
     if ask is None and whole:
         yield "node(s) didn't have enough resources: GPUs", sum(room.gpus < whole for room in scene.rooms)
     elif ask is not None and ask.fraction is not None and not whole:

@@ -92,3 +92,56 @@ def test_a_gang_that_lacks_members_or_its_pod_group_waits_rightly() -> None:
     story.sees(asks_whole("p", 1, annotations={"pod-group-name": "gang"}))
     story.sees(asks_whole("q", 1, annotations={"pod-group-name": "nobody"}))
     assert story.rests().broken() - {"L3"} == set()
+
+
+def half(name: str, fraction: str = "0.5", **more: str) -> dict[str, Any]:
+    return asks(name, {"gpu-fraction": fraction, "pod-group-name": "gang", **more})
+
+
+def whole_member(name: str) -> dict[str, Any]:
+    return asks_whole(name, 1, annotations={"pod-group-name": "gang"})
+
+
+def picky(member: dict[str, Any]) -> dict[str, Any]:
+    """A member with a wish that the checker does not count."""
+    return {**member, "spec": {**member["spec"], "nodeSelector": {"zone": "a"}}}
+
+
+PAIRS = {"gpu-fraction-num-devices": "2"}
+
+
+@pytest.mark.parametrize(
+    ("members", "gpus", "broken"),
+    [
+        ([half("q"), whole_member("t")], 3, {"L1"}),
+        ([half("q"), whole_member("t")], 2, set()),
+        ([half("q", "0.6"), whole_member("t")], 2, set()),
+        ([half("q", "0.6"), whole_member("t")], 3, {"L1"}),
+        ([half("q"), half("t", "0.6"), whole_member("u")], 3, {"L1"}),
+        ([half("q", "0.3"), half("t", "0.2")], 1, {"L1"}),
+        ([half("q", **PAIRS), half("t", **PAIRS)], 3, set()),
+        ([half("q", **PAIRS), half("t", **PAIRS)], 4, {"L1"}),
+        ([half("q", "2"), whole_member("t")], 4, set()),
+        ([half("q"), whole_member("t"), picky(whole_member("u"))], 3, set()),
+    ],
+    ids=[
+        "a device for each",
+        "the share may take the only whole device, though it need not",
+        "one device too few",
+        "what does not fit beside the tenant",
+        "any two of three",
+        "two that fit beside the tenant",
+        "one device too few for two pairs",
+        "devices for two pairs",
+        "a member whose ask means nothing",
+        "a member that is not judged, and may take the room",
+    ],
+)
+def test_a_mixed_gang_breaks_l1_if_it_fits_in_every_order(
+    members: list[dict[str, Any]], gpus: int, broken: set[str]
+) -> None:
+    """On a node with one device that is half taken, and as many more as ``gpus`` says; two members are required."""
+    story = half_full(gpus).sees(pod_group("gang", 2), kind=POD_GROUPS)
+    for member in members:
+        story.sees(member)
+    assert story.rests().broken() - {"L3", "S11"} == broken
