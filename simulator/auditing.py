@@ -16,6 +16,7 @@ import anyio
 
 from kube import errors
 from kube.memory.calls import Call
+from kube.memory.faults import Fault
 from kube.resources import PODS
 from simulator import peeking
 from simulator.checks import placing
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from simulator.world import World
 
 _READS: Final = frozenset({"get", "list", "watch"})
+#: The status of a write that never arrived.
+_UNHEARD: Final = 504
 #: After a change the ledgers are looked at so soon, and again until nothing is under way.
 _LEDGER_S: Final = 0.2
 #: Twice the longest time for which a node is out for a pod (scheduler/core/settings.py), looked at now and then.
@@ -62,21 +65,26 @@ class Auditor:
 
     def answered(self, call: Call, code: int) -> None:
         """Tell the checker of a write, as the API server has just answered it."""
-        if call.verb in _READS:
-            return
-        self._checker.wrote(
-            Write(
-                at_s=anyio.current_time(),
-                user=call.user,
-                is_ours=self.is_ours(call.user),
-                verb=call.verb,
-                plural=call.kind.plural,
-                subresource=call.subresource,
-                namespace=call.namespace,
-                name=call.name or _name_in(call.body),
-                code=code,
-                version=self.world.server.resource_version if code < 300 else 0,
-            )
+        if call.verb not in _READS:
+            self._checker.wrote(self._write(call, code))
+
+    def struck(self, call: Call, fault: Fault) -> None:
+        """Tell the checker of a write that a fault keeps from the API server: it was tried all the same."""
+        if call.verb not in _READS and not fault.is_carried_out:
+            self._checker.wrote(self._write(call, fault.refuse_with or _UNHEARD))
+
+    def _write(self, call: Call, code: int) -> Write:
+        return Write(
+            at_s=anyio.current_time(),
+            user=call.user,
+            is_ours=self.is_ours(call.user),
+            verb=call.verb,
+            plural=call.kind.plural,
+            subresource=call.subresource,
+            namespace=call.namespace,
+            name=call.name or _name_in(call.body),
+            code=code,
+            version=self.world.server.resource_version if code < 300 else 0,
         )
 
     # --- ledgers

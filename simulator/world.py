@@ -110,6 +110,7 @@ class World:
         self.auditor = Auditor(self, _OBSERVER, is_ours)
         self.nodes.witness.listeners.append(self.checker.witnessed)
         self.server.faults.on_answer.append(self.auditor.answered)
+        self.server.faults.on_strike.append(self.auditor.struck)
         self._watching = self.server.transport(_OBSERVER)
         self.observers = {plural: Observer(self._watching, plural, self._observe) for plural in WATCHED}
         replicas = self._replicas(clock)

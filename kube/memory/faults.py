@@ -38,6 +38,13 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     #: Seconds that the answer is on its way.
     answer_delay_s: float = 0.0
 
+    @property
+    def is_carried_out(self) -> bool:
+        """Whether the server does what is asked, now or later."""
+        if self.lost == "request":
+            return self.lands_after_s is not None
+        return self.carried_out or not self.refuse_with
+
 
 NOTHING = Fault()
 
@@ -51,6 +58,8 @@ WatchRule = Callable[[Call, bytes], float]
 RepeatRule = Callable[[Call, bytes], int]
 #: Told of a request that was carried out, and of the status of its answer.
 Listener = Callable[[Call, int], None]
+#: Told of a request that a rule struck, and of what happens to it.
+StrikeListener = Callable[[Call, Fault], None]
 
 
 class Faults:
@@ -64,6 +73,7 @@ class Faults:
         self.on_watch_line: list[WatchRule] = []
         self.on_watch_repeat: list[RepeatRule] = []
         self.on_answer: list[Listener] = []
+        self.on_strike: list[StrikeListener] = []
 
     def clear(self) -> None:
         """Let everything go well from now on. Listeners stay."""
@@ -76,6 +86,8 @@ class Faults:
         for rule in self.on_request:
             fault = rule(call)
             if fault is not None:
+                for listener in tuple(self.on_strike):
+                    listener(call, fault)
                 return fault
         return NOTHING
 

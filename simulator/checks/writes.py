@@ -19,7 +19,9 @@ WINDOW_S: Final = 60.0
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
-    """One write as it was answered. ``version``: the newest resourceVersion just then; the object's own if it changed.
+    """One write as it was answered, or as it failed on its way (``code`` >= 300: it changed nothing).
+
+    ``version``: the newest resourceVersion just then; the object's own if it changed.
 
     ``is_ours``: by a scheduler or a binder. ``name`` is the object's, also where only the body names it.
     """

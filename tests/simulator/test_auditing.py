@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import anyio
@@ -10,10 +11,12 @@ import pytest
 from admission.settings import HandOver
 from admission.settings import Settings as AdmissionSettings
 from kube.api import Api
-from kube.errors import Refused
+from kube.errors import Refused, Unreachable
+from kube.memory.faults import Fault
 from kube.resources import CONFIG_MAPS, PODS
 from kube.retry import Retry
 from scheduler.app import Scheduler
+from simulator.checks.writes import Bounds
 from simulator.violations import HELD, LIVENESS
 from simulator.world import World
 from tests.conftest import AnyioBackend
@@ -78,6 +81,29 @@ async def test_writes_with_nothing_to_do_break_l5() -> None:
             group.start_soon(write_now_and_then)
             assert await rested(running) == {"L5"}
             group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("fault", "tries", "broken"),
+    [
+        (Fault(refuse_with=500), Bounds().attempts, False),
+        (Fault(refuse_with=500), Bounds().attempts + 1, True),
+        (Fault(refuse_with=500, carried_out=True), Bounds().attempts, False),
+        (Fault(lost="request", breaks=True), Bounds().attempts + 1, True),
+        (Fault(lost="request", breaks=True, lands_after_s=1), Bounds().attempts, False),
+    ],
+    ids=["as many as allowed", "one more", "carried out, and counted once", "lost on the way", "late, counted once"],
+)
+async def test_attempts_that_a_fault_keeps_from_the_server_count_for_l2(fault: Fault, tries: int, broken: bool) -> None:
+    async with world("1x1x1GiB") as running:
+        running.server.faults.on_request.append(lambda call: fault if call.subresource == "binding" else None)
+        restless = running.server.transport("binder")
+        path = "/api/v1/namespaces/default/pods/p-0/binding"
+        for _ in range(tries):
+            with contextlib.suppress(Unreachable):
+                await restless.request("POST", path, query={}, body=b"{}", timeout_s=5)
+        await anyio.sleep(2)
+        assert running.checker.findings.broken("L2") is broken
 
 
 async def test_a_ledger_that_forgot_a_device_breaks_s12() -> None:

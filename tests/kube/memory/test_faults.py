@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import anyio
@@ -191,6 +192,33 @@ async def test_an_answer_can_say_failure_though_the_write_was_carried_out(server
     server.faults.on_request.append(once(Fault(refuse_with=500, carried_out=True), when=_creates))
     assert (await send(server.transport(), "POST", PODS, pod("p"))).status == 500
     assert await _exists(server, "p")
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_carried_out"),
+    [
+        (Fault(delay_s=1), True),
+        (Fault(refuse_with=409), False),
+        (Fault(refuse_with=500, carried_out=True), True),
+        (Fault(lost="answer"), True),
+        (Fault(lost="request", breaks=True), False),
+        (Fault(lost="request", lands_after_s=5), True),
+    ],
+)
+async def test_who_listens_is_told_of_strikes_and_whether_the_server_does_what_is_asked(
+    server: MemoryApiServer, fault: Fault, is_carried_out: bool
+) -> None:
+    told: list[tuple[str, bool]] = []
+    server.faults.on_strike.append(lambda call, what: told.append((call.verb, what.is_carried_out)))
+    server.faults.on_request.append(once(fault, when=_creates))
+    async with anyio.create_task_group() as group:
+        await group.start(server.run)
+        with contextlib.suppress(Timeout, Unreachable):
+            await send(server.transport(), "POST", PODS, pod("p"), timeout_s=7)
+        assert told == [("create", is_carried_out)]
+        assert await _exists(server, "p") is is_carried_out
+        assert told == [("create", is_carried_out)]
+        group.cancel_scope.cancel()
 
 
 async def _names_seen(server: MemoryApiServer, *names: str) -> list[str]:
