@@ -223,7 +223,8 @@ class Carrier:
         pod = ObjectReference(
             api_version="v1", kind="Pod", name=attempt.pod_name, namespace=attempt.namespace, uid=attempt.pod_uid
         )
-        self._events.record(pod, reason=reason, action="Binding", note=note, type=type_)
+        is_final = reason == names.REASON_SCHEDULED
+        self._events.record(pod, reason=reason, action="Binding", note=note, type=type_, is_final=is_final)
 
 
 def _identity(state: State) -> binding.Identity:

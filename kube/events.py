@@ -70,6 +70,7 @@ class _Bundle:
     last_ns: int
     namespace: str
     name: str
+    is_final: bool
     count: int = 1
     #: The count that the server knows; 0 when it knows nothing yet.
     written: int = 0
@@ -113,8 +114,12 @@ class EventRecorder:
         action: str,
         note: str,
         type: str = NORMAL,  # noqa: A002
+        is_final: bool = False,
     ) -> None:
-        """Note an event about an object. Returns at once, whatever the state of the API server."""
+        """Note an event about an object. Returns at once, whatever the state of the API server.
+
+        ``is_final``: it can't be said again (a pod is bound once), so it is forgotten as soon as it is written.
+        """
         self.counts.recorded += 1
         now_ns = self._clock.now_ns()
         said = _Said(regarding, type, reason, action, cut_utf8(note, MOST_NOTE_BYTES))
@@ -127,7 +132,7 @@ class EventRecorder:
             self.counts.lost += 1
         else:
             self._bundles[said] = _Bundle(
-                now_ns, now_ns, regarding.namespace or _CLUSTER_NAMESPACE, self._name(regarding.name, now_ns)
+                now_ns, now_ns, regarding.namespace or _CLUSTER_NAMESPACE, self._name(regarding.name, now_ns), is_final
             )
             self._unwritten += 1
             self._look_at(said, at=-math.inf)
@@ -154,7 +159,7 @@ class EventRecorder:
             del self._bundles[said]
             return
         await self._pace.wait()
-        if await self._attempt_write(said, bundle):
+        if await self._attempt_write(said, bundle) and not bundle.is_final:
             self._look_at(said, at=anyio.current_time() + self._settings.bundle_s)
         else:
             del self._bundles[said]

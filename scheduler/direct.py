@@ -163,7 +163,7 @@ class Direct:
             uid=placement.pod_uid,
         )
         note = binding.scheduled_note(sharer.identity, placement.node)
-        self._events.record(regarding, reason=names.REASON_SCHEDULED, action="Binding", note=note)
+        self._events.record(regarding, reason=names.REASON_SCHEDULED, action="Binding", note=note, is_final=True)
 
     async def _settled(self, sharer: Sharer, pod: Pod | None) -> bool:
         """A quorum read showed the end: bound by us after all, bound by others, going, or gone.

@@ -107,6 +107,16 @@ async def test_the_same_event_said_again_becomes_a_count_written_once_a_minute()
     assert recorder.counts.bundled == 299
 
 
+@pytest.mark.parametrize(("is_final", "kept"), [(True, 0), (False, 100)])
+async def test_what_can_not_be_said_again_is_forgotten_when_it_is_written(*, is_final: bool, kept: int) -> None:
+    recorder, transport = recording()
+    for number in range(100):
+        say(recorder, note=str(number), is_final=is_final)
+    await run_for(recorder, 10.0)
+    assert len(transport.requests) == 100
+    assert len(recorder._bundles) == len(recorder._due) == kept
+
+
 async def test_events_said_often_before_the_first_write_come_as_one_with_a_series() -> None:
     recorder, transport = recording()
     for _ in range(5):
