@@ -24,11 +24,15 @@ from tools.cluster import ControlPlane
 from tools.deployment import BINDER, COMPONENTS, SCHEDULER, Deployment
 from wire import names
 
-_BOUND_WITHIN_S = 600.0
-_CLEAR_WITHIN_S = 300.0
+_BOUND_WITHIN_S = 1_200.0
+_CLEAR_WITHIN_S = 1_200.0
 _ARGUMENTS = {**ALONE, BINDER: (*ALONE[BINDER], "--idle-s", "1")}
 #: For lists and first looks, and for what is put off until there is nothing else to do.
 _SETTLE_S = 3.0
+#: Until the last event is written and the last UID forgotten (wire/recent.py).
+_REST_S = 100.0
+#: Readings that are told, by how much of all waves is over.
+_TOLD_AT = (0.0, 0.5, 1.0)
 #: One device in so many is shared by two halves.
 _SHARED = 10
 _RESERVATIONS = f"/api/v1/namespaces/{names.RESERVATION_NAMESPACE}/pods"
@@ -36,11 +40,13 @@ _RESERVATIONS = f"/api/v1/namespaces/{names.RESERVATION_NAMESPACE}/pods"
 NOTES = (
     "Waves of one pod for each GPU, a tenth of the GPUs shared by two halves; webhooks and policies on. "
     "Idle reservations go after a second. A stand-in answers for kubelets and reservation processes.",
-    "full: all pods of a wave are bound; the last wave counts only if it is a whole one. empty: they and their "
-    "reservations are gone. Both are read three seconds later.",
-    "before_mib: in the first wave (a process that has worked once); halfway_mib, after_mib: in the middle and in the "
-    "last wave; growth_percent: from before to after, bar: 10 %. start_mib: before the first pod; peak_mib: the most.",
-    "per_s: pods created, bound and deleted, all waves together, pauses to read memory included.",
+    f"full: all pods of a wave are bound; read {_SETTLE_S:g} s later. empty: they and their reservations are gone; "
+    f"read {_REST_S:g} s later, when no event is unwritten and no UID remembered.",
+    "before_mib: after the first wave has come and gone (full: in the second); halfway_mib, after_mib: in the middle "
+    "and at the end (full: in the last whole wave); growth_percent: from before to after, bar: 10 %. start_mib: before "
+    "the first pod; peak_mib: the most at any time.",
+    "per_s: pods created, bound and deleted, all waves together, pauses to read memory included. A call that fails is "
+    "repeated.",
 )
 
 
@@ -57,9 +63,9 @@ class _Readings:
         self.deployment.check()
         return {name: procfs.memory_mib(self.deployment.pid(name)) for name in COMPONENTS}
 
-    async def read(self, into: dict[str, list[float]]) -> None:
-        """Read each once it has come to rest."""
-        await anyio.sleep(_SETTLE_S)
+    async def read(self, into: dict[str, list[float]], *, after_s: float = _SETTLE_S) -> None:
+        """Read each after a while."""
+        await anyio.sleep(after_s)
         for name, memory in self.now().items():
             into[name].append(memory["resident_mib"])
 
@@ -78,26 +84,26 @@ def measure(sizes: Sizes) -> Figures:
 
 
 async def _measure(plane: ControlPlane, pods: int, nodes: int) -> dict[str, Any]:
-    async with sharing.sharing(plane, nodes=nodes, arguments=_ARGUMENTS) as (scene, _, deployment):
+    async with sharing.sharing(plane, nodes=nodes, arguments=_ARGUMENTS, is_patient=True) as (scene, _, deployment):
         readings = _Readings(deployment)
         await anyio.sleep(_SETTLE_S)
         start = readings.now()
         began = anyio.current_time()
-        whole = 0
-        for wave in _waves(pods, nodes):
-            whole = whole or len(wave)
+        waves = list(_waves(pods, nodes))
+        told_of = {round(at * (len(waves) - 1)) for at in _TOLD_AT}
+        for number, wave in enumerate(waves):
             await _come(scene, wave)
-            if len(wave) == whole:
+            if len(wave) == len(waves[0]):
                 await readings.read(readings.full)
             await _go(scene, wave)
-            await readings.read(readings.empty)
+            await readings.read(readings.empty, after_s=_REST_S if number in told_of else _SETTLE_S)
             readings.tell()
         per_s = pods / (anyio.current_time() - began)
         end = readings.now()
     process = {
         name: {"start_mib": start[name]["resident_mib"], "peak_mib": end[name]["peak_mib"]} for name in COMPONENTS
     }
-    full = {name: _row(mib) for name, mib in readings.full.items()}
+    full = {name: _row(mib[1:] or mib) for name, mib in readings.full.items()}
     empty = {name: _row(mib) for name, mib in readings.empty.items()}
     return {"full": full, "empty": empty, "process": process, "all": {"pods": pods, "per_s": round(per_s, 1)}}
 
@@ -122,7 +128,7 @@ async def _is_empty(scene: Stage) -> bool:
 
 
 def _row(mib: Sequence[float]) -> dict[str, float]:
-    before, halfway, after = mib[0], mib[len(mib) // 2], mib[-1]
+    before, halfway, after = (mib[round(at * (len(mib) - 1))] for at in _TOLD_AT)
     growth = (after / before - 1) * 100
     return {"before_mib": before, "halfway_mib": halfway, "after_mib": after, "growth_percent": round(growth, 1)}
 

@@ -15,6 +15,7 @@ from admission.settings import Guard, Settings
 from bench import stage
 from bench.contenders import ALONE
 from bench.objects import Manifest
+from bench.patient import Patient
 from bench.stage import Stage
 from bench.standin import StandIn
 from gpu.refusal import Refusal
@@ -30,12 +31,18 @@ async def sharing(
     nodes: int,
     components: Sequence[str] = COMPONENTS,
     arguments: Mapping[str, Sequence[str]] = ALONE,
+    is_patient: bool = False,
 ) -> AsyncIterator[tuple[Stage, StandIn, Deployment]]:
-    """Everything runs, and nothing is there yet. Without ADMISSION there are no webhooks and no policies."""
+    """Everything runs, and nothing is there yet. Without ADMISSION there are no webhooks and no policies.
+
+    ``is_patient``: calls of the bench and of its stand-in that fail are repeated.
+    """
     async with stage.stage(plane, nodes=nodes) as scene:
+        if is_patient:
+            scene.transport = Patient(scene.transport)
         with Deployment(plane, Options(components=components, arguments=arguments, device_teller=True)) as deployment:
             async with stage.transport(plane, deployment.teller_token) as teller, anyio.create_task_group() as tasks:
-                stand_in = StandIn(scene, teller)
+                stand_in = StandIn(scene, Patient(teller) if is_patient else teller)
                 await tasks.start(stand_in.run)
                 yield scene, stand_in, deployment
                 deployment.check()

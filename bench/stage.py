@@ -38,7 +38,7 @@ class Stage:
     """One control plane's objects, through the administrator's eyes."""
 
     def __init__(self, transport: Transport) -> None:
-        self.transport = transport
+        self.transport: Transport = transport
 
     async def set(self, nodes: int) -> None:
         """Make the nodes and the namespace."""
