@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection
+from typing import Final
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskGroup
+from typing_extensions import override
 
 from binder.carrying import Carrier
 from binder.clearing import Clearing
@@ -31,15 +32,15 @@ from kube.backoff import Backoff, BackoffRange
 from kube.clock import Clock
 from kube.events import EventRecorder
 from kube.reflector import Reflector
+from kube.replica import Follower
 from kube.resources import BIND_REQUESTS, NODES, PODS
-from wire.recent import PERIOD_S
 
 _log: Final = logging.getLogger(__name__)
 
 _AFTER_A_FAULT: Final = BackoffRange(first_s=1.0, most_s=60.0)
 
 
-class Binder:
+class Binder(Follower):
     """Carries out BindRequests and keeps the books. ``events`` is run by the caller; ``desk`` makes what joins."""
 
     def __init__(
@@ -59,10 +60,12 @@ class Binder:
         self._working: dict[str, set[str]] = {}
         self.view = View(on_request=self._take)
         pods = PodSink(self.view, settings.reservation)
-        self._reflectors: Sequence[Reflector[Any]] = (
-            Reflector(api, NODES, NodeSink(self.view), rng=rng),
-            Reflector(api, PODS, pods, rng=rng),
-            Reflector(api, BIND_REQUESTS, RequestSink(self.view), rng=rng),
+        super().__init__(
+            (
+                Reflector(api, NODES, NodeSink(self.view), rng=rng),
+                Reflector(api, PODS, pods, rng=rng),
+                Reflector(api, BIND_REQUESTS, RequestSink(self.view), rng=rng),
+            )
         )
         self._carrier = Carrier(
             api,
@@ -82,36 +85,15 @@ class Binder:
         )
         self._tasks: TaskGroup | None = None
 
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Follow and work until cancelled, without an election. Started when it works."""
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(self.follow)
-            tasks.start_soon(self._work)
-            task_status.started()
+    @override
+    def _forget_gone(self) -> None:
+        self.view.forget_gone()
 
-    async def follow(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Keep the view in step with the cluster until cancelled. Started when all of it is there."""
-        async with anyio.create_task_group() as tasks:
-            for reflector in self._reflectors:
-                await tasks.start(reflector.run)
-            tasks.start_soon(self._forget_gone)
-            task_status.started()
-
-    async def lead(self) -> None:
-        """Work until cancelled, on nothing that was read before this."""
-        for reflector in self._reflectors:
-            await reflector.catch_up()
-        await self._work()
-
-    async def _forget_gone(self) -> None:
-        """At the end of each period: no table may grow with the pods that there once were (R10)."""
-        while True:
-            await anyio.sleep(PERIOD_S)
-            self.view.forget_gone()
-
+    @override
     async def finish(self) -> None:
         """Nothing has to be finished: whatever a binder leaves undone, the next one takes up from the BindRequest."""
 
+    @override
     async def _work(self) -> None:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
 
 import anyio
 from anyio.abc import TaskStatus
 
 from kube.fence import WriteFence
 from kube.lease import LeaderElection
+from kube.reflector import Reflector
+from wire.recent import PERIOD_S
 
 #: How long work under way may take to end well once the process was told to end.
 FINISH_WITHIN_S: Final = 1.0
@@ -28,6 +32,55 @@ class Replica(Protocol):
     async def finish(self) -> None:
         """Begin nothing more; return when what was begun is done."""
         ...
+
+
+class Follower(ABC):
+    """A Replica that knows the cluster by reflectors, started in the order given; a component adds what it does.
+
+    A replica that does not lead watches all the same, so that it can take over within moments. Watches don't say how
+    late they are, so a term begins with fresh lists (invariants.md, R3).
+    """
+
+    def __init__(self, reflectors: Sequence[Reflector[Any]]) -> None:
+        self._reflectors = reflectors
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Follow and work until cancelled, as the only one there is. Started when it works."""
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(self.follow)
+            tasks.start_soon(self._work)
+            task_status.started()
+
+    async def follow(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Keep in step with the cluster until cancelled. Started when all of it is there."""
+        async with anyio.create_task_group() as tasks:
+            for reflector in self._reflectors:
+                await tasks.start(reflector.run)
+            tasks.start_soon(self._forget_regularly)
+            task_status.started()
+
+    async def lead(self) -> None:
+        """Work until cancelled, on nothing that was read before this."""
+        for reflector in self._reflectors:
+            await reflector.catch_up()
+        await self._work()
+
+    async def _forget_regularly(self) -> None:
+        while True:
+            await anyio.sleep(PERIOD_S)
+            self._forget_gone()
+
+    @abstractmethod
+    def _forget_gone(self) -> None:
+        """A period is over (wire/recent.py): no table may grow with the pods that there once were (R10)."""
+
+    @abstractmethod
+    async def finish(self) -> None:
+        """Begin nothing more; return when what was begun is done."""
+
+    @abstractmethod
+    async def _work(self) -> None:
+        """Do what the component is for, until cancelled."""
 
 
 async def take_part(

@@ -1,23 +1,21 @@
 """The scheduler: it follows the cluster always, and decides and commits while it leads.
 
-A replica that does not lead watches all the same, so that it can take over within moments. Its watches don't say how
-late they are, so a term begins with fresh lists: nothing is decided before all books, BindRequests and plans of the
-leader before it are in the cache (invariants.md, R3).
+Nothing is decided before all books, BindRequests and plans of the leader before it are in the cache: a term begins
+with fresh lists (kube/replica.py).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import Any
 
 import anyio
-from anyio.abc import TaskStatus
+from typing_extensions import override
 
 from kube.api import Api
 from kube.clock import Clock
 from kube.events import EventRecorder
 from kube.reflector import Reflector
+from kube.replica import Follower
 from kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
 from scheduler.cache import Cache, NodeSink, PodGroupSink, PodSink, RequestSink
 from scheduler.core.cluster import Cluster
@@ -28,10 +26,9 @@ from scheduler.handed import HandedOver
 from scheduler.releasing import Releasing
 from scheduler.settings import SchedulerSettings
 from scheduler.status import Status
-from wire.recent import PERIOD_S
 
 
-class Scheduler:
+class Scheduler(Follower):
     """Decides where pods go, and commits what needs no binder. ``cluster`` is what it decides on, empty at first."""
 
     def __init__(
@@ -45,12 +42,14 @@ class Scheduler:
         cluster: Cluster | None = None,
     ) -> None:
         self.cache = cache = Cache(cluster or Cluster(settings.decisions))
-        #: In this order: a pod whose PodGroup or BindRequest is not known yet is not taken for one that has none.
-        self._reflectors: Sequence[Reflector[Any]] = (
-            Reflector(api, NODES, NodeSink(cache), rng=rng),
-            Reflector(api, POD_GROUPS, PodGroupSink(cache), rng=rng),
-            Reflector(api, BIND_REQUESTS, RequestSink(cache), rng=rng),
-            Reflector(api, PODS, PodSink(cache), rng=rng),
+        # In this order: a pod whose PodGroup or BindRequest is not known yet is not taken for one that has none.
+        super().__init__(
+            (
+                Reflector(api, NODES, NodeSink(cache), rng=rng),
+                Reflector(api, POD_GROUPS, PodGroupSink(cache), rng=rng),
+                Reflector(api, BIND_REQUESTS, RequestSink(cache), rng=rng),
+                Reflector(api, PODS, PodSink(cache), rng=rng),
+            )
         )
         handed = HandedOver(api, self.cache, clock=clock, orphan_s=settings.orphan_s)
         direct = Direct(api, self.cache, clock=clock, rng=rng, events=events)
@@ -73,38 +72,17 @@ class Scheduler:
             settings=settings,
         )
 
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Follow and work until cancelled, without an election. Started when it works."""
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(self.follow)
-            tasks.start_soon(self._work)
-            task_status.started()
+    @override
+    def _forget_gone(self) -> None:
+        self.cache.forget_gone()
+        self._status.forget_gone()
 
-    async def follow(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Keep the cache in step with the cluster until cancelled. Started when all of it is there."""
-        async with anyio.create_task_group() as tasks:
-            for reflector in self._reflectors:
-                await tasks.start(reflector.run)
-            tasks.start_soon(self._forget_gone)
-            task_status.started()
-
-    async def lead(self) -> None:
-        """Decide and commit until cancelled, on nothing that was read before this."""
-        for reflector in self._reflectors:
-            await reflector.catch_up()
-        await self._work()
-
-    async def _forget_gone(self) -> None:
-        """At the end of each period: no table may grow with the pods that there once were (R10)."""
-        while True:
-            await anyio.sleep(PERIOD_S)
-            self.cache.forget_gone()
-            self._status.forget_gone()
-
+    @override
     async def finish(self) -> None:
         """Decide nothing more, and wait until what was decided is written."""
         await self._cycle.finish()
 
+    @override
     async def _work(self) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._status.run)
