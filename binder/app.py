@@ -97,10 +97,14 @@ class Binder(Follower):
     async def _work(self) -> None:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
-            for attempt in self.view.attempts():
-                self._begin(attempt, tasks)
-            self.view.tend()
-            tasks.start_soon(self._collector.run)
+            try:
+                for attempt in self.view.attempts():
+                    self._begin(attempt, tasks)
+                self.view.tend()
+                await self._collector.run()
+            finally:
+                # What it hears of from here on is for the next leader (Follower says why this can't wait).
+                self._tasks = None
 
     def _take(self, attempt: Attempt) -> None:
         """A new BindRequest: join its unit, or begin one; who does not lead only knows of it."""

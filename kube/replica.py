@@ -80,7 +80,12 @@ class Follower(ABC):
 
     @abstractmethod
     async def _work(self) -> None:
-        """Do what the component is for, until cancelled."""
+        """Do what the component is for, until cancelled.
+
+        The reflectors go on for a moment longer. A task that one of their callbacks starts in a group that has been
+        cancelled may not be cancelled any more (anyio tells those that are there), and the group waits for it: so
+        callbacks start nothing from the moment on at which the group's own body ends.
+        """
 
 
 async def take_part(

@@ -62,16 +62,19 @@ class Cycle:
 
     async def run(self) -> None:
         """Decide whenever something changed, until cancelled."""
-        limiter = anyio.CapacityLimiter(self._settings.in_flight)
         async with anyio.create_task_group() as tasks:
-            self._handed.watch_in(tasks)
-            while not self._is_finishing:
-                plan = decide(self._cache.cluster, monotonic_ns())
-                self._commit(plan, tasks, limiter)
-                self._handed.settle_departed()
-                for key in self._gangs.stale_plans():
-                    tasks.start_soon(self._guarded, self._gangs.take_back, key)
-                await self._wait(plan)
+            with self._handed.watching_in(tasks):
+                await self._decide_in(tasks)
+
+    async def _decide_in(self, tasks: TaskGroup) -> None:
+        limiter = anyio.CapacityLimiter(self._settings.in_flight)
+        while not self._is_finishing:
+            plan = decide(self._cache.cluster, monotonic_ns())
+            self._commit(plan, tasks, limiter)
+            self._handed.settle_departed()
+            for key in self._gangs.stale_plans():
+                tasks.start_soon(self._guarded, self._gangs.take_back, key)
+            await self._wait(plan)
 
     async def finish(self) -> None:
         """Decide nothing more, and wait until no commit is under way."""

@@ -7,6 +7,8 @@ them (a binder that crashed between its two writes) is fenced by us after a whil
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -58,9 +60,14 @@ class HandedOver:
         cache.on_device_freed = self._device_freed
         cache.on_requests_listed = self._listed
 
-    def watch_in(self, tasks: TaskGroup) -> None:
-        """Run what has to wait in this task group."""
+    @contextmanager
+    def watching_in(self, tasks: TaskGroup) -> Iterator[None]:
+        """Inside, run what has to wait in this task group, whose body this is the whole of (kube/replica.py)."""
         self._tasks = tasks
+        try:
+            yield
+        finally:
+            self._tasks = None
 
     def add(self, placement: Placement, request: str) -> None:
         """A BindRequest (UID) was created for this placement."""

@@ -29,6 +29,8 @@ LEASE = ["--lease-duration-s", "3", "--lease-renew-deadline-s", "2", "--lease-re
 REPLICAS = {SCHEDULER: (SCHEDULER, "scheduler-2"), BINDER: (BINDER, "binder-2")}
 EVERYBODY = (*REPLICAS[BINDER], *REPLICAS[SCHEDULER])
 CLEAN_S = 2.0
+#: As long as a process may take to end when it has lost its lease and can run again (docs/replicas.md).
+ENDS_WITHIN_S = 5.0
 SAFE = ("S1", "S2", "S3", "S4", "S5")
 #: What kubelet says of a pod whose whole GPU two schedulers had given away.
 CLASHED = "UnexpectedAdmissionError"
@@ -97,7 +99,7 @@ class Stage:
         async def is_over() -> bool | None:
             return self.moorage.running[replica].process.poll() is not None or None
 
-        await eventually(is_over, f"{replica} to end", within_s=40)
+        await eventually(is_over, f"{replica} to end", within_s=ENDS_WITHIN_S)
 
     async def start_missing(self, *arguments: str) -> None:
         """Start the replicas that don't run."""

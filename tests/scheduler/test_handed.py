@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+
+import anyio
+import anyio.lowlevel
 import pytest
 
+from kube.api import Api
+from kube.memory.server import MemoryApiServer
 from kube.resources import BIND_REQUESTS
+from kube.retry import Retry
+from scheduler.cache import Cache
+from scheduler.core.cluster import Cluster
+from scheduler.core.plan import Placement
+from scheduler.core.settings import Settings
+from scheduler.handed import HandedOver
+from simulator.virtualtime import VirtualClock
 from tests.scheduler import stage
 from tests.scheduler.stage import create, find, phases, settle, share, writes
 from wire import names
@@ -82,3 +96,31 @@ async def test_a_back_off_lasts_as_long_as_it_should_though_the_wall_clock_jumps
         world.clocks["scheduler"].ahead_ns += jump_s * 10**9
         await settle(900.0)
         assert phases(world) == {"p": "Running"}
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_term_ends_though_a_request_is_made_so_many_turns_of_the_loop_after_it_was_lost(turns: int) -> None:
+    """An answer may come, and a watch tell of something, while the term's tasks are being cancelled."""
+    clock = VirtualClock(asyncio.get_running_loop())
+    api = Api(MemoryApiServer(clock=clock, rng=random.Random(1)).transport(), retry=Retry(random.Random(2)))
+    handed = HandedOver(api, Cache(Cluster(Settings())), clock=clock, orphan_s=60.0)
+    placement = Placement(pod_uid="u", namespace="team", name="a", rv="1", node="n")
+    term, over = anyio.CancelScope(), anyio.Event()
+
+    async def lead() -> None:
+        with term:
+            async with anyio.create_task_group() as work:
+                work.start_soon(anyio.sleep_forever)
+                with handed.watching_in(work):
+                    await anyio.sleep_forever()
+        over.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lead)
+        await anyio.sleep(1.0)
+        term.cancel()
+        for _ in range(turns):
+            await anyio.lowlevel.checkpoint()
+        handed.add(placement, "r")
+        with anyio.fail_after(5.0):
+            await over.wait()
