@@ -15,6 +15,11 @@ from kube.api import Api
 from kube.retry import Retry
 
 
+def settings(arguments: argparse.Namespace) -> Settings:
+    """Return what a command line says of the webhooks."""
+    return Settings(hand_over=HandOver(arguments.hand_over), sharing=arguments.gpu_sharing_enabled)
+
+
 async def run(arguments: argparse.Namespace, stop: anyio.Event) -> None:
     """Serve the webhooks."""
     keep_large_blocks_apart()
@@ -23,7 +28,7 @@ async def run(arguments: argparse.Namespace, stop: anyio.Event) -> None:
     async with connections.transport(arguments, "admission") as transport:
         await serve_admission(
             Api(transport, retry=Retry(rng)),
-            settings=Settings(hand_over=HandOver(arguments.hand_over)),
+            settings=settings(arguments),
             endpoint=endpoint,
             rng=rng,
             stop=stop,

@@ -17,7 +17,7 @@ from typing import Any
 
 import anyio
 
-from admission.settings import HandOver
+from admission.settings import HandOver, Settings
 from binder.core.reservation_pod import ReservationTemplate
 from binder.settings import BinderSettings
 from cli.refusing import BadInput, refuse
@@ -26,6 +26,9 @@ from kube.lease import LeaseSettings
 from scheduler.core.settings import Strategy
 
 _Commands = Any  # argparse keeps the type of sub-commands private
+
+_ON = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_OFF = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
 def add_commands(commands: _Commands) -> None:
@@ -49,6 +52,22 @@ def add_commands(commands: _Commands) -> None:
     admission.add_argument("--certificate", type=Path, required=True, metavar="PEM")
     admission.add_argument("--key", type=Path, required=True, metavar="PEM")
     admission.add_argument("--hand-over", choices=[h.value for h in HandOver], default=HandOver.ANNOTATIONS.value)
+    admission.add_argument(
+        "--gpu-sharing-enabled",
+        type=_switch,
+        nargs="?",
+        const=True,
+        default=Settings().sharing,
+        metavar="BOOL",
+        help="false: pods that ask for a share of a GPU are refused (default: true)",
+    )
+
+
+def _switch(text: str) -> bool:
+    """Read a switch as KAI's components do (Go's strconv.ParseBool). Raises ArgumentTypeError."""
+    if text not in _ON | _OFF:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text in _ON
 
 
 def _add_election(parser: argparse.ArgumentParser) -> None:

@@ -19,8 +19,10 @@ from wire.core import Namespace, ObjectMeta
 ALL: Raw = {"name": names.ENV_VISIBLE_DEVICES, "value": "all"}
 
 
-def _admission(guard: Guard = Guard.INJECT, hand_over: HandOver = HandOver.ANNOTATIONS) -> PodAdmission:
-    return PodAdmission(Settings(guard=guard, hand_over=hand_over), rng=random.Random(1))
+def _admission(
+    guard: Guard = Guard.INJECT, hand_over: HandOver = HandOver.ANNOTATIONS, *, sharing: bool = True
+) -> PodAdmission:
+    return PodAdmission(Settings(guard=guard, hand_over=hand_over, sharing=sharing), rng=random.Random(1))
 
 
 def _message(answer: Raw) -> str:
@@ -56,6 +58,21 @@ def test_both_webhooks_refuse_a_malformed_ask() -> None:
     raw = pod(annotations={names.GPU_MEMORY: "-1"})
     for judge in (_admission().mutating, _admission().validating):
         assert _message(judge(review(raw))).startswith("gpu-memory annotation value must be a positive integer")
+
+
+def test_where_sharing_is_switched_off_both_webhooks_refuse_shares_and_nothing_else() -> None:
+    admission = _admission(sharing=False)
+    for judge in (admission.mutating, admission.validating):
+        assert _message(judge(review(half()))).startswith(
+            "attempting to create a pod team-a/trainer with gpu sharing request, while GPU sharing is disabled"
+        )
+        assert judge(review(pod(container(resources={"limits": {names.GPU_RESOURCE: "1"}}))))["response"]["allowed"]
+
+
+def test_a_pod_that_had_its_share_before_sharing_was_switched_off_may_change_and_go() -> None:
+    labelled = half(labels={"team": "a"}, metadata={"name": "trainer", "finalizers": ["x"]})
+    request = review(labelled, operation="UPDATE", old=half())
+    assert _admission(sharing=False).validating(request)["response"]["allowed"]
 
 
 @pytest.mark.parametrize(("guard", "value"), [(Guard.INJECT, "void"), (Guard.OFF, "all")])

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from cli import admissionprocess
+from cli.main import _parser
+
+REQUIRED = ["admission", "--certificate", "c.pem", "--key", "k.pem"]
+
+
+@pytest.mark.parametrize(
+    ("given", "shares"),
+    [
+        ([], True),
+        (["--gpu-sharing-enabled"], True),
+        (["--gpu-sharing-enabled=true"], True),
+        (["--gpu-sharing-enabled=1"], True),
+        (["--gpu-sharing-enabled=false"], False),
+        (["--gpu-sharing-enabled=F"], False),
+        (["--gpu-sharing-enabled=0"], False),
+    ],
+)
+def test_sharing_is_switched_by_kais_flag(given: list[str], shares: bool) -> None:
+    settings = admissionprocess.settings(_parser().parse_args([*REQUIRED, *given]))
+    assert settings.sharing is shares
+
+
+@pytest.mark.parametrize("value", ["no", "", "yes", "tRUE"])
+def test_a_switch_that_is_neither_on_nor_off_is_refused_in_one_line(
+    value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        _parser().parse_args([*REQUIRED, f"--gpu-sharing-enabled={value}"])
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"argument --gpu-sharing-enabled: {value!r} is neither true nor false" in line
