@@ -15,7 +15,11 @@ from gpu.share import NANO_PER_DEVICE
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
-    """One tenant's charge. ``nano`` > 0; ``since`` in whole seconds of wall time, for direct entries' time-out."""
+    """One tenant's charge, ``nano`` > 0.
+
+    ``since``, whole seconds of the joining process's wall clock, tells people when it joined. Nothing compares it: wall
+    clocks may be wrong, so how long an entry has been there counts from when it was first seen (binder/clearing.py).
+    """
 
     nano: int
     attempt: str
