@@ -77,8 +77,7 @@ async def from_kubeconfig(*, path: str = "", context: str = "") -> Credentials:
 
     Raises ConfigError for a file that is missing or makes no sense, and when its plugin gives no credentials.
     """
-    # Lazy: see the module's docstring.
-    from kubernetes_asyncio import client, config  # noqa: PLC0415
+    from kubernetes_asyncio import client, config  # noqa: PLC0415 - lazily: see the module's docstring
 
     configuration = client.Configuration()
     try:

@@ -113,7 +113,7 @@ class EventRecorder:
         reason: str,
         action: str,
         note: str,
-        type: str = NORMAL,  # noqa: A002
+        type: str = NORMAL,  # noqa: A002 - the field's name on the wire
         is_final: bool = False,
     ) -> None:
         """Note an event about an object. Returns at once, whatever the state of the API server.

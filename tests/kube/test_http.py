@@ -121,7 +121,7 @@ async def test_a_write_whose_deadline_passed_while_the_process_was_stopped_is_no
 
     async def authorization() -> str:
         # Asked for last before the bytes leave. Blocks the loop, so no timer has fired when it goes on.
-        time.sleep(next(stops_s))  # noqa: ASYNC251
+        time.sleep(next(stops_s))  # noqa: ASYNC251 - the block is the case
         return "Bearer x"
 
     async with (

@@ -226,7 +226,9 @@ def _running(*names_: str) -> dict[str, str]:
     return dict.fromkeys(names_, RUNS)
 
 
-_ANY: Final = lambda _: True  # noqa: E731 - a predicate
+def _any(_: object) -> bool:
+    return True
+
 
 SCENARIOS: Final = (
     Scenario(
@@ -431,7 +433,7 @@ SCENARIOS: Final = (
         name="further shares of which only one fits",
         shapes=("1x1x80GiB",),
         before=making(share("old")),
-        act=slow_bindings(_ANY, 1.0, after(0.5, making(share("b", "0.4")), first=making(share("a", "0.3")))),
+        act=slow_bindings(_any, 1.0, after(0.5, making(share("b", "0.4")), first=making(share("a", "0.3")))),
         ends=_running("old"),
         rivals=frozenset({"a", "b"}),
     ),
@@ -463,7 +465,7 @@ SCENARIOS: Final = (
         name="a further share deleted on its way",
         shapes=("1x1x80GiB",),
         before=making(share("old")),
-        act=slow_bindings(_ANY, 2.0, after(1.0, deleting("a"), first=making(share("a", "0.3")))),
+        act=slow_bindings(_any, 2.0, after(1.0, deleting("a"), first=making(share("a", "0.3")))),
         ends=_running("old"),
         probe=(share("probe"),),
     ),
@@ -472,7 +474,7 @@ SCENARIOS: Final = (
         shapes=("1x1x80GiB",),
         before=making(share("old")),
         act=slow_bindings(
-            _ANY, 2.0, after(1.0, editing("a", {names.GPU_FRACTION: "0.4"}), first=making(share("a", "0.3")))
+            _any, 2.0, after(1.0, editing("a", {names.GPU_FRACTION: "0.4"}), first=making(share("a", "0.3")))
         ),
         ends=_running("old", "a"),
         probe=(share("probe", "0.1"),),
@@ -482,7 +484,7 @@ SCENARIOS: Final = (
         shapes=("1x1x80GiB",),
         before=making(share("old")),
         act=slow_bindings(
-            _ANY, 2.0, after(1.0, deleting("a", again=share("a", "0.4")), first=making(share("a", "0.3")))
+            _any, 2.0, after(1.0, deleting("a", again=share("a", "0.4")), first=making(share("a", "0.3")))
         ),
         ends=_running("old", "a"),
         probe=(share("probe", "0.1"),),
