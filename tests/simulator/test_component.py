@@ -86,9 +86,18 @@ async def test_a_paused_component_does_nothing_and_its_timers_are_late() -> None
     assert ticks == [1.0, 2.0, 12.5, 13.5]
 
 
-@pytest.mark.parametrize(("pause_s", "told", "is_made"), [(3.0, "answered", True), (9.0, "timed out", False)])
-async def test_a_write_of_a_stopped_component_leaves_when_it_goes_on_unless_it_is_too_late(
-    pause_s: float, told: str, is_made: bool
+@pytest.mark.parametrize(
+    ("befall", "for_s", "told", "after_s", "is_made"),
+    [
+        (Component.pause, 3.0, "answered", 3.0, True),
+        # Told when it goes on: its own timers stood still.
+        (Component.pause, 9.0, "timed out", 9.0, False),
+        (Component.cut_off, 3.0, "answered", 3.0, True),
+        (Component.cut_off, 9.0, "timed out", 5.0, False),
+    ],
+)
+async def test_a_write_under_way_arrives_when_its_component_is_back_unless_it_is_too_late(
+    befall: Callable[[Component, float], None], for_s: float, told: str, after_s: float, is_made: bool
 ) -> None:
     heard: list[tuple[str, float]] = []
 
@@ -96,31 +105,12 @@ async def test_a_write_of_a_stopped_component_leaves_when_it_goes_on_unless_it_i
         heard.append((await create(transport), anyio.current_time()))
 
     it = Bench(write)
-    it.strike_on_the_way(lambda: it.component.pause(pause_s))
+    it.strike_on_the_way(lambda: befall(it.component, for_s))
     async with anyio.create_task_group() as tasks:
         await it.component.start(tasks)
         await anyio.sleep(20.0)
         it.component.crash()
-    assert heard == [(told, pause_s)]
-    assert bool([entry for entry in it.server.audit if entry.verb == "create"]) is is_made
-
-
-@pytest.mark.parametrize(("cut_s", "told", "is_made"), [(3.0, "answered", True), (9.0, "timed out", False)])
-async def test_a_write_of_who_is_cut_off_arrives_when_the_network_is_back_unless_it_was_given_up(
-    cut_s: float, told: str, is_made: bool
-) -> None:
-    heard: list[tuple[str, float]] = []
-
-    async def write(transport: MemoryTransport) -> None:
-        heard.append((await create(transport), anyio.current_time()))
-
-    it = Bench(write)
-    it.strike_on_the_way(lambda: it.component.cut_off(cut_s))
-    async with anyio.create_task_group() as tasks:
-        await it.component.start(tasks)
-        await anyio.sleep(20.0)
-        it.component.crash()
-    assert heard == [(told, min(cut_s, 5.0))]
+    assert heard == [(told, after_s)]
     assert bool([entry for entry in it.server.audit if entry.verb == "create"]) is is_made
 
 

@@ -7,7 +7,7 @@ write that lands late meets preconditions that no longer hold.
 from __future__ import annotations
 
 import random
-from typing import Literal
+from typing import ClassVar, Literal
 
 import anyio
 from typing_extensions import override
@@ -109,26 +109,28 @@ class ServerErrors(_Requests, frozen=True, kw_only=True, tag="server-error"):
         return Fault(refuse_with=500, carried_out=dice.randrange(1000) < self.done_per_mille)
 
 
-class TimeOuts(_Requests, frozen=True, kw_only=True, tag="time-out"):
-    """Nothing comes back of a write; whether it was carried out, ``outcome`` says, and when, ``later_s``."""
+class _Lost(_Requests, frozen=True, kw_only=True):
+    """The answer to a write is lost; whether it was carried out, ``outcome`` says, and when, ``later_s``."""
 
     outcome: Outcome
     later_s: float = 0.0
+    _breaks: ClassVar[bool]
 
     @override
     def _fault(self, dice: random.Random, left_s: float) -> Fault:
-        return _lost(self.outcome, min(self.later_s, left_s), breaks=False)
+        return _lost(self.outcome, min(self.later_s, left_s), breaks=self._breaks)
 
 
-class Resets(_Requests, frozen=True, kw_only=True, tag="reset"):
-    """The connection of a write breaks at once; the write itself may be done, not done, or land later."""
+class TimeOuts(_Lost, frozen=True, kw_only=True, tag="time-out"):
+    """Nothing comes back of a write until its sender gives up."""
 
-    outcome: Outcome
-    later_s: float = 0.0
+    _breaks = False
 
-    @override
-    def _fault(self, dice: random.Random, left_s: float) -> Fault:
-        return _lost(self.outcome, min(self.later_s, left_s), breaks=True)
+
+class Resets(_Lost, frozen=True, kw_only=True, tag="reset"):
+    """The connection of a write breaks at once."""
+
+    _breaks = True
 
 
 class Slow(_Requests, frozen=True, kw_only=True, tag="slow"):
