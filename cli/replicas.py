@@ -19,6 +19,7 @@ from kube.fence import WriteFence
 from kube.lease import LeaderElection, LeaseSettings, incarnation
 from kube.replica import Replica, take_part
 from kube.retry import Retry
+from kube.rivals import Rivals
 from wire import names
 
 
@@ -41,16 +42,23 @@ async def run_replica(
         retry = Retry(own.rng)
         # Neither the election nor events may wait for the election.
         unfenced = Api(transport, retry=retry)
-        election = None if arguments.no_leader_election else _election(arguments, unfenced, own, identity)
-        fence = election.fence if election else WriteFence()
         events = EventRecorder(unfenced, clock=own.clock, controller=own.controller, instance=identity)
         tasks.start_soon(events.run)
-        replica = make(Api(transport, retry=retry, fence=fence), events)
-        await take_part(replica, election=election, fence=fence, stop=stop)
+        is_elected = not arguments.no_leader_election
+        # Without election writes don't end with the lease.
+        election = _election(arguments, unfenced, own, identity=identity, fence=None if is_elected else WriteFence())
+        if not is_elected:
+            # It works whoever holds the lease. It takes part all the same: so it sees others, and they see it.
+            election.on_rival = Rivals(events)
+            tasks.start_soon(election.run, anyio.sleep_forever)
+        replica = make(Api(transport, retry=retry, fence=election.fence), events)
+        await take_part(replica, election=election if is_elected else None, fence=election.fence, stop=stop)
         tasks.cancel_scope.cancel()
 
 
-def _election(arguments: argparse.Namespace, api: Api, own: Own, identity: str) -> LeaderElection:
+def _election(
+    arguments: argparse.Namespace, api: Api, own: Own, *, identity: str, fence: WriteFence | None
+) -> LeaderElection:
     return LeaderElection(
         api,
         namespace=names.SYSTEM_NAMESPACE,
@@ -59,6 +67,7 @@ def _election(arguments: argparse.Namespace, api: Api, own: Own, identity: str) 
         clock=own.clock,
         rng=own.rng,
         settings=_lease_settings(arguments),
+        fence=fence,
     )
 
 

@@ -71,7 +71,8 @@ class LeaderElection:
     """Takes part in the election for one Lease.
 
     ``identity`` must be unique to this incarnation of the process (see ``incarnation``): a lease that carries it is
-    taken for our own. ``api`` is for the lease alone; the work has one that writes through ``fence``.
+    taken for our own. ``api`` is for the lease alone; the work has one that writes through ``fence``, which ends with
+    the lease unless another one is given.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class LeaderElection:
         clock: Clock,
         rng: random.Random,
         settings: LeaseSettings = LeaseSettings(),  # noqa: B008 - frozen
+        fence: WriteFence | None = None,
     ) -> None:
         self._api = api
         self._namespace = namespace
@@ -93,7 +95,9 @@ class LeaderElection:
         self._rng = rng
         self._settings = settings
         #: Lets the work's writes through as long as they are over before the lease is.
-        self.fence = WriteFence(lambda: self.held_until)
+        self.fence = fence or WriteFence(lambda: self.held_until)
+        #: Told of the lease whenever another holder is seen to have renewed it.
+        self.on_rival: Callable[[Lease], None] = _ignore
         #: The lease as last seen, and when it was first seen so.
         self._seen: LeaseSpec | None = None
         self._seen_at = -math.inf
@@ -158,16 +162,23 @@ class LeaderElection:
             lease = await self._api.get(LEASES, self._name, namespace=self._namespace)
         except errors.NotFound:
             return await self._create()
+        self._see(lease)
         if not self._is_free(lease.spec):
             return False
         spec = self._spec(transitions=(lease.spec.lease_transitions or 0) + 1)
         await self._patch(spec, lease.metadata.resource_version)
         return True
 
+    def _see(self, lease: Lease) -> None:
+        if lease.spec == self._seen:
+            return
+        before = self._seen.holder_identity if self._seen else None
+        self._seen, self._seen_at = lease.spec, anyio.current_time()
+        if before == lease.spec.holder_identity and before not in {None, "", self._identity}:
+            self.on_rival(lease)
+
     def _is_free(self, spec: LeaseSpec) -> bool:
         now = anyio.current_time()
-        if spec != self._seen:
-            self._seen, self._seen_at = spec, now
         if spec.holder_identity == self._identity:
             # A write of ours whose answer was lost, or our own lost term: what we waited for then still counts.
             return True
@@ -281,3 +292,7 @@ class LeaderElection:
     def _call_s(self) -> float:
         # Half, so that one black hole leaves time for a second try.
         return self._settings.renew_deadline_s / 2
+
+
+def _ignore(_: Lease) -> None:
+    return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -100,6 +100,14 @@ class Stage:
             return self.moorage.running[replica].process.poll() is not None or None
 
         await eventually(is_over, f"{replica} to end", within_s=ENDS_WITHIN_S)
+
+    async def has_said(self, replicas: Sequence[str], text: str) -> None:
+        """Wait until one of these replicas has written this into its log."""
+
+        async def is_said() -> bool | None:
+            return any(text in self._log(replica) for replica in replicas) or None
+
+        await eventually(is_said, f"one of {replicas} to say {text!r}", within_s=10)
 
     async def start_missing(self, *arguments: str) -> None:
         """Start the replicas that don't run."""
@@ -221,6 +229,8 @@ async def unelected(it: Stage) -> AsyncIterator[None]:
 async def test_two_schedulers_and_two_binders_at_once_by_mistake_break_nothing(stage: Stage) -> None:
     async with unelected(stage):
         await load(stage)
+        for replicas in REPLICAS.values():
+            await stage.has_said(replicas, "works without leader election")
 
         async def all_settled() -> dict[str, Pod] | None:
             found = await stage.scene.pods()

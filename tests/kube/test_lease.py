@@ -15,6 +15,7 @@ import pytest
 
 from kube import errors
 from kube.api import Api
+from kube.fence import WriteFence
 from kube.lease import LeaderElection, LeaseSettings, incarnation
 from kube.resources import LEASES
 from kube.retry import Retry
@@ -128,6 +129,7 @@ class Candidate:
     settings: LeaseSettings = LeaseSettings()  # noqa: RUF009 - frozen
     skew_ns: int = 0
     terms: list[list[float]] = field(default_factory=list)
+    rivals: list[str | None] = field(default_factory=list)
     link: Link = field(init=False)
     clock: LoopClock = field(init=False)
     election: LeaderElection = field(init=False)
@@ -145,6 +147,7 @@ class Candidate:
             rng=rng,
             settings=self.settings,
         )
+        self.election.on_rival = lambda lease: self.rivals.append(lease.spec.holder_identity)
 
     async def work(self) -> None:
         assert self.election.is_leading
@@ -437,6 +440,41 @@ async def test_nothing_is_held_while_waiting_for_late_writes() -> None:
         await anyio.sleep(6.0)
         assert candidate.election.is_leading
         tasks.cancel_scope.cancel()
+
+
+async def test_who_waits_is_told_of_a_rival_that_renews_and_of_none_that_is_silent() -> None:
+    server = LeaseServer()
+    old, new = Candidate("a", server), Candidate("b", server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(old.run)
+        await anyio.sleep(5.0)
+        tasks.start_soon(new.run)
+        await anyio.sleep(20.0)
+        assert set(new.rivals) == {"a"}
+        renewals = len(new.rivals)
+        old.link.state = "hangs"
+        await anyio.sleep(40.0)
+        assert new.is_working()
+        assert len(new.rivals) <= renewals + 1
+        assert old.rivals == []
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_fence_of_its_own_does_not_end_with_the_lease() -> None:
+    fence = WriteFence()
+    election = LeaderElection(
+        Api(Link(LeaseServer()), retry=Retry(random.Random(1))),
+        namespace="ns",
+        name="l",
+        identity="a",
+        clock=LoopClock(),
+        rng=random.Random(1),
+        fence=fence,
+    )
+    assert election.fence is fence
+    assert not election.is_leading
+    with election.fence.write(10.0) as times:
+        assert times.server_s == 10.0
 
 
 async def test_writes_of_the_work_are_not_sent_without_the_lease() -> None:
