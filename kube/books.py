@@ -86,6 +86,24 @@ def renewing(tenant: Tenant, rv: str) -> Callable[[Reservation], Book | NotHeld 
     return change
 
 
+def rejoining(
+    tenant: Tenant, rv: str
+) -> Callable[[Reservation], Book | DeviceFull | OtherAttempt | NotHeld | NotJoinable]:
+    """The change that moves our entry to ``rv``, or enters it there anew where somebody has taken it out.
+
+    ``tenant`` is the entry at the old version, at which no Binding can land any more. Where it is gone this is a join,
+    with all that a join demands; an entry of this pod that is not ours, or at a third version, is left as it is.
+    """
+    renew = renewing(tenant, rv)
+    join = joining([Tenant(tenant.pod_uid, msgspec.structs.replace(tenant.entry, rv=rv))])
+
+    def change(now: Reservation) -> Book | DeviceFull | OtherAttempt | NotHeld | NotJoinable:
+        is_there = now.book is not None and tenant.pod_uid in now.book.entries
+        return renew(now) if is_there else join(now)
+
+    return change
+
+
 def lowering(group: str, nano_of: Mapping[str, int]) -> Callable[[Reservation], Book | NotJoinable]:
     """The change that lowers charges (by pod UID) to what their pods are bound with; it never raises one."""
 

@@ -60,9 +60,12 @@ class BookWriter:
         answer: Reservation | NotJoinable = await self._change(held, books.leaving(tenants))
         return answer
 
-    async def renew(self, held: Reservation, tenant: Tenant, rv: str) -> Reservation | NotHeld | NotJoinable:
-        """Move our entry to a new ``rv``."""
-        answer: Reservation | NotHeld | NotJoinable = await self._change(held, books.renewing(tenant, rv))
+    async def rejoin(
+        self, held: Reservation, tenant: Tenant, rv: str
+    ) -> Reservation | DeviceFull | OtherAttempt | NotHeld | NotJoinable:
+        """Move our entry to a new ``rv``, or enter it there anew where it was taken out."""
+        answer: Reservation | DeviceFull | OtherAttempt | NotHeld | NotJoinable
+        answer = await self._change(held, books.rejoining(tenant, rv))
         return answer
 
     async def _change(self, held: Reservation, change: Callable[[Reservation], Any]) -> Any:

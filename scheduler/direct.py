@@ -135,7 +135,9 @@ class Direct:
                 return await self._settled(sharer, pod)
             if pod.metadata.resource_version != sharer.rv:
                 self._cache.note_pod(pod)
-                if not may_renew or not await self._renew(sharer, pod):
+                renewed = may_renew and await self._renew(sharer, pod)
+                metadata = self._metadata(sharer) if renewed else None
+                if metadata is None:
                     self._cache.cluster.overtaken(sharer.placement.pod_uid, now_ns=monotonic_ns())
                     await self.give_back(sharer, "", "")
                     return False
@@ -186,14 +188,20 @@ class Direct:
         return False
 
     async def _renew(self, sharer: Sharer, pod: Pod) -> bool:
-        """Go on with a pod that was changed without changing what it asks: entries move to its new version."""
+        """Go on with a pod that was changed without changing what it asks: entries move to its new version.
+
+        At the version that they stand at they look dead, so the binder's collector may have taken some out meanwhile:
+        those are joined for anew. If others have the room by then, the place is lost.
+        """
         request = kai.translate(pod)
         if not isinstance(request, GpuRequest) or request.shared != sharer.request.shared or pod.spec.scheduling_gates:
+            return False
+        if (pod.metadata.annotations or {}).get(names.FENCED) == sharer.attempt:
             return False
         rv = pod.metadata.resource_version
         done: list[str] = []
         for group, held in sharer.held.items():
-            renewed = await self._books.renew(held, sharer.tenant(group), rv)
+            renewed = await self._books.rejoin(held, sharer.tenant(group), rv)
             if not isinstance(renewed, Reservation):
                 for other in done:
                     await self._books.leave(sharer.held.pop(other), [sharer.tenant(other, rv)])

@@ -42,6 +42,8 @@ class Rules:
     joining: Callable[[Iterable[Tenant]], Change] = books.joining
     leaving: Callable[[Iterable[Tenant]], Change] = books.leaving
     renewing: Callable[[Tenant, str], Change] = books.renewing
+    #: What a direct gang's member does instead (scheduler/direct.py _renew).
+    rejoining: Callable[[Tenant, str], Change] = books.rejoining
     judge: Callable[[Entry, Evidence], Judgement] = entries.judge
     rebuild: Callable[[str, Sequence[PodView]], Any] = rebuilding.rebuild
     held_alone: Callable[[Reservation, Sequence[Reservation]], Reservation | Disputed | Failed] = claims.held_alone

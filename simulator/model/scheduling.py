@@ -169,13 +169,12 @@ class Scheduling:
 
     def _join(self, world: World, number: int, one: Direct, how: str) -> Iterator[Step]:
         held = {group for group, _, _ in one.held}
-        group, share = next(device for device in one.devices if device[0] not in held)
+        group = next(group for group, _ in one.devices if group not in held)
         label = ("scheduler", number, f"{how}joins", one.uid, group)
         if world.resvs[group - GROUP] is None:
             yield (*label, "gone"), self._give_back(world, number, one)
             return
-        entry = Entry(one.uid, one.attempt, one.rv, share)
-        change = self._rules.joining([tenant(entry)])
+        change = self._rules.joining([tenant(_entry(one, group))])
         after, answer = self._change(world, group, change=change)
         resv = after.resvs[group - GROUP]
         if not isinstance(answer, Book) or resv is None:
@@ -211,8 +210,10 @@ class Scheduling:
                 _put(world, number, ())._replace(late=(*world.late, late), left=left),
             )
 
-    def _is_usable(self, group: int, resv: Resv) -> bool:
+    def _is_usable(self, group: int, resv: Resv | None) -> bool:
         """scheduler/direct.py _metadata: what the reply to the join shows is learned, and was verified."""
+        if resv is None:
+            return False
         view = self._rules.see(self._views.resv(group, resv))
         return view.is_learned and (resv.proven or not self._rules.direct_needs_proof)
 
@@ -254,7 +255,7 @@ class Scheduling:
                 yield label, _swap(world, number, one)
             else:
                 yield label, self._give_back(world, number, one)
-        elif pod.rv != one.rv and one.plan and self._rules.gang_renews:
+        elif pod.rv != one.rv and one.plan and pod.fence != one.attempt and self._rules.gang_renews:
             yield (*label, "renews"), self._renew(world, number, one, pod.rv)
         elif pod.rv != one.rv or not one.may_land or not self._rules.direct_fences:
             yield label, self._give_back(world, number, one)
@@ -263,17 +264,29 @@ class Scheduling:
             yield (*label, "for the last time"), _swap(world, number, one, one._replace(stage="fence"))
 
     def _renew(self, world: World, number: int, one: Direct, rv: int) -> World:
-        """Entries move to the pod's new version; where one is gone, the attempt goes, too."""
-        for group, reservation, _ in one.held:
+        """Entries move to the pod's new version, or are entered there anew; where one can't, the attempt goes."""
+        moved: list[tuple[int, int, int]] = []
+        for at, (group, reservation, _) in enumerate(one.held):
+            change = self._rules.rejoining(tenant(_entry(one, group)), str(rv))
+            world, answer = self._change_held(world, group, reservation, change)
             held = world.resvs[group - GROUP]
-            entry = Entry(one.uid, one.attempt, one.rv, dict(one.devices)[group])
-            change = self._rules.renewing(tenant(entry), str(rv))
-            answer: Any = None
-            if held is not None and held.uid == reservation:
-                world, answer = self._change(world, group, change=change)
-            if not isinstance(answer, Book):
-                return self._give_back(world, number, one)
-        return _swap(world, number, one, one._replace(stage="post", rv=rv, may_land=0))
+            if not isinstance(answer, Book) or held is None:
+                for other, its, _ in moved:
+                    leave = self._rules.leaving([tenant(_entry(one._replace(rv=rv), other))])
+                    world, _ = self._change_held(world, other, its, leave)
+                return self._give_back(world, number, one._replace(held=one.held[at:]))
+            moved.append((group, held.uid, held.uuid))
+        renewed = one._replace(rv=rv, held=tuple(moved), may_land=0)
+        if not all(self._is_usable(group, world.resvs[group - GROUP]) for group, _, _ in moved):
+            return self._give_back(world, number, renewed)
+        return _swap(world, number, one, renewed._replace(stage="post"))
+
+    def _change_held(self, world: World, group: int, reservation: int, change: Any) -> tuple[World, Any]:
+        """Change the book of a reservation that was joined; no answer where it is gone."""
+        held = world.resvs[group - GROUP]
+        if held is None or held.uid != reservation:
+            return world, None
+        return self._change(world, group, change=change)
 
     def _fence(self, world: World, number: int, one: Direct) -> Iterator[Step]:
         late = Late("fence", (one.uid, one.rv, one.attempt))
@@ -293,17 +306,16 @@ class Scheduling:
 
     def _leave(self, world: World, number: int, one: Direct) -> Iterator[Step]:
         (group, reservation, _), *rest = one.held
-        held = world.resvs[group - GROUP]
-        after = world
-        if held is not None and held.uid == reservation:
-            entry = Entry(one.uid, one.attempt, one.rv, dict(one.devices)[group])
-            change = self._rules.leaving([tenant(entry)])
-            after, _ = self._change(world, group, change=change)
+        after, _ = self._change_held(world, group, reservation, self._rules.leaving([tenant(_entry(one, group))]))
         going = (one._replace(held=tuple(rest)),) if rest else ()
         yield ("scheduler", number, "leaves", one.uid, group), _swap(after, number, one, *going)
         if world.left.lates and after is not world:
             left = world.left._replace(lates=world.left.lates - 1)
             yield ("!scheduler", number, "leaves, answer lost", one.uid, group), after._replace(left=left)
+
+
+def _entry(one: Direct, group: int) -> Entry:
+    return Entry(one.uid, one.attempt, one.rv, dict(one.devices)[group])
 
 
 def _named(world: World) -> set[int]:

@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from gpu import book as device_book
@@ -15,7 +16,7 @@ from gpu.book import DeviceFull, Entry, Tenant
 from gpu.reservation import Reservation
 from kube import books
 from kube.api import Api
-from kube.books import NotJoinable
+from kube.books import NotHeld, NotJoinable
 from kube.bookwriter import BookWriter
 from kube.memory.faults import Fault, once
 from kube.memory.server import MemoryApiServer
@@ -148,3 +149,62 @@ async def test_joins_and_leaves_that_come_together_see_each_other() -> None:
 
     await swap()
     assert isinstance(answers[0], Reservation)
+
+
+async def test_an_entry_that_was_taken_out_is_entered_anew_at_the_new_version() -> None:
+    _, api, held = await _shelf()
+    writer = BookWriter(api)
+    joined = await writer.join(held, [_tenant(0)])
+    assert isinstance(joined, Reservation)
+    for _ in range(2):
+        again = await writer.rejoin(joined, _tenant(0), "7")
+        assert isinstance(again, Reservation)
+        assert again.book is not None
+        assert again.book.entries["pod-0"].rv == "7"
+        await books.leave(api, again, [Tenant("pod-0", again.book.entries["pod-0"])])
+
+
+async def test_an_entry_that_stands_in_its_book_moves_and_is_not_charged_twice() -> None:
+    server, api, held = await _shelf()
+    writer = BookWriter(api)
+    most = _tenant(0, nano=900_000_000)
+    joined = await writer.join(held, [most])
+    assert isinstance(joined, Reservation)
+    assert isinstance(await writer.rejoin(joined, most, "7"), Reservation)
+    assert isinstance(await writer.rejoin(joined, most, "7"), Reservation)
+    assert _writes(server) == 2
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["fresh view", "late view"])
+async def test_a_place_that_others_have_taken_is_lost(is_late: bool) -> None:
+    _, api, held = await _shelf()
+    writer = BookWriter(api)
+    ours, theirs = _tenant(0, nano=600_000_000), _tenant(1, nano=600_000_000)
+    joined = await writer.join(held, [ours])
+    assert isinstance(joined, Reservation)
+    left = await writer.leave(joined, [ours])
+    assert isinstance(left, Reservation)
+    taken = await writer.join(left, [theirs])
+    assert isinstance(taken, Reservation)
+    answer = await writer.rejoin(joined if is_late else taken, ours, "7")
+    assert answer == DeviceFull(asked_nano=600_000_000, free_nano=400_000_000)
+
+
+async def test_an_entry_of_another_attempt_or_at_a_third_version_is_neither_moved_nor_taken_over() -> None:
+    _, api, held = await _shelf()
+    writer = BookWriter(api)
+    joined = await writer.join(held, [_tenant(0)])
+    assert isinstance(joined, Reservation)
+    entry = _tenant(0).entry
+    for other in (msgspec.structs.replace(entry, attempt="another"), msgspec.structs.replace(entry, rv="0")):
+        assert await writer.rejoin(joined, Tenant("pod-0", other), "7") == NotHeld()
+    assert joined == await books.read(api, NS, "r")
+
+
+async def test_nobody_joins_anew_where_the_reservation_is_going() -> None:
+    _, api, held = await _shelf()
+    writer = BookWriter(api)
+    patch = {"metadata": {"finalizers": [names.BOOK_FINALIZER]}}
+    await api.patch(PODS, "r", patch, namespace=NS)
+    await api.delete(PODS, "r", namespace=NS)
+    assert await writer.rejoin(held, _tenant(0), "7") == NotJoinable("it is being deleted")
