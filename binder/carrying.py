@@ -56,6 +56,9 @@ _log: Final = logging.getLogger(__name__)
 
 #: Before a Binding is tried again: this, doubled with each refusal.
 _RETRY_S: Final = 0.1
+#: Before a pod is read a second time, and at most: it is being changed, and each read costs a renewal, or a fence.
+_READ_S: Final = 0.05
+_LONGEST_READ_S: Final = 1.0
 #: Before a disputed device is looked at again.
 _DISPUTE_S: Final = 0.5
 
@@ -83,6 +86,7 @@ class Carrier:
             case Verify(group=group):
                 return await self._verify(group)
             case ReadPod():
+                await anyio.sleep(_read_pause_s(state.reads))
                 return outcome.PodRead(await self._read_pod(state))
             case WriteConfigMaps():
                 return await self._write_config_maps(state, action)
@@ -225,6 +229,10 @@ class Carrier:
         )
         is_final = reason == names.REASON_SCHEDULED
         self._events.record(pod, reason=reason, action="Binding", note=note, type=type_, is_final=is_final)
+
+
+def _read_pause_s(reads: int) -> float:
+    return min(_READ_S * 2 ** min(reads - 1, 10), _LONGEST_READ_S) if reads else 0.0
 
 
 def _identity(state: State) -> binding.Identity:

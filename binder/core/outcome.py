@@ -118,7 +118,7 @@ def absorb(state: State, outcome: Outcome) -> State:  # noqa: C901, PLR0911, PLR
         case Disputed(detail=detail):
             return msgspec.structs.replace(state, disputed=detail)
         case PodRead(pod=pod):
-            return _after_read(state, pod)
+            return _after_read(msgspec.structs.replace(state, reads=state.reads + 1), pod)
         case ConfigMapsWritten():
             return msgspec.structs.replace(state, has_config_maps=True)
         case BindingAccepted():

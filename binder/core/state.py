@@ -51,7 +51,8 @@ class Joined(msgspec.Struct, frozen=True, gc=False):
 class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """``rv`` is the resourceVersion that the next Binding uses; all of ``joined`` must have it by then.
 
-    ``pod`` is the newest quorum read of the pod, if there was one. ``tries`` counts refused Bindings.
+    ``pod`` is the newest quorum read of the pod, if there was one. ``tries`` counts refused Bindings,
+    ``reads`` quorum reads: a pod that others keep changing is read again ever more slowly.
     ``has_told``: the pod was told that it is bound, or nobody needs to.
     ``disputed``: who else claims the device, as the last verification found; "" when it was not asked or nobody does.
     """
@@ -62,6 +63,7 @@ class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     joined: Mapping[str, Joined] = {}
     pod: PodView | None = None
     tries: int = 0
+    reads: int = 0
     failure: Failure | None = None
     has_config_maps: bool = False
     has_told: bool = False
