@@ -246,3 +246,47 @@ async def test_a_namespace_that_is_gone_ends_the_attempt() -> None:
         await it.hand_over(pod, "g")
         await it.until(it.is_fenced)
         assert await it.requests() == []
+
+
+def _tries(it: Cluster) -> list[str]:
+    return [entry.verb for entry in it.server.audit if (entry.user, entry.resource) == (BINDER, "configmaps")]
+
+
+async def test_a_config_map_that_exists_and_can_not_be_found_fails_the_attempt_after_a_few_tries() -> None:
+    name = "p-x7k2p9q-shared-gpu-0"
+
+    def rule(call: Call) -> Fault:
+        is_it = (call.user, call.verb, call.kind.plural) == (BINDER, "get", "configmaps")
+        return Fault(refuse_with=404) if is_it else NOTHING
+
+    async with cluster() as it:
+        await it.api.create(CONFIG_MAPS, {"metadata": {"name": name}}, namespace=TEAM)
+        it.server.faults.on_request.append(rule)
+        await it.hand_over(await asking(it), "g")
+        await it.until(_has_tried, it)
+        started_s = anyio.current_time()
+        await it.until(it.is_fenced)
+        assert anyio.current_time() - started_s > 2
+        because = ((await it.get()).metadata.annotations or {})[names.FENCED_BECAUSE]
+        assert because == f"Refused: ConfigMap {name} can't be created as one exists, and there is none when it is read"
+        assert 3 <= _tries(it).count("create") <= 6
+        await it.until(_no_requests, it)
+
+
+async def _has_tried(it: Cluster) -> bool:
+    return bool(_tries(it))
+
+
+async def test_an_older_config_map_that_does_not_go_fails_the_attempt_after_a_few_tries() -> None:
+    name = "p-x7k2p9q-shared-gpu-0"
+    async with cluster() as it:
+        pod = await asking(it)
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod.metadata.uid}
+        held = {"name": name, "ownerReferences": [owner], "finalizers": ["example.com/keep"]}
+        await it.api.create(CONFIG_MAPS, {"metadata": held}, namespace=TEAM)
+        await it.hand_over(pod, "g")
+        await it.until(it.is_fenced)
+        because = ((await it.get()).metadata.annotations or {})[names.FENCED_BECAUSE]
+        assert because.startswith(f"Refused: ConfigMap {name} was written by an older attempt")
+        assert because.endswith("and does not go away")
+        assert len(_tries(it)) <= 20
