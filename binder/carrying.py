@@ -43,7 +43,7 @@ from gpu.reservation import Reservation
 from kube import binding, books
 from kube.api import Api
 from kube.clock import Clock
-from kube.errors import ApiError
+from kube.errors import ApiError, Forbidden
 from kube.events import EventRecorder
 from kube.patience import until_answered
 from kube.removal import remove
@@ -199,7 +199,8 @@ class Carrier:
                 attempt=attempt.id,
                 text=text,
                 clock=self._clock,
-            )
+            ),
+            on_forbidden=partial(self._tell_forbidden, state),
         )
         if fenced is None:
             return outcome.FenceMissed()
@@ -221,6 +222,10 @@ class Carrier:
         """The reservation that was joined, unless it is gone (then its book is, too)."""
         held = self._view.reservations.get(group)
         return held if held is not None and held.uid == state.joined[group].reservation else None
+
+    def _tell_forbidden(self, state: State, error: Forbidden) -> None:
+        """A fence that is forbidden holds its pod up until somebody gives us the right."""
+        self._tell(state, names.REASON_BINDING_ERROR, reasons.forbidden(state.attempt, error), type_=WARNING)
 
     def _tell(self, state: State, reason: str, note: str, *, type_: str = NORMAL) -> None:
         attempt = state.attempt

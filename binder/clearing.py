@@ -6,10 +6,12 @@ and removed by compare-and-set on the reservation that was read.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import anyio
+import msgspec
 
 from binder.core import entries
 from binder.core.entries import Evidence, Judgement
@@ -22,12 +24,25 @@ from kube import binding, books
 from kube.api import Api
 from kube.binding import FenceText, Identity
 from kube.clock import Clock
-from kube.errors import NotFound
+from kube.errors import Forbidden, NotFound
 from kube.resources import BIND_REQUESTS
+
+_log: Final = logging.getLogger(__name__)
 
 _WITHDRAWN: Final = FenceText(
     "Withdrawn: left over", "Failed to bind pod: an attempt that nobody carries on was withdrawn"
 )
+
+#: Before a fence that is forbidden is asked for again, doubled each time: a person has to give the right.
+_FIRST_PUT_OFF_S: Final = 10.0
+_LONGEST_PUT_OFF_S: Final = 300.0
+
+
+class _PutOff(msgspec.Struct, frozen=True, gc=False):
+    """How long this time, and until when (event loop's time)."""
+
+    pause_s: float
+    until_s: float
 
 
 class Clearing:
@@ -40,6 +55,8 @@ class Clearing:
         self._at_work = at_work
         #: Group -> pod UID and attempt -> since when the entry has been seen unbound (event loop's time).
         self._unbound_since: dict[str, dict[tuple[str, str], float]] = {}
+        #: The same, of those whose fence is forbidden.
+        self._put_offs: dict[str, dict[tuple[str, str], _PutOff]] = {}
 
     def suspects(self, held: Reservation) -> set[str]:
         """Pod UIDs whose entries look dead from here."""
@@ -61,12 +78,15 @@ class Clearing:
     def forget(self, group: str) -> None:
         """The group has no book any more."""
         self._unbound_since.pop(group, None)
+        self._put_offs.pop(group, None)
 
     def _note_unbound(self, group: str, found: Mapping[str, Entry]) -> None:
         """Note entries that are seen unbound for the first time; others are forgotten, bound or gone as they are."""
         known, now = self._unbound_since.get(group, {}), anyio.current_time()
         unbound = [(uid, entry.attempt) for uid, entry in found.items() if not self._is_bound(uid)]
         self._unbound_since[group] = {key: known.get(key, now) for key in unbound}
+        if group in self._put_offs:
+            self._put_offs[group] = {key: one for key, one in self._put_offs[group].items() if key in unbound}
         if not unbound:
             self.forget(group)
 
@@ -75,9 +95,12 @@ class Clearing:
         return pod is not None and pod.is_bound
 
     def _seen_for_s(self, group: str, uid: str, entry: Entry) -> float:
-        """For how long an entry has been seen without its pod being bound; 0 for one that is bound, or new."""
-        now = anyio.current_time()
-        return now - self._unbound_since.get(group, {}).get((uid, entry.attempt), now)
+        """For how long an entry has been seen without its pod being bound; 0 for one that is bound, new, or put off."""
+        key, now = (uid, entry.attempt), anyio.current_time()
+        put_off = self._put_offs.get(group, {}).get(key)
+        if put_off is not None and now < put_off.until_s:
+            return 0.0
+        return now - self._unbound_since.get(group, {}).get(key, now)
 
     async def clear(self, held: Reservation, missing_since: dict[str, float]) -> Reservation | None:
         """Take out dead entries; returns the reservation as it is then, None when it is gone or has no book.
@@ -139,10 +162,23 @@ class Clearing:
         judgement = entries.judge(entry, await self._evidence(held, tenant, pod, missing_since))
         if judgement is not Judgement.FENCE_FIRST:
             return judgement is Judgement.DEAD
-        fenced = await binding.fence(
-            self._api, identity, rv=entry.rv, attempt=entry.attempt, text=_WITHDRAWN, clock=self._clock
-        )
+        try:
+            fenced = await binding.fence(
+                self._api, identity, rv=entry.rv, attempt=entry.attempt, text=_WITHDRAWN, clock=self._clock
+            )
+        except Forbidden as error:
+            self._put_off(held.group, tenant, error)
+            return False
         return fenced is not None
+
+    def _put_off(self, group: str, tenant: Tenant, error: Forbidden) -> None:
+        """The right to fence is missing: it is asked for ever more rarely; the other entries are cleared as before."""
+        key, put_offs = (tenant.pod_uid, tenant.entry.attempt), self._put_offs.setdefault(group, {})
+        before = put_offs.get(key)
+        if before is None:
+            _log.error("pod %s can't be withdrawn before the binder may patch pods/status: %s", tenant.entry.pod, error)
+        pause_s = _FIRST_PUT_OFF_S if before is None else min(before.pause_s * 2, _LONGEST_PUT_OFF_S)
+        put_offs[key] = _PutOff(pause_s, anyio.current_time() + pause_s)
 
     async def _evidence(
         self, held: Reservation, tenant: Tenant, pod: PodView | None, missing_since: dict[str, float]

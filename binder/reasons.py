@@ -6,6 +6,7 @@ from binder.core.attempt import Attempt
 from binder.core.failure import Failure
 from gpu.cause import Cause
 from kube.binding import FenceText
+from kube.errors import Forbidden
 
 _RESERVING = frozenset({
     Cause.DEVICE_TAKEN, Cause.NOT_JOINABLE, Cause.RESERVATION_FAILED, Cause.RESERVATION_LOST,
@@ -31,6 +32,13 @@ _WORDS = {
 
 #: Condition messages are for reading, and an annotation must not grow with what a server says.
 _MAX = 512
+
+
+def forbidden(attempt: Attempt, error: Forbidden) -> str:
+    """Text for an attempt that has failed and can't be withdrawn; the server's words name who may not do what."""
+    pod = f"{attempt.namespace}/{attempt.pod_name}"
+    text = f"Failed to bind pod {pod}, and it can't be tried again before the binder may patch pods/status: {error}"
+    return text[:_MAX]
 
 
 def fence(attempt: Attempt, failure: Failure) -> FenceText:

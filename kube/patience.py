@@ -8,26 +8,42 @@ from typing import Final, TypeVar
 
 import anyio
 
-from kube.errors import ApiError
+from kube.errors import ApiError, Forbidden
 
 T = TypeVar("T")
 
 _log: Final = logging.getLogger(__name__)
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 10.0
+#: A right that is missing is given by a person.
+_LONGEST_FORBIDDEN_S: Final = 300.0
 
 
-async def until_answered(call: Callable[[], Awaitable[T]]) -> T:
+async def until_answered(
+    call: Callable[[], Awaitable[T]], *, on_forbidden: Callable[[Forbidden], None] | None = None
+) -> T:
     """Repeat ``call`` until it does not raise ApiError, with growing pauses.
 
     For idempotent or preconditioned calls only, whose errors are all either passing or somebody else's to mend
-    (credentials, rights): the work can't go on without the answer, and must not be forgotten.
+    (credentials, rights): the work can't go on without the answer, and must not be forgotten. What is forbidden is
+    told once, in the server's words, which name the right; then it is asked for ever more rarely.
     """
     pause_s = _FIRST_PAUSE_S
+    told = ""
     while True:
         try:
             return await call()
+        except Forbidden as error:
+            longest_s = _LONGEST_FORBIDDEN_S
+            if told != str(error):
+                told = str(error)
+                _log.error(
+                    "forbidden, and asked again until it is allowed, every %d s in the end: %s", longest_s, error
+                )
+                if on_forbidden is not None:
+                    on_forbidden(error)
         except ApiError as error:
+            longest_s = _LONGEST_PAUSE_S
             _log.warning("no clear answer, asking again in %.1f s: %s", pause_s, error)
         await anyio.sleep(pause_s)
-        pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+        pause_s = min(pause_s * 2, longest_s)
