@@ -43,6 +43,19 @@ def _lists(it: Cluster) -> int:
     return sum(entry.user == "test" and entry.verb == "list" for entry in it.server.audit)
 
 
+def _slow_second_list(it: Cluster) -> None:
+    """The first LIST of all namespaces' pods takes a while to be asked."""
+    slow: list[Call] = []
+
+    def rule(call: Call) -> Fault | None:
+        if (call.user, call.verb, call.namespace) != ("test", "list", "") or slow:
+            return None
+        slow.append(call)
+        return Fault(delay_s=5.0)
+
+    it.server.faults.on_request.append(rule)
+
+
 def _slow_lists(it: Cluster) -> None:
     def rule(call: Call) -> Fault | None:
         return Fault(delay_s=0.5) if (call.user, call.verb) == ("test", "list") else None
@@ -69,6 +82,42 @@ async def test_one_claimed_device_does_not_speak_for_the_others_of_its_look() ->
         assert {group: type(answer) for group, answer in answers.items()} == {"a": Failed, "b": Failed}
         other = await _held(it, "c")
         assert await _verified(_verifier(it), *other) == {"c": Verified("c")}
+
+
+async def test_a_pod_that_joined_and_was_bound_between_the_lists_is_no_claim() -> None:
+    async with cluster() as it:
+        (held,) = await _held(it, "a")
+        _slow_second_list(it)
+        before = _lists(it)
+        answers: Answers = {}
+
+        async def verify() -> None:
+            answers.update(await _verified(_verifier(it), held))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(verify)
+            await anyio.sleep(0.1)
+            await it.bound("q", "a")
+        assert answers == {"a": Verified("a")}
+        assert _lists(it) - before == 4
+
+
+async def test_a_claim_counts_when_a_second_look_finds_it_too() -> None:
+    async with cluster() as it:
+        held = await _held(it, "a", "b")
+        await it.kubelet.tell((await it.reservation("a")).metadata.name, held[1].uuid)
+        before = _lists(it)
+        answers = await _verified(_verifier(it), held[1])
+        assert isinstance(answers["b"], Failed)
+        assert _lists(it) - before == 4
+
+
+async def test_a_device_that_nobody_claims_costs_two_lists() -> None:
+    async with cluster() as it:
+        (held,) = await _held(it, "a")
+        before = _lists(it)
+        assert await _verified(_verifier(it), held) == {"a": Verified("a")}
+        assert _lists(it) - before == 2
 
 
 async def test_a_look_goes_on_for_others_when_its_first_asker_is_cancelled() -> None:
