@@ -17,6 +17,7 @@ from binder.core import entries
 from binder.core.entries import Evidence, Judgement
 from binder.core.pods import PodView
 from binder.core.pods import view as read_pod
+from binder.core.rebuilding import may_stand_in_a_book
 from binder.view import View
 from gpu.book import Entry, Tenant
 from gpu.reservation import Reservation
@@ -25,13 +26,16 @@ from kube.api import Api
 from kube.binding import FenceText, Identity
 from kube.clock import Clock
 from kube.errors import Forbidden, NotFound
-from kube.resources import BIND_REQUESTS
+from kube.resources import BIND_REQUESTS, PODS
 
 _log: Final = logging.getLogger(__name__)
 
 _WITHDRAWN: Final = FenceText(
     "Withdrawn: left over", "Failed to bind pod: an attempt that nobody carries on was withdrawn"
 )
+
+#: Stands for the attempt of who is fenced because its entry may have been lost with a book.
+_LOST_BOOK: Final = "book"
 
 #: Before a fence that is forbidden is asked for again, doubled each time: a person has to give the right.
 _FIRST_PUT_OFF_S: Final = 10.0
@@ -149,6 +153,24 @@ class Clearing:
         if pod is None or pod.grant is None or not pod.was_bound_by(entry.attempt):
             return entry.nano
         return next((device.nano for device in pod.grant.devices if device.group == group), entry.nano)
+
+    async def withdraw_unbound(self, text: FenceText) -> int:
+        """Fence every unbound pod that may stand in a book; returns how many. Raises ApiError.
+
+        For a book that can't be read: whoever stood in it when it was lost was at this version of its pod or an older
+        one, as nobody joins such a book. So no Binding of theirs can land any more, unless it has landed already: a
+        pod that was not met at its version any more has changed, is gone, or is bound.
+        """
+        listed = await self._api.list(PODS, field_selector="spec.nodeName=")
+        unbound = [pod for pod in map(read_pod, listed.items) if may_stand_in_a_book(pod)]
+        for pod in unbound:
+            identity = Identity(pod.namespace, pod.name, pod.uid)
+            fenced = await binding.fence(
+                self._api, identity, rv=pod.rv, attempt=_LOST_BOOK, text=text, clock=self._clock
+            )
+            if fenced is not None:
+                self._view.note_pod(read_pod(fenced))
+        return len(unbound)
 
     async def _is_dead(self, held: Reservation, tenant: Tenant, missing_since: dict[str, float]) -> bool:
         """Judge an entry of a book that was read just before; the fence, where needed, comes first."""

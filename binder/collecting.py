@@ -15,6 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from binder.clearing import Clearing
+from binder.repairing import Repairing
 from binder.restoring import Restoring
 from binder.retiring import Retiring
 from binder.settings import BinderSettings
@@ -68,6 +69,7 @@ class Collector:
         self._restoring = restoring
         self._retiring = retiring
         self._events = events
+        self._repairing = Repairing(view=view, clearing=clearing, restoring=restoring, events=events)
         self._notes: dict[str, _Notes] = {}
         #: Group -> when to look at it though nothing happens.
         self._due: dict[str, float] = {}
@@ -94,7 +96,7 @@ class Collector:
 
     def _is_worth_a_look(self, held: Reservation) -> bool:
         if held.book is None:
-            return held.is_adoptable
+            return True
         is_at_rest = bool(held.book.entries) and not held.deleting and not held.is_terminal
         return not is_at_rest or bool(self._clearing.suspects(held)) or bool(self._restoring.strays(held))
 
@@ -130,9 +132,12 @@ class Collector:
         if held is None:
             await self._restore(group, notes)
         elif held.book is not None:
+            self._repairing.forget(group)
             await self._tend(held, notes)
-        elif held.is_adoptable:
+        elif held.is_adoptable and not held.finalized:
             await self._restoring.adopt(held)
+        else:
+            self._look_again(group, at=await self._repairing.repair(held))
 
     async def _tend(self, held: Reservation, notes: _Notes) -> None:
         if held.is_learned:
@@ -173,6 +178,7 @@ class Collector:
         if not bound:
             self._notes.pop(group, None)
             self._clearing.forget(group)
+            self._repairing.forget(group)
             return
         if bound[0].node not in self._view.nodes:
             return  # its pods will go with it

@@ -12,16 +12,19 @@ from typing import Final
 from binder.core.outcome import Failed
 from binder.core.pods import PodView
 from binder.core.pods import view as read_pod
-from binder.core.rebuilding import rebuild, tenant
+from binder.core.rebuilding import is_of_newer_version, rebuild, tenant
 from binder.making import make
 from binder.settings import BinderSettings
 from binder.view import View
+from gpu import reservation as reservations
 from gpu.book import Book
 from gpu.reservation import Reservation
 from kube import binding, books
 from kube.api import Api
 from kube.binding import Identity
+from kube.errors import Conflict, NotFound
 from kube.resources import PODS
+from wire import names
 
 _log: Final = logging.getLogger(__name__)
 
@@ -57,15 +60,49 @@ class Restoring:
         fresh = await books.read(self._api, held.namespace, held.name)
         if fresh is None or fresh.uid != held.uid or not fresh.is_adoptable or fresh.deleting:
             return
-        listed = await self._api.list(PODS, field_selector=f"spec.nodeName={held.node}")
-        pods = [read_pod(pod) for pod in listed.items if pod.metadata.namespace != held.namespace]
-        bound = [pod for pod in pods if not pod.ended and held.group in pod.held_groups]
+        bound = await self._listed_in(held)
         adopted = await books.adopt(self._api, fresh, [tenant(held.group, pod) for pod in bound])
         if isinstance(adopted, Reservation):
             _log.info("reservation %s adopted with %d tenants", held.name, len(bound))
             self._view.note_reservation(adopted)
         elif not isinstance(adopted, books.Contended):
             _log.error("reservation %s can't be adopted: %s", held.name, adopted)
+
+    async def _listed_in(self, held: Reservation) -> list[PodView]:
+        """Live pods that are bound to the group, by quorum."""
+        listed = await self._api.list(PODS, field_selector=f"spec.nodeName={held.node}")
+        pods = [read_pod(pod) for pod in listed.items if pod.metadata.namespace != held.namespace]
+        return [pod for pod in pods if not pod.ended and held.group in pod.held_groups]
+
+    async def unreadable(self, held: Reservation) -> Reservation | str | None:
+        """Read a reservation whose book is lost; why it can't be written anew, or None when there is nothing to do."""
+        try:
+            pod = await self._api.get(PODS, held.name, namespace=held.namespace)
+        except NotFound:
+            return None
+        fresh = reservations.read(pod)
+        if fresh.uid != held.uid or fresh.book is not None:
+            self._view.note_reservation(fresh)
+            return None
+        if is_of_newer_version((pod.metadata.annotations or {}).get(names.TENANTS, "")):
+            return "it was written by a newer version of the scheduler or the binder"
+        book = rebuild(held.group, await self._listed_in(fresh))
+        return fresh if isinstance(book, Book) else f"its bound pods were given more than one device: {book}"
+
+    async def rewrite(self, fresh: Reservation) -> Reservation | None:
+        """Write the book anew, at exactly the version that was read; None when it is another now.
+
+        Only after everybody who stood in the lost book is bound, or can't be bound any more.
+        """
+        book = rebuild(fresh.group, await self._listed_in(fresh))
+        if not isinstance(book, Book):
+            return None
+        try:
+            written = await books.write(self._api, fresh, book)
+        except (Conflict, NotFound):
+            return None
+        self._view.note_reservation(written)
+        return written
 
     def strays(self, held: Reservation) -> list[PodView]:
         """Pods that are bound to the group and missing from its book, as far as is seen."""

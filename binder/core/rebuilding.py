@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+
+import msgspec
 
 from binder.core.pods import PodView
 from gpu import book as device_book
 from gpu.book import Book, DeviceFull, Entry, OtherAttempt, Tenant
 from gpu.request import FractionAsk
 from gpu.share import NANO_PER_DEVICE
+from wire import names
 
 #: Attempt of an entry whose pod was bound by KAI, and so carries no grant.
 BOUND_BY_KAI = "kai"
@@ -23,6 +27,43 @@ def tenant(group: str, pod: PodView) -> Tenant:
     """The entry that a pod bound to this group must have."""
     attempt = pod.grant.attempt if pod.grant else BOUND_BY_KAI
     return Tenant(pod.uid, Entry(_nano(group, pod), attempt, pod.rv, 0, f"{pod.namespace}/{pod.name}", pod.grace_s))
+
+
+class _EntryAndMore(msgspec.Struct, frozen=True, gc=False):
+    """What we know of an entry; it may say more."""
+
+    nano: int
+    attempt: str
+    rv: str
+    since: int
+    pod: str
+
+
+_plain: Final = msgspec.json.Decoder(dict[str, Entry])
+_richer: Final = msgspec.json.Decoder(dict[str, _EntryAndMore])
+
+
+def is_of_newer_version(text: str) -> bool:
+    """Whether a book that we can't read says all that ours say, and more: then a newer version of us wrote it."""
+    try:
+        _richer.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return False
+    try:
+        _plain.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return True
+    return False
+
+
+def may_stand_in_a_book(pod: PodView) -> bool:
+    """Whether an unbound pod may have an entry, so that a Binding for it may be on its way.
+
+    Gates are never put on again, and are bound through by nobody; a pod that is being deleted is not bound any more.
+    """
+    if pod.is_bound or pod.ended or pod.deleting or pod.gated or pod.scheduler != names.SCHEDULER_NAME:
+        return False
+    return pod.request is None or bool(pod.request.shared)
 
 
 def _nano(group: str, pod: PodView) -> int:

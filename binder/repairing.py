@@ -1,0 +1,108 @@
+"""Books that can't be read: written anew from the bound pods, when nobody else who stood in them can come back.
+
+A reservation of KAI's has no book because nobody of ours ever joined it. A book that is lost is another matter
+(docs/design/protocol.md, "A lost or foreign reservation"): it named unbound pods whose Bindings may be on their way,
+and pods that vanished and may still run. Nobody joins meanwhile, as there is no book to join.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+
+from binder.clearing import Clearing
+from binder.core.entries import UNSEEN_GRACE_S, VANISHED_MARGIN_S
+from binder.restoring import Restoring
+from binder.view import View
+from gpu.reservation import Reservation
+from kube.binding import FenceText
+from kube.events import EventRecorder
+from wire.core import ObjectReference
+from wire.events import WARNING
+
+_log: Final = logging.getLogger(__name__)
+
+#: Before it is tried again what could not be done.
+_AGAIN_S: Final = 60.0
+
+
+@dataclass(slots=True)
+class _Loss:
+    """A book of a reservation (UID) that was found lost; times are the event loop's.
+
+    ``until_s``: when no pod that vanished can run any more. ``bound``: grace periods of the group's bound pods (UIDs)
+    at the last look. ``told``: why it can't be repaired, as it was told last.
+    """
+
+    uid: str
+    until_s: float
+    bound: Mapping[str, int] = field(default_factory=dict)
+    told: str = ""
+
+
+class Repairing:
+    """Looks at reservations of ours that have no book, or one that can't be read."""
+
+    def __init__(self, *, view: View, clearing: Clearing, restoring: Restoring, events: EventRecorder) -> None:
+        self._view = view
+        self._clearing = clearing
+        self._restoring = restoring
+        self._events = events
+        #: By group.
+        self._losses: dict[str, _Loss] = {}
+
+    def forget(self, group: str) -> None:
+        """The group has a book that can be read, or none at all."""
+        self._losses.pop(group, None)
+
+    async def repair(self, held: Reservation) -> float:
+        """Repair a book when its time has come; returns when to look again. Raises ApiError."""
+        now = anyio.current_time()
+        loss = self._losses.get(held.group)
+        if loss is None or loss.uid != held.uid:
+            loss = self._losses[held.group] = _Loss(held.uid, now + UNSEEN_GRACE_S)
+            self._tell(held, "the book of this device can't be read: nobody joins it, and it is written anew soon")
+        self._wait_for_vanished(held, loss, now)
+        if now < loss.until_s:
+            return loss.until_s
+        loss.until_s = now + _AGAIN_S
+        await self._repair(held, loss)
+        return loss.until_s
+
+    def _wait_for_vanished(self, held: Reservation, loss: _Loss, now: float) -> None:
+        """Wait for bound pods that went without their end being seen: nobody else remembers their shares."""
+        bound = {pod.uid: pod.grace_s for pod in self._view.bound_in(held.group)}
+        for uid, grace_s in loss.bound.items():
+            if uid not in bound and not self._has_ended(uid):
+                loss.until_s = max(loss.until_s, now + grace_s + VANISHED_MARGIN_S)
+        loss.bound = bound
+
+    def _has_ended(self, uid: str) -> bool:
+        seen = self._view.pods.get(uid) or self._view.gone_pods.get(uid)
+        return seen is not None and seen.ended
+
+    async def _repair(self, held: Reservation, loss: _Loss) -> None:
+        fresh = await self._restoring.unreadable(held)
+        if isinstance(fresh, str):
+            if loss.told != fresh:
+                loss.told = fresh
+                self._tell(held, f"the book of this device can't be read and stays as it is, as {fresh}")
+            return
+        if fresh is None:
+            return
+        because = f"the book of reservation pod {held.name} was lost"
+        text = FenceText(f"Withdrawn: {because}", f"Failed to bind pod: {because}, so it is decided on anew")
+        withdrawn = await self._clearing.withdraw_unbound(text)
+        written = await self._restoring.rewrite(fresh)
+        if written is not None and written.book is not None:
+            tenants = len(written.book.entries)
+            self._tell(held, f"the book was written anew with {tenants} bound pods; {withdrawn} unbound were withdrawn")
+
+    def _tell(self, held: Reservation, note: str) -> None:
+        _log.error("reservation %s of group %s: %s", held.name, held.group, note)
+        about = ObjectReference(api_version="v1", kind="Pod", name=held.name, namespace=held.namespace, uid=held.uid)
+        self._events.record(about, reason="BookLost", action="Binding", note=note, type=WARNING)

@@ -1,0 +1,231 @@
+"""A book that can't be read is written anew, when nobody who stood in it can come back (protocol.md, step 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import anyio
+import msgspec
+import pytest
+
+from gpu import grant as grants
+from gpu.book import Entry, Tenant
+from gpu.dialects import kai
+from gpu.grant import DeviceGrant, Grant
+from gpu.request import GpuRequest
+from gpu.reservation import Reservation
+from kube import binding, books
+from kube.binding import Accepted, Identity, NotAccepted
+from kube.memory.calls import Call
+from kube.memory.faults import Fault
+from kube.resources import EVENTS, PODS
+from tests.binder.cluster import BINDER, HALF, RESERVATIONS, TEAM, Cluster, cluster
+from wire import names
+from wire.core import Pod
+
+#: Longer than vanished pods are waited for, with a look of the collector.
+WAIT_S = 70.0
+
+
+async def _lose(it: Cluster, text: str | None = "[]") -> Pod:
+    """Somebody spoils the book."""
+    name = (await it.reservation()).metadata.name
+    patch = {"metadata": {"annotations": {names.TENANTS: text}}}
+    return await it.api.patch(PODS, name, patch, namespace=RESERVATIONS)
+
+
+async def _text(it: Cluster) -> str | None:
+    return ((await it.reservation()).metadata.annotations or {}).get(names.TENANTS)
+
+
+async def _is_readable(it: Cluster) -> bool:
+    held = await books.read(it.api, RESERVATIONS, (await it.reservation()).metadata.name)
+    return held is not None and held.book is not None
+
+
+async def _notes(it: Cluster) -> list[str]:
+    events = (await it.api.list(EVENTS, namespace=RESERVATIONS)).items
+    return [event.note for event in events if event.reason == "BookLost"]
+
+
+async def _in_flight(it: Cluster, name: str = "q") -> Tenant:
+    """A direct attempt that has joined, and whose Binding may be on its way."""
+    pod = (await it.pod(name)).metadata
+    held = await books.read(it.api, RESERVATIONS, (await it.reservation()).metadata.name)
+    assert held is not None
+    tenant = Tenant(pod.uid, Entry(HALF, "direct", pod.resource_version, 0, f"{TEAM}/{name}"))
+    assert isinstance(await books.join(it.api, held, [tenant]), Reservation)
+    return tenant
+
+
+async def _bind_late(it: Cluster, tenant: Tenant) -> Accepted | NotAccepted:
+    """The Binding of that attempt arrives."""
+    held = (await it.reservation()).metadata
+    device = DeviceGrant("g", held.uid, it.kubelet.given[held.uid], tenant.entry.nano)
+    namespace, _, name = tenant.entry.pod.partition("/")
+    request = kai.translate(await it.get(name))
+    assert isinstance(request, GpuRequest)
+    metadata = grants.shared_metadata(Grant(tenant.entry.attempt, (device,)), request)
+    identity = Identity(namespace, name, tenant.pod_uid)
+    return await binding.post(it.api, identity, rv=tenant.entry.rv, node="node-1", metadata=metadata)
+
+
+@pytest.mark.parametrize("text", ["[]", "no book", '{"a":{"nano":0,"attempt":"","rv":"","since":0,"pod":""}}', None])
+async def test_a_lost_book_is_written_anew_from_the_bound_pods_and_said_so(text: str | None) -> None:
+    async with cluster() as it:
+        await it.bound()
+        entries = (await it.book()).entries
+        await _lose(it, text)
+        await anyio.sleep(WAIT_S)
+        again = (await it.book()).entries
+        assert {uid: (e.nano, e.attempt) for uid, e in again.items()} == {
+            uid: (e.nano, e.attempt) for uid, e in entries.items()
+        }
+        notes = await _notes(it)
+        assert len(notes) == 2
+        assert notes[0].startswith("the book of this device can't be read")
+        assert notes[1] == "the book was written anew with 1 bound pods; 0 unbound were withdrawn"
+        await it.bound("q")
+        assert await it.tenants() == {"p", "q"}
+
+
+async def test_nobody_joins_while_a_book_is_lost() -> None:
+    async with cluster() as it:
+        await it.bound()
+        await _lose(it)
+        await it.hand_over(await it.pod("q"), "g")
+        await it.until(it.is_fenced, "q")
+        held = await books.read(it.api, RESERVATIONS, (await it.reservation()).metadata.name)
+        assert held is not None
+        direct = Tenant("uid", Entry(HALF, "direct", "1", 0, "team/r"))
+        assert await books.join(it.api, held, [direct]) == books.NotJoinable("it has no book that can be read")
+        await anyio.sleep(WAIT_S / 2)
+        assert await _text(it) == "[]"
+
+
+async def test_whoever_stood_unbound_in_a_lost_book_is_never_bound_by_that_attempt() -> None:
+    async with cluster() as it:
+        await it.bound()
+        late = await _in_flight(it)
+        await _lose(it)
+        await it.until(_is_readable, it)
+        assert await it.tenants() == {"p"}
+        await it.bound("r")
+        assert isinstance(await _bind_late(it, late), NotAccepted)
+        assert not await it.is_bound("q")
+        assert (await _notes(it))[-1].endswith("1 unbound were withdrawn")
+        because = ((await it.get("q")).metadata.annotations or {})[names.FENCED_BECAUSE]
+        assert because.startswith("Withdrawn: the book of reservation pod")
+
+
+async def test_whoever_is_bound_while_others_are_withdrawn_is_in_the_new_book() -> None:
+    async with cluster() as it:
+        await it.bound()
+        late = await _in_flight(it)
+        await _lose(it)
+        with _slow_fence(it) as asked:
+            await it.until(_is_set, asked)
+            assert isinstance(await _bind_late(it, late), Accepted)
+        await it.until(_is_readable, it)
+        assert await it.tenants() == {"p", "q"}
+
+
+@contextmanager
+def _slow_fence(it: Cluster) -> Iterator[list[Call]]:
+    """Fences take so long that a Binding comes before them; the list tells when one was asked for."""
+    asked: list[Call] = []
+
+    def rule(call: Call) -> Fault | None:
+        if (call.user, call.verb, call.subresource) != (BINDER, "patch", "status"):
+            return None
+        asked.append(call)
+        return Fault(delay_s=3.0)
+
+    it.server.faults.on_request.append(rule)
+    yield asked
+    it.server.faults.on_request.remove(rule)
+
+
+async def _is_set(asked: list[Call]) -> bool:
+    return bool(asked)
+
+
+async def test_a_pod_without_a_share_is_not_withdrawn() -> None:
+    async with cluster() as it:
+        await it.bound()
+        before = [await it.pod("whole", fraction=""), await it.pod("other", fraction="0.5")]
+        await _lose(it)
+        await it.until(_is_readable, it)
+        after = [await it.get("whole"), await it.get("other")]
+        versions = [
+            (one.metadata.resource_version, two.metadata.resource_version)
+            for one, two in zip(before, after, strict=True)
+        ]
+        changed = [old != new for old, new in versions]
+        assert changed == [False, True]
+
+
+async def test_a_book_that_changes_while_it_is_repaired_is_left_alone() -> None:
+    async with cluster() as it:
+        await it.bound()
+        good = await _text(it)
+        await _in_flight(it)
+        await _lose(it)
+        with _slow_fence(it) as asked:
+            await it.until(_is_set, asked)
+            await _lose(it, "still no book")
+            await anyio.sleep(5)
+        assert await _text(it) == "still no book"
+        await _lose(it, good)
+        await anyio.sleep(2 * WAIT_S)
+        assert await it.tenants() == {"p"}
+
+
+async def test_a_tenant_that_vanished_is_waited_for_before_its_share_is_forgotten() -> None:
+    async with cluster() as it:
+        await it.bound("q")
+        await _lose(it)
+        await anyio.sleep(WAIT_S - 20)
+        await it.api.delete(PODS, "q", namespace=TEAM, grace_s=0)
+        await anyio.sleep(30)
+        assert not await _is_readable(it)
+        await anyio.sleep(30)
+        assert await it.reservations() == [] or await _is_readable(it)
+
+
+async def test_a_book_of_a_newer_version_is_left_alone() -> None:
+    async with cluster() as it:
+        await it.bound()
+        late = await _in_flight(it)
+        known = msgspec.json.decode(await _text(it) or "")
+        newer = msgspec.json.encode({uid: {**entry, "colour": "red"} for uid, entry in known.items()}).decode()
+        await _lose(it, newer)
+        await anyio.sleep(5 * WAIT_S)
+        assert await _text(it) == newer
+        assert (await it.get("q")).metadata.resource_version == late.entry.rv
+        notes = await _notes(it)
+        assert len(notes) == 2
+        assert notes[-1].endswith("stays as it is, as it was written by a newer version of the scheduler or the binder")
+
+
+async def test_a_lost_book_of_bound_pods_that_need_more_than_a_device_is_left_alone() -> None:
+    async with cluster() as it:
+        await it.bound()
+        await _lose(it)
+        spec = {"nodeName": "node-1", "schedulerName": "kai-scheduler", "containers": [{"name": "m", "image": "w"}]}
+        stray = {"name": "stray", "labels": {"runai-gpu-group": "g"}, "annotations": {"gpu-fraction": "0.7"}}
+        await it.api.create(PODS, {"metadata": stray, "spec": spec}, namespace=TEAM)
+        await anyio.sleep(3 * WAIT_S)
+        assert await _text(it) == "[]"
+        assert "its bound pods were given more than one device" in (await _notes(it))[-1]
+
+
+async def test_a_departing_reservation_with_a_lost_book_goes_in_the_end() -> None:
+    async with cluster() as it:
+        await it.bound()
+        await _lose(it)
+        await it.kubelet.status("p", namespace=TEAM, phase="Succeeded")
+        await it.api.delete(PODS, (await it.reservation()).metadata.name, namespace=RESERVATIONS, grace_s=0)
+        await anyio.sleep(WAIT_S + 10)
+        assert await it.reservations() == []
