@@ -13,7 +13,7 @@ from collections.abc import Iterable
 class Openings:
     """Who opens which group, and who waits for it, by pod UID."""
 
-    __slots__ = ("_awaited_by", "_groups", "_opener")
+    __slots__ = ("_awaited_by", "_awaits", "_groups", "_opener")
 
     def __init__(self) -> None:
         #: Group -> the pod that opens it.
@@ -22,6 +22,8 @@ class Openings:
         self._groups: dict[str, tuple[str, ...]] = {}
         #: Group -> pods that wait.
         self._awaited_by: dict[str, dict[str, None]] = {}
+        #: Pod -> groups that it waits for.
+        self._awaits: dict[str, tuple[str, ...]] = {}
 
     def open(self, uid: str, groups: Iterable[str]) -> None:
         """A first share is on its way. Who opens a group first is its opener."""
@@ -35,11 +37,15 @@ class Openings:
 
     def hold(self, uid: str, groups: Iterable[str]) -> None:
         """A further share waits until one of these groups, all of them opening, is known or given up."""
-        for group in groups:
+        self._awaits[uid] = tuple(groups)
+        for group in self._awaits[uid]:
             self._awaited_by.setdefault(group, {})[uid] = None
 
     def landed(self, uid: str) -> list[str]:
         """This pod is on its way no more, or too long; returns those that waited for the groups it was to open."""
+        # Itself it waits no more: what it does next must not end with an opening that it once waited for.
+        for group in self._awaits.pop(uid, ()):
+            self._awaited_by.get(group, {}).pop(uid, None)
         freed: dict[str, None] = {}
         for group in self._groups.pop(uid, ()):
             del self._opener[group]

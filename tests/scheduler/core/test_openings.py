@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from gpu.handover import PlannedDevice
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide import decide
-from scheduler.core.plan import Attempt, Hold, Join, Plan
+from scheduler.core.plan import Attempt, Hold, Join, Placement, Plan
 from scheduler.core.table import GPUS
 from tests.scheduler.core.objects import NANO, bound, cluster, feed, node, pod, reservation
 from wire import names
@@ -105,6 +106,29 @@ def test_one_that_waits_for_two_devices_goes_on_waiting_for_the_second() -> None
     plan = decide(made, 0)
     assert made.is_in_flight("uid-both") is False
     assert [type(entry) for entry in plan.entries if isinstance(entry, (Attempt, Hold))] == [Attempt, Hold]
+
+
+def test_one_that_waited_for_two_devices_and_went_elsewhere_stays_charged_there() -> None:
+    made = cluster(node("a", gpus=2), pod("a", fraction="0.7"), pod("b", fraction="0.6"))
+    _commit(made, decide(made, 0))
+    feed(made, pod("both", fraction="0.3", devices=2))
+    _commit(made, decide(made, 0))
+    made.remove_pod("uid-a")
+    flight = made.flight("uid-b")
+    assert flight is not None
+    elsewhere = Placement(
+        pod_uid="uid-both",
+        namespace="ns",
+        name="both",
+        rv="1",
+        node="a",
+        devices=(PlannedDevice("elsewhere", NANO // 3),),
+        number=made.next_number("uid-both"),
+    )
+    made.assume(elsewhere, "join")
+    made.release("uid-b", attempt=flight.placement.number)
+    assert made.is_in_flight("uid-both")
+    assert made.validate() == []
 
 
 def test_a_share_that_needs_the_binder_anyway_is_not_held() -> None:
