@@ -53,6 +53,11 @@ def taught_card(because: str) -> bool:
     return because.partition(":")[0] == Cause.CARD_TOO_SMALL.value
 
 
+def is_silence(because: str) -> bool:
+    """Whether the attempt failed because the node did not start a reservation: other pods' would not be, either."""
+    return because.partition(":")[0] in {Cause.RESERVATION_SILENT.value, Cause.RESERVATION_FAILED.value}
+
+
 def blames_node(because: str) -> bool:
     """Whether an attempt that ended with this text should not be tried on the same node at once."""
     name = because.partition(":")[0]

@@ -56,6 +56,11 @@ class Reservation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.book is not None and not self.deleting and not self.is_terminal
 
     @property
+    def is_being_started(self) -> bool:
+        """Whether kubelet has taken it up and has not started its process yet: it pulls the image, say."""
+        return self.phase == names.PENDING and not self.alive
+
+    @property
     def is_learned(self) -> bool:
         """Whether it runs and said which device it holds."""
         return self.phase == names.RUNNING and self.alive and bool(self.uuid) and not self.deleting

@@ -17,6 +17,7 @@ from kube.events import EventRecorder
 from kube.reflector import Reflector
 from kube.replica import Follower
 from kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
+from scheduler.answering import Answering
 from scheduler.cache import Cache, NodeSink, PodGroupSink, PodSink, RequestSink
 from scheduler.core.cluster import Cluster
 from scheduler.cycle import Cycle
@@ -62,6 +63,7 @@ class Scheduler(Follower):
             in_flight=settings.explain_in_flight,
         )
         self._releasing = Releasing(api, self.cache, events=events, grace_s=settings.broken_gang_s)
+        self._answering = Answering(self.cache, answer_s=settings.answer_s)
         self._cycle = Cycle(
             api,
             self.cache,
@@ -87,4 +89,5 @@ class Scheduler(Follower):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._status.run)
             tasks.start_soon(self._releasing.run)
+            tasks.start_soon(self._answering.run)
             tasks.start_soon(self._cycle.run)

@@ -62,6 +62,8 @@ class Cache:
         self.finished: set[tuple[str, str]] = set()
         self.on_pod: Callable[[str], None] = _ignore
         self.on_device_freed: Callable[[str], None] = _ignore
+        #: A reservation (UID) was seen that has not said yet which device it holds.
+        self.on_device_asked: Callable[[str], None] = _ignore
         #: A member of a gang, or its PodGroup, has changed: (namespace, name).
         self.on_gang: Callable[[tuple[str, str]], None] = _ignore_gang
         self.on_request_gone: Callable[[str], None] = _ignore
@@ -132,6 +134,8 @@ class Cache:
         known = self.reservations.get(held.group)
         if known is None or not is_older(held.rv, known.rv):
             self.reservations[held.group] = held
+        if not held.is_learned:
+            self.on_device_asked(held.uid)
 
     def note_pod_group(self, group: PodGroup) -> None:
         """Take a PodGroup from a watch, or as the answer to a write of ours."""

@@ -20,7 +20,8 @@ from kube.resources import PODS
 from scheduler import handing
 from scheduler.cache import Cache
 from scheduler.core.decide import decide
-from scheduler.core.plan import Attempt, Bind, Explain, Gang, Hold, Join, Placement, Plan, Retire
+from scheduler.core.flights import HOLD
+from scheduler.core.plan import Attempt, Bind, Explain, Gang, Hold, Join, Placement, Plan, Retire, Withdraw
 from scheduler.direct import Direct
 from scheduler.gangs import Gangs
 from scheduler.handed import HandedOver
@@ -118,13 +119,35 @@ class Cycle:
                 case Gang():
                     self._assume(entry.placements, "gang")
                     tasks.start_soon(self._guarded, self._gangs.start, entry)
-                case Retire():
-                    self._start_retiring(entry, tasks)
+                case Retire() | Withdraw():
+                    self._give_up(entry, tasks)
                 case Explain():
                     explained.append(entry)
         for joining in joins.values():
             tasks.start_soon(self._guarded, self._limited, limiter, self._direct.join, joining)
         self._status.want(explained)
+
+    def _give_up(self, entry: Retire | Withdraw, tasks: TaskGroup) -> None:
+        """Start to take away what is there already."""
+        if isinstance(entry, Retire):
+            self._start_retiring(entry, tasks)
+        else:
+            self._move_on(entry.placement, tasks)
+
+    def _move_on(self, placement: Placement, tasks: TaskGroup) -> None:
+        """Take a share back from a node that is late: one that is held is decided on anew at once.
+
+        A hand-over that is not answered yet can't be taken back yet, and is left alone until the next change.
+        """
+        cluster = self._cache.cluster
+        flight = cluster.flight(placement.pod_uid)
+        if flight is None or not (flight.kind == HOLD or self._handed.has(placement)):
+            return
+        cluster.move_on(placement, now_ns=monotonic_ns())
+        if flight.kind == HOLD:
+            self._cache.wake.set()
+        else:
+            tasks.start_soon(self._guarded, self._handed.take_back, placement)
 
     async def _lose_patience(self, opening: Placement) -> None:
         """A share that can't be bound must not hold up those that wait for it to make its device known (L2)."""

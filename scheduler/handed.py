@@ -23,6 +23,7 @@ from kube.clock import Clock, monotonic_ns
 from kube.errors import NotFound
 from kube.patience import until_answered
 from kube.resources import BIND_REQUESTS
+from scheduler import handing
 from scheduler.cache import Cache
 from scheduler.core.plan import Placement
 from scheduler.core.records import BindRequestRecord
@@ -38,6 +39,7 @@ class _Handed:
     placement: Placement
     request: str
     is_watched: bool = False
+    is_taken_back: bool = False
 
 
 class HandedOver:
@@ -76,6 +78,20 @@ class HandedOver:
         # It may have come and gone before this answer did: whoever is still here after a while is looked after.
         self._request_gone(request)
         self._look(placement.pod_uid)
+
+    def has(self, placement: Placement) -> bool:
+        """Whether the BindRequest of this placement was created and is not known to be over."""
+        handed = self._handed.get(placement.pod_uid)
+        return handed is not None and handed.placement == placement
+
+    async def take_back(self, placement: Placement) -> None:
+        """Have the binder withdraw an attempt. Its charge stays until the pod is seen fenced, as with any other."""
+        handed = self._handed.get(placement.pod_uid)
+        if handed is None or handed.placement != placement:
+            return
+        handed.is_taken_back = True
+        name = (placement.namespace, placement.name)
+        await until_answered(partial(handing.take_back, self._api, *name, handed.request))
 
     def settle_departed(self) -> None:
         """Look after hand-overs of an earlier scheduler that vanished while their pods look unbound and unfenced."""
@@ -163,7 +179,10 @@ class HandedOver:
 
     def _fail(self, handed: _Handed, because: str) -> None:
         placement = handed.placement
-        if not self._may_try_next_card(placement, because):
+        if cause.is_silence(because):
+            self._cache.cluster.probation.fail(placement.node)
+        is_by_us = handed.is_taken_back and not cause.blames_node(because)
+        if not is_by_us and not self._may_try_next_card(placement, because):
             is_blamed = cause.blames_node(because) or cause.taught_card(because)
             node = placement.node if is_blamed else ""
             self._cache.cluster.failed(placement.pod_uid, node, because, now_ns=monotonic_ns())

@@ -35,6 +35,7 @@ _KIND_WORDS: Final = {
     "pods": "node(s) pod number exceeded",
     "no-gpu-memory-label": "node is not a gpu node or the gpu memory count on the node was not synced yet",
     "excluded": "node(s) where the last attempt failed are left out for a while",
+    "probation": "node(s) did not start a GPU reservation in time and are tried by one pod at a time",
     "mig": "node(s) have MIG devices, which can't be shared in parts",
 }
 

@@ -16,7 +16,9 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     after this time (kai-contract 4.7). ``orphan_s``: a BindRequest that vanished without the pod being bound or
     fenced is taken for withdrawn after this time, by fencing the pod ourselves. ``explain_in_flight``: condition
     writes side by side (they come after commits). ``opening_s``: further shares wait so long for the first one of
-    their device, which may be one that can't be bound.
+    their device, which may be one that can't be bound. ``answer_s``: a reservation pod that was seen should say within
+    this time which device it holds; less than ``opening_s``, so that those who wait for it are moved rather than sent
+    after it.
     """
 
     decisions: Settings = Settings()
@@ -27,3 +29,4 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     broken_gang_s: float = 60.0
     orphan_s: float = 15.0
     opening_s: float = 5.0
+    answer_s: float = 4.0

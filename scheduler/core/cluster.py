@@ -20,12 +20,13 @@ import msgspec
 
 from gpu.reservation import Reservation
 from scheduler.core import intake
-from scheduler.core.flights import Flight, Flights
+from scheduler.core.flights import ATTEMPT, HOLD, Flight, Flights
 from scheduler.core.handovers import HandOvers, Key
 from scheduler.core.ledger import Ledger
 from scheduler.core.membership import Membership
 from scheduler.core.occupancy import Occupancy, occupancy
 from scheduler.core.plan import Explain, Placement, Plan
+from scheduler.core.probation import Doubt, Probation
 from scheduler.core.records import BindRequestRecord, NodeRecord, PodClass, PodGroupRecord, PodRecord, SeenPod
 from scheduler.core.setbacks import Setback
 from scheduler.core.settings import Settings
@@ -76,6 +77,8 @@ class Cluster:
         self._flights = Flights(self._changed)
         self._hand_overs = HandOvers(self._pods, self._gone, self._changed)
         self._members: Membership[str] = Membership()
+        #: Nodes that owe an answer.
+        self.probation = Probation(self._changed)
         self._marked: set[str] = set()
         self._classes: dict[PodClass, PodClass] = {}
         self._most_classes = _FEWEST_CLASSES
@@ -95,8 +98,11 @@ class Cluster:
         self._put_node(intake.node_record(node))
 
     def _put_node(self, record: NodeRecord) -> None:
-        if self._nodes.get(record.name) != record:
+        known = self._nodes.get(record.name)
+        if known != record:
             self._nodes[record.name] = record
+            if known is not None and record.is_ready and not known.is_ready:
+                self.probation.forget_node(record.name)
             self.ledger.put(record)
             self._changed(record.name)
 
@@ -104,6 +110,7 @@ class Cluster:
         """Forget a node; what is known to be on it stays known."""
         if self._nodes.pop(name, None) is not None:
             self.ledger.drop(name)
+            self.probation.forget_node(name)
             self._changed(name)
 
     # --- pods ----------------------------------------------------------------------------------------------------
@@ -151,6 +158,7 @@ class Cluster:
         if self._reservations.pop(uid, None) is not None:
             self._changed(self._reserved_at.place(uid))
             self._reserved_at.move(uid, "")
+            self.probation.forget_reservation(uid)
             self._verified = {pair for pair in self._verified if pair[0] != uid}
         self._hand_overs.pod_changed(uid)
 
@@ -163,8 +171,10 @@ class Cluster:
         return known.rv if known else ""
 
     def _put_reservation(self, found: Reservation) -> None:
-        if self._reservations.get(found.uid) == found:
+        known = self._reservations.get(found.uid)
+        if known == found:
             return
+        self.probation.see(found, known)
         self._changed(self._reserved_at.place(found.uid), found.node)
         self._reservations[found.uid] = found
         self._reserved_at.move(found.uid, found.node)
@@ -298,7 +308,7 @@ class Cluster:
 
     def open(self, placement: Placement) -> None:
         """Charge a share that goes to the binder, which makes its devices known to those that ``hold`` for it."""
-        self.assume(placement, "attempt")
+        self.assume(placement, ATTEMPT)
         if self._flights.get(placement.pod_uid) is not None:
             self._flights.openings.open(placement.pod_uid, (device.group for device in placement.devices))
 
@@ -306,7 +316,7 @@ class Cluster:
         """Charge a share until a device that it waits for is known or given up (openings.py)."""
         groups = [device.group for device in placement.devices if self.is_opening(device.group)]
         if groups:
-            self.assume(placement, "hold")
+            self.assume(placement, HOLD)
             self._flights.openings.hold(placement.pod_uid, groups)
         else:
             self._changed()  # nothing to wait for any more: it is decided on again
@@ -321,6 +331,24 @@ class Cluster:
             return False
         self._changed()
         return True
+
+    def move_on(self, placement: Placement, *, now_ns: int) -> None:
+        """A share that waits for a node that is late is taken back, and is not to go there for a while.
+
+        One that is held is free at once; one at the binder stays charged until it is withdrawn.
+        """
+        flight = self._flights.get(placement.pod_uid)
+        if flight is None or flight.placement != placement:
+            return
+        setback = self._setbacks.setdefault(placement.pod_uid, Setback())
+        setback.move(placement.node, now_ns=now_ns, settings=self.settings)
+        self.probation.fail(placement.node)
+        self._flights.move_on(placement.pod_uid)
+
+    def late(self, reservation_uid: str) -> bool:
+        """The time for this reservation to say which device it holds is over; return whether its node owes that."""
+        held = self._reservations.get(reservation_uid)
+        return held is not None and self.probation.note_late(held)
 
     def is_opening(self, group: str) -> bool:
         """Whether a share on its way is about to make the device of a group known."""
@@ -371,6 +399,28 @@ class Cluster:
     def waiting(self) -> list[PodRecord]:
         """Pods of ours that name no node and have no placement under way, in no order."""
         return [pod for uid in self._unbound if not self.is_in_flight(uid) and not (pod := self._pods[uid]).deleting]
+
+    def doubts(self) -> dict[str, Doubt]:
+        """Nodes that come last when a device has to be opened (probation.py)."""
+        return self.probation.doubts(self._owes)
+
+    def stuck(self) -> list[Placement]:
+        """Shares alone whose device's time to become known is over, and that may be moved once more, by pod UID."""
+        late = {self._reservations[uid].group for uid in self.probation.overdue() if uid in self._reservations}
+        if not late:
+            return []
+        return [flight.placement for flight in self._flights.all() if flight.waits_for(late) and self._may_move(flight)]
+
+    def _may_move(self, flight: Flight) -> bool:
+        setback = self._setbacks.get(flight.placement.pod_uid)
+        return (setback.moved if setback is not None else 0) < self.settings.most_moves
+
+    def _owes(self, node: str) -> bool:
+        """Whether somebody is under way to a node without it being known which devices they get."""
+        held = (self._reservations[uid] for uid in self._reserved_at.at(node))
+        answered = {reservation.group for reservation in held if reservation.is_learned}
+        charges = (*self._flights.charges_at(node), *self._hand_overs.charges_at(node))
+        return any(device.group not in answered for charge in charges for device in charge.devices)
 
     def is_in_flight(self, uid: str) -> bool:
         """Whether a placement of this pod is under way, by us or by the binder."""

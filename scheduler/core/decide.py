@@ -16,7 +16,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.explaining import explain
 from scheduler.core.order import Candidate, order, order_members
 from scheduler.core.placing import Placer
-from scheduler.core.plan import Attempt, Entry, Explain, Gang, Placement, Plan, Retire
+from scheduler.core.plan import Attempt, Entry, Explain, Gang, Placement, Plan, Retire, Withdraw
 from scheduler.core.quorum import Quorum, quorum
 from scheduler.core.records import PodClass, PodGroupRecord, PodRecord
 from scheduler.core.setbacks import Setback
@@ -79,6 +79,7 @@ class _Decision:
                 self._decide_gang(candidate.pods, candidate.pod_group)
             else:
                 self._decide_alone(candidate.pods[0])
+        self._move_on()
         explained = [Explain(pods=tuple(pods), pod_group=None, verdict=v) for v, pods in self.waiting.items()]
         return Plan(entries=(*self.entries, *explained), wake_at_ns=self.wake_at_ns)
 
@@ -169,6 +170,23 @@ class _Decision:
         if found is None and not without:
             self.roomless.add(pod.cls)
         return found
+
+    # --- pods that wait for a node that is late ------------------------------------------------------------------
+    def _move_on(self) -> None:
+        """Take back those who wait for an answer whose time is over, as far as they fit where none is owed.
+
+        After all who wait for room: what is taken back has to find its new place by itself.
+        """
+        doubted = frozenset(self.cluster.doubts())
+        roomless = set(self.hopeless)
+        for placement in self.cluster.stuck() if doubted else ():
+            pod = self.cluster.pod(placement.pod_uid)
+            if pod is None or pod.cls in roomless or placement.node not in doubted:
+                continue
+            if self.placer.place(pod, without=doubted | self._without(pod)):
+                self.entries.append(Withdraw(placement))
+            else:
+                roomless.add(pod.cls)
 
     # --- gangs ---------------------------------------------------------------------------------------------------
     def _decide_gang(self, pods: list[PodRecord], group: PodGroupRecord) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from gpu.request import FractionAsk, SharedAsk, charge_nano
 from gpu.reservation import group_id
 from gpu.share import NANO_PER_DEVICE
@@ -59,6 +61,23 @@ def choose_devices(
         else:
             return None
     return tuple(parts[number] for number in range(len(asks)))
+
+
+def choose_answered(
+    asks: tuple[SharedAsk, ...], devices: tuple[Device, ...], node: NodeRecord, *, strategy: Strategy
+) -> tuple[Part, ...] | None:
+    """Choose devices that are known already, so that nothing has to be asked of the node; None: no way."""
+    known = tuple(dev if dev.is_answered else _closed(dev) for dev in devices)
+    return choose_devices(asks, known, node, room=0, strategy=strategy, new_groups=iter(()))
+
+
+def without_silent(devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    """The same devices in their slots, closed where a reservation is there and says nothing."""
+    return tuple(_closed(dev) if dev.reservation is not None and not dev.is_answered else dev for dev in devices)
+
+
+def _closed(dev: Device) -> Device:
+    return msgspec.structs.replace(dev, is_open=False)
 
 
 def _best(

@@ -13,6 +13,7 @@ from gpu.request import FractionAsk
 from gpu.share import mib_from_nano
 from scheduler.core.eligibility import KINDS, OK
 from scheduler.core.ledger import MOST_ASKED
+from scheduler.core.probation import Doubt
 from scheduler.core.ranking import Bools, Ranking, tightest_devices
 from scheduler.core.records import PodClass
 from scheduler.core.settings import Settings
@@ -23,6 +24,7 @@ from wire import names
 
 INSUFFICIENT = "insufficient"
 EXCLUDED = "excluded"
+PROBATION = "probation"
 GPU_SHARE = "gpu-share"
 GPU_MEMORY = "gpu-memory"
 
@@ -61,10 +63,19 @@ def explain(trial: Trial, ranking: Ranking, cls: PodClass, *, settings: Settings
     usable &= ~excluded
     lacks = [*_resource_lacks(trial, cls, settings), *_device_lacks(trial, cls)]
     reasons += [NodeReason(k.kind, k.resource, int(np.count_nonzero(k.where & usable))) for k in lacks]
+    reasons.append(NodeReason(PROBATION, "", _on_probation(trial, lacks, usable)))
     return Verdict(
         code=Code.NO_NODE_FITS,
         node_reasons=tuple(sorted(reason for reason in reasons if reason.nodes)),
         shortfall=_shortfall(lacks, usable),
+    )
+
+
+def _on_probation(trial: Trial, lacks: list[_Lack], usable: Bools) -> int:
+    """Nodes that have all that is asked, but take nobody before they have answered (probation.py)."""
+    return sum(
+        doubt is not Doubt.LATE and bool(usable[position]) and not any(lack.where[position] for lack in lacks)
+        for position, doubt in trial.doubts.items()
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,10 @@ from scheduler.core.openings import Openings
 from scheduler.core.plan import Placement
 from scheduler.core.records import Demand
 
+ATTEMPT: Final = "attempt"
+HOLD: Final = "hold"
+_TAKEN_BACK: Final = "taken back"
+
 
 class Flight(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One commit. ``settled``: the write was answered well, the API has yet to show it."""
@@ -20,6 +25,10 @@ class Flight(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     kind: str
     charge: Charge
     settled: bool = False
+
+    def waits_for(self, groups: Container[str]) -> bool:
+        """Whether it is a share alone, not taken back yet, on a device of one of these groups."""
+        return self.kind in {ATTEMPT, HOLD} and any(device.group in groups for device in self.placement.devices)
 
 
 class Flights:
@@ -71,6 +80,14 @@ class Flights:
         for waiting in held:
             self.land(waiting)
         return bool(held)
+
+    def move_on(self, uid: str) -> None:
+        """Let a share that is held go; one at the binder is being taken back from now on."""
+        flight = self._by_pod[uid]
+        if flight.kind == HOLD:
+            self.land(uid)
+        else:
+            self._by_pod[uid] = msgspec.structs.replace(flight, kind=_TAKEN_BACK)
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""

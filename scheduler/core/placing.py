@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from gpu.handover import PlannedDevice
 from gpu.request import MemoryAsk
-from scheduler.core.devices import choose_devices, new_groups
+from scheduler.core.devices import choose_answered, choose_devices, new_groups, without_silent
 from scheduler.core.plan import Alone, Attempt, Bind, Hold, Join, Placement, Retire
+from scheduler.core.probation import Doubt
 from scheduler.core.ranking import Ranking
 from scheduler.core.records import PodClass, PodRecord
 from scheduler.core.retiring import Sacrifice, find_sacrifice
@@ -25,7 +26,7 @@ class Placer:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self.trial = Trial(cluster.refresh(), cluster.settings)
+        self.trial = Trial(cluster.refresh(), cluster.settings, cluster.doubts())
         self._rankings: dict[PodClass, Ranking] = {}
         #: Groups whose devices attempts of this very plan will make known.
         self._opening: set[str] = set()
@@ -71,13 +72,21 @@ class Placer:
             return ()
         node = self.trial.nodes[position]
         devices = self.trial.table.devices[position]
+        strategy = self._cluster.settings.gpu_strategy
+        doubt = self.trial.doubts.get(position)
+        if doubt is not None:
+            answered = choose_answered(asks, devices, node, strategy=strategy)
+            if answered is not None or doubt is Doubt.PROBED:
+                return answered
+            if doubt is Doubt.ON_PROBATION:
+                devices = without_silent(devices)  # a reservation that hangs would prove nothing
         known = frozenset(device.group for device in devices)
         return choose_devices(
             asks,
             devices,
             node,
             room=self._room(pod, position),
-            strategy=self._cluster.settings.gpu_strategy,
+            strategy=strategy,
             new_groups=new_groups(node, pod.uid, self._cluster.next_number(pod.uid), known),
         )
 
@@ -109,9 +118,11 @@ class Placer:
         """How the placement is carried out: at once, by joining known devices, or by the binder."""
         if not placement.devices:
             return Bind(placement)
-        if pod.cls.by_config_map or self._unknown(placement):
-            return Attempt(placement)
-        return Join(placement)
+        if self._unknown(placement):
+            self.trial.probe(self.trial.position_of[placement.node])
+        elif not pod.cls.by_config_map:
+            return Join(placement)
+        return Attempt(placement)
 
     def entry_alone(self, pod: PodRecord, placement: Placement) -> Alone:
         """As ``entry``, for a pod that is not part of a start: it need not be first on a device."""

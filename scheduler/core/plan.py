@@ -75,6 +75,12 @@ class Retire(msgspec.Struct, frozen=True, gc=False, tag="retire"):
     for_pod: str
 
 
+class Withdraw(msgspec.Struct, frozen=True, gc=False, tag="withdraw"):
+    """Take this placement back: its node owes an answer, and elsewhere there is room that needs none (probation.py)."""
+
+    placement: Placement
+
+
 class Explain(msgspec.Struct, frozen=True, gc=False, tag="explain", kw_only=True):
     """Why these pods (UIDs) wait. Written only when it differs from what the pods say already."""
 
@@ -85,7 +91,7 @@ class Explain(msgspec.Struct, frozen=True, gc=False, tag="explain", kw_only=True
 
 #: An entry that places one pod.
 Alone = Bind | Join | Attempt | Hold
-Entry = Alone | Gang | Retire | Explain
+Entry = Alone | Gang | Retire | Withdraw | Explain
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False, kw_only=True):

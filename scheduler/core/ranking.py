@@ -10,6 +10,8 @@ The order (kai-contract 4.4, made exact), smaller first, then by node name:
 - whole GPUs, binpack: whole devices free, what is left of the node's GPUs. Spread: as above.
 - CPU only: nodes without GPUs first; binpack: milli-CPU free; spread: the emptiest by share of its CPU.
 
+A node that owes an answer comes after all others for a share that would have to wait for it, too (probation.py).
+
 What is left of a node's GPUs counts in milli-GPU, rounded down; a share of something in 2^20ths, rounded down.
 """
 
@@ -22,7 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.request import FractionAsk, MigAsk, SharedAsk
+from scheduler.core.devices import choose_answered
 from scheduler.core.eligibility import OK
+from scheduler.core.probation import Doubt
 from scheduler.core.records import PodClass
 from scheduler.core.settings import Settings, Strategy
 from scheduler.core.table import (
@@ -50,9 +54,11 @@ _WHOLE: Final = 1 << 20
 
 #: Holds LEFT_MILLI, which is cut to that (table.py).
 _MILLI_BITS: Final = LEFT_BITS
-#: Room for 127 devices of one pod; of those to be opened 63 are told apart.
+#: Room for 127 devices of one pod; of those to be opened 31 are told apart.
 _NANO_BITS: Final = 37
-_MOST_OPENED: Final = 63
+_MOST_OPENED: Final = 31
+#: A bit that no rank has.
+_LAST: Final = 1 << 62
 _HAS_GPU_BIT: Final = 60
 
 
@@ -65,6 +71,7 @@ class Ranking:
         "_rank_one_kind",
         "_reservation_asks",
         "_seen",
+        "_strategy",
         "_trial",
         "_usable",
         "asks",
@@ -92,6 +99,7 @@ class Ranking:
         self._usable = (self.eligible == OK) & self.known
         if self.asks:
             self._usable &= trial.table.extra[MIG] == 0
+        self._strategy = settings.gpu_strategy
         self._rank_one_kind = self._choose_kind(settings)
         self._seen = len(trial.touched)
         self.keys: Int64s = self._rank(_EVERYWHERE)
@@ -146,7 +154,18 @@ class Ranking:
             self._narrow(ok, look)
         keys = self._rank_one_kind(look)
         keys[~ok] = NOWHERE
+        if self.asks:
+            for position, doubt in self._trial.doubts.items():
+                self._put_last(keys, selection, position, doubt)
         return keys
+
+    def _put_last(self, keys: Int64s, selection: Selection, position: int, doubt: Doubt) -> None:
+        """Rank a node that owes an answer, if it is among those looked at."""
+        at = np.array([position]) if isinstance(selection, slice) else np.flatnonzero(selection == position)
+        devices, node = self._trial.table.devices[position], self._trial.nodes[position]
+        if not len(at) or choose_answered(self.asks, devices, node, strategy=self._strategy) is not None:
+            return
+        keys[at] = NOWHERE if doubt is Doubt.PROBED else keys[at] | _LAST
 
     def _narrow(self, ok: Bools, look: _Look) -> None:
         """Leave only nodes that have the devices, open or to be opened, and what their reservations need."""

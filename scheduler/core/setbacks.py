@@ -18,6 +18,8 @@ class Setback:
     failures: int = 0
     #: How often the pod had been changed by somebody else when it was to be bound.
     overtaken: int = 0
+    #: How often the pod was moved away from a node that didn't answer.
+    moved: int = 0
     until_ns: int = 0
     reason: str = ""
     #: Node -> (failures there, excluded until).
@@ -30,9 +32,17 @@ class Setback:
         longest_ns = settings.longest_back_off_ns if node else settings.longest_blameless_back_off_ns
         self.until_ns = now_ns + _doubled(settings.back_off_ns, self.failures, longest_ns)
         if node:
-            count = self.excluded.get(node, (0, 0))[0] + 1
-            lasts_ns = _doubled(settings.exclusion_ns, count, settings.longest_exclusion_ns)
-            self.excluded[node] = (count, now_ns + lasts_ns)
+            self._exclude(node, now_ns=now_ns, settings=settings)
+
+    def move(self, node: str, *, now_ns: int, settings: Settings) -> None:
+        """Note that the pod was taken back from a node that did not answer: it goes elsewhere, and at once."""
+        self.moved += 1
+        self._exclude(node, now_ns=now_ns, settings=settings)
+
+    def _exclude(self, node: str, *, now_ns: int, settings: Settings) -> None:
+        count = self.excluded.get(node, (0, 0))[0] + 1
+        lasts_ns = _doubled(settings.exclusion_ns, count, settings.longest_exclusion_ns)
+        self.excluded[node] = (count, now_ns + lasts_ns)
 
     def overtake(self, *, now_ns: int, settings: Settings) -> None:
         """Note that an attempt came too late for the pod's new version: nobody's fault, but not for ever at once."""

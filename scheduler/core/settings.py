@@ -36,3 +36,5 @@ class Settings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     #: The node of a failed attempt is out for that pod this long, doubled likewise.
     exclusion_ns: int = 30_000_000_000
     longest_exclusion_ns: int = 1_800_000_000_000
+    #: So often a pod is moved away from nodes that don't answer; then it waits where it is.
+    most_moves: int = 2

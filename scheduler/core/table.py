@@ -56,6 +56,11 @@ class Device(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is_leaving: bool = False
     reservation: Reservation | None = None
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether its reservation said which device it holds: nothing more is asked of the node."""
+        return self.reservation is not None and self.reservation.is_learned
+
 
 def device(group: Group) -> Device:
     """The decision's view of a counted group."""

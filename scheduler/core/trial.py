@@ -6,12 +6,14 @@ written down and can be taken back, which is how a gang that doesn't fit leaves 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.ledger import Ledger
+from scheduler.core.probation import Doubt
 from scheduler.core.records import Constraints, Demand
 from scheduler.core.settings import Settings
 from scheduler.core.table import CPU, GPUS, MEMORY, PODS, Device, Int8s
@@ -47,13 +49,14 @@ class Trial:
         "_ledger",
         "_order",
         "_settings",
+        "doubts",
         "nodes",
         "position_of",
         "table",
         "touched",
     )
 
-    def __init__(self, ledger: Ledger, settings: Settings) -> None:
+    def __init__(self, ledger: Ledger, settings: Settings, doubts: Mapping[str, Doubt] | None = None) -> None:
         in_order = ledger.in_order()
         self._ledger = ledger
         self._order = in_order.rows
@@ -63,6 +66,8 @@ class Trial:
         self.nodes = in_order.nodes
         self.position_of = in_order.position_of
         self.table = ledger.table.taken(in_order.rows)
+        #: Positions of nodes that come last when a device has to be opened (probation.py).
+        self.doubts = {in_order.position_of[n]: d for n, d in (doubts or {}).items() if n in in_order.position_of}
         #: Positions that were charged or taken back, in order: what a ranking has to look at again.
         self.touched: list[int] = []
 
@@ -127,6 +132,12 @@ class Trial:
         )
         self.table.put_devices(position, self.nodes[position], closed)
         self.touched.append(position)
+
+    def probe(self, position: int) -> None:
+        """A device is opened here: if the node is on probation, nobody else opens one."""
+        if self.doubts.get(position) is Doubt.ON_PROBATION:
+            self.doubts[position] = Doubt.PROBED
+            self.touched.append(position)
 
     def mark(self) -> int:
         """A point to come back to."""

@@ -40,7 +40,7 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
     """One reason that keeps a number of nodes out. ``resource`` for "not enough of it", else "".
 
     ``kind``: ``insufficient`` | ``not-ready`` | ``cordoned`` | ``taint`` | ``selector`` | ``affinity`` | ``pods`` |
-    ``no-gpu-memory-label`` | ``excluded`` (earlier attempt failed there) | ``mig``.
+    ``no-gpu-memory-label`` | ``excluded`` (earlier attempt failed there) | ``mig`` | ``probation`` (owes an answer).
     ``resource``: Kubernetes name, or ``gpu-share`` / ``gpu-memory`` for parts of a device.
     """
 

@@ -42,10 +42,14 @@ MANY, FEW = 1000, 120
 SHARERS = 2
 #: As long as the device of a share that can't be bound is waited for, and what comes after.
 OPENED_S = SchedulerSettings().opening_s + 0.5
-#: A machine that answers nothing takes this many of the others' pods, each of a quarter at least.
-DETAINED = 8 * 4
-#: How long a reservation is waited for, and once more: for those that were sent there a second time.
-FREED_S = 60.0
+#: A machine that answers nothing takes this many of the others' pods: three share a device.
+DETAINED = 8 * 3
+#: As long as an answer has time, and what it takes to be withdrawn and to start on another machine.
+MOVED_S = SchedulerSettings().answer_s + 1.5
+#: So many writes more for each of its devices: an attempt that is withdrawn, and the next one.
+WRITES_PER_DEVICE = 10
+#: What it costs a thousand others in the mean.
+MEAN_S = 0.1
 #: So many writes more, of a hundred: those who wait say why, and are tried again.
 MORE_WRITES = 10
 #: So long after the last arrival everybody is bound who will be.
@@ -78,6 +82,11 @@ class Measured:
     writes: int
     failed: int
     sent: int
+
+    @property
+    def mean_s(self) -> float:
+        """How long they waited in the mean."""
+        return sum(self.waits_s) / len(self.waits_s)
 
     def later_than(self, other: Measured) -> int:
         """How many waited longer than anybody there, and a moment."""
@@ -220,15 +229,15 @@ def _costs_nobody_anything(poison: Poison, *, others: int, nodes: str) -> None:
     assert found.writes <= clean.writes * (100 + MORE_WRITES) // 100
 
 
-def _costs_only_those_who_were_sent_there(poison: Poison, *, others: int, nodes: str) -> None:
+def _costs_only_those_who_were_sent_there(poison: Poison, *, others: int, nodes: str) -> tuple[Measured, Measured]:
     clean, found = _clean(others, nodes), measure([poison], others=others, nodes=nodes)
     assert found.sent or found.later_than(clean), "nobody met the poison"
     assert found.unbound == 0
-    assert found.failed <= 8
+    assert found.failed <= 4
     assert found.later_than(clean) <= DETAINED
-    assert max(found.waits_s) <= FREED_S
-    # What was sent there is tried again: each of it costs as much as it did before.
-    assert found.writes <= clean.writes + DETAINED * 10
+    assert max(found.waits_s) <= MOVED_S
+    assert found.writes <= clean.writes + 8 * WRITES_PER_DEVICE
+    return clean, found
 
 
 @pytest.mark.parametrize("poison", PODS_OF_POISON, ids=lambda poison: poison.name)
@@ -246,6 +255,7 @@ def test_one_pod_that_can_never_be_bound_costs_a_thousand_others_nothing() -> No
     _costs_nobody_anything(poison, others=MANY, nodes=NODES_OF_MANY)
 
 
-def test_one_node_that_never_answers_costs_no_more_of_a_thousand_than_it_has_room_for() -> None:
+def test_one_node_that_never_answers_costs_those_of_a_thousand_that_were_sent_there_some_seconds() -> None:
     (poison,) = (poison for poison in NODES_OF_POISON if poison.name == "reservations never answer")
-    _costs_only_those_who_were_sent_there(poison, others=MANY, nodes=NODES_OF_MANY)
+    clean, found = _costs_only_those_who_were_sent_there(poison, others=MANY, nodes=NODES_OF_MANY)
+    assert found.mean_s <= clean.mean_s + MEAN_S

@@ -115,6 +115,17 @@ class Scheduling(RuleBasedStateMachine):
         if self.world.commits:
             self.world.withdraw(rng.choice(sorted(self.world.commits)))
 
+    def _answer(self, rng: random.Random) -> None:
+        if silent := self.world.silent():
+            self.world.answer(rng.choice(silent))
+
+    def _run_late(self, rng: random.Random) -> None:
+        for held in self.world.silent():
+            if rng.random() < 0.7:
+                self.world.cluster.late(held.metadata.uid)
+        if rng.random() < 0.1:
+            self.world.cluster.probation.fail(rng.choice(_NODES))
+
     def _collect(self, _: random.Random) -> None:
         self.world.collect()
 
@@ -145,6 +156,8 @@ class Scheduling(RuleBasedStateMachine):
             self._end: 3,
             self._touch: 1,
             self._fail: 2,
+            self._answer: 4,
+            self._run_late: 3,
             self._collect: 4,
             self._retire: 3,
             self._repeat: 3,

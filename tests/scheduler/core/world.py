@@ -16,7 +16,7 @@ from gpu import book as books
 from gpu import reservation as reservations
 from gpu.book import Book, Entry
 from scheduler.core.cluster import Cluster
-from scheduler.core.plan import Attempt, Bind, Gang, Hold, Join, Placement, Plan, Retire
+from scheduler.core.plan import Attempt, Bind, Gang, Hold, Join, Placement, Plan, Retire, Withdraw
 from scheduler.core.settings import Settings
 from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, feed, reservation
 from wire import names
@@ -136,12 +136,21 @@ class World:
                         self._begin(placement, "binder" if by_binder else "direct")
                 case Retire(reservation_uid=uid):
                     self.retire(uid)
+                case Withdraw(placement):
+                    self.move_on(placement)
                 case _:
                     pass
 
     def _begin(self, placement: Placement, kind: str) -> None:
         self.cluster.assume(placement, kind)
         self.commits[placement.pod_uid] = Commit(placement, kind)
+
+    def move_on(self, placement: Placement) -> None:
+        """Take a share back from a node that is late; what it did at the binder is over when its end is seen."""
+        uid = placement.pod_uid
+        self.cluster.move_on(placement, now_ns=self.now_ns)
+        if uid in self.commits:
+            self.withdraw(uid)
 
     def advance(self, uid: str) -> None:
         """One step of a commit: hand-over, join, bind."""
@@ -170,7 +179,7 @@ class World:
             self.reserved += 1
             book = {placement.pod_uid: nano}
             uid = f"r{self.reserved}"
-            self.put_pod(reservation(group, placement.node, book=book, uuid=f"GPU-{group}", uid=uid))
+            self.put_pod(reservation(group, placement.node, book=book, uuid="", uid=uid))
             return True
         read = reservations.read(held)
         if read.book is None or read.deleting:
@@ -191,11 +200,16 @@ class World:
         placement = commit.placement
         given = [(d.group, d.nano) for d in placement.devices]
         uid, uuid = "", ""
-        if given:
-            held = self.reservation(given[0][0])
+        for group, _ in given:
+            held = self.reservation(group)
             if held is None:
                 self.withdraw(placement.pod_uid)
                 return
+            if not reservations.read(held).uuid:
+                self.answer(held)
+        if given:
+            held = self.reservation(given[0][0])
+            assert held is not None
             uid, uuid = held.metadata.uid, f"GPU-{given[0][0]}"
         self.put_pod(bound(pod, placement.node, *given, reservation=uid, uuid=uuid))
         self.cluster.settle(placement.pod_uid, attempt=placement.number)
@@ -224,6 +238,16 @@ class World:
         placement = commit.placement
         self.cluster.failed(placement.pod_uid, placement.node, "made to fail", now_ns=self.now_ns)
         self.cluster.release(placement.pod_uid, attempt=placement.number)
+
+    # --- answers -------------------------------------------------------------------------------------------------
+    def silent(self) -> list[Pod]:
+        """Reservations that have not said yet which device they hold."""
+        return [held for held in self.reservations() if not reservations.read(held).uuid]
+
+    def answer(self, held: Pod) -> None:
+        """A reservation says which device it holds."""
+        told = {names.RESERVE_FOR_GPU_INDEX: f"GPU-{reservations.read(held).group}"}
+        self.put_pod(changed(held, annotations={**(held.metadata.annotations or {}), **told}))
 
     # --- upkeep --------------------------------------------------------------------------------------------------
     def reservation(self, group: str) -> Pod | None:

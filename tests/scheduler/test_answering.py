@@ -1,0 +1,114 @@
+"""A node that does not answer costs seconds, not the time-out of an attempt, and slow nodes cost nothing more."""
+
+from __future__ import annotations
+
+import pytest
+
+from kube.resources import NODES, PODS
+from simulator.settings import KubeletSettings, ReservationFault
+from simulator.world import World, WorldSettings
+from tests.scheduler import stage
+from tests.scheduler.stage import bound, create, find, settle, share, waits_because, writes
+from wire import names
+
+BAD, GOOD = "node-0", "node-1"
+
+
+def _withdrawn(world: World) -> int:
+    """BindRequests that the scheduler took back."""
+    return len(writes(world, "scheduler", "bindrequests", verb="delete"))
+
+
+def _node_of(world: World, name: str) -> str:
+    return str(find(world, name)["spec"].get("nodeName", ""))
+
+
+async def _prove(world: World) -> None:
+    """Let the other nodes show that they answer: the bad one is not there yet."""
+    await stage.cordon(world, BAD)
+    await create(world, share("first", "0.9"))
+    await settle(5)
+    assert bound(world) == {"first"}
+    await world.api.patch(NODES, BAD, {"spec": {"unschedulable": False}})
+    await settle(1)
+
+
+async def test_shares_are_moved_from_a_node_that_does_not_answer() -> None:
+    async with stage.stage("2x2x80GiB") as world:
+        await _prove(world)
+        await create(world, stage.pod("filler", gpus=1, nodeSelector={names.HOSTNAME_LABEL: BAD}))
+        await settle(1)
+        world.nodes[BAD].faults.reservation = ReservationFault(silent=True)
+        await create(world, *(share(f"p{number}", "0.25") for number in range(4)))
+        await settle(1)
+        assert bound(world) == {"first", "filler"}
+        await settle(5)
+        assert bound(world) >= {"p0", "p1", "p2", "p3"}
+        assert {_node_of(world, f"p{number}") for number in range(4)} == {GOOD}
+        assert _withdrawn(world) == 1
+
+
+async def test_a_lone_slow_node_is_waited_for() -> None:
+    async with stage.stage("1x2x80GiB") as world:
+        world.nodes[BAD].faults.reservation = ReservationFault(delay_s=20.0)
+        await create(world, *(share(f"p{number}", "0.25") for number in range(4)))
+        await settle(40)
+        assert len(bound(world)) == 4
+        assert _withdrawn(world) == 0
+
+
+@pytest.mark.parametrize("delay_s", [6.0, 30.0])
+async def test_nodes_that_are_slow_alike_are_packed_as_if_they_were_quick(delay_s: float) -> None:
+    async with stage.stage("3x2x80GiB") as world:
+        for kubelet in world.nodes.kubelets.values():
+            kubelet.faults.reservation = ReservationFault(delay_s=delay_s)
+        for number in range(8):
+            await create(world, share(f"p{number}", "0.5"))
+            await settle(delay_s / 4)
+        await settle(2 * delay_s)
+        assert len(bound(world)) == 8
+        assert {_node_of(world, f"p{number}") for number in range(4)} == {BAD}
+        assert _withdrawn(world) == 0
+
+
+async def test_a_machine_that_pulls_the_image_is_waited_for() -> None:
+    async with stage.stage(
+        "2x1x80GiB", settings=WorldSettings(seed=1, kubelet=KubeletSettings(sandbox_s=15.0))
+    ) as world:
+        await create(world, share("a", "0.6"))
+        await settle(1)
+        await create(world, share("b", "0.6"))
+        await settle(40)
+        assert bound(world) == {"a", "b"}
+        assert _withdrawn(world) == 0
+
+
+async def test_the_others_are_told_that_their_node_is_on_probation_and_run_when_it_answers() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        world.nodes[BAD].faults.reservation = ReservationFault(silent=True)
+        await create(world, share("a", "0.7"))
+        await settle(60)
+        await create(world, share("b", "0.7"), share("c", "0.7"))
+        await settle(50)
+        assert bound(world) == set()
+        waiting = [name for name in ("a", "b", "c") if "tried by one pod at a time" in waits_because(world, name)]
+        assert waiting
+        world.nodes[BAD].faults.reservation = ReservationFault()
+        await settle(300)
+        assert bound(world) == {"a", "b", "c"}
+
+
+async def test_a_node_that_has_come_round_is_used_again_when_it_is_needed() -> None:
+    async with stage.stage("2x1x80GiB") as world:
+        await _prove(world)
+        world.nodes[BAD].faults.reservation = ReservationFault(silent=True)
+        await create(world, share("p", "0.5"))
+        await settle(6)
+        assert bound(world) == {"first"}  # no room elsewhere
+        await world.api.delete(PODS, "first", namespace=stage.TEAM)
+        await settle(10)
+        assert _node_of(world, "p") == GOOD
+        world.nodes[BAD].faults.reservation = ReservationFault()
+        await create(world, share("q", "0.9"))
+        await settle(20)
+        assert _node_of(world, "q") == BAD
