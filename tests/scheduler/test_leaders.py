@@ -20,6 +20,10 @@ from tests.scheduler.stage import bound, create, create_gang, find, phases, pod,
 LEASE = LeaseSettings()
 #: From a release to the next Binding: a look at the lease, lists, a decision, a first share (tests/e2e: the same).
 CLEAN_S = 2.0
+#: As long as a process may take to end when it has lost its lease and can run again (docs/replicas.md).
+ENDS_WITHIN_S = 5.0
+#: What ended is started again after a second (simulator/component.py).
+RESTART_S = 1.0
 #: A pod is refused by its machine where two schedulers gave it the same whole GPU (protocol.md, Whole GPUs).
 CLASHED = "UnexpectedAdmissionError"
 
@@ -187,6 +191,24 @@ async def test_a_leader_that_comes_back_after_its_lease_writes_nothing_and_break
         assert set(phases(world).values()) == {"Running"}
         assert {user for _, user, kind in log.writes if kind == "leases"} - {log.leader}
         assert log.of_a_former_leader() == []
+        await world.clear()
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("role", ["scheduler", "binder"])
+@pytest.mark.parametrize("befall", [stopped, cut_off])
+async def test_a_leader_that_lost_its_lease_ends_and_is_started_anew(befall: Befall, role: str, seed: int) -> None:
+    """Though its watches are full of news when it goes on."""
+    async with replicas("3x4x80GiB", seed=seed) as world:
+        leader = leader_of(world, role)
+        befall(leader)
+        for number in range(8):
+            await create(world, share(f"share-{number}", "0.6"))
+            await anyio.sleep(3.0 * LEASE.duration_s / 8)
+        await anyio.sleep(ENDS_WITHIN_S + RESTART_S)
+        assert leader.incarnations == 2
+        assert await world.until_idle()
+        assert set(phases(world).values()) == {"Running"}
         await world.clear()
 
 
