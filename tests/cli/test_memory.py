@@ -4,7 +4,11 @@ import platform
 import subprocess
 import sys
 
-from cli.memory import keep_large_blocks_apart
+import anyio
+import pytest
+
+from cli.memory import keep_large_blocks_apart, trim_now_and_then
+from tests.conftest import AnyioBackend
 
 #: Bytes mapped for one more large block, after one was freed.
 _MAPPED = """
@@ -26,7 +30,23 @@ print(mallinfo().hblkhd - before >= LARGE_BYTES)
 
 
 class _Musl:
-    """A C library without mallopt."""
+    """A C library that has none of it."""
+
+
+class _Counting:
+    """A C library that counts how often it is asked to give pages back."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def malloc_trim(self, pad: int) -> int:
+        self.asked.append(pad)
+        return 1
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
 
 
 def _is_mapped(*, is_asked: bool) -> str:
@@ -41,5 +61,14 @@ def test_glibc_gives_large_blocks_back_only_when_it_is_asked_to() -> None:
         assert not keep_large_blocks_apart()
 
 
-def test_another_c_library_is_left_as_it_is() -> None:
+async def test_free_pages_are_given_back_once_a_minute() -> None:
+    library = _Counting()
+    with anyio.move_on_after(330):
+        await trim_now_and_then(library)
+    assert library.asked == [0] * 5
+
+
+async def test_another_c_library_is_left_as_it_is() -> None:
     assert not keep_large_blocks_apart(_Musl())
+    await trim_now_and_then(_Musl())
+    assert anyio.current_time() == 0
