@@ -52,6 +52,7 @@ class Desk:
         self._view = view
         self._settings = settings
         self._queues: dict[str, list[_Waiting]] = {}
+        self._making = anyio.CapacityLimiter(settings.make_at_once)
 
     async def join(
         self, group: str, node: str, tenant: Tenant, tolerations: tuple[Toleration, ...] = ()
@@ -127,12 +128,18 @@ class Desk:
             if known.node != node:
                 return _refused(Cause.NOT_JOINABLE, group, f"its device is on node {known.node}")
             return known
-        first = self._first_book(group, batch)
-        if isinstance(first, Failed):
-            return first
-        held = await make(
-            self._api, self._settings.reservation, node=node, group=group, book=first, tolerations=batch[0].tolerations
-        )
+        async with self._making:
+            first = self._first_book(group, batch)
+            if isinstance(first, Failed):
+                return first
+            held = await make(
+                self._api,
+                self._settings.reservation,
+                node=node,
+                group=group,
+                book=first,
+                tolerations=batch[0].tolerations,
+            )
         if isinstance(held, Failed):
             return held
         self._view.note_reservation(held)

@@ -13,7 +13,9 @@ class BinderSettings(msgspec.Struct, frozen=True, kw_only=True):
     ``idle_s``: an empty reservation is kept this long for the next share. ``learn_timeout_s``: a reservation pod must
     say by then which device it holds (kai-contract 1.8: 40 s), and a gang must be handed over whole. ``sweep_s``: how
     often everything is looked over, beside what events call for. ``gather_s``: joins of one group that come
-    within this time are one write. ``verify_at_once``: devices that are verified side by side. ``uneven_idle_s``:
+    within this time are one write. ``verify_at_once``: devices that are verified side by side. ``make_at_once``:
+    reservation pods that are created side by side: what is begun is ended before much more is begun, or a burst of
+    first shares would all be bound at its end, and those that wait for their devices with them. ``uneven_idle_s``:
     ``idle_s`` where the cards of a node differ: an empty reservation there tells which card is which, so that a pod
     that needs a larger one comes to it.
     """
@@ -24,4 +26,5 @@ class BinderSettings(msgspec.Struct, frozen=True, kw_only=True):
     sweep_s: float = 5.0
     gather_s: float = 0.005
     verify_at_once: int = 16
+    make_at_once: int = 16
     uneven_idle_s: float = 20.0

@@ -32,6 +32,9 @@ T = TypeVar("T")
 
 _log: Final = logging.getLogger(__name__)
 
+#: How often one looks whether an opening has named its device, within the time that one is patient with it.
+_LOOKS: Final = 4
+
 
 class Cycle:
     """Decides and commits. Every placement is charged in the same breath as it was decided."""
@@ -150,10 +153,22 @@ class Cycle:
             tasks.start_soon(self._guarded, self._handed.take_back, placement)
 
     async def _lose_patience(self, opening: Placement) -> None:
-        """A share that can't be bound must not hold up those that wait for it to make its device known (L2)."""
-        await anyio.sleep(self._settings.opening_s)
+        """A share that can't be bound must not hold up those that wait for it to make its device known (L2).
+
+        As long as the device has not told its name nobody could be bound there any sooner, so patience begins then; a
+        share whose device stays silent is given up by the binder.
+        """
+        looks = 0
+        while looks <= _LOOKS and self._cache.cluster.is_under_way(opening.pod_uid, attempt=opening.number):
+            await anyio.sleep(self._settings.opening_s / _LOOKS)
+            looks = looks + 1 if self._is_named(opening) else 0
         if self._cache.cluster.give_up_opening(opening.pod_uid, attempt=opening.number):
             self._cache.wake.set()
+
+    def _is_named(self, opening: Placement) -> bool:
+        """Whether the reservations of all devices of a placement run and have told which device they hold."""
+        reservations = (self._cache.reservations.get(device.group) for device in opening.devices)
+        return all(held is not None and held.is_learned for held in reservations)
 
     def _assume(self, placements: Sequence[Placement], kind: str) -> None:
         for placement in placements:

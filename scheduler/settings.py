@@ -15,10 +15,9 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     condition is rewritten at most this often. ``broken_gang_s``: what is left of a gang below its minimum is evicted
     after this time (kai-contract 4.7). ``orphan_s``: a BindRequest that vanished without the pod being bound or
     fenced is taken for withdrawn after this time, by fencing the pod ourselves. ``explain_in_flight``: condition
-    writes side by side (they come after commits). ``opening_s``: further shares wait so long for the first one of
-    their device, which may be one that can't be bound. ``answer_s``: a reservation pod that was seen should say within
-    this time which device it holds; less than ``opening_s``, so that those who wait for it are moved rather than sent
-    after it.
+    writes side by side (they come after commits). ``opening_s``: further shares wait so long, after their device has
+    told its name, for the first one to be bound: it may be one that can't be. ``answer_s``: a reservation pod that was
+    seen should say within this time which device it holds.
     """
 
     decisions: Settings = Settings()

@@ -326,8 +326,7 @@ class Cluster:
 
         It stays under way; one of those that waited is the next to make the devices known.
         """
-        flight = self._flights.get(pod_uid)
-        if flight is None or flight.placement.number != attempt or not self._flights.give_up_opening(pod_uid):
+        if not self.is_under_way(pod_uid, attempt=attempt) or not self._flights.give_up_opening(pod_uid):
             return False
         self._changed()
         return True
@@ -349,6 +348,11 @@ class Cluster:
         """The time for this reservation to say which device it holds is over; return whether its node owes that."""
         held = self._reservations.get(reservation_uid)
         return held is not None and self.probation.note_late(held)
+
+    def is_under_way(self, pod_uid: str, *, attempt: int) -> bool:
+        """Whether this attempt of a pod has neither landed nor been given up."""
+        flight = self._flights.get(pod_uid)
+        return flight is not None and flight.placement.number == attempt
 
     def is_opening(self, group: str) -> bool:
         """Whether a share on its way is about to make the device of a group known."""

@@ -32,6 +32,21 @@ async def test_a_first_share_costs_six_writes() -> None:
         assert it.writes(KUBELET) == ["patch pods/status", "patch pods"]
 
 
+async def test_in_a_burst_the_first_are_bound_before_the_last_are_begun() -> None:
+    async with cluster(make_at_once=2) as it:
+        it.server.faults.on_request.append(
+            lambda call: (
+                Fault(delay_s=3.0) if (call.user, call.subresource) == (BINDER, "") and call.verb == "create" else None
+            )
+        )
+        for number in range(6):
+            await it.hand_over(await it.pod(f"p{number}"), f"g{number}")
+        await it.until(it.is_bound, "p0")
+        assert len(await it.reservations()) < 6
+        for number in range(6):
+            await it.until(it.is_bound, f"p{number}")
+
+
 async def test_a_bound_pod_carries_all_that_it_was_given() -> None:
     async with cluster() as it:
         pod = await it.bound()

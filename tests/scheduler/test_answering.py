@@ -55,6 +55,7 @@ async def test_a_lone_slow_node_is_waited_for() -> None:
         await settle(40)
         assert len(bound(world)) == 4
         assert _withdrawn(world) == 0
+        assert len(writes(world, "scheduler", "bindrequests", verb="create")) == 1, "who waits for a device asks nobody"
 
 
 @pytest.mark.parametrize("delay_s", [6.0, 30.0])

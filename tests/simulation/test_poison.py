@@ -40,8 +40,8 @@ NODES_OF_MANY, NODES_OF_FEW = "64x8x80GiB", "8x8x80GiB"
 MANY, FEW = 1000, 120
 #: Of the quarters that the others ask for, so many fit beside a poisonous half on its device.
 SHARERS = 2
-#: As long as the device of a share that can't be bound is waited for, and what comes after.
-OPENED_S = SchedulerSettings().opening_s + 0.5
+#: As long as the first share of a device that is known by name is waited for, looked at now and then, and what follows.
+OPENED_S = SchedulerSettings().opening_s * 5 / 4 + 0.5
 #: A machine that answers nothing takes this many of the others' pods: three share a device.
 DETAINED = 8 * 3
 #: As long as an answer has time, and what it takes to be withdrawn and to start on another machine.
