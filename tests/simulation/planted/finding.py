@@ -1,6 +1,7 @@
 """Finds the planted bugs as the soak does: seeds in order, then the failing one made smaller.
 
-``python -m tests.simulation.planted.finding R1 R2 ...`` prints how many seeds each took and writes its script.
+``python -m tests.simulation.planted.finding R1 R2 ...`` prints how many seeds each took and writes its script; with
+``--count`` it only counts.
 """
 
 from __future__ import annotations
@@ -14,27 +15,33 @@ from simulator.hostile.scenario import Scenario, Script, encode, scenario_of
 from tests.simulation.planted.bugs import BUGS, Bug
 
 FOLDER = Path(__file__).parent / "scripts"
+#: Processor time of a run with a bug. Without one a run takes a tenth of it; a storm would go on for ever.
+_LIMIT_CPU_S = 3.0
 
 
 def broken_by(bug: Bug, scenario: Scenario) -> list[str]:
     """What does not hold with the bug, in the order of finding; nothing if something does not hold without it."""
-    found = list(dict.fromkeys(violation.invariant for violation in run(scenario, parts=bug.parts).violations))
+    outcome = run(scenario, parts=bug.parts, limit_cpu_s=_LIMIT_CPU_S)
+    found = list(dict.fromkeys(violation.invariant for violation in outcome.violations))
     return found if found and not run(scenario).violations else []
 
 
-def find(name: str, *, first: int, last: int, kinds: tuple[str, ...] | None) -> int | None:
-    """Look for a bug; write its script; return the number of seeds that it took."""
+def find(name: str, *, first: int, last: int, kinds: tuple[str, ...] | None, is_kept: bool = True) -> int | None:
+    """Look for a bug; write its script, if it is to be kept; return the number of seeds that it took."""
     bug = BUGS[name]
     for seed in range(first, last + 1):
         scenario = scenario_of(seed, kinds)
         found = broken_by(bug, scenario)
         if found:
             number = seed - first + 1
+            print(f"{name}: {number} seeds, {_told(kinds)}: {', '.join(found)}", flush=True)
+            if not is_kept:
+                return number
             told_best = next((invariant for invariant in found if invariant != HANG), HANG)
             script = keep(bug, scenario, told_best, f"{bug.story}; seed {seed}, {_told(kinds)}")
             (FOLDER / f"{name}.json").write_bytes(encode(script))
             smallest = script.scenario
-            print(f"{name}: {number} seeds, {', '.join(found)}; {script.story}")
+            print(f"   {script.story}")
             print(f"   {len(smallest.actions)} actions, {len(smallest.faults)} faults on {' '.join(smallest.shapes)}")
             return number
     print(f"{name}: not found in {last - first + 1} seeds")
@@ -44,7 +51,8 @@ def find(name: str, *, first: int, last: int, kinds: tuple[str, ...] | None) -> 
 def keep(bug: Bug, scenario: Scenario, invariant: str, story: str) -> Script:
     """Make a scenario smaller that shows the bug by this invariant."""
     smallest = minimise(scenario, lambda tried: invariant in broken_by(bug, tried), tries=60)
-    told = next(v.text for v in run(smallest, parts=bug.parts).violations if v.invariant == invariant)
+    outcome = run(smallest, parts=bug.parts, limit_cpu_s=_LIMIT_CPU_S)
+    told = next(v.text for v in outcome.violations if v.invariant == invariant)
     return Script(violates=invariant, story=f"{story}: {told}", scenario=smallest)
 
 
@@ -60,9 +68,10 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--last", type=int, default=2000)
     parser.add_argument("--faults", type=lambda text: tuple(filter(None, text.split(","))))
+    parser.add_argument("--count", action="store_true", help="leave the scripts as they are")
     options = parser.parse_args()
     for name in options.bugs:
-        find(name, first=options.first, last=options.last, kinds=options.faults)
+        find(name, first=options.first, last=options.last, kinds=options.faults, is_kept=not options.count)
 
 
 if __name__ == "__main__":
