@@ -66,7 +66,7 @@ class Tally:
         yield self._told_seeds()
         yield f"simulated: {self.virtual_s / 3600:,.1f} hours, {self.pods:,} pods at rest, {self.writes:,} writes"
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(self.faults.items()))
-        yield f"faults: {self.faults.total():,}" + (f": {kinds}" if kinds else "")
+        yield f"faults injected: {self.faults.total():,}" + (f" ({kinds})" if kinds else "")
         found = Counter(invariant for failure in self.failures for invariant in failure.invariants)
         broken = ", ".join(f"{invariant} {count}" for invariant, count in sorted(found.items()))
         yield f"failed: {len(self.failures):,} of {self.runs:,}: {broken}" if broken else "every invariant held"

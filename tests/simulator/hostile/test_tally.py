@@ -25,7 +25,7 @@ def test_it_says_how_many_runs_hours_and_faults_of_each_kind_there_were() -> Non
         "4 runs in 8 s (0.5/s, 2 s of processor time)",
         "seeds 1-4: all done",
         "simulated: 2.0 hours, 36 pods at rest, 4,000 writes",
-        "faults: 3: crash 2, pause 1",
+        "faults injected: 3 (crash 2, pause 1)",
         "every invariant held",
     ]
 
