@@ -197,6 +197,7 @@ class Cycle:
         """Hand an attempt to the binder."""
         pod = self._cache.cluster.pod(placement.pod_uid)
         if pod is None:
+            self._cache.cluster.forget_departed(placement.pod_uid)  # nothing was written for it
             return
         try:
             request = await handing.create(self._api, handing.manifest(placement, pod.cls.request))

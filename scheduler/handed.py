@@ -2,7 +2,8 @@
 
 The binder ends an attempt by deleting its BindRequest and, when it failed, by fencing the pod with the reason. Until
 one of "bound", "gone" and "fenced for this attempt" is seen, the charge stays. A request that went away with none of
-them (a binder that crashed between its two writes) is fenced by us after a while.
+them (a binder that crashed between its two writes) is fenced by us after a while. Of a pod that is gone the reservation
+may still come: it is looked for after that while, for no write of the binder is on its way for so long.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from functools import partial
 import anyio
 from anyio.abc import TaskGroup
 
-from gpu import cause
+from gpu import cause, reservation
 from kube import binding
 from kube.api import Api
 from kube.binding import FenceText, Identity
 from kube.clock import Clock, monotonic_ns
 from kube.errors import NotFound
 from kube.patience import until_answered
-from kube.resources import BIND_REQUESTS
+from kube.resources import BIND_REQUESTS, PODS
 from scheduler import handing
 from scheduler.cache import Cache
 from scheduler.core.plan import Placement
@@ -52,7 +53,7 @@ class HandedOver:
         self._orphan_s = orphan_s
         self._handed: dict[str, _Handed] = {}
         self._pod_of: dict[str, str] = {}
-        #: Pods whose hand-over by an earlier scheduler vanished, while they are looked after here.
+        #: Pods whose hand-over vanished unsettled, while they are looked after here.
         self._departed: set[str] = set()
         #: Pod UID -> node -> attempts that only taught the size of a card there.
         self._taught: dict[str, dict[str, int]] = {}
@@ -94,23 +95,50 @@ class HandedOver:
         await until_answered(partial(handing.take_back, self._api, *name, handed.request))
 
     def settle_departed(self) -> None:
-        """Look after hand-overs of an earlier scheduler that vanished while their pods look unbound and unfenced."""
+        """Look after hand-overs that vanished with their pods, or while these look unbound and unfenced."""
         for record in self._cache.cluster.departed():
             if record.pod_uid in self._handed or record.pod_uid in self._departed or self._tasks is None:
                 continue
             self._departed.add(record.pod_uid)
-            self._tasks.start_soon(self._settle_departed, record)
+            self._tasks.start_soon(self._settle_departed, record.pod_uid)
 
-    async def _settle_departed(self, record: BindRequestRecord) -> None:
-        identity = Identity(record.namespace, record.name, record.pod_uid)
+    async def _settle_departed(self, pod_uid: str) -> None:
+        """Until what departed is settled; the watch may show its end at any time, or a newer one in its place."""
         try:
             await anyio.sleep(self._orphan_s)
-            while any(left.uid == record.uid for left in self._cache.cluster.departed()):
-                if await self._settle(identity, record.uid):
-                    return
+            while (record := self._cache.cluster.departed_of(pod_uid)) is not None:
+                if self._cache.cluster.pod(pod_uid) is None:
+                    await self._look_for_reservations(record)
+                else:
+                    await self._settle(Identity(record.namespace, record.name, pod_uid), record.uid)
                 await anyio.sleep(self._orphan_s)
         finally:
-            self._departed.discard(record.pod_uid)
+            self._departed.discard(pod_uid)
+
+    async def _look_for_reservations(self, record: BindRequestRecord) -> None:
+        """The pod is gone. When its BindRequest is, too, what was made for it is there, or does not come any more."""
+        if await until_answered(partial(self._is_requested, record)):
+            return
+        for device in record.devices:
+            name = reservation.name_for(record.node, device.group)
+            found = await until_answered(partial(self._find_reservation, name))
+            if found is not None:
+                self._cache.note_pod(found)
+        self._cache.cluster.forget_departed(record.pod_uid)
+        self._cache.wake.set()
+
+    async def _is_requested(self, record: BindRequestRecord) -> bool:
+        try:
+            found = await self._api.get(BIND_REQUESTS, record.name, namespace=record.namespace)
+        except NotFound:
+            return False
+        return any(owner.uid == record.pod_uid for owner in found.metadata.owner_references or ())
+
+    async def _find_reservation(self, name: str) -> Pod | None:
+        try:
+            return await self._api.get(PODS, name, namespace=self._cache.cluster.settings.reservation_namespace)
+        except NotFound:
+            return None
 
     def _look(self, pod_uid: str) -> None:
         """A pod changed: see whether its attempt is over."""

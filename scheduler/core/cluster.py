@@ -75,7 +75,7 @@ class Cluster:
         self._bound_at: Membership[str] = Membership()
         self._reserved_at: Membership[str] = Membership()
         self._flights = Flights(self._changed)
-        self._hand_overs = HandOvers(self._pods, self._gone, self._changed)
+        self._hand_overs = HandOvers(self._pods, is_held=self._is_held, changed=self._changed)
         self._members: Membership[str] = Membership()
         #: Nodes that owe an answer.
         self.probation = Probation(self._changed)
@@ -153,6 +153,7 @@ class Cluster:
         if uid in self._pods or uid in self._reservations or self._hand_overs.is_named(uid):
             self._gone.put(uid, None)  # of others nobody asked, so no answer can come late
         self._drop_pod(uid)
+        self._leave_behind(self._flights.get(uid))
         self._flights.forget(uid)
         self._setbacks.pop(uid, None)
         if self._reservations.pop(uid, None) is not None:
@@ -163,8 +164,16 @@ class Cluster:
         self._hand_overs.pod_changed(uid)
 
     def forget_gone(self) -> None:
-        """A period is over (wire/recent.py). A hand-over would be charged again if its pod was not known to be gone."""
-        self._gone.age(lambda uid, _: self._hand_overs.is_named(uid))
+        """A period is over (wire/recent.py)."""
+        self._gone.age(lambda _, __: False)
+
+    def _leave_behind(self, flight: Flight | None) -> None:
+        """A pod goes with our commit under way: the reservation for it may still come, unless it only waited for one."""
+        if flight is not None and flight.kind != HOLD:
+            self._hand_overs.depart(_as_hand_over(flight.placement))
+
+    def _is_held(self, node: str, group: str) -> bool:
+        return any(self._reservations[uid].group == group for uid in self._reserved_at.at(node))
 
     def _known_rv(self, uid: str) -> str:
         known = self._pods.get(uid) or self._reservations.get(uid)
@@ -178,6 +187,7 @@ class Cluster:
         self._changed(self._reserved_at.place(found.uid), found.node)
         self._reservations[found.uid] = found
         self._reserved_at.move(found.uid, found.node)
+        self._hand_overs.reservation_seen(found.node)
 
     def _put_pod(self, record: PodRecord | None) -> None:
         if record is None:
@@ -279,7 +289,7 @@ class Cluster:
             self._hand_overs.put(record)
 
     def remove_bind_request(self, namespace: str, name: str) -> None:
-        """A hand-over is gone. It stays charged until its pod is seen to change: it was bound, or fenced."""
+        """A hand-over is gone. What it may still lead to stays charged (handovers.py)."""
         self._hand_overs.drop((namespace, name))
 
     def hand_over(self, namespace: str, name: str) -> BindRequestRecord | None:
@@ -287,11 +297,20 @@ class Cluster:
         return self._hand_overs.get((namespace, name))
 
     def departed(self) -> tuple[BindRequestRecord, ...]:
-        """Hand-overs that vanished while their pods look unbound and unfenced, by pod UID.
+        """Hand-overs that vanished while their pods look unbound and unfenced, or went with them, by pod UID.
 
         The pod's own event is on its way; if it doesn't come, nobody settled the attempt, and fencing the pod does.
+        Of a pod that is gone the reservation may still come, until somebody has looked for it.
         """
         return self._hand_overs.departed()
+
+    def departed_of(self, pod_uid: str) -> BindRequestRecord | None:
+        """The one of ``departed`` that is of this pod."""
+        return self._hand_overs.departed_of(pod_uid)
+
+    def forget_departed(self, pod_uid: str) -> None:
+        """Nothing will come any more of what departed for this pod, for sure."""
+        self._hand_overs.forget(pod_uid)
 
     # --- our own commits -----------------------------------------------------------------------------------------
     def assume(self, placement: Placement, kind: str = "") -> None:
@@ -532,6 +551,19 @@ class Cluster:
             )
             problems += ledger.differences(name, used)
         return problems
+
+
+def _as_hand_over(placement: Placement) -> BindRequestRecord:
+    """A commit as the hand-over that it is, or may become: one that nobody has seen has no UID."""
+    return BindRequestRecord(
+        namespace=placement.namespace,
+        name=placement.name,
+        uid="",
+        pod_uid=placement.pod_uid,
+        node=placement.node,
+        rv=placement.rv,
+        devices=placement.devices,
+    )
 
 
 def _by_node(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:

@@ -20,11 +20,14 @@ from scheduler.core.settings import Settings
 
 
 class Charge(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A placement that is under way: it counts as used. ``devices`` may name groups that nobody has seen yet."""
+    """A placement that is under way: it counts as used. ``devices`` may name groups that nobody has seen yet.
+
+    ``demand`` None: the pod itself is gone, and takes nothing; its devices may still be made known.
+    """
 
     pod_uid: str
     node: str
-    demand: Demand = Demand()
+    demand: Demand | None = Demand()
     devices: tuple[PlannedDevice, ...] = ()
 
 
@@ -175,7 +178,7 @@ def _count_held(used: Occupancy, pod: PodRecord, *, smallest_card_mib: int) -> N
 def _count_charges(used: Occupancy, charges: Iterable[Charge]) -> None:
     seen: set[str] = set()
     for charge in charges:
-        if charge.pod_uid not in seen:
+        if charge.demand is not None and charge.pod_uid not in seen:
             used.take(charge.demand, gpus=charge.demand.gpus)
             seen.add(charge.pod_uid)
         for device in charge.devices:

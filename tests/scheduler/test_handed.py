@@ -10,8 +10,9 @@ import anyio.lowlevel
 import pytest
 
 from kube.api import Api
+from kube.memory.faults import Fault
 from kube.memory.server import MemoryApiServer
-from kube.resources import BIND_REQUESTS
+from kube.resources import BIND_REQUESTS, PODS
 from kube.retry import Retry
 from scheduler.cache import Cache
 from scheduler.core.cluster import Cluster
@@ -20,7 +21,7 @@ from scheduler.core.settings import Settings
 from scheduler.handed import HandedOver
 from simulator.virtualtime import VirtualClock
 from tests.scheduler import stage
-from tests.scheduler.stage import create, find, phases, settle, share, writes
+from tests.scheduler.stage import create, find, is_call, phases, pod, settle, share, writes
 from wire import names
 
 
@@ -84,6 +85,34 @@ async def test_a_restarted_scheduler_counts_what_its_predecessor_handed_over() -
         await world.restart(world.binder)
         await settle(30)
         assert phases(world) == {"a": "Running", "b": "Pending"}
+
+
+async def test_a_device_waits_for_the_reservation_of_a_pod_that_went_on_its_way() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        slow = is_call("binder", "create", "pods")
+        world.server.faults.on_request.append(lambda call: Fault(delay_s=3.0) if slow(call) else None)
+        await create(world, share("a"))
+        await settle(1)
+        await world.api.delete(PODS, "a", namespace=stage.TEAM)
+        await create(world, pod("w", gpus=1))
+        await settle(60)
+        assert phases(world) == {"w": "Running"}
+        writes = [(entry.user, entry.resource, entry.subresource) for entry in world.server.audit if entry.code == 201]
+        assert writes.index(("binder", "pods", "")) < writes.index(("scheduler", "pods", "binding"))
+
+
+async def test_a_device_whose_reservation_never_comes_is_used_after_a_while() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        world.binder.crash()
+        await create(world, share("a"))
+        await settle(1)
+        await world.api.delete(PODS, "a", namespace=stage.TEAM)
+        await create(world, pod("w", gpus=1))
+        await settle(10)
+        assert phases(world) == {"w": "Pending"}
+        await settle(30)
+        assert phases(world) == {"w": "Running"}
+        await world.restart(world.binder)
 
 
 @pytest.mark.parametrize("jump_s", [-3600, 3600])

@@ -104,6 +104,27 @@ def test_a_pod_that_is_gone_is_in_flight_no_more(how: str) -> None:
     assert _gpus(made) == 8
 
 
+@pytest.mark.parametrize(
+    ("objects", "how", "free"),
+    [
+        ([], "attempt", 7),
+        ([bind_request(SHARE, "n1", ("g", HALF))], "attempt", 7),
+        ([], "hold", 8),
+        ([reservation("g")], "join", 7),
+    ],
+)
+def test_a_device_that_was_to_be_opened_for_a_pod_that_is_gone_is_charged_until_it_is_seen(
+    objects: list[Any], how: str, free: int
+) -> None:
+    made = cluster(node(), SHARE, *objects)
+    made.assume(_placement(SHARE, ("g", HALF)), how)
+    made.remove_pod("uid-s")
+    assert (_gpus(made), bool(made.departed())) == (free, how == "attempt")
+    feed(made, reservation("g"))
+    made.remove_bind_request("ns", "s")
+    assert (_gpus(made), made.departed()) == (7, ())
+
+
 def test_a_withdrawn_attempt_gives_back_what_it_held_and_the_pod_waits_again() -> None:
     made = _assumed(WHOLE)
     made.release("uid-w", attempt=0)
