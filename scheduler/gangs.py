@@ -18,8 +18,9 @@ from kube.clock import Clock, monotonic_ns
 from kube.errors import ApiError, Conflict, NotFound, Refused
 from kube.patience import until_answered
 from kube.resources import POD_GROUPS
-from scheduler import gangplan, handing
+from scheduler import handing
 from scheduler.cache import Cache
+from scheduler.core import gangplan
 from scheduler.core.plan import Gang, Placement
 from scheduler.direct import Direct, Sharer
 from scheduler.handed import HandedOver

@@ -27,6 +27,7 @@ from scheduler.core.membership import Membership
 from scheduler.core.occupancy import Occupancy, occupancy
 from scheduler.core.plan import Explain, Placement, Plan
 from scheduler.core.probation import Doubt, Probation
+from scheduler.core.promises import Promises
 from scheduler.core.records import BindRequestRecord, NodeRecord, PodClass, PodGroupRecord, PodRecord, SeenPod
 from scheduler.core.setbacks import Setback
 from scheduler.core.settings import Settings
@@ -76,6 +77,7 @@ class Cluster:
         self._reserved_at: Membership[str] = Membership()
         self._flights = Flights(self._changed)
         self._hand_overs = HandOvers(self._pods, is_held=self._is_held, changed=self._changed)
+        self._promises = Promises(self._pods, self._changed)
         self._members: Membership[str] = Membership()
         #: Nodes that owe an answer.
         self.probation = Probation(self._changed)
@@ -162,13 +164,14 @@ class Cluster:
             self.probation.forget_reservation(uid)
             self._verified = {pair for pair in self._verified if pair[0] != uid}
         self._hand_overs.pod_changed(uid)
+        self._promises.pod_changed(uid)
 
     def forget_gone(self) -> None:
         """A period is over (wire/recent.py)."""
         self._gone.age(lambda _, __: False)
 
     def _leave_behind(self, flight: Flight | None) -> None:
-        """A pod goes with our commit under way: the reservation for it may still come, unless it only waited for one."""
+        """A pod goes with our commit under way: its reservation may still come, unless it only waited for one."""
         if flight is not None and flight.kind != HOLD:
             self._hand_overs.depart(_as_hand_over(flight.placement))
 
@@ -205,6 +208,7 @@ class Cluster:
         self._changed(record.node)
         self._place(record)
         self._hand_overs.pod_changed(record.uid)
+        self._promises.pod_changed(record.uid)
 
     def _interned(self, cls: PodClass) -> PodClass:
         """One object per class. Those of pods long gone are dropped when their number has doubled."""
@@ -263,11 +267,14 @@ class Cluster:
         if known == record or (known and known.uid == record.uid and is_older(record.rv, known.rv)):
             return
         self._pod_groups[key] = record
+        if record.planned != (known.planned if known else {}):
+            self._promises.put(record)
         self._changed()
 
     def remove_pod_group(self, namespace: str, name: str) -> None:
         """A PodGroup is gone; its pods wait for it."""
         if self._pod_groups.pop((namespace, name), None) is not None:
+            self._promises.drop(namespace, name)
             self._changed()
 
     # --- hand-overs ----------------------------------------------------------------------------------------------
@@ -420,8 +427,9 @@ class Cluster:
         return bool(self._marked)
 
     def waiting(self) -> list[PodRecord]:
-        """Pods of ours that name no node and have no placement under way, in no order."""
-        return [pod for uid in self._unbound if not self.is_in_flight(uid) and not (pod := self._pods[uid]).deleting]
+        """Pods of ours that name no node, have no placement under way and none in a gang's plan, in no order."""
+        unplaced = (self._pods[uid] for uid in self._unbound if not self.is_in_flight(uid))
+        return [pod for pod in unplaced if not pod.deleting and not self._promises.are_made_to(pod.uid)]
 
     def doubts(self) -> dict[str, Doubt]:
         """Nodes that come last when a device has to be opened (probation.py)."""
@@ -448,6 +456,11 @@ class Cluster:
     def is_in_flight(self, uid: str) -> bool:
         """Whether a placement of this pod is under way, by us or by the binder."""
         return self._flights.get(uid) is not None or self._hand_overs.is_under_way(uid)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that is charged can be seen on pods and reservations: nothing is under way, nothing planned."""
+        return not (self._flights.all() or self._hand_overs.departed() or self._promises.are_open())
 
     def pod(self, uid: str) -> PodRecord | None:
         """The record of a pod that has not ended."""
@@ -524,7 +537,11 @@ class Cluster:
             self._nodes.get(name),
             pods=(self._pods[uid] for uid in self._bound_at.at(name)),
             reservations=(self._reservations[uid] for uid in self._reserved_at.at(name)),
-            charges=(*self._flights.charges_at(name), *self._hand_overs.charges_at(name)),
+            charges=(
+                *self._flights.charges_at(name),
+                *self._hand_overs.charges_at(name),
+                *self._promises.charges_at(name),
+            ),
             settings=self.settings,
         )
 
@@ -538,9 +555,9 @@ class Cluster:
             problems.append("the pods kept as unbound are not those without a node")
         pods = _by_node((pod.node, pod) for pod in self._pods.values())
         reserved = _by_node((r.node, r) for r in self._reservations.values())
-        charges = _by_node(
-            (c.node, c) for c in (*(f.charge for f in self._flights.all()), *self._hand_overs.all_charges())
-        )
+        under_way = [flight.charge for flight in self._flights.all()]
+        under_way += [*self._hand_overs.all_charges(), *self._promises.all_charges()]
+        charges = _by_node((charge.node, charge) for charge in under_way)
         for name, node in sorted(self._nodes.items()):
             used = occupancy(
                 node,

@@ -16,7 +16,7 @@ from gpu.handover import MalformedHandover
 from gpu.handover import parse as parse_handover
 from gpu.refusal import Refusal
 from gpu.request import NO_GPU, ContainerKind, ContainerRef, GpuRequest
-from scheduler.core import constraining, gangs, requests
+from scheduler.core import constraining, gangplan, gangs, requests
 from scheduler.core.records import (
     ANYWHERE,
     BindRequestRecord,
@@ -301,7 +301,7 @@ def pod_group_record(group: PodGroup) -> PodGroupRecord:
         created=meta.creation_timestamp or "",
         subgroups=subgroups,
         unsupported=_unsupported_in(group),
-        planned=_planned((meta.annotations or {}).get(names.PLAN)),
+        planned=gangplan.members((meta.annotations or {}).get(names.PLAN)),
     )
 
 
@@ -314,18 +314,6 @@ def _unsupported_in(group: PodGroup) -> str:
         "topologyConstraint.requiredTopologyLevel": any(c and c.required_topology_level for c in constrained),
     }
     return ", ".join(name for name, is_there in found.items() if is_there)
-
-
-def _planned(text: str | None) -> tuple[str, ...]:
-    """Pod UIDs of a plan; a plan that can't be read names none, and the shell takes it back."""
-    if not text:
-        return ()
-    try:
-        plan = msgspec.json.decode(text, type=dict[str, object])
-    except msgspec.DecodeError:
-        return ()
-    members = plan.get("members")
-    return tuple(sorted(members)) if isinstance(members, dict) else ()
 
 
 def bind_request_record(request: BindRequest) -> BindRequestRecord | None:

@@ -146,6 +146,13 @@ class SubgroupRecord(msgspec.Struct, frozen=True, gc=False):
     minimum: int
 
 
+class PlannedMember(msgspec.Struct, frozen=True, gc=False):
+    """Where a gang's written plan puts one pod."""
+
+    node: str
+    devices: tuple[PlannedDevice, ...] = ()
+
+
 class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A gang. ``unsupported`` names a constraint that is not implemented ("": none)."""
 
@@ -157,8 +164,8 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     created: str = ""
     subgroups: tuple[SubgroupRecord, ...] = ()
     unsupported: str = ""
-    #: Pod UIDs of a plan that was written and not taken back.
-    planned: tuple[str, ...] = ()
+    #: Pod UID -> place, of a plan that was written and not taken back.
+    planned: dict[str, PlannedMember] = {}
 
 
 class BindRequestRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):

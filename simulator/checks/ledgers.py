@@ -26,7 +26,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What a scheduler believes. ``is_busy``: a commit of its own is under way."""
+    """What a scheduler believes. ``is_busy``: a commit of its own is under way, or a gang's plan is not carried out."""
 
     scheduler: str
     is_busy: bool

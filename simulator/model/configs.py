@@ -87,6 +87,10 @@ QUICK: Final = (
     Named("a gang at the binder", replace(GANG_HANDED, shares=UNEQUAL, devices=2)),
     Named("a gang at the binder that crashes", replace(GANG_HANDED, left=Left(binder_crashes=1))),
     Named("a direct gang, a member edited", replace(GANG, left=Left(touches=1))),
+    Named(
+        "a direct gang, its scheduler crashes, its room is kept",
+        replace(GANG, keeps_room=True, left=Left(scheduler_crashes=1)),
+    ),
     Named("a direct gang, its scheduler crashes, a late write", replace(GANG, left=Left(scheduler_crashes=1, lates=1))),
 )
 

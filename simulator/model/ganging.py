@@ -13,22 +13,8 @@ from collections.abc import Iterator
 from simulator.model import server
 from simulator.model.config import Config
 from simulator.model.rules import Rules
-from simulator.model.scheduling import DIRECT, Scheduling
-from simulator.model.state import (
-    ATTEMPT,
-    GROUP,
-    LIVE,
-    PLAN,
-    Device,
-    Direct,
-    Entry,
-    Late,
-    Pod,
-    Request,
-    Step,
-    World,
-    slot_of,
-)
+from simulator.model.scheduling import DIRECT, Scheduling, supposing
+from simulator.model.state import ATTEMPT, LIVE, PLAN, Device, Direct, Late, Pod, Request, Step, World, slot_of
 
 Placements = tuple[tuple[int, tuple[Device, ...]], ...]
 Plan = tuple[int, Placements]
@@ -87,7 +73,7 @@ class Ganging:
             return
         pod, *rest = waiting
         for devices in self._scheduling.choices(world, self._config.shares[slot_of(pod.uid)]):
-            for others in self._placements(_supposing(world, pod, devices), rest):
+            for others in self._placements(supposing(world, pod, devices), rest):
                 yield ((pod.uid, devices), *others)
 
     def _write(self, world: World, number: int) -> Iterator[Step]:
@@ -160,18 +146,6 @@ def is_spent(world: World) -> bool:
     if not world.plan:
         return True
     return all((pod := server.pod(world, uid)) is None or bool(pod.grant) for uid, _ in world.plan[1])
-
-
-def _supposing(world: World, pod: Pod, devices: tuple[Device, ...]) -> World:
-    """The world as if these devices were charged."""
-    for group, share in devices:
-        entry = Entry(pod.uid, 0, pod.rv, share)
-        held = world.resvs[group - GROUP]
-        if held is None:
-            world = server.create_resv(world, group, (entry,))
-        else:
-            world = server.put_resv(world, group, held._replace(book=(*held.book, entry)))
-    return world
 
 
 def _put(world: World, number: int, attempts: tuple[Direct, ...]) -> World:

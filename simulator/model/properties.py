@@ -17,7 +17,12 @@ FULL = 10
 
 def violation(world: World, config: Config) -> str:
     """Which safety property a state violates, "" if none."""
-    return _overcommitted(world) or _unheld(world, config) or _bound_in_part(world, config)
+    return (
+        _overcommitted(world)
+        or _unheld(world, config)
+        or _bound_in_part(world, config)
+        or (_given_away(world) if config.keeps_room else "")
+    )
 
 
 def _overcommitted(world: World) -> str:
@@ -48,6 +53,20 @@ def _bound_in_part(world: World, config: Config) -> str:
     for slot, pod in enumerate(world.pods):
         if pod is not None and pod.grant and len(pod.holdings) != len(config.shares[slot]):
             return f"S3: a pod was bound with {len(pod.holdings)} of {len(config.shares[slot])} devices"
+    return ""
+
+
+def _given_away(world: World) -> str:
+    """A gang whose plan stands can be carried out: others left the room that it names."""
+    if not world.plan:
+        return ""
+    planned = dict(world.plan[1])
+    unbound = [pod.uid for pod in world.pods if pod is not None and pod.uid in planned and not pod.grant]
+    for at, held in enumerate(world.resvs):
+        wanted = sum(share for uid in unbound for group, share in planned[uid] if group == GROUP + at)
+        others = sum(entry.share for entry in held.book if entry.uid not in unbound) if held is not None else 0
+        if wanted and wanted + others > FULL:
+            return "S4: the room that a gang's plan names was given to others"
     return ""
 
 

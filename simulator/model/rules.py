@@ -90,6 +90,8 @@ class Rules:
     plan_only_if_none: bool = True
     #: Taking a plan back fences all its unbound members first (scheduler/gangs.py _take_back).
     plan_fences_first: bool = True
+    #: The places of a written plan are kept for its unbound members (scheduler/core/promises.py).
+    plan_keeps_places: bool = True
     #: A gang joins all its books before it binds any member (scheduler/gangs.py _start_direct).
     gang_joins_all: bool = True
     #: A member that was changed is renewed and does not leave: others may be bound (scheduler/gangs.py _post).

@@ -72,8 +72,8 @@ class Scheduling:
         if there is not None:
             if self._config.rival and number > 0:
                 yield ("!scheduler", number, "takes back", pod.uid), server.put_request(world, slot, None)
-            elif there.pod != pod.uid or there.rv < pod.rv:
-                # Spent: nobody is charged for it any more, and creating another makes room (handing.py).
+            elif there.pod != pod.uid:
+                # Creating another makes room (handing.py). One of this pod is the binder's, though the pod was changed.
                 yield ("scheduler", number, "takes back", pod.uid), server.put_request(world, slot, None)
             return
         if not self.is_free(world, pod):
@@ -101,6 +101,8 @@ class Scheduling:
 
         Of the groups that nothing speaks of, one is as good as the other.
         """
+        if self._rules.plan_keeps_places:
+            world = _keeping_promises(world)
         held = {
             GROUP + at: self._rules.see(self._views.resv(GROUP + at, resv))
             for at, resv in enumerate(world.resvs)
@@ -316,6 +318,27 @@ class Scheduling:
 
 def _entry(one: Direct, group: int) -> Entry:
     return Entry(one.uid, one.attempt, one.rv, dict(one.devices)[group])
+
+
+def supposing(world: World, pod: Pod, devices: tuple[Device, ...]) -> World:
+    """The world as if these devices were charged."""
+    for group, share in devices:
+        entry = Entry(pod.uid, 0, pod.rv, share)
+        held = world.resvs[group - GROUP]
+        if held is None:
+            world = server.create_resv(world, group, (entry,))
+        elif all(known.uid != pod.uid for known in held.book):
+            world = server.put_resv(world, group, held._replace(book=(*held.book, entry)))
+    return world
+
+
+def _keeping_promises(world: World) -> World:
+    """The world as if the plan's members that are not bound were in their books (scheduler/core/promises.py)."""
+    for uid, devices in world.plan[1] if world.plan else ():
+        pod = server.pod(world, uid)
+        if pod is not None and not pod.grant:
+            world = supposing(world, pod, devices)
+    return world
 
 
 def _named(world: World) -> set[int]:

@@ -159,6 +159,23 @@ async def test_a_plan_that_an_earlier_scheduler_left_is_taken_back() -> None:
         assert stage.find(world, "m0")["metadata"]["annotations"][names.FENCED] == "plan"
 
 
+async def test_after_a_crash_nobody_is_given_the_room_of_a_gang_that_is_bound_in_part() -> None:
+    async with stage.stage("1x2x80GiB") as world:
+        binding = is_call("scheduler", "create", "pods", "binding")
+        world.server.faults.on_request.append(
+            lambda call: Fault(lost="request") if binding(call) and call.name == "m1" else None
+        )
+        await create_gang(world, "g", 2, pod("m0", gpus=1), pod("m1", gpus=1))
+        await settle(1)
+        assert bound(world) == {"m0"}
+        world.scheduler.crash()
+        world.server.faults.on_request.clear()
+        await create(world, pod("other", gpus=1))
+        await world.restart(world.scheduler)
+        await settle(60)
+        assert bound(world) == {"m0", "m1"}
+
+
 @pytest.mark.parametrize("gpus", [0, 1], ids=["shares", "whole"])
 async def test_a_gang_whose_plan_is_refused_backs_off_and_says_why(gpus: int) -> None:
     async with stage.stage("1x4x80GiB") as world:

@@ -255,7 +255,7 @@ def test_a_hand_over_without_a_readable_charge_is_nobodys() -> None:
     assert not made.is_in_flight("uid-t")
 
 
-@pytest.mark.parametrize("later", [changed(TENANT), bound(TENANT, "n2"), ended(TENANT)])
+@pytest.mark.parametrize("later", [changed(TENANT), bound(TENANT, "n2")])
 def test_a_hand_over_that_is_gone_stays_charged_until_its_pod_is_seen_to_change(later: Any) -> None:
     made = cluster(node(), node("n2"), TENANT, bind_request(TENANT, "n1", ("g", HALF)))
     made.remove_bind_request("ns", "t")

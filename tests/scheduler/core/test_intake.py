@@ -5,11 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core import intake
-from scheduler.core.records import NodeRecord, PodRecord
+from gpu.handover import PlannedDevice
+from scheduler.core import gangplan, intake
+from scheduler.core.plan import Placement
+from scheduler.core.records import NodeRecord, PlannedMember, PodRecord
 from scheduler.core.settings import Settings
 from scheduler.core.verdict import Code
-from tests.scheduler.core.objects import changed, ended, node, pod, pod_group, reservation
+from tests.scheduler.core.objects import NANO, changed, ended, node, pod, pod_group, reservation
 from wire import names
 from wire.core import Pod
 
@@ -285,11 +287,21 @@ def test_a_pod_group_says_its_minimum_and_what_is_not_supported(
         ("not json", ()),
         ("[]", ()),
         ('{"id":"x","members":7}', ()),
+        ('{"id":"x","members":{"u":{"node":7}}}', ()),
+        ('{"id":"x","members":{"u":{"node":"n","devices":[{"group":"g","nano":-1}]}}}', ()),
+        ('{"id":"x","members":{"u":{"node":"n","devices":[{"group":"g","nano":1000000001}]}}}', ()),
         ("", ()),
     ],
 )
 def test_a_plan_names_its_members(text: str, planned: tuple[str, ...]) -> None:
-    assert intake.pod_group_record(pod_group("g", 1, annotations={names.PLAN: text})).planned == planned
+    assert tuple(intake.pod_group_record(pod_group("g", 1, annotations={names.PLAN: text})).planned) == planned
+
+
+def test_a_plan_is_read_as_it_was_written() -> None:
+    devices = (PlannedDevice("g1", 5), PlannedDevice("g2", NANO, mem_mib=7))
+    placement = Placement(pod_uid="u", namespace="ns", name="p", rv="1", node="n", devices=devices)
+    text = gangplan.render(gangplan.make("x", [placement]))
+    assert gangplan.members(text) == {"u": PlannedMember("n", devices)}
 
 
 def test_a_reservation_pod_is_one_only_in_its_own_namespace() -> None:

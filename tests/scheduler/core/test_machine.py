@@ -129,6 +129,9 @@ class Scheduling(RuleBasedStateMachine):
     def _collect(self, _: random.Random) -> None:
         self.world.collect()
 
+    def _look_for_departed(self, _: random.Random) -> None:
+        self.world.look_for_departed()
+
     def _retire(self, rng: random.Random) -> None:
         if uids := sorted(held.metadata.uid for held in self.world.reservations()):
             self.world.retire(rng.choice(uids))
@@ -160,6 +163,7 @@ class Scheduling(RuleBasedStateMachine):
             self._run_late: 3,
             self._collect: 4,
             self._retire: 3,
+            self._look_for_departed: 3,
             self._repeat: 3,
             self._change_node: 1,
             self._restart: 1,
@@ -233,6 +237,7 @@ class Scheduling(RuleBasedStateMachine):
         for uid in sorted(self.world.commits):
             self.world.withdraw(uid)
         self.world.deliver_all()
+        self.world.look_for_departed()
         kept, listed = self.world.cluster.refresh(), fresh(self.world).refresh()
         for name in self.world.nodes:
             row, other = kept.row_of[name], listed.row_of[name]

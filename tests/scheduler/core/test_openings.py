@@ -102,6 +102,7 @@ def test_one_that_waits_for_two_devices_goes_on_waiting_for_the_second() -> None
     feed(made, both)
     _commit(made, decide(made, 0))
     made.remove_pod("uid-a")
+    made.forget_departed("uid-a")
     feed(made, pod("a2", fraction="0.7"))
     plan = decide(made, 0)
     assert made.is_in_flight("uid-both") is False

@@ -272,6 +272,13 @@ class World:
             return False
         return bool(pod.spec.node_name) or pod.metadata.resource_version == entry.rv
 
+    def look_for_departed(self) -> None:
+        """What the shell does about hand-overs that went with their pods: nobody works on them here any more."""
+        for record in self.cluster.departed():
+            if self.cluster.pod(record.pod_uid) is None and record.pod_uid not in self.requests:
+                feed(self.cluster, *(held for d in record.devices if (held := self.reservation(d.group)) is not None))
+                self.cluster.forget_departed(record.pod_uid)
+
     def retire(self, uid: str) -> None:
         """Delete a reservation if its book is empty, as the precondition on its version has it."""
         held = self.pods.get(uid)

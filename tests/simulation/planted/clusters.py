@@ -33,7 +33,7 @@ class ForgetsWhatItDecided(Cluster):
             self._nodes.get(name),
             pods=(self._pods[uid] for uid in self._bound_at.at(name)),
             reservations=(self._reservations[uid] for uid in self._reserved_at.at(name)),
-            charges=tuple(self._hand_overs.charges_at(name)),
+            charges=(*self._hand_overs.charges_at(name), *self._promises.charges_at(name)),
             settings=self.settings,
         )
 

@@ -263,6 +263,8 @@ DELETED = Config(shares=UNEQUAL, known=1, modes=("direct", "handed"), left=Left(
 #: A binder's Binding lands late, while others join directly.
 GIVEN_UP = Config(shares=UNEQUAL, known=1, modes=("handed", "direct"), left=Left(lates=1))
 HASTY = replace(BUILT, absorb=_gives_up)
+#: Schedulers that give the places of a plan to others.
+FORGETFUL = replace(BUILT, plan_keeps_places=False)
 #: A gang of two halves, and a pod that takes the room of one.
 GANG = Config(shares=((5,), (5,), (5,)), known=1, modes=("direct",) * 3, gang=(0, 1))
 GANG_HANDED = Config(shares=((5,), (5,), (5,)), known=1, modes=("handed", "handed", "direct"), gang=(0, 1))
@@ -372,6 +374,7 @@ RULES: tuple[LeftOut, ...] = (
         "gang: all books are joined before any member is bound (direct)",
         replace(GANG, schedulers=2),
         "L1/S9",
+        base=FORGETFUL,
         gang_joins_all=False,
     ),
     rule(
@@ -386,6 +389,12 @@ RULES: tuple[LeftOut, ...] = (
         replace(GANG, patient=True, left=Left(touches=1)),
         "L1/S9",
         gang_renews=False,
+    ),
+    rule(
+        "gang: the places of a plan are kept until it is carried out or taken back",
+        replace(GANG, releases=True, keeps_room=True, left=Left(scheduler_crashes=1)),
+        "S4",
+        plan_keeps_places=False,
     ),
 )
 

@@ -10,15 +10,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gpu.handover import PlannedDevice
+from gpu.share import NANO_PER_DEVICE
 from scheduler.core.plan import Placement
-
-
-class PlannedMember(msgspec.Struct, frozen=True, gc=False):
-    """Where one pod goes."""
-
-    node: str
-    devices: tuple[PlannedDevice, ...] = ()
+from scheduler.core.records import PlannedMember
 
 
 class GangPlan(msgspec.Struct, frozen=True, gc=False):
@@ -26,6 +20,9 @@ class GangPlan(msgspec.Struct, frozen=True, gc=False):
 
     id: str
     members: dict[str, PlannedMember]
+
+
+_decoder = msgspec.json.Decoder(GangPlan)
 
 
 def make(plan_id: str, placements: Sequence[Placement]) -> GangPlan:
@@ -36,3 +33,16 @@ def make(plan_id: str, placements: Sequence[Placement]) -> GangPlan:
 def render(plan: GangPlan) -> str:
     """Write the annotation."""
     return msgspec.json.encode(plan).decode()
+
+
+def members(text: str | None) -> dict[str, PlannedMember]:
+    """Read who goes where, by pod UID in their order. One that can't be read names nobody: another may be written."""
+    if not text:
+        return {}
+    try:
+        plan = _decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return {}
+    if any(not 0 < device.nano <= NANO_PER_DEVICE for member in plan.members.values() for device in member.devices):
+        return {}
+    return {uid: plan.members[uid] for uid in sorted(plan.members)}
