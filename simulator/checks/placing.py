@@ -31,8 +31,9 @@ def rooms(
     there = list(pods)
     used = counting.count(there)
     disputed = _disputed(there)
+    closed = _contradicted(there)
     return [
-        _room(node, used.get(name, NodeUse()), cards.get(name, ()), disputed)
+        _room(node, used.get(name, NodeUse()), cards.get(name, ()), disputed=disputed, closed=closed)
         for name, node in sorted(nodes.items())
         if node.is_ready and not node.is_cordoned and not node.is_tainted
     ]
@@ -51,7 +52,20 @@ def _disputed(pods: Iterable[PodFacts]) -> set[str]:
     return {uuid for uuid, claimants in groups.items() if len(claimants) > 1}
 
 
-def _room(node: NodeFacts, use: NodeUse, cards: tuple[Device, ...], disputed: set[str]) -> Room:
+def _contradicted(pods: Iterable[PodFacts]) -> set[str]:
+    """Groups whose tenants were given another device than their reservation holds now: nobody new may come to them."""
+    devices: dict[str, set[str]] = {}
+    for pod in pods:
+        if pod.is_reservation and not pod.has_ended:
+            for group in pod.groups:
+                devices.setdefault(group, set()).add(str(pod.annotations.get(names.RESERVE_FOR_GPU_INDEX)))
+        elif not counting.is_over(pod):
+            for grant in pod.grants:
+                devices.setdefault(grant.group, set()).add(grant.uuid)
+    return {group for group, uuids in devices.items() if len(uuids) > 1}
+
+
+def _room(node: NodeFacts, use: NodeUse, cards: tuple[Device, ...], *, disputed: set[str], closed: set[str]) -> Room:
     room = Room(
         name=node.name,
         gpus=node.gpus - use.gpus,
@@ -62,6 +76,8 @@ def _room(node: NodeFacts, use: NodeUse, cards: tuple[Device, ...], disputed: se
     )
     by_uuid = {card.uuid: card for card in cards if card.uuid not in disputed}
     for group, held in use.reservations.items():
+        if group in closed:
+            continue
         card = by_uuid.get(str(held[0].annotations.get(names.RESERVE_FOR_GPU_INDEX)))
         if len(held) == 1 and card is not None and held[0].phase == names.RUNNING and not held[0].deleting:
             room.shared[group] = (use.free_nano(group), card.mem_mib)

@@ -21,10 +21,10 @@ def asks_whole(name: str, count: int, **more: Any) -> dict[str, Any]:
     return waiting(name, NO_ROOM, containers=whole(name, count)["spec"]["containers"], **more)
 
 
-def half_full(gpus: int = 1) -> Story:
+def half_full(gpus: int = 1, *, device: str = "GPU-a") -> Story:
     """A node with one device that is half taken, and as many more as ``gpus`` says."""
     held = reservation("r", "g", {"uid-p": 500_000_000})
-    held["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"] = "GPU-a"
+    held["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"] = device
     held["status"]["phase"] = "Running"
     return Story().sees(node(gpus=gpus), kind=NODES).sees(held).sees(granted("p", "g"))
 
@@ -71,6 +71,13 @@ def test_nobody_new_comes_to_a_device_that_two_groups_claim() -> None:
     stranger["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"] = "GPU-a"
     story = half_full().sees(stranger).sees(asks("q", {"gpu-fraction": "0.5"}))
     assert "L1" not in story.rests().broken()
+
+
+def test_nothing_fits_on_a_device_that_is_not_the_one_that_its_tenants_were_given() -> None:
+    lacks = "no nodes with enough resources were found: 1 node(s) didn't have enough resources: GPUs."
+    asker = waiting("q", lacks, annotations={"gpu-fraction": "0.5"}, containers=[ADMITTED])
+    assert not {"L1", "L3"} & half_full(device="GPU-b").sees(asker).rests().broken()
+    assert half_full().sees(asker).rests().broken() == {"L1", "L3"}
 
 
 @pytest.mark.parametrize("closed", [node(cordoned=True), node(ready=False)], ids=["cordoned", "not ready"])
