@@ -19,6 +19,8 @@ RIVALLED = replace(GANG, schedulers=2, releases=False, left=Left(touches=1))
 ALONE = replace(RIVALLED, shares=HALVES, modes=DIRECT, schedulers=1)
 #: A renewal that only moves an entry, and finds none when the collector was faster.
 MOVING = replace(BUILT, rejoining=books.renewing)
+#: Who decides has not seen the plan, and keeps no place for its members.
+FORGETFUL = replace(BUILT, plan_keeps_places=False)
 
 
 def _reachable(config: Config, rules: Rules) -> Iterator[World]:
@@ -61,6 +63,10 @@ def test_a_renewal_that_only_moves_an_entry_loses_the_place_to_the_collector() -
 
 
 def test_a_member_gives_back_only_when_somebody_else_has_the_room() -> None:
-    given_back = [world for world in _reachable(RIVALLED, BUILT) if _gives_back(world)]
+    given_back = [world for world in _reachable(RIVALLED, FORGETFUL) if _gives_back(world)]
     assert given_back
     assert all(_has_outsider(world) for world in given_back)
+
+
+def test_a_scheduler_that_has_seen_the_plan_gives_its_room_to_nobody_else() -> None:
+    assert not any(_gives_back(world) for world in _reachable(RIVALLED, BUILT))
