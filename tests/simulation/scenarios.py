@@ -157,15 +157,16 @@ def rejecting(then: Act, *nodes: str) -> Act:
     return act
 
 
-def silenced(for_s: float, then: Act) -> Act:
-    """Reservation processes say nothing for a while."""
+def silenced(for_s: float, then: Act, *nodes: str) -> Act:
+    """Reservation processes say nothing for a while, on these nodes or on all."""
 
     async def act(world: World) -> None:
-        for kubelet in world.nodes.kubelets.values():
+        kubelets = [kubelet for name, kubelet in world.nodes.kubelets.items() if not nodes or name in nodes]
+        for kubelet in kubelets:
             kubelet.faults.reservation = ReservationFault(silent=True)
         await then(world)
         await anyio.sleep(for_s)
-        for kubelet in world.nodes.kubelets.values():
+        for kubelet in kubelets:
             kubelet.faults.reservation = NO_FAULT
 
     return act
@@ -229,6 +230,10 @@ def _running(*names_: str) -> dict[str, str]:
 def _any(_: object) -> bool:
     return True
 
+
+_ON_NODE_1: Final = pod(
+    "elsewhere", annotations={names.GPU_FRACTION: "0.3"}, nodeSelector={names.HOSTNAME_LABEL: "node-1"}
+)
 
 SCENARIOS: Final = (
     Scenario(
@@ -368,6 +373,14 @@ SCENARIOS: Final = (
         act=silenced(60.0, making(share("a"))),
         ends=_running("a"),
         probe=(share("probe0"), pod("probe1", gpus=1)),
+    ),
+    Scenario(
+        name="withdrawn: the reservation says nothing, and another node answers",
+        shapes=("1x1x80GiB", "1x2x80GiB"),
+        before=after(5.0, nothing, first=making(_ON_NODE_1)),
+        act=silenced(60.0, making(share("a", "0.8")), "node-0"),
+        ends=_running("elsewhere", "a"),
+        probe=(share("probe0", "0.7"), pod("probe1", gpus=1)),
     ),
     Scenario(
         name="withdrawn: the reservation is refused",
