@@ -44,5 +44,5 @@ class Answering:
     async def _wait(self, reservation_uid: str) -> None:
         await anyio.sleep(self._answer_s)
         self._awaited.discard(reservation_uid)
-        if self._cache.cluster.late(reservation_uid):
+        if self._cache.cluster.commits.late(reservation_uid):
             self._cache.wake.set()

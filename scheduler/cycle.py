@@ -114,11 +114,11 @@ class Cycle:
                     self._assume([placement], "join")
                     joins.setdefault(tuple(device.group for device in placement.devices), []).append(placement)
                 case Attempt(placement=placement):
-                    self._cache.cluster.open(placement)
+                    self._cache.cluster.commits.open(placement)
                     tasks.start_soon(self._guarded, self._limited, limiter, self._hand_over, placement)
                     tasks.start_soon(self._lose_patience, placement)
                 case Hold(placement=placement):
-                    self._cache.cluster.hold(placement)
+                    self._cache.cluster.commits.hold(placement)
                 case Gang():
                     self._assume(entry.placements, "gang")
                     tasks.start_soon(self._guarded, self._gangs.start, entry)
@@ -143,10 +143,10 @@ class Cycle:
         A hand-over that is not answered yet can't be taken back yet, and is left alone until the next change.
         """
         cluster = self._cache.cluster
-        flight = cluster.flight(placement.pod_uid)
+        flight = cluster.commits.flight(placement.pod_uid)
         if flight is None or not (flight.kind == HOLD or self._handed.has(placement)):
             return
-        cluster.move_on(placement, now_ns=monotonic_ns())
+        cluster.commits.move_on(placement, now_ns=monotonic_ns())
         if flight.kind == HOLD:
             self._cache.wake.set()
         else:
@@ -159,10 +159,10 @@ class Cycle:
         share whose device stays silent is given up by the binder.
         """
         looks = 0
-        while looks <= _LOOKS and self._cache.cluster.is_under_way(opening.pod_uid, attempt=opening.number):
+        while looks <= _LOOKS and self._cache.cluster.commits.is_under_way(opening.pod_uid, attempt=opening.number):
             await anyio.sleep(self._settings.opening_s / _LOOKS)
             looks = looks + 1 if self._is_named(opening) else 0
-        if self._cache.cluster.give_up_opening(opening.pod_uid, attempt=opening.number):
+        if self._cache.cluster.commits.give_up_opening(opening.pod_uid, attempt=opening.number):
             self._cache.wake.set()
 
     def _is_named(self, opening: Placement) -> bool:
@@ -172,7 +172,7 @@ class Cycle:
 
     def _assume(self, placements: Sequence[Placement], kind: str) -> None:
         for placement in placements:
-            self._cache.cluster.assume(placement, kind)
+            self._cache.cluster.commits.assume(placement, kind)
 
     async def _guarded(self, commit: Callable[..., Awaitable[None]], *arguments: Any) -> None:
         """The edge of each commit: what goes wrong with one pod stops nothing else (S11).
@@ -197,13 +197,13 @@ class Cycle:
         """Hand an attempt to the binder."""
         pod = self._cache.cluster.pod(placement.pod_uid)
         if pod is None:
-            self._cache.cluster.forget_departed(placement.pod_uid)  # nothing was written for it
+            self._cache.cluster.commits.forget_departed(placement.pod_uid)  # nothing was written for it
             return
         try:
             request = await handing.create(self._api, handing.manifest(placement, pod.cls.request))
         except handing.NotHanded as error:
-            self._cache.cluster.failed(placement.pod_uid, "", f"Refused: {error}", now_ns=monotonic_ns())
-            self._cache.cluster.release(placement.pod_uid, attempt=placement.number)
+            self._cache.cluster.commits.failed(placement.pod_uid, "", f"Refused: {error}", now_ns=monotonic_ns())
+            self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)
             self._cache.wake.set()
             return
         self._handed.add(placement, request.metadata.uid)

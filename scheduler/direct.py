@@ -138,7 +138,7 @@ class Direct:
                 renewed = may_renew and await self._renew(sharer, pod)
                 metadata = self._metadata(sharer) if renewed else None
                 if metadata is None:
-                    self._cache.cluster.overtaken(sharer.placement.pod_uid, now_ns=monotonic_ns())
+                    self._cache.cluster.commits.overtaken(sharer.placement.pod_uid, now_ns=monotonic_ns())
                     await self.give_back(sharer, "", "")
                     return False
                 may_land = False
@@ -156,7 +156,7 @@ class Direct:
 
     def _bound(self, sharer: Sharer) -> None:
         placement = sharer.placement
-        self._cache.cluster.settle(placement.pod_uid, attempt=placement.number)
+        self._cache.cluster.commits.settle(placement.pod_uid, attempt=placement.number)
         regarding = ObjectReference(
             api_version="v1",
             kind="Pod",
@@ -237,8 +237,8 @@ class Direct:
             await self._books.leave(held, [sharer.tenant(group)])
         placement = sharer.placement
         if because:
-            self._cache.cluster.failed(placement.pod_uid, node, because, now_ns=monotonic_ns())
-        self._cache.cluster.release(placement.pod_uid, attempt=placement.number)
+            self._cache.cluster.commits.failed(placement.pod_uid, node, because, now_ns=monotonic_ns())
+        self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)
         self._cache.wake.set()
 
     def _metadata(self, sharer: Sharer) -> BoundMetadata | None:

@@ -165,12 +165,12 @@ class Gangs:
         _log.warning("a gang can't be started: %s", because)
         now_ns = monotonic_ns()
         for placement in placements:
-            self._cache.cluster.failed(placement.pod_uid, "", because, now_ns=now_ns)
+            self._cache.cluster.commits.failed(placement.pod_uid, "", because, now_ns=now_ns)
         self._give_back(placements)
 
     def _give_back(self, placements: Sequence[Placement]) -> None:
         for placement in placements:
-            self._cache.cluster.release(placement.pod_uid, attempt=placement.number)
+            self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)
 
     # --- plans that nobody carries out ---------------------------------------------------------------------------
     def stale_plans(self) -> list[tuple[str, str]]:

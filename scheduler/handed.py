@@ -96,7 +96,7 @@ class HandedOver:
 
     def settle_departed(self) -> None:
         """Look after hand-overs that vanished with their pods, or while these look unbound and unfenced."""
-        for record in self._cache.cluster.departed():
+        for record in self._cache.cluster.commits.departed():
             if record.pod_uid in self._handed or record.pod_uid in self._departed or self._tasks is None:
                 continue
             self._departed.add(record.pod_uid)
@@ -106,7 +106,7 @@ class HandedOver:
         """Until what departed is settled; the watch may show its end at any time, or a newer one in its place."""
         try:
             await anyio.sleep(self._orphan_s)
-            while (record := self._cache.cluster.departed_of(pod_uid)) is not None:
+            while (record := self._cache.cluster.commits.departed_of(pod_uid)) is not None:
                 if self._cache.cluster.pod(pod_uid) is None:
                     await self._look_for_reservations(record)
                 else:
@@ -124,7 +124,7 @@ class HandedOver:
             found = await until_answered(partial(self._find_reservation, name))
             if found is not None:
                 self._cache.note_pod(found)
-        self._cache.cluster.forget_departed(record.pod_uid)
+        self._cache.cluster.commits.forget_departed(record.pod_uid)
         self._cache.wake.set()
 
     async def _is_requested(self, record: BindRequestRecord) -> bool:
@@ -208,13 +208,13 @@ class HandedOver:
     def _fail(self, handed: _Handed, because: str) -> None:
         placement = handed.placement
         if cause.is_silence(because):
-            self._cache.cluster.probation.fail(placement.node)
+            self._cache.cluster.commits.probation.fail(placement.node)
         is_by_us = handed.is_taken_back and not cause.blames_node(because)
         if not is_by_us and not self._may_try_next_card(placement, because):
             is_blamed = cause.blames_node(because) or cause.taught_card(because)
             node = placement.node if is_blamed else ""
-            self._cache.cluster.failed(placement.pod_uid, node, because, now_ns=monotonic_ns())
-        self._cache.cluster.release(placement.pod_uid, attempt=placement.number)
+            self._cache.cluster.commits.failed(placement.pod_uid, node, because, now_ns=monotonic_ns())
+        self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)
         self._forget(handed)
         self._cache.wake.set()
 
@@ -223,7 +223,7 @@ class HandedOver:
         for pod_uid, tries in self._taught.items():
             for tried in [tried for tried in tries if node in {tried, ""}]:
                 del tries[tried]
-                self._cache.cluster.forgive(pod_uid, tried)
+                self._cache.cluster.commits.forgive(pod_uid, tried)
 
     def _may_try_next_card(self, placement: Placement, because: str) -> bool:
         """Whether an attempt only taught the size of a card, at most as often as the node has devices.

@@ -21,7 +21,7 @@ def ledger(name: str, scheduler: object) -> Ledger | None:
     if not isinstance(scheduler, Scheduler):
         return None
     cluster = scheduler.cache.cluster
-    is_busy = not cluster.is_settled
+    is_busy = not cluster.commits.are_settled
     return Ledger(scheduler=name, is_busy=is_busy, rows={} if is_busy else _rows(cluster))
 
 

@@ -6,15 +6,12 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.cluster import Cluster
-from scheduler.core.intake import node_record
 from scheduler.core.settings import Settings
-from scheduler.core.table import CPU, GPUS, PODS
+from scheduler.core.table import GPUS, PODS
 from tests.scheduler.core.objects import (
     NANO,
     bind_request,
     bound,
-    changed,
     cluster,
     ended,
     feed,
@@ -162,136 +159,6 @@ def test_the_requests_of_a_reservation_that_is_about_to_be_made_are_charged() ->
     assert ledger.table.free[:2, ledger.row_of["n1"]].tolist() == [900, 960]
 
 
-@pytest.mark.parametrize(
-    ("later", "counts"),
-    [
-        ([], True),
-        ([changed(TENANT)], True),
-        ([bound(TENANT, "n2")], False),
-        ([ended(TENANT)], True),
-    ],
-)
-def test_a_hand_over_counts_until_its_pod_is_bound(later: list[Any], counts: bool) -> None:
-    made = cluster(node(), node("n2"), TENANT, bind_request(TENANT, "n1", ("g", HALF)), *later)
-    assert _gpus(made) == (7 if counts else 8)
-    assert made.is_in_flight("uid-t") == counts
-
-
-def test_a_hand_over_of_a_changed_pod_counts_as_long_as_it_is_there() -> None:
-    made = cluster(node(), TENANT, bind_request(TENANT, "n1", ("g", HALF)), changed(TENANT))
-    assert made.waiting() == []
-    made.remove_bind_request("ns", "t")
-    assert _gpus(made) == 8
-    assert [record.uid for record in made.waiting()] == ["uid-t"]
-
-
-def test_a_hand_over_of_a_version_that_is_not_seen_yet_counts() -> None:
-    newer = changed(TENANT)
-    made = cluster(node(), TENANT, bind_request(newer, "n1", ("g", HALF)))
-    assert _gpus(made) == 7
-    feed(made, newer)
-    assert _gpus(made) == 7
-
-
-def test_a_hand_over_of_a_pod_that_is_not_seen_yet_counts() -> None:
-    made = cluster(node(), bind_request(TENANT, "n1", ("g", HALF)))
-    assert _gpus(made) == 7
-
-
-def test_of_a_pod_that_is_gone_only_the_device_counts_that_its_hand_over_may_still_open() -> None:
-    made = cluster(node(pods=10), pod("t", fraction="0.5", cpu="2"), bind_request(TENANT, "n1", ("g", HALF)))
-    made.remove_pod("uid-t")
-    ledger = made.refresh()
-    row = ledger.row_of["n1"]
-    assert (_gpus(made), ledger.table.free[PODS, row], ledger.table.free[CPU, row]) == (7, 9, 64_000)
-
-
-WENT = [("pod", "request"), ("request", "pod")]
-
-
-def _went(made: Cluster, order: tuple[str, str]) -> None:
-    for what in order:
-        if what == "pod":
-            made.remove_pod("uid-t")
-        else:
-            made.remove_bind_request("ns", "t")
-
-
-@pytest.mark.parametrize("order", WENT)
-def test_a_device_stays_charged_when_pod_and_hand_over_went_until_its_reservation_is_seen(
-    order: tuple[str, str],
-) -> None:
-    made = cluster(node(), TENANT, bind_request(TENANT, "n1", ("g", HALF)))
-    _went(made, order)
-    assert _gpus(made) == 7
-    assert made.departed_of("uid-t") is not None
-    feed(made, reservation("h", uuid="GPU-2"))
-    assert _gpus(made) == 6
-    feed(made, reservation("g", book={"uid-t": HALF}))
-    assert (_gpus(made), made.departed()) == (6, ())
-    made.remove_pod("r-g")
-    assert _gpus(made) == 7
-
-
-@pytest.mark.parametrize("order", WENT)
-def test_a_device_whose_reservation_was_looked_for_in_vain_is_free_again(order: tuple[str, str]) -> None:
-    made = cluster(node(), TENANT, bind_request(TENANT, "n1", ("g", HALF)))
-    _went(made, order)
-    made.forget_departed("uid-t")
-    assert (_gpus(made), made.departed()) == (8, ())
-
-
-@pytest.mark.parametrize("order", WENT)
-def test_nothing_stays_charged_of_a_pod_that_went_when_its_reservation_was_seen_before(order: tuple[str, str]) -> None:
-    made = cluster(node(), TENANT, bind_request(TENANT, "n1", ("g", HALF)), reservation("g", book={"uid-t": HALF}))
-    _went(made, order)
-    made.remove_pod("r-g")
-    assert (_gpus(made), made.departed()) == (8, ())
-
-
-def test_a_hand_over_without_a_readable_charge_is_nobodys() -> None:
-    made = cluster(node(), TENANT, bind_request(TENANT, "n1", ("g", HALF), handover=False))
-    assert _gpus(made) == 8
-    assert not made.is_in_flight("uid-t")
-
-
-@pytest.mark.parametrize("later", [changed(TENANT), bound(TENANT, "n2")])
-def test_a_hand_over_that_is_gone_stays_charged_until_its_pod_is_seen_to_change(later: Any) -> None:
-    made = cluster(node(), node("n2"), TENANT, bind_request(TENANT, "n1", ("g", HALF)))
-    made.remove_bind_request("ns", "t")
-    assert _gpus(made) == 7
-    assert made.is_in_flight("uid-t")
-    assert [record.pod_uid for record in made.departed()] == ["uid-t"]
-    feed(made, later)
-    assert _gpus(made) == 8
-    assert made.departed() == ()
-
-
-def test_a_hand_over_that_is_gone_after_its_pod_changed_leaves_nothing() -> None:
-    made = cluster(node(), TENANT, bind_request(TENANT, "n1", ("g", HALF)), changed(TENANT))
-    made.remove_bind_request("ns", "t")
-    assert (_gpus(made), made.departed()) == (8, ())
-
-
-def test_an_event_older_than_what_is_known_changes_nothing() -> None:
-    before = pod("a", gpus=3)
-    made = cluster(node(), bound(before, "n1"), before)
-    assert _gpus(made) == 5
-
-
-def test_an_event_that_shows_a_bound_pod_unbound_changes_nothing_whatever_its_version() -> None:
-    made = cluster(node(), pod("a", gpus=3, bound_to="n1"), pod("a", gpus=3))
-    assert _gpus(made) == 5
-
-
-def test_an_event_of_a_pod_that_is_gone_does_not_bring_it_back() -> None:
-    late = pod("a", gpus=3, bound_to="n1")
-    made = cluster(node(), late)
-    made.remove_pod("uid-a")
-    feed(made, late)
-    assert _gpus(made) == 8
-
-
 def test_pods_on_a_node_that_comes_back_are_still_there() -> None:
     made = cluster(node(), pod("a", gpus=3, bound_to="n1"))
     made.remove_node("n1")
@@ -303,15 +170,6 @@ def test_a_node_that_lost_devices_has_less_than_nothing_and_takes_nobody() -> No
     made = cluster(node(gpus=2), pod("a", gpus=2, bound_to="n1"))
     feed(made, node(gpus=1))
     assert _gpus(made) == -1
-
-
-def test_lists_replace_everything_that_is_not_on_them() -> None:
-    made = cluster(node(), node("n2"), pod("a", gpus=1, bound_to="n1"), pod("b", gpus=1, bound_to="n1"))
-    made.replace_nodes([node_record(node())])
-    made.replace_bind_requests([])
-    made.replace_pod_groups([])
-    assert made.node("n2") is None
-    assert made.pods_beside({"uid-b"}) == ["uid-a"]
 
 
 def test_validate_notices_a_wrong_cell() -> None:

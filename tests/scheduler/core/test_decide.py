@@ -96,4 +96,4 @@ def test_classes_of_pods_long_gone_are_forgotten() -> None:
     for number in range(5000):
         feed(made, pod(f"p{number}", cpu=f"{number + 1}m"))
         made.remove_pod(f"uid-p{number}")
-    assert len(made._classes) <= 1025
+    assert len(made._pods._classes) <= 1025

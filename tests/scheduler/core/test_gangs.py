@@ -116,7 +116,7 @@ def test_members_beyond_the_minimum_wait_until_it_is_bound_and_then_come_one_at_
     (gang,) = decide(made, 0).entries
     assert isinstance(gang, Gang)
     for placement in gang.placements:
-        made.assume(placement, "gang")
+        made.commits.assume(placement, "gang")
     assert decide(made, 0).entries == ()
     feed(made, bound(members[0], "n1"))
     assert decide(made, 0).entries == ()
@@ -177,7 +177,7 @@ def test_a_gang_goes_on_without_a_member_that_it_does_not_need() -> None:
 
 def test_a_gang_waits_with_the_member_that_backs_off() -> None:
     made = cluster(node(), pod_group("g", 2), *_members(2, gpus=1))
-    made.failed("uid-m001", "", "lost", now_ns=0)
+    made.commits.failed("uid-m001", "", "lost", now_ns=0)
     assert _verdict(made).code is Code.BACKING_OFF
     plan = decide(made, 10**10)
     assert [type(entry) for entry in plan.entries] == [Gang]

@@ -51,16 +51,16 @@ def test_after_a_third_period_nothing_is_left_of_it(how: str) -> None:
         feed(made, ended(RUNS))
     else:
         made.remove_pod(UID if how == "deleted" else held.metadata.uid)
-    assert len(made._gone) == 1
+    assert len(made._pods.gone) == 1
     _periods_end(made, 3)
-    assert len(made._gone) == 0
+    assert len(made._pods.gone) == 0
 
 
 def test_of_pods_that_were_never_known_nothing_is_kept() -> None:
     made = cluster(node(), *(ended(pod(f"job-{i}", gpus=1, bound_to="n1")) for i in range(50)))
     for i in range(50):
         made.remove_pod(f"uid-other-{i}")
-    assert len(made._gone) == 0
+    assert len(made._pods.gone) == 0
 
 
 @pytest.mark.parametrize("is_known_first", [True, False])
@@ -72,7 +72,7 @@ def test_of_a_pod_that_is_gone_only_its_hand_over_tells_as_long_as_it_is_there(*
     else:
         feed(made, ended(WAITS))
     _periods_end(made, 20)
-    assert (_gpus(made), len(made._gone)) == (7, 0)
+    assert (_gpus(made), len(made._pods.gone)) == (7, 0)
     made.remove_bind_request("ns", "w")
-    made.forget_departed("uid-w")
+    made.commits.forget_departed("uid-w")
     assert _gpus(made) == 8

@@ -122,9 +122,9 @@ class Scheduling(RuleBasedStateMachine):
     def _run_late(self, rng: random.Random) -> None:
         for held in self.world.silent():
             if rng.random() < 0.7:
-                self.world.cluster.late(held.metadata.uid)
+                self.world.cluster.commits.late(held.metadata.uid)
         if rng.random() < 0.1:
-            self.world.cluster.probation.fail(rng.choice(_NODES))
+            self.world.cluster.commits.probation.fail(rng.choice(_NODES))
 
     def _collect(self, _: random.Random) -> None:
         self.world.collect()

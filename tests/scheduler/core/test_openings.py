@@ -18,9 +18,9 @@ def _commit(made: Cluster, plan: Plan) -> None:
     for entry in plan.entries:
         match entry:
             case Attempt(placement):
-                made.open(placement)
+                made.commits.open(placement)
             case Hold(placement):
-                made.hold(placement)
+                made.commits.hold(placement)
             case _:
                 pass
 
@@ -31,14 +31,14 @@ def _opened() -> tuple[Cluster, str]:
     plan = decide(made, 0)
     assert [type(entry) for entry in plan.entries] == [Attempt, Hold]
     _commit(made, plan)
-    flight = made.flight("uid-a")
+    flight = made.commits.flight("uid-a")
     assert flight is not None
     return made, flight.placement.devices[0].group
 
 
 def test_the_second_share_of_a_new_device_is_held_in_the_same_decision() -> None:
     made, group = _opened()
-    held = made.flight("uid-b")
+    held = made.commits.flight("uid-b")
     assert held is not None
     assert held.placement.devices[0].group == group
 
@@ -71,8 +71,8 @@ def test_it_joins_when_the_first_share_is_bound() -> None:
 
 def test_it_goes_first_itself_when_the_first_share_failed() -> None:
     made, _ = _opened()
-    made.failed("uid-a", "", "Refused", now_ns=0)
-    made.release("uid-a", attempt=0)
+    made.commits.failed("uid-a", "", "Refused", now_ns=0)
+    made.commits.release("uid-a", attempt=0)
     entries = [entry for entry in decide(made, 0).entries if isinstance(entry, (Attempt, Hold))]
     assert [(type(entry), entry.placement.name) for entry in entries] == [(Attempt, "b")]
 
@@ -102,7 +102,7 @@ def test_one_that_waits_for_two_devices_goes_on_waiting_for_the_second() -> None
     feed(made, both)
     _commit(made, decide(made, 0))
     made.remove_pod("uid-a")
-    made.forget_departed("uid-a")
+    made.commits.forget_departed("uid-a")
     feed(made, pod("a2", fraction="0.7"))
     plan = decide(made, 0)
     assert made.is_in_flight("uid-both") is False
@@ -115,7 +115,7 @@ def test_one_that_waited_for_two_devices_and_went_elsewhere_stays_charged_there(
     feed(made, pod("both", fraction="0.3", devices=2))
     _commit(made, decide(made, 0))
     made.remove_pod("uid-a")
-    flight = made.flight("uid-b")
+    flight = made.commits.flight("uid-b")
     assert flight is not None
     elsewhere = Placement(
         pod_uid="uid-both",
@@ -126,8 +126,8 @@ def test_one_that_waited_for_two_devices_and_went_elsewhere_stays_charged_there(
         devices=(PlannedDevice("elsewhere", NANO // 3),),
         number=made.next_number("uid-both"),
     )
-    made.assume(elsewhere, "join")
-    made.release("uid-b", attempt=flight.placement.number)
+    made.commits.assume(elsewhere, "join")
+    made.commits.release("uid-b", attempt=flight.placement.number)
     assert made.is_in_flight("uid-both")
     assert made.validate() == []
 
@@ -148,15 +148,15 @@ def test_a_share_that_needs_the_binder_anyway_is_not_held() -> None:
 
 def test_who_has_waited_too_long_opens_the_device_itself() -> None:
     made, group = _opened()
-    assert made.give_up_opening("uid-a", attempt=0)
+    assert made.commits.give_up_opening("uid-a", attempt=0)
     (entry,) = decide(made, 0).entries
     assert isinstance(entry, Attempt)
     assert entry.placement.pod_uid == "uid-b"
     assert entry.placement.devices[0].group == group
-    assert not made.give_up_opening("uid-a", attempt=0)
+    assert not made.commits.give_up_opening("uid-a", attempt=0)
 
 
 def test_an_attempt_that_is_over_is_not_given_up_in_the_name_of_a_newer_one() -> None:
     made, _ = _opened()
-    assert not made.give_up_opening("uid-a", attempt=1)
-    assert made.flight("uid-b") is not None
+    assert not made.commits.give_up_opening("uid-a", attempt=1)
+    assert made.commits.flight("uid-b") is not None

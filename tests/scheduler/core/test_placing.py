@@ -187,8 +187,8 @@ def test_a_new_group_is_named_after_node_pod_and_attempt() -> None:
     first = decide(made, 0).entries[0]
     assert isinstance(first, Attempt)
     assert [d.group for d in first.placement.devices] == [group_id("uid-n1", "uid-p", n) for n in (0, 1)]
-    made.assume(first.placement, "attempt")
-    made.release("uid-p", attempt=0)
+    made.commits.assume(first.placement, "attempt")
+    made.commits.release("uid-p", attempt=0)
     second = decide(made, 0).entries[0]
     assert isinstance(second, Attempt)
     assert [d.group for d in second.placement.devices] == [group_id("uid-n1", "uid-p", n) for n in (64, 65)]

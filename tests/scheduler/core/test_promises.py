@@ -52,7 +52,7 @@ BOTH = _planned(_placement(FIRST), _placement(SECOND))
 def test_places_of_a_plan_are_charged_from_the_start_in_whatever_order_it_is_read(order: tuple[Any, ...]) -> None:
     made = cluster(*order)
     assert _gpus(made) == 0
-    assert not made.is_settled
+    assert not made.commits.are_settled
 
 
 def test_nobody_is_placed_where_a_plan_that_is_not_carried_out_puts_a_member() -> None:
@@ -61,7 +61,7 @@ def test_nobody_is_placed_where_a_plan_that_is_not_carried_out_puts_a_member() -
     assert isinstance(entry, Explain)
     assert entry.pods == ("uid-urgent",)
     feed(made, changed_group(BOTH))
-    assert made.is_settled
+    assert made.commits.are_settled
     assert len(decide(made, 0).entries) == 2
 
 
@@ -104,17 +104,17 @@ def test_a_plan_goes_with_its_pod_group() -> None:
     made = cluster(node(gpus=2), BOTH, FIRST, SECOND)
     made.remove_pod_group("ns", "g")
     assert _gpus(made) == 2
-    assert made.is_settled
+    assert made.commits.are_settled
 
 
 def test_a_plan_that_is_being_carried_out_is_charged_once() -> None:
     made = cluster(node(gpus=2), FIRST, SECOND)
     for member in (FIRST, SECOND):
-        made.assume(_placement(member), "gang")
+        made.commits.assume(_placement(member), "gang")
     feed(made, BOTH)
     assert _gpus(made) == 0
     for member in (FIRST, SECOND):
-        made.release(member.metadata.uid, attempt=0)
+        made.commits.release(member.metadata.uid, attempt=0)
     assert _gpus(made) == 0
 
 
@@ -122,10 +122,10 @@ def test_a_plan_that_is_being_carried_out_is_charged_once() -> None:
 def test_a_plan_keeps_no_place_for_pods_that_are_not_of_its_gang(stranger: Pod) -> None:
     made = cluster(node(gpus=2), _planned(_placement(stranger)), stranger)
     assert _gpus(made) == 2
-    assert made.is_settled
+    assert made.commits.are_settled
 
 
 def test_a_spent_plan_is_settled() -> None:
     made = cluster(node(gpus=2), BOTH, bound(FIRST, "n1"))
     assert _gpus(made) == 1
-    assert made.is_settled
+    assert made.commits.are_settled

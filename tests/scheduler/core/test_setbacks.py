@@ -27,7 +27,7 @@ def test_each_failure_waits_twice_as_long_up_to_the_longest(failures: int, waits
 
 def test_a_pod_whose_attempt_failed_waits_then_goes_elsewhere_and_in_the_end_may_come_back() -> None:
     made = cluster(node("n1"), node("n2"), pod(gpus=1), settings=SETTINGS)
-    made.failed("uid-p", "n1", "the device did not come", now_ns=0)
+    made.commits.failed("uid-p", "n1", "the device did not come", now_ns=0)
     waiting = decide(made, 5)
     assert waiting.wake_at_ns == 10
     assert isinstance(waiting.entries[0], Explain)
@@ -45,7 +45,7 @@ def test_a_pod_whose_attempt_failed_waits_then_goes_elsewhere_and_in_the_end_may
 
 def test_a_node_that_is_out_is_named_among_the_reasons() -> None:
     made = cluster(node("n1"), pod(gpus=1), settings=SETTINGS)
-    made.failed("uid-p", "n1", "", now_ns=0)
+    made.commits.failed("uid-p", "n1", "", now_ns=0)
     entry = decide(made, 10).entries[0]
     assert isinstance(entry, Explain)
     assert entry.verdict.node_reasons == (NodeReason("excluded", "", 1),)
@@ -53,32 +53,32 @@ def test_a_node_that_is_out_is_named_among_the_reasons() -> None:
 
 def test_an_excluded_pod_does_not_condemn_its_class() -> None:
     made = cluster(node("n1"), pod("a", gpus=1), pod("b", gpus=1), settings=SETTINGS)
-    made.failed("uid-a", "n1", "", now_ns=0)
+    made.commits.failed("uid-a", "n1", "", now_ns=0)
     plan = decide(made, 10)
     assert [entry.placement.pod_uid for entry in plan.entries if isinstance(entry, Bind)] == ["uid-b"]
 
 
 def test_a_failure_that_is_not_the_nodes_fault_excludes_nothing() -> None:
     made = cluster(node("n1"), pod(gpus=1), settings=SETTINGS)
-    made.failed("uid-p", "", "somebody changed the pod", now_ns=0)
+    made.commits.failed("uid-p", "", "somebody changed the pod", now_ns=0)
     assert isinstance(decide(made, 10).entries[0], Bind)
 
 
 def test_a_pod_that_got_bound_after_all_has_no_history() -> None:
     waiting = pod(gpus=1)
     made = cluster(node("n1"), waiting, settings=SETTINGS)
-    made.failed("uid-p", "n1", "", now_ns=0)
+    made.commits.failed("uid-p", "n1", "", now_ns=0)
     feed(made, bound(waiting, "n1"))
-    made.failed("uid-p", "n1", "", now_ns=0)
+    made.commits.failed("uid-p", "n1", "", now_ns=0)
     assert made.setback("uid-p") is None
 
 
 def test_a_pod_that_is_changed_too_often_to_be_bound_is_tried_again_at_once_only_a_few_times() -> None:
     made = cluster(node("n1"), pod(gpus=1), settings=SETTINGS)
     for _ in range(SETTINGS.free_overtakings):
-        made.overtaken("uid-p", now_ns=0)
+        made.commits.overtaken("uid-p", now_ns=0)
         assert isinstance(decide(made, 0).entries[0], Bind)
-    made.overtaken("uid-p", now_ns=0)
+    made.commits.overtaken("uid-p", now_ns=0)
     waiting = decide(made, 0)
     assert waiting.wake_at_ns == SETTINGS.back_off_ns
     assert isinstance(waiting.entries[0], Explain)

@@ -127,10 +127,10 @@ class World:
                 case Bind(placement) | Join(placement):
                     self._begin(placement, "direct")
                 case Attempt(placement):
-                    self.cluster.open(placement)
+                    self.cluster.commits.open(placement)
                     self.commits[placement.pod_uid] = Commit(placement, "binder")
                 case Hold(placement):
-                    self.cluster.hold(placement)
+                    self.cluster.commits.hold(placement)
                 case Gang(placements=placements, by_binder=by_binder):
                     for placement in placements:
                         self._begin(placement, "binder" if by_binder else "direct")
@@ -142,13 +142,13 @@ class World:
                     pass
 
     def _begin(self, placement: Placement, kind: str) -> None:
-        self.cluster.assume(placement, kind)
+        self.cluster.commits.assume(placement, kind)
         self.commits[placement.pod_uid] = Commit(placement, kind)
 
     def move_on(self, placement: Placement) -> None:
         """Take a share back from a node that is late; what it did at the binder is over when its end is seen."""
         uid = placement.pod_uid
-        self.cluster.move_on(placement, now_ns=self.now_ns)
+        self.cluster.commits.move_on(placement, now_ns=self.now_ns)
         if uid in self.commits:
             self.withdraw(uid)
 
@@ -212,7 +212,7 @@ class World:
             assert held is not None
             uid, uuid = held.metadata.uid, f"GPU-{given[0][0]}"
         self.put_pod(bound(pod, placement.node, *given, reservation=uid, uuid=uuid))
-        self.cluster.settle(placement.pod_uid, attempt=placement.number)
+        self.cluster.commits.settle(placement.pod_uid, attempt=placement.number)
         del self.commits[placement.pod_uid]
         if placement.pod_uid in self.requests:
             self.drop_request(placement.pod_uid)
@@ -236,8 +236,8 @@ class World:
 
     def _release(self, commit: Commit) -> None:
         placement = commit.placement
-        self.cluster.failed(placement.pod_uid, placement.node, "made to fail", now_ns=self.now_ns)
-        self.cluster.release(placement.pod_uid, attempt=placement.number)
+        self.cluster.commits.failed(placement.pod_uid, placement.node, "made to fail", now_ns=self.now_ns)
+        self.cluster.commits.release(placement.pod_uid, attempt=placement.number)
 
     # --- answers -------------------------------------------------------------------------------------------------
     def silent(self) -> list[Pod]:
@@ -274,10 +274,10 @@ class World:
 
     def look_for_departed(self) -> None:
         """What the shell does about hand-overs that went with their pods: nobody works on them here any more."""
-        for record in self.cluster.departed():
+        for record in self.cluster.commits.departed():
             if self.cluster.pod(record.pod_uid) is None and record.pod_uid not in self.requests:
                 feed(self.cluster, *(held for d in record.devices if (held := self.reservation(d.group)) is not None))
-                self.cluster.forget_departed(record.pod_uid)
+                self.cluster.commits.forget_departed(record.pod_uid)
 
     def retire(self, uid: str) -> None:
         """Delete a reservation if its book is empty, as the precondition on its version has it."""

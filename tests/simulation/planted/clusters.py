@@ -6,7 +6,8 @@ import msgspec
 from typing_extensions import override
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.occupancy import Occupancy, occupancy
+from scheduler.core.commits import Commits
+from scheduler.core.occupancy import Charge
 from scheduler.core.records import NodeRecord, PodRecord, SeenPod
 from scheduler.core.settings import Settings
 from wire.core import Pod
@@ -27,20 +28,26 @@ class NamesGroupsByPod(Cluster):
 class ForgetsWhatItDecided(Cluster):
     """R5: what was decided a moment ago is charged only when the watch shows it."""
 
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.commits = _SeenOnly(self._pods, settings=settings, changed=self._changed)
+
+
+class _SeenOnly(Commits):
     @override
-    def _count(self, name: str) -> Occupancy:
-        return occupancy(
-            self._nodes.get(name),
-            pods=(self._pods[uid] for uid in self._bound_at.at(name)),
-            reservations=(self._reservations[uid] for uid in self._reserved_at.at(name)),
-            charges=(*self._hand_overs.charges_at(name), *self._promises.charges_at(name)),
-            settings=self.settings,
-        )
+    def charges_at(self, node: str) -> tuple[Charge, ...]:
+        return (*self.hand_overs.charges_at(node), *self.promises.charges_at(node))
 
 
 class NeverBacksOff(Cluster):
     """R8: an attempt that failed is made again at once, on the same node."""
 
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.commits = _NeverFailing(self._pods, settings=settings, changed=self._changed)
+
+
+class _NeverFailing(Commits):
     @override
     def failed(self, pod_uid: str, node: str, reason: str, *, now_ns: int) -> None:
         self._changed()

@@ -50,7 +50,7 @@ def _gpus(made: Cluster, name: str = "n1") -> int:
 
 def _assumed(of: Pod, *devices: tuple[str, int]) -> Cluster:
     made = cluster(node(), node("n2"), of)
-    made.assume(_placement(of, *devices), "bind")
+    made.commits.assume(_placement(of, *devices), "bind")
     return made
 
 
@@ -78,14 +78,14 @@ def test_an_event_that_shows_the_pod_unbound_clears_nothing(events: list[Any]) -
 
 def test_an_answered_write_stays_charged_until_the_pod_is_seen_bound() -> None:
     made = _assumed(WHOLE)
-    made.settle("uid-w", attempt=0)
+    made.commits.settle("uid-w", attempt=0)
     assert _gpus(made) == 6
-    flight = made.flight("uid-w")
+    flight = made.commits.flight("uid-w")
     assert flight is not None
     assert flight.settled
     feed(made, bound(WHOLE, "n1"))
     assert _gpus(made) == 6
-    assert made.flights() == ()
+    assert made.commits.flights() == ()
 
 
 def test_a_pod_that_was_bound_elsewhere_is_charged_there() -> None:
@@ -117,17 +117,17 @@ def test_a_device_that_was_to_be_opened_for_a_pod_that_is_gone_is_charged_until_
     objects: list[Any], how: str, free: int
 ) -> None:
     made = cluster(node(), SHARE, *objects)
-    made.assume(_placement(SHARE, ("g", HALF)), how)
+    made.commits.assume(_placement(SHARE, ("g", HALF)), how)
     made.remove_pod("uid-s")
-    assert (_gpus(made), bool(made.departed())) == (free, how == "attempt")
+    assert (_gpus(made), bool(made.commits.departed())) == (free, how == "attempt")
     feed(made, reservation("g"))
     made.remove_bind_request("ns", "s")
-    assert (_gpus(made), made.departed()) == (7, ())
+    assert (_gpus(made), made.commits.departed()) == (7, ())
 
 
 def test_a_withdrawn_attempt_gives_back_what_it_held_and_the_pod_waits_again() -> None:
     made = _assumed(WHOLE)
-    made.release("uid-w", attempt=0)
+    made.commits.release("uid-w", attempt=0)
     assert _gpus(made) == 8
     assert [record.uid for record in made.waiting()] == ["uid-w"]
     assert made.next_number("uid-w") == 1
@@ -135,12 +135,12 @@ def test_a_withdrawn_attempt_gives_back_what_it_held_and_the_pod_waits_again() -
 
 def test_a_late_withdrawal_of_an_older_attempt_leaves_the_newer_one_charged() -> None:
     made = _assumed(WHOLE)
-    made.release("uid-w", attempt=0)
-    made.assume(_placement(WHOLE, number=1), "bind")
-    made.release("uid-w", attempt=0)
-    made.settle("uid-w", attempt=0)
+    made.commits.release("uid-w", attempt=0)
+    made.commits.assume(_placement(WHOLE, number=1), "bind")
+    made.commits.release("uid-w", attempt=0)
+    made.commits.settle("uid-w", attempt=0)
     assert _gpus(made) == 6
-    flight = made.flight("uid-w")
+    flight = made.commits.flight("uid-w")
     assert flight is not None
     assert not flight.settled
 
@@ -148,12 +148,12 @@ def test_a_late_withdrawal_of_an_older_attempt_leaves_the_newer_one_charged() ->
 def test_a_pod_that_is_not_known_can_not_be_committed() -> None:
     made = cluster(node())
     with pytest.raises(LookupError, match="ns/w"):
-        made.assume(_placement(WHOLE), "bind")
+        made.commits.assume(_placement(WHOLE), "bind")
 
 
 def test_a_pod_that_is_bound_already_is_not_charged_twice() -> None:
     made = cluster(node(), bound(WHOLE, "n1"))
-    made.assume(_placement(WHOLE), "bind")
+    made.commits.assume(_placement(WHOLE), "bind")
     assert _gpus(made) == 6
 
 
