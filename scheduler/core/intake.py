@@ -111,6 +111,7 @@ def _waiting(pod: Pod) -> PodRecord:
     if (no_room := room.cramped(pod.metadata.annotations, request)) is not None:
         problem = no_room.message
     hand_over = _hand_over(pod, request)
+    problem = problem or _taken_back(pod, request)
     cls = PodClass(
         demand=demand,
         request=request,
@@ -183,6 +184,23 @@ def _hand_over(pod: Pod, request: GpuRequest) -> set[str]:
     if not request.is_shared:
         return set()
     return {_source(pod, asked.container) for asked in request.containers}
+
+
+def _taken_back(pod: Pod, request: GpuRequest) -> str:
+    """Say which container reads a ConfigMap though its ask is gone; "" if none does.
+
+    It would wait for ever for one that nobody writes, or see the devices of an attempt that failed.
+    """
+    if names.SHARED_GPU_CONFIGMAP not in (pod.metadata.annotations or {}):
+        return ""
+    asked = {each.container.key for each in request.containers} if request.is_shared else set()
+    listed = ((ContainerKind.INIT, pod.spec.init_containers or ()), (ContainerKind.REGULAR, pod.spec.containers))
+    for kind, containers in listed:
+        for index, container in enumerate(containers):
+            ref = ContainerRef(kind, index)
+            if ref.key not in asked and _source(pod, ref) == _Source.CONFIG_MAP:
+                return f"container {container.name} shares no GPU any more, but reads which: make the pod anew"
+    return ""
 
 
 def _source(pod: Pod, ref: ContainerRef) -> str:

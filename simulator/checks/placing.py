@@ -16,7 +16,7 @@ from simulator.checks import counting, packing
 from simulator.checks.counting import NodeFacts, NodeUse
 from simulator.checks.room import Room, share_of
 from simulator.devices import Device
-from simulator.facts import PodFacts
+from simulator.facts import Json, PodFacts
 from simulator.gangs import Key
 from wire import names
 
@@ -142,11 +142,18 @@ def is_judged(pod: PodFacts) -> bool:
 
 
 def is_admitted(pod: PodFacts) -> bool:
-    """Whether the container with a share could see it: it was changed when the pod was made."""
-    if share_of(pod) is None:
-        return True
+    """Whether those containers read which devices they may use that have a share, and no others.
+
+    They were changed when the pod was made; an ask that is taken back later leaves a container that reads a ConfigMap.
+    """
     targets = {name for name, ask in pod.asks.items() if not ask.is_whole}
     spec = pod.raw["spec"]
     listed = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    env = [each for container in listed if container["name"] in targets for each in container.get("env") or ()]
-    return any(each["name"] == names.ENV_VISIBLE_DEVICES and each.get("valueFrom") for each in env)
+    by_map = {each["name"] for each in listed if "configMapKeyRef" in _source(each)}
+    return by_map <= targets and (not targets or any(_source(each) for each in listed if each["name"] in targets))
+
+
+def _source(container: Json) -> Json:
+    """Where a container reads which devices it may use."""
+    found = [each for each in container.get("env") or () if each["name"] == names.ENV_VISIBLE_DEVICES]
+    return (found[-1].get("valueFrom") or {}) if found else {}

@@ -104,7 +104,9 @@ def _wrong_gang(pod: PodFacts, found: re.Match[str], scene: Scene) -> Iterator[s
     minimum = scene.minimums.get(_gang(pod), 0)
     bound = minimum - placing.missing(members, minimum)
     gated = sum(member.is_gated for member in waiting)
-    sound = sum(not member.is_gated and facts.problem(member) is None for member in waiting)
+    sound = sum(
+        not member.is_gated and facts.problem(member) is None and placing.is_admitted(member) for member in waiting
+    )
     yield from _wrong_number("required", int(found["required"]), minimum)
     yield from _wrong_number("present", int(found["present"]), bound + sound)
     yield from _wrong_number("gated", int(found["gated"]), gated)

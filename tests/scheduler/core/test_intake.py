@@ -165,6 +165,15 @@ def test_a_share_pod_is_admitted_iff_its_container_will_see_its_device(
         assert record.blocker.code is Code.NOT_ADMITTED
 
 
+def test_a_container_that_reads_a_config_map_and_asks_for_nothing_any_more_keeps_its_pod_waiting() -> None:
+    """An attempt that failed may have left the ConfigMap, with the device that it was to get."""
+    blocker = _read(pod(admitted=False, spec=_env(**MAP), annotations=PREFIX)).blocker
+    assert blocker is not None
+    assert blocker.code is Code.INVALID_REQUEST
+    assert "container main" in blocker.detail
+    assert _read(pod(admitted=False, spec=_env(**FIELD))).blocker is None
+
+
 def test_an_init_container_with_a_share_reads_its_own_key() -> None:
     path = "metadata.annotations['moorage.dev/visible-devices.i0']"
     init = {

@@ -10,6 +10,7 @@ from simulator.invariants import NODES, POD_GROUPS
 from tests.simulator.made_up import Story, granted, node, pod_group, reservation, waiting, whole
 
 ADMITTED = {"name": "main", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {}}}]}
+BY_MAP = {"name": "main", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "m"}}}]}
 NO_ROOM = "something"
 
 
@@ -45,6 +46,8 @@ def half_full(gpus: int = 1, *, device: str = "GPU-a") -> Story:
         (waiting("q", NO_ROOM), 1, {"L1"}),
         (asks("q", {"gpu-fraction": "2"}), 2, set()),
         (waiting("q", NO_ROOM, annotations={"gpu-fraction": "0.5"}), 2, set()),
+        (waiting("q", NO_ROOM, containers=[BY_MAP]), 2, set()),
+        (waiting("q", NO_ROOM, containers=[BY_MAP], annotations={"gpu-fraction": "0.5"}), 2, {"L1"}),
     ],
     ids=[
         "the other half",
@@ -60,6 +63,8 @@ def half_full(gpus: int = 1, *, device: str = "GPU-a") -> Story:
         "no GPU at all",
         "an ask that means nothing",
         "a pod that admission has not seen",
+        "a pod that took its ask back",
+        "a pod that reads a ConfigMap and asks",
     ],
 )
 def test_a_pod_that_waits_though_it_fits_breaks_l1(asker: dict[str, Any], gpus: int, broken: set[str]) -> None:
