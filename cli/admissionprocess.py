@@ -10,7 +10,6 @@ from admission.run import run as serve_admission
 from admission.server import Endpoint
 from admission.settings import HandOver, Settings
 from cli import connections
-from cli.memory import keep_large_blocks_apart
 from kube.api import Api
 from kube.retry import Retry
 
@@ -22,7 +21,6 @@ def settings(arguments: argparse.Namespace) -> Settings:
 
 async def run(arguments: argparse.Namespace, stop: anyio.Event) -> None:
     """Serve the webhooks."""
-    keep_large_blocks_apart()
     rng = connections.rng()
     endpoint = Endpoint(certificate=arguments.certificate, key=arguments.key, host=arguments.host, port=arguments.port)
     async with connections.transport(arguments, "admission") as transport:

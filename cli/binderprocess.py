@@ -10,7 +10,6 @@ from binder.app import Binder
 from binder.core.reservation_pod import ReservationTemplate
 from binder.settings import BinderSettings
 from cli import connections
-from cli.memory import keep_large_blocks_apart
 from cli.replicas import Own, run_replica
 from kube.api import Api
 from kube.clock import SystemClock
@@ -20,7 +19,6 @@ from kube.replica import Replica
 
 async def run(arguments: argparse.Namespace, stop: anyio.Event) -> None:
     """Run a replica of the binder."""
-    keep_large_blocks_apart()
     rng, clock = connections.rng(), SystemClock()
     template = ReservationTemplate(image=arguments.reservation_image, runtime_class=arguments.reservation_runtime_class)
     settings = BinderSettings(reservation=template, idle_s=arguments.idle_s)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import anyio
 
+from cli.memory import trim_now_and_then
 from kube import config
 from kube.config import ConfigError, Credentials
 from kube.http import HttpTransport
@@ -30,6 +31,7 @@ async def until_told(run: Run, arguments: argparse.Namespace) -> None:
             tasks.cancel_scope.cancel()
 
         tasks.start_soon(component)
+        tasks.start_soon(trim_now_and_then)
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for _ in signals:
                 if stop.is_set():

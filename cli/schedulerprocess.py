@@ -7,7 +7,6 @@ import argparse
 import anyio
 
 from cli import connections
-from cli.memory import trim_now_and_then
 from cli.replicas import Own, run_replica
 from kube.api import Api
 from kube.clock import SystemClock
@@ -29,7 +28,4 @@ async def run(arguments: argparse.Namespace, stop: anyio.Event) -> None:
         return Scheduler(api, settings=settings, clock=clock, rng=rng, events=events)
 
     own = Own("scheduler", controller=names.SCHEDULER_NAME, clock=clock, rng=rng)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(trim_now_and_then)
-        await run_replica(arguments, stop, own=own, make=make)
-        tasks.cancel_scope.cancel()
+    await run_replica(arguments, stop, own=own, make=make)
