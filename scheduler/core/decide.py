@@ -183,9 +183,10 @@ class _Decision:
             pod = self.cluster.pod(placement.pod_uid)
             if pod is None or pod.cls in roomless or placement.node not in doubted:
                 continue
-            if self.placer.place(pod, without=doubted | self._without(pod)):
+            without = self._without(pod)
+            if self.placer.place(pod, without=doubted | without):
                 self.entries.append(Withdraw(placement))
-            else:
+            elif not without:
                 roomless.add(pod.cls)
 
     # --- gangs ---------------------------------------------------------------------------------------------------

@@ -204,6 +204,13 @@ def test_an_older_placement_is_not_taken_for_the_one_under_way() -> None:
     assert _moved(made) == ["p1", "p2"]
 
 
+def test_one_that_may_not_go_where_there_is_room_does_not_keep_the_others() -> None:
+    made, _ = _waiting(node(GOOD, gpus=2), *_proof())
+    made.late("asked")
+    made.failed("uid-p1", GOOD, "ReservationSilent", now_ns=0)
+    assert _moved(made) == ["p2"]
+
+
 # --- on probation ------------------------------------------------------------------------------------------------
 def test_a_node_on_probation_is_tried_by_one_at_a_time_and_the_others_are_told() -> None:
     made = cluster(node(LATE, gpus=4), pod("p1", fraction="0.5"), pod("p2", fraction="0.5"))
