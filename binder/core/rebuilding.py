@@ -47,7 +47,7 @@ def is_of_newer_version(text: str) -> bool:
     """Whether a book that we can't read says all that ours say, and more: then a newer version of us wrote it."""
     try:
         _richer.decode(text)
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):  # the last: what an unknown field says is nested deep
         return False
     try:
         _plain.decode(text)

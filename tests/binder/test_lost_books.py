@@ -71,7 +71,14 @@ async def _bind_late(it: Cluster, tenant: Tenant) -> Accepted | NotAccepted:
     return await binding.post(it.api, identity, rv=tenant.entry.rv, node="node-1", metadata=metadata)
 
 
-@pytest.mark.parametrize("text", ["[]", "no book", '{"a":{"nano":0,"attempt":"","rv":"","since":0,"pod":""}}', None])
+_NESTED = '{"a":{"nano":1,"attempt":"","rv":"","since":0,"pod":"","x":' + "[" * 5_000 + "]" * 5_000 + "}}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[]", "no book", '{"a":{"nano":0,"attempt":"","rv":"","since":0,"pod":""}}', _NESTED, None],
+    ids=["list", "text", "nano 0", "nested", "gone"],
+)
 async def test_a_lost_book_is_written_anew_from_the_bound_pods_and_said_so(text: str | None) -> None:
     async with cluster() as it:
         await it.bound()
