@@ -97,7 +97,7 @@ class Repairing:
         because = f"the book of reservation pod {held.name} was lost"
         text = FenceText(f"Withdrawn: {because}", f"Failed to bind pod: {because}, so it is decided on anew")
         withdrawn = await self._clearing.withdraw_unbound(text)
-        written = await self._restoring.rewrite(fresh)
+        written = await self._restoring.rewrite(fresh, known=loss.bound)
         if written is not None and written.book is not None:
             tenants = len(written.book.entries)
             self._tell(held, f"the book was written anew with {tenants} bound pods; {withdrawn} unbound were withdrawn")

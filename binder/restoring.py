@@ -6,7 +6,7 @@ docs/design/protocol.md, "A lost or foreign reservation".
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from binder.core.outcome import Failed
@@ -89,13 +89,15 @@ class Restoring:
         book = rebuild(held.group, await self._listed_in(fresh))
         return fresh if isinstance(book, Book) else f"its bound pods were given more than one device: {book}"
 
-    async def rewrite(self, fresh: Reservation) -> Reservation | None:
+    async def rewrite(self, fresh: Reservation, *, known: Collection[str]) -> Reservation | None:
         """Write the book anew, at exactly the version that was read; None when it is another now.
 
-        Only after everybody who stood in the lost book is bound, or can't be bound any more.
+        Only after everybody who stood in the lost book is bound, or can't be bound any more. ``known`` are pods (UIDs)
+        that were bound when all who vanished had been waited for: one that went since then may still run.
         """
-        book = rebuild(fresh.group, await self._listed_in(fresh))
-        if not isinstance(book, Book):
+        bound = await self._listed_in(fresh)
+        book = rebuild(fresh.group, bound)
+        if not isinstance(book, Book) or not {pod.uid for pod in bound}.issuperset(known):
             return None
         try:
             written = await books.write(self._api, fresh, book)

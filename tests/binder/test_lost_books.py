@@ -201,6 +201,20 @@ async def test_a_tenant_that_vanished_is_waited_for_before_its_share_is_forgotte
         assert await it.reservations() == [] or await _is_readable(it)
 
 
+async def test_a_tenant_that_vanishes_while_others_are_withdrawn_is_waited_for_too() -> None:
+    async with cluster() as it:
+        await it.bound("q")
+        await it.pod("unbound")
+        await _lose(it)
+        with _slow_fence(it) as asked:
+            await it.until(_is_set, asked)
+            await it.api.delete(PODS, "q", namespace=TEAM, grace_s=0)
+            await anyio.sleep(30)
+        assert not await _is_readable(it)
+        await anyio.sleep(2 * WAIT_S)
+        assert await it.reservations() == [] or await _is_readable(it)
+
+
 async def test_a_book_of_a_newer_version_is_left_alone() -> None:
     async with cluster() as it:
         await it.bound()
