@@ -25,7 +25,7 @@ from kube import binding, books
 from kube.api import Api
 from kube.binding import FenceText, Identity
 from kube.clock import Clock
-from kube.errors import Forbidden, NotFound
+from kube.errors import ApiError, Forbidden, NotFound
 from kube.resources import BIND_REQUESTS, PODS
 
 _log: Final = logging.getLogger(__name__)
@@ -154,8 +154,10 @@ class Clearing:
             return entry.nano
         return next((device.nano for device in pod.grant.devices if device.group == group), entry.nano)
 
-    async def withdraw_unbound(self, text: FenceText) -> int:
-        """Fence every unbound pod that may stand in a book; returns how many. Raises ApiError.
+    async def withdraw_unbound(self, text: FenceText, withdrawn: set[str]) -> str:
+        """Fence every unbound pod that may stand in a book, but for those that are ``withdrawn`` (UIDs) already.
+
+        Returns which pod the server refuses to have fenced, and why; "" when there is none. Raises ApiError.
 
         For a book that can't be read: whoever stood in it when it was lost was at this version of its pod or an older
         one, as nobody joins such a book. So no Binding of theirs can land any more, unless it has landed already: a
@@ -163,14 +165,24 @@ class Clearing:
         """
         listed = await self._api.list(PODS, field_selector="spec.nodeName=")
         unbound = [pod for pod in map(read_pod, listed.items) if may_stand_in_a_book(pod)]
+        refused = ""
         for pod in unbound:
+            if pod.uid in withdrawn:
+                continue
             identity = Identity(pod.namespace, pod.name, pod.uid)
-            fenced = await binding.fence(
-                self._api, identity, rv=pod.rv, attempt=_LOST_BOOK, text=text, clock=self._clock
-            )
+            try:
+                fenced = await binding.fence(
+                    self._api, identity, rv=pod.rv, attempt=_LOST_BOOK, text=text, clock=self._clock
+                )
+            except ApiError as error:
+                if not books.is_final(error):
+                    raise
+                refused = refused or f"pod {pod.namespace}/{pod.name} can't be withdrawn: {error}"
+                continue
+            withdrawn.add(pod.uid)
             if fenced is not None:
                 self._view.note_pod(read_pod(fenced))
-        return len(unbound)
+        return refused
 
     async def _is_dead(self, held: Reservation, tenant: Tenant, missing_since: dict[str, float]) -> bool:
         """Judge an entry of a book that was read just before; the fence, where needed, comes first."""

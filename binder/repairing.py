@@ -35,13 +35,16 @@ class _Loss:
     """A book of a reservation (UID) that was found lost; times are the event loop's.
 
     ``until_s``: when no pod that vanished can run any more. ``bound``: grace periods of the group's bound pods (UIDs)
-    at the last look. ``told``: why it can't be repaired, as it was told last.
+    at the last look. ``told``: why it can't be repaired, as it was told last. ``withdrawn``: unbound pods (UIDs) that
+    were fenced while the reservation was at version ``rv``: as long as it is, nobody can have joined since.
     """
 
     uid: str
     until_s: float
     bound: Mapping[str, int] = field(default_factory=dict)
     told: str = ""
+    rv: str = ""
+    withdrawn: set[str] = field(default_factory=set)
 
 
 class Repairing:
@@ -88,19 +91,28 @@ class Repairing:
     async def _repair(self, held: Reservation, loss: _Loss) -> None:
         fresh = await self._restoring.unreadable(held)
         if isinstance(fresh, str):
-            if loss.told != fresh:
-                loss.told = fresh
-                self._tell(held, f"the book of this device can't be read and stays as it is, as {fresh}")
+            self._tell_why(held, loss, fresh)
             return
         if fresh is None:
             return
+        if loss.rv != fresh.rv:
+            loss.rv, loss.withdrawn = fresh.rv, set()
         because = f"the book of reservation pod {held.name} was lost"
         text = FenceText(f"Withdrawn: {because}", f"Failed to bind pod: {because}, so it is decided on anew")
-        withdrawn = await self._clearing.withdraw_unbound(text)
+        refused = await self._clearing.withdraw_unbound(text, loss.withdrawn)
+        if refused:
+            self._tell_why(held, loss, refused)
+            return
         written = await self._restoring.rewrite(fresh, known=loss.bound)
         if written is not None and written.book is not None:
             tenants = len(written.book.entries)
+            withdrawn = len(loss.withdrawn)
             self._tell(held, f"the book was written anew with {tenants} bound pods; {withdrawn} unbound were withdrawn")
+
+    def _tell_why(self, held: Reservation, loss: _Loss, why: str) -> None:
+        if loss.told != why:
+            loss.told = why
+            self._tell(held, f"the book of this device can't be read and stays as it is, as {why}")
 
     def _tell(self, held: Reservation, note: str) -> None:
         _log.error("reservation %s of group %s: %s", held.name, held.group, note)

@@ -215,6 +215,22 @@ async def test_a_tenant_that_vanishes_while_others_are_withdrawn_is_waited_for_t
         assert await it.reservations() == [] or await _is_readable(it)
 
 
+async def test_a_pod_that_can_not_be_withdrawn_is_named_and_the_others_are_withdrawn_once() -> None:
+    async with cluster() as it:
+        await it.bound()
+        await it.pod("fat", notes="x" * (256 * 1024 - 60))
+        await it.pod("q")
+        await _lose(it)
+        await anyio.sleep(5 * WAIT_S)
+        assert await _text(it) == "[]"
+        assert "as pod team/fat can't be withdrawn: " in (await _notes(it))[-1]
+        assert it.writes(BINDER).count("patch pods/status") == 1
+        await it.api.delete(PODS, "fat", namespace=TEAM)
+        await anyio.sleep(WAIT_S)
+        assert await it.tenants() == {"p"}
+        assert (await _notes(it))[-1].endswith("with 1 bound pods; 1 unbound were withdrawn")
+
+
 async def test_a_book_of_a_newer_version_is_left_alone() -> None:
     async with cluster() as it:
         await it.bound()
