@@ -206,8 +206,8 @@ def test_an_older_placement_is_not_taken_for_the_one_under_way() -> None:
 
 def test_one_that_may_not_go_where_there_is_room_does_not_keep_the_others() -> None:
     made, _ = _waiting(node(GOOD, gpus=2), *_proof())
-    made.late("asked")
-    made.failed("uid-p1", GOOD, "ReservationSilent", now_ns=0)
+    made.commits.late("asked")
+    made.commits.failed("uid-p1", GOOD, "ReservationSilent", now_ns=0)
     assert _moved(made) == ["p2"]
 
 
