@@ -59,6 +59,8 @@ class Cycle:
         self._settings = settings
         #: Reservations (UIDs) whose removal is under way.
         self._retiring: set[str] = set()
+        #: Pods (UIDs) whose BindRequest is asked for and not answered yet.
+        self._asking: set[str] = set()
         #: Commits under way; ``finish`` waits for them.
         self._commits = 0
         self._is_finishing = False
@@ -156,12 +158,13 @@ class Cycle:
         """A share that can't be bound must not hold up those that wait for it to make its device known (L2).
 
         As long as the device has not told its name nobody could be bound there any sooner, so patience begins then; a
-        share whose device stays silent is given up by the binder.
+        share whose device stays silent is given up by the binder. One that never gets there is given up by nobody, so
+        patience begins, too, while the API server does not take its BindRequest.
         """
         looks = 0
         while looks <= _LOOKS and self._cache.cluster.commits.is_under_way(opening.pod_uid, attempt=opening.number):
             await anyio.sleep(self._settings.opening_s / _LOOKS)
-            looks = looks + 1 if self._is_named(opening) else 0
+            looks = looks + 1 if self._is_named(opening) or opening.pod_uid in self._asking else 0
         if self._cache.cluster.commits.give_up_opening(opening.pod_uid, attempt=opening.number):
             self._cache.wake.set()
 
@@ -199,6 +202,7 @@ class Cycle:
         if pod is None:
             self._cache.cluster.commits.forget_departed(placement.pod_uid)  # nothing was written for it
             return
+        self._asking.add(placement.pod_uid)
         try:
             request = await handing.create(self._api, handing.manifest(placement, pod.cls.request))
         except handing.NotHanded as error:
@@ -206,6 +210,8 @@ class Cycle:
             self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)
             self._cache.wake.set()
             return
+        finally:
+            self._asking.discard(placement.pod_uid)
         self._handed.add(placement, request.metadata.uid)
 
     def _start_retiring(self, entry: Retire, tasks: TaskGroup) -> None:

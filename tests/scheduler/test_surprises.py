@@ -46,6 +46,22 @@ async def test_an_older_request_that_is_slow_to_go_stops_nothing() -> None:
         assert bound(world) == {"a"}
 
 
+async def test_a_first_share_that_can_not_be_handed_over_does_not_hold_up_the_others_of_its_device() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        asks = is_call("scheduler", "create", "bindrequests")
+        world.server.faults.on_request.append(
+            lambda call: Fault(refuse_with=500) if asks(call) and call.decoded()["metadata"]["name"] == "bad" else None
+        )
+        await create(world, share("bad"))
+        await settle(1)
+        await create(world, share("good"))
+        await settle(20)
+        assert bound(world) == {"good"}
+        world.server.faults.clear()
+        await settle(20)
+        assert bound(world) == {"bad", "good"}
+
+
 async def test_a_request_that_came_and_went_between_two_lists_does_not_hold_its_pod() -> None:
     async with stage.stage("1x1x80GiB") as world:
         await settle(10)
