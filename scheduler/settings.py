@@ -17,7 +17,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     fenced is taken for withdrawn after this time, by fencing the pod ourselves. ``explain_in_flight``: condition
     writes side by side (they come after commits). ``opening_s``: further shares wait so long, after their device has
     told its name, for the first one to be bound: it may be one that can't be. ``answer_s``: a reservation pod that was
-    seen should say within this time which device it holds.
+    seen, and that its kubelet is not starting, should say within this time which device it holds; machines under load
+    take some seconds, and moving pods between those that are merely slow costs more than it gains.
     """
 
     decisions: Settings = Settings()
@@ -28,4 +29,4 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     broken_gang_s: float = 60.0
     orphan_s: float = 15.0
     opening_s: float = 5.0
-    answer_s: float = 4.0
+    answer_s: float = 10.0

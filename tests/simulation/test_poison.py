@@ -49,7 +49,7 @@ MOVED_S = SchedulerSettings().answer_s + 1.5
 #: So many writes more for each of its devices: an attempt that is withdrawn, and the next one.
 WRITES_PER_DEVICE = 10
 #: What it costs a thousand others in the mean.
-MEAN_S = 0.1
+MEAN_S = 0.2
 #: So many writes more, of a hundred: those who wait say why, and are tried again.
 MORE_WRITES = 10
 #: So long after the last arrival everybody is bound who will be.
