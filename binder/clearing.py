@@ -171,8 +171,9 @@ class Clearing:
                 continue
             identity = Identity(pod.namespace, pod.name, pod.uid)
             try:
+                attempt = binding.named_at(_LOST_BOOK, pod.rv)
                 fenced = await binding.fence(
-                    self._api, identity, rv=pod.rv, attempt=_LOST_BOOK, text=text, clock=self._clock
+                    self._api, identity, rv=pod.rv, attempt=attempt, text=text, clock=self._clock
                 )
             except ApiError as error:
                 if not books.is_final(error):

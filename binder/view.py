@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Final
 
 from binder.core import attempt as attempts
-from binder.core.attempt import Attempt, Foreign
+from binder.core.attempt import Attempt
 from binder.core.pods import PodView
 from binder.signals import Subscriptions
+from gpu.order import Foreign
 from gpu.reservation import Reservation
 from kube.signal import Signal
 from wire.crds.bindrequest import BindRequest

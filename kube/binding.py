@@ -74,11 +74,21 @@ class FenceText(msgspec.Struct, frozen=True, gc=False):
     message: str
 
 
+def named_at(reason: str, rv: str) -> str:
+    """Return a name for a fence that is no attempt's own.
+
+    A write that changes nothing leaves the pod at its version, and fences nothing: one that was fenced a moment ago
+    for the same reason would look just the same.
+    """
+    return f"{reason}-{rv}"
+
+
 async def fence(api: Api, pod: Identity, *, rv: str, attempt: str, text: FenceText, clock: Clock) -> Pod | None:
     """Change the pod at exactly ``rv``, so that a Binding at ``rv`` that is still on its way must fail.
 
     The same write tells the user (condition PodBound=False, kai-contract 5.2) and, by its annotation, the scheduler
     why the attempt ended. A status patch, because metadata persists with it and one write must do.
+    ``attempt`` is another one than that of the pod's last fence, or the one whose Binding can't be at ``rv``.
     Returns the pod, or None when it was not at ``rv`` any more. Raises ApiError when no clear answer came, a Conflict
     with a pod that is still at ``rv`` among them: asked again at once, the server would just say so again.
     """

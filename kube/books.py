@@ -26,7 +26,9 @@ from wire import names
 
 #: Lost races in a row after which a change gives up (its caller asks again later).
 _TRIES = 8
-_PAUSE_S = 0.1
+#: Between rounds of so many: others who change a book for so long won't be done in the next breath.
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
 
 
 class NotJoinable(msgspec.Struct, frozen=True, gc=False):
@@ -161,11 +163,11 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 async def until_settled(change: Callable[[], Awaitable[R | Contended]]) -> R:
     """Repeat a change while others keep changing the book, or no clear answer comes."""
-    while True:
-        answer = await until_answered(change)
-        if not isinstance(answer, Contended):
-            return answer
-        await anyio.sleep(_PAUSE_S)
+    pause_s = _FIRST_PAUSE_S
+    while isinstance(answer := await until_answered(change), Contended):
+        await anyio.sleep(pause_s)
+        pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+    return answer
 
 
 async def _compare_and_set(

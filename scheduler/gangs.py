@@ -30,6 +30,8 @@ _log: Final = logging.getLogger(__name__)
 
 #: Plans of PodGroups that are gone are forgotten from so many on.
 _FORGET_ABOVE: Final = 1000
+#: Before what could not be taken back is tried again.
+_AGAIN_S: Final = 1.0
 
 _TAKEN_BACK = FenceText("Withdrawn: the gang's plan was taken back", "Failed to bind pod: its gang is decided on anew")
 
@@ -191,7 +193,7 @@ class Gangs:
             await self._take_back(key)
         except ApiError as error:
             _log.warning("the plan of gang %s/%s can't be taken back now: %s", *key, error)
-            await anyio.sleep(1)
+            await anyio.sleep(_AGAIN_S)
         finally:
             self._busy.discard(key)
             self._cache.wake.set()
@@ -215,7 +217,9 @@ class Gangs:
                 resource_version=group.rv,
             )
         except (Conflict, NotFound):
-            return
+            # What is known of the PodGroup is old, and all would be done again at once until a watch tells.
+            await anyio.sleep(_AGAIN_S)
+            taken = await self._api.get(POD_GROUPS, name, namespace=namespace)
         self._cache.note_pod_group(taken)
 
     async def _fence(self, uid: str) -> None:
@@ -229,6 +233,7 @@ class Gangs:
             return
         if not pod.spec.node_name:
             rv = pod.metadata.resource_version
-            pod = await binding.fence(self._api, identity, rv=rv, attempt="plan", text=_TAKEN_BACK, clock=self._clock)
+            attempt = binding.named_at("plan", rv)
+            pod = await binding.fence(self._api, identity, rv=rv, attempt=attempt, text=_TAKEN_BACK, clock=self._clock)
         if pod is not None:
             self._cache.note_pod(pod)

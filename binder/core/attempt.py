@@ -9,10 +9,10 @@ from __future__ import annotations
 import msgspec
 
 from binder.core.pods import PodView
-from gpu import handover
+from gpu import order
 from gpu.handover import PlannedDevice
+from gpu.order import Foreign
 from gpu.request import FractionAsk, GpuRequest, MemoryAsk, SharedAsk
-from wire import names
 from wire.crds.bindrequest import BindRequest
 
 
@@ -61,32 +61,17 @@ def _is_same(ask: SharedAsk, device: PlannedDevice) -> bool:
             return mem_mib == device.mem_mib
 
 
-class Foreign(msgspec.Struct, frozen=True, gc=False):
-    """A BindRequest that is not carried out: made by another scheduler, or by hand. ``why`` says what is missing."""
-
-    why: str
-
-
 def read(request: BindRequest) -> Attempt | Foreign:
     """Read a BindRequest; what is not complete and consistent is Foreign and is left alone."""
-    owners = request.metadata.owner_references or ()
-    if not owners or owners[0].kind != "Pod" or not owners[0].uid:
-        return Foreign("it names no pod by UID in ownerReferences[0]")
-    try:
-        handed = handover.parse((request.metadata.annotations or {}).get(names.HANDOVER))
-    except handover.MalformedHandover as error:
-        return Foreign(f"annotation {names.HANDOVER}: {error}")
-    if [device.group for device in handed.devices] != list(request.spec.selected_gpu_groups or ()):
-        return Foreign(f"spec.selectedGPUGroups and annotation {names.HANDOVER} name different groups")
-    if not request.spec.selected_node:
-        return Foreign("spec.selectedNode is empty")
-    if request.spec.pod_name != request.metadata.name:
-        return Foreign(f"its name is not spec.podName, {request.spec.pod_name!r}")
+    ordered = order.read(request)
+    if isinstance(ordered, Foreign):
+        return ordered
+    handed = ordered.handover
     return Attempt(
         id=request.metadata.uid,
         namespace=request.metadata.namespace,
         name=request.metadata.name,
-        pod_uid=owners[0].uid,
+        pod_uid=ordered.pod_uid,
         pod_name=request.spec.pod_name,
         node=request.spec.selected_node,
         rv=handed.rv,

@@ -10,10 +10,9 @@ from sys import intern
 
 import msgspec
 
-from gpu import grant, reservation, room
+from gpu import grant, order, reservation, room
 from gpu.dialects import kai
-from gpu.handover import MalformedHandover
-from gpu.handover import parse as parse_handover
+from gpu.order import Foreign
 from gpu.refusal import Refusal
 from gpu.request import NO_GPU, ContainerKind, ContainerRef, GpuRequest
 from scheduler.core import constraining, gangplan, gangs, requests
@@ -336,20 +335,16 @@ def _unsupported_in(group: PodGroup) -> str:
 
 def bind_request_record(request: BindRequest) -> BindRequestRecord | None:
     """Read a hand-over; None if it is not one that our binder would carry out."""
+    ordered = order.read(request)
+    if isinstance(ordered, Foreign):
+        return None
     meta = request.metadata
-    try:
-        handover = parse_handover((meta.annotations or {}).get(names.HANDOVER))
-    except MalformedHandover:
-        return None
-    owners = meta.owner_references or ()
-    if not owners:
-        return None
     return BindRequestRecord(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
-        pod_uid=owners[0].uid,
+        pod_uid=ordered.pod_uid,
         node=request.spec.selected_node,
-        rv=handover.rv,
-        devices=handover.devices,
+        rv=ordered.handover.rv,
+        devices=ordered.handover.devices,
     )

@@ -41,10 +41,9 @@ class Team:
         rv = rv or pod.metadata.resource_version
         return await binding.post(self.api, identity(pod), rv=rv, node="n", metadata=METADATA)
 
-    async def fence(self, pod: Pod) -> Pod | None:
-        return await binding.fence(
-            self.api, identity(pod), rv=pod.metadata.resource_version, attempt="a", text=TEXT, clock=self.clock
-        )
+    async def fence(self, pod: Pod, attempt: str = "a") -> Pod | None:
+        rv = pod.metadata.resource_version
+        return await binding.fence(self.api, identity(pod), rv=rv, attempt=attempt, text=TEXT, clock=self.clock)
 
     async def get(self) -> Pod:
         return await self.api.get(PODS, "p", namespace="team")
@@ -126,6 +125,16 @@ async def test_after_the_fence_no_binding_at_the_old_version_lands(team: Team) -
     assert await team.fence(pod) is not None
     await anyio.sleep(60)
     assert not (await team.get()).spec.node_name
+
+
+async def test_a_second_fence_for_the_same_reason_in_the_same_second_is_one_as_well(team: Team) -> None:
+    pod = await team.pod()
+    for _ in range(2):
+        rv = pod.metadata.resource_version
+        fenced = await team.fence(pod, binding.named_at("plan", rv))
+        assert fenced is not None
+        assert isinstance(await team.post(pod, rv), NotAccepted)
+        pod = fenced
 
 
 async def test_the_fence_tells_the_scheduler_and_people_why_and_keeps_other_conditions(team: Team) -> None:

@@ -8,13 +8,14 @@ import msgspec
 import pytest
 
 from binder.core import attempt as attempts
-from binder.core.attempt import Attempt, Foreign
+from binder.core.attempt import Attempt
 from binder.core.pods import has_ended, view
 from binder.core.rebuilding import BOUND_BY_KAI, rebuild
 from binder.core.reservation_pod import ReservationTemplate, manifest
 from gpu import handover
 from gpu.book import EMPTY, Book, DeviceFull
 from gpu.handover import Handover, PlannedDevice
+from gpu.order import Foreign
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, GpuRequest, MemoryAsk
 from tests.binder.core.made import HALF, attempt, bound, pod, request
 from wire import names
@@ -41,23 +42,8 @@ def test_a_request_of_ours_is_an_attempt() -> None:
     assert attempt().unit == "attempt-p"
 
 
-@pytest.mark.parametrize(
-    ("meta", "spec", "why"),
-    [
-        ({"ownerReferences": None}, {}, "it names no pod by UID"),
-        ({"ownerReferences": [{"kind": "Job", "uid": "u"}]}, {}, "it names no pod by UID"),
-        ({"ownerReferences": [{"kind": "Pod"}]}, {}, "it names no pod by UID"),
-        ({"annotations": None}, {}, "the annotation is missing"),
-        ({"annotations": {names.HANDOVER: "{}"}}, {}, names.HANDOVER),
-        ({}, {"selectedGPUGroups": ["h"]}, "name different groups"),
-        ({}, {"selectedNode": ""}, "spec.selectedNode is empty"),
-        ({}, {"podName": "q"}, "its name is not spec.podName, 'q'"),
-    ],
-)
-def test_an_incomplete_request_is_foreign_and_says_why(meta: dict[str, Any], spec: dict[str, Any], why: str) -> None:
-    read = attempts.read(bind_request(meta, spec))
-    assert isinstance(read, Foreign)
-    assert why in read.why
+def test_what_is_no_order_of_ours_is_no_attempt() -> None:
+    assert isinstance(attempts.read(bind_request(spec={"selectedNode": ""})), Foreign)
 
 
 RUNNING: dict[str, Any] = {"state": {"running": {}}}

@@ -234,7 +234,11 @@ def bind_request(
                 "annotations": {names.HANDOVER: text} if handover else {},
                 "ownerReferences": [{"kind": "Pod", "name": of.metadata.name, "uid": of.metadata.uid}],
             },
-            "spec": {"podName": of.metadata.name, "selectedNode": node_name},
+            "spec": {
+                "podName": of.metadata.name,
+                "selectedNode": node_name,
+                "selectedGPUGroups": [group for group, _ in devices],
+            },
         },
         BindRequest,
     )

@@ -33,6 +33,13 @@ def _gpus(made: Cluster, name: str = "n1") -> int:
 TENANT = pod("t", fraction="0.5")
 
 
+def test_what_the_binder_does_not_carry_out_keeps_nobody_waiting() -> None:
+    foreign = bind_request(TENANT, "", ("g", HALF))
+    made = cluster(node(), TENANT, foreign)
+    assert _gpus(made) == 8
+    assert [waiting.uid for waiting in made.waiting()] == ["uid-t"]
+
+
 @pytest.mark.parametrize(
     ("later", "counts"),
     [
