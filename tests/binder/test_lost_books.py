@@ -71,7 +71,7 @@ async def _bind_late(it: Cluster, tenant: Tenant) -> Accepted | NotAccepted:
     return await binding.post(it.api, identity, rv=tenant.entry.rv, node="node-1", metadata=metadata)
 
 
-_NESTED = '{"a":{"nano":1,"attempt":"","rv":"","since":0,"pod":"","x":' + "[" * 5_000 + "]" * 5_000 + "}}"
+_NESTED = '{"a":{"nano":1,"attempt":"","rv":"","since":0,"pod":"","x":' + "[" * 100_000 + "]" * 100_000 + "}}"
 
 
 @pytest.mark.parametrize(
