@@ -58,6 +58,8 @@ _USERS: Mapping[str, str] = {
     CONTROLLER_MANAGER: "",
     SCHEDULER: "",
 }
+#: What the Node authorizer knows a kubelet by.
+_NODE_USER, _NODES = "system:node:", "system:nodes"
 
 
 class ControlPlane:
@@ -65,7 +67,8 @@ class ControlPlane:
 
     ``feature_gates`` are the API server's. ``audit_policy`` is the text of a Policy; what it selects is written to
     ``audit_log_path``. ``scheduler`` adds the stock kube-scheduler. Without ``node_lifecycle`` nobody judges nodes by
-    their leases: for nodes that are only objects. ``folder`` must not exist or be empty; by default a temporary one.
+    their leases: for nodes that are only objects. ``nodes`` names machines that may join with a token of their own
+    (``node_token``). ``folder`` must not exist or be empty; by default a temporary one.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class ControlPlane:
         audit_policy: str | None = None,
         scheduler: bool = False,
         node_lifecycle: bool = True,
+        nodes: Sequence[str] = (),
         folder: Path | None = None,
     ) -> None:
         self._programs = programs
@@ -84,7 +88,8 @@ class ControlPlane:
         self._scheduler = scheduler
         self._node_lifecycle = node_lifecycle
         self._wanted_folder = folder.absolute() if folder else None
-        self._tokens = {user: secrets.token_urlsafe(24) for user in _USERS}
+        self._users = {**_USERS, **{f"{_NODE_USER}{node}": _NODES for node in nodes}}
+        self._tokens = {user: secrets.token_urlsafe(24) for user in self._users}
         self._family: Family | None = None
         self._killed: dict[str, Child] = {}
         self.url = ""
@@ -101,6 +106,10 @@ class ControlPlane:
     def token(self) -> str:
         """The administrator's bearer token (group system:masters)."""
         return self._tokens[_ADMIN]
+
+    def node_token(self, node: str) -> str:
+        """Return the bearer token of a machine's kubelet. Raises KeyError for one that was not named at the start."""
+        return self._tokens[f"{_NODE_USER}{node}"]
 
     @property
     def kubeconfig_path(self) -> Path:
@@ -280,7 +289,7 @@ class ControlPlane:
         names = [LOOPBACK, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "10.96.0.1"]
         server, signing = authority.server(now_ns, names), signing_pair()
         self.ca_pem = authority.pem
-        users = [f'{token},{user},{user},"{_USERS[user]}"' for user, token in self._tokens.items()]
+        users = [f'{token},{user},{user},"{self._users[user]}"' for user, token in self._tokens.items()]
         files = {
             "ca.crt": authority.pem.encode(),
             "server.key": server.key_pem,

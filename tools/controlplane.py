@@ -1,4 +1,5 @@
 """Where the programs of a real control plane come from: ``python -m tools.controlplane`` prints their folder.
+With ``--kubelet`` it holds that, too.
 
 Each program is taken from the first source that has it:
 
@@ -25,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +39,9 @@ PACKAGES: Mapping[str, str] = {
     "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
 }
+#: For tests with a real node (tools/node); nobody else waits for it.
+KUBELET = "kubelet"
+_ALL: Mapping[str, str] = {**PACKAGES, KUBELET: "k8s.io/kubernetes/cmd/kubelet"}
 
 #: Part of the key: raise it when the way of building changes.
 _RECIPE = "1"
@@ -67,22 +71,22 @@ class Sources:
         return cls(environ=os.environ, which=shutil.which, build=go_build)
 
 
-def ensure(sources: Sources | None = None) -> Path:
-    """Return a folder that holds every program of ``PACKAGES``, building what no source has.
+def ensure(sources: Sources | None = None, *, wanted: Sequence[str] = tuple(PACKAGES)) -> Path:
+    """Return a folder that holds every program of ``wanted``, building what no source has.
 
     Raises ControlPlaneUnavailable when something is missing and can't be built.
     """
     sources = sources or Sources.of_this_machine()
     assets = _assets(sources.environ)
-    given = {program: assets / program for program in PACKAGES if assets and _is_program(assets / program)}
-    if assets and len(given) == len(PACKAGES):
+    given = {program: assets / program for program in wanted if assets and _is_program(assets / program)}
+    if assets and len(given) == len(wanted):
         return assets
     folder = cache_root(sources.environ) / "controlplane" / key(sources.module)
     folder.mkdir(parents=True, exist_ok=True)
     with _lock(folder / ".lock"):
-        for number, program in enumerate(PACKAGES, start=1):
+        for number, program in enumerate(wanted, start=1):
             if program not in given and not _is_program(folder / program):
-                _build_into(folder, program, sources, f"{number} of {len(PACKAGES)}")
+                _build_into(folder, program, sources, f"{number} of {len(wanted)}")
         return _linked(folder, given) if given else folder
 
 
@@ -113,7 +117,7 @@ def go_build(go: str, module: Path, program: str, target: Path, /) -> None:
     command = [go, "build", "-trimpath", "-buildvcs=false", "-ldflags", _ldflags(module), "-o", str(target)]
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            [*command, PACKAGES[program]],
+            [*command, _ALL[program]],
             cwd=module,
             env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
             stdin=subprocess.DEVNULL,
@@ -157,11 +161,11 @@ def _build_into(folder: Path, program: str, sources: Sources, count: str) -> Non
 
 
 def _linked(folder: Path, given: Mapping[str, Path]) -> Path:
-    """Return a folder of links: the given programs, and the cached ones for the rest."""
+    """Return a folder of links: the given programs, and the cached ones for the rest, there or not."""
     origin = hashlib.sha256("\n".join(map(str, given.values())).encode()).hexdigest()[:12]
     mixed = folder / f"with-assets-{origin}"
     mixed.mkdir(exist_ok=True)
-    for program in PACKAGES:
+    for program in _ALL:
         link = mixed / program
         link.unlink(missing_ok=True)
         link.symlink_to(given.get(program, folder / program))
@@ -222,10 +226,13 @@ def _what_to_do(program: str, why: str) -> str:
     )
 
 
-def main() -> int:
-    """Print the folder, or say what to do."""
+def main(arguments: Sequence[str]) -> int:
+    """Print the folder, or say what to do. ``--kubelet``: that too."""
+    if unknown := set(arguments) - {"--kubelet"}:
+        print(f"{', '.join(sorted(unknown))}: --kubelet or nothing is allowed", file=sys.stderr)
+        return 2
     try:
-        print(ensure())
+        print(ensure(wanted=tuple(_ALL if arguments else PACKAGES)))
     except ControlPlaneUnavailable as unavailable:
         print(unavailable, file=sys.stderr)
         return 1
@@ -233,4 +240,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

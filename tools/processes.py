@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal
 
+from tools.guard import cgroup_folders, remove_cgroup
+
 _TAIL_LINES = 20
 _END_WITHIN_S = 10.0
 
@@ -62,11 +64,19 @@ class Family:
 
     folder: Path
     children: list[Child] = field(default_factory=list)
+    _cgroups: list[str] = field(default_factory=list)
     _guard: subprocess.Popen[bytes] | None = None
 
     def start(self, name: str, command: Sequence[str | Path]) -> Child:
         """Start a program in a process group of its own, with its output in ``NAME.log``."""
         return self._start(name, command, mode="wb")
+
+    def add_cgroup(self, name: str) -> None:
+        """Make a top-level control group that goes when the programs end, with all that they made in it."""
+        self._guard_input().write(f"cgroup {name}\n".encode())
+        self._cgroups.append(name)
+        for folder in cgroup_folders(name):
+            folder.mkdir()
 
     def again(self, child: Child) -> Child:
         """Start a program once more as it was; its log goes on. It must have ended."""
@@ -112,9 +122,13 @@ class Family:
                 os.killpg(child.process.pid, signal.SIGKILL)
             child.process.wait(_END_WITHIN_S)
         self.children.clear()
+        kept = [name for name in self._cgroups if not remove_cgroup(name)]
+        self._cgroups.clear()
         if self._guard is not None:
             self._guard.communicate(b"done\n", timeout=_END_WITHIN_S)
             self._guard = None
+        if kept:
+            raise RuntimeError(f"processes are left in the control groups {', '.join(kept)}")
 
     def _guard_input(self) -> IO[bytes]:
         if self._guard is None:

@@ -1,0 +1,274 @@
+"""One real node on this machine: kubelet, containerd and runc of its own, with emulated GPUs.
+
+Each node has namespaces of its own (mounts, network, processes, IPC) whose first process is tools/node/init.py. What
+starts in them ends with it, whoever ends it, and nothing stays mounted; so a node can be ended, or "rebooted", at any
+moment, and several run side by side. Programs are started from outside through nsenter(1) and killed one by one like
+those of a control plane.
+
+``with Node(plane, "node-a", gpus=4) as node:`` is Ready and has its GPUs. The control plane must know the name
+(``ControlPlane(nodes=["node-a"])``). ``tools.node.needs.missing()`` says whether this machine can have one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tools.cluster import ControlPlane
+from tools.controlplane import KUBELET, cache_root, ensure
+from tools.node import gpus as _gpus
+from tools.node import rootfs, settings
+from tools.node.deviceapi import FOLDER as _PLUGIN_FOLDER
+from tools.nvml_stub import build as nvml_stub
+from tools.processes import Family
+
+CONTAINERD, PLUGIN = "containerd", "device-plugin"
+_NAMESPACES, _PASSAGE = "namespaces", "passage"
+_ROOT = Path(__file__).parents[2]
+#: The API server's Service: the first address of the control plane's range (tools/flags.py).
+_SERVICE = ("10.96.0.1", 443)
+_UP_WITHIN_S = 60.0
+_POLL_S = 0.05
+_CAP_SYS_RESOURCE = 24
+
+
+class Node:
+    """One machine: ``start`` it, ``kill`` and ``start_again`` its programs, ``reboot`` it, ``stop`` it.
+
+    ``gpus``: how many emulated devices it has. ``archives``: images that are imported into it.
+    ``number`` tells apart nodes of one cluster, whose addresses must differ.
+    """
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        name: str,
+        *,
+        gpus: int = 0,
+        number: int = 1,
+        max_pods: int = 110,
+        labels: Mapping[str, str] | None = None,
+        archives: Sequence[Path] | None = None,
+    ) -> None:
+        self.name = name
+        self.gpus = _gpus.made_up(name, gpus)
+        self._plane = plane
+        self._number = number
+        self._max_pods = max_pods
+        self._labels = dict(labels or {})
+        self._archives = archives
+        self._family: Family | None = None
+        self._init_pid = 0
+        self._programs: dict[str, list[str]] = {}
+        #: Seconds that each part of the last start took.
+        self.took_s: dict[str, float] = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def folder(self) -> Path:
+        """Where all files and logs of the node are. Raises RuntimeError when not started."""
+        return self._running().folder
+
+    @property
+    def address(self) -> str:
+        """The node's address, in its own network."""
+        return f"10.97.0.{self._number}"
+
+    def start(self) -> None:
+        """Start everything, and return once the node is Ready and has its GPUs.
+
+        Raises ProcessDied when a program ends, TimeoutError when the node isn't ready within 60 s.
+        """
+        if self._family is not None:
+            raise RuntimeError(f"node {self.name} is running")
+        kubelet = ensure(wanted=(KUBELET,)) / KUBELET
+        library = nvml_stub.build(cache_root(os.environ)) / nvml_stub.LIBRARY
+        archives = self._archives
+        if archives is None:
+            archives = [rootfs.pause_archive(), rootfs.reservation_archive()]
+        folder = Path(tempfile.mkdtemp(prefix="moorage-node-"))
+        folder.chmod(0o755)
+        self._family = Family(folder)
+        try:
+            cgroup = f"moorage-{secrets.token_hex(4)}"
+            self._family.add_cgroup(cgroup)
+            self._write_files(folder, cgroup, library)
+            self._programs = self._command_lines(kubelet)
+            self._boot(archives)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End everything and remove the folder; the Node object stays. Does nothing when not started."""
+        if self._family is None:
+            return
+        family, self._family = self._family, None
+        family.stop()
+        shutil.rmtree(family.folder)
+
+    def reboot(self) -> None:
+        """End everything at once and start again with what is on the disk, until the node is Ready again."""
+        family = self._running()
+        for child in reversed(family.children):
+            family.kill(child)
+        self._boot(())
+
+    def kill(self, program: str) -> None:
+        """End kubelet, containerd or the device plug-in as a crash does; containers go on."""
+        family = self._running()
+        family.kill(next(child for child in family.children if child.name == program))
+
+    def start_again(self, program: str) -> None:
+        """Start a killed program, and return before it serves."""
+        self._running().start(program, self._inside(self._programs[program]))
+
+    def run(self, *command: str) -> str:
+        """Run a command on the node and return its output. Raises subprocess.CalledProcessError."""
+        done = subprocess.run(self._inside(command), capture_output=True, text=True, check=False)
+        if done.returncode:
+            failed = subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
+            failed.add_note(done.stderr.strip())
+            raise failed
+        return done.stdout
+
+    def set_gpus(self, devices: Sequence[_gpus.Gpu]) -> None:
+        """Change which devices the machine has; containers that run keep what they see."""
+        self.gpus = tuple(devices)
+        _gpus.write_machine(self.folder, devices)
+
+    def set_unhealthy(self, uuids: Collection[str]) -> None:
+        """Change which devices are ill."""
+        _gpus.write_unhealthy(self.folder, uuids)
+
+    def output(self, namespace: str, pod: str, container: str) -> str:
+        """What the newest life of a container has written, without the runtime's marks; "" before it has begun."""
+        logs = (self.folder / "log" / "pods").glob(f"{namespace}_{pod}_*/{container}/*.log")
+        newest = max(logs, key=lambda path: path.stat().st_mtime_ns, default=None)
+        lines = newest.read_text().splitlines() if newest else []
+        return "".join(line.split(" ", 3)[3] + "\n" for line in lines)
+
+    def status(self) -> dict[str, Any]:
+        """The Node object as the API server has it, {} before there is one."""
+        code, body = self._plane.rest().send("GET", f"/api/v1/nodes/{self.name}")
+        return dict(json.loads(body)) if code == 200 else {}
+
+    def is_ready(self) -> bool:
+        """Whether the node says that it is ready, and all its devices are allocatable."""
+        status = self.status().get("status", {})
+        ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions", ()))
+        return ready and int(status["allocatable"].get("nvidia.com/gpu", 0)) == len(self.gpus)
+
+    def _boot(self, archives: Sequence[Path]) -> None:
+        """Make the namespaces, and start all programs in them."""
+        began = time.monotonic()
+        family = self._running()
+        self._enter_namespaces()
+        self._note("namespaces", began)
+        listen = [f"127.0.0.1:{self._port}", f"{_SERVICE[0]}:{_SERVICE[1]}"]
+        command = [sys.executable, "-I", Path(__file__).with_name("passage.py"), str(self._init_pid), self._port]
+        passage = family.start(_PASSAGE, [*command, *listen])
+        family.start(CONTAINERD, self._inside(self._programs[CONTAINERD]))
+        self._wait_until(lambda: "ready" in passage.log.read_text(), "the way to the API server")
+        self._wait_until(self._containerd_serves, "containerd to serve")
+        self._note("containerd", began)
+        for archive in archives:
+            self.run("ctr", "-a", settings.RUNTIME_SOCKET, "-n", "k8s.io", "images", "import", str(archive))
+        self._note("images", began)
+        family.start(KUBELET, self._inside(self._programs[KUBELET]))
+        if self.gpus:
+            family.start(PLUGIN, self._inside(self._programs[PLUGIN]))
+        self._wait_until(self.is_ready, f"node {self.name} to be ready with {len(self.gpus)} GPUs")
+        self._note("ready", began)
+
+    def _enter_namespaces(self) -> None:
+        family = self._running()
+        flags = ["--mount", "--net", "--pid", "--ipc", "--fork", "--mount-proc", "--kill-child"]
+        script = [sys.executable, "-I", "-S", Path(__file__).with_name("init.py")]
+        child = family.start(_NAMESPACES, ["unshare", *flags, *script, family.folder, self.address, _SERVICE[0]])
+        self._wait_until(lambda: "ready" in child.log.read_text(), "the node's namespaces")
+        pid = child.process.pid
+        self._init_pid = int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
+
+    def _containerd_serves(self) -> bool:
+        command = self._inside(["ctr", "-a", settings.RUNTIME_SOCKET, "version"])
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    def _command_lines(self, kubelet: Path) -> dict[str, list[str]]:
+        folder = self.folder
+        flags = settings.kubelet_flags(name=self.name, address=self.address, folder=folder, labels=self._labels)
+        plugin = [sys.executable, "-m", "tools.node.plugin", str(folder), "--folder", _PLUGIN_FOLDER]
+        return {
+            CONTAINERD: ["containerd", "--config", str(folder / "containerd.toml")],
+            KUBELET: [str(kubelet), *flags],
+            PLUGIN: ["env", f"PYTHONPATH={':'.join([str(_ROOT), *sys.path])}", *plugin],
+        }
+
+    def _inside(self, command: Sequence[str]) -> list[str]:
+        flags = ["--mount", "--net", "--pid", "--ipc", f"--target={self._init_pid}"]
+        return ["nsenter", *flags, "--", *command]
+
+    def _write_files(self, folder: Path, cgroup: str, library: Path) -> None:
+        runtime = folder / "nvidia-container-runtime"
+        config = settings.kubelet(cgroup=cgroup, folder=folder, max_pods=self._max_pods)
+        (folder / "kubelet.yaml").write_text(json.dumps(config, indent=1))
+        (folder / "containerd.toml").write_text(
+            settings.containerd(folder=folder, nvidia_runtime=runtime, may_raise_scores=_may_raise_scores())
+        )
+        (folder / "cni-conf").mkdir()
+        (folder / "cni-conf" / "10-pods.conflist").write_text(settings.cni(f"10.98.{self._number}.0/24"))
+        (folder / "resolv.conf").touch()
+        (folder / library.name).write_bytes(library.read_bytes())
+        python = f"exec {sys.executable} -S -m tools.node.nvidia_runtime"
+        runtime.write_text(
+            f'#!/bin/sh\nPYTHONPATH={_ROOT} {python} {folder} {folder / library.name} {shutil.which("runc")} "$@"\n'
+        )
+        runtime.chmod(0o755)
+        _gpus.write_machine(folder, self.gpus)
+        _gpus.write_unhealthy(folder, ())
+        self._plane.write_kubeconfig(folder / "kubeconfig", self._plane.node_token(self.name))
+
+    @property
+    def _port(self) -> str:
+        return self._plane.url.rpartition(":")[2]
+
+    def _note(self, part: str, began_s: float) -> None:
+        self.took_s[part] = round(time.monotonic() - began_s, 2)
+
+    def _running(self) -> Family:
+        if self._family is None:
+            raise RuntimeError(f"node {self.name} is not running")
+        return self._family
+
+    def _wait_until(self, ready: Callable[[], bool], what: str) -> None:
+        family, give_up_at = self._running(), time.monotonic() + _UP_WITHIN_S
+        while not ready():
+            family.check()
+            if time.monotonic() > give_up_at:
+                tails = "\n".join(f"{child.name}:\n{child.tail()}" for child in family.children)
+                raise TimeoutError(f"waited {_UP_WITHIN_S:.0f} s for {what}; the logs end:\n{tails}")
+            time.sleep(_POLL_S)
+
+
+def _may_raise_scores() -> bool:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    effective = next(int(line.split()[1], 16) for line in lines if line.startswith("CapEff:"))
+    return bool(effective >> _CAP_SYS_RESOURCE & 1)

@@ -1,0 +1,130 @@
+"""The runtime handler ``nvidia`` of a real node with emulated GPUs: runc, after a container was given its devices.
+
+``python -S -m tools.node.nvidia_runtime GPUS LIBRARY RUNC ARGUMENT...``, in the place of ``runc ARGUMENT...``. On ``create`` it does
+what the NVIDIA container runtime does: reads ``NVIDIA_VISIBLE_DEVICES`` of the container's process (the last one, as
+execve(2) users see it), and mounts a driver that shows only those devices. Here the driver is the NVML stub, and what
+it shows is a selection of the lines of the machine's file (tools/node/gpus.py).
+
+- unset, empty or ``void``: no driver at all; ``none``: a driver without devices; ``all``: every device;
+- otherwise UUIDs or indices, separated by commas; one that the machine does not have fails the container.
+
+It imports nothing of ours but gpus.py: it runs before every container, without site-packages.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tools.node import gpus
+
+VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+_STATE_VARIABLE = "FAKE_NVML_STATE"
+_STATE = "/etc/nvml-stub-state"
+
+
+class UnknownDevice(Exception):
+    """Raised when a container wants a device that the machine does not have."""
+
+
+def selected(machine: Mapping[str, str], wanted: str) -> list[str] | None:
+    """Return the lines of the devices that ``wanted`` names, in the machine's order; None for no driver at all.
+
+    Raises UnknownDevice.
+    """
+    if wanted in {"", "void"}:
+        return None
+    if wanted == "none":
+        return []
+    if wanted == "all":
+        return list(machine.values())
+    by_word = {**machine, **{str(index): line for index, line in enumerate(machine.values())}}
+    words = [word.strip() for word in wanted.split(",")]
+    if unknown := [word for word in words if word not in by_word]:
+        raise UnknownDevice(f"device error: {unknown[0]}: unknown device")
+    chosen = {by_word[word] for word in words}
+    return [line for line in machine.values() if line in chosen]
+
+
+def environment(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the environment of a container's process; of a name that comes twice, the last one."""
+    return dict(entry.partition("=")[::2] for entry in config["process"].get("env", ()))
+
+
+def with_driver(config: dict[str, Any], *, library: Path, state: Path) -> dict[str, Any]:
+    """Return a container's configuration with the stub mounted and told where its state is."""
+    process = config["process"]
+    env = [entry for entry in process.get("env", ()) if not entry.startswith(f"{_STATE_VARIABLE}=")]
+    where = {f"{folder}/{library.name}": library for folder in _folders(config)}
+    mounts = [_bind(source, target) for target, source in {**where, _STATE: state}.items()]
+    return {
+        **config,
+        "process": {**process, "env": [*env, f"{_STATE_VARIABLE}={_STATE}"]},
+        "mounts": [*config.get("mounts", ()), *mounts],
+    }
+
+
+def _folders(config: Mapping[str, Any]) -> list[str]:
+    """One folder of the image in which its loader looks: Debian's for this machine, or else /usr/lib."""
+    root = Path(config["root"]["path"])
+    multiarch = f"/usr/lib/{os.uname().machine}-linux-gnu"
+    return [multiarch] if (root / multiarch.lstrip("/")).is_dir() else ["/usr/lib"]
+
+
+def _bind(source: Path, target: str) -> dict[str, Any]:
+    return {"destination": target, "type": "bind", "source": str(source), "options": ["rbind", "ro", "nosuid", "nodev"]}
+
+
+def prepare(bundle: Path, *, machine: Mapping[str, str], library: Path) -> None:
+    """Give the container of a bundle its devices. Raises UnknownDevice."""
+    path = bundle / "config.json"
+    config = json.loads(path.read_text())
+    if not Path(config["root"]["path"]).is_absolute():
+        config["root"]["path"] = str(bundle / config["root"]["path"])
+    lines = selected(machine, environment(config).get(VISIBLE_DEVICES, ""))
+    if lines is None:
+        return
+    state = bundle / "nvml-state"
+    state.write_text("".join(f"{line}\n" for line in lines))
+    path.write_text(json.dumps(with_driver(config, library=library, state=state)))
+
+
+def option(arguments: Sequence[str], name: str) -> str:
+    """Return the value of ``--name VALUE`` or ``--name=VALUE``, "" if it is not there."""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if argument == f"--{name}":
+            return following
+        if argument.startswith(f"--{name}="):
+            return argument.partition("=")[2]
+    return ""
+
+
+def main(own: Sequence[str], arguments: Sequence[str]) -> int:
+    """Prepare a container that is created, and become runc. Returns only when it was refused."""
+    machine_folder, library, runc = own
+    if "create" in arguments:
+        bundle = Path(option(arguments, "bundle") or ".").resolve()
+        try:
+            prepare(bundle, machine=gpus.read_machine(Path(machine_folder)), library=Path(library))
+        except UnknownDevice as refusal:
+            _tell(option(arguments, "log"), f"nvidia-container-cli: {refusal}")
+            return 1
+    os.execv(runc, [runc, *arguments])  # noqa: S606 - no shell is what is wanted
+
+
+def _tell(log: str, message: str) -> None:
+    """Say why, where containerd looks for what runc has to say."""
+    if log:
+        with Path(log).open("a") as file:
+            file.write(json.dumps({"level": "error", "msg": message}) + "\n")
+    print(message, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    # Meant for this interpreter only.
+    os.environ.pop("PYTHONPATH", None)
+    sys.exit(main(sys.argv[1:4], sys.argv[4:]))

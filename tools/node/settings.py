@@ -1,0 +1,102 @@
+"""The settings of a real node's kubelet, containerd and CNI, and the reasons for what is not obvious in them.
+
+Paths are those that the node's own mount namespace has (tools/node/init.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+RUNTIME_SOCKET = "/run/containerd/containerd.sock"
+PAUSE_IMAGE = "moorage.test/pause:1"
+_CRI = 'plugins."io.containerd.grpc.v1.cri"'
+
+
+def kubelet(*, cgroup: str, folder: Path, max_pods: int) -> dict[str, Any]:
+    """Return a KubeletConfiguration; files of it are in ``folder``."""
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
+        # Nobody has a credential for kubelet's own port, which is in the node's network only.
+        "authorization": {"mode": "AlwaysAllow"},
+        "containerRuntimeEndpoint": f"unix://{RUNTIME_SOCKET}",
+        # Machines with control groups of version 1 are served too.
+        "failCgroupV1": False,
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{cgroup}",
+        "enforceNodeAllocatable": [],
+        "failSwapOn": False,
+        "maxPods": max_pods,
+        # The disk is a build machine's: how full it is says nothing about the node.
+        "evictionHard": {name: "0%" for name in ("memory.available", "nodefs.available", "imagefs.available")},
+        "imageGCHighThresholdPercent": 100,
+        # Devices come into the node's status with the next update of it: 10 s by default.
+        "nodeStatusUpdateFrequency": "1s",
+        # Negative ones need CAP_SYS_RESOURCE.
+        "oomScoreAdj": 0,
+        "makeIPTablesUtilChains": False,
+        "resolvConf": str(folder / "resolv.conf"),
+        "volumePluginDir": str(folder / "volume-plugins"),
+        "clusterDomain": "cluster.local",
+    }
+
+
+def containerd(*, folder: Path, nvidia_runtime: Path, may_raise_scores: bool) -> str:
+    """Return containerd's configuration (TOML), with the runtimes ``runc`` and ``nvidia``.
+
+    Without ``may_raise_scores`` (CAP_SYS_RESOURCE) runc could not give a sandbox its negative oom_score_adj, and would
+    fail in a way that says nothing about it.
+    """
+    return f"""\
+version = 2
+root = "/var/lib/containerd"
+state = "/run/containerd"
+disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs",
+  "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs", "io.containerd.internal.v1.opt"]
+[grpc]
+  address = "{RUNTIME_SOCKET}"
+[{_CRI}]
+  sandbox_image = "{PAUSE_IMAGE}"
+  restrict_oom_score_adj = {str(not may_raise_scores).lower()}
+  [{_CRI}.cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "{folder / "cni-conf"}"
+  [{_CRI}.containerd]
+    snapshotter = "overlayfs"
+    default_runtime_name = "runc"
+  [{_CRI}.containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+  [{_CRI}.containerd.runtimes.nvidia]
+    runtime_type = "io.containerd.runc.v2"
+    [{_CRI}.containerd.runtimes.nvidia.options]
+      BinaryName = "{nvidia_runtime}"
+"""
+
+
+def cni(subnet: str) -> str:
+    """Return the network of the pods: a bridge, which is also their way to the node."""
+    bridge = {
+        "type": "bridge",
+        "bridge": "cni0",
+        "isGateway": True,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": subnet}]], "routes": [{"dst": "0.0.0.0/0"}]},
+    }
+    return json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge]})
+
+
+def kubelet_flags(*, name: str, address: str, folder: Path, labels: Mapping[str, str]) -> list[str]:
+    """Return kubelet's command line."""
+    flags = [
+        f"--config={folder / 'kubelet.yaml'}",
+        f"--kubeconfig={folder / 'kubeconfig'}",
+        f"--hostname-override={name}",
+        f"--node-ip={address}",
+        f"--cert-dir={folder / 'kubelet-certificates'}",
+    ]
+    if labels:
+        flags.append("--node-labels=" + ",".join(f"{key}={value}" for key, value in labels.items()))
+    return flags
