@@ -1,5 +1,6 @@
 """Where the programs of a real control plane come from: ``python -m tools.controlplane`` prints their folder.
-With ``--kubelet`` it holds that, too.
+
+With ``--kubelet`` it holds that one, too.
 
 Each program is taken from the first source that has it:
 

@@ -29,14 +29,20 @@ from tools.controlplane import KUBELET, cache_root, ensure
 from tools.node import gpus as _gpus
 from tools.node import rootfs, settings
 from tools.node.deviceapi import FOLDER as _PLUGIN_FOLDER
+from tools.node.deviceapi import KUBELET_SOCKET
+from tools.node.registration import identity, registered
 from tools.nvml_stub import build as nvml_stub
 from tools.processes import Family
 
 CONTAINERD, PLUGIN = "containerd", "device-plugin"
+#: Asks the node's containerd about what kubelet made.
+CTR = ("ctr", "--address", settings.RUNTIME_SOCKET, "--namespace", "k8s.io")
 _NAMESPACES, _PASSAGE = "namespaces", "passage"
 _ROOT = Path(__file__).parents[2]
 #: The API server's Service: the first address of the control plane's range (tools/flags.py).
 _SERVICE = ("10.96.0.1", 443)
+#: kubelet's words.
+_REGISTERED = "Successfully registered node"
 _UP_WITHIN_S = 60.0
 _POLL_S = 0.05
 _CAP_SYS_RESOURCE = 24
@@ -138,8 +144,12 @@ class Node:
         family.kill(next(child for child in family.children if child.name == program))
 
     def start_again(self, program: str) -> None:
-        """Start a killed program, and return before it serves."""
+        """Start a killed program, and return before it serves (``wait_until_ready``)."""
         self._running().start(program, self._inside(self._programs[program]))
+
+    def check(self) -> None:
+        """Raise ProcessDied if a program has ended by itself."""
+        self._running().check()
 
     def run(self, *command: str) -> str:
         """Run a command on the node and return its output. Raises subprocess.CalledProcessError."""
@@ -171,6 +181,15 @@ class Node:
         code, body = self._plane.rest().send("GET", f"/api/v1/nodes/{self.name}")
         return dict(json.loads(body)) if code == 200 else {}
 
+    def wait_until_ready(self) -> None:
+        """Wait until this life of kubelet has told that the node is Ready and has its GPUs.
+
+        Raises ProcessDied, TimeoutError.
+        """
+        self._wait_until(self._containerd_serves, "containerd to serve")
+        what = f"node {self.name} to be ready with {len(self.gpus)} GPUs"
+        self._wait_until(lambda: self._is_registered() and self.is_ready(), what)
+
     def is_ready(self) -> bool:
         """Whether the node says that it is ready, and all its devices are allocatable."""
         status = self.status().get("status", {})
@@ -184,32 +203,45 @@ class Node:
         self._enter_namespaces()
         self._note("namespaces", began)
         listen = [f"127.0.0.1:{self._port}", f"{_SERVICE[0]}:{_SERVICE[1]}"]
-        command = [sys.executable, "-I", Path(__file__).with_name("passage.py"), str(self._init_pid), self._port]
+        script = str(Path(__file__).with_name("passage.py"))
+        command = [sys.executable, "-I", script, str(self._init_pid), self._port]
         passage = family.start(_PASSAGE, [*command, *listen])
         family.start(CONTAINERD, self._inside(self._programs[CONTAINERD]))
         self._wait_until(lambda: "ready" in passage.log.read_text(), "the way to the API server")
         self._wait_until(self._containerd_serves, "containerd to serve")
         self._note("containerd", began)
         for archive in archives:
-            self.run("ctr", "-a", settings.RUNTIME_SOCKET, "-n", "k8s.io", "images", "import", str(archive))
+            self.run(*CTR, "images", "import", str(archive))
         self._note("images", began)
         family.start(KUBELET, self._inside(self._programs[KUBELET]))
         if self.gpus:
             family.start(PLUGIN, self._inside(self._programs[PLUGIN]))
-        self._wait_until(self.is_ready, f"node {self.name} to be ready with {len(self.gpus)} GPUs")
+        self.wait_until_ready()
         self._note("ready", began)
 
     def _enter_namespaces(self) -> None:
         family = self._running()
         flags = ["--mount", "--net", "--pid", "--ipc", "--fork", "--mount-proc", "--kill-child"]
-        script = [sys.executable, "-I", "-S", Path(__file__).with_name("init.py")]
-        child = family.start(_NAMESPACES, ["unshare", *flags, *script, family.folder, self.address, _SERVICE[0]])
+        script = [sys.executable, "-I", "-S", str(Path(__file__).with_name("init.py"))]
+        child = family.start(_NAMESPACES, ["unshare", *flags, *script, str(family.folder), self.address, _SERVICE[0]])
         self._wait_until(lambda: "ready" in child.log.read_text(), "the node's namespaces")
         pid = child.process.pid
         self._init_pid = int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
 
+    def _is_registered(self) -> bool:
+        """Whether kubelet has found its Node object, and the device plug-in this kubelet and not one before it.
+
+        The Node object alone may still say what was true before they were started.
+        """
+        if _REGISTERED not in (self.folder / f"{KUBELET}.log").read_text():
+            return False
+        if not self.gpus:
+            return True
+        kubelet = identity(self.folder / "kubelet" / "device-plugins" / KUBELET_SOCKET)
+        return kubelet is not None and registered(kubelet) in (self.folder / f"{PLUGIN}.log").read_text()
+
     def _containerd_serves(self) -> bool:
-        command = self._inside(["ctr", "-a", settings.RUNTIME_SOCKET, "version"])
+        command = self._inside([*CTR, "version"])
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
     def _command_lines(self, kubelet: Path) -> dict[str, list[str]]:

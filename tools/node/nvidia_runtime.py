@@ -1,9 +1,9 @@
 """The runtime handler ``nvidia`` of a real node with emulated GPUs: runc, after a container was given its devices.
 
-``python -S -m tools.node.nvidia_runtime GPUS LIBRARY RUNC ARGUMENT...``, in the place of ``runc ARGUMENT...``. On ``create`` it does
-what the NVIDIA container runtime does: reads ``NVIDIA_VISIBLE_DEVICES`` of the container's process (the last one, as
-execve(2) users see it), and mounts a driver that shows only those devices. Here the driver is the NVML stub, and what
-it shows is a selection of the lines of the machine's file (tools/node/gpus.py).
+``python -S -m tools.node.nvidia_runtime GPUS LIBRARY RUNC ARGUMENT...``, in the place of ``runc ARGUMENT...``. On
+``create`` it does what the NVIDIA container runtime does: reads ``NVIDIA_VISIBLE_DEVICES`` of the container's process
+(of a name that comes twice, the last), and mounts a driver that shows only those devices. Here the driver is the NVML
+stub, and what it shows is a selection of the lines of the machine's file (tools/node/gpus.py).
 
 - unset, empty or ``void``: no driver at all; ``none``: a driver without devices; ``all``: every device;
 - otherwise UUIDs or indices, separated by commas; one that the machine does not have fails the container.
@@ -18,7 +18,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tools.node import gpus
 
@@ -103,8 +103,8 @@ def option(arguments: Sequence[str], name: str) -> str:
     return ""
 
 
-def main(own: Sequence[str], arguments: Sequence[str]) -> int:
-    """Prepare a container that is created, and become runc. Returns only when it was refused."""
+def main(own: Sequence[str], arguments: Sequence[str]) -> NoReturn:
+    """Prepare a container that is created, and become runc, or end with 1 when the container is refused."""
     machine_folder, library, runc = own
     if "create" in arguments:
         bundle = Path(option(arguments, "bundle") or ".").resolve()
@@ -112,7 +112,7 @@ def main(own: Sequence[str], arguments: Sequence[str]) -> int:
             prepare(bundle, machine=gpus.read_machine(Path(machine_folder)), library=Path(library))
         except UnknownDevice as refusal:
             _tell(option(arguments, "log"), f"nvidia-container-cli: {refusal}")
-            return 1
+            raise SystemExit(1) from refusal
     os.execv(runc, [runc, *arguments])  # noqa: S606 - no shell is what is wanted
 
 
@@ -127,4 +127,4 @@ def _tell(log: str, message: str) -> None:
 if __name__ == "__main__":
     # Meant for this interpreter only.
     os.environ.pop("PYTHONPATH", None)
-    sys.exit(main(sys.argv[1:4], sys.argv[4:]))
+    main(sys.argv[1:4], sys.argv[4:])

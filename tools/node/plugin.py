@@ -19,6 +19,7 @@ from pathlib import Path
 import grpc
 
 from tools.node import deviceapi, gpus
+from tools.node.registration import identity, registered
 
 RESOURCE = "nvidia.com/gpu"
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
@@ -102,7 +103,7 @@ def register(folder: Path) -> None:
 def serve(machine: Path, folder: Path) -> None:
     """Serve until killed, one life for each of kubelet's."""
     while True:
-        kubelet = _identity(folder / deviceapi.KUBELET_SOCKET)
+        kubelet = identity(folder / deviceapi.KUBELET_SOCKET)
         if kubelet is not None:
             _serve_one(machine, folder, kubelet)
         time.sleep(_POLL_S)
@@ -118,8 +119,8 @@ def _serve_one(machine: Path, folder: Path, kubelet: tuple[int, int]) -> None:
     server.start()
     try:
         register(folder)
-        _say("is registered")
-        while socket.exists() and _identity(folder / deviceapi.KUBELET_SOCKET) in {kubelet, None}:
+        _say(registered(kubelet))
+        while socket.exists() and identity(folder / deviceapi.KUBELET_SOCKET) in {kubelet, None}:
             plugin.poll()
             time.sleep(_POLL_S)
     except grpc.RpcError as error:
@@ -132,15 +133,6 @@ def _serve_one(machine: Path, folder: Path, kubelet: tuple[int, int]) -> None:
 def _devices(machine: Path) -> dict[str, bool]:
     ill = gpus.read_unhealthy(machine)
     return {uuid: uuid not in ill for uuid in gpus.read_machine(machine)}
-
-
-def _identity(socket: Path) -> tuple[int, int] | None:
-    """Tell one socket from its successor of the same name: inode numbers are used again, times are not."""
-    try:
-        found = socket.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_ctime_ns
 
 
 def _say(what: str) -> None:

@@ -22,6 +22,8 @@ from tools.node.images import ImageSettings, pack
 from tools.node.settings import PAUSE_IMAGE
 
 _ROOT = Path(__file__).parents[2]
+#: What decides, beside the contents, how an archive comes out.
+_RECIPES = (Path(__file__), Path(__file__).with_name("images.py"))
 #: The name that CRI gives to ``moorage/reservation:latest``, the binder's default.
 RESERVATION_IMAGE = "docker.io/moorage/reservation:latest"
 _PACKAGE = "python3"
@@ -46,7 +48,7 @@ def reservation_archive() -> Path:
         env={"PYTHONPATH": f"/{_SITE}", "PYTHONDONTWRITEBYTECODE": "1"},
     )
     sources = sorted(path for package in _PACKAGES_OF_OURS for path in (_ROOT / package).rglob("*.py"))
-    sources += [_ROOT / "pyproject.toml", _ROOT / "README.md", *sorted(Path(__file__).parent.glob("*.py"))]
+    sources += [_ROOT / "pyproject.toml", _ROOT / "README.md", *_RECIPES]
     return _cached("reservation", sources, _fill, settings)
 
 
@@ -59,7 +61,7 @@ def pause_archive() -> Path:
         flags = ("-std=gnu11", "-Os", "-Wall", "-Wextra", "-Werror", "-static", "-s")
         subprocess.run([os.environ.get("CC", "cc"), *flags, "-o", root / "pause", source], check=True)
 
-    return _cached("pause", [source, Path(__file__).with_name("images.py")], compile_into, settings)
+    return _cached("pause", [source, *_RECIPES], compile_into, settings)
 
 
 def _cached(name: str, sources: Sequence[Path], fill: Callable[[Path], None], settings: ImageSettings) -> Path:
@@ -123,3 +125,8 @@ def _install_wheel(target: Path) -> None:
         raise FileNotFoundError("uv: `make` installs it (requirements/bootstrap.txt)")
     driver = f"nvidia-ml-py=={metadata.version('nvidia-ml-py')}"
     subprocess.run([uv, "pip", "install", "--quiet", "--no-deps", "--target", target, str(_ROOT), driver], check=True)
+    # The wheel has all of Moorage; this image is its smallest process only.
+    kept = {*_PACKAGES_OF_OURS, "pynvml.py", *(path.name for path in target.glob("*.dist-info"))}
+    for path in target.iterdir():
+        if path.name not in kept:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -32,7 +32,7 @@ def kubelet(*, cgroup: str, folder: Path, max_pods: int) -> dict[str, Any]:
         "failSwapOn": False,
         "maxPods": max_pods,
         # The disk is a build machine's: how full it is says nothing about the node.
-        "evictionHard": {name: "0%" for name in ("memory.available", "nodefs.available", "imagefs.available")},
+        "evictionHard": dict.fromkeys(("memory.available", "nodefs.available", "imagefs.available"), "0%"),
         "imageGCHighThresholdPercent": 100,
         # Devices come into the node's status with the next update of it: 10 s by default.
         "nodeStatusUpdateFrequency": "1s",

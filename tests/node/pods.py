@@ -1,0 +1,119 @@
+"""Pods for a real node, and what they and the node say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from tools.cluster import ControlPlane
+from tools.node.node import Node
+
+Pod = dict[str, Any]
+T = TypeVar("T")
+NAMESPACE = "default"
+#: Has a Python with pynvml, which is all that a user's image needs here.
+IMAGE = "moorage/reservation:latest"
+
+#: What a user's program finds out by itself.
+_LISTS_ITS_DEVICES = """
+import signal, pynvml
+pynvml.nvmlInit()
+devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+print("sees", *map(pynvml.nvmlDeviceGetUUID, devices), flush=True)
+signal.sigwait([signal.SIGTERM])
+"""
+
+
+def pod(name: str, *, gpus: int = 0, env: Mapping[str, str] | None = None, **spec: Any) -> Pod:
+    """A pod that lists its devices and stays."""
+    container = {
+        "name": "main",
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["/usr/bin/python3", "-c", _LISTS_ITS_DEVICES],
+        "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
+        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "containers": [container],
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 5,
+            "runtimeClassName": "nvidia",
+            **spec,
+        },
+    }
+
+
+class Machine:
+    """A node and its control plane, as a test looks at them."""
+
+    def __init__(self, plane: ControlPlane, node: Node) -> None:
+        self.plane = plane
+        self.node = node
+
+    @property
+    def devices(self) -> list[str]:
+        """UUIDs of the node's devices, in its order."""
+        return [gpu.uuid for gpu in self.node.gpus]
+
+    def create(self, *pods: Pod) -> None:
+        """Create pods."""
+        for wanted in pods:
+            self.plane.rest().call("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", wanted)
+
+    def get(self, name: str, namespace: str = NAMESPACE) -> Pod:
+        """One pod."""
+        return dict(self.plane.rest().call("GET", f"/api/v1/namespaces/{namespace}/pods/{name}"))
+
+    def pods(self, namespace: str) -> list[Pod]:
+        """All pods of a namespace."""
+        return list(self.plane.rest().call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"])
+
+    def reached(self, name: str, phase: str, *, within_s: float = 60) -> Pod:
+        """Wait until a pod has a phase, and return it."""
+
+        def there() -> Pod | None:
+            found = self.get(name)
+            return found if found["status"]["phase"] == phase else None
+
+        return eventually(there, lambda: f"{name} to be {phase}: {self.get(name)['status']}", within_s=within_s)
+
+    def sees(self, name: str) -> set[str]:
+        """Wait until the program in a pod has listed its devices, and return them."""
+
+        def said() -> list[str] | None:
+            lines = self.node.output(NAMESPACE, name, "main").splitlines()
+            return next((line.split()[1:] for line in lines if line.startswith("sees")), None)
+
+        told = eventually(said, lambda: f"{name} to list its devices: {self.get(name)['status']}", within_s=60)
+        assert len(set(told)) == len(told)
+        return set(told)
+
+    def remove(self, *names: str) -> None:
+        """Delete pods and wait until kubelet has ended them."""
+        for name in names:
+            self.plane.rest().send("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}")
+        eventually(
+            lambda: not {one["metadata"]["name"] for one in self.pods(NAMESPACE)} & set(names) or None,
+            lambda: f"{', '.join(names)} to go",
+            within_s=60,
+        )
+
+    def allocatable(self) -> int:
+        """Devices that pods can have, as the node says."""
+        return int(self.node.status()["status"]["allocatable"]["nvidia.com/gpu"])
+
+
+def eventually(probe: Callable[[], T | None], what: Callable[[], str], *, within_s: float) -> T:
+    """Wait until ``probe`` answers with something. A real machine's time is not ours to turn."""
+    give_up_at = time.monotonic() + within_s
+    while (found := probe()) is None:
+        if time.monotonic() > give_up_at:
+            raise AssertionError(f"waited {within_s} s for {what()}")
+        time.sleep(0.1)
+    return found

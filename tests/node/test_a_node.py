@@ -1,0 +1,127 @@
+"""What kubelet, containerd and runc do with emulated GPUs, without Moorage: pods are bound by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.node.pods import Machine, Pod, eventually, pod
+from tools.cluster import ControlPlane
+from tools.controlplane import KUBELET
+from tools.node.node import CONTAINERD, PLUGIN
+
+pytestmark = pytest.mark.node
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runtime_class(plane: ControlPlane) -> None:
+    nvidia = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}}
+    plane.rest().call("POST", "/apis/node.k8s.io/v1/runtimeclasses", {**nvidia, "handler": "nvidia"})
+
+
+def bound(machine: Machine, name: str, *, gpus: int = 0, **env: str) -> Pod:
+    return pod(name, gpus=gpus, env=env, nodeName=machine.node.name)
+
+
+def told_by_kubelet(found: Pod) -> set[str]:
+    (status,) = found["status"]["containerStatuses"]
+    (resource,) = status["allocatedResourcesStatus"]
+    return {one["resourceID"] for one in resource["resources"] if one["health"] == "Healthy"}
+
+
+def test_each_pod_sees_the_device_that_kubelet_chose_for_it_and_one_too_many_is_refused(machine: Machine) -> None:
+    names = ["first", "second"]
+    machine.create(*(bound(machine, name, gpus=1) for name in names))
+    found = {name: machine.reached(name, "Running") for name in names}
+    seen = {name: machine.sees(name) for name in names}
+    assert sorted(len(devices) for devices in seen.values()) == [1, 1]
+    assert set.union(*seen.values()) == set(machine.devices)
+    assert {name: told_by_kubelet(found[name]) for name in names} == seen
+
+    machine.create(bound(machine, "third", gpus=1))
+    refused = machine.reached("third", "Failed")["status"]
+    assert refused["reason"] == "UnexpectedAdmissionError"
+    assert "requested number of devices unavailable for nvidia.com/gpu" in refused["message"]
+    assert "Requested: 1, Available: 0" in refused["message"]
+
+    machine.remove("first", "third")
+    machine.create(bound(machine, "fourth", gpus=1))
+    assert machine.sees("fourth") == seen["first"]
+    machine.remove("second", "fourth")
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [("all", [0, 1]), ("none", []), ("1", [1]), ("0,1", [0, 1])],
+)
+def test_the_runtime_shows_what_the_environment_names(
+    machine: Machine, name: str, visible: str, expected: list[int]
+) -> None:
+    machine.create(bound(machine, name, NVIDIA_VISIBLE_DEVICES=visible))
+    assert machine.sees(name) == {machine.devices[index] for index in expected}
+    machine.remove(name)
+
+
+def test_a_users_variable_comes_after_the_device_plugins(machine: Machine, name: str) -> None:
+    machine.create(bound(machine, name, gpus=1, NVIDIA_VISIBLE_DEVICES="all"))
+    assert machine.sees(name) == set(machine.devices)
+    machine.remove(name)
+
+
+def test_without_the_variable_there_is_no_driver(machine: Machine, name: str) -> None:
+    machine.create(bound(machine, name))
+    machine.reached(name, "Failed")
+    assert "NVML Shared Library Not Found" in machine.node.output("default", name, "main")
+    machine.remove(name)
+
+
+def test_a_device_that_the_machine_does_not_have_fails_the_container(machine: Machine, name: str) -> None:
+    machine.create(bound(machine, name, NVIDIA_VISIBLE_DEVICES="GPU-of-another-machine"))
+    (status,) = machine.reached(name, "Failed")["status"]["containerStatuses"]
+    assert status["state"]["terminated"]["reason"] == "StartError"
+    assert "device error: GPU-of-another-machine: unknown device" in status["state"]["terminated"]["message"]
+    machine.remove(name)
+
+
+def test_an_ill_device_is_no_longer_allocatable_until_it_is_well(machine: Machine) -> None:
+    machine.node.set_unhealthy([machine.devices[0]])
+    _allocatable(machine, 1)
+    machine.node.set_unhealthy([])
+    _allocatable(machine, 2)
+
+
+@pytest.mark.parametrize("program", [KUBELET, CONTAINERD, PLUGIN])
+def test_a_container_outlives_the_crash_of_a_program_and_the_next_pod_gets_the_other_device(
+    machine: Machine, name: str, program: str
+) -> None:
+    machine.create(bound(machine, name, gpus=1))
+    seen = machine.sees(name)
+    machine.node.kill(program)
+    machine.node.start_again(program)
+    machine.node.wait_until_ready()
+    after = f"{name}-after"
+    machine.create(bound(machine, after, gpus=1))
+    assert machine.sees(after) == set(machine.devices) - seen
+    assert machine.get(name)["status"]["containerStatuses"][0]["restartCount"] == 0
+    machine.remove(name, after)
+
+
+def test_after_a_reboot_a_pod_is_started_again_with_a_device(machine: Machine, name: str) -> None:
+    machine.create({**(wanted := bound(machine, name, gpus=1)), "spec": {**wanted["spec"], "restartPolicy": "Always"}})
+    machine.sees(name)
+    machine.node.reboot()
+
+    def restarted() -> Pod | None:
+        (status,) = machine.get(name)["status"]["containerStatuses"]
+        return status if status["restartCount"] == 1 and status["ready"] else None
+
+    eventually(restarted, lambda: f"{name} to start again: {machine.get(name)['status']}", within_s=90)
+    assert len(machine.sees(name)) == 1
+    machine.remove(name)
+
+
+def _allocatable(machine: Machine, count: int) -> None:
+    eventually(
+        lambda: machine.allocatable() == count or None,
+        lambda: f"{count} allocatable devices: {machine.node.status()['status']['allocatable']}",
+        within_s=30,
+    )
