@@ -18,6 +18,8 @@ IMAGE = "moorage/reservation:latest"
 #: What a user's program finds out by itself.
 _LISTS_ITS_DEVICES = """
 import signal, pynvml
+# The first process of a container is not ended by signals that it does nothing about.
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 pynvml.nvmlInit()
 devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
 print("sees", *map(pynvml.nvmlDeviceGetUUID, devices), flush=True)
