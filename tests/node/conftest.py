@@ -13,6 +13,8 @@ from tools.node import needs
 from tools.node.node import Node
 
 _NAME = "node-a"
+#: What GPU feature discovery says of such a machine.
+_LABELS = {"nvidia.com/gpu.memory": "81559", "nvidia.com/gpu.count": "2", "nvidia.com/gpu.present": "true"}
 _numbers = itertools.count()
 
 
@@ -27,7 +29,7 @@ def plane() -> Iterator[ControlPlane]:
 @pytest.fixture(scope="module")
 def machine(plane: ControlPlane) -> Iterator[Machine]:
     """A node that is Ready and has its devices."""
-    with Node(plane, _NAME, gpus=2) as node:
+    with Node(plane, _NAME, gpus=2, labels=_LABELS) as node:
         yield Machine(plane, node)
 
 

@@ -96,6 +96,20 @@ class Machine:
         assert len(set(told)) == len(told)
         return set(told)
 
+    def restarted(self, name: str, namespace: str = NAMESPACE) -> Pod:
+        """Wait until all containers of a pod run in their second life, and return it."""
+
+        def again() -> Pod | None:
+            found = self.get(name, namespace)
+            statuses = found["status"]["containerStatuses"]
+            return found if all(one["restartCount"] == 1 and one["ready"] for one in statuses) else None
+
+        return eventually(again, lambda: f"{name} to start again: {self.get(name, namespace)['status']}", within_s=90)
+
+    def events(self, namespace: str) -> list[dict[str, Any]]:
+        """What was said of the objects of a namespace."""
+        return list(self.plane.rest().call("GET", f"/api/v1/namespaces/{namespace}/events")["items"])
+
     def remove(self, *names: str) -> None:
         """Delete pods and wait until kubelet has ended them."""
         for name in names:

@@ -109,12 +109,7 @@ def test_after_a_reboot_a_pod_is_started_again_with_a_device(machine: Machine, n
     machine.create({**(wanted := bound(machine, name, gpus=1)), "spec": {**wanted["spec"], "restartPolicy": "Always"}})
     machine.sees(name)
     machine.node.reboot()
-
-    def restarted() -> Pod | None:
-        (status,) = machine.get(name)["status"]["containerStatuses"]
-        return status if status["restartCount"] == 1 and status["ready"] else None
-
-    eventually(restarted, lambda: f"{name} to start again: {machine.get(name)['status']}", within_s=90)
+    machine.restarted(name)
     assert len(machine.sees(name)) == 1
     machine.remove(name)
 

@@ -29,6 +29,25 @@ def share(name: str, fraction: str) -> Pod:
     return wanted
 
 
+def named_container(name: str) -> Pod:
+    wanted = share(name, "0.5")
+    wanted["metadata"]["annotations"][names.GPU_FRACTION_CONTAINER_NAME] = "main"
+    wanted["spec"]["containers"].insert(0, {**wanted["spec"]["containers"][0], "name": "beside"})
+    return wanted
+
+
+def two_devices(name: str) -> Pod:
+    wanted = share(name, "0.5")
+    wanted["metadata"]["annotations"][names.GPU_FRACTION_NUM_DEVICES] = "2"
+    return wanted
+
+
+def memory(name: str) -> Pod:
+    wanted = share(name, "")
+    wanted["metadata"]["annotations"] = {names.GPU_MEMORY: "2000"}
+    return wanted
+
+
 def whole(name: str) -> Pod:
     return pod(name, gpus=1, schedulerName=names.SCHEDULER_NAME)
 
@@ -37,10 +56,28 @@ def reservations(machine: Machine) -> list[Pod]:
     return machine.pods(names.RESERVATION_NAMESPACE)
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_left(machine: Machine) -> Iterator[None]:
+    """Take every pod away after a test, and see that their reservations go."""
+    yield
+    machine.remove(*(one["metadata"]["name"] for one in machine.pods(NAMESPACE)))
+    no_reservations(machine)
+
+
 def no_reservations(machine: Machine) -> None:
     eventually(
         lambda: not reservations(machine) or None, lambda: f"reservations to go: {reservations(machine)}", within_s=60
     )
+
+
+def bind_requests(machine: Machine) -> list[Pod]:
+    path = f"/apis/scheduling.run.ai/v1alpha2/namespaces/{NAMESPACE}/bindrequests"
+    return list(machine.plane.rest().call("GET", path)["items"])
+
+
+def refusals(machine: Machine) -> list[Pod]:
+    """What kubelet said of reservation pods that it refused."""
+    return [one for one in machine.events(names.RESERVATION_NAMESPACE) if one["reason"] == "UnexpectedAdmissionError"]
 
 
 def test_two_halves_share_the_device_that_their_reservation_pod_holds(machine: Machine) -> None:
@@ -57,8 +94,6 @@ def test_two_halves_share_the_device_that_their_reservation_pod_holds(machine: M
     # The other device is left for a pod that wants all of one.
     machine.create(whole("whole"))
     assert machine.sees("whole") == set(machine.devices) - {device}
-    machine.remove("left", "right", "whole")
-    no_reservations(machine)
 
 
 def test_a_share_outlives_its_reservations_container(machine: Machine) -> None:
@@ -69,16 +104,59 @@ def test_a_share_outlives_its_reservations_container(machine: Machine) -> None:
     (status,) = reservation["status"]["containerStatuses"]
     container = status["containerID"].removeprefix("containerd://")
     machine.node.run(*CTR, "task", "kill", "--signal", "SIGKILL", container)
-
-    def restarted() -> Pod | None:
-        found = machine.get(pod_name, names.RESERVATION_NAMESPACE)
-        (now,) = found["status"]["containerStatuses"]
-        return found if now["restartCount"] == 1 and now["ready"] else None
-
-    again = eventually(restarted, lambda: f"{pod_name} to start again: {reservations(machine)}", within_s=60)
+    again = machine.restarted(pod_name, names.RESERVATION_NAMESPACE)
     assert {again["metadata"]["annotations"][names.RESERVE_FOR_GPU_INDEX]} == seen
     machine.create(share("second", "0.5"))
     assert machine.sees("second") == seen
     assert machine.get("tenant", NAMESPACE)["status"]["containerStatuses"][0]["restartCount"] == 0
-    machine.remove("tenant", "second")
-    no_reservations(machine)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "devices"), [(memory("memory"), 1), (named_container("named"), 1), (two_devices("two"), 2)]
+)
+def test_a_form_of_asking_gets_the_devices_of_its_reservations(machine: Machine, wanted: Pod, devices: int) -> None:
+    name = wanted["metadata"]["name"]
+    machine.create(wanted)
+    seen = machine.sees(name)
+    assert len(seen) == devices
+    held = {one["metadata"]["annotations"][names.RESERVE_FOR_GPU_INDEX] for one in reservations(machine)}
+    assert held == seen
+    for container in wanted["spec"]["containers"][:-1]:
+        assert "NVML Shared Library Not Found" in machine.node.output(NAMESPACE, name, container["name"])
+
+
+def test_a_reservation_that_kubelet_refuses_is_given_up_and_the_share_runs_when_there_is_a_device(
+    machine: Machine, moorage: Deployment
+) -> None:
+    moorage.pause("binder")
+    try:
+        machine.create(share("late", "0.5"))
+        eventually(lambda: bind_requests(machine) or None, lambda: "a BindRequest", within_s=60)
+        taken = [pod(name, gpus=1, nodeName=machine.node.name) for name in ("taker-0", "taker-1")]
+        machine.create(*taken)
+        assert set.union(*(machine.sees(one["metadata"]["name"]) for one in taken)) == set(machine.devices)
+    finally:
+        moorage.go_on("binder")
+    eventually(lambda: refusals(machine) or None, lambda: "a reservation to be refused", within_s=60)
+    machine.remove("taker-0")
+    seen = machine.sees("late")
+    (reservation,) = [one for one in reservations(machine) if one["status"]["phase"] == "Running"]
+    assert {reservation["metadata"]["annotations"][names.RESERVE_FOR_GPU_INDEX]} == seen
+
+
+def test_after_a_reboot_tenants_are_on_the_device_that_their_reservation_holds(machine: Machine) -> None:
+    tenants = [share(name, "0.5") for name in ("one", "other")]
+    for tenant in tenants:
+        tenant["spec"]["restartPolicy"] = "Always"
+    machine.create(*tenants)
+    seen = machine.sees("one")
+    assert machine.sees("other") == seen
+    machine.node.reboot()
+    for name in ("one", "other"):
+        machine.restarted(name)
+        assert machine.sees(name) == seen
+    (reservation,) = reservations(machine)
+    machine.restarted(reservation["metadata"]["name"], names.RESERVATION_NAMESPACE)
+    (again,) = reservations(machine)
+    assert {again["metadata"]["annotations"][names.RESERVE_FOR_GPU_INDEX]} == seen
+    assert again["status"]["containerStatuses"][0]["allocatedResourcesStatus"][0]["resources"][0]["resourceID"] in seen
