@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tools.controlplane import PACKAGES, ControlPlaneUnavailable, Sources, cache_root, ensure, go_build, key, version
+from tools.controlplane import (
+    KUBELET,
+    PACKAGES,
+    ControlPlaneUnavailable,
+    Sources,
+    cache_root,
+    ensure,
+    go_build,
+    key,
+    version,
+)
 
 GO_MOD = "module example.test/control-plane\n\ngo 1.26.0\n\nrequire k8s.io/kubernetes v1.36.3 // indirect\n"
 ALL = set(PACKAGES)
@@ -68,6 +78,14 @@ def contents(folder: Path) -> dict[str, str]:
 @pytest.fixture
 def workshop(tmp_path: Path) -> Workshop:
     return Workshop(tmp_path)
+
+
+def test_a_kubelet_is_built_only_for_who_wants_one(workshop: Workshop) -> None:
+    folder = ensure(workshop.sources())
+    assert not (folder / KUBELET).exists()
+    assert ensure(workshop.sources(), wanted=(KUBELET,)) == folder
+    assert (folder / KUBELET).read_text() == "built kubelet"
+    assert workshop.built == [*PACKAGES, KUBELET]
 
 
 def test_what_no_source_has_is_built_once_and_then_taken_from_the_cache(workshop: Workshop) -> None:

@@ -27,12 +27,14 @@ _CNI_PROGRAMS, _CNI_PACKAGE = ("bridge", "host-local", "loopback"), "containerne
 _INSTALL = "python -m tools.node install"
 
 
-def missing(which: Callable[[str], str | None] = shutil.which, *, user: int | None = None) -> list[str]:
+def missing(
+    which: Callable[[str], str | None] = shutil.which, *, cni: Path = CNI_FOLDER, user: int | None = None
+) -> list[str]:
     """Say what this machine lacks, a sentence each; nothing: a node can be started."""
     lacks = [] if (os.geteuid() if user is None else user) == 0 else ["root: namespaces and mounts need it"]
     lacks += [f"{name}: {_INSTALL} gets the package {PROGRAMS[name]}" for name in PROGRAMS if not which(name)]
-    if not all((CNI_FOLDER / name).exists() for name in _CNI_PROGRAMS):
-        lacks.append(f"CNI plug-ins in {CNI_FOLDER}: {_INSTALL} gets the package {_CNI_PACKAGE}")
+    if not all((cni / name).exists() for name in _CNI_PROGRAMS):
+        lacks.append(f"CNI plug-ins in {cni}: {_INSTALL} gets the package {_CNI_PACKAGE}")
     return lacks
 
 
