@@ -15,7 +15,9 @@ from gpu.grant import DeviceGrant, Grant
 from gpu.handover import Handover, PlannedDevice
 from gpu.handover import render as render_handover
 from scheduler.core.cluster import Cluster
+from scheduler.core.plan import Attempt, Bind, Hold, Join, Plan
 from scheduler.core.settings import Settings
+from scheduler.core.table import GPUS
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -262,3 +264,24 @@ def feed(made: Cluster, *objects: Node | Pod | PodGroup | BindRequest) -> None:
                 made.upsert_pod_group(obj)
             case BindRequest():
                 made.upsert_bind_request(obj)
+
+
+def free_gpus(made: Cluster, name: str = "n1") -> int:
+    """Whole devices that a node has left, where the ledger agrees with a recount."""
+    ledger = made.refresh()
+    assert made.validate() == []
+    return int(ledger.table.free[GPUS, ledger.row_of[name]])
+
+
+def commit(made: Cluster, plan: Plan) -> None:
+    """Charge what a plan places, as the shell does."""
+    for entry in plan.entries:
+        match entry:
+            case Attempt(placement):
+                made.commits.open(placement)
+            case Hold(placement):
+                made.commits.hold(placement)
+            case Bind(placement) | Join(placement):
+                made.commits.assume(placement)
+            case _:
+                pass

@@ -15,6 +15,7 @@ from tests.scheduler.core.objects import (
     cluster,
     ended,
     feed,
+    free_gpus,
     node,
     pod,
     reservation,
@@ -22,12 +23,6 @@ from tests.scheduler.core.objects import (
 from wire import names
 
 HALF = NANO // 2
-
-
-def _gpus(made: Any, name: str = "n1") -> int:
-    ledger = made.refresh()
-    assert made.validate() == []
-    return int(ledger.table.free[GPUS, ledger.row_of[name]])
 
 
 def _free(made: Any, group: str, name: str = "n1") -> int:
@@ -71,8 +66,8 @@ TENANT = pod("t", fraction="0.5")
     ],
 )
 def test_devices_are_counted_once_whoever_holds_them(objects: list[Any], free: int) -> None:
-    assert _gpus(cluster(node(), *objects)) == free
-    assert _gpus(cluster(*reversed(objects), node())) == free
+    assert free_gpus(cluster(node(), *objects)) == free
+    assert free_gpus(cluster(*reversed(objects), node())) == free
 
 
 @pytest.mark.parametrize(
@@ -123,7 +118,7 @@ def test_a_pod_bound_by_kai_is_charged_what_its_annotations_ask(
 def test_a_pod_bound_by_kai_on_two_devices_is_charged_on_both() -> None:
     tenant = bound(pod("k", fraction="0.5", devices=2), "n1", ("g", 1), ("h", 1), with_grant=False)
     made = cluster(node(), tenant)
-    assert (_free(made, "g"), _free(made, "h"), _gpus(made)) == (HALF, HALF, 6)
+    assert (_free(made, "g"), _free(made, "h"), free_gpus(made)) == (HALF, HALF, 6)
 
 
 @pytest.mark.parametrize(
@@ -163,13 +158,13 @@ def test_pods_on_a_node_that_comes_back_are_still_there() -> None:
     made = cluster(node(), pod("a", gpus=3, bound_to="n1"))
     made.remove_node("n1")
     feed(made, node("n0"), node())
-    assert (_gpus(made), _gpus(made, "n0")) == (5, 8)
+    assert (free_gpus(made), free_gpus(made, "n0")) == (5, 8)
 
 
 def test_a_node_that_lost_devices_has_less_than_nothing_and_takes_nobody() -> None:
     made = cluster(node(gpus=2), pod("a", gpus=2, bound_to="n1"))
     feed(made, node(gpus=1))
-    assert _gpus(made) == -1
+    assert free_gpus(made) == -1
 
 
 def test_validate_notices_a_wrong_cell() -> None:

@@ -9,7 +9,6 @@ import pytest
 from gpu.handover import PlannedDevice
 from scheduler.core.cluster import Cluster
 from scheduler.core.plan import Placement
-from scheduler.core.table import GPUS
 from tests.scheduler.core.objects import (
     NANO,
     bind_request,
@@ -18,6 +17,7 @@ from tests.scheduler.core.objects import (
     cluster,
     ended,
     feed,
+    free_gpus,
     node,
     pod,
     reservation,
@@ -42,12 +42,6 @@ def _placement(of: Pod, *devices: tuple[str, int], number: int = 0, on: str = "n
     )
 
 
-def _gpus(made: Cluster, name: str = "n1") -> int:
-    ledger = made.refresh()
-    assert made.validate() == []
-    return int(ledger.table.free[GPUS, ledger.row_of[name]])
-
-
 def _assumed(of: Pod, *devices: tuple[str, int]) -> Cluster:
     made = cluster(node(), node("n2"), of)
     made.commits.assume(_placement(of, *devices), "bind")
@@ -56,7 +50,7 @@ def _assumed(of: Pod, *devices: tuple[str, int]) -> Cluster:
 
 def test_a_commit_is_charged_at_once() -> None:
     made = _assumed(WHOLE)
-    assert _gpus(made) == 6
+    assert free_gpus(made) == 6
     assert made.waiting() == []
 
 
@@ -72,26 +66,26 @@ def test_a_commit_is_charged_at_once() -> None:
 def test_an_event_that_shows_the_pod_unbound_clears_nothing(events: list[Any]) -> None:
     made = _assumed(WHOLE)
     feed(made, *events)
-    assert _gpus(made) == 6
+    assert free_gpus(made) == 6
     assert made.is_in_flight("uid-w")
 
 
 def test_an_answered_write_stays_charged_until_the_pod_is_seen_bound() -> None:
     made = _assumed(WHOLE)
     made.commits.settle("uid-w", attempt=0)
-    assert _gpus(made) == 6
+    assert free_gpus(made) == 6
     flight = made.commits.flight("uid-w")
     assert flight is not None
     assert flight.settled
     feed(made, bound(WHOLE, "n1"))
-    assert _gpus(made) == 6
+    assert free_gpus(made) == 6
     assert made.commits.flights() == ()
 
 
 def test_a_pod_that_was_bound_elsewhere_is_charged_there() -> None:
     made = _assumed(WHOLE)
     feed(made, bound(WHOLE, "n2"))
-    assert (_gpus(made), _gpus(made, "n2")) == (8, 6)
+    assert (free_gpus(made), free_gpus(made, "n2")) == (8, 6)
 
 
 @pytest.mark.parametrize("how", ["deleted", "ended"])
@@ -101,7 +95,7 @@ def test_a_pod_that_is_gone_is_in_flight_no_more(how: str) -> None:
         made.remove_pod("uid-w")
     else:
         feed(made, ended(WHOLE))
-    assert _gpus(made) == 8
+    assert free_gpus(made) == 8
 
 
 @pytest.mark.parametrize(
@@ -119,16 +113,16 @@ def test_a_device_that_was_to_be_opened_for_a_pod_that_is_gone_is_charged_until_
     made = cluster(node(), SHARE, *objects)
     made.commits.assume(_placement(SHARE, ("g", HALF)), how)
     made.remove_pod("uid-s")
-    assert (_gpus(made), bool(made.commits.departed())) == (free, how == "attempt")
+    assert (free_gpus(made), bool(made.commits.departed())) == (free, how == "attempt")
     feed(made, reservation("g"))
     made.remove_bind_request("ns", "s")
-    assert (_gpus(made), made.commits.departed()) == (7, ())
+    assert (free_gpus(made), made.commits.departed()) == (7, ())
 
 
 def test_a_withdrawn_attempt_gives_back_what_it_held_and_the_pod_waits_again() -> None:
     made = _assumed(WHOLE)
     made.commits.release("uid-w", attempt=0)
-    assert _gpus(made) == 8
+    assert free_gpus(made) == 8
     assert [record.uid for record in made.waiting()] == ["uid-w"]
     assert made.next_number("uid-w") == 1
 
@@ -139,7 +133,7 @@ def test_a_late_withdrawal_of_an_older_attempt_leaves_the_newer_one_charged() ->
     made.commits.assume(_placement(WHOLE, number=1), "bind")
     made.commits.release("uid-w", attempt=0)
     made.commits.settle("uid-w", attempt=0)
-    assert _gpus(made) == 6
+    assert free_gpus(made) == 6
     flight = made.commits.flight("uid-w")
     assert flight is not None
     assert not flight.settled
@@ -154,7 +148,7 @@ def test_a_pod_that_is_not_known_can_not_be_committed() -> None:
 def test_a_pod_that_is_bound_already_is_not_charged_twice() -> None:
     made = cluster(node(), bound(WHOLE, "n1"))
     made.commits.assume(_placement(WHOLE), "bind")
-    assert _gpus(made) == 6
+    assert free_gpus(made) == 6
 
 
 ORDERS = [
@@ -170,7 +164,7 @@ ORDERS = [
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_new_group_holds_one_device_in_whatever_order_its_events_come(order: list[str]) -> None:
     made = _assumed(SHARE, ("g", HALF))
-    assert _gpus(made) == 7
+    assert free_gpus(made) == 7
     for event in order:
         match event:
             case "reservation":
@@ -181,19 +175,19 @@ def test_a_new_group_holds_one_device_in_whatever_order_its_events_come(order: l
                 feed(made, bind_request(SHARE, "n1", ("g", HALF)))
             case _:
                 made.remove_bind_request("ns", "s")
-        assert _gpus(made) == 7, event
+        assert free_gpus(made) == 7, event
 
 
 def test_a_restart_finds_what_is_under_way_in_the_hand_overs() -> None:
     made = cluster(node(), bind_request(SHARE, "n1", ("g", HALF)), SHARE)
-    assert _gpus(made) == 7
+    assert free_gpus(made) == 7
     assert made.waiting() == []
 
 
 def test_a_commit_and_its_hand_over_on_two_nodes_count_on_both() -> None:
     made = _assumed(SHARE, ("g", HALF))
     feed(made, bind_request(SHARE, "n2", ("h", HALF)))
-    assert (_gpus(made), _gpus(made, "n2")) == (7, 7)
+    assert (free_gpus(made), free_gpus(made, "n2")) == (7, 7)
 
 
 def test_a_pod_that_is_being_deleted_is_not_placed() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.table import GPUS
 from tests.scheduler.core.objects import (
     NANO,
     bind_request,
@@ -13,6 +12,7 @@ from tests.scheduler.core.objects import (
     cluster,
     ended,
     feed,
+    free_gpus,
     node,
     pod,
     reservation,
@@ -28,19 +28,13 @@ def _periods_end(made: Cluster, count: int) -> None:
         made.forget_gone()
 
 
-def _gpus(made: Cluster) -> int:
-    ledger = made.refresh()
-    assert made.validate() == []
-    return int(ledger.table.free[GPUS, ledger.row_of["n1"]])
-
-
 @pytest.mark.parametrize("ends", range(3))
 def test_an_answer_that_comes_after_the_deletion_brings_nothing_back_for_two_periods(ends: int) -> None:
     made = cluster(node(), RUNS)
     made.remove_pod(UID)
     _periods_end(made, ends)
     feed(made, changed(RUNS))
-    assert _gpus(made) == 8
+    assert free_gpus(made) == 8
 
 
 @pytest.mark.parametrize("how", ["deleted", "ended", "reserved"])
@@ -72,7 +66,7 @@ def test_of_a_pod_that_is_gone_only_its_hand_over_tells_as_long_as_it_is_there(*
     else:
         feed(made, ended(WAITS))
     _periods_end(made, 20)
-    assert (_gpus(made), len(made._pods.gone)) == (7, 0)
+    assert (free_gpus(made), len(made._pods.gone)) == (7, 0)
     made.remove_bind_request("ns", "w")
     made.commits.forget_departed("uid-w")
-    assert _gpus(made) == 8
+    assert free_gpus(made) == 8

@@ -5,24 +5,13 @@ from __future__ import annotations
 from gpu.handover import PlannedDevice
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide import decide
-from scheduler.core.plan import Attempt, Hold, Join, Placement, Plan
+from scheduler.core.plan import Attempt, Hold, Join, Placement
 from scheduler.core.table import GPUS
-from tests.scheduler.core.objects import NANO, bound, cluster, feed, node, pod, reservation
+from tests.scheduler.core.objects import NANO, bound, cluster, commit, feed, node, pod, reservation
 from wire import names
 
 HALF = NANO // 2
 FIRST, SECOND, THIRD = (pod(name, fraction="0.5") for name in ("a", "b", "c"))
-
-
-def _commit(made: Cluster, plan: Plan) -> None:
-    for entry in plan.entries:
-        match entry:
-            case Attempt(placement):
-                made.commits.open(placement)
-            case Hold(placement):
-                made.commits.hold(placement)
-            case _:
-                pass
 
 
 def _opened() -> tuple[Cluster, str]:
@@ -30,7 +19,7 @@ def _opened() -> tuple[Cluster, str]:
     made = cluster(node(gpus=1), FIRST, SECOND)
     plan = decide(made, 0)
     assert [type(entry) for entry in plan.entries] == [Attempt, Hold]
-    _commit(made, plan)
+    commit(made, plan)
     flight = made.commits.flight("uid-a")
     assert flight is not None
     return made, flight.placement.devices[0].group
@@ -45,7 +34,7 @@ def test_the_second_share_of_a_new_device_is_held_in_the_same_decision() -> None
 
 def test_a_share_that_comes_later_is_held_as_well() -> None:
     made = cluster(node(gpus=1), FIRST)
-    _commit(made, decide(made, 0))
+    commit(made, decide(made, 0))
     feed(made, SECOND)
     assert [type(entry) for entry in decide(made, 0).entries] == [Hold]
 
@@ -98,9 +87,9 @@ def test_a_share_that_is_deleted_while_it_is_held_leaves_nothing_behind() -> Non
 def test_one_that_waits_for_two_devices_goes_on_waiting_for_the_second() -> None:
     both = pod("both", fraction="0.3", devices=2)
     made = cluster(node(gpus=2), pod("a", fraction="0.7"), pod("b", fraction="0.6"))
-    _commit(made, decide(made, 0))
+    commit(made, decide(made, 0))
     feed(made, both)
-    _commit(made, decide(made, 0))
+    commit(made, decide(made, 0))
     made.remove_pod("uid-a")
     made.commits.forget_departed("uid-a")
     feed(made, pod("a2", fraction="0.7"))
@@ -111,9 +100,9 @@ def test_one_that_waits_for_two_devices_goes_on_waiting_for_the_second() -> None
 
 def test_one_that_waited_for_two_devices_and_went_elsewhere_stays_charged_there() -> None:
     made = cluster(node("a", gpus=2), pod("a", fraction="0.7"), pod("b", fraction="0.6"))
-    _commit(made, decide(made, 0))
+    commit(made, decide(made, 0))
     feed(made, pod("both", fraction="0.3", devices=2))
-    _commit(made, decide(made, 0))
+    commit(made, decide(made, 0))
     made.remove_pod("uid-a")
     flight = made.commits.flight("uid-b")
     assert flight is not None

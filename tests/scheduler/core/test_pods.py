@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from scheduler.core.cluster import Cluster
 from scheduler.core.intake import node_record
-from scheduler.core.table import GPUS
-from tests.scheduler.core.objects import (
-    bound,
-    cluster,
-    feed,
-    node,
-    pod,
-)
-
-
-def _gpus(made: Cluster, name: str = "n1") -> int:
-    ledger = made.refresh()
-    assert made.validate() == []
-    return int(ledger.table.free[GPUS, ledger.row_of[name]])
+from tests.scheduler.core.objects import bound, cluster, feed, free_gpus, node, pod
 
 
 def test_an_event_older_than_what_is_known_changes_nothing() -> None:
     before = pod("a", gpus=3)
     made = cluster(node(), bound(before, "n1"), before)
-    assert _gpus(made) == 5
+    assert free_gpus(made) == 5
 
 
 def test_an_event_that_shows_a_bound_pod_unbound_changes_nothing_whatever_its_version() -> None:
     made = cluster(node(), pod("a", gpus=3, bound_to="n1"), pod("a", gpus=3))
-    assert _gpus(made) == 5
+    assert free_gpus(made) == 5
 
 
 def test_an_event_of_a_pod_that_is_gone_does_not_bring_it_back() -> None:
@@ -36,7 +22,7 @@ def test_an_event_of_a_pod_that_is_gone_does_not_bring_it_back() -> None:
     made = cluster(node(), late)
     made.remove_pod("uid-a")
     feed(made, late)
-    assert _gpus(made) == 8
+    assert free_gpus(made) == 8
 
 
 def test_lists_replace_everything_that_is_not_on_them() -> None:

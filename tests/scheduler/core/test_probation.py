@@ -9,28 +9,15 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide import decide
-from scheduler.core.plan import Alone, Attempt, Bind, Explain, Gang, Hold, Join, Plan, Withdraw
+from scheduler.core.plan import Alone, Attempt, Explain, Gang, Hold, Withdraw
 from scheduler.core.settings import Settings
 from scheduler.core.verdict import NodeReason
-from tests.scheduler.core.objects import NANO, bound, changed, cluster, feed, node, pod, pod_group, reservation
+from tests.scheduler.core.objects import NANO, bound, changed, cluster, commit, feed, node, pod, pod_group, reservation
 from wire import names
 from wire.core import ContainerState, ContainerStatus, Pod
 
 HALF = NANO // 2
 LATE, GOOD = "a-late", "b-good"
-
-
-def _commit(made: Cluster, plan: Plan) -> None:
-    for entry in plan.entries:
-        match entry:
-            case Attempt(placement):
-                made.commits.open(placement)
-            case Hold(placement):
-                made.commits.hold(placement)
-            case Bind(placement) | Join(placement):
-                made.commits.assume(placement)
-            case _:
-                pass
 
 
 def _where(made: Cluster) -> dict[str, str]:
@@ -65,7 +52,7 @@ def _waiting(*others: Any, gpus: int = 2, settings: Settings | None = None) -> t
     made = cluster(node(LATE, gpus=gpus), *halves, settings=settings)
     plan = decide(made, 0)
     assert [type(entry) for entry in plan.entries] == [Attempt, Hold]
-    _commit(made, plan)
+    commit(made, plan)
     flight = made.commits.flight("uid-p1")
     assert flight is not None
     asked = _asked(flight.placement.devices[0].group, book={"uid-p1": HALF})
@@ -224,7 +211,7 @@ def test_a_node_on_probation_is_tried_by_one_at_a_time_and_the_others_are_told()
 def test_while_the_probe_is_under_way_nobody_else_is_sent_there() -> None:
     made = cluster(node(LATE, gpus=4), pod("p1", fraction="0.5"))
     made.commits.probation.fail(LATE)
-    _commit(made, decide(made, 0))
+    commit(made, decide(made, 0))
     feed(made, pod("p2", fraction="0.5"))
     assert _where(made) == {}
     made.commits.release("uid-p1", attempt=0)

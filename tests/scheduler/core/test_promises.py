@@ -9,11 +9,21 @@ import pytest
 
 from gpu.handover import PlannedDevice
 from scheduler.core import gangplan
-from scheduler.core.cluster import Cluster
 from scheduler.core.decide import decide
 from scheduler.core.plan import Explain, Placement
-from scheduler.core.table import GPUS
-from tests.scheduler.core.objects import NANO, bound, changed, cluster, ended, feed, node, pod, pod_group, reservation
+from tests.scheduler.core.objects import (
+    NANO,
+    bound,
+    changed,
+    cluster,
+    ended,
+    feed,
+    free_gpus,
+    node,
+    pod,
+    pod_group,
+    reservation,
+)
 from wire import names
 from wire.core import Pod
 from wire.crds.podgroup import PodGroup
@@ -39,19 +49,13 @@ def _planned(*placements: Placement, name: str = "g") -> PodGroup:
     return pod_group(name, len(placements), annotations={names.PLAN: text})
 
 
-def _gpus(made: Cluster, name: str = "n1") -> int:
-    ledger = made.refresh()
-    assert made.validate() == []
-    return int(ledger.table.free[GPUS, ledger.row_of[name]])
-
-
 BOTH = _planned(_placement(FIRST), _placement(SECOND))
 
 
 @pytest.mark.parametrize("order", list(permutations([node(gpus=2), BOTH, FIRST, SECOND])))
 def test_places_of_a_plan_are_charged_from_the_start_in_whatever_order_it_is_read(order: tuple[Any, ...]) -> None:
     made = cluster(*order)
-    assert _gpus(made) == 0
+    assert free_gpus(made) == 0
     assert not made.commits.are_settled
 
 
@@ -97,13 +101,13 @@ def test_a_place_is_kept_until_its_member_is_bound_or_gone_or_the_plan_is_taken_
 ) -> None:
     made = cluster(node(gpus=2), node("n2", gpus=2), BOTH, FIRST, SECOND)
     feed(made, *later)
-    assert (_gpus(made), _gpus(made, "n2")) == free
+    assert (free_gpus(made), free_gpus(made, "n2")) == free
 
 
 def test_a_plan_goes_with_its_pod_group() -> None:
     made = cluster(node(gpus=2), BOTH, FIRST, SECOND)
     made.remove_pod_group("ns", "g")
-    assert _gpus(made) == 2
+    assert free_gpus(made) == 2
     assert made.commits.are_settled
 
 
@@ -112,20 +116,20 @@ def test_a_plan_that_is_being_carried_out_is_charged_once() -> None:
     for member in (FIRST, SECOND):
         made.commits.assume(_placement(member), "gang")
     feed(made, BOTH)
-    assert _gpus(made) == 0
+    assert free_gpus(made) == 0
     for member in (FIRST, SECOND):
         made.commits.release(member.metadata.uid, attempt=0)
-    assert _gpus(made) == 0
+    assert free_gpus(made) == 0
 
 
 @pytest.mark.parametrize("stranger", [pod("s", gpus=1), pod("s", gpus=1, group="h")], ids=["alone", "in another gang"])
 def test_a_plan_keeps_no_place_for_pods_that_are_not_of_its_gang(stranger: Pod) -> None:
     made = cluster(node(gpus=2), _planned(_placement(stranger)), stranger)
-    assert _gpus(made) == 2
+    assert free_gpus(made) == 2
     assert made.commits.are_settled
 
 
 def test_a_spent_plan_is_settled() -> None:
     made = cluster(node(gpus=2), BOTH, bound(FIRST, "n1"))
-    assert _gpus(made) == 1
+    assert free_gpus(made) == 1
     assert made.commits.are_settled
