@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import socket
 
 import anyio
 
@@ -11,6 +12,7 @@ from admission.server import Endpoint
 from admission.settings import HandOver, Settings
 from cli import connections
 from kube.api import Api
+from kube.lease import incarnation
 from kube.retry import Retry
 
 
@@ -23,7 +25,8 @@ async def run(arguments: argparse.Namespace, stop: anyio.Event) -> None:
     """Serve the webhooks."""
     rng = connections.rng()
     endpoint = Endpoint(certificate=arguments.certificate, key=arguments.key, host=arguments.host, port=arguments.port)
-    async with connections.transport(arguments, "admission") as transport:
+    replica = incarnation(socket.gethostname(), rng)
+    async with connections.transport(arguments, "admission", replica=replica) as transport:
         await serve_admission(
             Api(transport, retry=Retry(rng)),
             settings=settings(arguments),

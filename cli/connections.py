@@ -53,9 +53,14 @@ async def credentials(arguments: argparse.Namespace) -> Credentials:
 
 
 @asynccontextmanager
-async def transport(arguments: argparse.Namespace, component: str) -> AsyncIterator[HttpTransport]:
-    """Open a transport under the identity that a command line names."""
-    async with HttpTransport(await credentials(arguments), user_agent=f"moorage-{component}") as opened:
+async def transport(arguments: argparse.Namespace, component: str, *, replica: str) -> AsyncIterator[HttpTransport]:
+    """Open a transport under the identity that a command line names.
+
+    Replicas share a service account, so the User-Agent tells which one it was: audit logs keep it. The API server
+    takes what stands before the slash for the name in managedFields, which must be the same for all replicas.
+    """
+    user_agent = f"moorage-{component}/{replica}"
+    async with HttpTransport(await credentials(arguments), user_agent=user_agent) as opened:
         yield opened
 
 

@@ -38,7 +38,8 @@ async def run_replica(
 ) -> None:
     """Run a replica until told to stop."""
     identity = incarnation(socket.gethostname(), own.rng)
-    async with connections.transport(arguments, own.component) as transport, anyio.create_task_group() as tasks:
+    opened = connections.transport(arguments, own.component, replica=identity)
+    async with opened as transport, anyio.create_task_group() as tasks:
         retry = Retry(own.rng)
         # Neither the election nor events may wait for the election.
         unfenced = Api(transport, retry=retry)
