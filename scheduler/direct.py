@@ -138,7 +138,8 @@ class Direct:
                 renewed = may_renew and await self._renew(sharer, pod)
                 metadata = self._metadata(sharer) if renewed else None
                 if metadata is None:
-                    self._cache.cluster.commits.overtaken(sharer.placement.pod_uid, now_ns=monotonic_ns())
+                    because = "PodChanged: the pod is changed faster than it can be bound"
+                    self._cache.cluster.commits.overtaken(sharer.placement.pod_uid, because, now_ns=monotonic_ns())
                     await self.give_back(sharer, "", "")
                     return False
                 may_land = False

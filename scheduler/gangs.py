@@ -68,7 +68,7 @@ class Gangs:
                 self._fail(gang.placements, f"Refused: {error}")
                 return
             if not is_written:
-                self._give_back(gang.placements)
+                self._overtaken(gang)
                 return
             self._remember(gang.pod_group, plan_id)
             if gang.by_binder:
@@ -169,6 +169,17 @@ class Gangs:
         for placement in placements:
             self._cache.cluster.commits.failed(placement.pod_uid, "", because, now_ns=now_ns)
         self._give_back(placements)
+
+    def _overtaken(self, gang: Gang) -> None:
+        """Give placements back whose PodGroup was not at the version that was decided on.
+
+        Until a watch tells, the same would be decided again: so its pods are tried at once a few times only.
+        """
+        because = f"PodGroupChanged: PodGroup {gang.pod_group[1]} is changed faster than the gang's plan can be written"
+        now_ns = monotonic_ns()
+        for placement in gang.placements:
+            self._cache.cluster.commits.overtaken(placement.pod_uid, because, now_ns=now_ns)
+        self._give_back(gang.placements)
 
     def _give_back(self, placements: Sequence[Placement]) -> None:
         for placement in placements:

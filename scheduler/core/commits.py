@@ -131,10 +131,14 @@ class Commits:
             setback.fail(node, reason, now_ns=now_ns, settings=self._settings)
             self._changed()
 
-    def overtaken(self, pod_uid: str, *, now_ns: int) -> None:
-        """Note that a pod had changed when it was to be bound: a few times it is tried again at once, then it waits."""
+    def overtaken(self, pod_uid: str, because: str, *, now_ns: int) -> None:
+        """Note that a pod, or its PodGroup, had changed when it was to be bound.
+
+        A few times it is tried again at once, then it waits and says ``because``.
+        """
         if pod_uid in self._pods.unbound:
-            self._setbacks.setdefault(pod_uid, Setback()).overtake(now_ns=now_ns, settings=self._settings)
+            setback = self._setbacks.setdefault(pod_uid, Setback())
+            setback.overtake(because=because, now_ns=now_ns, settings=self._settings)
             self._changed()
 
     def forgive(self, pod_uid: str, node: str) -> None:

@@ -44,12 +44,11 @@ class Setback:
         lasts_ns = _doubled(settings.exclusion_ns, count, settings.longest_exclusion_ns)
         self.excluded[node] = (count, now_ns + lasts_ns)
 
-    def overtake(self, *, now_ns: int, settings: Settings) -> None:
-        """Note that an attempt came too late for the pod's new version: nobody's fault, but not for ever at once."""
+    def overtake(self, *, because: str, now_ns: int, settings: Settings) -> None:
+        """Note that an attempt was for an old version of something: nobody's fault, but not for ever at once."""
         self.overtaken += 1
         if self.overtaken > settings.free_overtakings:
-            reason = "PodChanged: the pod is changed faster than it can be bound"
-            self.fail("", reason, now_ns=now_ns, settings=settings)
+            self.fail("", because, now_ns=now_ns, settings=settings)
 
     def forgive(self, node: str) -> None:
         """Let the pod try a node again at once, as if it had not failed there."""

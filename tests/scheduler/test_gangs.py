@@ -194,3 +194,24 @@ async def test_a_gang_whose_plan_is_refused_backs_off_and_says_why(gpus: int) ->
         await world.api.patch(POD_GROUPS, "g", {"metadata": {"annotations": {"note": None}}}, namespace=stage.TEAM)
         await settle(60)
         assert bound(world) == {"m0", "m1", "m2"}
+
+
+async def test_a_gang_whose_pod_group_always_changes_underneath_is_not_asked_for_without_pause() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        plans = 0
+
+        def changed(call: Call) -> Fault | None:
+            nonlocal plans
+            if not is_call("scheduler", "patch", "podgroups")(call):
+                return None
+            plans += 1
+            return Fault(refuse_with=409)
+
+        world.server.faults.on_request.append(changed)
+        await create_gang(world, "g", 2, share("m0"), share("m1"))
+        await settle(30)
+        assert 3 < plans < 60
+        assert "PodGroup g is changed faster" in waits_because(world, "m0")
+        world.server.faults.on_request.clear()
+        await settle(60)
+        assert bound(world) == {"m0", "m1"}

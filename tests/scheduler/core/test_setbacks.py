@@ -76,9 +76,9 @@ def test_a_pod_that_got_bound_after_all_has_no_history() -> None:
 def test_a_pod_that_is_changed_too_often_to_be_bound_is_tried_again_at_once_only_a_few_times() -> None:
     made = cluster(node("n1"), pod(gpus=1), settings=SETTINGS)
     for _ in range(SETTINGS.free_overtakings):
-        made.commits.overtaken("uid-p", now_ns=0)
+        made.commits.overtaken("uid-p", "PodChanged: all the time", now_ns=0)
         assert isinstance(decide(made, 0).entries[0], Bind)
-    made.commits.overtaken("uid-p", now_ns=0)
+    made.commits.overtaken("uid-p", "PodChanged: all the time", now_ns=0)
     waiting = decide(made, 0)
     assert waiting.wake_at_ns == SETTINGS.back_off_ns
     assert isinstance(waiting.entries[0], Explain)
