@@ -30,7 +30,7 @@ _ARGUMENTS = {**ALONE, BINDER: (*ALONE[BINDER], "--idle-s", "1")}
 #: For lists and first looks, and for what is put off until there is nothing else to do.
 _SETTLE_S = 3.0
 #: Until the last event is written and the last UID forgotten (wire/recent.py).
-_REST_S = 100.0
+_REST_S = 180.0
 #: Readings that are told, by how much of all waves is over.
 _TOLD_AT = (0.0, 0.5, 1.0)
 #: One device in so many is shared by two halves.
