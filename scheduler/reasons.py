@@ -36,6 +36,8 @@ _KIND_WORDS: Final = {
     "no-gpu-memory-label": "node is not a gpu node or the gpu memory count on the node was not synced yet",
     "excluded": "node(s) where the last attempt failed are left out for a while",
     "probation": "node(s) did not start a GPU reservation in time and are tried by one pod at a time",
+    "contended": "node(s) have GPUs that are closed: pods (see events GPULost) use one that their reservation lost",
+    "silent": "node(s) have a shared GPU that is closed: its reservation pod does not say which one it is",
     "mig": "node(s) have MIG devices, which can't be shared in parts",
 }
 

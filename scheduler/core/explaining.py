@@ -6,18 +6,20 @@ A node that may not be used at all counts once, with the first reason; one that 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
 from gpu.request import FractionAsk
-from gpu.share import mib_from_nano
+from gpu.share import NANO_PER_DEVICE, mib_from_nano
+from scheduler.core.devices import choose_devices, without_silent
 from scheduler.core.eligibility import KINDS, OK
 from scheduler.core.ledger import MOST_ASKED
 from scheduler.core.probation import Doubt
 from scheduler.core.ranking import Bools, Ranking, tightest_devices
 from scheduler.core.records import PodClass
-from scheduler.core.settings import Settings
-from scheduler.core.table import CPU, GPUS, LARGEST_CARD, MEMORY, MIG, PODS, Int64s
+from scheduler.core.settings import Settings, Strategy
+from scheduler.core.table import CPU, GPUS, LARGEST_CARD, MEMORY, MIG, PODS, Device, Int64s
 from scheduler.core.trial import Trial
 from scheduler.core.verdict import Code, NodeReason, Verdict
 from wire import names
@@ -25,6 +27,8 @@ from wire import names
 INSUFFICIENT = "insufficient"
 EXCLUDED = "excluded"
 PROBATION = "probation"
+CONTENDED = "contended"
+SILENT = "silent"
 GPU_SHARE = "gpu-share"
 GPU_MEMORY = "gpu-memory"
 
@@ -64,6 +68,7 @@ def explain(trial: Trial, ranking: Ranking, cls: PodClass, *, settings: Settings
     lacks = [*_resource_lacks(trial, cls, settings), *_device_lacks(trial, cls)]
     reasons += [NodeReason(k.kind, k.resource, int(np.count_nonzero(k.where & usable))) for k in lacks]
     reasons.append(NodeReason(PROBATION, "", _on_probation(trial, lacks, usable)))
+    reasons += _withheld(trial, cls, lacks, usable)
     return Verdict(
         code=Code.NO_NODE_FITS,
         node_reasons=tuple(sorted(reason for reason in reasons if reason.nodes)),
@@ -77,6 +82,23 @@ def _on_probation(trial: Trial, lacks: list[_Lack], usable: Bools) -> int:
         doubt is not Doubt.LATE and bool(usable[position]) and not any(lack.where[position] for lack in lacks)
         for position, doubt in trial.doubts.items()
     )
+
+
+def _withheld(trial: Trial, cls: PodClass, lacks: list[_Lack], usable: Bools) -> list[NodeReason]:
+    """Nodes that lack devices and have some that nobody is let on, which is why: others can help, and have to know."""
+    wanted = {GPU_SHARE, GPU_MEMORY} if cls.request.is_shared else {names.GPU_RESOURCE}
+    short = [lack.where for lack in lacks if lack.resource in wanted]
+    positions = np.flatnonzero(np.logical_or.reduce(short) & usable).tolist() if short else []
+    devices = [trial.table.devices[position] for position in positions]
+    return [
+        NodeReason(CONTENDED, "", sum(any(dev.is_contended for dev in each) for each in devices)),
+        NodeReason(SILENT, "", sum(any(map(_is_silent, each)) for each in devices)),
+    ]
+
+
+def _is_silent(dev: Device) -> bool:
+    """Whether it has tenants and its reservation does not say which device it is."""
+    return dev.reservation is not None and not dev.is_answered and dev.free_nano < NANO_PER_DEVICE
 
 
 def _resource_lacks(trial: Trial, cls: PodClass, settings: Settings) -> list[_Lack]:
@@ -135,7 +157,19 @@ def _fits_somewhere(trial: Trial, cls: PodClass) -> Bools:
     largest = max((a.mem_mib for a in cls.request.shared if not isinstance(a, FractionAsk)), default=0)
     big_enough = (opened == 0) | (table.extra[LARGEST_CARD] >= largest)
     fits: Bools = (table.free[GPUS] - cls.demand.gpus >= opened) & big_enough
+    for position, doubt in trial.doubts.items():
+        if doubt is Doubt.ON_PROBATION:
+            fits[position] &= _fits_beside_silent(trial, cls, position)
     return fits
+
+
+def _fits_beside_silent(trial: Trial, cls: PodClass, position: int) -> bool:
+    """Whether a node on probation has the devices, without those that say nothing (placing.py)."""
+    room = int(trial.table.free[GPUS, position]) - cls.demand.gpus
+    devices, node = without_silent(trial.table.devices[position]), trial.nodes[position]
+    asks, names_ = cls.request.shared, (str(number) for number in count())
+    found = choose_devices(asks, devices, node, room=room, strategy=Strategy.BINPACK, new_groups=names_)
+    return found is not None
 
 
 def _missing(trial: Trial, cls: PodClass, short: Bools) -> Int64s:

@@ -6,7 +6,7 @@ and late, repeated or reordered events can't add up; a recount costs some tens o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -44,6 +44,8 @@ class Group:
     has_terminal: bool = False
     #: Devices (UUIDs) that bound pods' grants name.
     granted: set[str] = field(default_factory=set)
+    #: Whether bound pods of other groups use the device that its reservation holds.
+    is_claimed: bool = False
 
     @property
     def reservation(self) -> Reservation | None:
@@ -64,7 +66,7 @@ class Group:
     def is_open(self) -> bool:
         """Whether a new tenant may be planned here: its reservation takes tenants, or is about to be made."""
         if self.reservation is not None:
-            return self.reservation.is_joinable and bool(self.id) and not self.is_contradicted
+            return self.reservation.is_joinable and bool(self.id) and not self.is_contended
         return not self.reservations and not self.has_bound and not self.has_terminal
 
     @property
@@ -74,9 +76,15 @@ class Group:
         return bool(told) and bool(self.granted - {told})
 
     @property
+    def is_contended(self) -> bool:
+        """Whether pods use a device that their reservation lost: the one that it holds now, or another one."""
+        return self.is_claimed or self.is_contradicted
+
+    @property
     def is_idle(self) -> bool:
         """Whether its reservation could be removed now to give the whole device back."""
-        return not self.charges and self.reservation is not None and self.reservation.is_joinable
+        is_removable = self.reservation is not None and self.reservation.is_joinable
+        return not self.charges and is_removable and not self.is_claimed
 
     @property
     def is_leaving(self) -> bool:
@@ -146,7 +154,7 @@ def occupancy(
             _count_held(used, pod, smallest_card_mib=node.smallest_card_mib if node else 0)
     _count_charges(used, charges)
     _count_coming_reservations(used, settings)
-    used.gpus += sum(group.devices for group in used.groups.values())
+    used.gpus += sum(group.devices for group in used.groups.values()) + _count_lost(used.groups.values())
     return used
 
 
@@ -173,6 +181,22 @@ def _count_held(used: Occupancy, pod: PodRecord, *, smallest_card_mib: int) -> N
             ask = asks[min(number, len(asks) - 1)] if asks else None
             nano = charge_nano(ask, group.mem_mib or smallest_card_mib) if ask is not None else None
         group.charge(pod.uid, NANO_PER_DEVICE if nano is None else nano)
+
+
+def _count_lost(groups: Collection[Group]) -> int:
+    """Devices that tenants use and that no reservation holds: the device plugin would give them to anybody.
+
+    Whoever got one would meet those tenants. So they are as good as taken, and a reservation that gets one of them is
+    joined by nobody (protocol.md, A lost or foreign reservation).
+    """
+    holders = {held.uuid: group for group in groups for held in group.reservations if held.uuid}
+    lost: set[str] = set()
+    for group in groups:
+        if group.is_contradicted:
+            lost |= group.granted - holders.keys()
+        for uuid in group.granted & holders.keys():
+            holders[uuid].is_claimed |= holders[uuid] is not group
+    return len(lost)
 
 
 def _count_charges(used: Occupancy, charges: Iterable[Charge]) -> None:

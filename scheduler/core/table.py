@@ -45,7 +45,8 @@ CLOSED: Final = -1
 class Device(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A shared device as a decision sees it. ``free_mib``: the largest memory ask that fits, CLOSED for none.
 
-    ``card_mib``: its memory as reported, 0 if unknown. ``is_idle``: could be given back whole.
+    ``card_mib``: its memory as reported, 0 if unknown. ``is_idle``: could be given back whole. ``is_contended``: closed
+    because tenants use a device that their reservation lost.
     """
 
     group: str
@@ -54,6 +55,7 @@ class Device(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is_open: bool
     is_idle: bool = False
     is_leaving: bool = False
+    is_contended: bool = False
     reservation: Reservation | None = None
 
     @property
@@ -71,6 +73,7 @@ def device(group: Group) -> Device:
         is_open=group.is_open,
         is_idle=group.is_idle,
         is_leaving=group.is_leaving,
+        is_contended=group.is_contended,
         reservation=group.reservation,
     )
 

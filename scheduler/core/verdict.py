@@ -40,7 +40,8 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
     """One reason that keeps a number of nodes out. ``resource`` for "not enough of it", else "".
 
     ``kind``: ``insufficient`` | ``not-ready`` | ``cordoned`` | ``taint`` | ``selector`` | ``affinity`` | ``pods`` |
-    ``no-gpu-memory-label`` | ``excluded`` (earlier attempt failed there) | ``mig`` | ``probation`` (owes an answer).
+    ``no-gpu-memory-label`` | ``excluded`` (earlier attempt failed there) | ``mig`` | ``probation`` (owes an answer) |
+    ``contended`` (pods use a GPU that their reservation lost) | ``silent`` (a reservation with tenants tells no GPU).
     ``resource``: Kubernetes name, or ``gpu-share`` / ``gpu-memory`` for parts of a device.
     """
 

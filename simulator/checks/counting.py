@@ -35,6 +35,8 @@ class NodeUse:
     groups: dict[str, dict[str, int]] = field(default_factory=dict)
     #: Group -> its reservation pods that hold a device.
     reservations: dict[str, list[PodFacts]] = field(default_factory=dict)
+    #: Group -> devices (UUIDs) that its bound pods were given.
+    given: dict[str, set[str]] = field(default_factory=dict)
 
     def free_nano(self, group: str) -> int:
         """What is left of a group's device."""
@@ -101,6 +103,7 @@ def _count(use: NodeUse, pod: PodFacts) -> None:
         use.gpus += demand(pod, names.GPU_RESOURCE)
         for grant in pod.grants:
             use.charge(grant.group, pod.uid, grant.nano)
+            use.given.setdefault(grant.group, set()).add(grant.uuid)
     if holds:
         use.pods += 1
         use.cpu_milli += demand(pod, "cpu", per=MILLI)
@@ -114,6 +117,26 @@ def _close(use: NodeUse) -> None:
         is_charged = bool(use.groups.get(group))
         use.gpus += max(there, 1 if is_charged else 0)
         use.pods += 1 if is_charged and not there else 0
+    use.gpus += len(_unheld(use))
+
+
+def _unheld(use: NodeUse) -> set[str]:
+    """Devices that pods use though their reservation tells another one, and no reservation this one: nobody's to give.
+
+    The device plugin takes them for free, and whoever got one would share it without knowing.
+    """
+    told = {group: {_told(pod) for pod in pods} - {""} for group, pods in use.reservations.items()}
+    held: set[str] = set().union(*told.values())
+    return {
+        uuid
+        for group, given in use.given.items()
+        for uuid in given - held
+        if len(use.reservations.get(group, ())) == 1 and told[group]
+    }
+
+
+def _told(reservation: PodFacts) -> str:
+    return str(reservation.annotations.get(names.RESERVE_FOR_GPU_INDEX) or "")
 
 
 def is_over(pod: PodFacts) -> bool:

@@ -127,7 +127,7 @@ async def test_a_binding_refused_for_good_backs_off_and_says_so() -> None:
 
 
 async def test_a_device_that_changed_under_a_group_is_not_joined() -> None:
-    async with stage.stage("1x2x80GiB") as world:
+    async with stage.stage("1x3x80GiB") as world:
         await create(world, share("a"))
         await settle()
         held = next(p for p in world.pods if p["metadata"]["namespace"] == names.RESERVATION_NAMESPACE)

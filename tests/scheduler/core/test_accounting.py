@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from scheduler.core.decide import decide
+from scheduler.core.plan import Retire
 from scheduler.core.settings import Settings
 from scheduler.core.table import GPUS, PODS
 from tests.scheduler.core.objects import (
@@ -36,6 +38,8 @@ def _is_open(made: Any, group: str, name: str = "n1") -> bool:
 
 
 TENANT = pod("t", fraction="0.5")
+#: It uses GPU-1.
+LOST = bound(TENANT, "n1", ("g", HALF), uuid="GPU-1")
 
 
 @pytest.mark.parametrize(
@@ -63,6 +67,11 @@ TENANT = pod("t", fraction="0.5")
         ([reservation("g", book={"uid-t": HALF}), TENANT, bind_request(TENANT, "n1", ("g", HALF))], 7),
         # Two reservations of one group are two devices.
         ([reservation("g"), reservation("g", uid="r2")], 6),
+        # A tenant uses another device than its reservation holds now: that is one more.
+        ([reservation("g", uuid="GPU-2"), LOST], 6),
+        # Who has got the other one counts for it; before the reservation has told, nobody knows of two.
+        ([reservation("g", uuid="GPU-2"), LOST, reservation("h", uuid="GPU-1")], 6),
+        ([reservation("g", uuid=""), LOST], 7),
     ],
 )
 def test_devices_are_counted_once_whoever_holds_them(objects: list[Any], free: int) -> None:
@@ -133,10 +142,18 @@ def test_a_pod_bound_by_kai_on_two_devices_is_charged_on_both() -> None:
         ([bound(TENANT, "n1", ("g", HALF)), reservation("g", phase="Failed")], False),
         ([TENANT, bind_request(TENANT, "n1", ("g", HALF))], True),
         ([TENANT, bind_request(TENANT, "n1", ("g", HALF)), reservation("g", phase="Failed")], False),
+        ([reservation("g", uuid="GPU-2"), LOST], False),
+        ([reservation("g", uuid="GPU-1"), bound(TENANT, "n1", ("h", HALF), uuid="GPU-1")], False),
     ],
 )
 def test_a_device_takes_tenants_only_through_a_sound_reservation(objects: list[Any], is_open: bool) -> None:
     assert _is_open(cluster(node(), *objects), "g") == is_open
+
+
+def test_an_idle_device_that_others_lost_is_not_given_back_for_a_whole_one() -> None:
+    objects = [reservation("g", uuid="GPU-2"), LOST, reservation("h", uuid="GPU-1")]
+    made = cluster(node(gpus=2), *objects, pod("whole", gpus=1))
+    assert not any(isinstance(entry, Retire) for entry in decide(made, 0).entries)
 
 
 def test_a_reservation_that_is_about_to_be_made_has_its_slot() -> None:

@@ -8,10 +8,12 @@ from scheduler.core.decide import decide
 from scheduler.core.plan import Explain
 from scheduler.core.settings import Settings
 from scheduler.core.verdict import Code, Verdict
-from tests.scheduler.core.objects import NANO, cluster, node, pod, reservation
+from tests.scheduler.core.objects import NANO, bound, cluster, node, pod, reservation
 from wire import names
 
 HALF = NANO // 2
+#: A tenant whose reservation was made anew, and got another device.
+LOST = [reservation("g", "a", book={"uid-t": HALF}, uuid="GPU-2"), bound(pod("t"), "a", ("g", HALF), uuid="GPU-1")]
 
 
 def _verdict(*objects: Any, settings: Settings | None = None) -> Verdict:
@@ -86,6 +88,16 @@ def test_a_node_counts_for_each_thing_it_lacks() -> None:
         ([node("a", 8, pods=1)], {"fraction": "0.5"}, {"pods": 1}, ("pods", 1)),
         ([node("a", labels={names.NODE_MIG_STRATEGY: "single"})], {"fraction": "0.5"}, {"mig": 1}, None),
         ([], {"gpus": 1}, {}, None),
+        # A pod uses GPU-1, which its reservation lost: neither that nor what it holds now is anybody's to have.
+        ([node("a", 2), *LOST], {"gpus": 1}, {"contended": 1, "insufficient/nvidia.com/gpu": 1}, ("gpu", 1)),
+        ([node("a", 2), *LOST], {"fraction": "0.5"}, {"contended": 1, "insufficient/gpu-share": 1}, ("nano_gpu", HALF)),
+        ([node("a", 3), *LOST], {"gpus": 2}, {"contended": 1, "insufficient/nvidia.com/gpu": 1}, ("gpu", 1)),
+        (
+            [node("a", 2), *LOST, reservation("h", "a", uuid="GPU-1")],
+            {"fraction": "0.5"},
+            {"contended": 1, "insufficient/gpu-share": 1},
+            ("nano_gpu", HALF),
+        ),
     ],
 )
 def test_the_verdict_says_what_is_missing_and_how_much_would_help(
@@ -115,6 +127,15 @@ def test_requests_of_the_reservation_that_would_be_needed_are_named() -> None:
     )
     assert [(r.kind, r.resource) for r in verdict.node_reasons] == [("insufficient", "cpu")]
     assert verdict.shortfall == ("cpu_milli", 250)
+
+
+def test_a_node_on_probation_does_not_have_what_a_silent_reservation_holds() -> None:
+    held = reservation("g", "a", book={"uid-t": HALF}, uuid="")
+    made = cluster(node("a", 1), held, bound(pod("t"), "a", ("g", HALF), uuid="GPU-1"), pod(fraction="0.5"))
+    made.commits.probation.fail("a")
+    entry = decide(made, 0).entries[-1]
+    assert isinstance(entry, Explain)
+    assert [(r.kind, r.resource) for r in entry.verdict.node_reasons] == [("insufficient", "gpu-share"), ("silent", "")]
 
 
 def test_all_pods_that_wait_for_the_same_reason_are_told_at_once() -> None:

@@ -55,6 +55,18 @@ def test_a_ledger_that_differs_breaks_s12(changed: dict[str, Any]) -> None:
     assert story.broken() == {"S12"}
 
 
+@pytest.mark.parametrize(("others", "free"), [([], 1), (["r2"], 1)], ids=["nobody's", "another reservation's"])
+def test_a_device_that_is_used_and_not_held_by_its_reservation_is_one_more(others: list[str], free: int) -> None:
+    story = Story().sees(node(gpus=3), kind=NODES).sees(granted("p", "g"))
+    held = [reservation("r", "g", {"uid-p": 500_000_000}), *(reservation(name, "h") for name in others)]
+    for raw, uuid in zip(held, ("GPU-b", "GPU-a"), strict=False):
+        raw["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"] = uuid
+        story.sees(raw)
+    pods = 8 - len(others)
+    assert story.checker.ledger(ledger(row(cpu_milli=4000, mem_mib=MIB, pods=pods, gpus=free)), 0.0)
+    assert story.broken() == set()
+
+
 def test_a_node_that_the_ledger_does_not_know_breaks_s12() -> None:
     story = occupied().sees(node("node-1"), kind=NODES)
     assert story.checker.ledger(ledger(row()), 0.0)
