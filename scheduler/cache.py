@@ -137,6 +137,12 @@ class Cache:
         if not held.is_learned:
             self.on_device_asked(held.uid)
 
+    def ask_again(self, node: str) -> None:
+        """A node has come back: the time in which its reservations have to answer begins anew."""
+        for held in self.reservations.values():
+            if held.node == node and not held.is_learned:
+                self.on_device_asked(held.uid)
+
     def note_pod_group(self, group: PodGroup) -> None:
         """Take a PodGroup from a watch, or as the answer to a write of ours."""
         key = (group.metadata.namespace, group.metadata.name)
@@ -233,12 +239,14 @@ class NodeSink:
 
     async def replace(self, kept: Sequence[NodeRecord]) -> None:
         """Take a list: what is not in it is gone."""
-        self._cache.cluster.replace_nodes(kept)
+        for name in self._cache.cluster.replace_nodes(kept):
+            self._cache.ask_again(name)
         self._cache.wake.set()
 
     def upsert(self, obj: Node) -> None:
         """Take a node."""
-        self._cache.cluster.upsert_node(obj)
+        if self._cache.cluster.upsert_node(obj):
+            self._cache.ask_again(obj.metadata.name)
         self._cache.wake.set()
 
     def delete(self, obj: Node) -> None:

@@ -63,26 +63,31 @@ class Cluster:
         self._memo: _Memo | None = None
 
     # --- nodes ---------------------------------------------------------------------------------------------------
-    def replace_nodes(self, nodes: Sequence[NodeRecord]) -> None:
-        """Take the whole truth as of a list, read by intake.py."""
+    def replace_nodes(self, nodes: Sequence[NodeRecord]) -> list[str]:
+        """Take the whole truth as of a list, read by intake.py; return who has come back."""
         listed = {node.name for node in nodes}
         for name in [name for name in self._nodes if name not in listed]:
             self.remove_node(name)
-        for node in sorted(nodes, key=lambda n: n.name):
-            self._put_node(node)
+        return [node.name for node in sorted(nodes, key=lambda n: n.name) if self._put_node(node)]
 
-    def upsert_node(self, node: Node) -> None:
-        """Take a node as it is now. A heartbeat that changes nothing of interest costs nothing."""
-        self._put_node(intake.node_record(node))
+    def upsert_node(self, node: Node) -> bool:
+        """Take a node as it is now; return whether it has come back, that is, is ready after it was not.
 
-    def _put_node(self, record: NodeRecord) -> None:
+        A heartbeat that changes nothing of interest costs nothing.
+        """
+        return self._put_node(intake.node_record(node))
+
+    def _put_node(self, record: NodeRecord) -> bool:
         known = self._nodes.get(record.name)
-        if known != record:
-            self._nodes[record.name] = record
-            if known is not None and record.is_ready and not known.is_ready:
-                self.commits.probation.forget_node(record.name)
-            self.ledger.put(record)
-            self._changed(record.name)
+        if known == record:
+            return False
+        self._nodes[record.name] = record
+        is_back = known is not None and record.is_ready and not known.is_ready
+        if is_back:
+            self.commits.probation.forget_node(record.name)
+        self.ledger.put(record)
+        self._changed(record.name)
+        return is_back
 
     def remove_node(self, name: str) -> None:
         """Forget a node; what is known to be on it stays known."""

@@ -99,6 +99,22 @@ async def test_the_others_are_told_that_their_node_is_on_probation_and_run_when_
         assert bound(world) == {"a", "b", "c"}
 
 
+async def test_a_node_that_comes_back_and_still_does_not_answer_is_late_again() -> None:
+    async with stage.stage("2x1x80GiB") as world:
+        await _prove(world)
+        world.nodes[BAD].faults.reservation = ReservationFault(silent=True)
+        await create(world, share("p", "0.5"))
+        await settle(12)
+        for ready in ("False", "True"):
+            conditions = [{"type": "Ready", "status": ready}]
+            await world.api.patch(NODES, BAD, {"status": {"conditions": conditions}}, subresource="status")
+            await settle(1)
+        await settle(11)
+        await world.api.delete(PODS, "first", namespace=stage.TEAM)
+        await settle(5)
+        assert _node_of(world, "p") == GOOD
+
+
 async def test_a_node_that_has_come_round_is_used_again_when_it_is_needed() -> None:
     async with stage.stage("2x1x80GiB") as world:
         await _prove(world)
