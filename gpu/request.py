@@ -36,15 +36,29 @@ class ContainerRef(msgspec.Struct, frozen=True, gc=False):
 
 
 class FractionAsk(msgspec.Struct, frozen=True, gc=False, tag="fraction"):
-    """A share of one device: 0 < nano <= 1e9. The whole of it only where digits below one nano were rounded up."""
+    """A share of one device: 0 < nano <= 1e9. All of it where a foreign form mixes whole devices with parts.
+
+    ``seat``: asks of a pod that name the same one get the same device; "" is a device of its own. ``index``: the only
+    device of a node that will do, -1 for any. ``compute_percent``: a cap on its compute, 0 for none.
+    """
 
     nano: int
+    seat: str = ""
+    index: int = -1
+    compute_percent: int = 0
 
 
 class MemoryAsk(msgspec.Struct, frozen=True, gc=False, tag="memory"):
-    """Memory of one device in MiB, > 0; what it costs depends on the card."""
+    """Memory of one device in MiB, > 0; what it costs depends on the card. ``limit_mib``: the cap, 0 for the same.
+
+    The other fields are those of FractionAsk.
+    """
 
     mem_mib: int
+    limit_mib: int = 0
+    seat: str = ""
+    index: int = -1
+    compute_percent: int = 0
 
 
 class WholeAsk(msgspec.Struct, frozen=True, gc=False, tag="whole"):
@@ -52,9 +66,10 @@ class WholeAsk(msgspec.Struct, frozen=True, gc=False, tag="whole"):
 
 
 class MigAsk(msgspec.Struct, frozen=True, gc=False, tag="mig"):
-    """One MIG slice of this profile (``1g.5gb``), handed out by the vendor's device plugin."""
+    """One MIG slice of this profile (``1g.5gb``), handed out by the vendor's device plugin, or ``nano`` of one."""
 
     profile: str
+    nano: int = NANO_PER_DEVICE
 
 
 SharedAsk = FractionAsk | MemoryAsk

@@ -1,0 +1,110 @@
+"""What a dialect makes of a pod: its request in the normal form, and what else was said (docs/design/dialects.md).
+
+Nothing here decides where a pod goes; a node that can't do what is wished is a matter of the scheduler and of the
+pod's conditions.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+from gpu.request import ContainerRef, GpuRequest
+
+
+class NoteCode(enum.Enum):
+    """What was understood otherwise than it reads, or kept though the origin would have weakened it."""
+
+    #: A count of whole GPUs beside a share, which the share replaces (C8, C10).
+    COUNT_DROPPED = "count-dropped"
+    #: That count is not what the origin's documents put beside this share (C8).
+    COUNT_DIFFERS = "count-differs"
+    #: A share was rounded up to one that the origin allows (C6).
+    ROUNDED_UP = "rounded-up"
+    #: A variable of the pod that would have shown it other devices is overridden (A11).
+    VARIABLE_OVERRIDDEN = "variable-overridden"
+    #: The origin counted this and then did nothing about it (A9).
+    MORE_THAN_ORIGIN = "more-than-origin"
+    #: Fewer devices than were asked may be given (I3), or a share may be cut over several (M5).
+    WEAKENED = "weakened"
+    #: A key that means something else elsewhere, and nothing here (K13).
+    NO_EFFECT = "no-effect"
+    #: A second dialect asks the same (X3, X4).
+    SAID_TWICE = "said-twice"
+
+
+class Note(msgspec.Struct, frozen=True, gc=False):
+    """One remark. ``instead``: what was made of it, "" where nothing was."""
+
+    code: NoteCode
+    field: str
+    value: str
+    instead: str = ""
+
+
+class Wishes(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What a node may be unable to enforce. Kept in the record, told in the pod's condition, never dropped."""
+
+    #: No more memory than was charged, or than the ask's ``limit_mib``.
+    memory_cap: bool = False
+    #: No more compute than the asks' ``compute_percent``.
+    compute_cap: bool = False
+    #: How tenants of a device run side by side: ``time-slicing``, ``sm-sharing``, ``mps``, ``hami-core``, ``mig`` or "".
+    mode: str = ""
+
+
+class Cards(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Which devices will do. Products are parts of the name in lower case; an empty tuple of the first kind is any."""
+
+    products: tuple[str, ...] = ()
+    not_products: tuple[str, ...] = ()
+    uuids: tuple[str, ...] = ()
+    not_uuids: tuple[str, ...] = ()
+
+
+class ResourceEdit(msgspec.Struct, frozen=True, gc=False):
+    """What admission does to limits and requests of a container: set a count of ``resource``, or None to take it out.
+
+    A count of whole GPUs beside a share would make kubelet hand out those as well; whole devices that a foreign form
+    asks for are asked of the vendor's plugin in its own words.
+    """
+
+    container: ContainerRef
+    resource: str
+    count: int | None
+
+
+class Translation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A pod's request, in the normal form.
+
+    ``alternatives`` are whole requests in order of preference, for when ``request`` fits nowhere. ``strategy``:
+    ``binpack``, ``spread`` or "" for the cluster's. ``dialect`` is the module's name.
+    """
+
+    dialect: str
+    request: GpuRequest
+    alternatives: tuple[GpuRequest, ...] = ()
+    strategy: str = ""
+    cards: Cards = Cards()
+    wishes: Wishes = Wishes()
+    notes: tuple[Note, ...] = ()
+    edits: tuple[ResourceEdit, ...] = ()
+
+
+class GivenDevice(msgspec.Struct, frozen=True, gc=False):
+    """A device as a pod got it, for what is written back. ``mem_mib``: of the whole card. ``nano``: the charge."""
+
+    uuid: str
+    index: int
+    mem_mib: int
+    nano: int
+
+
+class Written(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What the origin's apps and tools read. ``env`` by container key (``c0``); all of it goes into the one Binding."""
+
+    env: Mapping[str, Mapping[str, str]] = {}
+    annotations: Mapping[str, str] = {}
+    labels: Mapping[str, str] = {}
