@@ -34,13 +34,14 @@ define environment
 	@touch $@
 endef
 
-.PHONY: help demo test test-fast node-test simulate-soak enumerate chaos lint format pins cluster cluster-status cluster-down bench clean
+.PHONY: help demo test test-fast node-test node-install simulate-soak enumerate chaos lint format pins cluster cluster-status cluster-down bench clean
 
 help:
 	@echo 'make demo          the scheduler at work on simulated GPUs, no cluster needed'
 	@echo 'make test          all tests, with a real control plane (built once, 5 to 9 minutes, if no other source has it)'
 	@echo 'make test-fast     all tests but those of the real control plane and the long searches'
-	@echo 'make node-test     tests on a real kubelet with containerd, runc and emulated GPUs; needs root, Debian'
+	@echo 'make node-test     tests on a real kubelet with containerd, runc and emulated GPUs: part of make test where root,'
+	@echo '                   containerd and runc are; make node-install gets them from Debian'
 	@echo 'make simulate-soak random hostile runs on all processors; SEEDS=1-10000 FAULTS=kind,kind MINUTES=60'
 	@echo 'make enumerate     every write of every kind of commit, struck in every way, on all processors'
 	@echo 'make chaos         everything killed and restarted at random on a real control plane; MINUTES=10 SEED=1'
@@ -60,15 +61,20 @@ test: $(READY)
 	$(BIN)/python -m tools.controlplane
 	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m 'not cluster and not node' $(ARGS)
 	$(BIN)/pytest -m cluster $(ARGS)
+	@$(BIN)/python -m tools.node ready; case $$? in 0) $(BIN)/pytest -m node $(ARGS) ;; 3) ;; *) exit 1 ;; esac
 
 test-fast: $(READY)
 	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m 'not cluster and not node and not thorough' $(ARGS)
 
-# Needs root. What is missing of containerd, runc and CNI plug-ins comes from Debian: python -m tools.node install
+# Needs root, containerd, runc and CNI plug-ins.
 node-test: $(READY)
 	$(BIN)/python -m tools.node check
 	$(BIN)/python -m tools.controlplane --kubelet
 	$(BIN)/pytest -m node $(ARGS)
+
+# Gets what they need from Debian, where root may.
+node-install: $(READY)
+	$(BIN)/python -m tools.node install
 
 # Failing runs are made smaller and written into soak-failures/; the exit code says whether there were any.
 SEEDS ?= 1-10000

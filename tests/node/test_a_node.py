@@ -5,17 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.node.pods import Machine, Pod, eventually, pod
-from tools.cluster import ControlPlane
 from tools.controlplane import KUBELET
 from tools.node.node import CONTAINERD, PLUGIN
 
 pytestmark = pytest.mark.node
-
-
-@pytest.fixture(scope="module", autouse=True)
-def runtime_class(plane: ControlPlane) -> None:
-    nvidia = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}}
-    plane.rest().call("POST", "/apis/node.k8s.io/v1/runtimeclasses", {**nvidia, "handler": "nvidia"})
 
 
 def bound(machine: Machine, name: str, *, gpus: int = 0, **env: str) -> Pod:
@@ -49,39 +42,6 @@ def test_each_pod_sees_the_device_that_kubelet_chose_for_it_and_one_too_many_is_
     machine.remove("second", "fourth")
 
 
-@pytest.mark.parametrize(
-    ("visible", "expected"),
-    [("all", [0, 1]), ("none", []), ("1", [1]), ("0,1", [0, 1])],
-)
-def test_the_runtime_shows_what_the_environment_names(
-    machine: Machine, name: str, visible: str, expected: list[int]
-) -> None:
-    machine.create(bound(machine, name, NVIDIA_VISIBLE_DEVICES=visible))
-    assert machine.sees(name) == {machine.devices[index] for index in expected}
-    machine.remove(name)
-
-
-def test_a_users_variable_comes_after_the_device_plugins(machine: Machine, name: str) -> None:
-    machine.create(bound(machine, name, gpus=1, NVIDIA_VISIBLE_DEVICES="all"))
-    assert machine.sees(name) == set(machine.devices)
-    machine.remove(name)
-
-
-def test_without_the_variable_there_is_no_driver(machine: Machine, name: str) -> None:
-    machine.create(bound(machine, name))
-    machine.reached(name, "Failed")
-    assert "NVML Shared Library Not Found" in machine.node.output("default", name, "main")
-    machine.remove(name)
-
-
-def test_a_device_that_the_machine_does_not_have_fails_the_container(machine: Machine, name: str) -> None:
-    machine.create(bound(machine, name, NVIDIA_VISIBLE_DEVICES="GPU-of-another-machine"))
-    (status,) = machine.reached(name, "Failed")["status"]["containerStatuses"]
-    assert status["state"]["terminated"]["reason"] == "StartError"
-    assert "device error: GPU-of-another-machine: unknown device" in status["state"]["terminated"]["message"]
-    machine.remove(name)
-
-
 def test_an_ill_device_is_no_longer_allocatable_until_it_is_well(machine: Machine) -> None:
     machine.node.set_unhealthy([machine.devices[0]])
     _allocatable(machine, 1)
@@ -105,12 +65,22 @@ def test_a_container_outlives_the_crash_of_a_program_and_the_next_pod_gets_the_o
     machine.remove(name, after)
 
 
-def test_after_a_reboot_a_pod_is_started_again_with_a_device(machine: Machine, name: str) -> None:
+@pytest.mark.parametrize("plugin", [True, False])
+def test_after_a_reboot_a_pod_keeps_its_device_if_the_device_plugin_came_first_and_is_refused_otherwise(
+    machine: Machine, name: str, plugin: bool
+) -> None:
     machine.create({**(wanted := bound(machine, name, gpus=1)), "spec": {**wanted["spec"], "restartPolicy": "Always"}})
-    machine.sees(name)
-    machine.node.reboot()
-    machine.restarted(name)
-    assert len(machine.sees(name)) == 1
+    seen = machine.sees(name)
+    machine.node.reboot(plugin=plugin)
+    if plugin:
+        machine.restarted(name)
+        assert machine.sees(name) == seen
+    else:
+        refused = machine.reached(name, "Failed")["status"]
+        assert refused["reason"] == "UnexpectedAdmissionError"
+        assert "no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu" in refused["message"]
+        machine.node.start_again(PLUGIN)
+        machine.node.wait_until_ready()
     machine.remove(name)
 
 

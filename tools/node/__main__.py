@@ -1,30 +1,64 @@
-"""``python -m tools.node check`` says what this machine lacks for a real node; ``install`` gets it from Debian."""
+"""``python -m tools.node check`` says what this machine lacks for a real node; ``install`` gets it from Debian.
+
+``ready`` makes everything that its tests take, and ends with 3 and one line that says why where they are left out.
+"""
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from tools.controlplane import KUBELET, ControlPlaneUnavailable, ensure
 from tools.node import needs, rootfs
+from tools.node.debian import Unavailable
+
+#: Exit code of ``ready`` where tests of a real node are left out; any other but 0 is an error.
+LEFT_OUT = 3
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Do one of the two. 0: a node can be started."""
-    if arguments not in (["check"], ["install"]):
-        print("usage: python -m tools.node check|install", file=sys.stderr)
-        return 2
-    try:
-        if arguments == ["install"]:
-            needs.install()
-            print(rootfs.pause_archive(), rootfs.reservation_archive(), sep="\n")
-    except (subprocess.CalledProcessError, OSError) as error:
-        print(f"{error}\nWithout it, real nodes are left out: make test does not need them", file=sys.stderr)
-        return 1
+def check() -> int:
+    """Say what is missing. 0: a node can be tried."""
     lacks = needs.missing()
     for one in lacks:
         print(f"missing: {one}", file=sys.stderr)
     return 1 if lacks else 0
+
+
+def install() -> int:
+    """Install what is missing. 0: a node can be tried."""
+    try:
+        needs.install()
+    except Unavailable as why:
+        print(f"{why}\nWithout it, real nodes are left out: make test does not need them", file=sys.stderr)
+        return 1
+    return check()
+
+
+def ready() -> int:
+    """Make the images and kubelet. 0: tests can begin."""
+    lacks = needs.missing() or needs.refused()
+    if not lacks:
+        try:
+            rootfs.pause_archive()
+            rootfs.reservation_archive()
+            ensure(wanted=(KUBELET,))
+        except (Unavailable, ControlPlaneUnavailable) as why:
+            lacks = [str(why).splitlines()[0]]
+    if lacks:
+        print(f"LEFT OUT: the tests of a real node (CONTRIBUTING.md, Real nodes). {'; '.join(lacks)}", flush=True)
+        return LEFT_OUT
+    return 0
+
+
+_COMMANDS: Mapping[str, Callable[[], int]] = {"check": check, "install": install, "ready": ready}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do one of them."""
+    if len(arguments) != 1 or arguments[0] not in _COMMANDS:
+        print(f"usage: python -m tools.node {'|'.join(_COMMANDS)}", file=sys.stderr)
+        return 2
+    return _COMMANDS[arguments[0]]()
 
 
 if __name__ == "__main__":

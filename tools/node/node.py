@@ -26,6 +26,7 @@ from typing import Any, Self
 
 from tools.cluster import ControlPlane
 from tools.controlplane import KUBELET, cache_root, ensure
+from tools.guard import cgroup_folders, remove_cgroup
 from tools.node import gpus as _gpus
 from tools.node import rootfs, settings
 from tools.node.deviceapi import FOLDER as _PLUGIN_FOLDER
@@ -43,7 +44,7 @@ _ROOT = Path(__file__).parents[2]
 _SERVICE = ("10.96.0.1", 443)
 #: kubelet's words.
 _REGISTERED = "Successfully registered node"
-_UP_WITHIN_S = 60.0
+_UP_WITHIN_S = 120.0
 _POLL_S = 0.05
 _CAP_SYS_RESOURCE = 24
 
@@ -75,6 +76,7 @@ class Node:
         self._archives = archives
         self._family: Family | None = None
         self._init_pid = 0
+        self._cgroup = ""
         self._programs: dict[str, list[str]] = {}
         #: Seconds that each part of the last start took.
         self.took_s: dict[str, float] = {}
@@ -101,7 +103,7 @@ class Node:
     def start(self) -> None:
         """Start everything, and return once the node is Ready and has its GPUs.
 
-        Raises ProcessDied when a program ends, TimeoutError when the node isn't ready within 60 s.
+        Raises ProcessDied when a program ends, TimeoutError when the node isn't ready within two minutes.
         """
         if self._family is not None:
             raise RuntimeError(f"node {self.name} is running")
@@ -114,9 +116,9 @@ class Node:
         folder.chmod(0o755)
         self._family = Family(folder)
         try:
-            cgroup = f"moorage-{secrets.token_hex(4)}"
-            self._family.add_cgroup(cgroup)
-            self._write_files(folder, cgroup, library)
+            self._cgroup = f"moorage-{secrets.token_hex(4)}"
+            self._family.add_cgroup(self._cgroup)
+            self._write_files(folder, library)
             self._programs = self._command_lines(kubelet)
             self._boot(archives)
         except BaseException:
@@ -131,12 +133,19 @@ class Node:
         family.stop()
         shutil.rmtree(family.folder)
 
-    def reboot(self) -> None:
-        """End everything at once and start again with what is on the disk, until the node is Ready again."""
+    def reboot(self, *, plugin: bool = True) -> None:
+        """End everything at once and start again with what is on the disk, until the node is Ready again.
+
+        Without the ``plugin`` kubelet serves, and has no devices until that is started, too (``start_again``).
+        """
         family = self._running()
         for child in reversed(family.children):
             family.kill(child)
-        self._boot(())
+        # No machine boots with control groups of its last life; kubelet waits seconds for each container of them.
+        remove_cgroup(self._cgroup)
+        for folder in cgroup_folders(self._cgroup):
+            folder.mkdir()
+        self._boot((), plugin=plugin)
 
     def kill(self, program: str) -> None:
         """End kubelet, containerd or the device plug-in as a crash does; containers go on."""
@@ -188,7 +197,8 @@ class Node:
         """
         self._wait_until(self._containerd_serves, "containerd to serve")
         what = f"node {self.name} to be ready with {len(self.gpus)} GPUs"
-        self._wait_until(lambda: self._is_registered() and self.is_ready(), what)
+        has_plugin = self._has_its_plugin if self.gpus else lambda: True
+        self._wait_until(lambda: self._is_registered() and has_plugin() and self.is_ready(), what)
 
     def is_ready(self) -> bool:
         """Whether the node says that it is ready, and all its devices are allocatable."""
@@ -196,28 +206,39 @@ class Node:
         ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions", ()))
         return ready and int(status["allocatable"].get("nvidia.com/gpu", 0)) == len(self.gpus)
 
-    def _boot(self, archives: Sequence[Path]) -> None:
-        """Make the namespaces, and start all programs in them."""
+    def _boot(self, archives: Sequence[Path], *, plugin: bool = True) -> None:
+        """Make the namespaces, and start all programs in them; what is on the API server is heard of last.
+
+        So kubelet has its devices when it hears of the pods: on a reboot it would refuse such as have devices, if the
+        device plug-in came later.
+        """
         began = time.monotonic()
         family = self._running()
         self._enter_namespaces()
         self._note("namespaces", began)
-        listen = [f"127.0.0.1:{self._port}", f"{_SERVICE[0]}:{_SERVICE[1]}"]
-        script = str(Path(__file__).with_name("passage.py"))
-        command = [sys.executable, "-I", script, str(self._init_pid), self._port]
-        passage = family.start(_PASSAGE, [*command, *listen])
         family.start(CONTAINERD, self._inside(self._programs[CONTAINERD]))
-        self._wait_until(lambda: "ready" in passage.log.read_text(), "the way to the API server")
         self._wait_until(self._containerd_serves, "containerd to serve")
         self._note("containerd", began)
         for archive in archives:
             self.run(*CTR, "images", "import", str(archive))
         self._note("images", began)
         family.start(KUBELET, self._inside(self._programs[KUBELET]))
-        if self.gpus:
+        if self.gpus and plugin:
             family.start(PLUGIN, self._inside(self._programs[PLUGIN]))
-        self.wait_until_ready()
+            self._wait_until(self._has_its_plugin, "the device plug-in to be registered")
+            self._note("devices", began)
+        self._connect()
+        if plugin:
+            self.wait_until_ready()
         self._note("ready", began)
+
+    def _connect(self) -> None:
+        """Give the machine its way to the API server."""
+        listen = [f"127.0.0.1:{self._port}", f"{_SERVICE[0]}:{_SERVICE[1]}"]
+        script = str(Path(__file__).with_name("passage.py"))
+        command = [sys.executable, "-I", script, str(self._init_pid), self._port]
+        passage = self._running().start(_PASSAGE, [*command, *listen])
+        self._wait_until(lambda: "ready" in passage.log.read_text(), "the way to the API server")
 
     def _enter_namespaces(self) -> None:
         family = self._running()
@@ -229,14 +250,11 @@ class Node:
         self._init_pid = int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
 
     def _is_registered(self) -> bool:
-        """Whether kubelet has found its Node object, and the device plug-in this kubelet and not one before it.
+        """Whether this kubelet has found its Node object, which alone may still say what was true before."""
+        return _REGISTERED in (self.folder / f"{KUBELET}.log").read_text()
 
-        The Node object alone may still say what was true before they were started.
-        """
-        if _REGISTERED not in (self.folder / f"{KUBELET}.log").read_text():
-            return False
-        if not self.gpus:
-            return True
+    def _has_its_plugin(self) -> bool:
+        """Whether the device plug-in is registered with this kubelet, and not one before it."""
         kubelet = identity(self.folder / "kubelet" / "device-plugins" / KUBELET_SOCKET)
         return kubelet is not None and registered(kubelet) in (self.folder / f"{PLUGIN}.log").read_text()
 
@@ -258,9 +276,9 @@ class Node:
         flags = ["--mount", "--net", "--pid", "--ipc", f"--target={self._init_pid}"]
         return ["nsenter", *flags, "--", *command]
 
-    def _write_files(self, folder: Path, cgroup: str, library: Path) -> None:
+    def _write_files(self, folder: Path, library: Path) -> None:
         runtime = folder / "nvidia-container-runtime"
-        config = settings.kubelet(cgroup=cgroup, folder=folder, max_pods=self._max_pods)
+        config = settings.kubelet(cgroup=self._cgroup, folder=folder, max_pods=self._max_pods)
         (folder / "kubelet.yaml").write_text(json.dumps(config, indent=1))
         (folder / "containerd.toml").write_text(
             settings.containerd(folder=folder, nvidia_runtime=runtime, may_raise_scores=_may_raise_scores())

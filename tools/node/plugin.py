@@ -92,12 +92,15 @@ class Plugin:
 
 
 def register(folder: Path) -> None:
-    """Introduce the plug-in to kubelet. Raises grpc.RpcError."""
+    """Introduce the plug-in to kubelet. Raises grpc.RpcError, at once when nobody listens.
+
+    A dead kubelet's socket stays until the next one takes away all sockets in the folder, ours too, and listens.
+    """
     # Without it grpcio sends the socket's path as the authority, which Go's HTTP/2 refuses.
     options = [("grpc.default_authority", "localhost")]
     with grpc.insecure_channel(f"unix://{folder / deviceapi.KUBELET_SOCKET}", options) as channel:
         call = channel.unary_unary(deviceapi.REGISTER)
-        call(deviceapi.RegisterRequest(_SOCKET, RESOURCE).encode(), timeout=_REGISTER_WITHIN_S, wait_for_ready=True)
+        call(deviceapi.RegisterRequest(_SOCKET, RESOURCE).encode(), timeout=_REGISTER_WITHIN_S)
 
 
 def serve(machine: Path, folder: Path) -> None:

@@ -18,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 from tools.controlplane import cache_root
+from tools.node.debian import apt
 from tools.node.images import ImageSettings, pack
 from tools.node.settings import PAUSE_IMAGE
 
@@ -39,7 +40,7 @@ _MERGED = ("bin", "sbin", "lib", "lib64")
 def reservation_archive() -> Path:
     """Return the archive of the reservation image; its Python serves as a user's image, too.
 
-    Raises subprocess.CalledProcessError when a package can't be had.
+    Raises tools.node.debian.Unavailable when a package can't be had.
     """
     settings = ImageSettings(
         name=RESERVATION_IMAGE,
@@ -100,14 +101,12 @@ def _fill(root: Path) -> None:
 
 
 def _download(folder: Path) -> list[Path]:
-    """Fetch Python and what it runs on, as files of packages."""
+    """Fetch Python and what it runs on, as files of packages. Raises Unavailable."""
     no = [f"--no-{kind}" for kind in ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")]
-    depends = ["apt-cache", "depends", "--recurse", *no, _PACKAGE]
-    told = subprocess.run(depends, check=True, capture_output=True, text=True).stdout.splitlines()
+    told = apt("apt-cache", "depends", "--recurse", *no, _PACKAGE).splitlines()
     # Lines that are neither indented nor <virtual> name a package.
     wanted = {line for line in told if line[:1].isalnum() and not line.startswith(_UNUSED + _UNUSED_TOO)}
-    download = ["apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", *sorted(wanted)]
-    subprocess.run(download, check=True, cwd=folder, stdout=subprocess.DEVNULL)
+    apt("apt-get", "download", "-q", *sorted(wanted), folder=folder)
     return sorted(folder.glob("*.deb"))
 
 
