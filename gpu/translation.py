@@ -51,7 +51,7 @@ class Wishes(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     memory_cap: bool = False
     #: No more compute than the asks' ``compute_percent``.
     compute_cap: bool = False
-    #: How tenants of a device run side by side: ``time-slicing``, ``sm-sharing``, ``mps``, ``hami-core``, ``mig`` or "".
+    #: How tenants of a device run: ``time-slicing``, ``sm-sharing``, ``mps``, ``hami-core``, ``mig``, or "" for any.
     mode: str = ""
 
 
