@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gpu.request import ContainerRef, FractionAsk, GpuRequest, MemoryAsk, MigAsk
+from gpu.request import ContainerRef, GpuRequest, MigAsk
 from gpu.share import NANO_PER_DEVICE, portion_text
 from wire import names
 
@@ -56,13 +56,8 @@ def shared_metadata(grant: Grant, request: GpuRequest) -> BoundMetadata:
 
 def dealt(grant: Grant, request: GpuRequest) -> list[tuple[ContainerRef, tuple[DeviceGrant, ...]]]:
     """Which container gets which devices: those that ask for shares, in the order of their asks."""
-    devices = iter(grant.devices)
-    pairs = []
-    for container in request.containers:
-        shares = sum(isinstance(ask, FractionAsk | MemoryAsk) for ask in container.asks)
-        if shares:
-            pairs.append((container.container, tuple(next(devices) for _ in range(shares))))
-    return pairs
+    numbers = ((container.container, request.devices_of(container.container)) for container in request.containers)
+    return [(ref, tuple(grant.devices[number] for number in its)) for ref, its in numbers if its]
 
 
 def whole_metadata(request: GpuRequest) -> BoundMetadata:

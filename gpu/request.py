@@ -8,6 +8,9 @@ devices, caps and compute modes are new values here and not a new shape.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 
@@ -97,8 +100,33 @@ class GpuRequest(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def shared(self) -> tuple[SharedAsk, ...]:
-        """Asks that need a part of a device, in container and device order."""
-        return tuple(ask for c in self.containers for ask in c.asks if isinstance(ask, (FractionAsk, MemoryAsk)))
+        """What is asked of each device that is needed in part, in container and device order.
+
+        Asks with one seat are one ask here, for as much as is in use at one time (gpu/effective.py).
+        """
+        asks = tuple(ask for c in self.containers for ask in c.asks if isinstance(ask, (FractionAsk, MemoryAsk)))
+        if not any(ask.seat for ask in asks):
+            return asks
+        devices: dict[int, list[tuple[ContainerRequest, SharedAsk]]] = {}
+        for number, container, ask in self._seated():
+            devices.setdefault(number, []).append((container, ask))
+        return tuple(_together(seated) for seated in devices.values())
+
+    def devices_of(self, container: ContainerRef) -> tuple[int, ...]:
+        """Where the devices of one container stand in ``shared``, in the order of its asks."""
+        return tuple(number for number, asking, _ in self._seated() if asking.container == container)
+
+    def _seated(self) -> Iterator[tuple[int, ContainerRequest, SharedAsk]]:
+        """Asks for a part of a device, with the number of that device."""
+        numbers: dict[str, int] = {}
+        devices = 0
+        for container in self.containers:
+            for ask in container.asks:
+                if not isinstance(ask, (FractionAsk, MemoryAsk)):
+                    continue
+                number = numbers.setdefault(ask.seat, devices) if ask.seat else devices
+                devices += number == devices
+                yield number, container, ask
 
     @property
     def is_shared(self) -> bool:
@@ -115,6 +143,26 @@ class GpuRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 NO_GPU = GpuRequest()
+
+
+def _together(seated: Sequence[tuple[ContainerRequest, SharedAsk]]) -> SharedAsk:
+    """One ask for all that one device has to hold at one time. Raises ValueError if the units differ."""
+    first = seated[0][1]
+    if len(seated) == 1:
+        return first
+    if len({type(ask) for _, ask in seated}) > 1:
+        raise ValueError(f"seat {first.seat}: a fraction and memory can't be added up")
+    if isinstance(first, FractionAsk):
+        return msgspec.structs.replace(first, nano=_at_one_time(seated, attrgetter("nano")))
+    mem_mib = _at_one_time(seated, attrgetter("mem_mib"))
+    limit_mib = _at_one_time(seated, lambda ask: ask.limit_mib or ask.mem_mib)
+    return msgspec.structs.replace(first, mem_mib=mem_mib, limit_mib=limit_mib if limit_mib > mem_mib else 0)
+
+
+def _at_one_time(seated: Sequence[tuple[ContainerRequest, SharedAsk]], amount: Callable[[Any], int]) -> int:
+    regular = (amount(ask) for c, ask in seated if c.container.kind is ContainerKind.REGULAR)
+    init = ((amount(ask), c.is_sidecar) for c, ask in seated if c.container.kind is ContainerKind.INIT)
+    return effective(regular, init)
 
 
 def charge_nano(ask: SharedAsk, card_mib: int) -> int | None:

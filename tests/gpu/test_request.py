@@ -1,0 +1,76 @@
+"""The normal form: what is asked of each device."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpu.request import (
+    Ask,
+    ContainerKind,
+    ContainerRef,
+    ContainerRequest,
+    FractionAsk,
+    GpuRequest,
+    MemoryAsk,
+    SharedAsk,
+    WholeAsk,
+)
+
+INIT, REGULAR = ContainerKind.INIT, ContainerKind.REGULAR
+
+
+def asking(index: int, *asks: Ask, kind: ContainerKind = REGULAR, is_sidecar: bool = False) -> ContainerRequest:
+    return ContainerRequest(ContainerRef(kind, index), asks, is_sidecar)
+
+
+def part(nano: int, seat: str = "") -> FractionAsk:
+    return FractionAsk(nano, seat=seat)
+
+
+def mib(amount: int, seat: str = "", limit: int = 0) -> MemoryAsk:
+    return MemoryAsk(amount, limit_mib=limit, seat=seat)
+
+
+@pytest.mark.parametrize(
+    ("containers", "shared"),
+    [
+        pytest.param((asking(0, WholeAsk()),), (), id="whole devices are the plugin's"),
+        pytest.param((asking(0, part(3), part(3)),), (part(3), part(3)), id="without a seat each is a device"),
+        pytest.param((asking(0, part(3)), asking(1, mib(7))), (part(3), mib(7)), id="in the order of containers"),
+        pytest.param(
+            (asking(0, part(3, "a")), asking(1, part(4, "a"))), (part(7, "a"),), id="regular containers run together"
+        ),
+        pytest.param(
+            (asking(0, mib(5, "a")), asking(0, mib(9, "a"), kind=INIT)), (mib(9, "a"),), id="init containers run before"
+        ),
+        pytest.param(
+            (asking(0, mib(5, "a")), asking(0, mib(2, "a"), kind=INIT, is_sidecar=True)),
+            (mib(7, "a"),),
+            id="sidecars go on",
+        ),
+        pytest.param(
+            (asking(0, mib(5, "a", 8)), asking(1, mib(2, "a"))), (mib(7, "a", 10),), id="no limit is the request"
+        ),
+        pytest.param(
+            (asking(0, part(1, "a"), part(2, "b")), asking(1, part(3, "b"), part(4))),
+            (part(1, "a"), part(5, "b"), part(4)),
+            id="several devices, one of them common",
+        ),
+    ],
+)
+def test_what_is_asked_of_each_device(containers: tuple[ContainerRequest, ...], shared: tuple[SharedAsk, ...]) -> None:
+    assert GpuRequest(containers).shared == shared
+
+
+def test_a_container_finds_its_devices_in_the_order_of_its_asks() -> None:
+    first = asking(0, part(1, "a"), part(2, "b"))
+    second = asking(1, part(3, "b"), part(4), part(5, "a"))
+    request = GpuRequest((first, second, asking(2, WholeAsk())))
+    assert request.devices_of(first.container) == (0, 1)
+    assert request.devices_of(second.container) == (1, 2, 0)
+    assert request.devices_of(ContainerRef(REGULAR, 2)) == ()
+
+
+def test_a_fraction_and_memory_on_one_seat_can_not_be_added_up() -> None:
+    with pytest.raises(ValueError, match="seat a"):
+        _ = GpuRequest((asking(0, part(1, "a")), asking(1, mib(1, "a")))).shared
