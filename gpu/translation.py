@@ -44,7 +44,7 @@ class Note(msgspec.Struct, frozen=True, gc=False):
     instead: str = ""
 
 
-class Wishes(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class Wishes(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
     """What a node may be unable to enforce. Kept in the record, told in the pod's condition, never dropped."""
 
     #: No more memory than was charged, or than the ask's ``limit_mib``.
@@ -55,7 +55,7 @@ class Wishes(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     mode: str = ""
 
 
-class Cards(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class Cards(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
     """Which devices will do. Products are parts of the name in lower case; an empty tuple of the first kind is any."""
 
     products: tuple[str, ...] = ()

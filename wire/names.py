@@ -67,6 +67,8 @@ DEVICE_INDEX: Final = "moorage.dev/device"
 DEVICE_MEMORY: Final = "moorage.dev/device-memory-mib"
 #: Finalizer of a reservation pod: kept while its book has live entries.
 BOOK_FINALIZER: Final = "moorage.dev/book"
+#: The pod's request in the normal form, as it was translated when the pod came (gpu/record.py).
+GPU_RECORD: Final = "moorage.dev/gpu"
 #: On a user pod, written by the Binding: what it was given, exactly (gpu/grant.py).
 GRANT: Final = "moorage.dev/grant"
 #: On a user pod: the attempt that was withdrawn. The write changes the resourceVersion, so a late Binding fails.

@@ -1,0 +1,176 @@
+"""The native record: a pod's request in the normal form, in one annotation (``moorage.dev/gpu``).
+
+Written once, when a pod comes, and read by everything after that: so a setting that is changed later changes no pod
+that is there. It is documented for users in docs/reference/record.md and guarded like all that we write (S8).
+
+What can't be read is no record: the pod is then translated where it is read, as one that came before us.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from gpu.dialects.plugin import MOST_DEVICES
+from gpu.request import (
+    Ask,
+    ContainerKind,
+    ContainerRef,
+    ContainerRequest,
+    FractionAsk,
+    GpuRequest,
+    MemoryAsk,
+    MigAsk,
+    WholeAsk,
+)
+from gpu.share import NANO_PER_DEVICE
+from gpu.translation import Cards, Note, Translation, Wishes
+
+VERSION: Final = 1
+_KEY: Final = re.compile(r"([ci])(0|[1-9][0-9]{0,3})")
+
+
+class RecordedAsk(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """One ask, or ``count`` equal ones. Exactly one of ``nano``, ``mem_mib``, ``mig`` says of what; none: whole GPUs.
+
+    ``nano`` beside ``mig`` is a part of each slice.
+    """
+
+    container: str
+    name: str = ""
+    sidecar: bool = False
+    count: int = 1
+    nano: int = 0
+    mem_mib: int = 0
+    limit_mib: int = 0
+    mig: str = ""
+    seat: str = ""
+    index: int = -1
+    compute_percent: int = 0
+
+
+class Record(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """All of it. ``alternatives`` are whole lists of asks in order of preference."""
+
+    version: int
+    dialect: str
+    asks: tuple[RecordedAsk, ...] = ()
+    alternatives: tuple[tuple[RecordedAsk, ...], ...] = ()
+    strategy: str = ""
+    cards: Cards | None = None
+    wishes: Wishes | None = None
+    notes: tuple[Note, ...] = ()
+
+
+class _Malformed(ValueError):
+    """Raised where a record says what can't be."""
+
+
+_decoder = msgspec.json.Decoder(Record)
+
+
+def render(translation: Translation) -> str:
+    """Write the annotation."""
+    record = Record(
+        version=VERSION,
+        dialect=translation.dialect,
+        asks=tuple(_recorded(translation.request)),
+        alternatives=tuple(tuple(_recorded(request)) for request in translation.alternatives),
+        strategy=translation.strategy,
+        cards=translation.cards if translation.cards != Cards() else None,
+        wishes=translation.wishes if translation.wishes != Wishes() else None,
+        notes=translation.notes,
+    )
+    return msgspec.json.encode(record).decode()
+
+
+def read(text: str | None) -> Translation | None:
+    """Read the annotation; None if there is none, or none that this version understands."""
+    if not text:
+        return None
+    try:
+        record = _decoder.decode(text)
+        if record.version != VERSION:
+            return None
+        return Translation(
+            dialect=record.dialect,
+            request=_request(record.asks),
+            alternatives=tuple(_request(asks) for asks in record.alternatives),
+            strategy=record.strategy,
+            cards=record.cards or Cards(),
+            wishes=record.wishes or Wishes(),
+            notes=record.notes,
+        )
+    except (msgspec.DecodeError, UnicodeError, _Malformed):
+        return None
+
+
+def _recorded(request: GpuRequest) -> Iterator[RecordedAsk]:
+    for container in request.containers:
+        asks = list(container.asks)
+        while asks:
+            count = next((n for n, ask in enumerate(asks) if ask != asks[0]), len(asks))
+            yield _one(container, asks[0], count)
+            del asks[:count]
+
+
+def _one(container: ContainerRequest, ask: Ask, count: int) -> RecordedAsk:
+    where = RecordedAsk(
+        container=container.container.key, name=container.container.name, sidecar=container.is_sidecar, count=count
+    )
+    match ask:
+        case WholeAsk():
+            return where
+        case MigAsk(profile=profile, nano=nano):
+            return msgspec.structs.replace(where, mig=profile, nano=nano if nano != NANO_PER_DEVICE else 0)
+        case FractionAsk() | MemoryAsk():
+            return msgspec.structs.replace(where, **{name: getattr(ask, name) for name in ask.__struct_fields__})
+
+
+def _request(asks: Iterable[RecordedAsk]) -> GpuRequest:
+    """Put the asks of each container together. Raises _Malformed."""
+    containers: dict[str, ContainerRequest] = {}
+    for recorded in asks:
+        made = ContainerRequest(_ref(recorded), _asks(recorded), recorded.sidecar)
+        known = containers.get(recorded.container)
+        if known is not None:
+            made = msgspec.structs.replace(known, asks=known.asks + made.asks)
+        if len(made.asks) > MOST_DEVICES:
+            raise _Malformed(recorded.container)
+        containers[recorded.container] = made
+    request = GpuRequest(tuple(containers.values()))
+    try:
+        shared = request.shared
+    except ValueError as error:
+        raise _Malformed(str(error)) from error
+    if any(isinstance(ask, FractionAsk) and ask.nano > NANO_PER_DEVICE for ask in shared):
+        raise _Malformed("a seat with more than a device")
+    return request
+
+
+def _ref(recorded: RecordedAsk) -> ContainerRef:
+    found = _KEY.fullmatch(recorded.container)
+    if found is None:
+        raise _Malformed(recorded.container)
+    return ContainerRef(ContainerKind(found[1]), int(found[2]), recorded.name)
+
+
+def _asks(recorded: RecordedAsk) -> tuple[Ask, ...]:
+    amounts = (recorded.nano, recorded.mem_mib, recorded.limit_mib, recorded.compute_percent)
+    if not 1 <= recorded.count <= MOST_DEVICES or min(amounts) < 0 or recorded.nano > NANO_PER_DEVICE:
+        raise _Malformed(recorded.container)
+    return (_ask(recorded),) * recorded.count
+
+
+def _ask(recorded: RecordedAsk) -> Ask:
+    if recorded.mig:
+        return MigAsk(recorded.mig, recorded.nano or NANO_PER_DEVICE)
+    if recorded.nano and recorded.mem_mib:
+        raise _Malformed(recorded.container)
+    if not recorded.nano and not recorded.mem_mib:
+        return WholeAsk()
+    kind = FractionAsk if recorded.nano else MemoryAsk
+    return kind(**{name: getattr(recorded, name) for name in kind.__struct_fields__})

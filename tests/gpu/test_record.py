@@ -1,0 +1,130 @@
+"""The native record of a pod's request: what is written is read, and what is not one is none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu import record
+from gpu.request import (
+    ContainerKind,
+    ContainerRef,
+    ContainerRequest,
+    FractionAsk,
+    GpuRequest,
+    MemoryAsk,
+    MigAsk,
+    WholeAsk,
+)
+from gpu.share import NANO_PER_DEVICE
+from gpu.translation import Cards, Note, NoteCode, Translation, Wishes
+
+HALF = NANO_PER_DEVICE // 2
+MAIN, SECOND = ContainerRef(ContainerKind.REGULAR, 0, "main"), ContainerRef(ContainerKind.REGULAR, 1, "second")
+
+
+def one(*containers: ContainerRequest, **said: Any) -> Translation:
+    return Translation(dialect="kai", request=GpuRequest(containers), **said)
+
+
+def test_a_record_says_in_words_what_is_asked() -> None:
+    translation = one(
+        ContainerRequest(MAIN, (FractionAsk(HALF), FractionAsk(HALF))),
+        ContainerRequest(SECOND, (MemoryAsk(5120, limit_mib=8192, seat="a", compute_percent=30),)),
+        wishes=Wishes(memory_cap=True),
+        notes=(Note(NoteCode.COUNT_DROPPED, "nvidia.com/gpu", "4", "0.5"),),
+    )
+    assert json.loads(record.render(translation)) == {
+        "version": 1,
+        "dialect": "kai",
+        "asks": [
+            {"container": "c0", "name": "main", "count": 2, "nano": HALF},
+            {
+                "container": "c1",
+                "name": "second",
+                "memMib": 5120,
+                "limitMib": 8192,
+                "seat": "a",
+                "computePercent": 30,
+            },
+        ],
+        "wishes": {"memoryCap": True},
+        "notes": [{"code": "count-dropped", "field": "nvidia.com/gpu", "value": "4", "instead": "0.5"}],
+    }
+
+
+_seats = st.sampled_from(["", "a"])
+_fractions = st.builds(
+    FractionAsk,
+    st.integers(1, NANO_PER_DEVICE // 8),
+    seat=_seats,
+    index=st.integers(-1, 7),
+    compute_percent=st.integers(0, 100),
+)
+_memory = st.builds(MemoryAsk, st.integers(1, 10**6), limit_mib=st.integers(0, 10**6))
+_mig = st.builds(MigAsk, st.sampled_from(["1g.5gb", "3g.20gb"]), st.integers(1, NANO_PER_DEVICE))
+_asks = st.lists(st.one_of(_fractions, _memory, _mig, st.just(WholeAsk())), min_size=1, max_size=4).map(tuple)
+_requests = st.lists(
+    st.tuples(st.sampled_from(ContainerKind), st.integers(0, 99), _asks, st.booleans()),
+    max_size=3,
+    unique_by=lambda made: made[:2],
+).map(
+    lambda made: GpuRequest(
+        tuple(ContainerRequest(ContainerRef(kind, index), asks, sidecar) for kind, index, asks, sidecar in made)
+    )
+)
+
+
+@given(
+    request=_requests,
+    alternatives=st.lists(_requests, max_size=2).map(tuple),
+    cards=st.builds(Cards, products=st.lists(st.text(max_size=8), max_size=2).map(tuple)),
+)
+def test_what_is_written_is_read(request: GpuRequest, alternatives: tuple[GpuRequest, ...], cards: Cards) -> None:
+    said = Translation(dialect="hami", request=request, alternatives=alternatives, cards=cards, strategy="spread")
+    assert record.read(record.render(said)) == said
+
+
+ASK = {"container": "c0", "nano": HALF}
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        [{**ASK, "container": "x0"}],
+        [{**ASK, "container": "c01"}],
+        [{**ASK, "container": "c-1"}],
+        [{**ASK, "nano": -1}],
+        [{**ASK, "nano": NANO_PER_DEVICE + 1}],
+        [{**ASK, "nano": 0.5}],
+        [{**ASK, "count": 0}],
+        [{**ASK, "count": 257}],
+        [{**ASK, "count": 200}, {**ASK, "count": 57}],
+        [{**ASK, "memMib": 5}],
+        [{"container": "c0", "memMib": -5}],
+        [{**ASK, "computePercent": -1}],
+        [{**ASK, "nano": NANO_PER_DEVICE, "seat": "a"}, {**ASK, "container": "c1", "seat": "a"}],
+        [{**ASK, "seat": "a"}, {"container": "c1", "memMib": 5, "seat": "a"}],
+        {},
+    ],
+    ids=str,
+)
+def test_what_can_not_be_is_no_record(asks: Any) -> None:
+    assert record.read(json.dumps({"version": 1, "dialect": "kai", "asks": [ASK]})) is not None
+    assert record.read(json.dumps({"version": 1, "dialect": "kai", "asks": asks})) is None
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "{", "[]", "null", "\ud800", '{"version": 2, "dialect": "kai"}', '{"version": 1}']
+)
+def test_what_is_no_record_is_none(text: str | None) -> None:
+    assert record.read(text) is None
+
+
+@given(st.text())
+def test_any_text_is_a_record_or_none(text: str) -> None:
+    record.read(text)
