@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gpu.dialects.gofloat import parse_float, parse_uint
-from gpu.dialects.plugin import MOST_DEVICES, containers, plugin_asks, plugin_resources, too_many
+from gpu.dialects.plugin import MOST_DEVICES, containers, is_sidecar, plugin_asks, plugin_resources, too_many
 from gpu.refusal import Mistake, Refusal, shown
 from gpu.request import (
     NO_GPU,
@@ -32,7 +32,6 @@ from wire import names
 from wire.core import Pod, PodSpec
 from wire.quantity import LONGEST, MalformedQuantity, parse_nano
 
-_ALWAYS: Final = "Always"
 _SHARE_ANNOTATIONS: Final = (names.GPU_FRACTION, names.GPU_MEMORY)
 _FRACTION_ALLOWED: Final = (
     f'a decimal number above 0 and below 1, such as "0.5" or "5e-1", in at most {LONGEST} characters'
@@ -65,8 +64,7 @@ def _together(spec: PodSpec, *, shared: tuple[ContainerRef, tuple[SharedAsk, ...
             return asked
         shares = shared[1] if shared is not None and shared[0] == ref else ()
         if shares or asked:
-            is_sidecar = ref.kind is ContainerKind.INIT and container.restart_policy == _ALWAYS
-            requests.append(ContainerRequest(ref, (*shares, *asked), is_sidecar))
+            requests.append(ContainerRequest(ref, (*shares, *asked), is_sidecar(ref, container)))
     return GpuRequest(tuple(requests)) if requests else NO_GPU
 
 

@@ -18,6 +18,8 @@ from wire.quantity import MalformedQuantity, whole
 #: what its Binding writes (gpu/room.py). No node has as many.
 MOST_DEVICES: Final = 256
 
+_ALWAYS: Final = "Always"
+
 Amount = str | int | float
 
 
@@ -28,12 +30,22 @@ def containers(spec: PodSpec) -> Iterator[tuple[ContainerRef, Container]]:
             yield ContainerRef(kind, index, container.name), container
 
 
-def plugin_resources(container: Container) -> dict[str, Amount]:
-    """Pick the GPUs and MIG slices. Limits and requests of such resources are equal; either may be left out here."""
+def is_sidecar(ref: ContainerRef, container: Container) -> bool:
+    """Whether this is an init container that goes on running beside the regular ones."""
+    return ref.kind is ContainerKind.INIT and container.restart_policy == _ALWAYS
+
+
+def amounts(container: Container) -> dict[str, Amount]:
+    """All resources that a container names. Limits and requests of extended ones are equal; either may be left out."""
     resources = container.resources
     if not resources.limits and not resources.requests:
         return {}
-    both = {**(resources.requests or {}), **(resources.limits or {})}
+    return {**(resources.requests or {}), **(resources.limits or {})}
+
+
+def plugin_resources(container: Container) -> dict[str, Amount]:
+    """Pick the GPUs and MIG slices."""
+    both = amounts(container)
     return {
         name: both[name] for name in both if name == names.GPU_RESOURCE or name.startswith(names.MIG_RESOURCE_PREFIX)
     }
@@ -57,9 +69,17 @@ def plugin_asks(ref: ContainerRef, container: Container) -> tuple[Ask, ...] | Re
         count = _count(ref, container, name, amount)
         if isinstance(count, Refusal):
             return count
+        if count > MOST_DEVICES:
+            return too_many(f"{name} of container {ref.name}", str(count))
         ask = WholeAsk() if name == names.GPU_RESOURCE else MigAsk(name.removeprefix(names.MIG_RESOURCE_PREFIX))
         asks += (ask,) * count
     return asks
+
+
+def count_of(ref: ContainerRef, container: Container, name: str) -> int | Refusal:
+    """Read how much of the extended resource ``name`` one container asks: 0 where it doesn't name it."""
+    both = amounts(container)
+    return _count(ref, container, name, both[name]) if name in both else 0
 
 
 def _count(ref: ContainerRef, container: Container, name: str, amount: Amount) -> int | Refusal:
@@ -74,7 +94,7 @@ def _count(ref: ContainerRef, container: Container, name: str, amount: Amount) -
         return _bad_count(field, str(amount), "must be greater than or equal to 0")
     if requested != count:
         return _bad_count(field, str(requested), f"must be equal to {name} limit of {count}")
-    return count if count <= MOST_DEVICES else too_many(field, str(count))
+    return count
 
 
 def _bad_count(field: str, value: str, rule: str) -> Refusal:

@@ -1,0 +1,94 @@
+"""A dialect's asks put beside what the vendor's device plugin is asked for, and what admission has to change for it.
+
+Two rules of docs/design/dialects.md hold for every dialect whose resources are its own:
+
+- whole devices alone are asked of the vendor's plugin in its own words, so ``nvidia.com/gpu`` is set to their number;
+- beside a share they are shares of a whole device, since one ledger has to hold both.
+
+A count of ``nvidia.com/gpu`` that says something else is refused, unless the dialect owns it. Equal counts pass, so a
+pod that was through admission once reads the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from gpu.dialects.plugin import MOST_DEVICES, containers, is_sidecar, plugin_asks, plugin_resources, too_many
+from gpu.refusal import Mistake, Refusal, shown
+from gpu.request import (
+    Ask,
+    ContainerRef,
+    ContainerRequest,
+    FractionAsk,
+    GpuRequest,
+    MemoryAsk,
+    MigAsk,
+    WholeAsk,
+)
+from gpu.share import NANO_PER_DEVICE
+from gpu.translation import ResourceEdit
+from wire import names
+from wire.core import Container, PodSpec
+
+Asks = Mapping[ContainerRef, tuple[Ask, ...]]
+
+
+class Assembled(msgspec.Struct, frozen=True, gc=False):
+    """The request of the whole pod, and the edits of ``nvidia.com/gpu`` that it needs."""
+
+    request: GpuRequest
+    edits: tuple[ResourceEdit, ...] = ()
+
+
+def assembled(spec: PodSpec, asks: Asks, *, key: str, owned: Collection[ContainerRef] = ()) -> Assembled | Refusal:
+    """Put ``asks`` beside MIG slices.
+
+    ``key`` names them to people. In ``owned`` containers the dialect has read the count of whole GPUs itself.
+    """
+    asks = _of_one_kind(asks)
+    requests: list[ContainerRequest] = []
+    edits: list[ResourceEdit] = []
+    for ref, container in containers(spec):
+        mine = asks.get(ref, ())
+        asked = plugin_asks(ref, container)
+        if isinstance(asked, Refusal):
+            return asked
+        if len(mine) > MOST_DEVICES:
+            return too_many(f"{key} of container {ref.name}", f"for {len(mine)} devices")
+        edit = _edit(ref, asked, mine)
+        if edit is not None and ref not in owned and names.GPU_RESOURCE in plugin_resources(container):
+            return beside_whole(ref, container, key)
+        if edit is not None:
+            edits.append(edit)
+        everything = (*mine, *(ask for ask in asked if isinstance(ask, MigAsk)))
+        if everything:
+            requests.append(ContainerRequest(ref, everything, is_sidecar(ref, container)))
+    return Assembled(GpuRequest(tuple(requests)), tuple(edits))
+
+
+def _of_one_kind(asks: Asks) -> Asks:
+    """Whole devices beside shares, in any container of the pod, are shares of 10^9 nano."""
+    if not any(isinstance(ask, (FractionAsk, MemoryAsk)) for mine in asks.values() for ask in mine):
+        return asks
+    whole = FractionAsk(NANO_PER_DEVICE)
+    return {ref: tuple(whole if isinstance(ask, WholeAsk) else ask for ask in mine) for ref, mine in asks.items()}
+
+
+def _edit(ref: ContainerRef, asked: tuple[Ask, ...], mine: tuple[Ask, ...]) -> ResourceEdit | None:
+    """What makes the count of whole GPUs in the container's limits that of the dialect's whole devices."""
+    have = sum(isinstance(ask, WholeAsk) for ask in asked)
+    want = sum(isinstance(ask, WholeAsk) for ask in mine)
+    return None if have == want else ResourceEdit(ref, names.GPU_RESOURCE, want or None)
+
+
+def beside_whole(ref: ContainerRef, container: Container, key: str) -> Refusal:
+    """Refuse a count of whole GPUs beside another way to ask for devices."""
+    return Refusal(
+        code=Mistake.CONFLICTING,
+        field=f"{names.GPU_RESOURCE} of container {ref.name}",
+        value=shown(str(plugin_resources(container)[names.GPU_RESOURCE])),
+        message=f"cannot have both {key} and {names.GPU_RESOURCE} in a pod",
+        allowed=f"either {key} or {names.GPU_RESOURCE}",
+    )
