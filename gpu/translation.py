@@ -94,20 +94,12 @@ class Translation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class GivenDevice(msgspec.Struct, frozen=True, gc=False):
-    """A device as a container got it, for what is written back. ``mem_mib``: of the whole card.
-
-    ``nano``: the charge of this container's ask alone, also where others of the pod sit on the same device.
-    """
+    """A device as a pod got it, for what is written back. ``mem_mib``: of the whole card. ``nano``: the charge."""
 
     uuid: str
     index: int
     mem_mib: int
     nano: int
-
-
-#: What a pod got, by container key (``c0``): one device for each of the container's shares, in the order of its asks.
-#: Whole devices and MIG slices are not among them: kubelet picks those after the Binding.
-Given = Mapping[str, tuple[GivenDevice, ...]]
 
 
 class Written(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -7,7 +7,7 @@ scheduler takes the first that fits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -83,23 +83,31 @@ def _blocks(way: Sequence[int], places: Sequence[_Place]) -> Iterator[list[_Plac
 
 
 def _fits(request: GpuRequest, block: Sequence[_Place]) -> bool:
-    """Whether one device can hold these, as kubelet counts containers. What memory costs only the card tells."""
-    if len({at for at, _ in block}) < len(block):
+    """Whether one device can hold these, as kubelet counts containers. What memory costs only the card tells.
+
+    Fractions and memory can't be added up, so they don't meet.
+    """
+    seated = [(request.containers[at], request.containers[at].asks[number]) for at, number in block]
+    if len({at for at, _ in block}) < len(block) or len({type(ask) for _, ask in seated}) > 1:
         return False
-    return _needed(request.containers, block) <= NANO_PER_DEVICE
+    return _in_use(seated, _nano) <= NANO_PER_DEVICE and _in_use(seated, _compute_percent) <= 100
 
 
-def _needed(containers: Sequence[ContainerRequest], block: Iterable[_Place]) -> int:
-    asked = [(containers[at], _nano(containers[at].asks[number])) for at, number in block]
+def _in_use(seated: Sequence[tuple[ContainerRequest, Ask]], amount: Callable[[Ask], int]) -> int:
+    """The most that is in use at one time."""
     regular = ContainerKind.REGULAR
     return effective(
-        (nano for container, nano in asked if container.container.kind is regular),
-        ((nano, container.is_sidecar) for container, nano in asked if container.container.kind is not regular),
+        (amount(ask) for asking, ask in seated if asking.container.kind is regular),
+        ((amount(ask), asking.is_sidecar) for asking, ask in seated if asking.container.kind is not regular),
     )
 
 
 def _nano(ask: Ask) -> int:
     return ask.nano if isinstance(ask, FractionAsk) else 0
+
+
+def _compute_percent(ask: Ask) -> int:
+    return ask.compute_percent if isinstance(ask, SharedAsk) else 0
 
 
 def _seated(request: GpuRequest, way: Sequence[int], places: Sequence[_Place]) -> GpuRequest:

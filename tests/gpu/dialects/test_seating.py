@@ -32,6 +32,9 @@ def request(
         (request((FULL, part(50)), (part(30),)), ["- a a", "- - -"]),
         (request((part(30), part(30)), (part(30),)), ["a - a", "- a a", "- - -"]),
         (request((MemoryAsk(5),), (MemoryAsk(7),)), ["a a", "- -"]),
+        (request((part(30),), (MemoryAsk(7),)), ["- -"]),
+        (request((MemoryAsk(5, compute_percent=60),), (MemoryAsk(7, compute_percent=50),)), ["- -"]),
+        (request((MemoryAsk(5, compute_percent=60),), (MemoryAsk(7, compute_percent=40),)), ["a a", "- -"]),
         (request((part(90),), init=((part(90),),)), ["a a", "- -"]),
         (request((part(90),), init=((part(90),),), is_sidecar=True), ["- -"]),
         (request((part(30), part(30))), ["- -"]),
@@ -74,6 +77,7 @@ def test_ways_differ_in_seats_only_and_no_seat_holds_too_much(asks: list[tuple[A
     assert len(set(ways)) == len(ways)
     assert asked in ways
     for way in ways:
+        assert len(way.shared) <= len(asked.shared)
         sums: dict[str, int] = {}
         for container in way.containers:
             seats = [ask.seat for ask in container.asks if isinstance(ask, FractionAsk | MemoryAsk) and ask.seat]
