@@ -4,8 +4,12 @@ Under the nvidia container runtime this variable decides which devices a contain
 it to ``all``, and a user's entry wins over the device plugin's. KAI's counterpart is its opt-in ``deviceaccess``
 (kai-contract 1.3), whose messages are used here; the guard is on by default.
 
-Not covered, because admission can't see it: ``envFrom`` of a container that gets whole GPUs (elsewhere the explicit
-entry wins over it), hostPath device files, privileged containers, CDI annotations and devices listed by volume mounts.
+What ``envFrom`` brings in stands in objects that admission does not see. Elsewhere an explicit entry wins over it, but
+not in a container that gets whole GPUs, since that takes the variable from the device plugin, which comes first of all
+(kai-contract 13). So ``reject`` refuses ``envFrom`` there, where it could set the variable; ``inject`` lets it be.
+
+Not covered, because admission can't see it or node settings decide: hostPath device files, privileged containers, CDI
+annotations and devices listed by volume mounts, and pods of other schedulers under ``inject`` (docs/security.md).
 """
 
 from __future__ import annotations
@@ -34,9 +38,11 @@ def guarded_ephemeral(pod: Raw, *, known: Collection[str], guard: Guard) -> Raw:
     return {**pod, "spec": with_list(pod["spec"], "ephemeralContainers", after)}
 
 
-def forbidden(pod: Raw, *, shared: Collection[str]) -> str | None:
+def forbidden(pod: Raw, *, shared: Collection[str], guard: Guard) -> str | None:
     """Say what a container outside ``shared`` sets that it must not, in KAI's words; None if none does."""
-    return _first(_forbidden(container) for ref, container in walk(pod) if ref.key not in shared)
+    found = (_forbidden(container) for ref, container in walk(pod) if ref.key not in shared)
+    unseen = (_unseen(container) for ref, container in walk(pod) if ref.key not in shared and guard is Guard.REJECT)
+    return _first((*found, *unseen))
 
 
 def forbidden_ephemeral(pod: Raw, *, known: Collection[str]) -> str | None:
@@ -74,6 +80,21 @@ def _forbidden(container: Raw) -> str | None:
                 f"{subject} with a value of {entry.get('value', '')}. "
                 "This is forbidden due to conflicts with Nvidia's device plugin. "
                 "The only values that are allowed are 'void' or 'none'"
+            )
+    return None
+
+
+def _unseen(container: Raw) -> str | None:
+    """Say which ``envFrom`` could choose the devices of a container that gets whole GPUs."""
+    if not asks_for_gpu(container) or _entries(container):
+        return None
+    for index, source in enumerate(container.get("envFrom") or ()):
+        prefix = source.get("prefix") or ""
+        if prefix != names.ENV_VISIBLE_DEVICES and names.ENV_VISIBLE_DEVICES.startswith(prefix):
+            return (
+                f"container {container.get('name', '')} gets GPUs and takes its environment from an object that could "
+                f"set {names.ENV_VISIBLE_DEVICES} (envFrom[{index}].prefix is '{prefix}'; allowed: a prefix with "
+                f"which no key gives {names.ENV_VISIBLE_DEVICES}, or single entries by env)"
             )
     return None
 

@@ -10,18 +10,14 @@ answer 403, upon which it gives up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from admission import protected
+from admission import cel, protected, tenancy
 from gpu import book
 from wire import names
 
-Manifest = dict[str, Any]
-
-_API: Final = "admissionregistration.k8s.io/v1"
 _POLICY_PROTECTED: Final = "moorage-protected-keys"
 _POLICY_ASKS: Final = "moorage-fixed-asks"
 _POLICY_RESERVATIONS: Final = "moorage-reservations"
@@ -68,7 +64,8 @@ def policy_manifests(
     *,
     scheduler_name: str = names.SCHEDULER_NAME,
     reservation_namespace: str = names.RESERVATION_NAMESPACE,
-) -> list[Manifest]:
+    runtime_class: str = "nvidia",
+) -> list[cel.Manifest]:
     """Return all policies with their bindings, and the budget of the reservation pods."""
     who = identities or Identities()
     policies = [
@@ -77,23 +74,25 @@ def policy_manifests(
         _reservations(who, reservation_namespace),
         _hand_over(who),
         _config_maps(who),
+        tenancy.bound_queues(scheduler_name),
+        tenancy.guarded_devices(scheduler_name, runtime_class=runtime_class),
     ]
-    return [*policies, *(_binding(policy["metadata"]["name"]) for policy in policies), _budget(reservation_namespace)]
+    return [*policies, *(cel.binding(made["metadata"]["name"]) for made in policies), _budget(reservation_namespace)]
 
 
-def _protected_keys(who: Identities) -> Manifest:
+def _protected_keys(who: Identities) -> cel.Manifest:
     """Nobody but us adds, changes or removes a protected key of any pod, by whatever sub-resource.
 
     Creation is an addition, and so is the metadata of a Binding, which the server merges into the pod. The webhook
     runs before this and has stripped the pods of our scheduler.
     """
-    annotation = _is_one_of(protected.ANNOTATIONS, protected.ANNOTATION_PREFIXES)
-    label = _is_one_of(protected.LABELS, protected.LABEL_PREFIXES)
-    return _policy(
+    annotation = cel.is_one_of(protected.ANNOTATIONS, protected.ANNOTATION_PREFIXES)
+    label = cel.is_one_of(protected.LABELS, protected.LABEL_PREFIXES)
+    return cel.policy(
         _POLICY_PROTECTED,
-        rules=[_rule("", ["pods", "pods/*"], ["CREATE", "UPDATE"])],
-        conditions={"not-ours": f"!({_is_user(who.ours)})"},
-        variables=_MAPS | {"touched": f"{_changed('annotations', annotation)} + {_changed('labels', label)}"},
+        rules=[cel.rule("", ["pods", "pods/*"], ["CREATE", "UPDATE"])],
+        conditions={"not-ours": f"!({cel.is_user(who.ours)})"},
+        variables=cel.MAPS | {"touched": f"{cel.changed('annotations', annotation)} + {cel.changed('labels', label)}"},
         validations=[
             (
                 "variables.touched.size() == 0",
@@ -103,64 +102,66 @@ def _protected_keys(who: Identities) -> Manifest:
     )
 
 
-def _fixed_asks(scheduler_name: str) -> Manifest:
+def _fixed_asks(scheduler_name: str) -> cel.Manifest:
     """After placement nobody changes what a pod asked for; what admission wrote nobody changes at all."""
     placed = (
         f"has(oldObject.spec.nodeName) && oldObject.spec.nodeName != '' || '{names.GRANT}' in variables.oldAnnotations"
     )
-    return _policy(
+    return cel.policy(
         _POLICY_ASKS,
-        rules=[_rule("", ["pods", "pods/*"], ["UPDATE"])],
+        rules=[cel.rule("", ["pods", "pods/*"], ["UPDATE"])],
         conditions={
             "ours": "has(oldObject.spec) && has(oldObject.spec.schedulerName)"
-            f" && oldObject.spec.schedulerName == {_text(scheduler_name)}"
+            f" && oldObject.spec.schedulerName == {cel.text(scheduler_name)}"
         },
-        variables=_MAPS
+        variables=cel.MAPS
         | {
-            "asks": _changed("annotations", f"key in {_texts(protected.ASKS)}"),
-            "fixed": _changed("annotations", f"key in {_texts(protected.FIXED_AT_CREATION)}"),
+            "asks": cel.changed("annotations", f"key in {cel.texts(protected.ASKS)}"),
+            "fixed": cel.changed("annotations", f"key in {cel.texts(protected.FIXED_AT_CREATION)}"),
             "placed": placed,
         },
         validations=[
             (
                 "!variables.placed || variables.asks.size() == 0",
-                "variables.asks.join(', ') + ' can not be changed any more: the pod has its GPUs on a node already'",
+                "variables.asks.join(', ') + ' can not be changed any more: the pod has its GPUs on a node already ('"
+                f" + variables.asks.map(key, key + ' is ' + {cel.shown('new', 'key')} + '; allowed: '"
+                f" + {cel.shown('old', 'key')}).join(', ') + ')'",
             ),
             ("variables.fixed.size() == 0", "variables.fixed.join(', ') + ' is fixed when a pod is created'"),
         ],
     )
 
 
-def _reservations(who: Identities, namespace: str) -> Manifest:
+def _reservations(who: Identities, namespace: str) -> cel.Manifest:
     """Reservation pods are made, marked and ended by us; the process inside says which device its own pod holds."""
-    identity = f"key in {_texts(protected.IDENTITY)}"
+    identity = f"key in {cel.texts(protected.IDENTITY)}"
     other = f"!({identity})"
     is_reservation = (
-        "{0}.metadata.?labels[?" + _text(names.APP_LABEL) + "].orValue('') == " + _text(names.RESERVATION_APP)
+        "{0}.metadata.?labels[?" + cel.text(names.APP_LABEL) + "].orValue('') == " + cel.text(names.RESERVATION_APP)
     )
-    book_of = "oldObject.metadata.?annotations[?" + _text(names.TENANTS) + "].orValue('')"
-    return _policy(
+    book_of = "oldObject.metadata.?annotations[?" + cel.text(names.TENANTS) + "].orValue('')"
+    return cel.policy(
         _POLICY_RESERVATIONS,
-        rules=[_rule("", ["pods", "pods/*"], ["CREATE", "UPDATE"]), _rule("", ["pods"], ["DELETE"])],
+        rules=[cel.rule("", ["pods", "pods/*"], ["CREATE", "UPDATE"]), cel.rule("", ["pods"], ["DELETE"])],
         conditions={
-            "namespace": f"request.namespace == {_text(namespace)}",
-            "not-ours": f"!({_is_user(who.ours)})",
+            "namespace": f"request.namespace == {cel.text(namespace)}",
+            "not-ours": f"!({cel.is_user(who.ours)})",
         },
-        variables=_MAPS
+        variables=cel.MAPS
         | {
             "was": f"oldObject != null && {is_reservation.format('oldObject')}",
             "is": f"object != null && {is_reservation.format('object')}",
-            "inside": f"request.userInfo.username == {_text(who.reservation)}",
-            "itself": f"{_claim(_POD_NAME_CLAIM)} == [request.name]"
-            f" && oldObject != null && {_claim(_POD_UID_CLAIM)} == [oldObject.metadata.uid]",
-            "told": _changed("annotations", identity),
-            "otherwise": f"{_changed('annotations', other)} + {_changed('labels', 'true')}",
+            "inside": f"request.userInfo.username == {cel.text(who.reservation)}",
+            "itself": f"{cel.claim(_POD_NAME_CLAIM)} == [request.name]"
+            f" && oldObject != null && {cel.claim(_POD_UID_CLAIM)} == [oldObject.metadata.uid]",
+            "told": cel.changed("annotations", identity),
+            "otherwise": f"{cel.changed('annotations', other)} + {cel.changed('labels', 'true')}",
             "oldFinalizers": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])",
             "newFinalizers": "object == null ? [] : object.metadata.?finalizers.orValue([])",
-            "bookHeld": f"{_text(names.BOOK_FINALIZER)} in variables.oldFinalizers",
-            "bookKept": f"{_text(names.BOOK_FINALIZER)} in variables.newFinalizers",
-            "lifeCycle": f"{_is_user(who.life_cycle_users)}"
-            f" || request.userInfo.?groups.orValue([]).exists(group, group in {_texts(who.life_cycle_groups)})",
+            "bookHeld": f"{cel.text(names.BOOK_FINALIZER)} in variables.oldFinalizers",
+            "bookKept": f"{cel.text(names.BOOK_FINALIZER)} in variables.newFinalizers",
+            "lifeCycle": f"{cel.is_user(who.life_cycle_users)}"
+            f" || request.userInfo.?groups.orValue([]).exists(group, group in {cel.texts(who.life_cycle_groups)})",
         },
         validations=[
             (
@@ -169,7 +170,7 @@ def _reservations(who: Identities, namespace: str) -> Manifest:
             ),
             (
                 "request.operation != 'DELETE' || !variables.was || variables.lifeCycle"
-                f" || {book_of} == {_text(book.render(book.EMPTY))}",
+                f" || {book_of} == {cel.text(book.render(book.EMPTY))}",
                 "'the device of this reservation pod has tenants: delete those, and it goes by itself'",
             ),
             (
@@ -178,7 +179,7 @@ def _reservations(who: Identities, namespace: str) -> Manifest:
             ),
             (
                 "request.operation != 'UPDATE' || !variables.was || variables.told.size() == 0"
-                f" || variables.inside || {_is_user(who.device_tellers)}",
+                f" || variables.inside || {cel.is_user(who.device_tellers)}",
                 "'only the process inside a reservation pod may write ' + variables.told.join(', ')",
             ),
             (
@@ -192,24 +193,24 @@ def _reservations(who: Identities, namespace: str) -> Manifest:
     )
 
 
-def _hand_over(who: Identities) -> Manifest:
+def _hand_over(who: Identities) -> cel.Manifest:
     """BindRequests, and the plan of a gang, are orders to the binder: only we give them (kai-contract 9.2.11).
 
     Others may delete a BindRequest, label it or free it of finalizers, but not change what it orders.
     """
-    plan = f"key == {_text(names.PLAN)}"
-    order = f"key == {_text(names.HANDOVER)}"
-    return _policy(
+    plan = f"key == {cel.text(names.PLAN)}"
+    order = f"key == {cel.text(names.HANDOVER)}"
+    return cel.policy(
         _POLICY_HANDOVER,
         rules=[
-            _rule(names.SCHEDULING_GROUP, ["bindrequests", "bindrequests/*"], ["CREATE", "UPDATE"]),
-            _rule(names.SCHEDULING_GROUP, ["podgroups", "podgroups/*"], ["CREATE", "UPDATE"]),
+            cel.rule(names.SCHEDULING_GROUP, ["bindrequests", "bindrequests/*"], ["CREATE", "UPDATE"]),
+            cel.rule(names.SCHEDULING_GROUP, ["podgroups", "podgroups/*"], ["CREATE", "UPDATE"]),
         ],
-        conditions={"not-ours": f"!({_is_user(who.ours)})"},
-        variables=_MAPS
+        conditions={"not-ours": f"!({cel.is_user(who.ours)})"},
+        variables=cel.MAPS
         | {
-            "plan": _changed("annotations", plan),
-            "order": _changed("annotations", order),
+            "plan": cel.changed("annotations", plan),
+            "order": cel.changed("annotations", order),
             "sameOrder": "oldObject != null && variables.order.size() == 0"
             " && object.?spec == oldObject.?spec && object.?status == oldObject.?status"
             " && object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences",
@@ -227,18 +228,18 @@ def _hand_over(who: Identities) -> Manifest:
     )
 
 
-def _config_maps(who: Identities) -> Manifest:
+def _config_maps(who: Identities) -> cel.Manifest:
     """Nobody but us makes a ConfigMap that a container reads its devices from.
 
     They are immutable, so that nobody edits one; without this a tenant could delete it and make it anew with another
     device in it, for the next start of the container.
     """
-    return _policy(
+    return cel.policy(
         _POLICY_CONFIG_MAPS,
-        rules=[_rule("", ["configmaps"], ["CREATE"])],
+        rules=[cel.rule("", ["configmaps"], ["CREATE"])],
         conditions={
-            "name": f"object.metadata.?name.orValue('').matches({_text(_CONFIG_MAP_NAMES)})",
-            "not-ours": f"!({_is_user(who.ours)})",
+            "name": f"object.metadata.?name.orValue('').matches({cel.text(_CONFIG_MAP_NAMES)})",
+            "not-ours": f"!({cel.is_user(who.ours)})",
         },
         variables={},
         validations=[
@@ -247,83 +248,7 @@ def _config_maps(who: Identities) -> Manifest:
     )
 
 
-#: The maps of both sides; absent ones are empty. On CREATE there is no old side, on DELETE no new one.
-_MAPS: Final = {
-    f"{side}{field.capitalize()}": f"{source} == null ? {{}} : {source}.?metadata.?{field}.orValue({{}})"
-    for side, source in (("old", "oldObject"), ("new", "object"))
-    for field in ("annotations", "labels")
-}
-
-
-def _changed(field: str, condition: str) -> str:
-    """Return CEL for the list of keys of a map that meet ``condition`` (on ``key``) and differ between the sides."""
-    old, new = f"variables.old{field.capitalize()}", f"variables.new{field.capitalize()}"
-    return (
-        f"({new}.filter(key, ({condition}) && !(key in {old} && {old}[key] == {new}[key]))"
-        f" + {old}.filter(key, ({condition}) && !(key in {new})))"
-    )
-
-
-def _is_one_of(exact: Iterable[str], prefixes: Iterable[str]) -> str:
-    return " || ".join([f"key in {_texts(exact)}", *(f"key.startsWith({_text(prefix)})" for prefix in prefixes)])
-
-
-def _is_user(users: Iterable[str]) -> str:
-    return f"request.userInfo.username in {_texts(users)}"
-
-
-def _claim(name: str) -> str:
-    return f"request.userInfo.?extra[?{_text(name)}].orValue([])"
-
-
-def _text(value: str) -> str:
-    """Return a CEL string literal: JSON's escapes are CEL's as well."""
-    return msgspec.json.encode(value).decode()
-
-
-def _texts(values: Iterable[str]) -> str:
-    return "[" + ", ".join(_text(value) for value in values) + "]"
-
-
-def _rule(group: str, resources: list[str], operations: list[str]) -> Manifest:
-    return {"apiGroups": [group], "apiVersions": ["*"], "resources": resources, "operations": operations}
-
-
-def _policy(
-    name: str,
-    *,
-    rules: list[Manifest],
-    conditions: dict[str, str],
-    variables: dict[str, str],
-    validations: list[tuple[str, str]],
-) -> Manifest:
-    return {
-        "apiVersion": _API,
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": rules},
-            "matchConditions": [{"name": key, "expression": text} for key, text in conditions.items()],
-            "variables": [{"name": key, "expression": text} for key, text in variables.items()],
-            "validations": [
-                {"expression": text, "messageExpression": message, "reason": "Forbidden"}
-                for text, message in validations
-            ],
-        },
-    }
-
-
-def _binding(policy: str) -> Manifest:
-    return {
-        "apiVersion": _API,
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": policy},
-        "spec": {"policyName": policy, "validationActions": ["Deny"]},
-    }
-
-
-def _budget(namespace: str) -> Manifest:
+def _budget(namespace: str) -> cel.Manifest:
     """Return a budget that no eviction meets. Bare pods allow no other form than a number of pods to be left."""
     return {
         "apiVersion": "policy/v1",

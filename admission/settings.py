@@ -25,7 +25,8 @@ class Guard(enum.Enum):
     OFF = "off"
     #: A container without GPU gets ``void``; what a container sets itself is taken out.
     INJECT = "inject"
-    #: A container without GPU gets ``void``; a pod that sets anything but ``void`` or ``none`` itself is refused.
+    #: A container without GPU gets ``void``; a pod that sets anything but ``void`` or ``none`` itself is refused, and
+    #: one that could set it unseen. Holds for pods of other schedulers as well (admission/policies.py).
     REJECT = "reject"
 
 

@@ -35,7 +35,7 @@ def refusal_of_new(pod: Raw, *, guard: Guard, sharing: bool = True) -> str | Non
         return told(no_room)
     if guard is Guard.OFF:
         return None
-    return device_guard.forbidden(pod, shared={ref.key for ref in shared_containers(request)})
+    return device_guard.forbidden(pod, shared={ref.key for ref in shared_containers(request)}, guard=guard)
 
 
 def refusal_of_update(before: Raw, after: Raw, *, sharing: bool = True) -> str | None:

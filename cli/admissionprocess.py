@@ -9,7 +9,7 @@ import anyio
 
 from admission.run import run as serve_admission
 from admission.server import Endpoint
-from admission.settings import HandOver, Settings
+from admission.settings import Guard, HandOver, Settings
 from cli import connections
 from kube.api import Api
 from kube.lease import incarnation
@@ -18,7 +18,11 @@ from kube.retry import Retry
 
 def settings(arguments: argparse.Namespace) -> Settings:
     """Return what a command line says of the webhooks."""
-    return Settings(hand_over=HandOver(arguments.hand_over), sharing=arguments.gpu_sharing_enabled)
+    return Settings(
+        hand_over=HandOver(arguments.hand_over),
+        sharing=arguments.gpu_sharing_enabled,
+        guard=Guard(arguments.visible_devices_guard),
+    )
 
 
 async def run(arguments: argparse.Namespace, stop: anyio.Event) -> None:

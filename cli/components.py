@@ -17,13 +17,16 @@ from typing import Any
 
 import anyio
 
-from admission.settings import HandOver, Settings
+from admission.settings import Guard, HandOver, Settings
 from binder.core.reservation_pod import ReservationTemplate
 from binder.settings import BinderSettings
+from cli import durations
 from cli.refusing import BadInput, refuse
 from kube.config import ConfigError
 from kube.lease import LeaseSettings
 from scheduler.core.settings import Strategy
+from scheduler.settings import SchedulerSettings
+from wire import names
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -39,6 +42,13 @@ def add_commands(commands: _Commands) -> None:
         scheduler.add_argument(
             f"--{resource}-strategy", choices=[s.value for s in Strategy], default=Strategy.BINPACK.value
         )
+    scheduler.add_argument(
+        "--default-staleness-grace-period",
+        type=_duration,
+        default=SchedulerSettings().broken_gang_s,
+        metavar="DURATION",
+        help="what is left of a gang below its minimum is evicted after this time (default: 60s)",
+    )
     binder = _component(commands, "binder", "reserve devices and bind")
     _add_election(binder)
     binder.add_argument("--reservation-image", default=ReservationTemplate().image)
@@ -52,6 +62,13 @@ def add_commands(commands: _Commands) -> None:
     admission.add_argument("--certificate", type=Path, required=True, metavar="PEM")
     admission.add_argument("--key", type=Path, required=True, metavar="PEM")
     admission.add_argument("--hand-over", choices=[h.value for h in HandOver], default=HandOver.ANNOTATIONS.value)
+    admission.add_argument(
+        "--visible-devices-guard",
+        choices=[guard.value for guard in Guard],
+        default=Settings().guard.value,
+        help=f"what becomes of {names.ENV_VISIBLE_DEVICES} where nobody was given a share, unless the namespace says "
+        f"otherwise by its label {names.VISIBLE_DEVICES_GUARD} (default: {Settings().guard.value})",
+    )
     admission.add_argument(
         "--gpu-sharing-enabled",
         type=_switch,
@@ -68,6 +85,17 @@ def _switch(text: str) -> bool:
     if text not in _ON | _OFF:
         raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
     return text in _ON
+
+
+def _duration(text: str) -> float:
+    """Read a duration above zero, in seconds. Raises ArgumentTypeError."""
+    try:
+        value = durations.seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time at all; allowed: {durations.ALLOWED}, above zero")
+    return value
 
 
 def _add_election(parser: argparse.ArgumentParser) -> None:

@@ -18,14 +18,18 @@ from scheduler.settings import SchedulerSettings
 from wire import names
 
 
+def settings(arguments: argparse.Namespace) -> SchedulerSettings:
+    """Return what a command line says of the scheduler."""
+    decisions = Settings(gpu_strategy=Strategy(arguments.gpu_strategy), cpu_strategy=Strategy(arguments.cpu_strategy))
+    return SchedulerSettings(decisions=decisions, broken_gang_s=arguments.default_staleness_grace_period)
+
+
 async def run(arguments: argparse.Namespace, stop: anyio.Event) -> None:
     """Run a replica of the scheduler."""
     rng, clock = connections.rng(), SystemClock()
-    decisions = Settings(gpu_strategy=Strategy(arguments.gpu_strategy), cpu_strategy=Strategy(arguments.cpu_strategy))
-    settings = SchedulerSettings(decisions=decisions)
 
     def make(api: Api, events: EventRecorder) -> Replica:
-        return Scheduler(api, settings=settings, clock=clock, rng=rng, events=events)
+        return Scheduler(api, settings=settings(arguments), clock=clock, rng=rng, events=events)
 
     own = Own("scheduler", controller=names.SCHEDULER_NAME, clock=clock, rng=rng)
     await run_replica(arguments, stop, own=own, make=make)

@@ -86,6 +86,8 @@ HANDOVER: Final = "moorage.dev/handover"
 POD_VERSION: Final = "moorage.dev/pod-version"
 #: On a namespace: what happens to NVIDIA_VISIBLE_DEVICES of containers that asked for no GPU.
 VISIBLE_DEVICES_GUARD: Final = "moorage.dev/visible-devices-guard"
+#: On a namespace: the queues that its pods and PodGroups may name, joined by commas. Without it they may name any.
+QUEUES: Final = "moorage.dev/queues"
 
 MOORAGE_PREFIX: Final = "moorage.dev/"
 

@@ -110,13 +110,41 @@ def test_a_void_stands_before_everything_that_may_refer_to_it() -> None:
 @pytest.mark.parametrize("resources", [{}, WHOLE])
 def test_what_is_refused_and_in_which_words(entries: list[Raw], resources: Raw, message: str | None) -> None:
     raw = pod(container(env=entries, resources=resources))
-    assert device_guard.forbidden(raw, shared=set()) == message
+    assert device_guard.forbidden(raw, shared=set(), guard=Guard.INJECT) == message
+
+
+@pytest.mark.parametrize("prefix", [None, "", "NVIDIA_", "NVIDIA_VISIBLE_DEVICE"])
+def test_what_could_set_the_variable_unseen_is_refused_where_it_wins_over_the_device_plugin(prefix: str | None) -> None:
+    sources = [{"prefix": "A_", "configMapRef": {"name": "m"}}, {"prefix": prefix, "secretRef": {"name": "s"}}]
+    raw = pod(container(envFrom=sources, resources=WHOLE))
+    assert device_guard.forbidden(raw, shared=set(), guard=Guard.INJECT) is None
+    message = device_guard.forbidden(raw, shared=set(), guard=Guard.REJECT)
+    assert message is not None
+    assert message.startswith(
+        "container main gets GPUs and takes its environment from an object that could set NVIDIA_"
+    )
+    assert f"(envFrom[1].prefix is '{prefix or ''}'; allowed: a prefix with which no key gives NVIDIA_" in message
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"resources": WHOLE, "envFrom": [{"prefix": "NVIDIA_X", "configMapRef": {"name": "m"}}]},
+        {"resources": WHOLE, "envFrom": [{"prefix": VISIBLE, "configMapRef": {"name": "m"}}]},
+        {"resources": WHOLE, "envFrom": [{"configMapRef": {"name": "m"}}], "env": [_entry("void")]},
+        {"envFrom": [{"configMapRef": {"name": "m"}}]},
+        {"resources": WHOLE, "envFrom": None},
+    ],
+    ids=["other-prefix", "whole-name-as-prefix", "own-void", "no-gpu", "none"],
+)
+def test_what_can_not_set_the_variable_is_let_in(given: Raw) -> None:
+    assert device_guard.forbidden(pod(container(**given)), shared=set(), guard=Guard.REJECT) is None
 
 
 def test_a_container_with_a_share_is_neither_guarded_nor_refused() -> None:
     raw = pod(container(env=[REFERENCE]))
     assert device_guard.guarded(raw, shared={"c0"}, guard=Guard.INJECT) == raw
-    assert device_guard.forbidden(raw, shared={"c0"}) is None
+    assert device_guard.forbidden(raw, shared={"c0"}, guard=Guard.REJECT) is None
 
 
 def test_only_new_ephemeral_containers_are_guarded() -> None:

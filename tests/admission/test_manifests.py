@@ -69,6 +69,6 @@ def test_the_identities_are_those_that_the_roles_are_bound_to() -> None:
     rbac = Path(__file__).parents[2] / "admission" / "rbac.yaml"
     account, role, binding = yaml.safe_load_all(rbac.read_text())
     assert account["metadata"] == {"name": "moorage-admission", "namespace": names.SYSTEM_NAMESPACE}
-    assert role["rules"] == [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]}]
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]}]
     assert binding["subjects"][0]["name"] == account["metadata"]["name"]
     assert all(user.startswith("system:serviceaccount:kai-scheduler:moorage-") for user in Identities().ours)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from admission.settings import Guard
 from cli import admissionprocess
 from cli.main import _parser
 
@@ -23,6 +24,14 @@ REQUIRED = ["admission", "--certificate", "c.pem", "--key", "k.pem"]
 def test_sharing_is_switched_by_kais_flag(given: list[str], shares: bool) -> None:
     settings = admissionprocess.settings(_parser().parse_args([*REQUIRED, *given]))
     assert settings.sharing is shares
+
+
+@pytest.mark.parametrize(
+    ("given", "guard"),
+    [([], Guard.INJECT), *((["--visible-devices-guard", guard.value], guard) for guard in Guard)],
+)
+def test_the_guard_of_visible_devices_is_chosen_by_a_flag(given: list[str], guard: Guard) -> None:
+    assert admissionprocess.settings(_parser().parse_args([*REQUIRED, *given])).guard is guard
 
 
 @pytest.mark.parametrize("value", ["no", "", "yes", "tRUE"])

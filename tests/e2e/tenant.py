@@ -1,4 +1,4 @@
-"""Somebody who may do all to pods and scheduling objects of one namespace and nothing else: an open-handed tenant.
+"""A tenant: the ClusterRole ``edit`` in one namespace, and all to pods and scheduling objects there.
 
 RBAC gives more here than a cautious administrator would, ``pods/status`` and ``pods/binding`` among it, so that what
 refuses is Moorage.
@@ -49,9 +49,9 @@ class Identity:
         self.custom = client.CustomObjectsApi(api)
         self.namespace = namespace
 
-    async def create(self, wanted: Pod) -> Pod:
-        """Create a pod that goes to the scene's nodes, and return it as stored."""
-        wanted = {**wanted, "spec": {**wanted["spec"], "nodeSelector": {"scene": self.namespace}}}
+    async def create(self, wanted: Pod, *, scene: str = "") -> Pod:
+        """Create a pod that goes to the scene's nodes, and return it as stored. ``scene`` is another one's name."""
+        wanted = {**wanted, "spec": {**wanted["spec"], "nodeSelector": {"scene": scene or self.namespace}}}
         return await _json(self.core.create_namespaced_pod(self.namespace, wanted, _preload_content=False))
 
     async def patch(self, name: str, patch: Any, *, subresource: str = "") -> Pod:
@@ -116,6 +116,13 @@ async def tenant(plane: ControlPlane, namespace: str) -> AsyncIterator[Identity]
             "kind": "RoleBinding",
             "metadata": name,
             "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": "tenant"},
+            "subjects": [{"kind": "ServiceAccount", **name}],
+        },
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "RoleBinding",
+            "metadata": {**name, "name": "tenant-edits"},
+            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "edit"},
             "subjects": [{"kind": "ServiceAccount", **name}],
         },
     ]

@@ -1,0 +1,106 @@
+"""Policies by which an administrator narrows what a tenant's namespace may do. Each rests on what the namespace says.
+
+Tenants don't write their Namespace objects (the ClusterRoles ``admin`` and ``edit`` don't let them), so what stands
+there is the administrator's word.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from admission import cel
+from admission.settings import Guard
+from wire import names
+
+_POLICY_QUEUES: Final = "moorage-queues"
+_POLICY_DEVICES: Final = "moorage-visible-devices"
+
+_GROUP_OF_POD: Final = f"object.?metadata.?annotations[?{cel.text(names.POD_GROUP_NAME)}].orValue('')"
+
+
+def bound_queues(scheduler_name: str) -> cel.Manifest:
+    """Pods of ours and PodGroups name a queue that their namespace is bound to (kai-contract 9.2.7).
+
+    A pod without a queue that names a PodGroup has the queue of that. What was let in before is not judged again: such
+    a pod can still be ungated and freed of finalizers. The metadata of a Binding is judged as far as it names a queue.
+    """
+    allowed = f"namespaceObject.metadata.?annotations[?{cel.text(names.QUEUES)}]"
+    label = "{0}.?metadata.?labels[?" + cel.text(names.QUEUE_LABEL) + "].orValue('')"
+    return cel.policy(
+        _POLICY_QUEUES,
+        rules=[
+            cel.rule("", ["pods", "pods/*"], ["CREATE", "UPDATE"]),
+            cel.rule(names.SCHEDULING_GROUP, ["podgroups"], ["CREATE", "UPDATE"]),
+        ],
+        conditions={
+            "ours": f"object.?spec.?schedulerName.orValue({cel.text(scheduler_name)}) == {cel.text(scheduler_name)}"
+        },
+        variables={
+            "bound": f"{allowed}.hasValue()",
+            "allowed": f"{allowed}.orValue('').split(',').map(queue, queue.trim()).filter(queue, queue != '')",
+            "isGroup": "request.resource.resource == 'podgroups'",
+            "queue": f"variables.isGroup ? object.?spec.?queue.orValue('') : {label.format('object')}",
+            "before": f"variables.isGroup ? oldObject.?spec.?queue.orValue('') : {label.format('oldObject')}",
+            "elsewhere": "!variables.isGroup && variables.queue == ''"
+            f" && (request.operation == 'CREATE' && request.?subResource.orValue('') != '' || {_GROUP_OF_POD} != '')",
+        },
+        validations=[
+            (
+                "!variables.bound || variables.queue in variables.allowed || variables.elsewhere"
+                " || request.operation == 'UPDATE' && variables.queue == variables.before",
+                f"(variables.isGroup ? 'spec.queue' : 'label {names.QUEUE_LABEL}') + ' is \"' + variables.queue"
+                " + '\"; allowed in namespace ' + request.namespace + ': ' + variables.allowed.join(', ')",
+            )
+        ],
+    )
+
+
+def guarded_devices(scheduler_name: str, *, runtime_class: str) -> cel.Manifest:
+    """Where a namespace says ``reject``, pods of other schedulers choose no devices by themselves either.
+
+    Our webhooks are not asked about those. A container that gets GPUs may not set NVIDIA_VISIBLE_DEVICES; any other one
+    under our runtime class has to set it to ``void`` or ``none`` itself, since its image may say ``all``.
+    """
+    guard = cel.text(names.VISIBLE_DEVICES_GUARD)
+    said = f"namespaceObject.metadata.?labels[?{guard}].or(namespaceObject.metadata.?annotations[?{guard}])"
+    variable = f"entry.name == {cel.text(names.ENV_VISIBLE_DEVICES)}"
+    harmless = f"{variable} && entry.?value.orValue('') in [{cel.text(names.VISIBLE_DEVICES_NONE)}, 'none']"
+    mig = cel.text(names.MIG_RESOURCE_PREFIX)
+    gets_gpus = (
+        "container.?resources.?limits.orValue({}).exists(key, "
+        f"(key == {cel.text(names.GPU_RESOURCE)} || key.startsWith({mig}))"
+        " && string(container.resources.limits[key]) != '0')"
+    )
+    sources = "container.?envFrom.orValue([])"
+    unseen = f"{sources}.exists(source, {cel.text(names.ENV_VISIBLE_DEVICES)}.startsWith(source.?prefix.orValue('')))"
+    entries = "container.?env.orValue([])"
+    return cel.policy(
+        _POLICY_DEVICES,
+        rules=[
+            cel.rule("", ["pods"], ["CREATE"]),
+            cel.rule("", ["pods/ephemeralcontainers"], ["UPDATE"]),
+        ],
+        conditions={"not-ours": f"object.spec.?schedulerName.orValue('') != {cel.text(scheduler_name)}"},
+        variables={
+            "rejects": f"{said}.orValue('') == {cel.text(Guard.REJECT.value)}",
+            "old": "oldObject == null ? [] : oldObject.spec.?ephemeralContainers.orValue([])",
+            # Of a pod that was let in before only what is new is judged.
+            "containers": "request.operation == 'UPDATE'"
+            " ? object.spec.?ephemeralContainers.orValue([])"
+            ".filter(container, !variables.old.exists(old, old.name == container.name))"
+            " : object.spec.containers + object.spec.?initContainers.orValue([])",
+            "runtime": f"object.spec.?runtimeClassName.orValue('') == {cel.text(runtime_class)}",
+            "wrong": "variables.containers.filter(container,"
+            f" {entries}.exists(entry, {variable} && !({harmless}))"
+            f" || !{entries}.exists(entry, {harmless}) && ({gets_gpus} ? {unseen} : variables.runtime))"
+            ".map(container, container.name)",
+        },
+        validations=[
+            (
+                "!variables.rejects || variables.wrong.size() == 0",
+                "'containers ' + variables.wrong.join(', ') + ' choose their devices themselves, or leave it to their"
+                f" image or to objects that envFrom names (env {names.ENV_VISIBLE_DEVICES}; allowed in namespace '"
+                f" + request.namespace + ': void or none, and none of it where a container gets GPUs)'",
+            )
+        ],
+    )
