@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from typing_extensions import override
 
-from cli import components, durations, nodes
+from cli import check, components, durations, nodes
 from cli.refusing import BadInput
 
 _EXAMPLES = Path("examples")
@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_simulate(commands)
     _add_demo(commands)
     nodes.add_command(commands)
+    check.add_command(commands)
     components.add_commands(commands)
     return parser
 

@@ -1,0 +1,88 @@
+"""The process of ``moorage check``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from cli import connections
+from cli.checks.finding import Finding, Level
+from cli.checks.namespaces import check_namespaces
+from cli.checks.policies import check_budget, check_policies
+from cli.checks.reader import CantLook, Reader
+from cli.checks.rights import check_rights
+from cli.checks.server import check_kinds, check_leaders, check_version, runtime_class_check
+from cli.checks.trials import check_trials
+from cli.checks.webhooks import webhooks_check
+from cli.refusing import BadInput
+from kube.clock import Clock, SystemClock
+from kube.config import ConfigError
+
+Check = Callable[[Reader], Awaitable[list[Finding]]]
+
+_WIDTH: Final = max(len(level.value) for level in Level)
+
+
+def checks(*, runtime_class: str, clock: Clock) -> dict[str, Check]:
+    """Return all checks in the order in which they are told."""
+    return {
+        "version": check_version,
+        "kinds": check_kinds,
+        "runtime class": runtime_class_check(runtime_class),
+        "policies": check_policies,
+        "budget": check_budget,
+        "webhooks": webhooks_check(clock),
+        "trials": check_trials,
+        "namespaces": check_namespaces,
+        "rights": check_rights,
+        "leaders": check_leaders,
+    }
+
+
+async def look(reader: Reader, wanted: dict[str, Check]) -> list[Finding]:
+    """Make all checks. What can't be looked at fails: nothing is known about it."""
+    findings: list[Finding] = []
+    for name, check in wanted.items():
+        try:
+            findings += await check(reader)
+        except CantLook as error:
+            do = "run this as somebody who may, where the API server can be reached"
+            findings.append(Finding(Level.FAILED, name, f"could not be looked at: {error}", do))
+    return findings
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Check, print, and return the exit code. Raises BadInput when it can't be told where the API server is."""
+    try:
+        async with connections.transport(arguments, "check") as transport:
+            wanted = checks(runtime_class=arguments.runtime_class, clock=SystemClock())
+            findings = await look(Reader(transport), wanted)
+    except ConfigError as error:
+        raise BadInput(str(error)) from error
+    print(as_json(findings) if arguments.output == "json" else "\n".join(lines(findings)))
+    return 1 if failed(findings) else 0
+
+
+def failed(findings: Sequence[Finding]) -> int:
+    """How many findings fail the command."""
+    return sum(finding.level is Level.FAILED for finding in findings)
+
+
+def as_json(findings: Sequence[Finding]) -> str:
+    """Return the findings for programs."""
+    told: dict[str, Any] = {"failed": failed(findings), "findings": findings}
+    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
+
+
+def lines(findings: Sequence[Finding]) -> list[str]:
+    """Return a line for each finding, and a second one where something is to be done."""
+    told: list[str] = []
+    for finding in findings:
+        told.append(f"{finding.level.value:{_WIDTH}}  {finding.check}: {finding.said}")
+        if finding.do:
+            told.append(f"{'':{_WIDTH}}  -> {finding.do}")
+    counts = ", ".join(f"{sum(f.level is level for f in findings)} {level.value}" for level in Level)
+    return [*told, counts]

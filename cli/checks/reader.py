@@ -1,0 +1,92 @@
+"""Reads of one API server for the checks: raw objects, since most are of kinds that nothing else here knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from kube.errors import ApiError
+from kube.transport import Response, Transport
+
+Raw = dict[str, Any]
+
+_PAGE: Final = "500"
+_decode: Final = msgspec.json.Decoder(Raw).decode
+
+
+class CantLook(Exception):
+    """Raised when something could not be read, so that nothing can be said about it."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the API server answered to a trial."""
+
+    status: int
+    body: Raw
+
+    @property
+    def message(self) -> str:
+        """The text of a Status."""
+        return str(self.body.get("message", ""))
+
+    @property
+    def was_not_allowed(self) -> bool:
+        """Whether the one who asks lacks the right, so that nobody else was asked."""
+        return self.status == 401 or (self.status == 403 and " cannot " in self.message)
+
+
+class Reader:
+    """Calls under the identity of whoever runs the checks. All raise CantLook when there is no usable answer."""
+
+    def __init__(self, transport: Transport, *, timeout_s: float = 15.0) -> None:
+        self._transport = transport
+        self._timeout_s = timeout_s
+
+    async def get(self, path: str) -> Raw | None:
+        """Read one object; None if it is not there."""
+        answer = await self._send("GET", path, {})
+        if answer.status == 404:
+            return None
+        return _good(answer, path)
+
+    async def items(self, path: str) -> list[Raw]:
+        """Read a whole list."""
+        found: list[Raw] = []
+        token = ""
+        while True:
+            query = {"limit": _PAGE} | ({"continue": token} if token else {})
+            page = _good(await self._send("GET", path, query), path)
+            found += page.get("items") or []
+            token = (page.get("metadata") or {}).get("continue", "")
+            if not token:
+                return found
+
+    async def tried(self, path: str, body: Raw) -> Answer:
+        """Return what would become of a creation. Nothing is created: the server only tries (``dryRun=All``)."""
+        answer = await self._send("POST", path, {"dryRun": "All"}, body)
+        if answer.was_not_allowed:
+            raise CantLook(f"POST {path}: {answer.message}")
+        return answer
+
+    async def _send(self, method: str, path: str, query: Mapping[str, str], body: Raw | None = None) -> Answer:
+        data = None if body is None else msgspec.json.encode(body)
+        try:
+            response = await self._transport.request(method, path, query=query, body=data, timeout_s=self._timeout_s)
+        except ApiError as error:
+            raise CantLook(str(error)) from error
+        return Answer(response.status, _body(response))
+
+
+def _body(response: Response) -> Raw:
+    try:
+        return _decode(response.body)
+    except msgspec.DecodeError:
+        return {"message": response.body[:200].decode(errors="replace")}
+
+
+def _good(answer: Answer, path: str) -> Raw:
+    if answer.status >= 400:
+        raise CantLook(f"GET {path}: {answer.message or answer.status}")
+    return answer.body

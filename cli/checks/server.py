@@ -1,0 +1,97 @@
+"""What Moorage needs of the API server: a version, its own kinds, the runtime class of shares, processes that live."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import anyio
+
+from cli.checks.finding import Finding, Level, some_of
+from cli.checks.reader import Raw, Reader
+from kube.resources import BIND_REQUESTS, LEASES, POD_GROUPS, QUEUES, TOPOLOGIES
+from wire import names
+
+_KINDS: Final = (BIND_REQUESTS, POD_GROUPS, QUEUES, TOPOLOGIES)
+#: ValidatingAdmissionPolicy is served as v1 from here on.
+_LEAST_MINOR: Final = 30
+_LEADERS: Final = ("moorage-scheduler", "moorage-binder")
+_POLL_S: Final = 0.25
+
+
+async def check_version(reader: Reader) -> list[Finding]:
+    """ValidatingAdmissionPolicies hold what no webhook can."""
+    found = await reader.get("/version") or {}
+    version = str(found.get("gitVersion", "unknown"))
+    minor = int(re.match(r"\d*", str(found.get("minor", "")))[0] or 0)  # type: ignore[index]  # it matches ""
+    if (str(found.get("major")), minor) < ("1", _LEAST_MINOR):
+        said = f"API server {version} is too old; allowed: 1.{_LEAST_MINOR} and later"
+        return [Finding(Level.FAILED, "version", said, "update Kubernetes: admission policies are not served")]
+    return [Finding(Level.OK, "version", f"API server {version}")]
+
+
+async def check_kinds(reader: Reader) -> list[Finding]:
+    """KAI's kinds of objects are served."""
+    root = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    wanted = [f"{kind.plural}.{kind.group}" for kind in _KINDS]
+    missing = [name for name in wanted if not _is_established(await reader.get(f"{root}/{name}"))]
+    if missing:
+        said = f"not served: {some_of(missing)}"
+        return [Finding(Level.FAILED, "kinds", said, "apply wire/crds/yaml")]
+    return [Finding(Level.OK, "kinds", f"served: {', '.join(wanted)}")]
+
+
+def _is_established(crd: Raw | None) -> bool:
+    conditions = ((crd or {}).get("status") or {}).get("conditions") or ()
+    return any((one.get("type"), one.get("status")) == ("Established", "True") for one in conditions)
+
+
+def runtime_class_check(name: str) -> Callable[[Reader], Any]:
+    """Return the check that pods with shares find their runtime class."""
+
+    async def check(reader: Reader) -> list[Finding]:
+        if await reader.get(f"/apis/node.k8s.io/v1/runtimeclasses/{name}") is None:
+            said = f"RuntimeClass {name} is not there: every pod that asks for a share is refused"
+            return [Finding(Level.FAILED, "runtime class", said, "install NVIDIA's container toolkit or GPU operator")]
+        return [Finding(Level.OK, "runtime class", f"RuntimeClass {name} is there")]
+
+    return check
+
+
+async def check_leaders(reader: Reader) -> list[Finding]:
+    """Scheduler and binder work: their leases are renewed while we look. No clocks are compared."""
+    findings: list[Finding] = []
+    path = LEASES.path(names.SYSTEM_NAMESPACE)
+    for name in _LEADERS:
+        first = await reader.get(f"{path}/{name}")
+        holder, duration_s = _held(first)
+        if first is None or not holder:
+            findings.append(_not_led(name, "nobody leads (or it runs without election)"))
+        elif await _is_renewed(reader, f"{path}/{name}", _version(first), within_s=duration_s):
+            findings.append(Finding(Level.OK, "leaders", f"{name}: {holder} leads"))
+        else:
+            findings.append(_not_led(name, f"{holder} has not renewed its lease for {duration_s} s"))
+    return findings
+
+
+async def _is_renewed(reader: Reader, path: str, version: str, *, within_s: int) -> bool:
+    """Whether a lease gets another version within its duration."""
+    for _ in range(max(1, round(within_s / _POLL_S))):
+        await anyio.sleep(_POLL_S)
+        if _version(await reader.get(path)) != version:
+            return True
+    return False
+
+
+def _not_led(name: str, why: str) -> Finding:
+    return Finding(Level.FAILED, "leaders", f"{name}: {why}", "look at its pods and logs: no pod is placed meanwhile")
+
+
+def _held(lease: Raw | None) -> tuple[str, int]:
+    spec = (lease or {}).get("spec") or {}
+    return str(spec.get("holderIdentity") or ""), int(spec.get("leaseDurationSeconds") or 0)
+
+
+def _version(obj: Raw | None) -> str:
+    return str(((obj or {}).get("metadata") or {}).get("resourceVersion", ""))
