@@ -16,6 +16,8 @@ WORKERS ?= auto
 ARGS ?=
 
 BIN := $(VENV)/bin
+# Which of their rights the components used while the tests of the real control plane ran (tools/rights.py).
+RIGHTS := $(CURDIR)/.pytest_cache/moorage-rights
 # An environment is ready when the mark is there that names the Python and the pins it was made of.
 mark = $(shell { $(PYTHON) --version; cat requirements/bootstrap.txt $(1); } 2>/dev/null | cksum | cut -d ' ' -f 1)
 READY := $(VENV)/.ready-$(call mark,requirements/dev.txt)
@@ -60,7 +62,10 @@ demo: $(RUN_READY)
 test: $(READY)
 	$(BIN)/python -m tools.controlplane
 	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m 'not cluster and not node' $(ARGS)
-	$(BIN)/pytest -m cluster $(ARGS)
+	@rm -rf $(RIGHTS)
+	MOORAGE_RIGHTS=$(RIGHTS) $(BIN)/pytest -m cluster $(ARGS)
+	$(if $(ARGS),@echo 'rights are not compared with their use: ARGS may have left tests out',\
+	$(BIN)/python -m tools.rights $(RIGHTS))
 	@$(BIN)/python -m tools.node ready; case $$? in 0) $(BIN)/pytest -m node $(ARGS) ;; 3) ;; *) exit 1 ;; esac
 
 test-fast: $(READY)

@@ -30,6 +30,7 @@ from typing import Self
 import yaml
 
 from kube.clock import SystemClock
+from tools import rightsused
 from tools.certificates import Authority, signing_pair
 from tools.controlplane import ensure
 from tools.flags import (
@@ -66,9 +67,10 @@ class ControlPlane:
     """One control plane: ``start`` it, use ``url``, ``ca_pem`` and ``token`` (of the administrator), ``stop`` it.
 
     ``feature_gates`` are the API server's. ``audit_policy`` is the text of a Policy; what it selects is written to
-    ``audit_log_path``. ``scheduler`` adds the stock kube-scheduler. Without ``node_lifecycle`` nobody judges nodes by
-    their leases: for nodes that are only objects. ``nodes`` names machines that may join with a token of their own
-    (``node_token``). ``folder`` must not exist or be empty; by default a temporary one.
+    ``audit_log_path``; without one, what the components use of their rights is audited where the environment asks
+    for it (tools/rightsused.py). ``scheduler`` adds the stock kube-scheduler. Without ``node_lifecycle`` nobody judges
+    nodes by their leases: for nodes that are only objects. ``nodes`` names machines that may join with a token of their
+    own (``node_token``). ``folder`` must not exist or be empty; by default a temporary one.
     """
 
     def __init__(
@@ -84,7 +86,8 @@ class ControlPlane:
     ) -> None:
         self._programs = programs
         self._feature_gates = dict(feature_gates or {})
-        self._audit_policy = audit_policy
+        self._rights_folder = os.environ.get(rightsused.FOLDER, "")
+        self._audit_policy = audit_policy or (rightsused.POLICY if self._rights_folder else None)
         self._scheduler = scheduler
         self._node_lifecycle = node_lifecycle
         self._wanted_folder = folder.absolute() if folder else None
@@ -158,6 +161,8 @@ class ControlPlane:
         if self._family is None:
             return
         self._family.stop()
+        if self._rights_folder:
+            rightsused.keep(self._family.folder.glob("audit*.log"), Path(self._rights_folder))
         shutil.rmtree(self._family.folder, ignore_errors=True)
         self._family = None
         self._killed.clear()

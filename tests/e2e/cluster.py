@@ -207,8 +207,8 @@ async def scene(plane: ControlPlane, namespace: str, shapes: Sequence[str], *, s
     configuration.api_key_prefix = {}
     configuration.api_key["BearerToken"] = f"Bearer {plane.token}"
     simulator = plane.service_account_token(names.SYSTEM_NAMESPACE, "moorage-simulator")
-    kubelet = HttpTransport(config.plain(plane.url, ca_file=str(ca_file), token=simulator), user_agent="kubelet")
-    inside = HttpTransport(config.plain(plane.url, ca_file=str(ca_file)), user_agent="reservation")
+    kubelet = HttpTransport(config.plain(plane.url, ca_file=str(ca_file), token=simulator), user_agent="moorage-nodes")
+    inside = HttpTransport(config.plain(plane.url, ca_file=str(ca_file)), user_agent="moorage-reservation")
     async with kubelet, inside, client.ApiClient(configuration) as api:
         nodes = NodeSet(
             kubelet,
