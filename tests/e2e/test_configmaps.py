@@ -188,6 +188,21 @@ async def test_a_foreign_config_map_is_never_overwritten_and_the_pod_says_why(cr
     await crowd.runs(created, within_s=60)
 
 
+async def test_what_an_attempt_left_that_can_not_bind_any_more_is_replaced(crowd: Crowd, binder: Identity) -> None:
+    gated = share("again", "0.5")
+    gated["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+    created = await crowd.tenant.create(gated)
+    name = f"{created['metadata']['annotations'][names.SHARED_GPU_CONFIGMAP]}-0"
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "again", "uid": created["metadata"]["uid"]}
+    earlier = {"name": name, "ownerReferences": [owner], "annotations": {names.POD_VERSION: "1"}}
+    left = {"metadata": earlier, "data": dict.fromkeys(ENV, "GPU-of-before"), "immutable": True}
+    await binder.core.create_namespaced_config_map(binder.namespace, left)
+    await crowd.tenant.patch("again", {"spec": {"schedulingGates": []}})
+    found = await crowd.runs(created)
+    replaced = await _config_map(crowd, name)
+    assert (replaced["data"][names.ENV_VISIBLE_DEVICES],) == crowd.scene.seen(found)["main"]
+
+
 def _owned(name: str, owner: str) -> Pod:
     owners = [{"apiVersion": "example.com/v1", "kind": "Trainer", "name": owner, "uid": str(uuid.uuid4())}]
     return share(name, "0.5", ownerReferences=owners)

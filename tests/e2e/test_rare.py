@@ -1,22 +1,33 @@
-"""What Moorage does seldom, on the real control plane: so that the rights for it are known to be right, and needed."""
+"""What Moorage does seldom, on the real control plane: so that the rights for it are known to be needed, and enough.
+
+What can't be made to happen from outside at a given moment is done here by our own code under our own identities.
+"""
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
 from kubernetes_asyncio import client
 
-from kube import config
+from gpu.grant import BoundMetadata
+from kube import binding, config
 from kube.api import Api
 from kube.clock import SystemClock
 from kube.events import EventRecorder, EventSettings
 from kube.http import HttpTransport
+from kube.resources import PODS
 from kube.retry import Retry
-from tests.e2e.cluster import eventually, share
+from simulator.reporting import Reporter
+from tests.e2e.cluster import Pod, eventually, pod, share
 from tests.e2e.conftest import SetScene
+from tests.e2e.crowd import Crowd
+from tests.e2e.tenant import identity
 from tools.cluster import ControlPlane
 from tools.deployment import BINDER, SCHEDULER, Deployment
 from wire import names
@@ -51,19 +62,119 @@ async def test_what_is_left_of_a_gang_that_lost_a_member_is_evicted(set_scene: S
         assert notes == [f"{expected}{scene.namespace}/stays"]
 
 
+@pytest.fixture
+async def keeping(moorage: Deployment) -> AsyncIterator[Deployment]:
+    """A binder that keeps idle reservations; afterwards the usual one again."""
+    for arguments in (["--idle-s", "600"], []):
+        moorage.stop(BINDER)
+        moorage.start(BINDER, *arguments)
+        if arguments:
+            yield moorage
+
+
+async def test_a_whole_gpu_that_waits_gets_the_device_of_an_idle_reservation(
+    set_scene: SetScene, keeping: Deployment
+) -> None:
+    async with set_scene(["1x1x80GiB"]) as scene:
+        await scene.create(share("share", "0.5"))
+        await scene.running(1)
+        await scene.create(pod("whole", gpus=1))
+        await scene.says("whole", "GPU")
+        await scene.delete("share")
+        await scene.gone(["share"])
+        await scene.running(1, within_s=30)
+        assert await scene.reservations() == []
+
+
+async def test_an_entry_that_can_not_bind_any_more_is_taken_out_of_its_book(
+    crowd: Crowd, control_plane: ControlPlane
+) -> None:
+    """As an attempt leaves it whose process died: its pod was changed since, so no Binding of it can land."""
+    first = await crowd.runs(await crowd.tenant.create(share("first", "0.6")))
+    gated = share("ghost", "0.4")
+    gated["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+    ghost = (await crowd.tenant.create(gated))["metadata"]
+    group = first["metadata"]["labels"][names.GPU_GROUP_LABEL]
+    reservation = await _reservation(crowd, group)
+    entries = json.loads(reservation["metadata"]["annotations"][names.TENANTS])
+    left = {"nano": 1, "attempt": "left", "rv": "1", "since": 0, "pod": f"{crowd.tenant.namespace}/ghost"}
+    patch = {"metadata": {"annotations": {names.TENANTS: json.dumps({**entries, ghost["uid"]: left})}}}
+    token = control_plane.service_account_token(names.SYSTEM_NAMESPACE, "moorage-binder")
+    async with identity(control_plane, token, names.RESERVATION_NAMESPACE) as binder:
+        await binder.patch(reservation["metadata"]["name"], patch)
+
+    async def is_out() -> bool | None:
+        found = await _reservation(crowd, group)
+        return ghost["uid"] not in json.loads(found["metadata"]["annotations"][names.TENANTS]) or None
+
+    await eventually(is_out, "the entry to be taken out", within_s=20)
+
+
+async def _reservation(crowd: Crowd, group: str) -> Pod:
+    found = await crowd.scene.reservations()
+    return next(one for one in found if one["metadata"]["labels"].get(names.GPU_GROUP_LABEL) == group)
+
+
+@asynccontextmanager
+async def _api(plane: ControlPlane, component: str, *, account: str = "") -> AsyncIterator[Api]:
+    """Calls as a component makes them."""
+    ca_file = anyio.Path(plane.folder / "rare-ca.pem")
+    await ca_file.write_text(plane.ca_pem)
+    token = plane.service_account_token(names.SYSTEM_NAMESPACE, account or f"moorage-{component}")
+    credentials = config.plain(plane.url, ca_file=str(ca_file), token=token)
+    async with HttpTransport(credentials, user_agent=f"moorage-{component}") as transport:
+        yield Api(transport, retry=Retry(random.Random(1)))
+
+
+async def _gated(crowd: Crowd) -> dict[str, Any]:
+    gated = share("fenced", "0.5")
+    gated["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+    metadata: dict[str, Any] = (await crowd.tenant.create(gated))["metadata"]
+    return metadata
+
+
+@pytest.mark.parametrize("component", [SCHEDULER, BINDER])
+async def test_after_a_fence_no_binding_of_before_is_taken(
+    crowd: Crowd, control_plane: ControlPlane, component: str
+) -> None:
+    meta = await _gated(crowd)
+    one, before = binding.Identity(crowd.tenant.namespace, "fenced", meta["uid"]), meta["resourceVersion"]
+    text = binding.FenceText(because="Rare: tried", message="tried")
+    (node, *_) = crowd.scene.nodes.kubelets
+    async with _api(control_plane, component) as api:
+        fenced = await binding.fence(api, one, rv=before, attempt="rare", text=text, clock=SystemClock())
+        assert fenced is not None
+        assert (fenced.metadata.annotations or {})[names.FENCED] == "rare"
+        again = await binding.fence(api, one, rv=before, attempt="rarer", text=text, clock=SystemClock())
+        assert again is None
+        await crowd.tenant.patch("fenced", {"spec": {"schedulingGates": []}})
+        late = await binding.post(api, one, rv=before, node=node, metadata=BoundMetadata(labels={}, annotations={}))
+        assert isinstance(late, binding.NotAccepted)
+
+
+async def test_a_simulated_node_that_met_another_writer_reads_the_pod_anew(
+    crowd: Crowd, control_plane: ControlPlane
+) -> None:
+    meta = await _gated(crowd)
+    async with _api(control_plane, "nodes", account="moorage-simulator") as api:
+        seen = await api.get(PODS, "fenced", namespace=crowd.tenant.namespace)
+        await crowd.tenant.patch("fenced", {"metadata": {"labels": {"team": "a"}}})
+        line = Reporter(api, anyio.CapacityLimiter(1), 0.1)
+        written = await line.write_status(seen, lambda one: {"message": one.metadata.resource_version})
+        assert written is not None
+        assert written.metadata.uid == meta["uid"]
+        assert (written.metadata.labels or {})["team"] == "a"
+
+
 @pytest.mark.parametrize("component", [SCHEDULER, BINDER])
 async def test_an_event_that_is_said_again_becomes_a_series(
     control_plane: ControlPlane, moorage: Deployment, component: str
 ) -> None:
     """The components' own recorder under their own identities; they themselves wait a minute before a second write."""
-    ca_file = anyio.Path(control_plane.folder / "rare-ca.pem")
-    await ca_file.write_text(control_plane.ca_pem)
-    token = control_plane.service_account_token(names.SYSTEM_NAMESPACE, f"moorage-{component}")
-    credentials = config.plain(control_plane.url, ca_file=str(ca_file), token=token)
     about = ObjectReference(api_version="v1", kind="Pod", name=f"rare-{component}", namespace="default", uid="u")
-    async with HttpTransport(credentials, user_agent=f"moorage-{component}") as transport:
+    async with _api(control_plane, component) as api:
         events = EventRecorder(
-            Api(transport, retry=Retry(random.Random(1))),
+            api,
             clock=SystemClock(),
             controller=component,
             instance="rare",
