@@ -20,6 +20,7 @@ from cli.checks.webhooks import webhooks_check
 from cli.refusing import BadInput
 from kube.clock import Clock, SystemClock
 from kube.config import ConfigError
+from kube.http import HttpTransport
 
 Check = Callable[[Reader], Awaitable[list[Finding]]]
 
@@ -57,7 +58,8 @@ async def look(reader: Reader, wanted: dict[str, Check]) -> list[Finding]:
 async def run(arguments: argparse.Namespace) -> int:
     """Check, print, and return the exit code. Raises BadInput when it can't be told where the API server is."""
     try:
-        async with connections.transport(arguments, "check") as transport:
+        credentials = await connections.credentials(arguments)
+        async with HttpTransport(credentials, user_agent="moorage-check") as transport:
             wanted = checks(runtime_class=arguments.runtime_class, clock=SystemClock())
             findings = await look(Reader(transport), wanted)
     except ConfigError as error:
