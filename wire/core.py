@@ -179,6 +179,7 @@ class PodSpec(WireStruct, frozen=True, gc=False):
     restart_policy: str = ""
     termination_grace_period_seconds: int | None = None
     host_network: bool = False
+    host_pid: bool = msgspec.field(default=False, name="hostPID")
     containers: list[Container] = []
     init_containers: list[Container] | None = None
     ephemeral_containers: list[Container] | None = None

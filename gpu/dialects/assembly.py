@@ -42,10 +42,18 @@ class Assembled(msgspec.Struct, frozen=True, gc=False):
     edits: tuple[ResourceEdit, ...] = ()
 
 
-def assembled(spec: PodSpec, asks: Asks, *, key: str, owned: Collection[ContainerRef] = ()) -> Assembled | Refusal:
+def assembled(
+    spec: PodSpec,
+    asks: Asks,
+    *,
+    key: str,
+    owned: Collection[ContainerRef] = (),
+    replaced: Collection[tuple[ContainerRef, str]] = (),
+) -> Assembled | Refusal:
     """Put ``asks`` beside MIG slices.
 
-    ``key`` names them to people. In ``owned`` containers the dialect has read the count of whole GPUs itself.
+    ``key`` names them to people. In ``owned`` containers the dialect has read the count of whole GPUs itself;
+    ``replaced`` are resources of which it makes something else.
     """
     asks = _of_one_kind(asks)
     requests: list[ContainerRequest] = []
@@ -62,10 +70,14 @@ def assembled(spec: PodSpec, asks: Asks, *, key: str, owned: Collection[Containe
             return beside_whole(ref, container, key)
         if edit is not None:
             edits.append(edit)
-        everything = (*mine, *(ask for ask in asked if isinstance(ask, MigAsk)))
+        everything = (*mine, *(ask for ask in asked if _is_slice(ask, ref, replaced)))
         if everything:
             requests.append(ContainerRequest(ref, everything, is_sidecar(ref, container)))
     return Assembled(GpuRequest(tuple(requests)), tuple(edits))
+
+
+def _is_slice(ask: Ask, ref: ContainerRef, replaced: Collection[tuple[ContainerRef, str]]) -> bool:
+    return isinstance(ask, MigAsk) and (ref, names.MIG_RESOURCE_PREFIX + ask.profile) not in replaced
 
 
 def _of_one_kind(asks: Asks) -> Asks:

@@ -8,7 +8,7 @@ scheduler takes the first that fits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -20,6 +20,8 @@ from gpu.share import NANO_PER_DEVICE
 MOST_ALTERNATIVES: Final = 64
 #: Up to so many shares every way to seat them is told (15 for 4); of more, only the closest and the widest.
 _EVERY_WAY: Final = 4
+
+_Share = TypeVar("_Share", bound=SharedAsk)
 
 #: A share by the places of its container and of itself.
 _Place = tuple[int, int]
@@ -136,6 +138,6 @@ def seat_name(number: int) -> str:
     return chr(ord("a") + number) if number < 26 else f"s{number}"
 
 
-def sit(ask: SharedAsk, seat: str) -> SharedAsk:
+def sit(ask: _Share, seat: str) -> _Share:
     """Put a share on a seat."""
     return msgspec.structs.replace(ask, seat=seat)

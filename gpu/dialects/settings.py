@@ -18,6 +18,8 @@ class ClearmlSettings(msgspec.Struct, frozen=True, kw_only=True):
     sixteenth_as_eighth: bool = False
     #: The tag of ClearML's images is a request for memory (C13).
     by_image_tag: bool = False
+    #: MIG slices are shares with the memory in their name, for nodes without MIG (C12).
+    mig_as_memory: bool = False
 
 
 class AliyunSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,113 @@
+"""ClearML's dialect: CFGI in its three generations, MIG by CDMO, images with memory in the tag (rows C1-C14).
+
+Queue limits, and labels that count for them, are no requests for devices (C14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from gpu.dialects import clearmlforms as forms
+from gpu.dialects.assembly import assembled
+from gpu.dialects.clearmllabel import LABEL, decimal, labelled
+from gpu.dialects.plugin import amounts, containers
+from gpu.dialects.settings import ClearmlSettings, DialectSettings
+from gpu.refusal import Mistake, Refusal
+from gpu.request import FractionAsk, GpuRequest
+from gpu.share import NANO_PER_DEVICE
+from gpu.translation import GivenDevice, ResourceEdit, Translation, Wishes, Written
+from wire.core import Pod, PodSpec
+
+NAME: Final = "clearml"
+ENV_FRACTIONS: Final = "CLEARML_AGENT_GPU_FRACTIONS"
+
+
+def speaks(pod: Pod, settings: DialectSettings) -> bool:
+    """Whether the pod carries the label, a resource of ClearML's, or an image of theirs where those are requests."""
+    if LABEL in (pod.metadata.labels or {}):
+        return True
+    if any(forms.is_own(name) for _, container in containers(pod.spec) for name in amounts(container)):
+        return True
+    return settings.clearml.by_image_tag and forms.by_image(pod.spec) is not None
+
+
+def claims(pod: Pod, settings: DialectSettings) -> bool:
+    """Whether counts of the vendor's own resources are ClearML's here, where nobody else speaks (C9, C12)."""
+    return forms.claims(pod.spec, settings.clearml)
+
+
+def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
+    """Read the label, or else what stands in resources and images."""
+    text = (pod.metadata.labels or {}).get(LABEL)
+    pseudo = forms.pseudo_limits(pod.spec)
+    if text is not None:
+        return _by_label(pod.spec, text, pseudo, settings.clearml)
+    return _label_missing(pseudo[0]) if pseudo else _by_resources(pod.spec, settings.clearml)
+
+
+def _by_label(
+    spec: PodSpec, text: str, pseudo: tuple[ResourceEdit, ...], settings: ClearmlSettings
+) -> Translation | Refusal:
+    found = labelled(spec, text, settings)
+    if isinstance(found, Refusal):
+        return found
+    ref = found.container
+    made = assembled(spec, {ref: found.asks}, key=f"label {LABEL}", owned=(ref,))
+    if isinstance(made, Refusal):
+        return made
+    is_shared = made.request.is_shared
+    return Translation(
+        dialect=NAME,
+        request=made.request,
+        strategy="binpack" if is_shared else "",
+        wishes=Wishes(memory_cap=is_shared),
+        notes=found.notes,
+        edits=(*made.edits, *pseudo),
+    )
+
+
+def _label_missing(pseudo: ResourceEdit) -> Refusal:
+    return Refusal(
+        code=Mistake.INCOMPLETE,
+        field=f"{pseudo.resource} of container {pseudo.container.name}",
+        value="",
+        message=f"{pseudo.resource} means something only beside the label {LABEL}",
+        allowed=f"beside the label {LABEL}",
+    )
+
+
+def _by_resources(spec: PodSpec, settings: ClearmlSettings) -> Translation | Refusal:
+    asks = forms.asks(spec, settings)
+    if isinstance(asks, Refusal):
+        return asks
+    everywhere = [ref for ref, _ in containers(spec)]
+    edits = forms.slice_edits(spec, settings)
+    replaced = {(edit.container, edit.resource) for edit in edits}
+    made = assembled(spec, asks, key=f"{forms.INDEXED_PREFIX}<index>", owned=everywhere, replaced=replaced)
+    if isinstance(made, Refusal):
+        return made
+    is_shared = made.request.is_shared
+    caps_itself = settings.by_image_tag and forms.by_image(spec) is not None
+    return Translation(
+        dialect=NAME,
+        request=made.request,
+        strategy="binpack" if is_shared else "",
+        wishes=Wishes(memory_cap=is_shared and not caps_itself),
+        edits=(*made.edits, *edits),
+    )
+
+
+def written_back(translation: Translation, given: Sequence[GivenDevice]) -> Written:
+    """What ClearML's agent reports of itself: its share, and 1.000 for whole GPUs however many (C4)."""
+    del given  # the share is the request's on any card
+    return Written(env={key: {ENV_FRACTIONS: text} for key, text in _fractions(translation.request)})
+
+
+def _fractions(request: GpuRequest) -> Iterator[tuple[str, str]]:
+    for container in request.containers:
+        parts = [decimal(ask.nano) for ask in container.asks if isinstance(ask, FractionAsk)]
+        if container.whole:
+            parts.append(decimal(NANO_PER_DEVICE))
+        if parts:
+            yield container.container.key, ",".join(parts)
