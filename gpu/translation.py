@@ -33,6 +33,10 @@ class NoteCode(enum.Enum):
     NO_EFFECT = "no-effect"
     #: A second dialect asks the same (X3, X4).
     SAID_TWICE = "said-twice"
+    #: All the compute of a device is asked, so it is charged whole, whatever memory was asked (H8, V6).
+    EXCLUSIVE = "exclusive"
+    #: Done as far as the normal form can say it, or not at all: preferences of placement (H14, O14).
+    APPROXIMATED = "approximated"
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
@@ -76,6 +80,14 @@ class ResourceEdit(msgspec.Struct, frozen=True, gc=False):
     count: int | None
 
 
+class EnvEdit(msgspec.Struct, frozen=True, gc=False):
+    """A variable that admission sets in a container, because its value is known when the pod comes."""
+
+    container: ContainerRef
+    name: str
+    value: str
+
+
 class Translation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A pod's request, in the normal form.
 
@@ -91,6 +103,7 @@ class Translation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     wishes: Wishes = Wishes()
     notes: tuple[Note, ...] = ()
     edits: tuple[ResourceEdit, ...] = ()
+    env: tuple[EnvEdit, ...] = ()
 
 
 class GivenDevice(msgspec.Struct, frozen=True, gc=False):

@@ -1,0 +1,104 @@
+"""A pod's slices put together: what HAMi and Volcano vGPU have in common above one container (gpu/dialects/vgpu.py).
+
+A container's slices are of distinct devices; two containers look for theirs on their own, so that they meet on one
+card or not (gpu/dialects/seating.py). Certain devices, by UUID, can only be had from the books, whole ones as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from gpu.dialects.assembly import assembled
+from gpu.dialects.plugin import amounts, containers
+from gpu.dialects.seating import seatings
+from gpu.dialects.vgpu import Form, Slices, listed, slices
+from gpu.refusal import Refusal
+from gpu.request import Ask, ContainerRef, FractionAsk, MemoryAsk, WholeAsk
+from gpu.share import NANO_PER_DEVICE
+from gpu.translation import Cards, Note, ResourceEdit, Translation, Wishes
+from wire import names
+from wire.core import Pod, PodSpec
+
+SPREAD = "spread"
+
+
+class Annotated(msgspec.Struct, frozen=True, kw_only=True):
+    """What the pod's annotations say beside."""
+
+    cards: Cards = Cards()
+    mode: str = ""
+    strategy: str = ""
+    notes: tuple[Note, ...] = ()
+
+
+def cards(annotations: Mapping[str, str], *, uuids: str, not_uuids: str) -> Cards | Refusal:
+    """Read lists of types, for which both have the same names, and of UUIDs under these names."""
+    found = []
+    for name in (names.HAMI_USE_TYPE, names.HAMI_NO_USE_TYPE, uuids, not_uuids):
+        each = listed(annotations, name)
+        if isinstance(each, Refusal):
+            return each
+        found.append(each)
+    products, not_products = (tuple(text.lower() for text in each) for each in found[:2])
+    return Cards(products=products, not_products=not_products, uuids=found[2], not_uuids=found[3])
+
+
+def sliced(pod: Pod, form: Form) -> dict[ContainerRef, Slices] | Refusal:
+    """Read the containers that speak, or return the first refusal."""
+    found = {}
+    for ref, container in containers(pod.spec):
+        each = slices(ref, container, form)
+        if isinstance(each, Refusal):
+            return each
+        if each is not None:
+            found[ref] = each
+    return found
+
+
+def together(
+    pod: Pod, found: Mapping[ContainerRef, Slices], form: Form, *, annotated: Annotated, own: Collection[str]
+) -> Translation | Refusal:
+    """Put the containers together. ``own``: resources that are taken out of them, since no node has any."""
+    by_uuid = bool(annotated.cards.uuids or annotated.cards.not_uuids)
+    asks = {ref: _from_books(each.asks) if by_uuid else each.asks for ref, each in found.items()}
+    owned = tuple(found) if form.count == names.GPU_RESOURCE else ()
+    everything = assembled(pod.spec, asks, key=form.count, owned=owned)
+    if isinstance(everything, Refusal):
+        return everything
+    first, *alternatives = seatings(everything.request, together=annotated.strategy != SPREAD)
+    shares = [ask for mine in asks.values() for ask in mine]
+    return Translation(
+        dialect=form.dialect,
+        request=first,
+        alternatives=tuple(alternatives),
+        strategy=annotated.strategy,
+        cards=annotated.cards,
+        wishes=Wishes(
+            memory_cap=any(_is_part(ask) for ask in shares),
+            compute_cap=any(isinstance(ask, FractionAsk | MemoryAsk) and ask.compute_percent for ask in shares),
+            mode=annotated.mode,
+        ),
+        notes=(*(note for each in found.values() for note in each.notes), *annotated.notes),
+        edits=(*taken_out(pod.spec, own), *everything.edits),
+    )
+
+
+def _from_books(asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
+    return tuple(FractionAsk(NANO_PER_DEVICE) if isinstance(ask, WholeAsk) else ask for ask in asks)
+
+
+def _is_part(ask: Ask) -> bool:
+    """Whether this is less than all memory of a device."""
+    return isinstance(ask, MemoryAsk) or (isinstance(ask, FractionAsk) and ask.nano < NANO_PER_DEVICE)
+
+
+def taken_out(spec: PodSpec, own: Collection[str]) -> list[ResourceEdit]:
+    """Take resources out of the containers that name them."""
+    return [
+        ResourceEdit(ref, name, None)
+        for ref, container in containers(spec)
+        for name in own
+        if name in amounts(container)
+    ]
