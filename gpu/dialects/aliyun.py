@@ -1,0 +1,223 @@
+"""Aliyun gpushare's dialect: memory of one card in units of a GiB or a MiB (rows A1-A13 of docs/reference/dialects.md).
+
+All containers of a pod sit on one card, as its design says. That works here also where two of them ask, or an init
+container does, which the origin never binds. Its annotations are ours to write: what a user has put there means
+nothing (A13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from gpu.dialects.assembly import assembled
+from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, too_many
+from gpu.dialects.seating import seat_name
+from gpu.dialects.settings import AliyunSettings, DialectSettings
+from gpu.refusal import Mistake, Refusal, shown
+from gpu.request import Ask, ContainerKind, ContainerRef, ContainerRequest, GpuRequest, MemoryAsk, WholeAsk
+from gpu.translation import GivenDevice, Note, NoteCode, Translation, Written
+from wire import names
+from wire.core import Container, Pod, PodSpec
+
+NAME: Final = "aliyun"
+MEMORY: Final = "aliyun.com/gpu-mem"
+COUNT: Final = "aliyun.com/gpu-count"
+
+INDEX: Final = "ALIYUN_COM_GPU_MEM_IDX"
+DEVICE_UNITS: Final = "ALIYUN_COM_GPU_MEM_DEV"
+POD_UNITS: Final = "ALIYUN_COM_GPU_MEM_POD"
+CONTAINER_UNITS: Final = "ALIYUN_COM_GPU_MEM_CONTAINER"
+ASSIGNED: Final = "ALIYUN_COM_GPU_MEM_ASSIGNED"
+ASSUME_TIME: Final = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
+#: JSON, container index -> card index -> units: what the inspecting tool reads of pods with several cards.
+ALLOCATION: Final = "scheduler.framework.gpushare.allocation"
+
+
+class _Asked(msgspec.Struct, frozen=True, gc=False):
+    """What one container asks: so many units of memory, so many cards; 0 for what it doesn't name."""
+
+    ref: ContainerRef
+    container: Container
+    units: int
+    cards: int
+
+
+def speaks(pod: Pod, settings: DialectSettings) -> bool:
+    """Whether a container names one of the two resources."""
+    del settings  # the names are fixed
+    return any(name in {MEMORY, COUNT} for _, container in containers(pod.spec) for name in amounts(container))
+
+
+def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
+    """Read memory and counts of all containers."""
+    asked = _asked(pod.spec)
+    if isinstance(asked, Refusal):
+        return asked
+    refusal = _conflict(asked, settings.aliyun)
+    if refusal is not None:
+        return refusal
+    notes = tuple(_more_than_origin(asked) or _overridden(asked))
+    if settings.strict and any(note.code is NoteCode.VARIABLE_OVERRIDDEN for note in notes):
+        return _variable_refused(notes[0])
+    made = assembled(pod.spec, _asks(asked, settings.aliyun), key=MEMORY if any(a.units for a in asked) else COUNT)
+    if isinstance(made, Refusal):
+        return made
+    strategy = "binpack" if made.request.is_shared else ""
+    return Translation(dialect=NAME, request=made.request, strategy=strategy, notes=notes, edits=made.edits)
+
+
+def _asked(spec: PodSpec) -> list[_Asked] | Refusal:
+    found: list[_Asked] = []
+    for ref, container in containers(spec):
+        units, cards = count_of(ref, container, MEMORY), count_of(ref, container, COUNT)
+        if isinstance(units, Refusal):
+            return units
+        if isinstance(cards, Refusal):
+            return cards
+        if cards > MOST_DEVICES:
+            return too_many(_field(COUNT, ref), str(cards))
+        if units or cards:
+            found.append(_Asked(ref, container, units, cards))
+    return found
+
+
+def _field(resource: str, ref: ContainerRef) -> str:
+    return f"{resource} of container {ref.name}"
+
+
+def _conflict(asked: Iterable[_Asked], settings: AliyunSettings) -> Refusal | None:
+    """Both resources in one pod: refused, or that many cards with a part of the memory each (A10)."""
+    asked = list(asked)
+    if not any(one.units for one in asked):
+        return None
+    for one in (one for one in asked if one.cards):
+        if not settings.count_divides_memory:
+            return _unclear(one, Mistake.CONFLICTING, f"either {MEMORY} or {COUNT}; an administrator may allow both")
+        if not one.units:
+            return _unclear(one, Mistake.INCOMPLETE, f"beside {MEMORY} of the same container")
+        if one.units % one.cards:
+            return Refusal(
+                code=Mistake.MALFORMED,
+                field=_field(MEMORY, one.ref),
+                value=str(one.units),
+                message=f"{MEMORY} {one.units} can't be divided among {one.cards} cards",
+                allowed=f"a multiple of {COUNT}",
+            )
+    return None
+
+
+def _unclear(one: _Asked, code: Mistake, allowed: str) -> Refusal:
+    message = f"{COUNT} beside {MEMORY} is not clear: the open source of gpushare serves one card a pod"
+    return Refusal(code=code, field=_field(COUNT, one.ref), value=str(one.cards), message=message, allowed=allowed)
+
+
+def _asks(asked: Sequence[_Asked], settings: AliyunSettings) -> dict[ContainerRef, tuple[Ask, ...]]:
+    """The nth cards of all containers are one and the same."""
+    if not any(one.units for one in asked):
+        return {one.ref: (WholeAsk(),) * one.cards for one in asked}
+    return {
+        one.ref: tuple(
+            MemoryAsk(one.units // max(one.cards, 1) * settings.unit_mib, seat=_seat(number, asked))
+            for number in range(max(one.cards, 1))
+        )
+        for one in asked
+    }
+
+
+def _seat(number: int, asked: Sequence[_Asked]) -> str:
+    """Where several containers have an nth card, it is a seat."""
+    return seat_name(number) if sum(max(one.cards, 1) > number for one in asked) > 1 else ""
+
+
+# --- what reads otherwise than it is understood ------------------------------------------------------------------
+
+
+def _more_than_origin(asked: Iterable[_Asked]) -> list[Note]:
+    """Counts alone: the origin's scheduler counts them, and its device plugin knows nothing of them (A9)."""
+    return [
+        Note(NoteCode.MORE_THAN_ORIGIN, _field(COUNT, one.ref), str(one.cards), f"{names.GPU_RESOURCE}: {one.cards}")
+        for one in asked
+        if not one.units
+    ]
+
+
+def _overridden(asked: Iterable[_Asked]) -> Iterator[Note]:
+    """A variable that would show its container other cards, as in the origin's own examples (A11)."""
+    for one in asked:
+        for variable in one.container.env or ():
+            if variable.name == names.ENV_VISIBLE_DEVICES:
+                field = f"env {names.ENV_VISIBLE_DEVICES} of container {one.ref.name}"
+                yield Note(NoteCode.VARIABLE_OVERRIDDEN, field, shown(variable.value), "the card of the pod")
+
+
+def _variable_refused(note: Note) -> Refusal:
+    return Refusal(
+        code=Mistake.CONFLICTING,
+        field=note.field,
+        value=note.value,
+        message=f"{note.field} is {note.value or 'set'}, which shows other cards than the one that is asked for",
+        allowed="no such variable: it is set to the card of the pod",
+    )
+
+
+# --- what is written back ----------------------------------------------------------------------------------------
+
+
+def written_back(
+    translation: Translation, given: Sequence[GivenDevice], *, settings: DialectSettings, at_ns: int
+) -> Written:
+    """What gpushare's plugin gives to containers, and what its inspecting tool reads. ``at_ns``: of the Binding.
+
+    ``given`` is one device for each of ``request.shared``. Units are those of now. ``ASSIGNED`` is true at once, since
+    no plugin follows that would do it.
+    """
+    return _written(translation.request, given, settings.aliyun, at_ns) if given else Written()
+
+
+def _written(request: GpuRequest, given: Sequence[GivenDevice], settings: AliyunSettings, at_ns: int) -> Written:
+    used = [_units(ask.mem_mib, settings) for ask in request.shared if isinstance(ask, MemoryAsk)]
+    common = {
+        INDEX: ",".join(str(device.index) for device in given),
+        DEVICE_UNITS: str(given[0].mem_mib // settings.unit_mib),
+        POD_UNITS: str(sum(used)),
+    }
+    annotations = {**common, ASSIGNED: "true", ASSUME_TIME: str(at_ns)}
+    if len(given) > 1:
+        annotations[ALLOCATION] = msgspec.json.encode(_allocation(request, given, settings)).decode()
+    env = {
+        asking.container.key: {**common, **_of_container(asking, request, given, settings)}
+        for asking in request.containers
+        if any(isinstance(ask, MemoryAsk) for ask in asking.asks)
+    }
+    return Written(env=env, annotations=annotations)
+
+
+def _of_container(
+    asking: ContainerRequest, request: GpuRequest, given: Sequence[GivenDevice], settings: AliyunSettings
+) -> Mapping[str, str]:
+    devices = request.devices_of(asking.container)
+    units = sum(_units(ask.mem_mib, settings) for ask in asking.asks if isinstance(ask, MemoryAsk))
+    return {CONTAINER_UNITS: str(units), INDEX: ",".join(str(given[number].index) for number in devices)}
+
+
+def _allocation(
+    request: GpuRequest, given: Sequence[GivenDevice], settings: AliyunSettings
+) -> dict[str, dict[str, int]]:
+    """Units by regular container and card; the tool knows no other containers."""
+    allocation: dict[str, dict[str, int]] = {}
+    for asking in request.containers:
+        asks = [ask for ask in asking.asks if isinstance(ask, MemoryAsk)]
+        if asks and asking.container.kind is ContainerKind.REGULAR:
+            cards = request.devices_of(asking.container)
+            allocation[str(asking.container.index)] = {
+                str(given[number].index): _units(ask.mem_mib, settings) for number, ask in zip(cards, asks, strict=True)
+            }
+    return allocation
+
+
+def _units(mem_mib: int, settings: AliyunSettings) -> int:
+    """Whole units that hold this much: the unit may have been another one when the pod came."""
+    return -(-mem_mib // settings.unit_mib)
