@@ -21,6 +21,9 @@ from binder.clearing import Clearing
 from binder.collecting import Collector
 from binder.core.attempt import Attempt
 from binder.desk import Desk
+from binder.guarding import Guarding
+from binder.healing import Healing
+from binder.moving import Moving
 from binder.restoring import Restoring
 from binder.retiring import Retiring
 from binder.settings import BinderSettings
@@ -75,6 +78,8 @@ class Binder(Follower):
             clock=clock,
             events=events,
         )
+        guarding = Guarding(api, view=self.view, settings=settings)
+        self._healing = Healing(api, view=self.view, settings=settings, guarding=guarding, moving=Moving(api, events))
         self._collector = Collector(
             view=self.view,
             settings=settings,
@@ -82,6 +87,7 @@ class Binder(Follower):
             restoring=Restoring(api, view=self.view, settings=settings),
             retiring=Retiring(api, view=self.view),
             events=events,
+            is_needed=guarding.is_needed,
         )
         self._tasks: TaskGroup | None = None
 
@@ -101,6 +107,7 @@ class Binder(Follower):
                 for attempt in self.view.attempts():
                     self._begin(attempt, tasks)
                 self.view.tend()
+                tasks.start_soon(self._healing.run)
                 await self._collector.run()
             finally:
                 # What it hears of from here on is for the next leader (Follower says why this can't wait).

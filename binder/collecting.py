@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -62,6 +63,7 @@ class Collector:
         restoring: Restoring,
         retiring: Retiring,
         events: EventRecorder,
+        is_needed: Callable[[Reservation], bool],
     ) -> None:
         self._view = view
         self._settings = settings
@@ -69,6 +71,8 @@ class Collector:
         self._restoring = restoring
         self._retiring = retiring
         self._events = events
+        #: Whether an idle reservation is needed for other groups' tenants (binder/guarding.py).
+        self._is_needed = is_needed
         self._repairing = Repairing(view=view, clearing=clearing, restoring=restoring, events=events)
         self._notes: dict[str, _Notes] = {}
         #: Group -> when to look at it though nothing happens.
@@ -162,6 +166,9 @@ class Collector:
     async def _retire(self, held: Reservation, notes: _Notes) -> None:
         """Delete an idle reservation when its time is over: at once where no share can come any more."""
         now = anyio.current_time()
+        if not held.is_terminal and self._is_needed(held):
+            notes.idle = None
+            return  # the next sweep looks again
         if notes.idle is None or notes.idle[0] != held.uid:
             notes.idle = (held.uid, now)
         at_once = held.is_terminal or self._view.nodes.get(held.node, True)

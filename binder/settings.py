@@ -17,7 +17,8 @@ class BinderSettings(msgspec.Struct, frozen=True, kw_only=True):
     reservation pods that are created side by side: what is begun is ended before much more is begun, or a burst of
     first shares would all be bound at its end, and those that wait for their devices with them. ``uneven_idle_s``:
     ``idle_s`` where the cards of a node differ: an empty reservation there tells which card is which, so that a pod
-    that needs a larger one comes to it.
+    that needs a larger one comes to it. ``contended_s``: for so long a device has to be seen ill, or somebody else's,
+    before its tenants are moved.
     """
 
     reservation: ReservationTemplate = ReservationTemplate()
@@ -28,3 +29,4 @@ class BinderSettings(msgspec.Struct, frozen=True, kw_only=True):
     verify_at_once: int = 16
     make_at_once: int = 16
     uneven_idle_s: float = 20.0
+    contended_s: float = 30.0

@@ -123,11 +123,12 @@ class RequestSink:
 
 
 class NodeView(msgspec.Struct, frozen=True, gc=False):
-    """A node: whether it is cordoned, and whether its cards differ in memory."""
+    """A node: whether it is cordoned, whether its cards differ in memory, and how many GPUs it has (0: unreadable)."""
 
     name: str
     is_cordoned: bool
     is_uneven: bool
+    gpus: int = 0
 
 
 class NodeSink:
@@ -139,7 +140,13 @@ class NodeSink:
     def keep(self, obj: Node) -> NodeView:
         """What the view keeps of a node."""
         cards = (obj.metadata.annotations or {}).get(names.NODE_CARDS, "")
-        return NodeView(obj.metadata.name, obj.spec.unschedulable, len(set(cards.split(","))) > 1)
+        gpus = str((obj.status.capacity or {}).get(names.GPU_RESOURCE, ""))
+        return NodeView(
+            obj.metadata.name,
+            obj.spec.unschedulable,
+            len(set(cards.split(","))) > 1,
+            int(gpus) if gpus.isascii() and gpus.isdigit() else 0,
+        )
 
     async def replace(self, kept: Sequence[NodeView]) -> None:
         """Take a list: what is not in it is gone."""
@@ -160,6 +167,7 @@ class NodeSink:
     def _take(self, node: NodeView) -> None:
         was = self._view.nodes.get(node.name)
         self._view.nodes[node.name] = node.is_cordoned
+        self._view.gpus[node.name] = node.gpus
         if node.is_uneven:
             self._view.uneven.add(node.name)
         else:
@@ -169,6 +177,7 @@ class NodeSink:
 
     def _remove(self, name: str) -> None:
         self._view.nodes.pop(name, None)
+        self._view.gpus.pop(name, None)
         self._view.uneven.discard(name)
         self._mark_node(name)
 

@@ -42,6 +42,8 @@ class View:
         self.verified: set[tuple[str, str]] = set()
         #: Node -> whether it is cordoned.
         self.nodes: dict[str, bool] = {}
+        #: Node -> how many GPUs it has, unhealthy ones too.
+        self.gpus: dict[str, int] = {}
         #: Nodes whose cards differ in memory.
         self.uneven: set[str] = set()
         self.subscriptions = Subscriptions()

@@ -44,6 +44,8 @@ class Reservation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is_adoptable: bool = False
     #: Its process runs, as far as kubelet has said: one that keeps failing may have lost its device.
     alive: bool = True
+    #: The device plugin says that the device is unhealthy, by way of kubelet (KEP-4680).
+    is_ill: bool = False
 
     @property
     def is_terminal(self) -> bool:
@@ -53,7 +55,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def is_joinable(self) -> bool:
         """Whether new tenants may enter its book (protocol.md, step 1)."""
-        return self.book is not None and not self.deleting and not self.is_terminal
+        return self.book is not None and not self.deleting and not self.is_terminal and not self.is_ill
 
     @property
     def is_being_started(self) -> bool:
@@ -98,6 +100,7 @@ def read(pod: Pod) -> Reservation:
         finalized=names.BOOK_FINALIZER in (pod.metadata.finalizers or ()),
         is_adoptable=is_adoptable,
         alive=_is_alive(pod),
+        is_ill=_is_ill(pod),
     )
 
 
@@ -119,6 +122,16 @@ def _is_alive(pod: Pod) -> bool:
     """No statuses at all is what a stand-in for kubelet leaves; otherwise one container must run."""
     statuses = pod.status.container_statuses or ()
     return not statuses or any(status.state is not None and status.state.running is not None for status in statuses)
+
+
+def _is_ill(pod: Pod) -> bool:
+    told = [each for status in pod.status.container_statuses or () for each in status.allocated_resources_status or ()]
+    return any(
+        device.health == names.UNHEALTHY
+        for each in told
+        if each.name == names.GPU_RESOURCE
+        for device in each.resources or ()
+    )
 
 
 def _uuid(text: str) -> str:

@@ -204,8 +204,9 @@ class Checker:
         return [pod for pod in self.live.values() if pod.waits]
 
     def _is_releasable(self, namespace: str, name: str, at_s: float) -> bool:
-        there = [pod.uid for pod in self.live.values() if (pod.namespace, pod.name) == (namespace, name)]
-        return any(self._gangs.is_broken(uid, at_s, for_s=self._release_s) for uid in there)
+        there = [pod for pod in self.live.values() if (pod.namespace, pod.name) == (namespace, name)]
+        broken = any(self._gangs.is_broken(pod.uid, at_s, for_s=self._release_s) for pod in there)
+        return broken or any(map(self._usage.is_contended, there))
 
     def leftovers(self, objects: Mapping[str, Iterable[Json]], at_s: float) -> None:
         """Judge S9 when all work is gone: of what was made for it, nothing may be left (by plural: its objects)."""

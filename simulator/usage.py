@@ -126,6 +126,14 @@ class Usage:
             else:
                 self._find_again(uuid)
 
+    def is_contended(self, pod: PodFacts) -> bool:
+        """Whether somebody else has a device that a pod was given: its whole GPU, or used by a pod of other groups."""
+        return any(self._is_contended(grant.uuid, pod) for grant in pod.grants)
+
+    def _is_contended(self, uuid: str, pod: PodFacts) -> bool:
+        others = [user for user in self._users(uuid) if user.uid != pod.uid and not user.groups & pod.groups]
+        return bool(others) or any(not holder.is_reservation for holder in self._uses[uuid].holders.values())
+
     def _hold_for_groups(self, node: str, uuid: str, reservation: PodFacts) -> None:
         for group in reservation.groups:
             self._group_devices[node, group].add(uuid)

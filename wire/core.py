@@ -217,6 +217,18 @@ class ContainerState(WireStruct, frozen=True, gc=False):
     terminated: ContainerStateTerminated | None = None
 
 
+class ResourceHealth(WireStruct, frozen=True, gc=False):
+    resource_id: str = msgspec.field(name="resourceID", default="")
+    health: str = ""
+
+
+class ResourceStatus(WireStruct, frozen=True, gc=False):
+    """Health of what a container was given of one resource, as its device plugin says (KEP-4680)."""
+
+    name: str = ""
+    resources: list[ResourceHealth] | None = None
+
+
 class ContainerStatus(WireStruct, frozen=True, gc=False):
     name: str = ""
     state: ContainerState | None = None
@@ -225,6 +237,7 @@ class ContainerStatus(WireStruct, frozen=True, gc=False):
     #: What the runtime really granted; differs from the spec while a resize is going on (KEP-1287).
     resources: ResourceRequirements | None = None
     allocated_resources: dict[str, str | int | float] | None = None
+    allocated_resources_status: list[ResourceStatus] | None = None
 
 
 class PodStatus(WireStruct, frozen=True, gc=False):

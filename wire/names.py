@@ -117,6 +117,8 @@ REASON_BINDING_ERROR: Final = "BindingError"
 REASON_SCHEDULED: Final = "Scheduled"
 REASON_NOT_READY: Final = "NotReady"
 REASON_BOUND: Final = "Bound"
+#: Health of a device in a container's status (KEP-4680).
+UNHEALTHY: Final = "Unhealthy"
 UNEXPECTED_ADMISSION_ERROR: Final = "UnexpectedAdmissionError"
 
 PENDING: Final = "Pending"

@@ -118,9 +118,10 @@ class Writes:
 
 @dataclass(slots=True)
 class Evictions:
-    """S7: only what is left of a broken gang is evicted, after its grace time, and nobody's pod is ever deleted.
+    """S7: nobody's pod is ever deleted, and two kinds are evicted: a broken gang's rest, and who uses what is not his.
 
-    ``is_releasable`` says of a pod (namespace, name) whether its gang has been below its minimum for long enough.
+    ``is_releasable`` says of a pod (namespace, name) whether its gang has been below its minimum for long enough, or
+    somebody else has its device.
     Evictions that the API server refuses (a PodDisruptionBudget) took nobody's pod away.
     """
 
@@ -134,5 +135,5 @@ class Evictions:
         if write.verb == "delete":
             self.findings.add("S7", write.at_s, f"{write.user} deleted pod {write.namespace}/{write.name}")
         elif write.subresource == "eviction" and not self.is_releasable(write.namespace, write.name, write.at_s):
-            text = f"{write.user} evicted pod {write.namespace}/{write.name}, which is not the rest of a broken gang"
+            text = f"{write.user} evicted pod {write.namespace}/{write.name}, whose gang and whose device are sound"
             self.findings.add("S7", write.at_s, text)

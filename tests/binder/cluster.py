@@ -218,6 +218,12 @@ class Cluster:
     async def requests(self) -> list[str]:
         return [request.metadata.name for request in (await self.api.list(BIND_REQUESTS)).items]
 
+    async def fall_ill(self, group: str = "g", health: str = names.UNHEALTHY) -> None:
+        """The device plugin says how the device of a group is, and kubelet tells it."""
+        told = [{"name": names.GPU_RESOURCE, "resources": [{"resourceID": "GPU", "health": health}]}]
+        running = {"name": "resource-reservation", "state": {"running": {}}, "allocatedResourcesStatus": told}
+        await self.kubelet.status((await self.reservation(group)).metadata.name, containerStatuses=[running])
+
     async def until(self, condition: Callable[..., Awaitable[bool]], *about: Any, limit_s: float = 300.0) -> None:
         with anyio.fail_after(limit_s):
             while not await condition(*about):  # noqa: ASYNC110 - what it waits for is on the server

@@ -44,9 +44,10 @@ async def lead_for_a_while(it: Cluster) -> None:
 
 
 async def test_the_binders_role_is_exactly_what_it_does() -> None:
-    async with cluster(idle_s=1.0) as it:
+    async with cluster(idle_s=1.0, contended_s=1.0) as it:
         await lead_for_a_while(it)
-        # First share with ConfigMaps, a second share, a withdrawal, a crash, an end, a lost and an idle reservation.
+        # First share with ConfigMaps, a second share, a withdrawal, a crash, an end, a lost and an idle reservation,
+        # and a device that is ill.
         annotations: dict[str, Any] = {names.SHARED_GPU_CONFIGMAP: "prefix"}
         pod = await it.pod("p", **annotations)
         owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod.metadata.uid}
@@ -63,7 +64,10 @@ async def test_the_binders_role_is_exactly_what_it_does() -> None:
         it.kubelet.silent.clear()
         await it.api.delete(PODS, (await it.reservation()).metadata.name, namespace=RESERVATIONS, grace_s=0)
         await anyio.sleep(10)
-        for name in ("p", "q"):
+        await it.bound("t", "i")
+        await it.fall_ill("i")
+        await anyio.sleep(10)
+        for name in ("p", "q", "t"):
             await it.kubelet.status(name, namespace=TEAM, phase="Succeeded")
         await anyio.sleep(30)
         assert await it.reservations() == []

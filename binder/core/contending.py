@@ -1,0 +1,142 @@
+"""Who uses a device that is not his to use, and has to go: judged on two LISTs of one node (docs/design/healing.md).
+
+A tenant is where he should be as long as his group's reservation holds the device that he was given, or no other group
+has it. Whoever moves is named with the reason; nobody else is touched.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from binder.core.pods import PodView
+from gpu.reservation import Reservation
+
+#: UUID -> group -> the tenants that were given this device through this group.
+Claims = Mapping[str, Mapping[str, Sequence["Claimant"]]]
+
+
+class Claimant(msgspec.Struct, frozen=True, gc=False):
+    """A live bound pod. ``created``: its creationTimestamp, the API server's clock."""
+
+    pod: PodView
+    created: str
+
+    @property
+    def age(self) -> tuple[str, str, str]:
+        """Sorts the oldest first."""
+        return (self.created, self.pod.namespace, self.pod.name)
+
+
+class Why(enum.Enum):
+    """Why a tenant has to go."""
+
+    #: Another group has the device, and holds it or was there first.
+    SHARED = "shared"
+    #: A pod that we know nothing of was given the device.
+    STRANGER = "stranger"
+    #: The device plugin says that it is unhealthy.
+    ILL = "ill"
+
+
+class Move(msgspec.Struct, frozen=True, gc=False):
+    """One tenant that has to go from one device. ``keeper``: the group that keeps it, "" for none."""
+
+    claimant: Claimant
+    why: Why
+    uuid: str
+    keeper: str = ""
+
+
+class Scene(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One node as it was listed: first its reservation pods, then its pods.
+
+    ``strangers``: pods (UIDs) that kubelet has admitted, and how many GPUs each holds through the device plugin,
+    reservation pods left out. ``capacity``: how many GPUs the node has, unhealthy ones too. ``ill``: devices (UUIDs)
+    that are unhealthy. ``proofs``: device -> strangers of whom one was proved to hold it.
+    """
+
+    reservations: Sequence[Reservation]
+    tenants: Sequence[Claimant]
+    strangers: Mapping[str, int] = {}
+    capacity: int = 0
+    ill: frozenset[str] = frozenset()
+    proofs: Mapping[str, frozenset[str]] = {}
+
+    @property
+    def holders(self) -> dict[str, set[str]]:
+        """UUID -> groups whose reservation pods hold it, as they say."""
+        found: dict[str, set[str]] = {}
+        for held in self.reservations:
+            if held.uuid and not held.is_terminal:
+                found.setdefault(held.uuid, set()).add(held.group)
+        return found
+
+    @property
+    def claims(self) -> Claims:
+        """What tenants were given. KAI's pods carry no grant: theirs is what their group's reservation tells."""
+        told = {held.group: held.uuid for held in self.reservations if held.uuid and not held.is_terminal}
+        found: dict[str, dict[str, list[Claimant]]] = {}
+        for tenant in self.tenants:
+            pod = tenant.pod
+            given = (
+                [(device.uuid, device.group) for device in pod.grant.devices]
+                if pod.grant is not None
+                else [(told[group], group) for group in pod.groups if group in told]
+            )
+            for uuid, group in given:
+                found.setdefault(uuid, {}).setdefault(group, []).append(tenant)
+        return found
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every device of the node is surely held by somebody.
+
+        Each admitted pod holds other devices than the rest, and each reservation that told its device holds that one.
+        """
+        return 0 < self.capacity <= sum(self.strangers.values()) + len(self.holders)
+
+
+def unheld(scene: Scene, claims: Claims) -> frozenset[str]:
+    """Devices that tenants use, that their own reservations lost, and that no other reservation holds."""
+    telling = {held.group for held in scene.reservations if held.is_learned}
+    holders = scene.holders
+    return frozenset(u for u, groups in claims.items() if u not in holders and not telling.isdisjoint(groups))
+
+
+def proofs(scene: Scene, lost: frozenset[str]) -> dict[str, frozenset[str]]:
+    """Return which of the lost devices strangers have for sure: device -> the strangers of whom one has it.
+
+    On a full node somebody has it. That stays so, whatever becomes free, until one of those who were there has left.
+    """
+    there = frozenset(scene.strangers)
+    if scene.is_full:
+        return dict.fromkeys(lost, there)
+    return {uuid: those for uuid, those in scene.proofs.items() if uuid in lost and those <= there}
+
+
+def moves(scene: Scene, claims: Claims, proved: Collection[str]) -> list[Move]:
+    """Return who has to go, the youngest first. ``proved``: lost devices that strangers have."""
+    found: list[Move] = []
+    for uuid, groups in claims.items():
+        if uuid in scene.ill:
+            found += _all_of(groups, Why.ILL, uuid)
+        elif len(groups) > 1:
+            keeper = _keeper(groups, scene.holders.get(uuid, set()))
+            rest = {group: tenants for group, tenants in groups.items() if group != keeper}
+            found += _all_of(rest, Why.SHARED, uuid, keeper)
+        elif uuid in proved:
+            found += _all_of(groups, Why.STRANGER, uuid)
+    return sorted(found, key=lambda move: (move.claimant.age, move.uuid), reverse=True)
+
+
+def _all_of(groups: Mapping[str, Sequence[Claimant]], why: Why, uuid: str, keeper: str = "") -> list[Move]:
+    return [Move(tenant, why, uuid, keeper) for tenants in groups.values() for tenant in tenants]
+
+
+def _keeper(groups: Mapping[str, Sequence[Claimant]], holding: set[str]) -> str:
+    """The group that holds the device; where that is not clear, the one whose oldest tenant is older."""
+    candidates = holding & groups.keys() or set(groups)
+    return min(candidates, key=lambda group: (min(tenant.age for tenant in groups[group]), group))

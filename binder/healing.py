@@ -1,0 +1,154 @@
+"""Looks for devices that are not their tenants' any more, and does what docs/design/healing.md says.
+
+The cache only makes it look: what is done to anybody rests on two LISTs of the node, made right before it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+
+from binder.core import contending
+from binder.core.contending import Claimant, Claims, Move, Scene
+from binder.core.pods import PodView
+from binder.core.pods import view as read_pod
+from binder.guarding import Guarding
+from binder.moving import Moving
+from binder.settings import BinderSettings
+from binder.view import View
+from gpu import reservation as reservations
+from kube.api import Api
+from kube.errors import ApiError
+from kube.resources import PODS
+from wire import names
+from wire.core import Pod
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Notes:
+    """Of one node: since when (event loop's time) each pod (UID) has had to go, and which devices strangers have."""
+
+    move_since: dict[str, float] = field(default_factory=dict)
+    proofs: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+class Healing:
+    """Looks at nodes, side by side, one look at a node at a time."""
+
+    def __init__(self, api: Api, *, view: View, settings: BinderSettings, guarding: Guarding, moving: Moving) -> None:
+        self._api = api
+        self._view = view
+        self._settings = settings
+        self._guarding = guarding
+        self._moving = moving
+        #: By node, of those about which something is wrong.
+        self._notes: dict[str, _Notes] = {}
+
+    async def run(self) -> None:
+        """Look over everything now and then, until cancelled."""
+        while True:
+            suspects = self._suspects()
+            self._notes = {node: self._notes.get(node, _Notes()) for node in sorted(suspects)}
+            self._moving.keep(suspects)
+            self._guarding.keep({node: frozenset(used) for node, used in suspects.items()})
+            async with anyio.create_task_group() as tasks:
+                for node in self._notes:
+                    tasks.start_soon(self._heal_safely, node)
+            await anyio.sleep(self._settings.sweep_s)
+
+    def _suspects(self) -> dict[str, set[str]]:
+        """Nodes on which a device looks ill, or not its tenants', by the cache.
+
+        With the devices (UUIDs) that tenants there were given and that their own reservation does not tell.
+        """
+        found: dict[str, set[str]] = {}
+        tellers: dict[tuple[str, str], str] = {}
+        for held in self._view.reservations.values():
+            if held.is_terminal or held.node not in self._view.nodes:
+                continue
+            teller = tellers.setdefault((held.node, held.uuid), held.group) if held.uuid else held.group
+            strange = {uuid for uuid in self._given(held.group) if held.uuid and uuid != held.uuid}
+            if strange or teller != held.group or held.is_ill:
+                found.setdefault(held.node, set()).update(strange)
+        return found
+
+    def _given(self, group: str) -> Iterator[str]:
+        for pod in self._view.bound_in(group):
+            if pod.grant is not None:
+                yield from (device.uuid for device in pod.grant.devices if device.group == group)
+
+    async def _heal_safely(self, node: str) -> None:
+        """A node that can't be looked at now neither stops nor delays the others."""
+        try:
+            await self._heal(node, self._notes[node])
+        except ApiError as error:
+            _log.warning("node %s can't be healed now: %s", node, error)
+        except Exception:  # noqa: BLE001 - the edge of the component: one bad object stops nothing (S11)
+            _log.exception("node %s could not be healed", node)
+
+    async def _heal(self, node: str, notes: _Notes) -> None:
+        scene = await self._scene(node, notes)
+        claims = scene.claims
+        lost = contending.unheld(scene, claims)
+        notes.proofs = contending.proofs(scene, lost)
+        moves = self._due(contending.moves(scene, claims, notes.proofs), notes)
+        if moves:
+            await self._moving.move(node, moves)
+        sought = lost - notes.proofs.keys()
+        await self._guarding.guard(node, scene.capacity, sought, _tenants_of(claims, sought))
+
+    async def _scene(self, node: str, notes: _Notes) -> Scene:
+        """List the reservation pods, then the pods of a node. Raises ApiError."""
+        on_node, template = f"spec.nodeName={node}", self._settings.reservation
+        listed = await self._api.list(PODS, namespace=template.namespace, field_selector=on_node)
+        held = [
+            reservations.read(pod)
+            for pod in listed.items
+            if reservations.is_reservation(pod, template.namespace, app=template.app)
+        ]
+        pods = await self._api.list(PODS, field_selector=on_node)
+        others = [pod for pod in pods.items if pod.metadata.namespace != template.namespace]
+        tenants = [Claimant(pod, raw.metadata.creation_timestamp or "") for raw in others if (pod := _tenant(raw))]
+        return Scene(
+            reservations=held,
+            tenants=tenants,
+            strangers={pod.metadata.uid: gpus for pod in others if (gpus := _whole_gpus(pod))},
+            capacity=self._view.gpus.get(node, 0),
+            proofs=notes.proofs,
+            ill=frozenset(one.uuid for one in held if one.is_ill and not one.is_terminal),
+        )
+
+    def _due(self, moves: list[Move], notes: _Notes) -> list[Move]:
+        """Those who have had to go for long enough.
+
+        After a reboot what pods say is old for a while, and a device may be ill and well again a moment later.
+        """
+        now = anyio.current_time()
+        uids = {move.claimant.pod.uid for move in moves}
+        notes.move_since = {uid: notes.move_since.get(uid, now) for uid in uids}
+        wait_s = self._settings.contended_s
+        return [move for move in moves if now - notes.move_since[move.claimant.pod.uid] >= wait_s]
+
+
+def _tenant(raw: Pod) -> PodView | None:
+    pod = read_pod(raw)
+    return None if pod.ended or not pod.held_groups else pod
+
+
+def _tenants_of(claims: Claims, uuids: frozenset[str]) -> list[PodView]:
+    return [tenant.pod for uuid in sorted(uuids) for tenants in claims[uuid].values() for tenant in tenants]
+
+
+def _whole_gpus(pod: Pod) -> int:
+    """GPUs that a pod surely holds: what its containers ask that run together, once kubelet has admitted it."""
+    statuses = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
+    if pod.status.phase not in {names.PENDING, names.RUNNING} or not (pod.status.phase == names.RUNNING or statuses):
+        return 0
+    asked = [(container.resources.limits or {}).get(names.GPU_RESOURCE, 0) for container in pod.spec.containers]
+    return sum(int(amount) for amount in map(str, asked) if amount.isascii() and amount.isdigit())

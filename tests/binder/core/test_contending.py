@@ -1,0 +1,129 @@
+"""Who keeps a device that several use, and who goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from binder.core.contending import Claimant, Scene, Why, moves, proofs, unheld
+from gpu.grant import DeviceGrant
+from tests.binder.core.made import attempt, bound, reservation
+
+
+def tenant(name: str, uuid: str, group: str, *, created: str = "2026-01-01T00:00:00Z", **changes: Any) -> Claimant:
+    made = attempt(name, groups=(group,))
+    pod = bound(made)
+    assert pod.grant is not None
+    grant = msgspec.structs.replace(pod.grant, devices=(DeviceGrant(group, f"R-{group}", uuid, 500_000_000),))
+    return Claimant(msgspec.structs.replace(pod, grant=grant, **changes), created)
+
+
+def scene(*parts: Any, **changes: Any) -> Scene:
+    held = [part for part in parts if not isinstance(part, Claimant)]
+    return Scene(reservations=held, tenants=[part for part in parts if isinstance(part, Claimant)], **changes)
+
+
+def going(made: Scene) -> list[tuple[str, Why]]:
+    claims = made.claims
+    return [(move.claimant.pod.name, move.why) for move in moves(made, claims, proofs(made, unheld(made, claims)))]
+
+
+def holds(group: str, uuid: str, **changes: Any) -> Any:
+    return reservation(group, uuid=uuid, **changes)
+
+
+OLD, YOUNG = tenant("old", "A", "g"), tenant("young", "A", "h", created="2026-01-02T00:00:00Z")
+LATER = tenant("later", "A", "g", created="2026-01-03T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([holds("g", "A"), OLD, LATER], []),
+        ([holds("g", "B"), OLD, LATER], []),
+        ([OLD, LATER], []),
+        # Two groups on one device: who holds it keeps it, however young.
+        ([holds("g", "A"), holds("h", "B"), OLD, YOUNG], [("young", Why.SHARED)]),
+        ([holds("g", "B"), holds("h", "A"), OLD, YOUNG], [("old", Why.SHARED)]),
+        ([holds("g", "B"), holds("h", "A"), OLD, LATER, YOUNG], [("later", Why.SHARED), ("old", Why.SHARED)]),
+        # One UUID under two groups, or under none: the older group keeps it.
+        ([holds("g", "A"), holds("h", "A"), OLD, YOUNG, LATER], [("young", Why.SHARED)]),
+        ([holds("g", "B"), holds("h", "C"), OLD, YOUNG], [("young", Why.SHARED)]),
+        ([holds("h", "A", phase="Failed"), OLD, YOUNG], [("young", Why.SHARED)]),
+    ],
+)
+def test_of_two_groups_on_one_device_one_stays_and_nobody_else_is_touched(
+    parts: list[Any], expected: list[tuple[str, Why]]
+) -> None:
+    assert going(scene(*parts)) == expected
+
+
+@pytest.mark.parametrize(
+    ("whole", "capacity", "expected"),
+    [
+        (0, 2, []),
+        (1, 3, []),
+        # B is held, and one more: nothing is left of two, so somebody got A.
+        (1, 2, ["later", "old"]),
+        (2, 2, ["later", "old"]),
+        # Capacity is not known.
+        (9, 0, []),
+    ],
+)
+def test_tenants_of_a_lost_device_go_when_a_stranger_surely_has_it(
+    whole: int, capacity: int, expected: list[str]
+) -> None:
+    made = scene(holds("g", "B"), OLD, LATER, strangers={"s": whole}, capacity=capacity)
+    assert going(made) == [(name, Why.STRANGER) for name in expected]
+
+
+def test_tenants_of_a_device_that_some_reservation_holds_stay_on_a_full_node() -> None:
+    assert going(scene(holds("g", "B"), holds("guard", "A"), OLD, capacity=2)) == []
+
+
+@pytest.mark.parametrize(
+    ("there", "holds_still"),
+    [({"s": 1}, True), ({"s": 1, "new": 1}, True), ({"new": 1}, False), ({}, False)],
+)
+def test_what_was_proved_of_strangers_holds_until_one_of_them_leaves(there: dict[str, int], holds_still: bool) -> None:
+    parts = (holds("g", "B"), OLD)
+    full = scene(*parts, strangers={"s": 1}, capacity=2)
+    proved = proofs(full, unheld(full, full.claims))
+    assert proved == {"A": frozenset({"s"})}
+    now = scene(*parts, strangers=there, capacity=9, proofs=proved)
+    assert bool(going(now)) == holds_still
+
+
+def test_tenants_of_a_device_that_is_ill_go_and_others_stay() -> None:
+    other = tenant("other", "B", "i")
+    assert going(scene(holds("g", "A"), holds("i", "B"), OLD, LATER, other, ill=frozenset({"A"}))) == [
+        ("later", Why.ILL),
+        ("old", Why.ILL),
+    ]
+
+
+def test_a_pod_of_kais_is_where_its_reservation_says() -> None:
+    kais = Claimant(msgspec.structs.replace(OLD.pod, name="kais", grant=None, groups=("k",)), "2025-01-01T00:00:00Z")
+    assert going(scene(holds("g", "A"), holds("k", "A"), OLD, kais)) == [("old", Why.SHARED)]
+    assert going(scene(holds("g", "A"), OLD, kais)) == []
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([holds("g", "A"), OLD], set()),
+        ([holds("g", "B"), OLD], {"A"}),
+        ([holds("g", "B"), holds("guard", "A"), OLD], set()),
+        ([holds("g", "B"), holds("guard", "A", phase="Failed"), OLD], {"A"}),
+        # Nobody knows yet what the new reservation holds.
+        ([holds("g", ""), OLD], set()),
+        ([OLD], set()),
+        # A process that does not run may be about to tell another device.
+        ([holds("g", "B", alive=False), OLD], set()),
+    ],
+)
+def test_a_device_is_without_a_holder_when_its_reservation_told_another(parts: list[Any], expected: set[str]) -> None:
+    made = scene(*parts)
+    assert unheld(made, made.claims) == expected
