@@ -67,7 +67,7 @@ class Healing:
 
         With the devices (UUIDs) that tenants there were given and that their own reservation does not tell.
         """
-        found: dict[str, set[str]] = {}
+        found = self._bare()
         tellers: dict[tuple[str, str], str] = {}
         for held in self._view.reservations.values():
             if held.is_terminal or held.node not in self._view.nodes:
@@ -76,6 +76,16 @@ class Healing:
             strange = {uuid for uuid in self._given(held.group) if held.uuid and uuid != held.uuid}
             if strange or teller != held.group or held.is_ill:
                 found.setdefault(held.node, set()).update(strange)
+        return found
+
+    def _bare(self) -> dict[str, set[str]]:
+        """The same of groups that have no reservation that tells a device."""
+        found: dict[str, set[str]] = {}
+        for group in self._view.bound_groups():
+            held = self._view.reservations.get(group)
+            if held is None or held.is_terminal or not held.uuid:
+                for node in {pod.node for pod in self._view.bound_in(group)} & self._view.nodes.keys():
+                    found.setdefault(node, set()).update(self._given(group))
         return found
 
     def _given(self, group: str) -> Iterator[str]:
@@ -96,7 +106,7 @@ class Healing:
         scene = await self._scene(node, notes)
         claims = scene.claims
         lost = contending.unheld(scene, claims)
-        notes.proofs = contending.proofs(scene, lost)
+        notes.proofs = contending.proofs(scene, claims)
         moves = self._due(contending.moves(scene, claims, notes.proofs), notes)
         if moves:
             await self._moving.move(node, moves)

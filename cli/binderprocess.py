@@ -21,7 +21,7 @@ async def run(arguments: argparse.Namespace, stop: anyio.Event) -> None:
     """Run a replica of the binder."""
     rng, clock = connections.rng(), SystemClock()
     template = ReservationTemplate(image=arguments.reservation_image, runtime_class=arguments.reservation_runtime_class)
-    settings = BinderSettings(reservation=template, idle_s=arguments.idle_s)
+    settings = BinderSettings(reservation=template, idle_s=arguments.idle_s, contended_s=arguments.contended_s)
 
     def make(api: Api, events: EventRecorder) -> Replica:
         return Binder(api, settings=settings, clock=clock, rng=rng, events=events)

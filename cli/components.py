@@ -56,6 +56,12 @@ def add_commands(commands: _Commands) -> None:
     binder.add_argument(
         "--idle-s", type=float, default=BinderSettings().idle_s, help="keep an idle reservation so long"
     )
+    binder.add_argument(
+        "--contended-s",
+        type=float,
+        default=BinderSettings().contended_s,
+        help="tenants of a GPU that is unhealthy, or somebody else's, are evicted when that was seen for so long",
+    )
     admission = _component(commands, "admission", "serve the webhooks")
     admission.add_argument("--port", type=int, default=9443)
     admission.add_argument("--host", default="0.0.0.0")  # noqa: S104 - a webhook is reached by the pod's address

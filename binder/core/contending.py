@@ -106,15 +106,17 @@ def unheld(scene: Scene, claims: Claims) -> frozenset[str]:
     return frozenset(u for u, groups in claims.items() if u not in holders and not telling.isdisjoint(groups))
 
 
-def proofs(scene: Scene, lost: frozenset[str]) -> dict[str, frozenset[str]]:
-    """Return which of the lost devices strangers have for sure: device -> the strangers of whom one has it.
+def proofs(scene: Scene, claims: Claims) -> dict[str, frozenset[str]]:
+    """Return which used devices strangers have for sure: device -> the strangers of whom one has it.
 
-    On a full node somebody has it. That stays so, whatever becomes free, until one of those who were there has left.
+    On a full node whatever is used and not told by a reservation has somebody else, also where a reservation is still
+    to be made, for it could not be. That stays so, whatever becomes free, until one of those who were there has left.
     """
-    there = frozenset(scene.strangers)
+    there, told = frozenset(scene.strangers), scene.holders
+    loose = [uuid for uuid in claims if uuid not in told]
     if scene.is_full:
-        return dict.fromkeys(lost, there)
-    return {uuid: those for uuid, those in scene.proofs.items() if uuid in lost and those <= there}
+        return dict.fromkeys(loose, there)
+    return {uuid: those for uuid, those in scene.proofs.items() if uuid in loose and those <= there}
 
 
 def moves(scene: Scene, claims: Claims, proved: Collection[str]) -> list[Move]:

@@ -155,6 +155,17 @@ async def test_tenants_of_a_device_that_a_stranger_has_go_one_by_one_the_younges
         assert await told(it, "GPUMoved") == [f"a: {lost}", f"b: {lost}"]
 
 
+async def test_a_stranger_is_found_where_the_reservation_can_not_be_made_anew() -> None:
+    async with cluster() as it:
+        await gpus(it, 1)
+        await it.bound()
+        await whole(it, "stranger")
+        it.kubelet.rejects = 10**6
+        await lose(it)
+        await anyio.sleep(40)
+        assert await going(it) == {"p"}
+
+
 async def test_a_stranger_is_found_where_all_else_is_held_and_what_was_held_for_that_is_given_back() -> None:
     async with cluster() as it:
         await gpus(it, 4)

@@ -86,6 +86,41 @@ async def test_a_whole_gpu_that_waits_gets_the_device_of_an_idle_reservation(
         assert await scene.reservations() == []
 
 
+@pytest.fixture
+async def healing(moorage: Deployment) -> AsyncIterator[Deployment]:
+    """A binder that moves tenants soon; afterwards the usual one again."""
+    for arguments in (["--contended-s", "2"], []):
+        moorage.stop(BINDER)
+        moorage.start(BINDER, *arguments)
+        if arguments:
+            yield moorage
+
+
+async def test_a_share_whose_device_was_given_to_a_stranger_is_evicted(
+    set_scene: SetScene, healing: Deployment, control_plane: ControlPlane
+) -> None:
+    """The policies let nobody else take a reservation away, so the binder's own identity does it here."""
+    async with set_scene(["1x1x80GiB"]) as scene:
+        await scene.create(share("share", "0.5"))
+        await scene.running(1)
+        (lost,) = await scene.reservations()
+        async with _api(control_plane, BINDER) as api:
+            name, namespace = lost["metadata"]["name"], names.RESERVATION_NAMESPACE
+            await api.patch(PODS, name, {"metadata": {"finalizers": None}}, namespace=namespace)
+            await api.delete(PODS, name, namespace=namespace, grace_s=0)
+        stranger = pod("stranger", gpus=1)
+        (stranger["spec"]["nodeName"],) = scene.nodes.kubelets
+        await scene.create(stranger)
+
+        async def is_evicted() -> bool | None:
+            return set(await scene.pods()) == {"stranger"} or None
+
+        await eventually(is_evicted, "the share to go", within_s=40)
+        events = await client.CoreV1Api(scene.core.api_client).list_namespaced_event(scene.namespace)
+        (note,) = [event.message for event in events.items if event.reason == "GPUMoved"]
+        assert note.endswith("was lost by the pod's reservation and given to another pod")
+
+
 async def test_an_entry_that_can_not_bind_any_more_is_taken_out_of_its_book(
     crowd: Crowd, control_plane: ControlPlane
 ) -> None:

@@ -27,7 +27,7 @@ def scene(*parts: Any, **changes: Any) -> Scene:
 
 def going(made: Scene) -> list[tuple[str, Why]]:
     claims = made.claims
-    return [(move.claimant.pod.name, move.why) for move in moves(made, claims, proofs(made, unheld(made, claims)))]
+    return [(move.claimant.pod.name, move.why) for move in moves(made, claims, proofs(made, claims))]
 
 
 def holds(group: str, uuid: str, **changes: Any) -> Any:
@@ -79,6 +79,12 @@ def test_tenants_of_a_lost_device_go_when_a_stranger_surely_has_it(
     assert going(made) == [(name, Why.STRANGER) for name in expected]
 
 
+@pytest.mark.parametrize("parts", [[], [holds("g", "")], [holds("g", "A", phase="Failed")]])
+def test_where_a_reservation_can_not_be_made_anew_the_stranger_has_the_device(parts: list[Any]) -> None:
+    assert going(scene(*parts, OLD, strangers={"s": 1}, capacity=1)) == [("old", Why.STRANGER)]
+    assert going(scene(*parts, OLD, strangers={"s": 1}, capacity=2)) == []
+
+
 def test_tenants_of_a_device_that_some_reservation_holds_stay_on_a_full_node() -> None:
     assert going(scene(holds("g", "B"), holds("guard", "A"), OLD, capacity=2)) == []
 
@@ -90,7 +96,7 @@ def test_tenants_of_a_device_that_some_reservation_holds_stay_on_a_full_node() -
 def test_what_was_proved_of_strangers_holds_until_one_of_them_leaves(there: dict[str, int], holds_still: bool) -> None:
     parts = (holds("g", "B"), OLD)
     full = scene(*parts, strangers={"s": 1}, capacity=2)
-    proved = proofs(full, unheld(full, full.claims))
+    proved = proofs(full, full.claims)
     assert proved == {"A": frozenset({"s"})}
     now = scene(*parts, strangers=there, capacity=9, proofs=proved)
     assert bool(going(now)) == holds_still
