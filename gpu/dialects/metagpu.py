@@ -1,0 +1,172 @@
+"""MetaGPU's dialect: hundredths of a device, in as many containers as ask (rows M1-M9 of docs/reference/dialects.md).
+
+A share is never cut over two cards unless an administrator allows it (M5): the origin does so whenever its cards are
+fragmented, and miscounts. A unit is floored in nano-GPU, so that as many as there are in a device always fit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from gpu.dialects.assembly import assembled
+from gpu.dialects.handed import Handed, handed
+from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, too_many
+from gpu.dialects.seating import MOST_ALTERNATIVES, seatings
+from gpu.dialects.settings import DialectSettings, MetagpuSettings
+from gpu.refusal import Mistake, Refusal, shown
+from gpu.request import Ask, ContainerRef, FractionAsk, GpuRequest, MigAsk, WholeAsk
+from gpu.share import NANO_PER_DEVICE
+from gpu.translation import GivenDevice, Note, NoteCode, Translation, Wishes, Written
+from wire.core import Pod
+
+NAME: Final = "metagpu"
+ENV_DEVICES: Final = "CNVRG_META_GPU_DEVICES"
+ENV_MOST_MEMORY: Final = "METAGPU_MAX_MEM"
+
+_DECIMAL: Final = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?", re.ASCII)
+
+
+def speaks(pod: Pod, settings: DialectSettings) -> bool:
+    """Whether a container names the resource."""
+    return any(settings.metagpu.resource in amounts(container) for _, container in containers(pod.spec))
+
+
+def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
+    """Read the units of all containers."""
+    form = settings.metagpu
+    counts = _counts(pod, form)
+    if isinstance(counts, Refusal):
+        return counts
+    spans = [] if settings.strict or not form.allow_span else _spans_of(counts, form)
+    whole = FractionAsk(NANO_PER_DEVICE) if spans else WholeAsk()
+    asks = {ref: _asks(count, whole, form) for ref, count in counts.items()}
+    made = assembled(pod.spec, asks, key=form.resource)
+    if isinstance(made, Refusal):
+        return made
+    ways = seatings(made.request, together=True)
+    alternatives = (*ways[1:], *(_spanned(made.request, span, form) for span in spans))
+    is_shared = made.request.is_shared
+    return Translation(
+        dialect=NAME,
+        request=ways[0],
+        alternatives=alternatives,
+        strategy="binpack" if is_shared else "",
+        wishes=Wishes(memory_cap=is_shared),
+        notes=_weakened(counts, form) if spans else (),
+        edits=made.edits,
+    )
+
+
+def _counts(pod: Pod, form: MetagpuSettings) -> dict[ContainerRef, int] | Refusal:
+    """Units by container, of those that ask."""
+    counts: dict[ContainerRef, int] = {}
+    for ref, container in containers(pod.spec):
+        count = count_of(ref, container, form.resource)
+        if isinstance(count, Refusal):
+            return count
+        if count > MOST_DEVICES * form.units:
+            return too_many(f"{form.resource} of container {ref.name}", str(count))
+        if count:
+            counts[ref] = count
+    return counts
+
+
+def _asks(count: int, whole: Ask, form: MetagpuSettings) -> tuple[Ask, ...]:
+    """Whole devices, and what is left over of one more."""
+    devices, rest = divmod(count, form.units)
+    return (whole,) * devices + ((_part(rest, form),) if rest else ())
+
+
+def _part(count: int, form: MetagpuSettings) -> FractionAsk:
+    return FractionAsk(count * NANO_PER_DEVICE // form.units)
+
+
+def units_of(text: str, form: MetagpuSettings) -> int | Refusal:
+    """Read a number of GPUs as the product's form takes it (0.5, 1.5), in units (M7)."""
+    count = Fraction(text) * form.units if _DECIMAL.fullmatch(text) else Fraction(0)
+    if count > 0 and count.denominator == 1:
+        return count.numerator
+    return Refusal(
+        code=Mistake.MALFORMED,
+        field=form.resource,
+        value=shown(text),
+        message=f"{shown(text) or 'an empty text'} GPUs are no whole number of units, of which a GPU has {form.units}",
+        allowed=f"a positive decimal number that is a multiple of 1/{form.units}",
+    )
+
+
+# --- shares over two cards (M5) ----------------------------------------------------------------------------------
+
+
+def _spans_of(counts: dict[ContainerRef, int], form: MetagpuSettings) -> list[tuple[int, ...]]:
+    """The cuts of a pod in which one container asks; with several, its neighbours would multiply them."""
+    if len(counts) != 1:
+        return []
+    [count] = counts.values()
+    return list(islice(_spans(*divmod(count, form.units), form.units), MOST_ALTERNATIVES))
+
+
+def _spans(devices: int, rest: int, units: int) -> Iterator[tuple[int, ...]]:
+    """Ways to cut one share, or a device and the share, in two: fewest cards first, then the fullest card first."""
+    if devices:
+        for cut in _cuts(units + rest, units - 1):
+            yield (units,) * (devices - 1) + cut
+    for cut in _cuts(rest, rest - 1):
+        yield (units,) * devices + cut
+
+
+def _cuts(count: int, most: int) -> Iterator[tuple[int, int]]:
+    for larger in range(most, (count - 1) // 2, -1):
+        if larger < count:
+            yield larger, count - larger
+
+
+def _spanned(request: GpuRequest, span: Sequence[int], form: MetagpuSettings) -> GpuRequest:
+    """The same request with other parts in its one container; MIG slices stay."""
+    parts = tuple(_part(count, form) for count in span)
+    return GpuRequest(
+        tuple(
+            msgspec.structs.replace(asking, asks=(*parts, *(ask for ask in asking.asks if isinstance(ask, MigAsk))))
+            if any(isinstance(ask, FractionAsk) for ask in asking.asks)
+            else asking
+            for asking in request.containers
+        )
+    )
+
+
+def _weakened(counts: dict[ContainerRef, int], form: MetagpuSettings) -> tuple[Note, ...]:
+    return tuple(
+        Note(NoteCode.WEAKENED, f"{form.resource} of container {ref.name}", str(count), "parts of two devices")
+        for ref, count in counts.items()
+    )
+
+
+# --- what is written back ----------------------------------------------------------------------------------------
+
+
+def written_back(translation: Translation, given: Sequence[GivenDevice], *, settings: DialectSettings) -> Written:
+    """The units of each container by name, and the memory that they are worth on the cards it got.
+
+    ``given`` is one device for each of ``request.shared``. The order numbers of units are the container's own: other
+    than at the origin, tenants of a card don't divide them among themselves. Address and token of the origin's server
+    are not written, since there is none.
+    """
+    form = settings.metagpu
+    return Written(env={ref.key: _env(devices, form) for ref, devices in handed(translation.request, given)})
+
+
+def _env(devices: Sequence[Handed], form: MetagpuSettings) -> dict[str, str]:
+    counted = [(one.device, -(-_nano(one) * form.units // NANO_PER_DEVICE)) for one in devices]
+    ids = [f"cnvrg-meta-{device.index}-{number}-{device.uuid}" for device, count in counted for number in range(count)]
+    most_mib = sum(device.mem_mib // form.units * count for device, count in counted)
+    return {ENV_DEVICES: ",".join(ids), ENV_MOST_MEMORY: str(most_mib)}
+
+
+def _nano(one: Handed) -> int:
+    return one.ask.nano if isinstance(one.ask, FractionAsk) else one.device.nano
