@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FILES = ("run.txt", "dev.txt", "bootstrap.txt")
+FILES = ("run.txt", "dev.txt", "bootstrap.txt", "build.txt")
 
 
 def text(file: str) -> str:
@@ -34,8 +34,9 @@ def test_every_pin_has_hashes(file: str) -> None:
     assert [entry for entry in entries if entry and "--hash=sha256:" not in entry] == []
 
 
-def test_tests_run_on_the_versions_that_are_shipped() -> None:
-    assert pins("run.txt").items() <= pins("dev.txt").items()
+@pytest.mark.parametrize("file", ["run.txt", "build.txt"])
+def test_tests_run_on_the_versions_that_are_shipped_and_built_with(file: str) -> None:
+    assert pins(file).items() <= pins("dev.txt").items()
 
 
 def test_every_dependency_is_pinned() -> None:
@@ -45,6 +46,7 @@ def test_every_dependency_is_pinned() -> None:
         "run.txt": project["project"]["dependencies"],
         "dev.txt": [*groups["lint"], *groups["test"]],
         "bootstrap.txt": groups["bootstrap"],
+        "build.txt": groups["build"],
     }
     missing = {
         (file, requirement)
