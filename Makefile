@@ -36,7 +36,7 @@ define environment
 	@touch $@
 endef
 
-.PHONY: help demo test test-fast node-test node-install simulate-soak enumerate chaos lint format pins cluster cluster-status cluster-down bench clean
+.PHONY: help demo test test-fast node-test node-install simulate-soak enumerate chaos lint format pins images cluster cluster-status cluster-down bench clean
 
 help:
 	@echo 'make demo          the scheduler at work on simulated GPUs, no cluster needed'
@@ -47,13 +47,14 @@ help:
 	@echo 'make simulate-soak random hostile runs on all processors; SEEDS=1-10000 FAULTS=kind,kind MINUTES=60'
 	@echo 'make enumerate     every write of every kind of commit, struck in every way, on all processors'
 	@echo 'make chaos         everything killed and restarted at random on a real control plane; MINUTES=10 SEED=1'
-	@echo 'make lint          formatting, lint rules, types, import layers, dependencies'
+	@echo 'make lint          formatting, lint rules, types, import layers, dependencies, Containerfiles'
 	@echo 'make format        put the code into form, and apply what the lint rules can fix'
 	@echo 'make cluster       a real control plane with Moorage and simulated GPU nodes, in the background;'
 	@echo '                   NODES=4x8x80GiB; cluster-status, cluster-down'
 	@echo 'make model-check   explores the sharing protocol with larger bounds than the tests; LIMIT=2000000'
 	@echo 'make bench         measurements; ARGS names some of them'
 	@echo 'make pins          renew requirements/*.txt from pyproject.toml'
+	@echo 'make images        our images as OCI archives in build/images; needs Debian, but no engine, registry or root'
 	@echo 'make clean         remove environments and caches (not the programs of the control plane)'
 
 demo: $(RUN_READY)
@@ -103,6 +104,7 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
+	$(BIN)/hadolint images/Containerfile*
 
 format: $(READY)
 	$(BIN)/ruff format .
@@ -115,6 +117,11 @@ pins: $(READY)
 	$(BIN)/$(COMPILE) pyproject.toml -o requirements/run.txt
 	$(BIN)/$(COMPILE) pyproject.toml --group dev -c requirements/run.txt -o requirements/dev.txt
 	$(BIN)/$(COMPILE) --group bootstrap -o requirements/bootstrap.txt
+	$(BIN)/$(COMPILE) --group build -c requirements/dev.txt -o requirements/build.txt
+
+# docs/images.md. ARGS: which ones, and --out DIR
+images: $(READY)
+	$(BIN)/python -m tools.images build $(ARGS)
 
 # make cluster NODES='2x8x80GiB 1x4x24GiB'; with NODES= it is a bare control plane.
 NODES ?= 4x8x80GiB

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from tools.controlplane import KUBELET, ControlPlaneUnavailable, ensure
+from tools.images import build
 from tools.node import needs, rootfs
 from tools.node.debian import Unavailable
 
@@ -41,6 +42,7 @@ def ready() -> int:
         try:
             rootfs.pause_archive()
             rootfs.reservation_archive()
+            build.archive("components")
             ensure(wanted=(KUBELET,))
         except (Unavailable, ControlPlaneUnavailable) as why:
             lacks = [str(why).splitlines()[0]]
