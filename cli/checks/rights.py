@@ -18,6 +18,8 @@ _ROOT: Final = "/apis/rbac.authorization.k8s.io/v1"
 _ANYWHERE: Final = "*"
 _EVERYBODY: Final = ("system:authenticated", "system:unauthenticated", "system:serviceaccounts")
 _ADMISSION: Final = "admissionregistration.k8s.io"
+#: How the roles of the rbac.yaml files and their bindings are called.
+_OUR_ROLES: Final = ("moorage-", names.RESERVATION_SERVICE_ACCOUNT)
 _CHANGE: Final = ("create", "update", "patch", "delete", "deletecollection")
 
 
@@ -109,7 +111,22 @@ async def check_rights(reader: Reader) -> list[Finding]:
         *await reader.items(f"{_ROOT}/clusterrolebindings"),
         *await reader.items(f"{_ROOT}/rolebindings"),
     ]
-    return [_of(danger, bindings, roles) for danger in _DANGERS]
+    return [*(_of(danger, bindings, roles) for danger in _DANGERS), _of_ourselves(bindings)]
+
+
+def _of_ourselves(bindings: list[Raw]) -> Finding:
+    """What is bound to our accounts beside the roles of the rbac.yaml files, which are exactly what we use."""
+    further = sorted(
+        f"{_named(subject)} by {'RoleBinding' if _meta(binding, 'namespace') else 'ClusterRoleBinding'} "
+        f"{_meta(binding, 'name')}"
+        for binding in bindings
+        for subject in binding.get("subjects") or ()
+        if _is_ours(subject) and not _meta(binding, "name").startswith(_OUR_ROLES)
+    )
+    if further:
+        said = f"our components have rights that they don't use: {some_of(further)}"
+        return Finding(Level.WARNING, "rights", said, "take these bindings away")
+    return Finding(Level.OK, "rights", "our components have no rights but those of their own roles")
 
 
 _Roles = dict[tuple[str, str, str], list[Raw]]
@@ -151,10 +168,15 @@ def _is_trusted(subject: Raw) -> bool:
     """Ours, and what Kubernetes itself runs as: users and groups of its own, and the accounts of kube-system."""
     name, namespace = subject["name"], subject.get("namespace", "")
     if subject["kind"] == "ServiceAccount":
-        ours = namespace == names.SYSTEM_NAMESPACE and name.startswith("moorage-")
-        reservation = (namespace, name) == (names.RESERVATION_NAMESPACE, names.RESERVATION_SERVICE_ACCOUNT)
-        return ours or reservation or namespace == "kube-system"
+        return _is_ours(subject) or namespace == "kube-system"
     return bool(name.startswith("system:") and not name.startswith(_EVERYBODY))
+
+
+def _is_ours(subject: Raw) -> bool:
+    name, namespace = subject["name"], subject.get("namespace", "")
+    is_component = namespace == names.SYSTEM_NAMESPACE and name.startswith("moorage-")
+    is_reservation = (namespace, name) == (names.RESERVATION_NAMESPACE, names.RESERVATION_SERVICE_ACCOUNT)
+    return bool(subject["kind"] == "ServiceAccount" and (is_component or is_reservation))
 
 
 def _named(subject: Raw) -> str:

@@ -405,6 +405,13 @@ async def test_a_right_that_leads_to_others_gpus_is_told(
         assert len(failed) == len(warned)
 
 
+async def test_a_component_with_more_than_its_role_is_told(plane: ControlPlane, reader: Reader) -> None:
+    ours = {"kind": "ServiceAccount", "name": "moorage-binder", "namespace": names.SYSTEM_NAMESPACE}
+    async with given(plane, "", {"resources": ["secrets"], "verbs": ["get"]}, ours):
+        (warned,) = _said(await found(reader, "rights"), Level.WARNING)
+        assert warned.endswith("ServiceAccount kai-scheduler/moorage-binder by ClusterRoleBinding danger")
+
+
 async def test_what_a_tenant_usually_has_is_no_danger(plane: ControlPlane, reader: Reader) -> None:
     subject = {"kind": "User", "name": "alice", "apiGroup": "rbac.authorization.k8s.io"}
     binding = {

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from cli.checks.finding import Level
+from cli.checks.reader import Reader
+from cli.checks.server import check_leaders, check_version
+from tests.cli.checks.told import Told
+from tests.conftest import AnyioBackend
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kai-scheduler/leases"
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+@pytest.mark.parametrize(
+    ("major", "minor", "level"),
+    [
+        ("1", "30", Level.OK),
+        ("1", "36+", Level.OK),
+        ("2", "0", Level.OK),
+        ("1", "29", Level.FAILED),
+        ("1", "9", Level.FAILED),
+        ("1", "", Level.FAILED),
+    ],
+)
+async def test_which_versions_will_do(major: str, minor: str, level: Level) -> None:
+    version = {"major": major, "minor": minor, "gitVersion": f"v{major}.{minor}.0"}
+    (finding,) = await check_version(Reader(Told({"/version": version})))
+    assert finding.level is level
+    assert f"v{major}.{minor}.0" in finding.said
+
+
+async def test_a_lease_that_is_never_renewed_is_waited_for_as_long_as_it_lasts() -> None:
+    spec = {"holderIdentity": "one", "leaseDurationSeconds": 15}
+    lease = {"metadata": {"resourceVersion": "7"}, "spec": spec}
+    given_back = {"metadata": {"resourceVersion": "7"}, "spec": {**spec, "holderIdentity": ""}}
+    told = Told({f"{LEASES}/moorage-scheduler": lease, f"{LEASES}/moorage-binder": given_back})
+    scheduler, binder = await check_leaders(Reader(told))
+    assert (scheduler.level, binder.level) == (Level.FAILED, Level.FAILED)
+    assert scheduler.said == "moorage-scheduler: one has not renewed its lease for 15 s"
+    assert binder.said == "moorage-binder: nobody leads (or it runs without election)"
