@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -162,7 +163,9 @@ class ControlPlane:
             return
         self._family.stop()
         if self._rights_folder:
-            rightsused.keep(self._family.folder.glob("audit*.log"), Path(self._rights_folder))
+            # The port tells it from others of this run, also where the folder's name is always the same.
+            name = f"{self._family.folder.name}-{urlsplit(self.url).port}"
+            rightsused.keep(self._family.folder.glob("audit*.log"), Path(self._rights_folder), name=name)
         shutil.rmtree(self._family.folder, ignore_errors=True)
         self._family = None
         self._killed.clear()

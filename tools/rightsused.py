@@ -86,13 +86,12 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode_use: Final = msgspec.json.Decoder(Use).decode
 
 
-def keep(logs: Iterable[Path], folder: Path) -> None:
-    """Write what these audit logs say was used into a new file of the folder."""
+def keep(logs: Iterable[Path], folder: Path, *, name: str) -> None:
+    """Write what these audit logs say was used into the folder, in a file of that name."""
     used = sorted({use for log in logs for use in uses(log)})
     if used:
         folder.mkdir(parents=True, exist_ok=True)
-        number = len(list(folder.glob("*.jsonl")))
-        (folder / f"{number:03}.jsonl").write_bytes(b"".join(_encode(use) + b"\n" for use in used))
+        (folder / f"{name}.jsonl").write_bytes(b"".join(_encode(use) + b"\n" for use in used))
 
 
 def kept(folder: Path) -> set[Use]:

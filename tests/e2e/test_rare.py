@@ -40,7 +40,7 @@ pytestmark = pytest.mark.cluster
 async def impatient(moorage: Deployment) -> AsyncIterator[Deployment]:
     """A scheduler that soon evicts what is left of a broken gang; afterwards the usual one again."""
     for arguments in (["--default-staleness-grace-period", "2s"], []):
-        moorage.stop(SCHEDULER)
+        moorage.stop(SCHEDULER, within_s=30)
         moorage.start(SCHEDULER, *arguments)
         if arguments:
             yield moorage
@@ -66,7 +66,7 @@ async def test_what_is_left_of_a_gang_that_lost_a_member_is_evicted(set_scene: S
 async def keeping(moorage: Deployment) -> AsyncIterator[Deployment]:
     """A binder that keeps idle reservations; afterwards the usual one again."""
     for arguments in (["--idle-s", "600"], []):
-        moorage.stop(BINDER)
+        moorage.stop(BINDER, within_s=30)
         moorage.start(BINDER, *arguments)
         if arguments:
             yield moorage

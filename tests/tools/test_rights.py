@@ -116,8 +116,8 @@ def test_an_audit_log_tells_what_was_used(tmp_path: Path) -> None:
     ]
     log = tmp_path / "audit.log"
     log.write_text("".join(json.dumps(event) + "\n" for event in events) + '{"verb": "pat')
-    rightsused.keep([log], tmp_path / "kept")
-    rightsused.keep([log], tmp_path / "kept")
+    rightsused.keep([log], tmp_path / "kept", name="one")
+    rightsused.keep([log], tmp_path / "kept", name="two")
     assert rightsused.kept(tmp_path / "kept") == {
         use("patch", "pods/status", binding=THERE, namespace="team"),
         use("patch", "pods/status", binding="", namespace="team"),
