@@ -17,8 +17,8 @@ class NamesGroupsByPod(Cluster):
     """R1 once more: the group that a pod opens has one name, on whichever node and at whichever attempt."""
 
     @override
-    def _put_node(self, record: NodeRecord) -> None:
-        super()._put_node(msgspec.structs.replace(record, uid="anywhere"))
+    def _put_node(self, record: NodeRecord) -> bool:
+        return super()._put_node(msgspec.structs.replace(record, uid="anywhere"))
 
     @override
     def next_number(self, uid: str) -> int:
