@@ -16,6 +16,7 @@ import anyio
 from binder.core.failure import Failure
 from binder.core.outcome import Failed, JoinedAs
 from binder.core.rebuilding import rebuild
+from binder.core.reservation_pod import tolerations_of
 from binder.making import make
 from binder.settings import BinderSettings
 from binder.view import View
@@ -138,7 +139,7 @@ class Desk:
                 node=node,
                 group=group,
                 book=first,
-                tolerations=batch[0].tolerations,
+                tolerations=tolerations_of(waiting.tolerations for waiting in batch),
             )
         if isinstance(held, Failed):
             return held

@@ -14,6 +14,7 @@ from typing import Final
 import anyio
 
 from binder.core.pods import PodView
+from binder.core.reservation_pod import tolerations_of
 from binder.making import make
 from binder.settings import BinderSettings
 from binder.view import View
@@ -119,7 +120,7 @@ class Guarding:
             node=node,
             group=group,
             book=device_book.EMPTY,
-            tolerations=tenants[0].tolerations,
+            tolerations=tolerations_of(pod.tolerations for pod in tenants),
         )
         if isinstance(made, Reservation):
             self._view.note_reservation(made)

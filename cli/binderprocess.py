@@ -20,7 +20,11 @@ from kube.replica import Replica
 async def run(arguments: argparse.Namespace, stop: anyio.Event) -> None:
     """Run a replica of the binder."""
     rng, clock = connections.rng(), SystemClock()
-    template = ReservationTemplate(image=arguments.reservation_image, runtime_class=arguments.reservation_runtime_class)
+    template = ReservationTemplate(
+        image=arguments.reservation_image,
+        runtime_class=arguments.reservation_runtime_class,
+        priority_class=arguments.reservation_priority_class,
+    )
     settings = BinderSettings(reservation=template, idle_s=arguments.idle_s, contended_s=arguments.contended_s)
 
     def make(api: Api, events: EventRecorder) -> Replica:

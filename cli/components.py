@@ -54,6 +54,11 @@ def add_commands(commands: _Commands) -> None:
     binder.add_argument("--reservation-image", default=ReservationTemplate().image)
     binder.add_argument("--reservation-runtime-class", default="", help="runtime class of reservation pods")
     binder.add_argument(
+        "--reservation-priority-class",
+        default="",
+        help="priority class of reservation pods: moorage-reservation, where reservation/priorityclass.yaml is applied",
+    )
+    binder.add_argument(
         "--idle-s", type=float, default=BinderSettings().idle_s, help="keep an idle reservation so long"
     )
     binder.add_argument(

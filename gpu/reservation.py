@@ -104,6 +104,11 @@ def read(pod: Pod) -> Reservation:
     )
 
 
+def annotations_of(book: Book) -> dict[str, str]:
+    """What is written with a book. Karpenter leaves a node alone while a device of it has tenants, and no longer."""
+    return {names.TENANTS: device_book.render(book), names.DO_NOT_DISRUPT: "true" if book.entries else "false"}
+
+
 def name_for(node: str, group: str) -> str:
     """Name of a reservation pod: ``gpu-reservation-`` + 16 hex of sha256("node/group") (contract 1.6)."""
     digest = hashlib.sha256(f"{node}/{group}".encode()).hexdigest()

@@ -22,7 +22,6 @@ from kube.api import Api
 from kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, Refused
 from kube.patience import until_answered
 from kube.resources import PODS
-from wire import names
 
 #: Lost races in a row after which a change gives up (its caller asks again later).
 _TRIES = 8
@@ -150,7 +149,7 @@ async def adopt(
         return first
     if not held.is_adoptable or held.deleting:
         return NotJoinable("it has a book, or is being deleted")
-    patch = {"metadata": {"annotations": {names.TENANTS: device_book.render(first)}}}
+    patch = {"metadata": {"annotations": reservations.annotations_of(first)}}
     try:
         pod = await api.patch(PODS, held.name, patch, namespace=held.namespace, uid=held.uid, resource_version=held.rv)
     except (Conflict, NotFound) as error:
@@ -208,7 +207,7 @@ async def read(api: Api, namespace: str, name: str) -> Reservation | None:
 
 async def write(api: Api, now: Reservation, book: Book) -> Reservation:
     """Write a book at exactly the version that was read. Raises ApiError."""
-    patch = {"metadata": {"annotations": {names.TENANTS: device_book.render(book)}}}
+    patch = {"metadata": {"annotations": reservations.annotations_of(book)}}
     pod = await api.patch(PODS, now.name, patch, namespace=now.namespace, uid=now.uid, resource_version=now.rv)
     return reservations.read(pod)
 

@@ -31,7 +31,7 @@ from tools.processes import Child, Family
 from wire import names
 
 _ROOT = Path(__file__).parent.parent
-_MANIFESTS = ("wire/crds/yaml/*.yaml", "*/rbac.yaml")
+_MANIFESTS = ("wire/crds/yaml/*.yaml", "*/rbac.yaml", "reservation/priorityclass.yaml")
 _LOOPBACK = "127.0.0.1"
 _READY_WITHIN_S = 30.0
 SCHEDULER, BINDER, ADMISSION = "scheduler", "binder", "admission"
@@ -209,7 +209,7 @@ class Deployment:
 
     def _install(self) -> None:
         """Apply everything but the webhooks, and write certificates and tokens."""
-        spaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in _NAMESPACES]
+        spaces = [_namespace(name) for name in _NAMESPACES]
         runtime = {
             "apiVersion": "node.k8s.io/v1",
             "kind": "RuntimeClass",
@@ -250,6 +250,8 @@ class Deployment:
                 *(("--record", str(self.records(component))) if self._options.keep_records else ()),
                 *(word for text in self._options.nodes for word in ("--nodes", text)),
             ]
+        if _role(component) == BINDER:
+            return ["--reservation-priority-class", "moorage-reservation"]
         if component != ADMISSION:
             return []
         return [
@@ -296,6 +298,12 @@ def _role(component: str) -> str:
 
 
 _NAMESPACES = (names.SYSTEM_NAMESPACE, names.RESERVATION_NAMESPACE, names.SCALE_ADJUST_NAMESPACE)
+
+
+def _namespace(name: str) -> dict[str, Any]:
+    """A namespace; that of the reservation pods takes only what Pod Security calls restricted."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"} if name == names.RESERVATION_NAMESPACE else {}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
 def _teller() -> list[dict[str, Any]]:

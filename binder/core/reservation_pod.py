@@ -1,17 +1,19 @@
 """The reservation pod as it is created: KAI's shape (kai-contract 1.6), with its book.
 
 It names its node directly, so no scheduler is involved, and asks for one whole device, so the vendor's device plugin
-gives that device to nobody else. Its first tenants stand in the book from the first moment.
+gives that device to nobody else. Its first tenants stand in the book from the first moment. It is allowed where Pod
+Security is "restricted".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from gpu import book as device_book
+from gpu import reservation as reservations
 from gpu.book import Book
 from gpu.reservation import name_for
 from wire import names
@@ -57,6 +59,7 @@ def manifest(
             "runAsNonRoot": True,
             "runAsUser": 10000,
             "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
     spec: dict[str, Any] = {
@@ -74,11 +77,26 @@ def manifest(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(template, node, group, book), "spec": spec}
 
 
+def tolerations_of(tenants: Iterable[Sequence[Toleration]]) -> list[Toleration]:
+    """What a reservation pod has to tolerate to stay wherever, and for as long as, one of its tenants may."""
+    longest: dict[Toleration, Toleration] = {}
+    for each in (toleration for listed in tenants for toleration in listed):
+        what = msgspec.structs.replace(each, toleration_seconds=None)
+        known = longest.setdefault(what, each)
+        if known.toleration_seconds is not None and _patience_s(each) > known.toleration_seconds:
+            longest[what] = each
+    return list(longest.values())
+
+
+def _patience_s(toleration: Toleration) -> float:
+    return math.inf if toleration.toleration_seconds is None else toleration.toleration_seconds
+
+
 def _metadata(template: ReservationTemplate, node: str, group: str, book: Book) -> dict[str, Any]:
     return {
         "name": name_for(node, group),
         "namespace": template.namespace,
         "labels": {names.APP_LABEL: template.app, names.GPU_GROUP_LABEL: group},
-        "annotations": {names.DO_NOT_DISRUPT: "true", names.TENANTS: device_book.render(book)},
+        "annotations": reservations.annotations_of(book),
         "finalizers": [names.BOOK_FINALIZER],
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -144,11 +144,20 @@ class Cluster:
     async def node(self, name: str = "node-1", **spec: Any) -> None:
         await self.api.create(NODES, {"metadata": {"name": name}, "spec": spec})
 
-    async def pod(self, name: str = "p", *, fraction: str = "0.5", devices: int = 1, **annotations: str) -> Pod:
+    async def pod(
+        self,
+        name: str = "p",
+        *,
+        fraction: str = "0.5",
+        devices: int = 1,
+        tolerations: Sequence[Mapping[str, str]] = (),
+        **annotations: str,
+    ) -> Pod:
         asks = {"gpu-fraction": fraction} if fraction else {}
         if devices > 1:
             asks["gpu-fraction-num-devices"] = str(devices)
-        spec = {"schedulerName": names.SCHEDULER_NAME, "containers": [{"name": "main", "image": "work"}]}
+        containers = [{"name": "main", "image": "work"}]
+        spec = {"schedulerName": names.SCHEDULER_NAME, "containers": containers, "tolerations": list(tolerations)}
         meta = {"name": name, "namespace": TEAM, "annotations": {**asks, **annotations}}
         return await self.api.create(PODS, {"metadata": meta, "spec": spec}, namespace=TEAM)
 

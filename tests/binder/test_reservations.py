@@ -261,6 +261,33 @@ async def test_a_lost_reservation_with_tenants_is_made_anew_with_its_book() -> N
         assert await it.tenants() == {"p", "q"}
 
 
+async def test_a_reservation_is_made_anew_with_what_any_of_its_tenants_tolerates() -> None:
+    async with cluster() as it:
+        await it.bound()
+        second = await it.pod("q", tolerations=[{"key": "spot", "operator": "Exists", "effect": "NoExecute"}])
+        await it.hand_over(second, "g")
+        await it.until(it.is_bound, "q")
+        await it.api.delete(PODS, (await it.reservation()).metadata.name, namespace=RESERVATIONS, grace_s=0)
+        await anyio.sleep(5)
+        tolerations = (await it.reservation()).spec.tolerations or ()
+        assert "spot" in [toleration.key for toleration in tolerations]
+
+
+async def test_karpenter_is_kept_from_a_node_while_a_device_of_it_has_tenants_and_no_longer() -> None:
+    async with cluster(idle_s=60.0) as it:
+
+        async def is_kept() -> str:
+            return ((await it.reservation()).metadata.annotations or {})[names.DO_NOT_DISRUPT]
+
+        await it.bound()
+        assert await is_kept() == "true"
+        await it.kubelet.status("p", namespace=TEAM, phase="Succeeded")
+        await anyio.sleep(5)
+        assert await is_kept() == "false"
+        await it.bound("q")
+        assert await is_kept() == "true"
+
+
 async def test_a_device_that_was_lost_with_its_reservation_takes_no_new_tenants() -> None:
     async with cluster() as it:
         await it.bound()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from binder.core import attempt as attempts
 from binder.core.attempt import Attempt
 from binder.core.pods import has_ended, view
 from binder.core.rebuilding import BOUND_BY_KAI, rebuild
-from binder.core.reservation_pod import ReservationTemplate, manifest
+from binder.core.reservation_pod import ReservationTemplate, manifest, tolerations_of
 from gpu import handover
 from gpu.book import EMPTY, Book, DeviceFull
 from gpu.handover import Handover, PlannedDevice
@@ -111,6 +113,42 @@ def test_a_pod_that_kai_bound_is_charged_what_it_asks_or_whole(asked: GpuRequest
     assert isinstance(book, Book)
     (entry,) = book.entries.values()
     assert (entry.nano, entry.attempt) == (nano, BOUND_BY_KAI)
+
+
+def test_a_reservation_pod_is_what_pod_security_calls_restricted() -> None:
+    spec = manifest(ReservationTemplate(), node="n", group="g", book=EMPTY)["spec"]
+    assert spec["containers"][0]["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "runAsUser": 10000,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert not {"hostNetwork", "hostPID", "hostIPC", "volumes"} & spec.keys()
+
+
+@pytest.mark.parametrize(
+    ("tenants", "expected"),
+    [
+        ([], []),
+        ([[("a", 300)], [("b", None)]], [("a", 300), ("b", None)]),
+        ([[("a", 300)], [("a", 600)]], [("a", 600)]),
+        ([[("a", None)], [("a", 600)]], [("a", None)]),
+        ([[("a", 300)], [("a", None)]], [("a", None)]),
+    ],
+)
+def test_a_reservation_tolerates_what_any_tenant_does_and_as_long(
+    tenants: list[list[tuple[str, int | None]]], expected: list[tuple[str, int | None]]
+) -> None:
+    made = [[Toleration(key=key, toleration_seconds=seconds) for key, seconds in listed] for listed in tenants]
+    assert [(each.key, each.toleration_seconds) for each in tolerations_of(made)] == expected
+
+
+def test_nobody_is_preempted_for_a_reservation_pod_and_it_is_no_system_pod() -> None:
+    made = yaml.safe_load((Path(__file__).parents[3] / "reservation" / "priorityclass.yaml").read_text())
+    assert made["preemptionPolicy"] == "Never"
+    assert 0 < made["value"] <= 1_000_000_000
+    assert made["globalDefault"] is False
 
 
 def test_an_administrators_settings_shape_the_reservation_pod() -> None:
