@@ -46,8 +46,10 @@ class ReplicasSettings(msgspec.Struct, frozen=True, kw_only=True):
     #: Replicas of ``nvidia.com/gpu`` and ``nvidia.com/gpu.shared`` by NVIDIA's time-slicing or MPS; 1 for none (N3-N5).
     time_slices: int = 1
     mps_replicas: int = 1
-    #: More than one replica asked is refused (N4).
-    fail_above_one: bool = False
+    #: More than one replica asked is refused (N4). None: as at the origin, for MPS but not for time-slicing (N5).
+    fail_above_one: bool | None = None
+    #: The fullest shared device first, instead of the emptiest (NVIDIA's policy ``packed``, N3).
+    packed: bool = False
     #: All devices asked have to be distinct, or the pod waits (I3).
     distinct_only: bool = False
     #: One memory request is spread over all devices, as at the origin (I5).

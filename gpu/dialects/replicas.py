@@ -1,0 +1,234 @@
+"""Replicas as the NVIDIA and iktos plugins serve them: resources of which several make one device (I1-I9, N3-N5).
+
+A replica is access to a device and a part of it in the books; what it may use is capped under MPS only. As many
+replicas as a device has always fit, so they are floored in nano-GPU. Several replicas are of different devices, or
+where those are short of fewer, as at the origins, with a note; memory is of one device, other than at iktos, where one
+request is shredded over all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from math import prod
+from typing import Final
+
+import msgspec
+
+from gpu.dialects.assembly import Assembled, assembled
+from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, too_many
+from gpu.dialects.replicaentries import MEMORY, MPS, PREFIX, Entry, even, is_vendors, splits, table
+from gpu.dialects.seating import MOST_ALTERNATIVES, seatings
+from gpu.dialects.settings import DialectSettings, ReplicasSettings
+from gpu.refusal import Mistake, Refusal
+from gpu.request import Ask, ContainerRef, FractionAsk, GpuRequest, MemoryAsk, MigAsk, WholeAsk
+from gpu.share import NANO_PER_DEVICE
+from gpu.translation import GivenDevice, Note, NoteCode, ResourceEdit, Translation, Wishes, Written
+from wire import names
+from wire.core import Container, Pod, PodSpec
+
+NAME: Final = "replicas"
+#: What iktos takes for a gigabyte.
+_MIB_PER_UNIT: Final = 1000
+
+
+class _Wanted(msgspec.Struct, frozen=True, gc=False):
+    """So many of one resource in one container, and the ways to serve them in order of preference."""
+
+    ref: ContainerRef
+    entry: Entry
+    count: int
+    ways: tuple[tuple[Ask, ...], ...]
+
+    @property
+    def field(self) -> str:
+        return f"{self.entry.resource} of container {self.ref.name}"
+
+
+def speaks(pod: Pod, settings: DialectSettings) -> bool:
+    """Whether a container names a resource that only an entry makes."""
+    found = table(settings.replicas)
+    return not isinstance(found, Refusal) and any(not is_vendors(name) for name in _named(pod, found))
+
+
+def claims(pod: Pod, settings: DialectSettings) -> bool:
+    """Whether the vendor's own resources mean replicas here, where nobody else speaks; or nobody can tell (I9)."""
+    found = table(settings.replicas)
+    if isinstance(found, Refusal):
+        return any(name.startswith(PREFIX) for _, container in containers(pod.spec) for name in amounts(container))
+    return any(is_vendors(name) for name in _named(pod, found))
+
+
+def _named(pod: Pod, found: Mapping[str, Entry]) -> Iterator[str]:
+    return (name for _, container in containers(pod.spec) for name in amounts(container) if name in found)
+
+
+def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
+    """Read the replicas of all containers, and whole GPUs where no entry names those."""
+    found = table(settings.replicas)
+    if isinstance(found, Refusal):
+        return found
+    wanted = _wanted(pod.spec, found, settings)
+    if isinstance(wanted, Refusal):
+        return wanted
+    requests: dict[GpuRequest, None] = {}
+    first: Assembled | None = None
+    for ways in _choices([one.ways for one in wanted]):
+        made = _assembled(pod.spec, wanted, ways)
+        if isinstance(made, Refusal):
+            return made
+        first = first or made
+        requests.update(dict.fromkeys(seatings(made.request, together=settings.replicas.packed)))
+    return _translation(
+        pod.spec, wanted, list(requests), edits=first.edits if first else (), settings=settings.replicas
+    )
+
+
+def _translation(
+    spec: PodSpec,
+    wanted: Sequence[_Wanted],
+    requests: Sequence[GpuRequest],
+    *,
+    edits: tuple[ResourceEdit, ...],
+    settings: ReplicasSettings,
+) -> Translation:
+    modes = {one.entry.mode for one in wanted}
+    strategy = "binpack" if settings.packed else "spread"
+    notes = tuple(
+        Note(NoteCode.WEAKENED, one.field, str(one.count), f"{len(one.ways[-1])} to {len(one.ways[0])} devices")
+        for one in wanted
+        if len(one.ways) > 1
+    )
+    return Translation(
+        dialect=NAME,
+        request=requests[0],
+        alternatives=tuple(requests[1 : MOST_ALTERNATIVES + 1]),
+        strategy=strategy if any(one.entry.replicas != 1 for one in wanted) else "",
+        wishes=Wishes(memory_cap=MPS in modes, compute_cap=MPS in modes, mode=max(modes, default="")),
+        notes=notes,
+        edits=(*edits, *_edits(spec, wanted, requests[0])),
+    )
+
+
+# --- what is asked -----------------------------------------------------------------------------------------------
+
+
+def _wanted(spec: PodSpec, found: Mapping[str, Entry], settings: DialectSettings) -> list[_Wanted] | Refusal:
+    wanted: list[_Wanted] = []
+    plain = {names.GPU_RESOURCE: Entry(resource=names.GPU_RESOURCE, replicas=1)}
+    for ref, container in containers(spec):
+        for entry in _entries_of(container, {**plain, **found}):
+            one = _one(ref, container, entry, settings)
+            if isinstance(one, Refusal):
+                return one
+            if one.count:
+                wanted.append(one)
+    return wanted
+
+
+def _entries_of(container: Container, known: Mapping[str, Entry]) -> list[Entry]:
+    return [known[name] for name in sorted(amounts(container)) if name in known]
+
+
+def _one(ref: ContainerRef, container: Container, entry: Entry, settings: DialectSettings) -> _Wanted | Refusal:
+    count = count_of(ref, container, entry.resource)
+    if isinstance(count, Refusal):
+        return count
+    if count > 1 and _fails_above_one(entry, settings.replicas):
+        return _above_one(ref, entry, count)
+    if count > MOST_DEVICES and entry.replicas != MEMORY:
+        return too_many(f"{entry.resource} of container {ref.name}", str(count))
+    return _Wanted(ref, entry, count, tuple(_ways(entry, count, settings)) if count else ())
+
+
+def _fails_above_one(entry: Entry, settings: ReplicasSettings) -> bool:
+    return bool(entry.mode) and (entry.mode == MPS if settings.fail_above_one is None else settings.fail_above_one)
+
+
+def _above_one(ref: ContainerRef, entry: Entry, count: int) -> Refusal:
+    """Refuse in the words with which NVIDIA's plugin fails the pod, when kubelet has it already."""
+    return Refusal(
+        code=Mistake.TOO_MANY,
+        field=f"{entry.resource} of container {ref.name}",
+        value=str(count),
+        message=f"invalid request: maximum request size for shared resources is 1; found {count}",
+        allowed="1: a replica gives access to a device, and two give no more of it",
+    )
+
+
+def _ways(entry: Entry, count: int, settings: DialectSettings) -> Iterator[tuple[Ask, ...]]:
+    """The ways to serve a count of one resource: what is asked, then what the origin would give instead."""
+    own = settings.replicas
+    if entry.replicas == MEMORY:
+        if own.shred_memory and not settings.strict:
+            for devices in range(min(count, MOST_ALTERNATIVES), 1, -1):
+                yield tuple(MemoryAsk(part * _MIB_PER_UNIT) for part in even(count, devices))
+        yield (MemoryAsk(count * _MIB_PER_UNIT),)
+        return
+    yield (_replicas(entry, 1),) * count
+    if entry.replicas > 1 and not (own.distinct_only or settings.strict):
+        for parts in splits(count, entry.replicas):
+            yield tuple(_replicas(entry, part) for part in parts)
+
+
+def _replicas(entry: Entry, count: int) -> Ask:
+    """So many replicas of one device or slice."""
+    if entry.replicas == 1:
+        return MigAsk(entry.profile) if entry.profile else WholeAsk()
+    nano = NANO_PER_DEVICE // entry.replicas * count
+    if entry.profile:
+        return MigAsk(entry.profile, nano)
+    return FractionAsk(nano, compute_percent=100 // entry.replicas * count if entry.mode == MPS else 0)
+
+
+def _choices(ways: Sequence[Sequence[tuple[Ask, ...]]]) -> Iterator[tuple[tuple[Ask, ...], ...]]:
+    """One way for each; those that leave the first ways least come first. Of too many, those next to the first go."""
+    kept = [list(each) for each in ways]
+    while prod(map(len, kept)) > MOST_ALTERNATIVES:
+        del max(kept, key=len)[1]
+    for chosen in sorted(product(*(range(len(each)) for each in kept)), key=sum):
+        yield tuple(each[number] for each, number in zip(kept, chosen, strict=True))
+
+
+# --- the pod -----------------------------------------------------------------------------------------------------
+
+
+def _assembled(spec: PodSpec, wanted: Sequence[_Wanted], ways: Sequence[tuple[Ask, ...]]) -> Assembled | Refusal:
+    asks: dict[ContainerRef, tuple[Ask, ...]] = {}
+    for one, way in zip(wanted, ways, strict=True):
+        asks[one.ref] = (*asks.get(one.ref, ()), *way)
+    everywhere = [ref for ref, _ in containers(spec)]
+    return assembled(spec, asks, key=f"{PREFIX}<name>", owned=everywhere, replaced=_served_slices(wanted))
+
+
+def _served_slices(wanted: Iterable[_Wanted]) -> set[tuple[ContainerRef, str]]:
+    """Slices under the vendor's own name that are shared."""
+    return {(one.ref, one.entry.resource) for one in wanted if one.entry.resource.startswith(names.MIG_RESOURCE_PREFIX)}
+
+
+def _edits(spec: PodSpec, wanted: Sequence[_Wanted], request: GpuRequest) -> tuple[ResourceEdit, ...]:
+    """What is renamed only is asked of the vendor's plugin in its own words; its slices that we share are not.
+
+    ``nvidia.com/gpu`` itself is not here (gpu/dialects/assembly.py).
+    """
+    counts: dict[tuple[ContainerRef, str], int] = {}
+    renamed = [one for one in wanted if one.entry.replicas == 1 and one.entry.resource != one.entry.vendors]
+    for one in (one for one in renamed if one.entry.profile or request.whole):
+        counts[one.ref, one.entry.resource] = 0
+    counts.update(dict.fromkeys(_served_slices(wanted), 0))
+    listed = dict(containers(spec))
+    for one in (one for one in renamed if one.entry.profile):
+        place = (one.ref, one.entry.vendors)
+        beside = count_of(one.ref, listed[one.ref], one.entry.vendors)
+        counts[place] = counts.get(place, beside if isinstance(beside, int) else 0) + one.count
+    return tuple(
+        ResourceEdit(ref, resource, count or None)
+        for (ref, resource), count in counts.items()
+        if resource != names.GPU_RESOURCE
+    )
+
+
+def written_back(translation: Translation, given: Sequence[GivenDevice]) -> Written:
+    """Nothing: the origins tell containers their devices only, and so does every Binding (gpu/grant.py)."""
+    del translation, given
+    return Written()
