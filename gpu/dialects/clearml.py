@@ -16,7 +16,7 @@ from gpu.dialects.settings import ClearmlSettings, DialectSettings
 from gpu.refusal import Mistake, Refusal
 from gpu.request import FractionAsk, GpuRequest
 from gpu.share import NANO_PER_DEVICE
-from gpu.translation import GivenDevice, ResourceEdit, Translation, Wishes, Written
+from gpu.translation import EnvEdit, GivenDevice, ResourceEdit, Translation, Wishes, Written
 from wire.core import Pod, PodSpec
 
 NAME: Final = "clearml"
@@ -64,6 +64,7 @@ def _by_label(
         wishes=Wishes(memory_cap=is_shared),
         notes=found.notes,
         edits=(*made.edits, *pseudo),
+        env=tuple(_reported(made.request)),
     )
 
 
@@ -95,19 +96,21 @@ def _by_resources(spec: PodSpec, settings: ClearmlSettings) -> Translation | Ref
         strategy="binpack" if is_shared else "",
         wishes=Wishes(memory_cap=is_shared and not caps_itself),
         edits=(*made.edits, *edits),
+        env=tuple(_reported(made.request)),
     )
 
 
 def written_back(translation: Translation, given: Sequence[GivenDevice]) -> Written:
-    """What ClearML's agent reports of itself: its share, and 1.000 for whole GPUs however many (C4)."""
-    del given  # the share is the request's on any card
-    return Written(env={key: {ENV_FRACTIONS: text} for key, text in _fractions(translation.request)})
+    """Nothing: what ClearML's agent reports of itself is known when the pod comes, and set by admission."""
+    del translation, given
+    return Written()
 
 
-def _fractions(request: GpuRequest) -> Iterator[tuple[str, str]]:
-    for container in request.containers:
-        parts = [decimal(ask.nano) for ask in container.asks if isinstance(ask, FractionAsk)]
-        if container.whole:
+def _reported(request: GpuRequest) -> Iterator[EnvEdit]:
+    """The share of each container as its agent reads it: 1.000 for whole GPUs however many (C4)."""
+    for asking in request.containers:
+        parts = [decimal(ask.nano) for ask in asking.asks if isinstance(ask, FractionAsk)]
+        if asking.whole:
             parts.append(decimal(NANO_PER_DEVICE))
         if parts:
-            yield container.container.key, ",".join(parts)
+            yield EnvEdit(asking.container, ENV_FRACTIONS, ",".join(parts))
