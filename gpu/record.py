@@ -46,6 +46,7 @@ class RecordedAsk(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_de
     nano: int = 0
     mem_mib: int = 0
     limit_mib: int = 0
+    limit_nano: int = 0
     mig: str = ""
     seat: str = ""
     index: int = -1
@@ -159,7 +160,7 @@ def _ref(recorded: RecordedAsk) -> ContainerRef:
 
 
 def _asks(recorded: RecordedAsk) -> tuple[Ask, ...]:
-    amounts = (recorded.nano, recorded.mem_mib, recorded.limit_mib, recorded.compute_percent)
+    amounts = (recorded.nano, recorded.mem_mib, recorded.limit_mib, recorded.limit_nano, recorded.compute_percent)
     if not 1 <= recorded.count <= MOST_DEVICES or min(amounts) < 0 or recorded.nano > NANO_PER_DEVICE:
         raise _Malformed(recorded.container)
     return (_ask(recorded),) * recorded.count

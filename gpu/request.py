@@ -43,12 +43,14 @@ class FractionAsk(msgspec.Struct, frozen=True, gc=False, tag="fraction"):
 
     ``seat``: asks of a pod that name the same one get the same device; "" is a device of its own. ``index``: the only
     device of a node that will do, -1 for any. ``compute_percent``: a cap on its compute, 0 for none.
+    ``limit_nano``: the cap on its memory, 0 for the same.
     """
 
     nano: int
     seat: str = ""
     index: int = -1
     compute_percent: int = 0
+    limit_nano: int = 0
 
 
 class MemoryAsk(msgspec.Struct, frozen=True, gc=False, tag="memory"):
@@ -153,7 +155,9 @@ def _together(seated: Sequence[tuple[ContainerRequest, SharedAsk]]) -> SharedAsk
     if len({type(ask) for _, ask in seated}) > 1:
         raise ValueError(f"seat {first.seat}: a fraction and memory can't be added up")
     if isinstance(first, FractionAsk):
-        return msgspec.structs.replace(first, nano=_at_one_time(seated, attrgetter("nano")))
+        nano = _at_one_time(seated, attrgetter("nano"))
+        limit_nano = _at_one_time(seated, lambda ask: ask.limit_nano or ask.nano)
+        return msgspec.structs.replace(first, nano=nano, limit_nano=limit_nano if limit_nano > nano else 0)
     mem_mib = _at_one_time(seated, attrgetter("mem_mib"))
     limit_mib = _at_one_time(seated, lambda ask: ask.limit_mib or ask.mem_mib)
     return msgspec.structs.replace(first, mem_mib=mem_mib, limit_mib=limit_mib if limit_mib > mem_mib else 0)

@@ -30,7 +30,9 @@ class Handed(msgspec.Struct, frozen=True, gc=False):
     @property
     def cap_mib(self) -> int:
         """How much of its memory the container may use."""
-        return self.mem_mib if isinstance(self.ask, FractionAsk) else self.ask.limit_mib or self.ask.mem_mib
+        if isinstance(self.ask, FractionAsk):
+            return mib_from_nano(self.ask.limit_nano or self.ask.nano, self.device.mem_mib)
+        return self.ask.limit_mib or self.ask.mem_mib
 
 
 def handed(request: GpuRequest, given: Sequence[GivenDevice]) -> Iterator[tuple[ContainerRef, tuple[Handed, ...]]]:

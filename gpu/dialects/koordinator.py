@@ -72,7 +72,7 @@ def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     )
 
 
-def written_back(translation: Translation, given: Sequence[GivenDevice], *, node: str, at_ns: int) -> Written:
+def written_back(translation: Translation, given: Sequence[GivenDevice]) -> Written:
     """The allocation as JSON, and HAMi-core's variables where the pod asked for isolation.
 
     ``given``: a device for each of ``translation.request.shared``.

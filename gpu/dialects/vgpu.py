@@ -158,9 +158,11 @@ def limits(devices: Sequence[Handed]) -> dict[str, str]:
     return {**env, names.ENV_CUDA_SM_LIMIT: str(devices[0].ask.compute_percent)}
 
 
-def encoded(devices: Sequence[Handed]) -> str:
-    """``UUID,NVIDIA,MiB,percent:`` for each device of one container."""
-    return "".join(f"{each.device.uuid},{_KIND},{each.mem_mib},{each.ask.compute_percent}:" for each in devices)
+def encoded(devices: Sequence[Handed], *, unit_mib: int = 1) -> str:
+    """``UUID,NVIDIA,MEMORY,percent:`` for each device of one container, memory in whole units."""
+    return "".join(
+        f"{each.device.uuid},{_KIND},{each.mem_mib // unit_mib},{each.ask.compute_percent}:" for each in devices
+    )
 
 
 # --- annotations that both have ----------------------------------------------------------------------------------

@@ -63,15 +63,18 @@ def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     return together(pod, found, form, annotated=annotated, own=OWN)
 
 
-def written_back(translation: Translation, given: Sequence[GivenDevice], *, node: str, at_ns: int) -> Written:
+def written_back(
+    translation: Translation, given: Sequence[GivenDevice], *, settings: DialectSettings, node: str, at_ns: int
+) -> Written:
     """What Volcano's scheduler, tools and apps read. ``given``: a device for each of ``translation.request.shared``.
 
-    The lists have a place for each container that asks, and none for others, as the origin's.
+    The lists have a place for each container that asks, and none for others, and memory in units of now, as the
+    origin's; the limits are in MiB.
     """
     devices = dict(handed(translation.request, given))
     if not devices:
         return Written()
-    text = ";".join(encoded(each) for each in devices.values())
+    text = ";".join(encoded(each, unit_mib=settings.volcano.memory_factor) for each in devices.values())
     at_s = str(at_ns // _NS_PER_S)
     return Written(
         env={ref.key: limits(each) for ref, each in devices.items()},

@@ -56,7 +56,7 @@ def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     return Translation(dialect=NAME, request=everything.request, edits=edits)
 
 
-def written_back(translation: Translation, given: Sequence[GivenDevice], *, node: str, at_ns: int) -> Written:
+def written_back(translation: Translation, given: Sequence[GivenDevice], *, at_ns: int) -> Written:
     """The card by index, and in each container its MiB and the card's. ``given``: the one device of the pod."""
     devices = dict(handed(translation.request, given))
     if not devices:

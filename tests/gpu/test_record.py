@@ -64,6 +64,7 @@ _fractions = st.builds(
     seat=_seats,
     index=st.integers(-1, 7),
     compute_percent=st.integers(0, 100),
+    limit_nano=st.integers(0, NANO_PER_DEVICE),
 )
 _memory = st.builds(MemoryAsk, st.integers(1, 10**6), limit_mib=st.integers(0, 10**6))
 _mig = st.builds(MigAsk, st.sampled_from(["1g.5gb", "3g.20gb"]), st.integers(1, NANO_PER_DEVICE))

@@ -52,6 +52,11 @@ def mib(amount: int, seat: str = "", limit: int = 0) -> MemoryAsk:
             (asking(0, mib(5, "a", 8)), asking(1, mib(2, "a"))), (mib(7, "a", 10),), id="no limit is the request"
         ),
         pytest.param(
+            (asking(0, FractionAsk(5, "a", limit_nano=8)), asking(1, part(2, "a"))),
+            (FractionAsk(7, "a", limit_nano=10),),
+            id="no limit is the fraction",
+        ),
+        pytest.param(
             (asking(0, part(1, "a"), part(2, "b")), asking(1, part(3, "b"), part(4))),
             (part(1, "a"), part(5, "b"), part(4)),
             id="several devices, one of them common",

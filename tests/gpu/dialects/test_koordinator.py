@@ -290,7 +290,7 @@ def test_the_allocation_is_written_per_device(
     found = koordinator.translate(asked, DEFAULTS)
     assert isinstance(found, Translation)
     given = [GivenDevice(f"GPU-{n}", 3 + n, 16384, 1) for n in range(len(found.request.shared))]
-    written = koordinator.written_back(found, given, node="n", at_ns=5)
+    written = koordinator.written_back(found, given)
     assert json.loads(written.annotations["scheduling.koordinator.sh/device-allocated"]) == expected
     assert written == Written(env=env, annotations=written.annotations)
 
@@ -298,7 +298,7 @@ def test_the_allocation_is_written_per_device(
 def test_of_whole_devices_nothing_is_written_back() -> None:
     found = koordinator.translate(asking({GPU: 100}), DEFAULTS)
     assert isinstance(found, Translation)
-    assert koordinator.written_back(found, [], node="n", at_ns=0) == Written()
+    assert koordinator.written_back(found, []) == Written()
 
 
 def test_sidecars_count_beside_the_others() -> None:
