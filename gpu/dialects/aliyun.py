@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from gpu.dialects.assembly import assembled
+from gpu.dialects.assembly import assembled, taken_out
 from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, too_many
 from gpu.dialects.seating import seat_name
 from gpu.dialects.settings import AliyunSettings, DialectSettings
@@ -34,6 +34,8 @@ ASSIGNED: Final = "ALIYUN_COM_GPU_MEM_ASSIGNED"
 ASSUME_TIME: Final = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
 #: JSON, container index -> card index -> units: what the inspecting tool reads of pods with several cards.
 ALLOCATION: Final = "scheduler.framework.gpushare.allocation"
+#: What a Binding writes over whatever a user has put there (A13).
+WRITTEN_KEYS: Final = (INDEX, DEVICE_UNITS, POD_UNITS, ASSIGNED, ASSUME_TIME, ALLOCATION)
 
 
 class _Asked(msgspec.Struct, frozen=True, gc=False):
@@ -66,7 +68,8 @@ def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     if isinstance(made, Refusal):
         return made
     strategy = "binpack" if made.request.is_shared else ""
-    return Translation(dialect=NAME, request=made.request, strategy=strategy, notes=notes, edits=made.edits)
+    edits = (*made.edits, *taken_out(pod.spec, (MEMORY, COUNT)))
+    return Translation(dialect=NAME, request=made.request, strategy=strategy, notes=notes, edits=edits)
 
 
 def _asked(spec: PodSpec) -> list[_Asked] | Refusal:

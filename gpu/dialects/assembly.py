@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from gpu.dialects.plugin import MOST_DEVICES, containers, is_sidecar, plugin_asks, plugin_resources, too_many
+from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, is_sidecar, plugin_asks, plugin_resources, too_many
 from gpu.refusal import Mistake, Refusal, shown
 from gpu.request import (
     Ask,
@@ -103,4 +103,18 @@ def beside_whole(ref: ContainerRef, container: Container, key: str) -> Refusal:
         value=shown(str(plugin_resources(container)[names.GPU_RESOURCE])),
         message=f"cannot have both {key} and {names.GPU_RESOURCE} in a pod",
         allowed=f"either {key} or {names.GPU_RESOURCE}",
+    )
+
+
+def taken_out(spec: PodSpec, own: Collection[str]) -> tuple[ResourceEdit, ...]:
+    """Take a dialect's own resources out of the containers that name them.
+
+    No node has any, so a pod that keeps them waits for ever; and a kubelet that once had the origin's plugin keeps them
+    at 0 and refuses such pods.
+    """
+    return tuple(
+        ResourceEdit(ref, name, None)
+        for ref, container in containers(spec)
+        for name in sorted(amounts(container))
+        if name in own
     )

@@ -40,15 +40,13 @@ def claims(pod: Pod, settings: DialectSettings) -> bool:
 def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     """Read the label, or else what stands in resources and images."""
     text = (pod.metadata.labels or {}).get(LABEL)
-    pseudo = forms.pseudo_limits(pod.spec)
     if text is not None:
-        return _by_label(pod.spec, text, pseudo, settings.clearml)
-    return _label_missing(pseudo[0]) if pseudo else _by_resources(pod.spec, settings.clearml)
+        return _by_label(pod.spec, text, settings.clearml)
+    pseudo = next((edit for edit in forms.own_taken_out(pod.spec) if forms.is_pseudo(edit.resource)), None)
+    return _label_missing(pseudo) if pseudo else _by_resources(pod.spec, settings.clearml)
 
 
-def _by_label(
-    spec: PodSpec, text: str, pseudo: tuple[ResourceEdit, ...], settings: ClearmlSettings
-) -> Translation | Refusal:
+def _by_label(spec: PodSpec, text: str, settings: ClearmlSettings) -> Translation | Refusal:
     found = labelled(spec, text, settings)
     if isinstance(found, Refusal):
         return found
@@ -63,7 +61,7 @@ def _by_label(
         strategy="binpack" if is_shared else "",
         wishes=Wishes(memory_cap=is_shared),
         notes=found.notes,
-        edits=(*made.edits, *pseudo),
+        edits=(*made.edits, *forms.own_taken_out(spec)),
         env=tuple(_reported(made.request)),
     )
 
@@ -95,7 +93,7 @@ def _by_resources(spec: PodSpec, settings: ClearmlSettings) -> Translation | Ref
         request=made.request,
         strategy="binpack" if is_shared else "",
         wishes=Wishes(memory_cap=is_shared and not caps_itself),
-        edits=(*made.edits, *edits),
+        edits=(*made.edits, *edits, *forms.own_taken_out(spec)),
         env=tuple(_reported(made.request)),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from gpu.dialects.assembly import Asks
+from gpu.dialects.assembly import Asks, taken_out
 from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, is_sidecar, plugin_resources, too_many
 from gpu.dialects.seating import sit
 from gpu.dialects.settings import ClearmlSettings
@@ -76,14 +76,9 @@ def asks(spec: PodSpec, settings: ClearmlSettings) -> Asks | Refusal:
     return found
 
 
-def pseudo_limits(spec: PodSpec) -> tuple[ResourceEdit, ...]:
-    """Take out the limits that only ClearML's agent understands; the API server refuses parts of such resources."""
-    return tuple(
-        ResourceEdit(ref, name, None)
-        for ref, container in containers(spec)
-        for name in sorted(amounts(container))
-        if is_pseudo(name)
-    )
+def own_taken_out(spec: PodSpec) -> tuple[ResourceEdit, ...]:
+    """Take out cards by index, and what only ClearML's agent understands: parts, which the API server refuses."""
+    return taken_out(spec, {name for _, container in containers(spec) for name in amounts(container) if is_own(name)})
 
 
 # --- cards by index (C11) ----------------------------------------------------------------------------------------
@@ -177,14 +172,8 @@ def _counted_as(name: str, settings: ClearmlSettings) -> tuple[Ask | None, int]:
 
 def slice_edits(spec: PodSpec, settings: ClearmlSettings) -> tuple[ResourceEdit, ...]:
     """Take out the MIG slices that are served as memory."""
-    if not settings.mig_as_memory:
-        return ()
-    return tuple(
-        ResourceEdit(ref, name, None)
-        for ref, container in containers(spec)
-        for name in sorted(plugin_resources(container))
-        if _memory_gib(name)
-    )
+    named = {name for _, container in containers(spec) for name in plugin_resources(container)}
+    return taken_out(spec, {name for name in named if settings.mig_as_memory and _memory_gib(name)})
 
 
 def _memory_gib(resource: str) -> int:

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from gpu.dialects.assembly import assembled
+from gpu.dialects.assembly import assembled, taken_out
 from gpu.dialects.handed import Handed, handed
 from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, too_many
 from gpu.dialects.seating import MOST_ALTERNATIVES, seatings
@@ -59,7 +59,7 @@ def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
         strategy="binpack" if is_shared else "",
         wishes=Wishes(memory_cap=is_shared),
         notes=_weakened(counts, form) if spans else (),
-        edits=made.edits,
+        edits=(*made.edits, *taken_out(pod.spec, (form.resource,))),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from gpu.dialects.assembly import Assembled, assembled
+from gpu.dialects.assembly import Assembled, assembled, taken_out
 from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, too_many
 from gpu.dialects.replicaentries import MEMORY, MPS, PREFIX, Entry, even, is_vendors, splits, table
 from gpu.dialects.seating import MOST_ALTERNATIVES, seatings
@@ -79,17 +79,15 @@ def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
             return made
         first = first or made
         requests.update(dict.fromkeys(seatings(made.request, together=settings.replicas.packed)))
-    return _translation(
-        pod.spec, wanted, list(requests), edits=first.edits if first else (), settings=settings.replicas
-    )
+    edits = (*(first.edits if first else ()), *_edits(pod.spec, wanted, found))
+    return _translation(wanted, list(requests), edits, settings=settings.replicas)
 
 
 def _translation(
-    spec: PodSpec,
     wanted: Sequence[_Wanted],
     requests: Sequence[GpuRequest],
-    *,
     edits: tuple[ResourceEdit, ...],
+    *,
     settings: ReplicasSettings,
 ) -> Translation:
     modes = {one.entry.mode for one in wanted}
@@ -106,7 +104,7 @@ def _translation(
         strategy=strategy if any(one.entry.replicas != 1 for one in wanted) else "",
         wishes=Wishes(memory_cap=MPS in modes, compute_cap=MPS in modes, mode=max(modes, default="")),
         notes=notes,
-        edits=(*edits, *_edits(spec, wanted, requests[0])),
+        edits=edits,
     )
 
 
@@ -206,26 +204,20 @@ def _served_slices(wanted: Iterable[_Wanted]) -> set[tuple[ContainerRef, str]]:
     return {(one.ref, one.entry.resource) for one in wanted if one.entry.resource.startswith(names.MIG_RESOURCE_PREFIX)}
 
 
-def _edits(spec: PodSpec, wanted: Sequence[_Wanted], request: GpuRequest) -> tuple[ResourceEdit, ...]:
-    """What is renamed only is asked of the vendor's plugin in its own words; its slices that we share are not.
+def _edits(spec: PodSpec, wanted: Sequence[_Wanted], found: Mapping[str, Entry]) -> tuple[ResourceEdit, ...]:
+    """Take out what only we serve, and ask for slices under a new name in the vendor's own words.
 
     ``nvidia.com/gpu`` itself is not here (gpu/dialects/assembly.py).
     """
-    counts: dict[tuple[ContainerRef, str], int] = {}
-    renamed = [one for one in wanted if one.entry.replicas == 1 and one.entry.resource != one.entry.vendors]
-    for one in (one for one in renamed if one.entry.profile or request.whole):
-        counts[one.ref, one.entry.resource] = 0
-    counts.update(dict.fromkeys(_served_slices(wanted), 0))
+    gone = taken_out(spec, [name for name in found if name != names.GPU_RESOURCE])
+    counts = {(edit.container, edit.resource): 0 for edit in gone}
     listed = dict(containers(spec))
-    for one in (one for one in renamed if one.entry.profile):
-        place = (one.ref, one.entry.vendors)
-        beside = count_of(one.ref, listed[one.ref], one.entry.vendors)
-        counts[place] = counts.get(place, beside if isinstance(beside, int) else 0) + one.count
-    return tuple(
-        ResourceEdit(ref, resource, count or None)
-        for (ref, resource), count in counts.items()
-        if resource != names.GPU_RESOURCE
-    )
+    for one in wanted:
+        if one.entry.replicas == 1 and one.entry.profile:
+            place = (one.ref, one.entry.vendors)
+            beside = count_of(one.ref, listed[one.ref], one.entry.vendors)
+            counts[place] = counts.get(place, beside if isinstance(beside, int) else 0) + one.count
+    return tuple(ResourceEdit(ref, resource, count or None) for (ref, resource), count in counts.items())
 
 
 def written_back(translation: Translation, given: Sequence[GivenDevice]) -> Written:

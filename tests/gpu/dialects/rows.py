@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 import pytest
 
+from gpu.dialects.plugin import containers
 from gpu.dialects.settings import DialectSettings
 from gpu.refusal import Mistake, Refusal
 from gpu.request import Ask, ContainerRef, ContainerRequest, GpuRequest
@@ -55,6 +56,20 @@ def holds(row: Row, translate: Translate) -> None:
 
 def note(code: NoteCode, where: str, value: str, instead: str = "") -> tuple[Note]:
     return (Note(code, where, value, instead),)
+
+
+def without(row: Row, *resources: str) -> Row:
+    """The row, of which admission also takes these resources out of every container that names them."""
+    if not isinstance(row.expected, Translation):
+        return row
+    gone = [
+        ResourceEdit(ref, name, None)
+        for ref, container in containers(row.pod.spec)
+        for name in sorted({*(container.resources.limits or ()), *(container.resources.requests or ())})
+        if name in resources
+    ]
+    expected = msgspec.structs.replace(row.expected, edits=(*row.expected.edits, *gone))
+    return replace(row, expected=expected)
 
 
 def edited(pod: Pod, edits: Iterable[ResourceEdit]) -> Pod:

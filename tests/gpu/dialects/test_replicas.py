@@ -16,7 +16,7 @@ from gpu.request import Ask, ContainerRef, FractionAsk, GpuRequest, MemoryAsk, M
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import NoteCode, ResourceEdit, Translation, Wishes, Written
 from tests.gpu.dialects.pods import C0, C1, I0, Raw, asking
-from tests.gpu.dialects.rows import Row, asks, holds, note, parametrized
+from tests.gpu.dialects.rows import Row, asks, holds, note, parametrized, without
 
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/sharedgpu"
 MIG = "nvidia.com/mig-3g.20gb"
@@ -64,7 +64,7 @@ def mps(count: int = 1) -> FractionAsk:
     return FractionAsk(count * 250_000_000, compute_percent=25 * count)
 
 
-ROWS = [
+LISTED = [
     Row("I1 a replica", asking({SHARED: 1}), one(quarters()), FOUR),
     Row("I1 a third of a device", asking({SHARED: 1}), one(FractionAsk(333_333_333)), settings("gpu:sharedgpu:3")),
     Row("I1 none", asking({SHARED: 0}), made(GpuRequest(), strategy=""), FOUR),
@@ -287,6 +287,9 @@ ROWS = [
         ]
     ),
 ]
+
+OWN = (SHARED, "nvidia.com/small", "nvidia.com/gpu-mem-gb", "nvidia.com/gpu.shared")
+ROWS = [without(row, *OWN) for row in LISTED]
 
 SILENT = [
     Row("I8 a resource without an entry", asking({GPU: 1, MIG: 1}), made(GpuRequest()), FOUR),
