@@ -201,7 +201,7 @@ class World:
         """
         for pod in self.pods:
             meta = pod["metadata"]
-            if meta["namespace"] != names.RESERVATION_NAMESPACE:
+            if meta["namespace"] not in {names.RESERVATION_NAMESPACE, names.SCALE_ADJUST_NAMESPACE}:
                 with contextlib.suppress(errors.NotFound):
                     await self.api.delete(PODS, meta["name"], namespace=meta["namespace"], uid=meta["uid"])
         await self.until_idle(quiet_s=quiet_s, limit_s=limit_s)

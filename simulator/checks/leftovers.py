@@ -14,6 +14,8 @@ def leftovers(*, pods: Iterable[Json], requests: Iterable[Json], config_maps: It
     for raw in pods:
         if facts.pod(raw).is_reservation:
             yield f"reservation pod {_place(raw)}"
+        elif raw["metadata"].get("namespace") == names.SCALE_ADJUST_NAMESPACE:
+            yield f"scaling pod {_place(raw)}"
         elif names.BOOK_FINALIZER in (raw["metadata"].get("finalizers") or ()):
             yield f"our finalizer on pod {_place(raw)}"
     for raw in requests:

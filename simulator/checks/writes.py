@@ -16,6 +16,8 @@ from wire import names
 _LEASES: Final = "leases"
 _EVENTS: Final = "events"
 WINDOW_S: Final = 60.0
+#: Where pods are ours.
+_OWN_NAMESPACES: Final = frozenset({names.RESERVATION_NAMESPACE, names.SCALE_ADJUST_NAMESPACE})
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +48,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_told(self) -> bool:
         """Whether it is about a pod of a user."""
-        return self.plural in {"pods", "bindrequests"} and self.namespace != names.RESERVATION_NAMESPACE
+        return self.plural in {"pods", "bindrequests"} and self.namespace not in _OWN_NAMESPACES
 
     @property
     def text(self) -> str:

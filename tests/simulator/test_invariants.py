@@ -252,6 +252,7 @@ def test_records_wait_for_their_pods_and_are_judged_in_their_order() -> None:
     [
         (PODS, reservation("r", "g")),
         (PODS, pod("p", metadata={"finalizers": ["moorage.dev/book"]})),
+        (PODS, pod("team-p", namespace="kai-scale-adjust")),
         (BIND_REQUESTS, {"metadata": {"uid": "u", "name": "p", "namespace": "team"}}),
         (CONFIG_MAPS, {"metadata": {"uid": "u", "name": "p-x7k2p9q-shared-gpu-0", "namespace": "team"}}),
     ],

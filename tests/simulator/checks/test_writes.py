@@ -48,8 +48,9 @@ def test_a_users_pod_that_we_delete_breaks_s7() -> None:
     assert Story().sees(pod("p")).writes("delete", "pods", "p").broken() == {"S7"}
 
 
-def test_reservation_pods_are_ours_to_delete() -> None:
-    assert Story().writes("delete", "pods", "r", namespace="kai-resource-reservation").broken() == set()
+@pytest.mark.parametrize("namespace", ["kai-resource-reservation", "kai-scale-adjust"])
+def test_reservation_pods_and_scaling_pods_are_ours_to_delete(namespace: str) -> None:
+    assert Story().writes("delete", "pods", "r", namespace=namespace).broken() == set()
 
 
 @pytest.mark.parametrize(("seconds", "broken"), [(0.5, {"L2"}), (5.0, set())])
