@@ -25,8 +25,9 @@ from cli.refusing import BadInput, refuse
 from kube.config import ConfigError
 from kube.lease import LeaseSettings
 from scheduler.core.settings import Strategy
-from scheduler.settings import SchedulerSettings
+from scheduler.settings import ScalingSettings, SchedulerSettings
 from wire import names
+from wire.quantity import NANO, MalformedQuantity, parse_nano
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -49,6 +50,7 @@ def add_commands(commands: _Commands) -> None:
         metavar="DURATION",
         help="what is left of a gang below its minimum is evicted after this time (default: 60s)",
     )
+    _add_autoscaling(scheduler)
     binder = _component(commands, "binder", "reserve devices and bind")
     _add_election(binder)
     binder.add_argument("--reservation-image", default=ReservationTemplate().image)
@@ -89,6 +91,42 @@ def add_commands(commands: _Commands) -> None:
         metavar="BOOL",
         help="false: pods that ask for a share of a GPU are refused (default: true)",
     )
+
+
+def _add_autoscaling(scheduler: argparse.ArgumentParser) -> None:
+    """Add the options of autoscaling, by the names that KAI has for them."""
+    default = ScalingSettings()
+    scheduler.add_argument(
+        "--cluster-autoscaling",
+        type=_switch,
+        nargs="?",
+        const=True,
+        default=False,
+        metavar="BOOL",
+        help=f"ask autoscalers for nodes by pods in {default.namespace}, where shares of GPUs fit nowhere "
+        "(default: false)",
+    )
+    scheduler.add_argument(
+        "--scaling-pod-image", default=default.image, metavar="IMAGE", help="of those pods (default: %(default)s)"
+    )
+    scheduler.add_argument(
+        "--gpu-memory-to-fraction-ratio",
+        type=_ratio,
+        default=default.memory_nano,
+        metavar="RATIO",
+        help="what a gpu-memory ask takes of a GPU while no node tells how much one has (default: 0.1)",
+    )
+
+
+def _ratio(text: str) -> int:
+    """Read a part of a device, in nano-GPU. Raises ArgumentTypeError."""
+    try:
+        nano = parse_nano(text)
+    except MalformedQuantity:
+        nano = 0
+    if not 0 < nano <= NANO:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0 and at most 1, as in 0.1")
+    return nano
 
 
 def _switch(text: str) -> bool:

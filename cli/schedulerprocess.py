@@ -14,14 +14,19 @@ from kube.events import EventRecorder
 from kube.replica import Replica
 from scheduler.app import Scheduler
 from scheduler.core.settings import Settings, Strategy
-from scheduler.settings import SchedulerSettings
+from scheduler.settings import ScalingSettings, SchedulerSettings
 from wire import names
 
 
 def settings(arguments: argparse.Namespace) -> SchedulerSettings:
     """Return what a command line says of the scheduler."""
     decisions = Settings(gpu_strategy=Strategy(arguments.gpu_strategy), cpu_strategy=Strategy(arguments.cpu_strategy))
-    return SchedulerSettings(decisions=decisions, broken_gang_s=arguments.default_staleness_grace_period)
+    scaling = ScalingSettings(image=arguments.scaling_pod_image, memory_nano=arguments.gpu_memory_to_fraction_ratio)
+    return SchedulerSettings(
+        decisions=decisions,
+        broken_gang_s=arguments.default_staleness_grace_period,
+        scaling=scaling if arguments.cluster_autoscaling else None,
+    )
 
 
 async def run(arguments: argparse.Namespace, stop: anyio.Event) -> None:

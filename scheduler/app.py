@@ -20,11 +20,13 @@ from kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
 from scheduler.answering import Answering
 from scheduler.cache import Cache, NodeSink, PodGroupSink, PodSink, RequestSink
 from scheduler.core.cluster import Cluster
+from scheduler.core.plan import Explain
 from scheduler.cycle import Cycle
 from scheduler.direct import Direct
 from scheduler.gangs import Gangs
 from scheduler.handed import HandedOver
 from scheduler.releasing import Releasing
+from scheduler.scaling import Scaling
 from scheduler.settings import SchedulerSettings
 from scheduler.status import Status
 
@@ -43,6 +45,7 @@ class Scheduler(Follower):
         cluster: Cluster | None = None,
     ) -> None:
         self.cache = cache = Cache(cluster or Cluster(settings.decisions))
+        scaling = None if settings.scaling is None else Scaling(api, cache, clock=clock, settings=settings.scaling)
         # In this order: a pod whose PodGroup or BindRequest is not known yet is not taken for one that has none.
         super().__init__(
             (
@@ -50,6 +53,7 @@ class Scheduler(Follower):
                 Reflector(api, POD_GROUPS, PodGroupSink(cache), rng=rng),
                 Reflector(api, BIND_REQUESTS, RequestSink(cache), rng=rng),
                 Reflector(api, PODS, PodSink(cache), rng=rng),
+                *(() if scaling is None else (scaling.reflector(rng),)),
             )
         )
         handed = HandedOver(api, self.cache, clock=clock, orphan_s=settings.orphan_s)
@@ -64,20 +68,28 @@ class Scheduler(Follower):
         )
         self._releasing = Releasing(api, self.cache, events=events, grace_s=settings.broken_gang_s)
         self._answering = Answering(self.cache, answer_s=settings.answer_s)
+        self._scaling = scaling
         self._cycle = Cycle(
             api,
             self.cache,
             direct=direct,
             gangs=Gangs(api, self.cache, direct=direct, handed=handed, clock=clock, rng=rng),
             handed=handed,
-            status=self._status,
+            explain=self._explain,
             settings=settings,
         )
+
+    def _explain(self, explained: list[Explain]) -> None:
+        self._status.want(explained)
+        if self._scaling is not None:
+            self._scaling.want(explained)
 
     @override
     def _forget_gone(self) -> None:
         self.cache.forget_gone()
         self._status.forget_gone()
+        if self._scaling is not None:
+            self._scaling.forget_gone()
 
     @override
     async def finish(self) -> None:
@@ -90,4 +102,6 @@ class Scheduler(Follower):
             tasks.start_soon(self._status.run)
             tasks.start_soon(self._releasing.run)
             tasks.start_soon(self._answering.run)
+            if self._scaling is not None:
+                tasks.start_soon(self._scaling.run)
             tasks.start_soon(self._cycle.run)

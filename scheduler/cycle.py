@@ -26,7 +26,6 @@ from scheduler.direct import Direct
 from scheduler.gangs import Gangs
 from scheduler.handed import HandedOver
 from scheduler.settings import SchedulerSettings
-from scheduler.status import Status
 
 T = TypeVar("T")
 
@@ -37,7 +36,10 @@ _LOOKS: Final = 4
 
 
 class Cycle:
-    """Decides and commits. Every placement is charged in the same breath as it was decided."""
+    """Decides and commits. Every placement is charged in the same breath as it was decided.
+
+    ``explain`` is told why pods wait, after each decision.
+    """
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class Cycle:
         direct: Direct,
         gangs: Gangs,
         handed: HandedOver,
-        status: Status,
+        explain: Callable[[list[Explain]], None],
         settings: SchedulerSettings,
     ) -> None:
         self._api = api
@@ -55,7 +57,7 @@ class Cycle:
         self._direct = direct
         self._gangs = gangs
         self._handed = handed
-        self._status = status
+        self._explain = explain
         self._settings = settings
         #: Reservations (UIDs) whose removal is under way.
         self._retiring: set[str] = set()
@@ -130,7 +132,7 @@ class Cycle:
                     explained.append(entry)
         for joining in joins.values():
             tasks.start_soon(self._guarded, self._limited, limiter, self._direct.join, joining)
-        self._status.want(explained)
+        self._explain(explained)
 
     def _give_up(self, entry: Retire | Withdraw, tasks: TaskGroup) -> None:
         """Start to take away what is there already."""

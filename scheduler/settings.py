@@ -5,6 +5,23 @@ from __future__ import annotations
 import msgspec
 
 from scheduler.core.settings import Settings
+from wire import names
+
+
+class ScalingSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How autoscalers are asked for nodes (docs/design/autoscaling.md). Times in seconds of the event loop's clock.
+
+    ``memory_nano``: what a ``gpu-memory`` ask takes of a device while no card is known (KAI's ratio of 0.1).
+    ``patience_s``: a device must have been wanted for so long. ``cool_down_s``: between two scaling pods for the same
+    share (kai-contract 1.13). ``look_s``: changes within this time are looked at together.
+    """
+
+    image: str = "moorage/scalingpod:latest"
+    namespace: str = names.SCALE_ADJUST_NAMESPACE
+    memory_nano: int = 100_000_000
+    patience_s: float = 5.0
+    cool_down_s: float = 60.0
+    look_s: float = 1.0
 
 
 class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,7 +35,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     writes side by side (they come after commits). ``opening_s``: further shares wait so long, after their device has
     told its name, for the first one to be bound: it may be one that can't be. ``answer_s``: a reservation pod that was
     seen, and that its kubelet is not starting, should say within this time which device it holds; machines under load
-    take some seconds, and moving pods between those that are merely slow costs more than it gains.
+    take some seconds, and moving pods between those that are merely slow costs more than it gains. ``scaling`` None:
+    autoscalers are asked for nothing.
     """
 
     decisions: Settings = Settings()
@@ -30,3 +48,4 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     orphan_s: float = 15.0
     opening_s: float = 5.0
     answer_s: float = 10.0
+    scaling: ScalingSettings | None = None

@@ -10,6 +10,8 @@ from typing import Final
 
 # --- who schedules -----------------------------------------------------------------------------------------------
 SCHEDULER_NAME: Final = "kai-scheduler"
+#: Nobody's: pods that are there for autoscalers only are bound by no scheduler.
+SCALING_SCHEDULER_NAME: Final = "moorage-nobody"
 
 # --- namespaces and identities -----------------------------------------------------------------------------------
 SYSTEM_NAMESPACE: Final = "kai-scheduler"
@@ -19,6 +21,10 @@ RESERVATION_APP: Final = "kai-resource-reservation"
 RESERVATION_CONTAINER: Final = "resource-reservation"
 RESERVATION_NAME_PREFIX: Final = "gpu-reservation"
 SCALE_ADJUST_NAMESPACE: Final = "kai-scale-adjust"
+#: On a scaling pod (kai-contract 1.13): what it is, and for which pod's sake.
+SCALING_APP: Final = "scaling-pod"
+SCALING_SOURCE_NAME_LABEL: Final = "shared-gpu-pod-name"
+SCALING_SOURCE_NAMESPACE_LABEL: Final = "shared-gpu-pod-namespace"
 
 # --- resources ---------------------------------------------------------------------------------------------------
 GPU_RESOURCE: Final = "nvidia.com/gpu"
@@ -84,6 +90,8 @@ PLAN: Final = "moorage.dev/plan"
 HANDOVER: Final = "moorage.dev/handover"
 #: On a ConfigMap of KAI's hand-over: the pod's resourceVersion at which the attempt that wrote it binds.
 POD_VERSION: Final = "moorage.dev/pod-version"
+#: On a scaling pod: UID of the pod for whose sake it is.
+SCALES_FOR: Final = "moorage.dev/scales-for"
 #: On a namespace: what happens to NVIDIA_VISIBLE_DEVICES of containers that asked for no GPU.
 VISIBLE_DEVICES_GUARD: Final = "moorage.dev/visible-devices-guard"
 #: On a namespace: the queues that its pods and PodGroups may name, joined by commas. Without it they may name any.

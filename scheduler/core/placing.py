@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gpu.handover import PlannedDevice
@@ -20,13 +21,16 @@ if TYPE_CHECKING:
 
 
 class Placer:
-    """Places pods on a trial of the cluster. The cluster itself is only read."""
+    """Places pods on a trial of the cluster. The cluster itself is only read.
+
+    ``doubts``: nodes that come last (probation.py), by default those that the cluster has.
+    """
 
     __slots__ = ("_cluster", "_opening", "_rankings", "trial")
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, doubts: Mapping[str, Doubt] | None = None) -> None:
         self._cluster = cluster
-        self.trial = Trial(cluster.refresh(), cluster.settings, cluster.doubts())
+        self.trial = Trial(cluster.refresh(), cluster.settings, cluster.doubts() if doubts is None else doubts)
         self._rankings: dict[PodClass, Ranking] = {}
         #: Groups whose devices attempts of this very plan will make known.
         self._opening: set[str] = set()

@@ -1,0 +1,139 @@
+"""Who wants a device: who fits nowhere for want of one, and nobody who waits for anything else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.decide import decide
+from scheduler.core.plan import Explain
+from scheduler.core.records import Demand
+from scheduler.core.wanting import Want, wants
+from tests.scheduler.core.objects import NANO, cluster, commit, node, pod, pod_group
+from wire import names
+
+TENTH = NANO // 10
+SECOND = 1_000_000_000
+
+
+def found(made: Cluster, *, now_ns: int = 0) -> list[Want]:
+    """What is wanted after decisions until nothing more is placed."""
+    while True:
+        plan = decide(made, now_ns)
+        if all(isinstance(entry, Explain) for entry in plan.entries):
+            explained = [entry for entry in plan.entries if isinstance(entry, Explain)]
+            return wants(made, explained, now_ns=now_ns, memory_nano=TENTH)
+        commit(made, plan)
+
+
+def named(*objects: Any) -> list[str]:
+    return [want.name for want in found(cluster(*objects))]
+
+
+def test_a_share_that_no_device_has_room_for_wants_one_whole_device_and_all_else_that_it_takes() -> None:
+    waiting = pod("p", fraction="0.7", cpu="2", memory="3Gi")
+    [want] = found(cluster(node(gpus=0), waiting))
+    assert (want.uid, want.namespace, want.name) == ("uid-p", "ns", "p")
+    assert want.nanos == (700_000_000,)
+    assert want.demand == Demand(cpu_milli=2000, mem_mib=3072, gpus=1)
+
+
+def test_a_share_of_several_devices_wants_as_many_on_one_node() -> None:
+    [want] = found(cluster(node(gpus=1), pod("p", fraction="0.3", devices=2)))
+    assert want.nanos == (300_000_000, 300_000_000)
+    assert want.demand.gpus == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(pod("p", gpus=2), id="whole GPUs: autoscalers see those themselves"),
+        pytest.param(pod("p", cpu="1000"), id="no GPU"),
+        pytest.param(pod("p", fraction="0.5", gated=True), id="gated"),
+        pytest.param(pod("p", fraction="0.5", admitted=False), id="not admitted"),
+        pytest.param(pod("p", fraction="0.5", group="missing"), id="no such PodGroup"),
+        pytest.param(pod("p", fraction="0.5", scheduler="other"), id="another scheduler's"),
+        pytest.param(pod("p", fraction="0.5", deleting=True), id="on its way out"),
+        pytest.param(pod("p", fraction="2.5"), id="can't be read"),
+    ],
+)
+def test_nobody_else_wants_a_device(other: Any) -> None:
+    assert named(node(gpus=0), other) == []
+
+
+def test_a_share_that_fits_wants_nothing() -> None:
+    assert named(node(gpus=1), pod("p", fraction="0.5"), pod("q", fraction="0.5")) == []
+
+
+def test_a_share_for_which_its_node_is_out_for_a_while_wants_no_other() -> None:
+    made = cluster(node(gpus=1), pod("p", fraction="0.5"))
+    made.commits.failed("uid-p", "n1", "ReservationFailed: why", now_ns=0)
+    assert found(made, now_ns=0) == []  # it backs off
+    assert found(made, now_ns=2 * SECOND) == []  # its node is out for it
+    made.upsert_pod(pod("taker", gpus=1, bound_to="n1"))
+    assert [want.name for want in found(made, now_ns=2 * SECOND)] == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("there", "asked"),
+    [
+        (node(gpus=1, mem_mib=1000), {"mem": 2000}),
+        (node(gpus=1), {"mem": 2000}),
+        (node(gpus=2, labels={names.NODE_MIG_STRATEGY: "single"}), {"fraction": "0.5"}),
+        (node(gpus=1, pods=1), {"fraction": "0.5"}),
+    ],
+    ids=["card too small", "card unknown", "MIG", "one slot only"],
+)
+def test_where_a_whole_gpu_is_free_a_scaling_pod_would_bring_no_node_so_none_is_wanted(there: Any, asked: Any) -> None:
+    assert named(there, pod("p", **asked)) == []
+
+
+@pytest.mark.parametrize(
+    ("cards", "mem_mib", "nano"),
+    [
+        ([], 2000, TENTH),
+        ([0], 2000, TENTH),
+        ([8000], 2000, 250_000_000),
+        ([3000], 2000, 666_666_667),
+        ([1000, 8000, 4000], 2000, 500_000_000),
+        ([1000], 2000, NANO),
+    ],
+)
+def test_memory_is_charged_on_the_smallest_card_that_holds_it(cards: list[int], mem_mib: int, nano: int) -> None:
+    nodes = [
+        node(f"n{number}", 1, mem_mib=card, labels={"pool": "gpu"}, cordoned=True) for number, card in enumerate(cards)
+    ]
+    other = node("elsewhere", 1, mem_mib=500_000, cordoned=True)
+    waiting = pod("p", mem=mem_mib, spec={"nodeSelector": {"pool": "gpu"}})
+    [want] = found(cluster(*nodes, other, waiting))
+    assert want.nanos == (nano,)
+
+
+def test_a_gang_wants_what_its_minimum_lacks_and_what_it_would_take_is_not_there_for_others() -> None:
+    gang = [pod(f"m{number}", fraction="0.6", group="gang") for number in range(5)]
+    later = pod("later", fraction="0.3", created="2026-01-02T00:00:00Z")
+    made = cluster(node(gpus=2), pod_group("gang", 4), *gang)
+    # Two devices are there for it: what an autoscaler sees free it must not count on for the others.
+    assert [(want.name, want.nanos) for want in found(made)] == [
+        *(("m0", (NANO,)), ("m1", (NANO,))),
+        *(("m2", (600_000_000,)), ("m3", (600_000_000,))),
+    ]
+    made.upsert_pod(later)
+    made.upsert_pod(pod("taker", gpus=1, bound_to="n1"))
+    # One device is left, and what the gang leaves of it is the later one's, who is placed at once, and opens it.
+    assert [(want.name, want.nanos[0]) for want in found(made)] == [(f"m{number}", 600_000_000) for number in (1, 2, 3)]
+
+
+def test_a_gang_whose_members_are_not_all_there_wants_nothing() -> None:
+    assert named(node(gpus=0), pod_group("gang", 3), *(pod(f"m{n}", fraction="0.6", group="gang") for n in "ab")) == []
+
+
+def test_wanting_leaves_the_cluster_as_it_is() -> None:
+    made = cluster(node(gpus=1), *(pod(f"p{number}", fraction="0.6") for number in range(3)))
+    found(made)
+    generation = made.generation
+    found(made)
+    assert made.generation == generation
+    assert made.validate() == []
