@@ -104,6 +104,11 @@ def build_wheel(folder: Path) -> Path:
     return wheel
 
 
+def unpack(layer: Path, root: Path) -> None:
+    """Make the folder of a layer again. tarfile can't be told that it may, in the Python that Debian 12 builds with."""
+    subprocess.run(["tar", "-x", "--same-permissions", "--no-same-owner", "-f", layer, "-C", root], check=True)
+
+
 def requirements(pins: str, wanted: Sequence[str] | None) -> str:
     """Return those of the pins, with their hashes, that are wanted; None: all. Raises KeyError."""
     entries = {re.split(r"[=\s]", entry)[0]: entry for entry in re.split(r"(?m)^(?=\S)", pins) if entry}

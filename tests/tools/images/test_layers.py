@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from tools.images.layers import requirements
+from tools.images.layers import requirements, unpack
 from tools.images.recipe import ROOT
+from tools.node.images import write_layer
 
 PINS = "a==1 \\\n    --hash=sha256:0a\nb==2 ; python_version < '4' \\\n    --hash=sha256:0b \\\n    --hash=sha256:1b\n"
 
@@ -31,3 +33,19 @@ def test_what_is_not_pinned_is_not_taken() -> None:
 def test_all_pins_are_taken_as_they_stand() -> None:
     text = (ROOT / "requirements" / "run.txt").read_text()
     assert requirements(text, None) == text
+
+
+def test_a_layer_becomes_the_folder_that_it_was(tmp_path: Path) -> None:
+    root, again = tmp_path / "root", tmp_path / "again"
+    (root / "tmp").mkdir(parents=True)
+    (root / "tmp").chmod(0o1777)
+    (root / "program").write_text("x")
+    (root / "program").chmod(0o755)
+    (root / "link").symlink_to("program")
+    again.mkdir()
+    write_layer(root, tmp_path / "layer")
+    unpack(tmp_path / "layer", again)
+    assert {path.name: oct(path.lstat().st_mode) for path in again.iterdir()} == {
+        path.name: oct(path.lstat().st_mode) for path in root.iterdir()
+    }
+    assert (again / "link").read_text() == "x"
