@@ -63,6 +63,8 @@ class DeviceManager:
 
     order: tuple[Device, ...]
     save: Callable[[Held], None] = _keep_nothing
+    #: Devices (UUIDs) that are unhealthy: whoever has one keeps it, nobody gets it.
+    ill: set[str] = field(default_factory=set)
     _held: Held = field(default_factory=dict)
 
     def restore(self, held: Held) -> None:
@@ -87,7 +89,7 @@ class DeviceManager:
             return before
         taken = {device.uuid for devices in self._held.values() for device in devices}
         reusable = list(dict.fromkeys(lent))
-        free = reusable + [device for device in self.order if device.uuid not in taken]
+        free = reusable + [device for device in self.order if device.uuid not in taken | self.ill]
         if len(free) < count:
             return Shortage(count, len(free))
         chosen = tuple(sorted(free[:count], key=lambda device: device.index))

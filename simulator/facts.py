@@ -167,6 +167,14 @@ class PodFacts:
         return any(each.get("reason") == "CreateContainerConfigError" for each in waiting)
 
     @property
+    def ill(self) -> frozenset[str]:
+        """Devices of its containers that the device plugin calls unhealthy."""
+        statuses = (self.raw.get("status") or {}).get("containerStatuses") or ()
+        told = [each for status in statuses for each in status.get("allocatedResourcesStatus") or ()]
+        devices = [device for each in told for device in each.get("resources") or ()]
+        return frozenset(device["resourceID"] for device in devices if device.get("health") == "Unhealthy")
+
+    @property
     def verdict(self) -> Verdict | None:
         """Why it waits, as its condition PodScheduled=False says; None if it says nothing."""
         for condition in (self.raw.get("status") or {}).get("conditions") or ():

@@ -15,6 +15,7 @@ with several schedulers or binders at once, nothing is over-committed (S1, S2, S
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -45,6 +46,8 @@ NODES: Final = "nodes"
 #: Kinds of which the checker wants to see every version.
 WATCHED: Final = (NODES, PODS, POD_GROUPS, BIND_REQUESTS)
 DELETED: Final = "DELETED"
+#: For so long others may not have heard what happened: watches are late, and an eviction takes its time.
+_HEARSAY_S: Final = 300.0
 
 
 class Checker:
@@ -80,6 +83,8 @@ class Checker:
         self._keeping = Keeping(self.findings, self.writes, self._cards, self.live)
         self._evictions = Evictions(self.findings, self._is_releasable)
         self._release_s = release_s
+        #: Device -> until when it was seen unhealthy.
+        self._ill_at_s: dict[str, float] = {}
         #: How often a ledger was compared with a recount.
         self.comparisons = 0
         #: What was done to our components, if anything: S10 is about runs in which something was.
@@ -206,7 +211,11 @@ class Checker:
     def _is_releasable(self, namespace: str, name: str, at_s: float) -> bool:
         there = [pod for pod in self.live.values() if (pod.namespace, pod.name) == (namespace, name)]
         broken = any(self._gangs.is_broken(pod.uid, at_s, for_s=self._release_s) for pod in there)
-        return broken or any(map(self._usage.is_contended, there))
+        return broken or any(self._usage.is_contended(pod) or self._was_ill(pod, at_s) for pod in there)
+
+    def _was_ill(self, pod: PodFacts, at_s: float) -> bool:
+        """Whether a device of its was unhealthy just now: who evicts may not have heard of its recovery."""
+        return any(at_s - self._ill_at_s.get(grant.uuid, -math.inf) <= _HEARSAY_S for grant in pod.grants)
 
     def leftovers(self, objects: Mapping[str, Iterable[Json]], at_s: float) -> None:
         """Judge S9 when all work is gone: of what was made for it, nothing may be left (by plural: its objects)."""
@@ -241,6 +250,8 @@ class Checker:
             self.live[pod.uid] = pod
             self._judge_keeping(known, pod, at_s)
         self._gangs.pod(pod, is_gone=is_gone, at_s=at_s)
+        self._ill_at_s.update(dict.fromkeys(known.ill if known else (), at_s))
+        self._ill_at_s.update(dict.fromkeys(pod.ill, at_s if is_gone else math.inf))
         if pod.is_reservation:
             self._judge_book(pod, at_s)
         self._promises.take(pod, is_gone=is_gone, before=known.promised if known else frozenset(), at_s=at_s)

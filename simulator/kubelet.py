@@ -122,6 +122,29 @@ class Kubelet:
             worker.evict(message)
         return worker is not None
 
+    async def tell_health(self, uuid: str, *, is_ill: bool) -> None:
+        """Have the device plugin say how a device is; the pods that hold it say so, too (KEP-4680)."""
+        ill = self.intake.manager.ill
+        (ill.add if is_ill else ill.discard)(uuid)
+        for uid, worker in list(self._workers.items()):
+            if any(device.uuid == uuid for device in self.intake.manager.held_by_pod(uid)):
+                await worker.report()
+
+    @property
+    def healthy(self) -> int:
+        """How many GPUs the node offers."""
+        return len(self.devices) - len(self.intake.manager.ill)
+
+    def health(self, pod_uid: str, container: str) -> list[dict[str, Any]]:
+        """What a container's status says of its devices; nothing while all of them are well."""
+        ill = self.intake.manager.ill
+        told = [
+            {"resourceID": device.uuid, "health": names.UNHEALTHY if device.uuid in ill else "Healthy"}
+            for device in self.assigned(pod_uid, container)
+        ]
+        is_worth_it = any(each["health"] == names.UNHEALTHY for each in told)
+        return [{"name": names.GPU_RESOURCE, "resources": told}] if is_worth_it else []
+
     def kill_reservations(self) -> None:
         """Kill the reservation processes; their containers are started again."""
         for scope in self._reserving.values():

@@ -34,6 +34,10 @@ class Machine(Protocol):
         """Return the devices that the device manager gave to a container."""
         ...
 
+    def health(self, pod_uid: str, container: str) -> list[dict[str, Any]]:
+        """Return what a container's status says of its devices."""
+        ...
+
     def image_env(self) -> dict[str, str]:
         """Return what images set."""
         ...
@@ -145,6 +149,9 @@ class PodWorker:
 
     def _render(self, pod: Pod) -> dict[str, Any]:
         status = podstatus.render(pod, list(self.lives.values()), started_at=self._started_at, now=self.machine.now())
+        for each in status["containerStatuses"]:
+            if health := self.machine.health(pod.metadata.uid, each["name"]):
+                each["allocatedResourcesStatus"] = health
         if self._evicted and all(life.is_final for life in self.lives.values()):
             # Told only when nothing runs any more, as kubelet does.
             return {**status, "phase": names.FAILED, "reason": "Evicted", "message": self._evicted}

@@ -188,6 +188,7 @@ _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("crash", "pause_s"): _one_of(0.0, 0.1, 2.0, 20.0),
     ("crash", "lands_after_s"): _one_of(0.1, 1.0, 10.0),
     ("cut-off", "for_s"): _STANDSTILL,
+    ("gpu-ill", "for_s"): _between((5, 60), (60, 200)),
     ("kubelet-refuses", "count"): _one_of(1, 1, 2, 5),
     ("node-cut-off", "for_s"): _between((1, 30), (45, 120), (350, 400)),
     ("node-drained", "again_s"): _one_of(1.0, 5.0, 30.0),

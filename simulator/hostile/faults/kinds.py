@@ -7,6 +7,7 @@ from typing import Final, Union, get_args
 
 from simulator.hostile.faults.clocks import ClockJump
 from simulator.hostile.faults.nodes import (
+    GpuIll,
     KubeletRefuses,
     NodeCordoned,
     NodeCutOff,
@@ -49,6 +50,7 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     Crash,
     CutOff,
     Expired,
+    GpuIll,
     KubeletRefuses,
     NodeCordoned,
     NodeCutOff,

@@ -86,7 +86,7 @@ class NodeRebooted(_Away, frozen=True, kw_only=True, tag="node-rebooted"):
         if self.plugin_s:
             await anyio.sleep(ground.left_s(self.end_s))
             kubelet.intake.plugin_is_down = False
-            await life.offers(len(kubelet.devices))
+            await life.offers(kubelet.healthy)
 
 
 class NodeReinstalled(NodeRebooted, frozen=True, kw_only=True, tag="node-reinstalled"):
@@ -205,7 +205,26 @@ class PluginDown(_OnNode, frozen=True, kw_only=True, tag="plugin-down"):
         await life.offers(0)
         await anyio.sleep(self.for_s)
         kubelet.intake.plugin_is_down = False
-        await life.offers(len(kubelet.devices))
+        await life.offers(kubelet.healthy)
+
+
+class GpuIll(_OnNode, frozen=True, kw_only=True, tag="gpu-ill"):
+    """The device plugin says that the node's card number ``card`` is unhealthy, and well again at the end.
+
+    Everything is promised: nobody comes to it, its tenants are evicted if that lasts, and others are not.
+    """
+
+    card: int
+
+    @override
+    async def _strike(self, ground: Ground, kubelet: Kubelet) -> None:
+        if not kubelet.devices:
+            return
+        life, device = LifeCycle(ground, kubelet), kubelet.devices[self.card % len(kubelet.devices)]
+        for is_ill, for_s in ((True, self.for_s), (False, 0.0)):
+            await kubelet.tell_health(device.uuid, is_ill=is_ill)
+            await life.offers(kubelet.healthy)
+            await anyio.sleep(for_s)
 
 
 class PluginLags(_OnNode, frozen=True, kw_only=True, tag="plugin-lags"):

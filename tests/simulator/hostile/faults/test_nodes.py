@@ -6,6 +6,7 @@ import pytest
 
 from kube.resources import PODS
 from simulator.hostile.faults.nodes import (
+    GpuIll,
     KubeletRefuses,
     NodeCordoned,
     NodeCutOff,
@@ -71,8 +72,11 @@ async def test_a_lost_node_that_is_deleted_comes_back_as_another() -> None:
 
 
 @pytest.mark.parametrize("plugin_s", [0.0, 8.0])
-@pytest.mark.parametrize("kind", [NodeRebooted, NodeReinstalled])
-async def test_a_rebooted_node_starts_its_containers_again(kind: type[NodeRebooted], plugin_s: float) -> None:
+@pytest.mark.parametrize(("kind", "guards"), [(NodeRebooted, 0), (NodeReinstalled, 1)])
+async def test_a_rebooted_node_starts_its_containers_again(
+    kind: type[NodeRebooted], guards: int, plugin_s: float
+) -> None:
+    """Where devices are given out anew, the one that the share goes on using has another reservation, as a guard."""
     async with stage() as on:
         await a_share_runs(on)
         on.strike(kind(at_s=20, for_s=30, node="node-0", plugin_s=plugin_s))
@@ -81,7 +85,7 @@ async def test_a_rebooted_node_starts_its_containers_again(kind: type[NodeReboot
         await on.until(49)
         assert await gpus(on) == (0 if plugin_s else 2)
         await on.until(80)
-        assert (processes(on), await gpus(on), await on.phase("p")) == (2, 2, "Running")
+        assert (processes(on), await gpus(on), await on.phase("p")) == (2 + guards, 2, "Running")
 
 
 @pytest.mark.parametrize(("kind", "is_kept"), [(NodeRebooted, True), (NodeReinstalled, False)])
@@ -174,6 +178,46 @@ async def test_without_its_device_plugin_a_node_has_no_gpu_to_give() -> None:
         assert (await gpus(on), await on.phase("p"), (await on.read("q")).spec.node_name) == (0, "Running", "")
         await on.until(80)
         assert (await gpus(on), await on.phase("q")) == (2, "Running")
+
+
+async def card_of(on: Stage, name: str) -> int:
+    """The index of the card that a pod with a share uses."""
+    uuid = ((await on.read(name)).metadata.annotations or {})["moorage.dev/visible-devices.c0"]
+    return next(device.index for device in on.world.nodes["node-0"].devices if device.uuid == uuid)
+
+
+async def is_there(on: Stage, name: str) -> bool:
+    pods = (await on.world.api.list(PODS, namespace=NAMESPACE)).items
+    return any(pod.metadata.name == name for pod in pods)
+
+
+async def test_tenants_of_a_gpu_that_stays_ill_are_evicted_and_others_are_not() -> None:
+    async with stage() as on:
+        await on.pod("p", gpu_fraction="0.6")
+        await on.pod("q", gpu_fraction="0.6")
+        await on.until(20)
+        ill = await card_of(on, "p")
+        assert ill != await card_of(on, "q")
+        on.strike(GpuIll(at_s=20, for_s=100, node="node-0", card=ill))
+        await on.until(40)
+        assert (await gpus(on), await is_there(on, "p")) == (1, True)
+        await on.pod("r", gpu_fraction="0.3")
+        await on.until(100)
+        assert not await is_there(on, "p")
+        assert (await on.phase("q"), await card_of(on, "r")) == ("Running", await card_of(on, "q"))
+        await on.pod("s", gpu_fraction="0.6")
+        await on.until(119)
+        assert await on.phase("s") == "Pending"
+        await on.until(170)
+        assert (await gpus(on), await on.phase("s"), await card_of(on, "s")) == (2, "Running", ill)
+
+
+async def test_tenants_of_a_gpu_that_is_soon_well_again_stay() -> None:
+    async with stage() as on:
+        await a_share_runs(on)
+        on.strike(GpuIll(at_s=20, for_s=20, node="node-0", card=await card_of(on, "p")))
+        await on.until(150)
+        assert (await gpus(on), await on.phase("p")) == (2, "Running")
 
 
 async def test_a_pod_that_comes_before_the_plugin_is_seen_to_be_down_is_refused() -> None:
