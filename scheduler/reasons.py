@@ -38,6 +38,7 @@ _KIND_WORDS: Final = {
     "probation": "node(s) did not start a GPU reservation in time and are tried by one pod at a time",
     "contended": "node(s) have GPUs that are closed: pods (see events GPULost) use one that their reservation lost",
     "silent": "node(s) have a shared GPU that is closed: its reservation pod does not say which one it is",
+    "ill": "node(s) have a shared GPU that is closed: its device plugin calls it unhealthy",
     "mig": "node(s) have MIG devices, which can't be shared in parts",
 }
 

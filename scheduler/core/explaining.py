@@ -29,6 +29,7 @@ EXCLUDED = "excluded"
 PROBATION = "probation"
 CONTENDED = "contended"
 SILENT = "silent"
+ILL = "ill"
 GPU_SHARE = "gpu-share"
 GPU_MEMORY = "gpu-memory"
 
@@ -93,6 +94,7 @@ def _withheld(trial: Trial, cls: PodClass, lacks: list[_Lack], usable: Bools) ->
     return [
         NodeReason(CONTENDED, "", sum(any(dev.is_contended for dev in each) for each in devices)),
         NodeReason(SILENT, "", sum(any(map(_is_silent, each)) for each in devices)),
+        NodeReason(ILL, "", sum(any(dev.reservation and dev.reservation.is_ill for dev in each) for each in devices)),
     ]
 
 

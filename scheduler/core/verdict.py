@@ -41,7 +41,8 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
 
     ``kind``: ``insufficient`` | ``not-ready`` | ``cordoned`` | ``taint`` | ``selector`` | ``affinity`` | ``pods`` |
     ``no-gpu-memory-label`` | ``excluded`` (earlier attempt failed there) | ``mig`` | ``probation`` (owes an answer) |
-    ``contended`` (pods use a GPU that their reservation lost) | ``silent`` (a reservation with tenants tells no GPU).
+    ``contended`` (pods use a GPU that their reservation lost) | ``silent`` (a reservation with tenants tells no GPU) |
+    ``ill`` (a shared GPU is unhealthy).
     ``resource``: Kubernetes name, or ``gpu-share`` / ``gpu-memory`` for parts of a device.
     """
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gpu import reservation
-from gpu.book import EMPTY
+from gpu.book import EMPTY, Book, Entry
 from wire import names
 from wire.core import Pod
 
@@ -83,6 +83,30 @@ def test_without_a_book_nobody_joins_and_only_a_missing_one_may_be_written(
 def test_counts_that_can_not_be_read_are_unknown(text: str) -> None:
     held = reservation.read(pod({names.DEVICE_INDEX: text, names.DEVICE_MEMORY: text}))
     assert (held.index, held.mem_mib) == (-1, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "healths", "is_ill"),
+    [
+        ("nvidia.com/gpu", ["Healthy"], False),
+        ("nvidia.com/gpu", ["Unknown"], False),
+        ("nvidia.com/gpu", ["Unhealthy"], True),
+        ("example.com/nic", ["Unhealthy"], False),
+        ("nvidia.com/gpu", [], False),
+    ],
+)
+def test_its_device_is_ill_when_the_device_plugin_says_so_by_way_of_kubelet(
+    name: str, healths: list[str], is_ill: bool
+) -> None:
+    told = [{"name": name, "resources": [{"resourceID": "GPU-1", "health": health} for health in healths]}]
+    container = {"name": "main", "state": {"running": {}}, "allocatedResourcesStatus": told}
+    assert reservation.read(pod(phase="Running", containerStatuses=[container])).is_ill is is_ill
+
+
+def test_karpenter_is_kept_away_by_tenants_only() -> None:
+    entry = Entry(1, "a", "1", 0, "ns/p")
+    assert reservation.annotations_of(Book({"u": entry}))[names.DO_NOT_DISRUPT] == "true"
+    assert reservation.annotations_of(Book())[names.DO_NOT_DISRUPT] == "false"
 
 
 def test_its_name_is_kais() -> None:

@@ -19,7 +19,7 @@ from scheduler.core.plan import Attempt, Bind, Hold, Join, Plan
 from scheduler.core.settings import Settings
 from scheduler.core.table import GPUS
 from wire import names
-from wire.core import Node, Pod
+from wire.core import ContainerState, ContainerStatus, Node, Pod, ResourceHealth, ResourceStatus
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 
@@ -180,6 +180,7 @@ def reservation(
     phase: str = "Running",
     deleting: bool = False,
     has_book: bool = True,
+    is_ill: bool = False,
     uid: str = "",
 ) -> Pod:
     """A reservation pod with a book of pod UID -> nano."""
@@ -189,7 +190,7 @@ def reservation(
         annotations[names.TENANTS] = books.render(Book(entries))
     if mem_mib:
         annotations[names.DEVICE_MEMORY] = str(mem_mib)
-    return pod(
+    made = pod(
         f"gpu-reservation-{group}-{node_name}",
         namespace=names.RESERVATION_NAMESPACE,
         uid=uid or f"r-{group}",
@@ -201,6 +202,12 @@ def reservation(
         phase=phase,
         deleting=deleting,
     )
+    if not is_ill:
+        return made
+    health = [ResourceStatus(name=names.GPU_RESOURCE, resources=[ResourceHealth(health=names.UNHEALTHY)])]
+    running = ContainerState(running={"startedAt": "2026-01-01T00:00:00Z"})
+    told = ContainerStatus(name="main", state=running, allocated_resources_status=health)
+    return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, container_statuses=[told]))
 
 
 def pod_group(

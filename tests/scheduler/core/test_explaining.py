@@ -93,6 +93,12 @@ def test_a_node_counts_for_each_thing_it_lacks() -> None:
         ([node("a", 2), *LOST], {"fraction": "0.5"}, {"contended": 1, "insufficient/gpu-share": 1}, ("nano_gpu", HALF)),
         ([node("a", 3), *LOST], {"gpus": 2}, {"contended": 1, "insufficient/nvidia.com/gpu": 1}, ("gpu", 1)),
         (
+            [node("a", 1), reservation("g", "a", book={"x": HALF}, is_ill=True)],
+            {"fraction": "0.5"},
+            {"ill": 1, "insufficient/gpu-share": 1},
+            ("nano_gpu", HALF),
+        ),
+        (
             [node("a", 2), *LOST, reservation("h", "a", uuid="GPU-1")],
             {"fraction": "0.5"},
             {"contended": 1, "insufficient/gpu-share": 1},

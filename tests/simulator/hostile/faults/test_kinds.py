@@ -28,7 +28,7 @@ def test_the_names_are_those_that_the_plan_speaks_of() -> None:
         *("crash", "pause", "cut-off", "two-leaders", "clock-jump"),
         *("node-lost", "node-rebooted", "node-reinstalled", "node-cut-off", "node-forgotten"),
         *("node-cordoned", "node-drained"),
-        *("kubelet-refuses", "plugin-down", "plugin-lags", "slow-starts"),
+        *("kubelet-refuses", "plugin-down", "plugin-lags", "gpu-ill", "slow-starts"),
         *("reservation-fails", "reservation-silent", "reservation-slow", "reservation-lies", "reservation-lies-afar"),
         *("reservation-killed", "reservation-deleted", "reservation-vanishes", "reservation-evicted"),
     }
