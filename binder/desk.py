@@ -27,6 +27,7 @@ from gpu.reservation import Reservation
 from kube import books
 from kube.api import Api
 from kube.errors import ApiError
+from wire import names
 from wire.core import Toleration
 
 _log: Final = logging.getLogger(__name__)
@@ -129,6 +130,9 @@ class Desk:
             if known.node != node:
                 return _refused(Cause.NOT_JOINABLE, group, f"its device is on node {known.node}")
             return known
+        if self._view.gpus.get(node) == 0:
+            # Where GPUs are handed out by DRA alone, kubelet would admit a reservation pod without one.
+            return _refused(Cause.NOT_JOINABLE, group, f"no device plugin of node {node} has {names.GPU_RESOURCE}")
         async with self._making:
             first = self._first_book(group, batch)
             if isinstance(first, Failed):

@@ -123,12 +123,15 @@ class RequestSink:
 
 
 class NodeView(msgspec.Struct, frozen=True, gc=False):
-    """A node: whether it is cordoned, whether its cards differ in memory, and how many GPUs it has (0: unreadable)."""
+    """A node: whether it is cordoned, whether its cards differ in memory, and how many GPUs device plugins have there.
+
+    ``gpus`` None: it tells nothing of what it has.
+    """
 
     name: str
     is_cordoned: bool
     is_uneven: bool
-    gpus: int = 0
+    gpus: int | None = None
 
 
 class NodeSink:
@@ -140,13 +143,7 @@ class NodeSink:
     def keep(self, obj: Node) -> NodeView:
         """What the view keeps of a node."""
         cards = (obj.metadata.annotations or {}).get(names.NODE_CARDS, "")
-        gpus = str((obj.status.capacity or {}).get(names.GPU_RESOURCE, ""))
-        return NodeView(
-            obj.metadata.name,
-            obj.spec.unschedulable,
-            len(set(cards.split(","))) > 1,
-            int(gpus) if gpus.isascii() and gpus.isdigit() else 0,
-        )
+        return NodeView(obj.metadata.name, obj.spec.unschedulable, len(set(cards.split(","))) > 1, _gpus(obj))
 
     async def replace(self, kept: Sequence[NodeView]) -> None:
         """Take a list: what is not in it is gone."""
@@ -167,7 +164,10 @@ class NodeSink:
     def _take(self, node: NodeView) -> None:
         was = self._view.nodes.get(node.name)
         self._view.nodes[node.name] = node.is_cordoned
-        self._view.gpus[node.name] = node.gpus
+        if node.gpus is None:
+            self._view.gpus.pop(node.name, None)
+        else:
+            self._view.gpus[node.name] = node.gpus
         if node.is_uneven:
             self._view.uneven.add(node.name)
         else:
@@ -185,3 +185,10 @@ class NodeSink:
         for group, held in self._view.reservations.items():
             if held.node == name:
                 self._view.mark(group)
+
+
+def _gpus(node: Node) -> int | None:
+    if not node.status.capacity:
+        return None
+    told = str(node.status.capacity.get(names.GPU_RESOURCE, ""))
+    return int(told) if told.isascii() and told.isdigit() else 0

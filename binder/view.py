@@ -42,7 +42,7 @@ class View:
         self.verified: set[tuple[str, str]] = set()
         #: Node -> whether it is cordoned.
         self.nodes: dict[str, bool] = {}
-        #: Node -> how many GPUs it has, unhealthy ones too.
+        #: Node -> how many GPUs device plugins have there, unhealthy ones too, as far as it tells.
         self.gpus: dict[str, int] = {}
         #: Nodes whose cards differ in memory.
         self.uneven: set[str] = set()

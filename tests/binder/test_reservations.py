@@ -273,6 +273,16 @@ async def test_a_reservation_is_made_anew_with_what_any_of_its_tenants_tolerates
         assert "spot" in [toleration.key for toleration in tolerations]
 
 
+async def test_no_reservation_is_made_where_no_device_plugin_has_gpus() -> None:
+    """As on a node whose GPUs are handed out by DRA: kubelet would let it run without one."""
+    async with cluster() as it:
+        await it.api.patch(NODES, "node-1", {"status": {"capacity": {"cpu": "8"}}}, subresource="status")
+        await it.hand_over(await it.pod(), "g")
+        why = "ReservationNotJoinable: group g: no device plugin of node node-1 has nvidia.com/gpu"
+        assert await because(it) == why
+        assert "create pods" not in it.writes(BINDER)
+
+
 async def test_karpenter_is_kept_from_a_node_while_a_device_of_it_has_tenants_and_no_longer() -> None:
     async with cluster(idle_s=60.0) as it:
 
