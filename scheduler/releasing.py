@@ -2,7 +2,8 @@
 
 A gang starts whole, but a member may be deleted on its way, refused by kubelet, or lost with its node. Then the rest
 holds devices for nothing. If the gang is not whole again within the grace time (kai-contract 4.7: 60 s), its bound
-members are evicted, PodDisruptionBudgets respected, so that their controller starts them anew, together.
+members are evicted, PodDisruptionBudgets respected, so that their controller starts them anew, together. A member that
+is on its way when the time is over is waited for; that it was on its way, and failed, gives no time anew.
 A gang of which a member has succeeded is at its end, and is left alone, as far as its pods still tell (as in KAI).
 
 The cache only makes it look: what is evicted is judged on quorum reads of the PodGroup and of all pods around it.
@@ -64,7 +65,8 @@ class Releasing:
         self._since = {key: self._since.get(key, now) for key in broken if key not in finished}
         self._refused = {key: told for key, told in self._refused.items() if key in self._since}
         for key in [key for key, since in self._since.items() if now - since >= self._grace_s]:
-            if now >= self._refused.get(key, (0, now))[1]:
+            is_due = now >= self._refused.get(key, (0, now))[1]
+            if is_due and not self._cache.cluster.is_gang_in_flight(*key):
                 await self._release_safely(key, broken[key])
 
     async def _release_safely(self, key: Key, group: PodGroupRecord) -> None:

@@ -66,8 +66,9 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     binders: int = 1
     election: LeaseSettings | None = None
     event_delay_s: float = 0.0
-    #: A broken gang's grace time, a tenth of it until somebody looks, and the time in which containers end.
-    gang_grace_s: float = 100.0
+    #: A broken gang's grace time, an attempt to complete it that began just before (its time-out), a tenth of the grace
+    #: time until somebody looks, and the time in which containers end.
+    gang_grace_s: float = 140.0
     loss_window_s: float = 0.0
     kubelet: KubeletSettings = KubeletSettings()
     admission: AdmissionSettings = AdmissionSettings()

@@ -283,7 +283,7 @@ class Cluster:
         return self._pod_groups.get((namespace, name))
 
     def broken_gangs(self) -> list[PodGroupRecord]:
-        """Gangs of which some pods are bound, fewer than the minimum, and none is on its way (S4)."""
+        """Gangs of which some pods are bound, and fewer than the minimum (S4)."""
         return [group for group in self._pod_groups.values() if self._is_broken(group)]
 
     def is_broken_gang(self, namespace: str, name: str) -> bool:
@@ -296,7 +296,11 @@ class Cluster:
             return False
         members = self.members(group.namespace, group.name)
         bound = sum(bool(pod.node) and not pod.deleting for pod in members)
-        return 0 < bound < group.minimum and not any(self.is_in_flight(pod.uid) for pod in members)
+        return 0 < bound < group.minimum
+
+    def is_gang_in_flight(self, namespace: str, name: str) -> bool:
+        """Whether a pod of this gang is on its way to be bound."""
+        return any(self.is_in_flight(pod.uid) for pod in self.members(namespace, name))
 
     def members(self, namespace: str, pod_group: str) -> list[PodRecord]:
         """Pods that name this PodGroup and have not ended, in no order."""

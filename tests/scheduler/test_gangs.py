@@ -7,6 +7,7 @@ import pytest
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from kube.resources import POD_GROUPS, PODS
+from simulator.settings import ReservationFault
 from simulator.world import WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.stage import bound, create, create_gang, is_call, phases, pod, settle, share, waits_because, writes
@@ -101,6 +102,22 @@ async def test_a_gang_that_was_whole_again_between_two_looks_has_all_of_its_grac
         await settle(59)
         assert bound(world) == {"m0"}
         await settle(10)
+        assert bound(world) == set()
+
+
+async def test_members_that_try_to_complete_a_gang_and_fail_give_it_no_time_anew() -> None:
+    async with stage.stage("1x4x80GiB", settings=WorldSettings(seed=1)) as world:
+        await create_gang(world, "g", 2, pod("m0", gpus=1), pod("m1", gpus=1))
+        await settle(5)
+        await world.api.delete(PODS, "m1", namespace=stage.TEAM)
+        world.nodes["node-0"].faults.reservation = ReservationFault(silent=True)
+        late = share("m2", "0.5")
+        late["metadata"]["annotations"][names.POD_GROUP_NAME] = "g"
+        await create(world, late)
+        await settle(55)
+        assert bound(world) == {"m0"}
+        assert writes(world, "scheduler", "bindrequests", verb="create")
+        await settle(55)
         assert bound(world) == set()
 
 
