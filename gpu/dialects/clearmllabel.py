@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -56,7 +57,7 @@ class _Share(msgspec.Struct, frozen=True, gc=False):
     def asks(self) -> tuple[Ask, ...]:
         if self.value.denominator == 1:
             return (WholeAsk(),) * self.value.numerator
-        return (FractionAsk(int(self.value * NANO_PER_DEVICE)),)
+        return (FractionAsk(NANO_PER_DEVICE * self.value.numerator // self.value.denominator),)
 
     @property
     def eighths(self) -> int:
@@ -87,7 +88,13 @@ def labelled(spec: PodSpec, text: str, settings: ClearmlSettings) -> Labelled | 
 
 def _share(text: str, settings: ClearmlSettings) -> _Share | Refusal:
     """Read the label's value. Exact: 0.1249999999 is not an eighth."""
-    number = Fraction(text) if len(text) <= _LONGEST and _DECIMAL.fullmatch(text) else Fraction(0)
+    return _read(text, settings) if len(text) <= _LONGEST else _bad_share(text, "must be a positive number")
+
+
+# A dozen values are in use; fractions take a third of a pod's time.
+@lru_cache(maxsize=64)
+def _read(text: str, settings: ClearmlSettings) -> _Share | Refusal:
+    number = Fraction(text) if _DECIMAL.fullmatch(text) else Fraction(0)
     if number == 0:
         return _bad_share(text, "must be a positive number")
     return _part(number, text, settings) if number < 1 else _whole(number, text)

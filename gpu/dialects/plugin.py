@@ -5,7 +5,7 @@ No dialect owns these; every one of them finds them beside its own words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from gpu.refusal import Mistake, Refusal, shown
@@ -35,12 +35,12 @@ def is_sidecar(ref: ContainerRef, container: Container) -> bool:
     return ref.kind is ContainerKind.INIT and container.restart_policy == _ALWAYS
 
 
-def amounts(container: Container) -> dict[str, Amount]:
+def amounts(container: Container) -> Mapping[str, Amount]:
     """All resources that a container names. Limits and requests of extended ones are equal; either may be left out."""
-    resources = container.resources
-    if not resources.limits and not resources.requests:
-        return {}
-    return {**(resources.requests or {}), **(resources.limits or {})}
+    limits, requests = container.resources.limits, container.resources.requests
+    if limits and requests:
+        return {**requests, **limits}
+    return limits or requests or {}
 
 
 def plugin_resources(container: Container) -> dict[str, Amount]:
