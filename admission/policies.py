@@ -76,6 +76,7 @@ def policy_manifests(
         _config_maps(who),
         tenancy.bound_queues(scheduler_name),
         tenancy.guarded_devices(scheduler_name, runtime_class=runtime_class),
+        tenancy.reserved_priority(reservation_namespace),
     ]
     return [*policies, *(cel.binding(made["metadata"]["name"]) for made in policies), _budget(reservation_namespace)]
 

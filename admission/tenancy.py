@@ -1,7 +1,7 @@
-"""Policies by which an administrator narrows what a tenant's namespace may do. Each rests on what the namespace says.
+"""Policies that hold tenants within their namespaces: two by which an administrator narrows them, one for our priority.
 
-Tenants don't write their Namespace objects (the ClusterRoles ``admin`` and ``edit`` don't let them), so what stands
-there is the administrator's word.
+What is narrowed stands on the Namespace object, which tenants don't write: the ClusterRoles ``admin`` and ``edit`` do
+not let them. So what stands there is the administrator's word.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from wire import names
 
 _POLICY_QUEUES: Final = "moorage-queues"
 _POLICY_DEVICES: Final = "moorage-visible-devices"
+_POLICY_PRIORITY: Final = "moorage-priority"
 
 _GROUP_OF_POD: Final = f"object.?metadata.?annotations[?{cel.text(names.POD_GROUP_NAME)}].orValue('')"
 
@@ -101,6 +102,24 @@ def guarded_devices(scheduler_name: str, *, runtime_class: str) -> cel.Manifest:
                 "'containers ' + variables.wrong.join(', ') + ' choose their devices themselves, or leave it to their"
                 f" image or to objects that envFrom names (env {names.ENV_VISIBLE_DEVICES}; allowed in namespace '"
                 f" + request.namespace + ': void or none, and none of it where a container gets GPUs)'",
+            )
+        ],
+    )
+
+
+def reserved_priority(reservation_namespace: str) -> cel.Manifest:
+    """The priority of reservation pods is for these only: any other pod of it would come before everybody's."""
+    name = cel.text(names.RESERVATION_PRIORITY_CLASS)
+    return cel.policy(
+        _POLICY_PRIORITY,
+        rules=[cel.rule("", ["pods"], ["CREATE"])],
+        conditions={"class": f"object.spec.?priorityClassName.orValue('') == {name}"},
+        variables={},
+        validations=[
+            (
+                f"request.namespace == {cel.text(reservation_namespace)}",
+                f"'spec.priorityClassName is {names.RESERVATION_PRIORITY_CLASS}; allowed: in namespace "
+                f"{reservation_namespace} only, for reservation pods'",
             )
         ],
     )

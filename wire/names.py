@@ -19,6 +19,8 @@ RESERVATION_NAMESPACE: Final = "kai-resource-reservation"
 RESERVATION_SERVICE_ACCOUNT: Final = "kai-resource-reservation"
 RESERVATION_APP: Final = "kai-resource-reservation"
 RESERVATION_CONTAINER: Final = "resource-reservation"
+#: PriorityClass of reservation pods (reservation/priorityclass.yaml), where it is installed.
+RESERVATION_PRIORITY_CLASS: Final = "moorage-reservation"
 RESERVATION_NAME_PREFIX: Final = "gpu-reservation"
 SCALE_ADJUST_NAMESPACE: Final = "kai-scale-adjust"
 #: On a scaling pod (kai-contract 1.13): what it is, and for which pod's sake.

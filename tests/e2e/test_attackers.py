@@ -277,6 +277,16 @@ async def test_a_pod_from_before_its_namespace_was_bound_can_still_be_ungated(cr
     await crowd.scene.core.patch_namespace(stranger.namespace, {"metadata": {"annotations": {names.QUEUES: None}}})
 
 
+@pytest.mark.parametrize("scheduler", [names.SCHEDULER_NAME, "mine"])
+async def test_no_tenant_takes_the_priority_of_reservation_pods(crowd: Crowd, scheduler: str) -> None:
+    wanted = share("first-of-all", "0.5")
+    wanted["spec"] |= {"priorityClassName": names.RESERVATION_PRIORITY_CLASS, "schedulerName": scheduler}
+    refusal = await refused(crowd.tenant.create(wanted))
+    assert refusal.is_ours
+    said = f"spec.priorityClassName is {names.RESERVATION_PRIORITY_CLASS}; allowed: in namespace "
+    assert said + names.RESERVATION_NAMESPACE in refusal.message
+
+
 # --- a share given back while it is used -------------------------------------------------------------------------
 
 
