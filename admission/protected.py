@@ -20,6 +20,7 @@ ANNOTATIONS: Final = (
     names.FENCED_BECAUSE,
     names.GPU_PORTION_ANNOTATION,
     names.TENANTS,
+    names.SCALES_FOR,
 )
 ANNOTATION_PREFIXES: Final = (names.VISIBLE_DEVICES_PREFIX,)
 

@@ -36,6 +36,12 @@ class _Danger(msgspec.Struct, frozen=True, kw_only=True):
 _DANGERS: Final = (
     _Danger(what="write reservation pods", verbs=_CHANGE, resources=("pods",), namespace=names.RESERVATION_NAMESPACE),
     _Danger(
+        what="write scaling pods, and so have nodes added",
+        verbs=_CHANGE,
+        resources=("pods",),
+        namespace=names.SCALE_ADJUST_NAMESPACE,
+    ),
+    _Danger(
         what="enter reservation pods",
         verbs=("create", "get", "update", "patch"),
         resources=("pods/exec", "pods/attach", "pods/ephemeralcontainers"),

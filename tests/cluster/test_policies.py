@@ -213,6 +213,7 @@ PROTECTED_METADATA = [
     ("annotations", names.FENCED),
     ("annotations", names.FENCED_BECAUSE),
     ("annotations", names.TENANTS),
+    ("annotations", names.SCALES_FOR),
     ("annotations", names.RECEIVED_RESOURCE_TYPE),
     ("annotations", names.GPU_PORTION_ANNOTATION),
     ("annotations", names.VISIBLE_DEVICES_PREFIX + "c0"),

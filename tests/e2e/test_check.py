@@ -347,6 +347,7 @@ EVERYBODY = {"kind": "Group", "name": "system:authenticated", "apiGroup": "rbac.
 RIGHTS: list[tuple[str, Object, str]] = [
     (names.RESERVATION_NAMESPACE, {"resources": ["pods"], "verbs": ["patch"]}, "write reservation pods"),
     ("", {"resources": ["*"], "verbs": ["*"]}, "write reservation pods"),
+    (names.SCALE_ADJUST_NAMESPACE, {"resources": ["pods"], "verbs": ["create"]}, "write scaling pods"),
     (names.RESERVATION_NAMESPACE, {"resources": ["pods/exec"], "verbs": ["create"]}, "enter reservation pods"),
     (names.RESERVATION_NAMESPACE, {"resources": ["*/exec"], "verbs": ["create"]}, "enter reservation pods"),
     ("", {"resources": ["serviceaccounts/token"], "verbs": ["create"]}, "take a reservation's identity"),
