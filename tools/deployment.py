@@ -109,7 +109,9 @@ class Deployment:
     @property
     def teller_token(self) -> str:
         """Token of SIMULATED_TELLER, where the options have it."""
-        return self._plane.service_account_token(names.RESERVATION_NAMESPACE, SIMULATED_TELLER)
+        return self._plane.service_account_token(
+            names.RESERVATION_NAMESPACE, SIMULATED_TELLER, lifetime_s=_TOKEN_LIFETIME_S
+        )
 
     @property
     def folder(self) -> Path:
