@@ -20,7 +20,8 @@ from tools.images.recipe import RECIPES
 from tools.node.node import CTR
 from wire import names
 
-pytestmark = pytest.mark.node
+# The first one may have to make the image, where `python -m tools.node ready` has not.
+pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
 
 IMAGE = "moorage/moorage:0.1.0"
 COMPONENTS = ("scheduler", "binder", "admission")
