@@ -63,14 +63,14 @@ def assembled(
         asked = plugin_asks(ref, container)
         if isinstance(asked, Refusal):
             return asked
-        if len(mine) > MOST_DEVICES:
-            return too_many(f"{key} of container {ref.name}", f"for {len(mine)} devices")
         edit = _edit(ref, asked, mine)
         if edit is not None and ref not in owned and names.GPU_RESOURCE in plugin_resources(container):
             return beside_whole(ref, container, key)
         if edit is not None:
             edits.append(edit)
         everything = (*mine, *(ask for ask in asked if _is_slice(ask, ref, replaced)))
+        if len(everything) > MOST_DEVICES:
+            return too_many(f"{key} of container {ref.name}", f"for {len(everything)} devices")
         if everything:
             requests.append(ContainerRequest(ref, everything, is_sidecar(ref, container)))
     return Assembled(GpuRequest(tuple(requests)), tuple(edits))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu import record
 from gpu.dialects import aliyun, combine, hami, kai, metagpu
 from gpu.dialects.settings import (
     AliyunSettings,
@@ -17,7 +18,7 @@ from gpu.dialects.settings import (
     ReplicasSettings,
 )
 from gpu.refusal import Mistake, Refusal
-from gpu.request import NO_GPU, Ask, FractionAsk, MemoryAsk, MigAsk, WholeAsk
+from gpu.request import NO_GPU, Ask, FractionAsk, GpuRequest, MemoryAsk, MigAsk, WholeAsk, charge_nano
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import GivenDevice, Note, NoteCode, ResourceEdit, Translation, Wishes, Written
 from tests.gpu.dialects.pods import C0, C1, Raw, asking, container, pod
@@ -340,6 +341,36 @@ def test_each_dialect_writes_back_its_own(asked: Pod, written: Written) -> None:
     assert combine.written_back(answer, devices, settings=DEFAULTS, node="n", at_ns=7) == written
 
 
+def test_of_five_dialects_on_one_card_three_fit() -> None:
+    card_mib = 15109
+    pods = [
+        labelled("0.25"),
+        asking({MEM: 5}),
+        asking({METAGPU: 30}),
+        asking({}, annotations={"gpu-memory": "4096"}),
+        asking({"nvidia.com/gpu-mem-gb": 5}),
+    ]
+    charges = {}
+    for asked in pods:
+        answer = combine.translate(asked, replicas(entries=("gpu:gpu-mem-gb:-1",)))
+        assert isinstance(answer, Translation)
+        [ask] = answer.request.shared
+        charges[answer.dialect] = charge_nano(ask, card_mib)
+    assert charges == {
+        "clearml": 250_000_000,
+        "aliyun": -(-5120 * NANO_PER_DEVICE // card_mib),
+        "metagpu": 300_000_000,
+        "kai": -(-4096 * NANO_PER_DEVICE // card_mib),
+        "replicas": -(-5000 * NANO_PER_DEVICE // card_mib),
+    }
+    free, placed = NANO_PER_DEVICE, []
+    for dialect, nano in sorted(charges.items(), key=lambda pair: -(pair[1] or 0)):
+        if nano is not None and nano <= free:
+            free -= nano
+            placed.append(dialect)
+    assert placed == ["aliyun", "replicas", "metagpu"]
+
+
 NUMBERS = st.one_of(
     st.text(max_size=12),
     st.text("0123456789.e-", max_size=8),
@@ -385,6 +416,12 @@ def test_a_pod_of_kai_is_read_as_kai_reads_it(
         assert answer.dialect == ("kai" if is_of_kai else "plugin")
 
 
+def amounts_of(request: GpuRequest) -> list[Any]:
+    """All numbers of a request."""
+    asked = [ask for asking_container in request.containers for ask in asking_container.asks]
+    return [number for ask in asked for number in msgspec.structs.astuple(ask) if not isinstance(number, str)]
+
+
 ALL_LIMITS: st.SearchStrategy[Raw] = st.dictionaries(
     st.sampled_from(
         [
@@ -405,7 +442,7 @@ ALL_LIMITS: st.SearchStrategy[Raw] = st.dictionaries(
             "clear.ml/fraction-1",
         ]
     ),
-    st.integers(0, 100) | st.text("0123456789.m-", max_size=4),
+    st.integers(0, 100) | st.sampled_from([2**40, 2**54, 2**63 - 1]) | st.text("0123456789.m-", max_size=4),
     max_size=2,
 )
 CHOICES = st.builds(
@@ -445,7 +482,9 @@ def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
         assert answer.message
         assert answer.allowed
         return
+    assert record.read(record.render(answer)) == msgspec.structs.replace(answer, edits=(), env=())
     for request in (answer.request, *answer.alternatives):
+        assert all(type(amount) is int for amount in amounts_of(request))
         assert all(0 < ask.nano <= NANO_PER_DEVICE for ask in request.shared if isinstance(ask, FractionAsk))
         assert settings.sharing or not request.is_shared
         devices = [GivenDevice(f"GPU-{n}", n, 80000, 0) for n in range(len(request.shared))]
