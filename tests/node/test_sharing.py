@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.node.pods import NAMESPACE, Machine, Pod, eventually, pod
-from tools.deployment import SCHEDULER, Deployment
+from tools.deployment import BINDER, SCHEDULER, Deployment
 from tools.node.node import CTR
 from wire import names
 
@@ -136,6 +136,44 @@ def test_a_reservation_that_kubelet_refuses_is_given_up_and_the_share_runs_when_
     seen = machine.sees("late")
     (reservation,) = [one for one in reservations(machine) if one["status"]["phase"] == "Running"]
     assert {reservation["metadata"]["annotations"][names.RESERVE_FOR_GPU_INDEX]} == seen
+
+
+@pytest.fixture
+def quick(moorage: Deployment) -> Iterator[None]:
+    """A binder that moves tenants soon; afterwards the usual one again."""
+    for arguments in (["--contended-s", "3"], []):
+        moorage.stop(BINDER)
+        moorage.start(BINDER, *arguments)
+        if arguments:
+            yield
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_tenant_of_a_device_that_its_plugin_calls_unhealthy_is_evicted_and_the_other_stays(
+    machine: Machine,
+) -> None:
+    machine.create(share("ill", "0.6"), share("well", "0.6"))
+    seen = machine.sees("ill")
+    assert seen.isdisjoint(machine.sees("well"))
+    machine.node.set_unhealthy(seen)
+    try:
+        eventually(
+            lambda: {one["metadata"]["name"] for one in machine.pods(NAMESPACE)} == {"well"} or None,
+            lambda: f"the tenant of {seen} to go: {reservations(machine)}",
+            within_s=60,
+        )
+        (note,) = [one["message"] for one in machine.events(NAMESPACE) if one["reason"] == "GPUMoved"]
+        assert note == f"evicted: GPU {min(seen)} is unhealthy, as its device plugin says"
+        eventually(lambda: len(reservations(machine)) == 1 or None, lambda: "the idle reservation to go", within_s=60)
+        machine.create(share("late", "0.6"))
+        machine.node.set_unhealthy(())
+        assert machine.sees("late") == seen
+    finally:
+        machine.node.set_unhealthy(())
+    assert machine.get("well", NAMESPACE)["status"]["containerStatuses"][0]["restartCount"] == 0
+    # Another binder would not have seen them run, and wait a minute more for what vanished unseen.
+    machine.remove("well", "late")
+    no_reservations(machine)
 
 
 def test_after_a_reboot_tenants_are_on_the_device_that_their_reservation_holds(machine: Machine) -> None:
