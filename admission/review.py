@@ -18,8 +18,7 @@ from admission.containers import Raw
 from admission.jsonpatch import diff
 from admission.mutate import mutated
 from admission.settings import Guard, Settings
-from admission.validate import told
-from gpu.refusal import Refusal
+from gpu.refusal import Refusal, told
 from wire.core import Pod
 
 API_VERSION: Final = "admission.k8s.io/v1"

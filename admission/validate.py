@@ -15,15 +15,9 @@ from admission.mutate import shared_containers
 from admission.settings import Guard
 from gpu import room
 from gpu.dialects import kai
-from gpu.refusal import Refusal
+from gpu.refusal import Refusal, told
 from wire import names
 from wire.core import Pod
-
-
-def told(refusal: Refusal) -> str:
-    """Return a refusal's words: the dialect's own first, since people search for them, then field, value and rule."""
-    value = msgspec.json.encode(refusal.value).decode()
-    return f"{refusal.message} ({refusal.field} is {value}; allowed: {refusal.allowed})"
 
 
 def refusal_of_new(pod: Raw, *, guard: Guard, sharing: bool = True) -> str | None:

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from typing_extensions import override
 
-from cli import check, components, durations, nodes
+from cli import offline
 from cli.refusing import BadInput
 
 _EXAMPLES = Path("examples")
@@ -29,7 +29,8 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command and return the exit code: 0 well, 1 not well, 2 bad input."""
-    arguments = _parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    arguments = _parser(given).parse_args(given)
     logging.basicConfig(level=logging.INFO if arguments.verbose else logging.ERROR, format="%(levelname)s %(message)s")
     try:
         code: int = arguments.run(arguments)
@@ -41,16 +42,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Know all commands; but where an offline one is called, only these, since the others cost 0.1 s to load."""
     parser = _Parser(prog="moorage", description="A Kubernetes scheduler for GPU batch work.")
     parser.add_argument("-v", "--verbose", action="store_true", help="log what the components do to stderr")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    offline.add_commands(commands)
+    if next((word for word in given if not word.startswith("-")), "") not in offline.NAMES:
+        _add_others(commands)
+    return parser
+
+
+def _add_others(commands: argparse._SubParsersAction[_Parser]) -> None:
+    from cli import check, components, nodes  # noqa: PLC0415 - lazily: they load what talks to a cluster
+
     _add_simulate(commands)
     _add_demo(commands)
     nodes.add_command(commands)
     check.add_command(commands)
     components.add_commands(commands)
-    return parser
 
 
 def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -110,6 +120,8 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _seconds(option: str, text: str) -> float:
+    from cli import durations  # noqa: PLC0415 - lazily, as above
+
     try:
         return durations.seconds(text)
     except ValueError as error:

@@ -43,3 +43,9 @@ class Refusal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 def shown(value: str) -> str:
     """Shorten a value for people: an annotation may have 256 KiB."""
     return value if len(value) <= 64 else f"{value[:48]}... ({len(value)} characters)"
+
+
+def told(refusal: Refusal) -> str:
+    """Return a refusal's words: the dialect's own first, since people search for them, then field, value and rule."""
+    value = msgspec.json.encode(refusal.value).decode()
+    return f"{refusal.message} ({refusal.field} is {value}; allowed: {refusal.allowed})"

@@ -1,0 +1,102 @@
+"""``moorage lint``: what admission would say of manifests, and what is surely not meant (docs/translate.md)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from cli import podfiles
+from cli.podfiles import FoundPod
+from cli.suspicions import Level, suspicions
+from cli.translate import MALFORMED, write
+from cli.understanding import understood
+from gpu import telling
+from gpu.dialects.settings import DialectSettings
+from gpu.refusal import Refusal, told
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding. An error is refused in a cluster; a note is what is understood otherwise than it reads."""
+
+    level: Level
+    code: str
+    file: str
+    document: int
+    path: str
+    kind: str
+    namespace: str
+    name: str
+    field: str
+    text: str
+
+
+def run(files: Sequence[str], *, output: str, strict: bool) -> int:
+    """Print findings; return 1 if there is an error (``strict``: any finding), else 0. Raises BadInput."""
+    pods = podfiles.read(files)
+    findings = [finding for found in pods for finding in _findings(found)]
+    if output == "text":
+        _show(findings, _summary(pods, findings))
+    else:
+        write(findings, output)
+    return 1 if any(strict or finding.level == "error" for finding in findings) else 0
+
+
+def _findings(found: FoundPod) -> Iterator[Finding]:
+    if found.pod is None:
+        yield _finding(found, "error", code="malformed", text=f"{MALFORMED}: {found.malformed}")
+        return
+    made = understood(found.pod, DialectSettings())
+    if isinstance(made, Refusal):
+        yield _finding(found, "error", code=made.code.value, field=made.field, text=told(made))
+        return
+    fields = set()
+    for suspicion in suspicions(found, found.pod, made):
+        fields.add(suspicion.field)
+        text = f"{suspicion.field} {suspicion.text}"
+        yield _finding(found, suspicion.level, code=suspicion.code, field=suspicion.field, text=text)
+    for note in made.notes:
+        if note.field not in fields:
+            yield _finding(found, "note", code=note.code.value, field=note.field, text=telling.note_text(note))
+
+
+def _finding(found: FoundPod, level: Level, *, code: str, text: str, field: str = "") -> Finding:
+    return Finding(
+        level=level,
+        code=code,
+        file=found.file,
+        document=found.document,
+        path=found.path,
+        kind=found.kind,
+        namespace=found.namespace,
+        name=found.name,
+        field=field,
+        text=text,
+    )
+
+
+def _show(findings: Sequence[Finding], summary: str) -> None:
+    """One line a finding, as compilers write them, and the sum. On a terminal a table."""
+    rows = [(_place(finding), finding.level, f"{finding.text} [{finding.code}]") for finding in findings]
+    if sys.stdout.isatty():
+        from cli import offlinetables  # noqa: PLC0415 - rich is for terminals
+
+        offlinetables.show_findings(rows, summary)
+        return
+    sys.stdout.writelines(f"{place}: {level}: {text}\n" for place, level, text in rows)
+    sys.stdout.write(f"{summary}\n")
+
+
+def _place(finding: Finding) -> str:
+    template = f" {finding.path}" if finding.path else ""
+    return f"{finding.file} document {finding.document}: {finding.kind} {finding.namespace}/{finding.name}{template}"
+
+
+def _summary(pods: Sequence[FoundPod], findings: Sequence[Finding]) -> str:
+    counts = (_counted(sum(each.level == level for each in findings), level) for level in ("error", "warning", "note"))
+    return f"{_counted(len(pods), 'pod')}: {', '.join(counts)}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

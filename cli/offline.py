@@ -1,0 +1,60 @@
+"""The commands that need no cluster and answer at once: ``moorage translate`` and ``moorage lint`` (docs/translate.md).
+
+Only argparse is imported here; what the commands need is imported when they are called.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Final
+
+_Commands = Any  # argparse keeps the type of sub-commands private
+
+NAMES: Final = frozenset({"translate", "lint"})
+_FILES: Final = "YAML or JSON file, folder of them, or - for stdin"
+_FORMS: Final = ("text", "json", "yaml")
+
+
+def add_commands(commands: _Commands) -> None:
+    """Add both."""
+    translate: argparse.ArgumentParser = commands.add_parser(
+        "translate",
+        help="show what manifests ask of GPUs, whichever system they were written for",
+        description=(
+            "Read pods and pod templates in any dialect and show what Moorage makes of them: the request in the native "
+            "form, what a node may be unable to do, what admission changes; or its refusal. Needs no cluster. "
+            "Exit code 0: all of them are understood; 1: one is refused; 2: bad input."
+        ),
+    )
+    _add_files(translate)
+    translate.add_argument("--to", choices=("native",), default="native", help="the form to translate into")
+    translate.set_defaults(run=_translate)
+    lint: argparse.ArgumentParser = commands.add_parser(
+        "lint",
+        help="say what admission would say of manifests, and what is surely not meant",
+        description=(
+            "Read pods and pod templates in any dialect and tell errors (admission or the API server would refuse), "
+            "warnings (legal, but surely not meant) and notes (understood otherwise than it reads). Needs no cluster. "
+            "Exit code 0: no error; 1: an error, or with --strict anything; 2: bad input."
+        ),
+    )
+    _add_files(lint)
+    lint.add_argument("--strict", action="store_true", help="warnings and notes end with 1 as well")
+    lint.set_defaults(run=_lint)
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE", help=_FILES)
+    parser.add_argument("-o", "--output", choices=_FORMS, default="text", help="form of the result (default text)")
+
+
+def _translate(arguments: argparse.Namespace) -> int:
+    from cli import translate  # noqa: PLC0415 - lazily, so that --help costs nothing
+
+    return translate.run(arguments.files, output=arguments.output)
+
+
+def _lint(arguments: argparse.Namespace) -> int:
+    from cli import lint  # noqa: PLC0415 - lazily, as above
+
+    return lint.run(arguments.files, output=arguments.output, strict=arguments.strict)

@@ -1,0 +1,143 @@
+"""Pods in manifests as people keep them: pods themselves, and the pod templates of whatever makes pods.
+
+A template is known by its form, ``spec.containers`` under a key, so kinds that nobody has heard of yet are read as
+well: a Deployment's, a CronJob's, each task's of a Volcano Job. Files, folders and standard input; YAML with any number
+of documents, Lists, JSON.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from cli.refusing import BadInput
+from wire.core import Pod
+
+_STDIN: Final = "-"
+_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+_DEFAULT_NAMESPACE: Final = "default"
+#: No API object is as deep; it bounds what a hostile file can do to us.
+_DEEPEST: Final = 64
+
+
+class FoundPod(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod or template, and where it stands. ``malformed``: why the API server would not even read it."""
+
+    file: str
+    document: int
+    path: str
+    kind: str
+    namespace: str
+    name: str
+    pod: Pod | None
+    malformed: str = ""
+    #: Annotations of what makes the pods, which are not the pods' own.
+    owner_annotations: Mapping[str, str] = {}
+
+    @property
+    def place(self) -> str:
+        """File, document, kind and name, for messages."""
+        template = f" {self.path}" if self.path else ""
+        return f"{self.file} document {self.document}: {self.kind} {self.namespace}/{self.name}{template}"
+
+
+def read(files: Sequence[str]) -> list[FoundPod]:
+    """Find all pods of all files. Raises BadInput for what can't be read, or is no YAML."""
+    return [pod for name in files for path in _expand(name) for pod in _pods(_text(name, path), str(path))]
+
+
+def _expand(name: str) -> list[Path]:
+    path = Path(name)
+    if name == _STDIN or not path.is_dir():
+        return [path]
+    inside = sorted(entry for entry in path.iterdir() if entry.suffix in _SUFFIXES)
+    if not inside:
+        raise BadInput(f"{name}: a folder without manifests ({', '.join(sorted(_SUFFIXES))})")
+    return inside
+
+
+def _text(name: str, path: Path) -> str:
+    try:
+        return sys.stdin.read() if name == _STDIN else path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise BadInput(f"{path}: {why}") from error
+
+
+def _pods(text: str, file: str) -> Iterator[FoundPod]:
+    try:
+        documents = list(yaml.safe_load_all(text))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BadInput(f"{file}: not YAML: {' '.join(str(error).split())}") from error
+    for number, document in enumerate(documents, start=1):
+        for item in _items(document):
+            yield from _found(item, file, number)
+
+
+def _items(document: object) -> Iterator[Mapping[str, Any]]:
+    """The objects of a document: all of a List, one of others, none of an empty one or of what is no object."""
+    if not isinstance(document, Mapping):
+        return
+    listed = document.get("items")
+    if document.get("kind") == "List" and isinstance(listed, list):
+        yield from (item for item in listed if isinstance(item, Mapping))
+    else:
+        yield document
+
+
+def _found(item: Mapping[str, Any], file: str, document: int) -> Iterator[FoundPod]:
+    metadata = item.get("metadata")
+    owner = metadata if isinstance(metadata, Mapping) else {}
+    for path, raw in _templates(item, "", _DEEPEST, set()):
+        pod, malformed = _pod(raw)
+        yield FoundPod(
+            file=file,
+            document=document,
+            path=path,
+            kind=str(item.get("kind") or "Pod"),
+            namespace=str(owner.get("namespace") or _DEFAULT_NAMESPACE),
+            name=str(owner.get("name") or owner.get("generateName") or "(no name)"),
+            pod=pod,
+            malformed=malformed,
+            owner_annotations=_texts(owner.get("annotations")) if path else {},
+        )
+
+
+def _templates(value: object, path: str, depth: int, seen: set[int]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """What has ``spec.containers``, from the outside in. What YAML aliases repeat is looked at once."""
+    if not isinstance(value, Mapping | list) or depth == 0 or id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _templates(each, f"{path}[{index}]", depth - 1, seen)
+        return
+    spec = value.get("spec")
+    if isinstance(spec, Mapping) and isinstance(spec.get("containers"), list):
+        yield path, value
+        return
+    for key, each in value.items():
+        yield from _templates(each, f"{path}.{key}" if path else str(key), depth - 1, seen)
+
+
+def _pod(raw: Mapping[str, Any]) -> tuple[Pod | None, str]:
+    """The pod, or why it is none. Numbers and booleans where text has to be are the most common mistake in YAML."""
+    metadata = raw.get("metadata")
+    for field in ("annotations", "labels"):
+        entries = metadata.get(field) if isinstance(metadata, Mapping) else None
+        for key, value in entries.items() if isinstance(entries, Mapping) else ():
+            if not isinstance(value, str):
+                return None, f"metadata.{field}[{key}] is {value!r} and has to be text: put it in quotes"
+    try:
+        return msgspec.convert({"metadata": metadata or {}, "spec": raw["spec"]}, Pod), ""
+    except msgspec.ValidationError as error:
+        return None, str(error)
+
+
+def _texts(entries: object) -> dict[str, str]:
+    return {str(key): str(value) for key, value in entries.items()} if isinstance(entries, Mapping) else {}

@@ -1,0 +1,199 @@
+"""What is legal in a manifest and surely not meant: the traps that cost people days (docs/translate.md lists them).
+
+Each check is a pure function from a pod as it stands in a file, and what Moorage makes of it, to findings. A finding
+is a warning where the API server takes the pod, and admission too. Thresholds are of sizes that no card has had, or
+that say another unit was meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
+
+import msgspec
+
+from cli.podfiles import FoundPod
+from gpu.dialects import aliyun, hami, koordinator, volcano, volcanoshare
+from gpu.dialects.nvannotations import is_asked, is_written
+from gpu.dialects.plugin import amounts, containers
+from gpu.refusal import shown
+from gpu.request import MemoryAsk
+from gpu.translation import Translation
+from wire import names
+from wire.core import Container, Pod
+
+#: A TiB: no card has as much, so bytes or KiB were meant.
+_LARGEST_MIB: Final = 2**20
+#: Less than that in MiB is a count of GiB in every manifest that has been seen.
+_SMALLEST_MIB: Final = 100
+_PLAIN_DEVICES: Final = frozenset({"", "void", "none"})
+_KAI_KEYS: Final = (
+    names.GPU_FRACTION,
+    names.GPU_MEMORY,
+    names.GPU_FRACTION_NUM_DEVICES,
+    names.GPU_FRACTION_CONTAINER_NAME,
+)
+#: Dialects in which a count of the vendor's resource means whole GPUs.
+_NOBODYS: Final = frozenset({"kai", "plugin"})
+_CLEARML_LABEL: Final = "clearml-injector/fraction"
+_CLEARML_IMAGE: Final = "clearml/fractional-gpu:"
+_HAMI_ANNOTATIONS: Final = (
+    names.HAMI_MODE,
+    names.HAMI_USE_TYPE,
+    names.HAMI_NO_USE_TYPE,
+    names.HAMI_USE_UUID,
+    names.HAMI_NO_USE_UUID,
+    names.HAMI_NUMA_BIND,
+    names.HAMI_GPU_POLICY,
+)
+_WRITTEN: Final = (
+    *hami.WRITTEN_KEYS,
+    *volcano.WRITTEN_KEYS,
+    *volcanoshare.WRITTEN_KEYS,
+    *koordinator.WRITTEN_KEYS,
+    names.GPU_RECORD,
+    names.GRANT,
+)
+
+
+Level = Literal["error", "warning", "note"]
+
+
+class Suspicion(msgspec.Struct, frozen=True):
+    """One finding. ``code`` is stable, for programs; ``field`` is where, ``text`` goes on from it: what and why."""
+
+    code: str
+    field: str
+    text: str
+    level: Level = "warning"
+
+
+Check = Callable[[FoundPod, Pod, Translation], Iterator[Suspicion]]
+
+
+def suspicions(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
+    """All findings of one pod, in the order of the checks."""
+    for check in _CHECKS:
+        yield from check(found, pod, translation)
+
+
+def _pasted_label(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
+    """K13: a node's label that people paste as an annotation of the pod, which then runs without a limit."""
+    annotations = pod.metadata.annotations or {}
+    if names.NODE_GPU_MEMORY in annotations:
+        value = shown(annotations[names.NODE_GPU_MEMORY])
+        text = f"is a label of nodes, so {value!r} asks for nothing; write {names.GPU_MEMORY} in MiB"
+        yield Suspicion("pasted-node-label", names.NODE_GPU_MEMORY, text)
+
+
+def _other_unit(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
+    """A12 and its like: bytes, GiB or MiB where another of them is read."""
+    for asking in translation.request.containers:
+        for mem_mib in sorted({ask.mem_mib for ask in asking.asks if isinstance(ask, MemoryAsk)}):
+            field = f"container {asking.container.name}"
+            if mem_mib > _LARGEST_MIB:
+                yield Suspicion("unit", field, f"asks for {mem_mib} MiB of a card, more than any has: another unit?")
+            elif mem_mib < _SMALLEST_MIB:
+                yield Suspicion("unit", field, f"asks for {mem_mib} MiB of a card: are GiB meant?")
+
+
+def _misspelt(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
+    """Names that look like KAI's annotations and are none."""
+    for key in pod.metadata.annotations or {}:
+        plain = key.rpartition("/")[2].replace("_", "-").lower()
+        if plain in _KAI_KEYS and key != plain:
+            yield Suspicion("misspelt", key, f"means nothing; write {plain}")
+
+
+def _wrong_place(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
+    """Labels for annotations and the other way round, and annotations of a workload that its pods don't get."""
+    for key in _KAI_KEYS:
+        if key in (pod.metadata.labels or {}):
+            yield Suspicion("wrong-place", key, "means nothing as a label; it is an annotation")
+    if _CLEARML_LABEL in (pod.metadata.annotations or {}):
+        yield Suspicion("wrong-place", _CLEARML_LABEL, "means nothing as an annotation; it is a label")
+    own = pod.metadata.annotations or {}
+    for key in sorted(found.owner_annotations):
+        if (key in _KAI_KEYS or is_asked(key)) and key not in own:
+            text = f"stands at the {found.kind} and not at {found.path or 'its template'}, so its pods don't get it"
+            yield Suspicion("wrong-place", key, text)
+
+
+def _written(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
+    """What only a Binding writes: left over in an exported manifest, or forged."""
+    for key in sorted(pod.metadata.annotations or {}):
+        is_aliyuns = key in {aliyun.INDEX, aliyun.ASSIGNED, aliyun.ASSUME_TIME, aliyun.POD_UNITS}
+        if key in _WRITTEN or is_written(key) or is_aliyuns:
+            yield Suspicion("written-by-binding", key, "is written when the pod is bound; what stands here is lost")
+
+
+def _shown_devices(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
+    """A variable that shows a container devices that nobody gave it (A11, N7)."""
+    for ref, container in containers(pod.spec):
+        for variable in container.env or ():
+            if variable.name == names.ENV_VISIBLE_DEVICES and variable.value not in _PLAIN_DEVICES:
+                field = f"env {names.ENV_VISIBLE_DEVICES} of container {ref.name}"
+                text = f"{shown(variable.value)!r} shows it devices that it did not ask for; leave it out"
+                yield Suspicion("visible-devices", field, text)
+
+
+def _unlimited(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
+    """HAMi-core's way out, beside a share that is to be capped."""
+    if not translation.wishes.memory_cap:
+        return
+    for ref, container in containers(pod.spec):
+        for variable in container.env or ():
+            if variable.name == names.ENV_CUDA_DISABLE_CONTROL and variable.value == "true":
+                field = f"env {names.ENV_CUDA_DISABLE_CONTROL} of container {ref.name}"
+                yield Suspicion("no-limit", field, "lifts the limits of the share that the pod asks for")
+
+
+def _whole_for_hami(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
+    """T3: HAMi's annotations beside a plain count, which means whole GPUs to everybody else."""
+    said = [key for key in _HAMI_ANNOTATIONS if key in (pod.metadata.annotations or {})]
+    if said and translation.dialect in _NOBODYS and translation.request.whole:
+        text = f"belongs to HAMi, but {names.GPU_RESOURCE} alone asks for whole GPUs; say how much of each"
+        yield Suspicion("whole-gpus", said[0], text)
+
+
+def _without_limit(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
+    """Extended resources can't be overcommitted, so the API server wants a limit."""
+    for ref, container in containers(pod.spec):
+        for name in _only_requested(container):
+            field = f"{name} of container {ref.name}"
+            yield Suspicion("no-limits", field, "stands in requests only; the API server wants it in limits", "error")
+
+
+def _only_requested(container: Container) -> list[str]:
+    limits = container.resources.limits or {}
+    return [name for name in amounts(container) if "/" in name and name not in limits]
+
+
+def _gone_type(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
+    """K10: lived in one version of KAI."""
+    if (pod.metadata.annotations or {}).get(names.GPU_FRACTION_CONTAINER_TYPE) == names.CONTAINER_TYPE_INIT:
+        text = f"newer KAI reads it no more; name the container with {names.GPU_FRACTION_CONTAINER_NAME}"
+        yield Suspicion("gone", names.GPU_FRACTION_CONTAINER_TYPE, text)
+
+
+def _memory_in_tag(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
+    """C13: an image that takes GPU memory which is in nobody's books."""
+    for ref, container in containers(pod.spec):
+        if _CLEARML_IMAGE in container.image and not translation.request.containers:
+            text = "takes the memory in its tag from a GPU that the pod does not ask for"
+            yield Suspicion("unaccounted", f"image of container {ref.name}", text)
+
+
+_CHECKS: Final[tuple[Check, ...]] = (
+    _pasted_label,
+    _other_unit,
+    _misspelt,
+    _wrong_place,
+    _written,
+    _shown_devices,
+    _unlimited,
+    _whole_for_hami,
+    _without_limit,
+    _gone_type,
+    _memory_in_tag,
+)

@@ -1,0 +1,109 @@
+"""Requests, wishes and notes in words for people: the one place where they are made into text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Final
+
+from gpu.refusal import shown
+from gpu.request import (
+    Ask,
+    ContainerKind,
+    ContainerRef,
+    ContainerRequest,
+    FractionAsk,
+    GpuRequest,
+    MemoryAsk,
+    MigAsk,
+    SharedAsk,
+)
+from gpu.share import NANO_PER_DEVICE
+from gpu.translation import Note, NoteCode, ResourceEdit, Translation
+
+_NOTES: Final = {
+    NoteCode.COUNT_DROPPED: "a count of whole GPUs beside a share is not read",
+    NoteCode.COUNT_DIFFERS: "another count of whole GPUs than belongs to this share",
+    NoteCode.ROUNDED_UP: "rounded up to a share that there is",
+    NoteCode.VARIABLE_OVERRIDDEN: "overridden: it would show other devices than are given",
+    NoteCode.MORE_THAN_ORIGIN: "served here, other than at the origin",
+    NoteCode.WEAKENED: "less than is asked may be given",
+    NoteCode.NO_EFFECT: "no effect",
+    NoteCode.SAID_TWICE: "says again what another form says",
+    NoteCode.EXCLUSIVE: "all the compute of a device is asked, so nobody else gets in and it is charged whole",
+    NoteCode.APPROXIMATED: "placement can't follow this, or only in part",
+}
+
+
+def note_text(note: Note) -> str:
+    """One remark: what stands there, what is made of it, and what that means."""
+    instead = f", read as {note.instead}" if note.instead else ""
+    return f"{note.field} is {shown(note.value)!r}{instead}: {_NOTES[note.code]}"
+
+
+def request_lines(request: GpuRequest) -> list[str]:
+    """A line for each container that asks, in the pod's order."""
+    return [f"{_name(asking.container)}: {_asks(asking)}" for asking in request.containers] or ["no GPU"]
+
+
+def wish_lines(translation: Translation) -> Iterator[str]:
+    """What a node may be unable to do, and which cards will do."""
+    wishes, cards = translation.wishes, translation.cards
+    if wishes.memory_cap:
+        yield "no more memory than that"
+    if wishes.compute_cap:
+        yield "no more compute than that"
+    if wishes.mode:
+        yield f"mode {wishes.mode}"
+    if translation.strategy:
+        yield translation.strategy
+    for words, listed in (
+        ("cards of type", cards.products),
+        ("no cards of type", cards.not_products),
+        ("cards", cards.uuids),
+        ("not the cards", cards.not_uuids),
+    ):
+        if listed:
+            yield f"{words} {', '.join(listed)}"
+
+
+def edit_text(edit: ResourceEdit) -> str:
+    """What admission does to a resource of a container."""
+    if edit.count is None:
+        return f"{_name(edit.container)}: {edit.resource} is taken out"
+    return f"{_name(edit.container)}: {edit.resource} is set to {edit.count}"
+
+
+def _name(ref: ContainerRef) -> str:
+    kind = "init container " if ref.kind is ContainerKind.INIT else ""
+    return f"{kind}{ref.name or ref.key}"
+
+
+def _asks(asking: ContainerRequest) -> str:
+    return " + ".join(_counted(ask, len(list(equal))) for ask, equal in groupby(asking.asks))
+
+
+def _counted(ask: Ask, count: int) -> str:
+    match ask:
+        case FractionAsk(nano=nano):
+            amount = f"{percent(nano)} of a GPU" + (f" (up to {percent(ask.limit_nano)})" if ask.limit_nano else "")
+        case MemoryAsk(mem_mib=mem_mib):
+            amount = f"{mem_mib} MiB of a GPU" + (f" (up to {ask.limit_mib} MiB)" if ask.limit_mib else "")
+        case MigAsk(profile=profile, nano=nano):
+            amount = f"MIG slice {profile}" if nano == NANO_PER_DEVICE else f"{percent(nano)} of MIG slice {profile}"
+        case _:
+            amount = "a whole GPU"
+    text = amount if count == 1 else f"{count} times {amount}"
+    return text + (_more(ask) if isinstance(ask, SharedAsk) else "")
+
+
+def _more(ask: SharedAsk) -> str:
+    compute = f", {ask.compute_percent}% of its compute" if ask.compute_percent else ""
+    index = f", index {ask.index}" if ask.index >= 0 else ""
+    return compute + index + (f", on card {ask.seat}" if ask.seat else "")
+
+
+def percent(nano: int) -> str:
+    """Write a share in percent, exactly."""
+    digits = f"{nano % (NANO_PER_DEVICE // 100):07d}".rstrip("0")
+    return f"{nano // (NANO_PER_DEVICE // 100)}{'.' + digits if digits else ''}%"

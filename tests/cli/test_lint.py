@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.main import main
+
+Raw = dict[str, Any]
+
+
+def pod(
+    annotations: Raw | None = None, *, labels: Raw | None = None, limits: Raw | None = None, **container: Any
+) -> Raw:
+    main_container = {"name": "main", "image": "work", **container}
+    main_container.setdefault("resources", {"limits": limits} if limits else {})
+    metadata = {"name": "p", "annotations": annotations or {}, "labels": labels or {}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [main_container]}}
+
+
+def written(tmp_path: Path, *objects: Raw) -> str:
+    path = tmp_path / "pods.yaml"
+    path.write_text(yaml.safe_dump_all(objects), encoding="utf-8")
+    return str(path)
+
+
+def findings(capsys: pytest.CaptureFixture[str], path: str, *, code: int = 0) -> list[Raw]:
+    assert main(["lint", "-o", "json", path]) == code
+    found: list[Raw] = json.loads(capsys.readouterr().out)
+    return found
+
+
+HALF = {"gpu-fraction": "0.5"}
+SHOWN = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+
+
+@pytest.mark.parametrize(
+    ("written_pod", "code", "field"),
+    [
+        (pod({"nvidia.com/gpu.memory": "8000Mi"}), "pasted-node-label", "nvidia.com/gpu.memory"),
+        (pod({"gpu-memory": "8589934592"}), "unit", "container main"),
+        (pod({"gpu-memory": "8"}), "unit", "container main"),
+        (pod(limits={"aliyun.com/gpu-mem": 16276}), "unit", "container main"),
+        (pod(limits={"nvidia.com/gpumem": 16}), "unit", "container main"),
+        (pod({"kai.scheduler/gpu-fraction": "0.5"}), "misspelt", "kai.scheduler/gpu-fraction"),
+        (pod({"gpu_memory": "500"}), "misspelt", "gpu_memory"),
+        (pod(labels=HALF), "wrong-place", "gpu-fraction"),
+        (pod({"clearml-injector/fraction": "0.500"}), "wrong-place", "clearml-injector/fraction"),
+        (pod({"hami.io/vgpu-node": "n"}), "written-by-binding", "hami.io/vgpu-node"),
+        (pod({"moorage.dev/gpu": "{}"}), "written-by-binding", "moorage.dev/gpu"),
+        (
+            pod({"nvidia.com/container.main.gpus.devices": "GPU-a"}),
+            "written-by-binding",
+            "nvidia.com/container.main.gpus.devices",
+        ),
+        (pod({"ALIYUN_COM_GPU_MEM_IDX": "0"}), "written-by-binding", "ALIYUN_COM_GPU_MEM_IDX"),
+        (pod(env=SHOWN), "visible-devices", "env NVIDIA_VISIBLE_DEVICES of container main"),
+        (
+            pod(limits={"nvidia.com/gpumem": 500}, env=[{"name": "CUDA_DISABLE_CONTROL", "value": "true"}]),
+            "no-limit",
+            "env CUDA_DISABLE_CONTROL of container main",
+        ),
+        (pod({"nvidia.com/use-gputype": "A100"}, limits={"nvidia.com/gpu": 1}), "whole-gpus", "nvidia.com/use-gputype"),
+        (pod(image="clearml/fractional-gpu:u22-cu12.3-8gb"), "unaccounted", "image of container main"),
+    ],
+)
+def test_what_is_surely_not_meant_is_a_warning(
+    written_pod: Raw, code: str, field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, written_pod)
+    (finding,) = findings(capsys, path)
+    assert (finding["level"], finding["code"], finding["field"]) == ("warning", code, field)
+    assert finding["text"].startswith(f"{field} ")
+    assert main(["lint", "--strict", path]) == 1
+
+
+@pytest.mark.parametrize(
+    "written_pod",
+    [
+        pod(),
+        pod(HALF),
+        pod({"gpu-memory": "2000"}),
+        pod(limits={"nvidia.com/gpu": 1}),
+        pod(limits={"aliyun.com/gpu-mem": 16}),
+        pod(limits={"nvidia.com/gpumem": 3000}, env=[{"name": "CUDA_DISABLE_CONTROL", "value": "false"}]),
+        pod(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]),
+        pod({"nvidia.com/use-gputype": "A100"}, limits={"nvidia.com/gpumem": 500}),
+        pod(labels={"clearml-injector/fraction": "0.500"}),
+        pod(limits={"nvidia.com/gpumem": 500}, image="clearml/fractional-gpu:u22-cu12.3-8gb"),
+    ],
+)
+def test_what_may_well_be_meant_is_not_found(
+    written_pod: Raw, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert findings(capsys, written(tmp_path, written_pod)) == []
+
+
+def test_init_containers_by_a_type_that_is_gone_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    typed = pod({**HALF, "gpu-fraction-container-type": "InitContainer"})
+    typed["spec"]["initContainers"] = [{"name": "load"}]
+    (finding,) = findings(capsys, written(tmp_path, typed))
+    assert (finding["code"], finding["field"]) == ("gone", "gpu-fraction-container-type")
+
+
+def test_annotations_of_a_workload_are_not_its_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    template = {"metadata": {"annotations": {"gpu-fraction": "0.5"}}, "spec": {"containers": [{"name": "main"}]}}
+    workload = {
+        "kind": "Deployment",
+        "metadata": {"name": "d", "annotations": {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}},
+        "spec": {"template": template},
+    }
+    (finding,) = findings(capsys, written(tmp_path, workload))
+    assert (finding["code"], finding["field"], finding["path"]) == (
+        "wrong-place",
+        "gpu-fraction-num-devices",
+        "spec.template",
+    )
+
+
+@pytest.mark.parametrize(
+    ("written_pod", "code", "field"),
+    [
+        (pod({"gpu-fraction": "1.5"}), "malformed", "gpu-fraction"),
+        (pod(HALF, limits={"nvidia.com/gpu": 1}), "conflicting", "gpu-fraction"),
+        (pod(limits={"nvidia.com/gpu": "0.5"}), "malformed", "nvidia.com/gpu of container main"),
+        (pod(limits={"koordinator.sh/gpu-core": 50}), "incomplete", "koordinator.sh/gpu-core of container main"),
+        (pod(resources={"requests": {"nvidia.com/gpu": 1}}), "no-limits", "nvidia.com/gpu of container main"),
+        (pod({"gpu-memory": 2000}), "malformed", ""),
+    ],
+)
+def test_what_a_cluster_would_refuse_is_an_error(
+    written_pod: Raw, code: str, field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (finding,) = findings(capsys, written(tmp_path, written_pod), code=1)
+    assert (finding["level"], finding["code"], finding["field"]) == ("error", code, field)
+
+
+def test_notes_tell_what_is_understood_otherwise_than_it_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, pod(limits={"nvidia.com/gpumem": 500, "nvidia.com/gpucores": 100}))
+    (finding,) = findings(capsys, path)
+    assert (finding["level"], finding["code"]) == ("note", "exclusive")
+
+
+def test_lines_name_place_level_and_code_and_end_with_a_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, pod({"gpu-memory": "8"}), pod({"gpu-fraction": "x"}), pod())
+    assert main(["lint", path]) == 1
+    first, second, last = capsys.readouterr().out.splitlines()
+    place = f"{path} document {{}}: Pod default/p"
+    assert first == f"{place.format(1)}: warning: container main asks for 8 MiB of a card: are GiB meant? [unit]"
+    assert second.startswith(f"{place.format(2)}: error: gpu-fraction annotation value must be")
+    assert last == "3 pods: 1 error, 1 warning, 0 notes"
+
+
+def test_a_terminal_gets_a_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["lint", written(tmp_path, pod({"gpu-memory": "8"}))]) == 0
+    shown = capsys.readouterr().out
+    assert "warning" in shown
+    assert "1 pod: 0 errors, 1 warning, 0 notes" in shown

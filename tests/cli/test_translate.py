@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.main import main
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: half, namespace: team, annotations: {gpu-fraction: "0.5"}}
+spec: {containers: [{name: main}]}
+"""
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: slices}
+spec:
+  template:
+    spec:
+      containers:
+      - {name: main, resources: {limits: {nvidia.com/gpu: 2, nvidia.com/gpumem: 3000, nvidia.com/gpucores: 30}}}
+"""
+REFUSED = """\
+kind: Pod
+apiVersion: v1
+metadata: {name: bad, annotations: {gpu-fraction: "1.5"}}
+spec: {containers: [{name: main}]}
+"""
+
+
+def path_of(tmp_path: Path, *texts: str) -> str:
+    path = tmp_path / "pods.yaml"
+    path.write_text("---\n".join(texts), encoding="utf-8")
+    return str(path)
+
+
+def answers(capsys: pytest.CaptureFixture[str], path: str, code: int = 0) -> list[dict[str, Any]]:
+    assert main(["translate", "-o", "json", path]) == code
+    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_text_tells_dialect_asks_wishes_and_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = path_of(tmp_path, POD, DEPLOYMENT)
+    assert main(["translate", path]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{path} document 1: Pod team/half",
+        "  dialect   kai",
+        "  asks      main: 50% of a GPU",
+        f"{path} document 2: Deployment default/slices spec.template",
+        "  dialect   hami",
+        "  asks      main: 2 times 3000 MiB of a GPU, 30% of its compute",
+        "  wish      no more memory than that",
+        "  wish      no more compute than that",
+        "  change    main: nvidia.com/gpumem is taken out",
+        "  change    main: nvidia.com/gpucores is taken out",
+        "  change    main: nvidia.com/gpu is taken out",
+    ]
+
+
+def test_json_has_the_native_record_and_the_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = path_of(tmp_path, DEPLOYMENT)
+    (answer,) = answers(capsys, path)
+    assert answer == {
+        "file": path,
+        "document": 1,
+        "path": "spec.template",
+        "kind": "Deployment",
+        "namespace": "default",
+        "name": "slices",
+        "dialect": "hami",
+        "record": {
+            "version": 1,
+            "dialect": "hami",
+            "asks": [{"container": "c0", "name": "main", "count": 2, "memMib": 3000, "computePercent": 30}],
+            "wishes": {"memoryCap": True, "computeCap": True},
+        },
+        "changes": [
+            {"container": "c0", "resource": name}
+            for name in ("nvidia.com/gpumem", "nvidia.com/gpucores", "nvidia.com/gpu")
+        ],
+    }
+
+
+def test_yaml_says_the_same_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = path_of(tmp_path, POD, DEPLOYMENT)
+    expected = answers(capsys, path)
+    assert main(["translate", "--to", "native", "-o", "yaml", path]) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == expected
+
+
+def test_a_refusal_has_the_words_of_admission_and_ends_with_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = path_of(tmp_path, POD, REFUSED)
+    good, bad = answers(capsys, path, code=1)
+    assert "refused" not in good
+    message = "gpu-fraction annotation value must be a positive number smaller than 1.0"
+    assert bad["refused"].startswith(f'{message} (gpu-fraction is "1.5"; allowed: ')
+    assert (bad["document"], bad["refusal"]["field"], bad["refusal"]["code"]) == (2, "gpu-fraction", "malformed")
+    assert main(["translate", path]) == 1
+    assert f"{path} document 2: Pod default/bad\n  refused   {message}" in capsys.readouterr().out
+
+
+TEMPLATE = "{spec: {containers: [{name: w, resources: {limits: {volcano.sh/vgpu-memory: 500}}}]}}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "paths"),
+    [
+        ("Job", "{template: %s}", ["spec.template"]),
+        ("StatefulSet", "{template: %s}", ["spec.template"]),
+        ("CronJob", "{jobTemplate: {spec: {template: %s}}}", ["spec.jobTemplate.spec.template"]),
+        (
+            "JobSet",
+            "{replicatedJobs: [{template: {spec: {template: %s}}}]}",
+            ["spec.replicatedJobs[0].template.spec.template"],
+        ),
+        ("PyTorchJob", "{pytorchReplicaSpecs: {Worker: {template: %s}}}", ["spec.pytorchReplicaSpecs.Worker.template"]),
+        ("Queue", "{weight: 1}", []),
+        ("VolcanoJob", "{tasks: [{template: &t %s}, {template: *t}]}", ["spec.tasks[0].template"]),
+    ],
+)
+def test_pod_templates_of_any_kind_are_found(
+    kind: str, spec: str, paths: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"kind: {kind}\nmetadata: {{name: x}}\nspec: {spec.replace('%s', TEMPLATE)}\n"
+    found = answers(capsys, path_of(tmp_path, text))
+    assert [answer["path"] for answer in found] == paths
+    assert all(answer["record"]["asks"] == [{"container": "c0", "name": "w", "memMib": 500}] for answer in found)
+
+
+def test_lists_empty_documents_json_and_standard_input_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = yaml.safe_load(POD)
+    (tmp_path / "list.json").write_text(json.dumps({"kind": "List", "items": [pod, pod, 7]}), encoding="utf-8")
+    (tmp_path / "notes.txt").write_text("{", encoding="utf-8")
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"---\n---\n{POD}---\njust text\n"))
+    assert main(["translate", "-o", "json", "-", str(tmp_path)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(Path(answer["file"]).name, answer["document"]) for answer in found] == [
+        ("-", 2),
+        ("list.json", 1),
+        ("list.json", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (POD.replace('"0.5"', "0.5"), "metadata.annotations[gpu-fraction] is 0.5 and has to be text: put it in quotes"),
+        (POD.replace("main", "7"), "Expected `str`, got `int`"),
+        (POD.replace("{name: main}", "main"), "Expected `object`, got `str`"),
+    ],
+)
+def test_what_the_api_server_would_not_read_is_refused(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (answer,) = answers(capsys, path_of(tmp_path, text), code=1)
+    assert answer["refused"].startswith(f"the API server would not take this pod: {message}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not YAML: "),
+        ("a: 2024-99-99\n", "not YAML: "),
+        ("[" * 1200, "not YAML: "),
+        (None, "No such file or directory"),
+    ],
+    ids=["broken", "date", "deep", "missing"],
+)
+def test_bad_input_ends_with_two_and_one_line(
+    text: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = path_of(tmp_path, text) if text is not None else str(tmp_path / "missing.yaml")
+    assert main(["translate", path]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"moorage: {path}: {message}")
+    assert captured.err.count("\n") == 1
+
+
+def test_a_folder_without_manifests_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["translate", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"moorage: {tmp_path}: a folder without manifests (.json, .yaml, .yml)\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["translate"], ["translate", "--to", "aliyun", "x"], ["lint"], ["lint", "-o", "x"]]
+)
+def test_what_the_parser_refuses_ends_with_two(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_first_word_comes_before_what_talks_to_clusters_is_loaded(tmp_path: Path) -> None:
+    """150 ms to the first output is mostly what Python loads: no client, no event loop, no tables."""
+    code = (
+        "import sys; from cli.main import main; main(sys.argv[1:]); "
+        "print(*sorted({'kube', 'admission', 'anyio', 'asyncio', 'aiohttp', 'numpy', 'rich'} & set(sys.modules)))"
+    )
+    arguments = [sys.executable, "-c", code, "translate", path_of(tmp_path, POD)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == ""
+
+
+def test_a_terminal_gets_a_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["translate", path_of(tmp_path, POD)]) == 0
+    shown = capsys.readouterr().out
+    assert "what Moorage makes of it" in shown
+    assert "50% of a GPU" in shown
