@@ -33,6 +33,8 @@ from wire.versions import is_older
 _log: Final = logging.getLogger(__name__)
 #: A look in which something was not answered is followed by a pause, doubled up to this.
 _LONGEST_PAUSE_S: Final = 60.0
+#: So much longer than its thinking, at least, is the pause after a look: 10,000 waiting shares take half a second.
+_PAUSE_PER_LOOK: Final = 10
 #: What the server will refuse again until somebody does something about it.
 _LASTING: Final = (AlreadyExists, BadRequest, Forbidden, Invalid)
 
@@ -48,6 +50,8 @@ class Scaling:
         self._scaler = Scaler(patience_s=settings.patience_s, cool_down_s=settings.cool_down_s)
         #: What the last decision said of pods that wait; None: there was none yet.
         self._explained: Sequence[Explain] | None = None
+        #: How long the last look has kept everything else from running.
+        self._thought_s = 0.0
         self._wake = Signal()
         self._decided = Signal()
         self._sink = ScalingPodSink(settings.namespace, self._wake)
@@ -96,7 +100,8 @@ class Scaling:
             await self._wait()
             await anyio.sleep(pause_s)
             is_done = await self.look()
-            pause_s = self._settings.look_s if is_done else min(pause_s * 2, _LONGEST_PAUSE_S)
+            least_s = max(self._settings.look_s, _PAUSE_PER_LOOK * self._thought_s)
+            pause_s = least_s if is_done else max(least_s, min(pause_s * 2, _LONGEST_PAUSE_S))
             if not is_done:
                 self._wake.set()
 
@@ -109,12 +114,16 @@ class Scaling:
         """Mend what differs from what should be there; False if not all of it was answered."""
         if self._explained is None:
             return True
-        wanted = wants(
-            self._cache.cluster, self._explained, now_ns=monotonic_ns(), memory_nano=self._settings.memory_nano
-        )
-        now_s = anyio.current_time()
-        outcomes = [await self._take(step) for step in self._scaler.steps(wanted, self._sink.seen(), now_s=now_s)]
+        steps = self._think(self._explained)
+        outcomes = [await self._take(step) for step in steps]
         return all(outcomes)
+
+    def _think(self, explained: Sequence[Explain]) -> list[Step]:
+        now_s = anyio.current_time()
+        wanted = wants(self._cache.cluster, explained, now_ns=monotonic_ns(), memory_nano=self._settings.memory_nano)
+        steps = self._scaler.steps(wanted, self._sink.seen(), now_s=now_s)
+        self._thought_s = anyio.current_time() - now_s
+        return steps
 
     async def _take(self, step: Step) -> bool:
         """Take one step; False if it is to be taken again soon."""
@@ -134,7 +143,9 @@ class Scaling:
         return True
 
     async def _create(self, source: Want) -> None:
-        """Make a scaling pod, if the API server agrees that its source waits. Raises ApiError."""
+        """Make a scaling pod, if its source still waits, and the API server agrees. Raises ApiError."""
+        if self._is_served(source.uid):
+            return
         pod = await self._api.get(PODS, source.name, namespace=source.namespace)
         if pod.metadata.uid != source.uid or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
             return

@@ -64,6 +64,8 @@ class Block:
 
     def take(self, want: Want) -> bool:
         """Charge a pod, each of its shares on a device of its own, the tightest that has room; False if it can't."""
+        if max(self.free_nano) < want.nanos[0]:
+            return False
         chosen: list[int] = []
         for nano in want.nanos:  # largest first: what is left for it then is the most there can be
             fitting = [n for n, free in enumerate(self.free_nano) if free >= nano and n not in chosen]

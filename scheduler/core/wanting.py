@@ -67,6 +67,7 @@ class _Search:
     #: Groups of devices that are open, or were opened on the trial.
     _open: set[str] = field(default_factory=set)
     _hopeless: set[PodClass] = field(default_factory=set)
+    _cards: dict[Constraints, list[int]] = field(default_factory=dict)
     #: Class -> what its shares take of devices; None: it can't use whole GPUs that are free.
     _nanos: dict[PodClass, tuple[int, ...] | None] = field(default_factory=dict)
 
@@ -168,7 +169,9 @@ class _Search:
             case FractionAsk(nano=nano):
                 return nano
             case MemoryAsk(mem_mib=mem_mib):
-                cards = _cards(self.placer.trial.nodes, constraints)
+                if constraints not in self._cards:
+                    self._cards[constraints] = _cards(self.placer.trial.nodes, constraints)
+                cards = self._cards[constraints]
                 return _nano_of_memory(mem_mib, cards) if cards else self.memory_nano
 
 
