@@ -128,11 +128,11 @@ class MemoryApiServer:
         return len(picked)
 
     def undelivered(self, user: str) -> dict[str, int]:
-        """For each kind (plural) that a user watches now: changes that his watch has not been handed yet."""
+        """For each kind (plural) of which a user watches all there is: changes that he has not been handed yet."""
         found: dict[str, int] = {}
         for table in self._store.tables.values():
             for watcher in table.log.watchers:
-                if watcher.call.user == user and not watcher.cut:
+                if watcher.call.user == user and not watcher.call.namespace and not watcher.cut:
                     plural = watcher.call.kind.plural
                     found[plural] = found.get(plural, 0) + len(watcher.lines)
         return found

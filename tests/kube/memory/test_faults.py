@@ -120,6 +120,17 @@ async def test_a_cut_watch_breaks_and_others_do_not(server: MemoryApiServer) -> 
         assert [line async for line in second] == []
 
 
+async def test_a_watch_of_one_namespace_does_not_say_that_all_was_handed_over(server: MemoryApiServer) -> None:
+    query = {"watch": "1", "timeoutSeconds": "20"}
+    one, all_of_them = server.transport("one"), "/api/v1/pods"
+    async with one.stream(PODS, query=query, timeout_s=5):
+        assert server.undelivered("one") == {}
+        async with one.stream(all_of_them, query=query, timeout_s=5):
+            assert server.undelivered("one") == {"pods": 0}
+            await send(server.transport(), "POST", PODS, pod("p"))
+            assert server.undelivered("one") == {"pods": 1}
+
+
 async def test_a_dead_client_hears_and_does_nothing_more(server: MemoryApiServer) -> None:
     transport = server.transport("victim")
     server.faults.on_request.append(once(Fault(delay_s=5), when=_creates))
