@@ -24,7 +24,7 @@ from wire.core import Container, Pod
 
 #: A TiB: no card has as much, so bytes or KiB were meant.
 _LARGEST_MIB: Final = 2**20
-#: Less than that in MiB is a count of GiB in every manifest that has been seen.
+#: So few MiB are more likely a count of GiB.
 _SMALLEST_MIB: Final = 100
 _PLAIN_DEVICES: Final = frozenset({"", "void", "none"})
 _KAI_KEYS: Final = (

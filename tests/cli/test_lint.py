@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,36 +39,36 @@ HALF = {"gpu-fraction": "0.5"}
 SHOWN = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
 
 
-@pytest.mark.parametrize(
-    ("written_pod", "code", "field"),
-    [
-        (pod({"nvidia.com/gpu.memory": "8000Mi"}), "pasted-node-label", "nvidia.com/gpu.memory"),
-        (pod({"gpu-memory": "8589934592"}), "unit", "container main"),
-        (pod({"gpu-memory": "8"}), "unit", "container main"),
-        (pod(limits={"aliyun.com/gpu-mem": 16276}), "unit", "container main"),
-        (pod(limits={"nvidia.com/gpumem": 16}), "unit", "container main"),
-        (pod({"kai.scheduler/gpu-fraction": "0.5"}), "misspelt", "kai.scheduler/gpu-fraction"),
-        (pod({"gpu_memory": "500"}), "misspelt", "gpu_memory"),
-        (pod(labels=HALF), "wrong-place", "gpu-fraction"),
-        (pod({"clearml-injector/fraction": "0.500"}), "wrong-place", "clearml-injector/fraction"),
-        (pod({"hami.io/vgpu-node": "n"}), "written-by-binding", "hami.io/vgpu-node"),
-        (pod({"moorage.dev/gpu": "{}"}), "written-by-binding", "moorage.dev/gpu"),
-        (
-            pod({"nvidia.com/container.main.gpus.devices": "GPU-a"}),
-            "written-by-binding",
-            "nvidia.com/container.main.gpus.devices",
-        ),
-        (pod({"ALIYUN_COM_GPU_MEM_IDX": "0"}), "written-by-binding", "ALIYUN_COM_GPU_MEM_IDX"),
-        (pod(env=SHOWN), "visible-devices", "env NVIDIA_VISIBLE_DEVICES of container main"),
-        (
-            pod(limits={"nvidia.com/gpumem": 500}, env=[{"name": "CUDA_DISABLE_CONTROL", "value": "true"}]),
-            "no-limit",
-            "env CUDA_DISABLE_CONTROL of container main",
-        ),
-        (pod({"nvidia.com/use-gputype": "A100"}, limits={"nvidia.com/gpu": 1}), "whole-gpus", "nvidia.com/use-gputype"),
-        (pod(image="clearml/fractional-gpu:u22-cu12.3-8gb"), "unaccounted", "image of container main"),
-    ],
-)
+WARNINGS: list[tuple[Raw, str, str]] = [
+    (pod({"nvidia.com/gpu.memory": "8000Mi"}), "pasted-node-label", "nvidia.com/gpu.memory"),
+    (pod({"gpu-memory": "8589934592"}), "unit", "container main"),
+    (pod({"gpu-memory": "8"}), "unit", "container main"),
+    (pod(limits={"aliyun.com/gpu-mem": 16276}), "unit", "container main"),
+    (pod(limits={"nvidia.com/gpumem": 16}), "unit", "container main"),
+    (pod({"kai.scheduler/gpu-fraction": "0.5"}), "misspelt", "kai.scheduler/gpu-fraction"),
+    (pod({"gpu_memory": "500"}), "misspelt", "gpu_memory"),
+    (pod(labels=HALF), "wrong-place", "gpu-fraction"),
+    (pod({"clearml-injector/fraction": "0.500"}), "wrong-place", "clearml-injector/fraction"),
+    (pod({"hami.io/vgpu-node": "n"}), "written-by-binding", "hami.io/vgpu-node"),
+    (pod({"moorage.dev/gpu": "{}"}), "written-by-binding", "moorage.dev/gpu"),
+    (
+        pod({"nvidia.com/container.main.gpus.devices": "GPU-a"}),
+        "written-by-binding",
+        "nvidia.com/container.main.gpus.devices",
+    ),
+    (pod({"ALIYUN_COM_GPU_MEM_IDX": "0"}), "written-by-binding", "ALIYUN_COM_GPU_MEM_IDX"),
+    (pod(env=SHOWN), "visible-devices", "env NVIDIA_VISIBLE_DEVICES of container main"),
+    (
+        pod(limits={"nvidia.com/gpumem": 500}, env=[{"name": "CUDA_DISABLE_CONTROL", "value": "true"}]),
+        "no-limit",
+        "env CUDA_DISABLE_CONTROL of container main",
+    ),
+    (pod({"nvidia.com/use-gputype": "A100"}, limits={"nvidia.com/gpu": 1}), "whole-gpus", "nvidia.com/use-gputype"),
+    (pod(image="clearml/fractional-gpu:u22-cu12.3-8gb"), "unaccounted", "image of container main"),
+]
+
+
+@pytest.mark.parametrize(("written_pod", "code", "field"), WARNINGS)
 def test_what_is_surely_not_meant_is_a_warning(
     written_pod: Raw, code: str, field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,6 +98,12 @@ def test_what_may_well_be_meant_is_not_found(
     written_pod: Raw, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert findings(capsys, written(tmp_path, written_pod)) == []
+
+
+def test_the_documents_list_all_warnings() -> None:
+    documents = (Path(__file__).parents[2] / "docs" / "translate.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `([a-z-]+)` \|", documents.partition("## lint")[2], re.MULTILINE)
+    assert set(listed) == {code for _, code, _ in WARNINGS} | {"gone"}
 
 
 def test_init_containers_by_a_type_that_is_gone_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

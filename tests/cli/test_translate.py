@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from cli.main import main
 
@@ -64,6 +66,16 @@ def test_text_tells_dialect_asks_wishes_and_changes(tmp_path: Path, capsys: pyte
         "  change    main: nvidia.com/gpucores is taken out",
         "  change    main: nvidia.com/gpu is taken out",
     ]
+
+
+def test_the_example_in_the_documents_is_what_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slices.yaml").write_text(DEPLOYMENT, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert main(["translate", "slices.yaml"]) == 0
+    documents = (Path(__file__).parents[2] / "docs" / "translate.md").read_text(encoding="utf-8")
+    assert f"$ moorage translate slices.yaml\n{capsys.readouterr().out}```" in documents
 
 
 def test_json_has_the_native_record_and_the_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,6 +200,39 @@ def test_bad_input_ends_with_two_and_one_line(
     assert captured.out == ""
     assert captured.err.startswith(f"moorage: {path}: {message}")
     assert captured.err.count("\n") == 1
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 2**70) | st.floats() | st.text(max_size=8) | st.dates(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8) | st.integers(), inner, max_size=3),
+    max_leaves=8,
+)
+ASKED = st.dictionaries(
+    st.sampled_from(
+        ["nvidia.com/gpu", "nvidia.com/gpumem", "aliyun.com/gpu-mem", "cnvrg.io/metagpu", "koordinator.sh/gpu"]
+    ),
+    ANYTHING,
+    max_size=3,
+)
+LIMITED = st.fixed_dictionaries({"resources": st.fixed_dictionaries({"limits": ASKED | ANYTHING})})
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    annotations=st.dictionaries(st.sampled_from(["gpu-fraction", "gpu-memory"]) | st.text(), ANYTHING) | ANYTHING,
+    containers=st.lists(st.builds(lambda limited: {"name": "main", **limited}, LIMITED) | ANYTHING, max_size=3),
+    beside=ANYTHING,
+)
+def test_whatever_a_file_holds_there_is_an_answer(
+    annotations: object, containers: list[object], beside: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    template = {"metadata": {"annotations": annotations}, "spec": {"containers": containers, "volumes": beside}}
+    workload = {"kind": "Deployment", "metadata": beside, "spec": {"template": template, "more": beside}}
+    path = tmp_path / "any.yaml"
+    path.write_text(yaml.safe_dump_all([workload, template, beside]), encoding="utf-8")
+    for command in ("translate", "lint"):
+        assert main([command, "-o", "json", str(path)]) in {0, 1}
+        assert isinstance(json.loads(capsys.readouterr().out), list)
 
 
 def test_a_folder_without_manifests_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
