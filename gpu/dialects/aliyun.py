@@ -68,7 +68,7 @@ def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     if isinstance(made, Refusal):
         return made
     strategy = "binpack" if made.request.is_shared else ""
-    edits = (*made.edits, *taken_out(pod.spec, (MEMORY, COUNT)))
+    edits = (*made.edits, *taken_out(pod.spec, (COUNT, MEMORY)))
     return Translation(dialect=NAME, request=made.request, strategy=strategy, notes=notes, edits=edits)
 
 

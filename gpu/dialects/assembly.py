@@ -11,7 +11,7 @@ pod that was through admission once reads the same again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -106,7 +106,7 @@ def beside_whole(ref: ContainerRef, container: Container, key: str) -> Refusal:
     )
 
 
-def taken_out(spec: PodSpec, own: Collection[str]) -> tuple[ResourceEdit, ...]:
+def taken_out(spec: PodSpec, own: Sequence[str]) -> tuple[ResourceEdit, ...]:
     """Take a dialect's own resources out of the containers that name them.
 
     No node has any, so a pod that keeps them waits for ever; and a kubelet that once had the origin's plugin keeps them
@@ -115,6 +115,6 @@ def taken_out(spec: PodSpec, own: Collection[str]) -> tuple[ResourceEdit, ...]:
     return tuple(
         ResourceEdit(ref, name, None)
         for ref, container in containers(spec)
-        for name in sorted(amounts(container))
-        if name in own
+        for name in own
+        if name in amounts(container)
     )

@@ -78,7 +78,8 @@ def asks(spec: PodSpec, settings: ClearmlSettings) -> Asks | Refusal:
 
 def own_taken_out(spec: PodSpec) -> tuple[ResourceEdit, ...]:
     """Take out cards by index, and what only ClearML's agent understands: parts, which the API server refuses."""
-    return taken_out(spec, {name for _, container in containers(spec) for name in amounts(container) if is_own(name)})
+    named = {name for _, container in containers(spec) for name in amounts(container)}
+    return taken_out(spec, sorted(name for name in named if is_own(name)))
 
 
 # --- cards by index (C11) ----------------------------------------------------------------------------------------
@@ -173,7 +174,7 @@ def _counted_as(name: str, settings: ClearmlSettings) -> tuple[Ask | None, int]:
 def slice_edits(spec: PodSpec, settings: ClearmlSettings) -> tuple[ResourceEdit, ...]:
     """Take out the MIG slices that are served as memory."""
     named = {name for _, container in containers(spec) for name in plugin_resources(container)}
-    return taken_out(spec, {name for name in named if settings.mig_as_memory and _memory_gib(name)})
+    return taken_out(spec, sorted(name for name in named if settings.mig_as_memory and _memory_gib(name)))
 
 
 def _memory_gib(resource: str) -> int:

@@ -18,6 +18,7 @@ import msgspec
 
 from gpu.dialects import aliyun, clearml, hami, kai, koordinator, metagpu, nvfractions, replicas, volcano, volcanoshare
 from gpu.dialects.plugin import amounts, containers
+from gpu.dialects.replicaentries import MPS
 from gpu.dialects.settings import DialectSettings
 from gpu.refusal import Mistake, Refusal, shown
 from gpu.request import GpuRequest, MigAsk
@@ -55,7 +56,10 @@ def _speaks_kai(pod: Pod, settings: DialectSettings) -> bool:
 
 def _kai(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     request = kai.translate(pod, sharing=settings.sharing)
-    return request if isinstance(request, Refusal) else Translation(dialect=KAI, request=request)
+    if isinstance(request, Refusal):
+        return request
+    is_mps = (pod.metadata.annotations or {}).get(names.MPS) == "true"
+    return Translation(dialect=KAI, request=request, wishes=Wishes(mode=MPS if is_mps else ""))
 
 
 def _plain(pod: Pod, settings: DialectSettings) -> Translation | Refusal:

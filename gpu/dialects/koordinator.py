@@ -14,14 +14,13 @@ from typing import Final
 
 import msgspec
 
-from gpu.dialects.assembly import Assembled, assembled
+from gpu.dialects.assembly import Assembled, assembled, taken_out
 from gpu.dialects.handed import Handed, handed, quantity_text
 from gpu.dialects.koordinatorsums import OWN, Said, Share, divided, said_by, summed
 from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, too_many
 from gpu.dialects.seating import seat_name, sit
 from gpu.dialects.settings import DialectSettings
 from gpu.dialects.vgpu import chosen, field_of
-from gpu.dialects.vgpupod import taken_out
 from gpu.effective import effective
 from gpu.refusal import Mistake, Refusal, shown
 from gpu.request import Ask, ContainerKind, ContainerRef, FractionAsk, GpuRequest, MemoryAsk, SharedAsk, WholeAsk

@@ -209,7 +209,7 @@ def _edits(spec: PodSpec, wanted: Sequence[_Wanted], found: Mapping[str, Entry])
 
     ``nvidia.com/gpu`` itself is not here (gpu/dialects/assembly.py).
     """
-    gone = taken_out(spec, [name for name in found if name != names.GPU_RESOURCE])
+    gone = taken_out(spec, sorted(name for name in found if name != names.GPU_RESOURCE))
     counts = {(edit.container, edit.resource): 0 for edit in gone}
     listed = dict(containers(spec))
     for one in wanted:

@@ -6,20 +6,20 @@ card or not (gpu/dialects/seating.py). Certain devices, by UUID, can only be had
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gpu.dialects.assembly import assembled
-from gpu.dialects.plugin import amounts, containers
+from gpu.dialects.assembly import assembled, taken_out
+from gpu.dialects.plugin import containers
 from gpu.dialects.seating import seatings
 from gpu.dialects.vgpu import Form, Slices, listed, slices
 from gpu.refusal import Refusal
 from gpu.request import Ask, ContainerRef, FractionAsk, MemoryAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
-from gpu.translation import Cards, Note, ResourceEdit, Translation, Wishes
+from gpu.translation import Cards, Note, Translation, Wishes
 from wire import names
-from wire.core import Pod, PodSpec
+from wire.core import Pod
 
 SPREAD = "spread"
 
@@ -58,7 +58,7 @@ def sliced(pod: Pod, form: Form) -> dict[ContainerRef, Slices] | Refusal:
 
 
 def together(
-    pod: Pod, found: Mapping[ContainerRef, Slices], form: Form, *, annotated: Annotated, own: Collection[str]
+    pod: Pod, found: Mapping[ContainerRef, Slices], form: Form, *, annotated: Annotated, own: Sequence[str]
 ) -> Translation | Refusal:
     """Put the containers together. ``own``: resources that are taken out of them, since no node has any."""
     by_uuid = bool(annotated.cards.uuids or annotated.cards.not_uuids)
@@ -92,13 +92,3 @@ def _from_books(asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
 def _is_part(ask: Ask) -> bool:
     """Whether this is less than all memory of a device."""
     return isinstance(ask, MemoryAsk) or (isinstance(ask, FractionAsk) and ask.nano < NANO_PER_DEVICE)
-
-
-def taken_out(spec: PodSpec, own: Collection[str]) -> list[ResourceEdit]:
-    """Take resources out of the containers that name them."""
-    return [
-        ResourceEdit(ref, name, None)
-        for ref, container in containers(spec)
-        for name in own
-        if name in amounts(container)
-    ]

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gpu.dialects.assembly import assembled
+from gpu.dialects.assembly import assembled, taken_out
 from gpu.dialects.handed import handed
 from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, too_many
 from gpu.dialects.seating import seat_name
 from gpu.dialects.settings import DialectSettings
 from gpu.dialects.vgpu import LARGEST_MIB, field_of, malformed
-from gpu.dialects.vgpupod import taken_out
 from gpu.dialects.volcano import OWN as VGPU
 from gpu.refusal import Mistake, Refusal, shown
 from gpu.request import Ask, ContainerRef, MemoryAsk, WholeAsk

@@ -307,6 +307,13 @@ def test_x3_what_both_change_and_wish_is_kept() -> None:
     assert [edit.value for edit in answer.env] == ["0.500"]
 
 
+@pytest.mark.parametrize(("mps", "mode"), [("true", "mps"), ("false", "")])
+def test_mps_is_a_wish(mps: str, mode: str) -> None:
+    answer = combine.translate(asking({}, annotations={"gpu-fraction": "0.5", "mps": mps}), DEFAULTS)
+    assert isinstance(answer, Translation)
+    assert answer.wishes == Wishes(mode=mode)
+
+
 def test_x6_strict_refuses_a_variable_that_shows_other_devices() -> None:
     asked = pod(container("main", {MEM: 5}, env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]))
     kept = combine.translate(asked, DEFAULTS)
