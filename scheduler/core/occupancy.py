@@ -187,15 +187,21 @@ def _count_lost(groups: Collection[Group]) -> int:
     """Devices that tenants use and that no reservation holds: the device plugin would give them to anybody.
 
     Whoever got one would meet those tenants. So they are as good as taken, and a reservation that gets one of them is
-    joined by nobody (protocol.md, A lost or foreign reservation).
+    joined by nobody, as is each of two that tell one device (protocol.md, A lost or foreign reservation).
     """
-    holders = {held.uuid: group for group in groups for held in group.reservations if held.uuid}
+    holders: dict[str, list[tuple[Group, Reservation]]] = {}
+    for group in groups:
+        for held in group.reservations:
+            if held.uuid:
+                holders.setdefault(held.uuid, []).append((group, held))
     lost: set[str] = set()
     for group in groups:
         if group.is_contradicted:
             lost |= group.granted - holders.keys()
-        for uuid in group.granted & holders.keys():
-            holders[uuid].is_claimed |= holders[uuid] is not group
+    for uuid, rivals in holders.items():
+        is_disputed = sum(not held.deleting for _, held in rivals) > 1
+        for group, _ in rivals:
+            group.is_claimed |= is_disputed or any(uuid in other.granted for other in groups if other is not group)
     return len(lost)
 
 

@@ -144,6 +144,10 @@ def test_a_pod_bound_by_kai_on_two_devices_is_charged_on_both() -> None:
         ([TENANT, bind_request(TENANT, "n1", ("g", HALF)), reservation("g", phase="Failed")], False),
         ([reservation("g", uuid="GPU-2"), LOST], False),
         ([reservation("g", is_ill=True)], False),
+        # Two reservations tell one device: neither is joined, but for one that is only late to go.
+        ([reservation("g"), reservation("h")], False),
+        ([reservation("g", book={"uid-t": HALF}), LOST, reservation("h")], False),
+        ([reservation("g"), reservation("h", deleting=True)], True),
         ([reservation("g", uuid="GPU-1"), bound(TENANT, "n1", ("h", HALF), uuid="GPU-1")], False),
     ],
 )
