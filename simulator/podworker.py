@@ -137,7 +137,12 @@ class PodWorker:
             await self.machine.remove(self.pod)
 
     async def report(self) -> None:
-        """Write the status if it changed. Callers of one moment are served by one write."""
+        """Write the status if it changed. Callers of one moment are served by one write.
+
+        Kubelet takes the devices of a pod for free before it tells that the pod has ended, however long that takes.
+        """
+        if all(life.is_final for life in self.lives.values()):
+            self.machine.pod_ended(self.pod)
         async with self._writing:
             status = self._render(self.pod)
             if status == self._written or self._vanished:
