@@ -11,6 +11,10 @@ Manifest = dict[str, Any]
 
 API: Final = "admissionregistration.k8s.io/v1"
 
+#: Every resource through which metadata of pods is written: sub-resources, and Bindings as a resource of their own
+#: (``POST bindings``, deprecated and served to this day), whose object is a Binding that names its pod.
+PODS: Final = ["pods", "pods/*", "bindings"]
+
 #: The maps of both sides; absent ones are empty. On CREATE there is no old side, on DELETE no new one.
 MAPS: Final = {
     f"{side}{field.capitalize()}": f"{source} == null ? {{}} : {source}.?metadata.?{field}.orValue({{}})"

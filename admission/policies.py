@@ -5,7 +5,9 @@ to the container). All keys come from wire.names by way of admission.protected; 
 
 Evictions of reservation pods are held back by a PodDisruptionBudget and not by a policy: a budget answers 429, upon
 which ``kubectl drain`` waits until the tenants have left and the binder has retired the reservation; a policy can only
-answer 403, upon which it gives up.
+answer 403, upon which it gives up. The API server asks no budget about a pod that is Pending (``canIgnorePDB``): such a
+reservation is evicted at once. Tenants start only after the process inside has told the device, so hardly ever under
+one that does.
 """
 
 from __future__ import annotations
@@ -84,14 +86,15 @@ def policy_manifests(
 def _protected_keys(who: Identities) -> cel.Manifest:
     """Nobody but us adds, changes or removes a protected key of any pod, by whatever sub-resource.
 
-    Creation is an addition, and so is the metadata of a Binding, which the server merges into the pod. The webhook
-    runs before this and has stripped the pods of our scheduler.
+    Creation is an addition, and so is the metadata of a Binding, which the server merges into the pod, by whichever of
+    the two ways it comes (``pods/NAME/binding``, or the older ``bindings``). The webhook runs before this and has
+    stripped the pods of our scheduler.
     """
     annotation = cel.is_one_of(protected.ANNOTATIONS, protected.ANNOTATION_PREFIXES)
     label = cel.is_one_of(protected.LABELS, protected.LABEL_PREFIXES)
     return cel.policy(
         _POLICY_PROTECTED,
-        rules=[cel.rule("", ["pods", "pods/*"], ["CREATE", "UPDATE"])],
+        rules=[cel.rule("", cel.PODS, ["CREATE", "UPDATE"])],
         conditions={"not-ours": f"!({cel.is_user(who.ours)})"},
         variables=cel.MAPS | {"touched": f"{cel.changed('annotations', annotation)} + {cel.changed('labels', label)}"},
         validations=[
@@ -143,7 +146,7 @@ def _reservations(who: Identities, namespace: str) -> cel.Manifest:
     book_of = "oldObject.metadata.?annotations[?" + cel.text(names.TENANTS) + "].orValue('')"
     return cel.policy(
         _POLICY_RESERVATIONS,
-        rules=[cel.rule("", ["pods", "pods/*"], ["CREATE", "UPDATE"]), cel.rule("", ["pods"], ["DELETE"])],
+        rules=[cel.rule("", cel.PODS, ["CREATE", "UPDATE"]), cel.rule("", ["pods"], ["DELETE"])],
         conditions={
             "namespace": f"request.namespace == {cel.text(namespace)}",
             "not-ours": f"!({cel.is_user(who.ours)})",

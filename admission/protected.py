@@ -16,6 +16,7 @@ from wire import names
 ANNOTATIONS: Final = (
     names.RECEIVED_RESOURCE_TYPE,
     names.GRANT,
+    names.GPU_RECORD,
     names.FENCED,
     names.FENCED_BECAUSE,
     names.GPU_PORTION_ANNOTATION,

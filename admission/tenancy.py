@@ -30,7 +30,7 @@ def bound_queues(scheduler_name: str) -> cel.Manifest:
     return cel.policy(
         _POLICY_QUEUES,
         rules=[
-            cel.rule("", ["pods", "pods/*"], ["CREATE", "UPDATE"]),
+            cel.rule("", cel.PODS, ["CREATE", "UPDATE"]),
             cel.rule(names.SCHEDULING_GROUP, ["podgroups"], ["CREATE", "UPDATE"]),
         ],
         conditions={
@@ -42,8 +42,10 @@ def bound_queues(scheduler_name: str) -> cel.Manifest:
             "isGroup": "request.resource.resource == 'podgroups'",
             "queue": f"variables.isGroup ? object.?spec.?queue.orValue('') : {label.format('object')}",
             "before": f"variables.isGroup ? oldObject.?spec.?queue.orValue('') : {label.format('oldObject')}",
+            "isBinding": "request.resource.resource == 'bindings'"
+            " || request.operation == 'CREATE' && request.?subResource.orValue('') != ''",
             "elsewhere": "!variables.isGroup && variables.queue == ''"
-            f" && (request.operation == 'CREATE' && request.?subResource.orValue('') != '' || {_GROUP_OF_POD} != '')",
+            f" && (variables.isBinding || {_GROUP_OF_POD} != '')",
         },
         validations=[
             (

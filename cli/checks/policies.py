@@ -40,7 +40,7 @@ async def check_budget(reader: Reader) -> list[Finding]:
             f"PodDisruptionBudget {meta['namespace']}/{meta['name']} is not there: a drain takes devices from tenants"
         )
         return [Finding(Level.WARNING, "budget", said, _APPLY)]
-    return [Finding(Level.OK, "budget", "reservation pods are not evicted while they have tenants")]
+    return [Finding(Level.OK, "budget", "reservation pods that run are not evicted while they have tenants")]
 
 
 def _binds(binding: Raw, policy: str) -> bool:

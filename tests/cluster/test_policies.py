@@ -210,6 +210,7 @@ async def _in_force(world: Cluster) -> None:
 
 PROTECTED_METADATA = [
     ("annotations", names.GRANT),
+    ("annotations", names.GPU_RECORD),
     ("annotations", names.FENCED),
     ("annotations", names.FENCED_BECAUSE),
     ("annotations", names.TENANTS),
@@ -257,17 +258,52 @@ async def test_what_a_bound_pod_was_given_is_neither_changed_nor_removed(
     assert key in answer.message
 
 
-async def test_a_binding_of_somebody_else_carries_no_protected_key(cluster: Cluster) -> None:
+@pytest.mark.parametrize("way", ["pods/{}/binding", "bindings"])
+async def test_a_binding_of_somebody_else_carries_no_protected_key(cluster: Cluster, way: str) -> None:
     pod = await cluster.stored(cluster.pod())
+    name = pod["metadata"]["name"]
+    path = f"/api/v1/namespaces/{cluster.namespace}/{way.format(name)}"
+    target = {"kind": "Node", "name": "n1"}
+    for field, key in PROTECTED_METADATA:
+        forged = {"metadata": {"name": name, field: {key: "g1"}}, "target": target}
+        refused = await cluster.call("POST", path, forged, user=TENANT)
+        assert refused.is_refused_by_policy, refused.message
+        assert f"only the scheduler and the binder may write {key}" in refused.message
+    assert "nodeName" not in (await cluster.call("GET", _path(pod))).body["spec"]
+    plain = {"metadata": {"name": name}, "target": target}
+    assert (await cluster.call("POST", path, plain, user=TENANT)).status == 201
+
+
+async def test_a_binding_makes_no_reservation_pod(cluster: Cluster) -> None:
+    plain = cluster.pod()
+    plain["metadata"]["namespace"] = cluster.reservations
+    pod = await cluster.stored(plain)
     binding = {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": pod["metadata"]["name"], "annotations": {names.GRANT: "{}"}},
+        "metadata": {"name": pod["metadata"]["name"], "labels": {names.APP_LABEL: names.RESERVATION_APP}},
         "target": {"kind": "Node", "name": "n1"},
     }
-    assert (await cluster.call("POST", _path(pod) + "/binding", binding, user=TENANT)).is_refused_by_policy
-    del binding["metadata"]["annotations"]  # type: ignore[attr-defined]  # a dict of dicts, typed by its literal
-    assert (await cluster.call("POST", _path(pod) + "/binding", binding, user=TENANT)).status == 201
+    for way in (f"pods/{pod['metadata']['name']}/binding", "bindings"):
+        path = f"/api/v1/namespaces/{cluster.reservations}/{way}"
+        refused = await cluster.call("POST", path, binding, user=TENANT)
+        assert "reservation pods are made by the binder only" in refused.message
+
+
+@pytest.mark.parametrize(("queue", "is_let_in"), [("team-b", False), ("team-a", True), ("", True)])
+async def test_a_binding_names_no_queue_that_its_namespace_is_not_bound_to(
+    cluster: Cluster, queue: str, is_let_in: bool
+) -> None:
+    space = f"/api/v1/namespaces/{cluster.namespace}"
+    pods = [await cluster.stored(cluster.pod(labels={names.QUEUE_LABEL: "team-a"})) for _ in range(2)]
+    bound = {"metadata": {"annotations": {names.QUEUES: "team-a"}}}
+    assert (await cluster.call("PATCH", space, bound, content_type=MERGE)).status == 200
+    for pod, way in zip(pods, ("pods/{}/binding", "bindings"), strict=True):
+        name = pod["metadata"]["name"]
+        labels = {"labels": {names.QUEUE_LABEL: queue}} if queue else {}
+        binding = {"metadata": {"name": name, **labels}, "target": {"kind": "Node", "name": "n1"}}
+        answer = await cluster.call("POST", f"{space}/{way.format(name)}", binding, user=TENANT)
+        assert answer.status == 201 if is_let_in else answer.is_refused_by_policy, answer.message
+    free = {"metadata": {"annotations": {names.QUEUES: None}}}
+    assert (await cluster.call("PATCH", space, free, content_type=MERGE)).status == 200
 
 
 async def test_everything_else_of_a_bound_pod_stays_free(cluster: Cluster) -> None:
