@@ -45,7 +45,7 @@ from kube.api import Api
 from kube.clock import Clock
 from kube.errors import ApiError, Forbidden
 from kube.events import EventRecorder
-from kube.patience import until_answered
+from kube.patience import doubled_s, until_answered
 from kube.removal import remove
 from kube.resources import BIND_REQUESTS
 from wire import names
@@ -237,7 +237,7 @@ class Carrier:
 
 
 def _read_pause_s(reads: int) -> float:
-    return min(_READ_S * 2 ** min(reads - 1, 10), _LONGEST_READ_S) if reads else 0.0
+    return doubled_s(_READ_S, reads - 1, longest_s=_LONGEST_READ_S) if reads else 0.0
 
 
 def _identity(state: State) -> binding.Identity:

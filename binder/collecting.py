@@ -24,6 +24,7 @@ from binder.view import View
 from gpu.reservation import Reservation
 from kube.errors import ApiError
 from kube.events import EventRecorder
+from kube.patience import doubled_s
 from wire.core import ObjectReference
 from wire.events import WARNING
 
@@ -191,7 +192,7 @@ class Collector:
             return  # its pods will go with it
         now = anyio.current_time()
         if notes.restore_at is None:
-            notes.restore_at = now + min(_BARE_S * 2**notes.restores, _LONGEST_BARE_S)
+            notes.restore_at = now + doubled_s(_BARE_S, notes.restores, longest_s=_LONGEST_BARE_S)
         if now < notes.restore_at:
             self._look_again(group, at=notes.restore_at)
             return

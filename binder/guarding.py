@@ -22,6 +22,7 @@ from gpu import book as device_book
 from gpu import reservation as reservations
 from gpu.reservation import Reservation
 from kube.api import Api
+from kube.patience import doubled_s
 from kube.signal import Signal
 
 _log: Final = logging.getLogger(__name__)
@@ -89,7 +90,8 @@ class Guarding:
         """Give back what was got, and begin anew after a while."""
         search.groups.clear()
         search.refusals += 1
-        search.again_s = anyio.current_time() + min(_FIRST_PAUSE_S * 2**search.refusals, _LONGEST_PAUSE_S)
+        pause_s = doubled_s(_FIRST_PAUSE_S, search.refusals, longest_s=_LONGEST_PAUSE_S)
+        search.again_s = anyio.current_time() + pause_s
 
     async def _ask(self, node: str, search: _Search, tenants: Sequence[PodView]) -> Reservation | None:
         """Have one more device, or None: it was refused, or not told soon (then the next look waits on)."""

@@ -13,7 +13,7 @@ from typing import Final
 import anyio
 
 from binder.core import contending
-from binder.core.contending import Claimant, Claims, Move, Scene
+from binder.core.contending import Claimant, Claims, Move, Proof, Scene
 from binder.core.pods import PodView
 from binder.core.pods import view as read_pod
 from binder.guarding import Guarding
@@ -32,10 +32,14 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Notes:
-    """Of one node: since when (event loop's time) each pod (UID) has had to go, and which devices strangers have."""
+    """Of one node: since when (event loop's time) each pod (UID) has had to go.
+
+    And which devices strangers have, and who keeps what several were given.
+    """
 
     move_since: dict[str, float] = field(default_factory=dict)
-    proofs: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    proofs: Mapping[str, Proof] = field(default_factory=dict)
+    keepers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Healing:
@@ -106,7 +110,7 @@ class Healing:
         scene = await self._scene(node, notes)
         claims = scene.claims
         lost = contending.unheld(scene, claims)
-        notes.proofs = contending.proofs(scene, claims)
+        notes.proofs, notes.keepers = contending.proofs(scene, claims), contending.keepers(scene, claims)
         moves = self._due(contending.moves(scene, claims, notes.proofs), notes)
         if moves:
             await self._moving.move(node, moves)
@@ -131,6 +135,7 @@ class Healing:
             strangers={pod.metadata.uid: gpus for pod in others if (gpus := _whole_gpus(pod))},
             capacity=self._view.gpus.get(node, 0),
             proofs=notes.proofs,
+            keepers=notes.keepers,
             ill=frozenset(one.uuid for one in held if one.is_ill and not one.is_terminal),
         )
 

@@ -17,6 +17,7 @@ from binder.core.contending import Move, Why
 from kube.api import Api
 from kube.errors import Conflict, NotFound, Refused, TooManyRequests
 from kube.events import EventRecorder
+from kube.patience import doubled_s
 from wire.core import ObjectReference
 from wire.events import WARNING
 
@@ -24,8 +25,10 @@ _log: Final = logging.getLogger(__name__)
 
 #: Between two evictions on one node.
 PACE_S: Final = 10.0
-#: The longest pause before a refused eviction is asked for again.
+#: The longest pause before a refused eviction is asked for again, and before one that does not end is left behind.
 _LONGEST_PAUSE_S: Final = 300.0
+#: What was not heard of for so long is another matter.
+_FORGET_S: Final = 3600.0
 
 
 @dataclass(slots=True)
@@ -44,6 +47,8 @@ class Moving:
     _events: EventRecorder
     #: Node -> when the next pod may be evicted there (event loop's time).
     _free_at_s: dict[str, float] = field(default_factory=dict)
+    #: Pod UID -> since when it has been seen to go (event loop's time).
+    _going_since_s: dict[str, float] = field(default_factory=dict)
     #: Node -> pod UID.
     _refused: dict[str, dict[str, _Refused]] = field(default_factory=dict)
 
@@ -55,17 +60,27 @@ class Moving:
         """Evict the first that may be evicted now; nobody while one is going. Raises ApiError."""
         now = anyio.current_time()
         self._free_at_s = {name: at for name, at in self._free_at_s.items() if at > now}
-        if node in self._free_at_s or any(move.claimant.pod.deleting for move in moves):
+        if node in self._free_at_s or self._is_waited_for(moves):
             return
-        going = {move.claimant.pod.uid for move in moves}
-        refused = {uid: told for uid, told in self._refused.get(node, {}).items() if uid in going}
+        staying = [move for move in moves if not move.claimant.pod.deleting]
+        named = {move.claimant.pod.uid for move in staying}
+        refused = {uid: told for uid, told in self._refused.get(node, {}).items() if uid in named}
         self._refused[node] = refused
-        for move in moves:
+        for move in staying:
             told = refused.get(move.claimant.pod.uid)
             if told is None or told.again_s <= now:
                 self._free_at_s[node] = now + PACE_S
                 await self._evict(move, refused)
                 return
+
+    def _is_waited_for(self, moves: Sequence[Move]) -> bool:
+        """Whether one of these is going and may soon be gone: one that takes its time must not hold up the others."""
+        now = anyio.current_time()
+        going = {move.claimant.pod.uid for move in moves if move.claimant.pod.deleting}
+        self._going_since_s = {
+            uid: since for uid, since in self._going_since_s.items() if uid in going or now - since < _FORGET_S
+        }
+        return any(now - self._going_since_s.setdefault(uid, now) < _LONGEST_PAUSE_S for uid in going)
 
     async def _evict(self, move: Move, refused: dict[str, _Refused]) -> None:
         pod = move.claimant.pod
@@ -81,7 +96,7 @@ class Moving:
     def _put_off(self, move: Move, refused: dict[str, _Refused], why: str) -> None:
         uid = move.claimant.pod.uid
         times = refused[uid].times + 1 if uid in refused else 1
-        pause_s = min(PACE_S * 2 ** (times - 1), _LONGEST_PAUSE_S)
+        pause_s = doubled_s(PACE_S, times - 1, longest_s=_LONGEST_PAUSE_S)
         refused[uid] = _Refused(times, anyio.current_time() + pause_s)
         if times == 1:
             self._tell(move, f"has to go, and can't be evicted yet ({why}): {_reason(move)}")

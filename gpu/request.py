@@ -164,9 +164,13 @@ def _together(seated: Sequence[tuple[ContainerRequest, SharedAsk]]) -> SharedAsk
 
 
 def _at_one_time(seated: Sequence[tuple[ContainerRequest, SharedAsk]], amount: Callable[[Any], int]) -> int:
-    regular = (amount(ask) for c, ask in seated if c.container.kind is ContainerKind.REGULAR)
-    init = ((amount(ask), c.is_sidecar) for c, ask in seated if c.container.kind is ContainerKind.INIT)
-    return effective(regular, init)
+    """What is in use at one time on one seat: the asks of one container together, containers in the pod's order."""
+    used: dict[ContainerRef, tuple[int, bool]] = {}
+    for container, ask in sorted(seated, key=lambda one: one[0].container.index):
+        already = used.get(container.container, (0, False))[0]
+        used[container.container] = (already + amount(ask), container.is_sidecar)
+    regular = (held for ref, (held, _) in used.items() if ref.kind is ContainerKind.REGULAR)
+    return effective(regular, [each for ref, each in used.items() if ref.kind is ContainerKind.INIT])
 
 
 def charge_nano(ask: SharedAsk, card_mib: int) -> int | None:

@@ -12,11 +12,19 @@ from kube.errors import ApiError, Forbidden
 
 T = TypeVar("T")
 
+#: Twice as often is no pause any more that anybody waits for, and no number that a float can't hold.
+_MOST_DOUBLINGS: Final = 60
+
 _log: Final = logging.getLogger(__name__)
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 10.0
 #: A right that is missing is given by a person.
 _LONGEST_FORBIDDEN_S: Final = 300.0
+
+
+def doubled_s(first_s: float, times: int, *, longest_s: float) -> float:
+    """How long to wait after ``times`` further failures: each makes it twice as long, up to ``longest_s``."""
+    return min(first_s * (1 << min(times, _MOST_DOUBLINGS)), longest_s)
 
 
 async def until_answered(

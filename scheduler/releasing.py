@@ -19,6 +19,7 @@ import anyio
 from kube.api import Api
 from kube.errors import ApiError
 from kube.events import EventRecorder
+from kube.patience import doubled_s
 from kube.resources import POD_GROUPS, PODS
 from scheduler.cache import Cache
 from scheduler.core.records import PodGroupRecord
@@ -75,7 +76,7 @@ class Releasing:
             await self._release(group)
         except ApiError as error:
             refusals = self._refused.get(key, (0, 0.0))[0] + 1
-            pause_s = min(self._grace_s * 2**refusals, _LONGEST_PAUSE_S)
+            pause_s = doubled_s(self._grace_s, refusals, longest_s=_LONGEST_PAUSE_S)
             self._refused[key] = (refusals, anyio.current_time() + pause_s)
             _log.warning("the rest of gang %s/%s was not released, asking again in %.0f s: %s", *key, pause_s, error)
 

@@ -50,12 +50,20 @@ class Move(msgspec.Struct, frozen=True, gc=False):
     keeper: str = ""
 
 
+class Proof(msgspec.Struct, frozen=True, gc=False):
+    """One of these ``strangers`` (pod UIDs) holds a device, as the node has no more devices than ``capacity``."""
+
+    strangers: frozenset[str]
+    capacity: int
+
+
 class Scene(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One node as it was listed: first its reservation pods, then its pods.
 
     ``strangers``: pods (UIDs) that kubelet has admitted, and how many GPUs each holds through the device plugin,
     reservation pods left out. ``capacity``: how many GPUs the node has, unhealthy ones too. ``ill``: devices (UUIDs)
-    that are unhealthy. ``proofs``: device -> strangers of whom one was proved to hold it.
+    that are unhealthy. ``proofs``: device -> what was proved of it before. ``keepers``: device -> the group that was
+    found to keep it before.
     """
 
     reservations: Sequence[Reservation]
@@ -63,7 +71,8 @@ class Scene(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     strangers: Mapping[str, int] = {}
     capacity: int = 0
     ill: frozenset[str] = frozenset()
-    proofs: Mapping[str, frozenset[str]] = {}
+    proofs: Mapping[str, Proof] = {}
+    keepers: Mapping[str, str] = {}
 
     @property
     def holders(self) -> dict[str, set[str]]:
@@ -106,27 +115,37 @@ def unheld(scene: Scene, claims: Claims) -> frozenset[str]:
     return frozenset(u for u, groups in claims.items() if u not in holders and not telling.isdisjoint(groups))
 
 
-def proofs(scene: Scene, claims: Claims) -> dict[str, frozenset[str]]:
-    """Return which used devices strangers have for sure: device -> the strangers of whom one has it.
+def proofs(scene: Scene, claims: Claims) -> dict[str, Proof]:
+    """Return which used devices strangers have for sure.
 
     On a full node whatever is used and not told by a reservation has somebody else, also where a reservation is still
-    to be made, for it could not be. That stays so, whatever becomes free, until one of those who were there has left.
+    to be made, for it could not be. That stays so, whatever becomes free, until one of those who were there has left,
+    or the node turns out to have more devices than it said: a device plugin that starts may tell some late.
     """
     there, told = frozenset(scene.strangers), scene.holders
     loose = [uuid for uuid in claims if uuid not in told]
     if scene.is_full:
-        return dict.fromkeys(loose, there)
-    return {uuid: those for uuid, those in scene.proofs.items() if uuid in loose and those <= there}
+        return dict.fromkeys(loose, Proof(there, scene.capacity))
+    return {
+        uuid: proof
+        for uuid, proof in scene.proofs.items()
+        if uuid in loose and proof.strangers <= there and scene.capacity <= proof.capacity
+    }
 
 
 def moves(scene: Scene, claims: Claims, proved: Collection[str]) -> list[Move]:
-    """Return who has to go, the youngest first. ``proved``: lost devices that strangers have."""
+    """Return who has to go, the youngest first. ``proved``: lost devices that strangers have.
+
+    What KAI's pods use is known by what their reservation says now, and by nothing that was written when they were
+    bound. That is too little to move anybody for, them or others.
+    """
     found: list[Move] = []
-    for uuid, groups in claims.items():
+    for uuid, everybody in claims.items():
+        groups = _granted(everybody)
         if uuid in scene.ill:
-            found += _all_of(groups, Why.ILL, uuid)
+            found += _all_of(everybody, Why.ILL, uuid)
         elif len(groups) > 1:
-            keeper = _keeper(groups, scene.holders.get(uuid, set()))
+            keeper = keeper_of(scene, uuid, groups)
             rest = {group: tenants for group, tenants in groups.items() if group != keeper}
             found += _all_of(rest, Why.SHARED, uuid, keeper)
         elif uuid in proved:
@@ -134,11 +153,28 @@ def moves(scene: Scene, claims: Claims, proved: Collection[str]) -> list[Move]:
     return sorted(found, key=lambda move: (move.claimant.age, move.uuid), reverse=True)
 
 
+def keepers(scene: Scene, claims: Claims) -> dict[str, str]:
+    """Return which group keeps each device that several were given."""
+    contested = {uuid: groups for uuid, each in claims.items() if len(groups := _granted(each)) > 1}
+    return {uuid: keeper_of(scene, uuid, groups) for uuid, groups in contested.items()}
+
+
+def keeper_of(scene: Scene, uuid: str, groups: Mapping[str, Sequence[Claimant]]) -> str:
+    """The group that holds the device; where that is not clear, the one whose oldest tenant is older.
+
+    Where that is not clear it stays with whom it was found first: a tenant that leaves does not turn it around.
+    """
+    candidates = scene.holders.get(uuid, set()) & groups.keys() or set(groups)
+    if scene.keepers.get(uuid) in candidates:
+        return scene.keepers[uuid]
+    return min(candidates, key=lambda group: (min(tenant.age for tenant in groups[group]), group))
+
+
+def _granted(groups: Mapping[str, Sequence[Claimant]]) -> dict[str, Sequence[Claimant]]:
+    """Leave out pods that carry no grant of ours."""
+    found = {group: [each for each in tenants if each.pod.grant is not None] for group, tenants in groups.items()}
+    return {group: tenants for group, tenants in found.items() if tenants}
+
+
 def _all_of(groups: Mapping[str, Sequence[Claimant]], why: Why, uuid: str, keeper: str = "") -> list[Move]:
     return [Move(tenant, why, uuid, keeper) for tenants in groups.values() for tenant in tenants]
-
-
-def _keeper(groups: Mapping[str, Sequence[Claimant]], holding: set[str]) -> str:
-    """The group that holds the device; where that is not clear, the one whose oldest tenant is older."""
-    candidates = holding & groups.keys() or set(groups)
-    return min(candidates, key=lambda group: (min(tenant.age for tenant in groups[group]), group))

@@ -82,8 +82,12 @@ class Group:
 
     @property
     def is_idle(self) -> bool:
-        """Whether its reservation could be removed now to give the whole device back."""
-        is_removable = self.reservation is not None and self.reservation.is_joinable
+        """Whether its reservation could be removed now to give the whole device back.
+
+        One that has not told its device may hold one that others use, for their sake (design/healing.md, Guards).
+        """
+        held = self.reservation
+        is_removable = held is not None and held.is_joinable and held.is_learned
         return not self.charges and is_removable and not self.is_claimed
 
     @property

@@ -155,6 +155,20 @@ async def test_tenants_of_a_device_that_a_stranger_has_go_one_by_one_the_younges
         assert await told(it, "GPUMoved") == [f"a: {lost}", f"b: {lost}"]
 
 
+async def test_a_tenant_that_does_not_end_holds_up_the_others_for_five_minutes_only() -> None:
+    async with cluster() as it:
+        await gpus(it, 2)
+        await it.bound("a")
+        await anyio.sleep(5)
+        await it.bound("b")
+        await whole(it, "stranger")
+        await lose(it, "GPU-b")
+        await anyio.sleep(300)
+        assert await going(it) == {"b"}
+        await anyio.sleep(60)
+        assert await going(it) == {"a", "b"}
+
+
 async def test_a_stranger_is_found_where_the_reservation_can_not_be_made_anew() -> None:
     async with cluster() as it:
         await gpus(it, 1)

@@ -52,6 +52,14 @@ def mib(amount: int, seat: str = "", limit: int = 0) -> MemoryAsk:
             (asking(0, mib(5, "a", 8)), asking(1, mib(2, "a"))), (mib(7, "a", 10),), id="no limit is the request"
         ),
         pytest.param(
+            (asking(0, mib(5, "a"), mib(6, "a"), kind=INIT),), (mib(11, "a"),), id="one container has all at once"
+        ),
+        pytest.param(
+            (asking(1, mib(5, "a"), kind=INIT), asking(0, mib(2, "a"), kind=INIT, is_sidecar=True)),
+            (mib(7, "a"),),
+            id="init containers start in the pod's order, however they are listed",
+        ),
+        pytest.param(
             (asking(0, FractionAsk(5, "a", limit_nano=8)), asking(1, part(2, "a"))),
             (FractionAsk(7, "a", limit_nano=10),),
             id="no limit is the fraction",

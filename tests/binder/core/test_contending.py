@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from binder.core.contending import Claimant, Scene, Why, moves, proofs, unheld
+from binder.core.contending import Claimant, Proof, Scene, Why, keepers, moves, proofs, unheld
 from gpu.grant import DeviceGrant
 from tests.binder.core.made import attempt, bound, reservation
 
@@ -97,9 +97,16 @@ def test_what_was_proved_of_strangers_holds_until_one_of_them_leaves(there: dict
     parts = (holds("g", "B"), OLD)
     full = scene(*parts, strangers={"s": 1}, capacity=2)
     proved = proofs(full, full.claims)
-    assert proved == {"A": frozenset({"s"})}
-    now = scene(*parts, strangers=there, capacity=9, proofs=proved)
+    assert proved == {"A": Proof(frozenset({"s"}), 2)}
+    now = scene(OLD, strangers=there, capacity=2 + len(there), proofs={"A": Proof(frozenset({"s"}), 4)})
     assert bool(going(now)) == holds_still
+
+
+def test_a_proof_falls_when_the_node_has_more_devices_than_it_seemed() -> None:
+    parts = (holds("g", "B"), OLD)
+    proved = proofs(seemed := scene(*parts, strangers={"s": 1}, capacity=2), seemed.claims)
+    assert going(scene(*parts, strangers={"s": 1}, capacity=2, proofs=proved)) == [("old", Why.STRANGER)]
+    assert going(scene(*parts, strangers={"s": 1}, capacity=3, proofs=proved)) == []
 
 
 def test_tenants_of_a_device_that_is_ill_go_and_others_stay() -> None:
@@ -110,10 +117,25 @@ def test_tenants_of_a_device_that_is_ill_go_and_others_stay() -> None:
     ]
 
 
-def test_a_pod_of_kais_is_where_its_reservation_says() -> None:
+def test_nobody_is_moved_for_what_a_pod_of_kais_is_said_to_use() -> None:
     kais = Claimant(msgspec.structs.replace(OLD.pod, name="kais", grant=None, groups=("k",)), "2025-01-01T00:00:00Z")
-    assert going(scene(holds("g", "A"), holds("k", "A"), OLD, kais)) == [("old", Why.SHARED)]
-    assert going(scene(holds("g", "A"), OLD, kais)) == []
+    on_one = scene(holds("g", "A"), holds("k", "A"), OLD, kais)
+    assert going(on_one) == []
+    assert set(on_one.claims["A"]) == {"g", "k"}
+    assert going(scene(holds("k", "A"), OLD, kais)) == []
+    # One that is dead is left by all.
+    assert [name for name, _ in going(msgspec.structs.replace(on_one, ill=frozenset({"A"})))] == ["old", "kais"]
+
+
+def test_who_was_found_to_keep_a_device_keeps_it_though_his_oldest_tenant_leaves() -> None:
+    here = (holds("g", "B"), holds("h", "C"))
+    first = scene(*here, OLD, LATER, YOUNG)
+    kept = keepers(first, first.claims)
+    assert kept == {"A": "g"}
+    assert going(scene(*here, LATER, YOUNG)) == [("later", Why.SHARED)]
+    assert going(scene(*here, LATER, YOUNG, keepers=kept)) == [("young", Why.SHARED)]
+    # But not from the group that holds it.
+    assert going(scene(holds("h", "A"), LATER, YOUNG, keepers=kept)) == [("later", Why.SHARED)]
 
 
 @pytest.mark.parametrize(

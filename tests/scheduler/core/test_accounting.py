@@ -161,6 +161,12 @@ def test_an_idle_device_that_others_lost_is_not_given_back_for_a_whole_one() -> 
     assert not any(isinstance(entry, Retire) for entry in decide(made, 0).entries)
 
 
+@pytest.mark.parametrize(("uuid", "is_given_back"), [("GPU-1", True), ("", False)])
+def test_an_idle_device_that_is_not_known_yet_is_not_given_back_for_a_whole_one(uuid: str, is_given_back: bool) -> None:
+    made = cluster(node(gpus=1), reservation("g", uuid=uuid), pod("whole", gpus=1))
+    assert any(isinstance(entry, Retire) for entry in decide(made, 0).entries) == is_given_back
+
+
 def test_a_reservation_that_is_about_to_be_made_has_its_slot() -> None:
     made = cluster(node(pods=10), TENANT, bind_request(TENANT, "n1", ("g", HALF)))
     ledger = made.refresh()
