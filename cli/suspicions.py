@@ -172,7 +172,7 @@ def _only_requested(container: Container) -> list[str]:
 def _gone_type(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
     """K10: lived in one version of KAI."""
     if (pod.metadata.annotations or {}).get(names.GPU_FRACTION_CONTAINER_TYPE) == names.CONTAINER_TYPE_INIT:
-        text = f"newer KAI reads it no more; name the container with {names.GPU_FRACTION_CONTAINER_NAME}"
+        text = f"is read no more by newer KAI; name the container with {names.GPU_FRACTION_CONTAINER_NAME}"
         yield Suspicion("gone", names.GPU_FRACTION_CONTAINER_TYPE, text)
 
 
