@@ -72,7 +72,8 @@ def dependencies(root: Path, python_root: Path, recipe: Recipe) -> None:
     pins.write_text(requirements(_REQUIREMENTS.read_text(), recipe.distributions))
     version = _stdlib(python_root).name.removeprefix("python")
     exactly = ("--require-hashes", "--no-deps", "--only-binary", ":all:", "--python-version", version)
-    _uv("pip", "install", *exactly, "--link-mode", "copy", "--target", str(site), "--requirement", str(pins))
+    # Hashes are of what is downloaded: what lies unpacked in a cache may have been changed through a link since.
+    _uv("pip", "install", "--no-cache", *exactly, "--target", str(site), "--requirement", str(pins))
     pins.unlink()
     (site / ".lock").unlink(missing_ok=True)
     _remove(site, UNUSED_OF_WHEELS)

@@ -86,8 +86,9 @@ UNUSED_FILES = (
     ),
     *(f"usr/lib/python3.*/lib-dynload/{name}" for name in ("_*test*", "xx*")),
 )
-#: The same of others' wheels: scripts, tests, what C programs are compiled with, and what got in by mistake.
+#: The same of others' wheels: scripts, tests, what C programs are compiled with, and what got in by mistake. Records of
+#: installation would list what is left out, and have hashes of scripts that name the builder's Python.
 UNUSED_OF_WHEELS = (
-    *("bin", "example.py", "pyproject.toml"),
+    *("bin", "example.py", "pyproject.toml", "*.dist-info/RECORD"),
     *("*/tests", "*/*/tests", "numpy/*/include", "numpy/*/lib", "numpy/f2py", "numpy/include"),
 )
