@@ -30,15 +30,16 @@ _log: Final = logging.getLogger(__name__)
 #: Before it is tried again on a node that had no device left, doubled each time.
 _FIRST_PAUSE_S: Final = 10.0
 _LONGEST_PAUSE_S: Final = 1800.0
-#: How long a reservation pod is waited for within one look.
+#: How long a reservation pod is waited for within one look, and in all.
 _ANSWER_S: Final = 10.0
+_PATIENCE_S: Final = 120.0
 
 
 @dataclass(slots=True)
 class _Search:
-    """On one node: groups of the reservation pods that were made, and when to go on after a refusal."""
+    """On one node: groups of the reservation pods that were made, and since when each is, and when to go on."""
 
-    groups: dict[str, None] = field(default_factory=dict)
+    groups: dict[str, float] = field(default_factory=dict)
     refusals: int = 0
     again_s: float = 0.0
 
@@ -100,10 +101,12 @@ class Guarding:
             group = await self._make(node, search, tenants)
         await self._answer(group)
         held = self._view.reservations.get(group)
-        if held is None or held.is_terminal:
+        is_silent = anyio.current_time() - search.groups[group] > _PATIENCE_S
+        if held is not None and held.is_learned:
+            return held
+        if held is None or held.is_terminal or is_silent:
             self._put_off(search)
-            return None
-        return held if held.is_learned else None
+        return None
 
     def _unanswered(self, search: _Search) -> str | None:
         """The group that was asked for last, if it has not told its device yet."""
@@ -114,7 +117,7 @@ class Guarding:
     async def _make(self, node: str, search: _Search, tenants: Sequence[PodView]) -> str:
         """Make a reservation pod without tenants; return its group. Raises ApiError."""
         group = reservations.group_id(node, tenants[0].uid, self._number(search))
-        search.groups[group] = None
+        search.groups[group] = anyio.current_time()
         _log.warning("asking for a guard of a device on node %s that its reservation lost", node)
         made = await make(
             self._api,

@@ -43,7 +43,7 @@ class _Notes:
 
 
 class Healing:
-    """Looks at nodes, side by side, one look at a node at a time."""
+    """Looks at nodes, side by side, one look at a node at a time: a slow one holds up no other."""
 
     def __init__(self, api: Api, *, view: View, settings: BinderSettings, guarding: Guarding, moving: Moving) -> None:
         self._api = api
@@ -53,18 +53,21 @@ class Healing:
         self._moving = moving
         #: By node, of those about which something is wrong.
         self._notes: dict[str, _Notes] = {}
+        #: Nodes that are being looked at.
+        self._busy: set[str] = set()
 
     async def run(self) -> None:
         """Look over everything now and then, until cancelled."""
-        while True:
-            suspects = self._suspects()
-            self._notes = {node: self._notes.get(node, _Notes()) for node in sorted(suspects)}
-            self._moving.keep(suspects)
-            self._guarding.keep({node: frozenset(used) for node, used in suspects.items()})
-            async with anyio.create_task_group() as tasks:
-                for node in self._notes:
-                    tasks.start_soon(self._heal_safely, node)
-            await anyio.sleep(self._settings.sweep_s)
+        async with anyio.create_task_group() as tasks:
+            while True:
+                suspects = self._suspects()
+                self._notes = {node: self._notes.get(node, _Notes()) for node in sorted(suspects)}
+                self._moving.keep(suspects)
+                self._guarding.keep({node: frozenset(used) for node, used in suspects.items()})
+                for node in [node for node in self._notes if node not in self._busy]:
+                    self._busy.add(node)
+                    tasks.start_soon(self._heal_safely, node, self._notes[node])
+                await anyio.sleep(self._settings.sweep_s)
 
     def _suspects(self) -> dict[str, set[str]]:
         """Nodes on which a device looks ill, or not its tenants', by the cache.
@@ -97,14 +100,16 @@ class Healing:
             if pod.grant is not None:
                 yield from (device.uuid for device in pod.grant.devices if device.group == group)
 
-    async def _heal_safely(self, node: str) -> None:
+    async def _heal_safely(self, node: str, notes: _Notes) -> None:
         """A node that can't be looked at now neither stops nor delays the others."""
         try:
-            await self._heal(node, self._notes[node])
+            await self._heal(node, notes)
         except ApiError as error:
             _log.warning("node %s can't be healed now: %s", node, error)
         except Exception:  # noqa: BLE001 - the edge of the component: one bad object stops nothing (S11)
             _log.exception("node %s could not be healed", node)
+        finally:
+            self._busy.discard(node)
 
     async def _heal(self, node: str, notes: _Notes) -> None:
         scene = await self._scene(node, notes)

@@ -121,6 +121,22 @@ async def test_a_node_without_a_free_device_is_asked_ever_more_rarely() -> None:
         assert evictions(it) == []
 
 
+async def test_a_guard_that_never_tells_its_device_is_given_back_and_asked_for_again() -> None:
+    async with cluster() as it:
+        await gpus(it, 4)
+        await it.bound()
+        await lose(it, "GPU-b", "GPU-0")
+        await anyio.sleep(2)
+        it.kubelet.silent.add("node-1")
+        await anyio.sleep(100)
+        assert [pod.metadata.deletion_timestamp is None for pod in await it.reservations()] == [True, True]
+        await anyio.sleep(50)
+        assert sum(pod.metadata.deletion_timestamp is None for pod in await it.reservations()) == 1
+        it.kubelet.silent.clear()
+        await anyio.sleep(120)
+        assert await held(it) == {"GPU-b": {"team/p"}, "GPU-0": set()}
+
+
 async def test_a_new_leader_keeps_the_guard() -> None:
     async with cluster() as it:
         await gpus(it, 2)
