@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide import decide
-from scheduler.core.plan import Explain
+from scheduler.core.plan import Explain, Gang
 from scheduler.core.records import Demand
+from scheduler.core.scaling import pack
 from scheduler.core.wanting import Want, wants
-from tests.scheduler.core.objects import NANO, cluster, commit, node, pod, pod_group
+from tests.scheduler.core.objects import NANO, bound, cluster, commit, node, pod, pod_group, reservation
 from wire import names
 
 TENTH = NANO // 10
@@ -26,6 +29,10 @@ def found(made: Cluster, *, now_ns: int = 0) -> list[Want]:
             explained = [entry for entry in plan.entries if isinstance(entry, Explain)]
             return wants(made, explained, now_ns=now_ns, memory_nano=TENTH)
         commit(made, plan)
+        for entry in plan.entries:
+            if isinstance(entry, Gang):
+                for placement in entry.placements:
+                    made.commits.assume(placement)
 
 
 def named(*objects: Any) -> list[str]:
@@ -74,6 +81,28 @@ def test_a_share_for_which_its_node_is_out_for_a_while_wants_no_other() -> None:
     assert found(made, now_ns=2 * SECOND) == []  # its node is out for it
     made.upsert_pod(pod("taker", gpus=1, bound_to="n1"))
     assert [want.name for want in found(made, now_ns=2 * SECOND)] == ["p"]
+
+
+def test_a_share_for_which_its_node_is_out_wants_nothing_either_when_others_before_it_fit_nowhere() -> None:
+    small = pod("small", fraction="0.2", created="2026-01-02T00:00:00Z")
+    made = cluster(node(gpus=1), bound(pod("tenant"), "n1", ("g", 7 * TENTH)), pod("big", fraction="0.5"), small)
+    made.upsert_pod(reservation("g", "n1", book={"uid-tenant": 7 * TENTH}))
+    made.commits.failed("uid-small", "n1", "ReservationFailed: why", now_ns=0)
+    assert [want.name for want in found(made, now_ns=2 * SECOND)] == ["big"]
+
+
+def test_a_share_that_waits_for_a_node_on_probation_wants_no_other() -> None:
+    made = cluster(node(gpus=2), pod("first", fraction="0.7"))
+    commit(made, decide(made, 0))
+    flight = made.commits.flight("uid-first")
+    assert flight is not None
+    group = flight.placement.devices[0].group
+    made.upsert_pod(reservation(group, "n1", book={"uid-first": 7 * TENTH}, uuid="", uid="asked"))
+    made.commits.probation.fail("n1")
+    made.upsert_pod(pod("second", fraction="0.7"))
+    plan = decide(made, 0)
+    assert [type(entry) for entry in plan.entries] == [Explain]
+    assert found(made) == []
 
 
 @pytest.mark.parametrize(
@@ -136,4 +165,45 @@ def test_wanting_leaves_the_cluster_as_it_is() -> None:
     generation = made.generation
     found(made)
     assert made.generation == generation
+    assert made.validate() == []
+
+
+_ASKS = st.one_of(
+    st.builds(lambda tenths, devices: {"fraction": f"0.{tenths}", "devices": devices}, *(st.integers(1, 9),) * 2),
+    st.builds(lambda mem: {"mem": mem}, st.integers(1, 8000)),
+    st.builds(lambda gpus: {"gpus": gpus}, st.integers(1, 2)),
+)
+_GROUPS = st.lists(st.tuples(st.sampled_from(["", "", "a", "b"]), st.sampled_from(["x", "y"]), _ASKS), max_size=12)
+
+
+@given(st.lists(st.integers(0, 4), max_size=3), _GROUPS)
+def test_nodes_as_they_are_asked_for_leave_nobody_wanting_and_each_round_of_them_helps_somebody(
+    there: list[int], asked: list[tuple[str, str, dict[str, Any]]]
+) -> None:
+    """An autoscaler that brings exactly a node for each scaling pod, and one for each pod of whole GPUs."""
+    made = cluster(*(node(f"n{i}", gpus, mem_mib=8000, labels={"pool": "x"}) for i, gpus in enumerate(there)))
+    for name in "ab":
+        size = sum(group == name for group, _, _ in asked)
+        made.upsert_pod_group(pod_group(name, size))
+    pods = [
+        pod(f"p{i}", group=group, spec={"nodeSelector": {"pool": pool}}, **asks)
+        for i, (group, pool, asks) in enumerate(asked)
+    ]
+    for each in pods:
+        made.upsert_pod(each)
+    brought = 0
+    wanted = found(made)
+    while wanted:
+        waiting = len(made.waiting())
+        blocks = pack(wanted, (), lambda _: True)
+        whole = [p for p in made.waiting() if not p.cls.request.is_shared]
+        for selector, gpus in (
+            *((block.opener.constraints.selector, block.opener.demand.gpus) for block in blocks.values()),
+            *((p.cls.constraints.selector, p.cls.demand.gpus) for p in whole),
+        ):
+            brought += 1
+            made.upsert_node(node(f"new-{brought}", gpus, mem_mib=8000, labels=dict(selector)))
+        wanted = found(made)
+        assert len(made.waiting()) < waiting
+    assert [pod.name for pod in made.waiting() if pod.cls.request.is_shared] == []
     assert made.validate() == []
