@@ -14,6 +14,7 @@ import msgspec
 from admission.settings import HandOver
 from admission.settings import Settings as AdmissionSettings
 from kube.lease import LeaseSettings
+from scheduler.settings import ScalingSettings, SchedulerSettings
 from simulator import shape
 from simulator.hostile import workload
 from simulator.hostile.actions import Action
@@ -54,6 +55,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     #: How long containers take to end.
     stop_s: float = 0.2
     shuffle_devices: bool = True
+    #: Whether shares that fit nowhere ask for nodes, which nobody adds.
+    autoscaling: bool = False
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -88,6 +91,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             election=_LEASES if switches.election else None,
             kubelet=KubeletSettings(stop_s=switches.stop_s, shuffle_devices=switches.shuffle_devices),
             admission=AdmissionSettings(hand_over=switches.hand_over),
+            scheduler=SchedulerSettings(scaling=ScalingSettings() if switches.autoscaling else None),
         )
 
 
@@ -127,7 +131,8 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None) -> Scenario:
     """
     shapes = _rng(seed, "shapes").choice(_SHAPES)
     nodes = shape.parse(shapes)
-    settings = _switches(_rng(seed, "settings"))
+    is_scaled = _rng(seed, "autoscaling").random() < 0.25
+    settings = msgspec.structs.replace(_switches(_rng(seed, "settings")), autoscaling=is_scaled)
     duration_s = _rng(seed, "duration").choice(_DURATIONS_S)
     actions = workload.draw(_rng(seed, "actions"), shapes=nodes, duration_s=duration_s)
     faults = drawing.draw(
