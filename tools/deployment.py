@@ -90,7 +90,7 @@ class Deployment:
             for component in self._options.components:
                 self.start(component)
             if ADMISSION in self._options.components:
-                self._wait_for_webhooks()
+                self.wait_for_webhooks()
                 self._plane.apply(_yaml([*self._webhooks(), *self._policies()]))
             if self._options.nodes:
                 self.start(NODES)
@@ -261,7 +261,8 @@ class Deployment:
             *("--certificate", str(self._file("webhook.pem")), "--key", str(self._file("webhook.key"))),
         ]
 
-    def _wait_for_webhooks(self) -> None:
+    def wait_for_webhooks(self) -> None:
+        """Wait until admission listens. Raises TimeoutError."""
         _wait_for_port(self._port, "the webhooks")
 
     def records(self, component: str) -> Path:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.node.histories.scenarios import MOST_PODS, NODE
 from tests.node.pods import Machine
 from tools.cluster import ControlPlane
 from tools.deployment import Deployment, Options
 from tools.node import needs
 from tools.node.node import Node
 
-_NAME = "node-a"
 #: What GPU feature discovery says of such a machine.
 _LABELS = {"nvidia.com/gpu.memory": "81559", "nvidia.com/gpu.count": "2", "nvidia.com/gpu.present": "true"}
 _numbers = itertools.count()
@@ -23,7 +23,7 @@ _numbers = itertools.count()
 def plane() -> Iterator[ControlPlane]:
     lacks = needs.missing()
     assert not lacks, lacks
-    with ControlPlane(nodes=[_NAME]) as plane:
+    with ControlPlane(nodes=[NODE]) as plane:
         nvidia = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}}
         plane.rest().call("POST", "/apis/node.k8s.io/v1/runtimeclasses", {**nvidia, "handler": "nvidia"})
         yield plane
@@ -32,7 +32,7 @@ def plane() -> Iterator[ControlPlane]:
 @pytest.fixture(scope="session")
 def machine(plane: ControlPlane) -> Iterator[Machine]:
     """A node that is Ready and has its devices."""
-    with Node(plane, _NAME, gpus=2, labels=_LABELS) as node:
+    with Node(plane, NODE, gpus=2, labels=_LABELS, max_pods=MOST_PODS) as node:
         yield Machine(plane, node)
 
 

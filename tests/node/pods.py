@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tools.cluster import ControlPlane
-from tools.node.node import Node
+from tools.node.node import CTR, Node
 
 Pod = dict[str, Any]
 T = TypeVar("T")
@@ -119,6 +119,12 @@ class Machine:
             lambda: f"{', '.join(names)} to go",
             within_s=60,
         )
+
+    def kill(self, name: str, namespace: str = NAMESPACE) -> None:
+        """Kill the process of a pod's only container."""
+        (status,) = self.get(name, namespace)["status"]["containerStatuses"]
+        container = status["containerID"].removeprefix("containerd://")
+        self.node.run(*CTR, "task", "kill", "--signal", "SIGKILL", container)
 
     def allocatable(self) -> int:
         """Devices that pods can have, as the node says."""

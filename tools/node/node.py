@@ -15,6 +15,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -215,6 +216,10 @@ class Node:
         began = time.monotonic()
         family = self._running()
         self._enter_namespaces()
+        passage = self._connect()
+        # Who calls meanwhile waits. Refused, the parts of kubelet would try again at different times, and those that
+        # come late fail containers.
+        os.killpg(passage, signal.SIGSTOP)
         self._note("namespaces", began)
         family.start(CONTAINERD, self._inside(self._programs[CONTAINERD]))
         self._wait_until(self._containerd_serves, "containerd to serve")
@@ -227,18 +232,19 @@ class Node:
             family.start(PLUGIN, self._inside(self._programs[PLUGIN]))
             self._wait_until(self._has_its_plugin, "the device plug-in to be registered")
             self._note("devices", began)
-        self._connect()
+        os.killpg(passage, signal.SIGCONT)
         if plugin:
             self.wait_until_ready()
         self._note("ready", began)
 
-    def _connect(self) -> None:
-        """Give the machine its way to the API server."""
+    def _connect(self) -> int:
+        """Give the machine its way to the API server. Returns the process group that it goes through."""
         listen = [f"127.0.0.1:{self._port}", f"{_SERVICE[0]}:{_SERVICE[1]}"]
         script = str(Path(__file__).with_name("passage.py"))
         command = [sys.executable, "-I", script, str(self._init_pid), self._port]
         passage = self._running().start(_PASSAGE, [*command, *listen])
         self._wait_until(lambda: "ready" in passage.log.read_text(), "the way to the API server")
+        return passage.process.pid
 
     def _enter_namespaces(self) -> None:
         family = self._running()
