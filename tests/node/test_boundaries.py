@@ -99,7 +99,11 @@ def test_a_share_is_told_its_device_by_config_maps_as_well(machine: Machine, moo
         (reservation,) = reservations(machine)
         assert {reservation["metadata"]["annotations"][names.RESERVE_FOR_GPU_INDEX]} == seen
         maps = machine.plane.rest().call("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps")["items"]
-        told = [one["data"].get(names.ENV_VISIBLE_DEVICES) for one in maps if "-shared-gpu-" in one["metadata"]["name"]]
+        told = [
+            one.get("data", {}).get(names.ENV_VISIBLE_DEVICES)
+            for one in maps
+            if "-shared-gpu-" in one["metadata"]["name"]
+        ]
         assert set(filter(None, told)) == seen
     finally:
         moorage.kill(ADMISSION)
