@@ -211,7 +211,14 @@ class Checker:
     def _is_releasable(self, namespace: str, name: str, at_s: float) -> bool:
         there = [pod for pod in self.live.values() if (pod.namespace, pod.name) == (namespace, name)]
         broken = any(self._gangs.is_broken(pod.uid, at_s, for_s=self._release_s) for pod in there)
-        return broken or any(self._usage.is_contended(pod) or self._was_ill(pod, at_s) for pod in there)
+        return broken or any(
+            self._usage.is_contended(pod) or self._was_ill(pod, at_s) or self._is_elsewhere(pod) for pod in there
+        )
+
+    def _is_elsewhere(self, pod: PodFacts) -> bool:
+        """Whether it was given a card of another machine (a reservation that lies): it can't run where it is."""
+        cards = {device.uuid for device in self._devices.get(pod.node, ())}
+        return any(grant.uuid not in cards for grant in pod.grants)
 
     def _was_ill(self, pod: PodFacts, at_s: float) -> bool:
         """Whether a device of its was unhealthy just now: who evicts may not have heard of its recovery."""
