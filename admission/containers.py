@@ -7,7 +7,8 @@ types of what is touched here are known to be right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
 from gpu.request import ContainerKind, ContainerRef
@@ -16,7 +17,9 @@ from wire import names, quantity
 #: A container, or the whole pod, as the API server sent it.
 Raw = dict[str, Any]
 
-_NVIDIA: Final = names.GPU_RESOURCE.partition("/")[0]
+#: Resources of MIG slices as the device plugin names them: ``mig-1g.5gb``, ``mig-1c.3g.20gb``, ``mig-1g.10gb.me``. A
+#: regular expression in the common tongue of Python and CEL.
+MIG_RESOURCE: Final = re.escape(names.MIG_RESOURCE_PREFIX) + r"([1-9]c\.)?[1-9]g\.[1-9][0-9]*gb([.-][a-z]+)*"
 _FIELDS: Final = {ContainerKind.REGULAR: "containers", ContainerKind.INIT: "initContainers"}
 
 
@@ -51,26 +54,20 @@ def with_list(owner: Raw, field: str, values: list[Raw]) -> Raw:
     return {**owner, field: values}
 
 
-def asks_for_gpu(container: Raw) -> bool:
-    """Whether the container gets a GPU from somebody else than us: a device plugin or a resource claim.
+def asks_for_gpu(container: Raw, renamed: Collection[str] = ()) -> bool:
+    """Whether NVIDIA's device plugin gives the container devices, and so says its variable.
 
-    Any resource of NVIDIA's (whole, MIG, renamed) and any extended resource with ``gpu`` in its name counts, since
-    their plugins hand devices over in the same variable. Such a container runs only where a node really offers the
-    resource, so naming one opens nothing.
+    That is so for whole GPUs, MIG slices, and what the plugin was told to call otherwise (``renamed``). Kubelet lets a
+    pod in without an extended resource that its node lacks, so what no plugin serves must not count. Resource claims,
+    and GPUs of others, are handed over by CDI or by device files: nobody says the variable there.
     """
     resources = container.get("resources") or {}
-    if resources.get("claims"):
-        return True
     asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    return any(_is_gpu(name) and _is_something(amount) for name, amount in asked.items())
+    return any((_is_gpu(name) or name in renamed) and _is_something(amount) for name, amount in asked.items())
 
 
 def _is_gpu(resource: str) -> bool:
-    vendor, slash, device = resource.partition("/")
-    if not slash or vendor.endswith("kubernetes.io"):
-        return False
-    is_nvidia = vendor == _NVIDIA or vendor.endswith("." + _NVIDIA)
-    return is_nvidia or "gpu" in vendor.lower() or "gpu" in device.lower()
+    return resource == names.GPU_RESOURCE or re.fullmatch(MIG_RESOURCE, resource) is not None
 
 
 def _is_something(amount: str | float) -> bool:

@@ -8,6 +8,9 @@ What ``envFrom`` brings in stands in objects that admission does not see. Elsewh
 not in a container that gets whole GPUs, since that takes the variable from the device plugin, which comes first of all
 (kai-contract 13). So ``reject`` refuses ``envFrom`` there, where it could set the variable; ``inject`` lets it be.
 
+A container that asks NVIDIA's device plugin for GPUs keeps what that says. A node that lacks what is asked for has no
+plugin to say it, so such a container comes to its node by a scheduler, or not at all.
+
 Not covered, because admission can't see it or node settings decide: hostPath device files, privileged containers, CDI
 annotations and devices listed by volume mounts, and pods of other schedulers under ``inject`` (docs/security.md).
 """
@@ -26,23 +29,31 @@ _HARMLESS: Final = frozenset((names.VISIBLE_DEVICES_NONE, "none"))
 _VOID: Final = {"name": names.ENV_VISIBLE_DEVICES, "value": names.VISIBLE_DEVICES_NONE}
 
 
-def guarded(pod: Raw, *, shared: Collection[str], guard: Guard) -> Raw:
-    """Return the pod with every container guarded whose key is not in ``shared``: those get their devices from us."""
-    return rewritten(pod, lambda ref, container: container if ref.key in shared else _guarded(container, guard))
+def guarded(pod: Raw, *, shared: Collection[str], guard: Guard, renamed: Collection[str] = ()) -> Raw:
+    """Return the pod with every container guarded whose key is not in ``shared``: those get their devices from us.
+
+    ``renamed``: resources of NVIDIA's device plugin that have other names than its own.
+    """
+    return rewritten(
+        pod, lambda ref, container: container if ref.key in shared else _guarded(container, guard, renamed)
+    )
 
 
 def guarded_ephemeral(pod: Raw, *, known: Collection[str], guard: Guard) -> Raw:
     """Return the pod with its new ephemeral containers guarded: those whose name is not ``known``."""
     before = pod["spec"].get("ephemeralContainers") or []
-    after = [c if c.get("name") in known else _guarded(c, guard) for c in before]
+    after = [c if c.get("name") in known else _guarded(c, guard, ()) for c in before]
     return {**pod, "spec": with_list(pod["spec"], "ephemeralContainers", after)}
 
 
-def forbidden(pod: Raw, *, shared: Collection[str], guard: Guard) -> str | None:
+def forbidden(pod: Raw, *, shared: Collection[str], guard: Guard, renamed: Collection[str] = ()) -> str | None:
     """Say what a container outside ``shared`` sets that it must not, in KAI's words; None if none does."""
-    found = (_forbidden(container) for ref, container in walk(pod) if ref.key not in shared)
-    unseen = (_unseen(container) for ref, container in walk(pod) if ref.key not in shared and guard is Guard.REJECT)
-    return _first((*found, *unseen))
+    containers = [container for ref, container in walk(pod) if ref.key not in shared]
+    served = [container for container in containers if asks_for_gpu(container, renamed)]
+    found = (_forbidden(container) for container in containers)
+    unseen = (_unseen(container) for container in served if guard is Guard.REJECT)
+    past = (_past_schedulers(container, pod["spec"].get("nodeName")) for container in served)
+    return _first((*found, *unseen, *past))
 
 
 def forbidden_ephemeral(pod: Raw, *, known: Collection[str]) -> str | None:
@@ -51,11 +62,11 @@ def forbidden_ephemeral(pod: Raw, *, known: Collection[str]) -> str | None:
     return _first(_forbidden(container) for container in containers if container.get("name") not in known)
 
 
-def _guarded(container: Raw, guard: Guard) -> Raw:
+def _guarded(container: Raw, guard: Guard, renamed: Collection[str]) -> Raw:
     entries = _entries(container)
     if guard is Guard.OFF or (entries and (guard is Guard.REJECT or _forbidden(container) is None)):
         return container
-    if asks_for_gpu(container):
+    if asks_for_gpu(container, renamed):
         kept = [entry for entry in env_of(container) if entry.get("name") != names.ENV_VISIBLE_DEVICES]
         return with_list(container, "env", kept)
     return with_env_first(container, [_VOID])
@@ -86,7 +97,7 @@ def _forbidden(container: Raw) -> str | None:
 
 def _unseen(container: Raw) -> str | None:
     """Say which ``envFrom`` could choose the devices of a container that gets whole GPUs."""
-    if not asks_for_gpu(container) or _entries(container):
+    if _entries(container):
         return None
     for index, source in enumerate(container.get("envFrom") or ()):
         prefix = source.get("prefix") or ""
@@ -97,6 +108,20 @@ def _unseen(container: Raw) -> str | None:
                 f"which no key gives {names.ENV_VISIBLE_DEVICES}, or single entries by env)"
             )
     return None
+
+
+def _past_schedulers(container: Raw, node: str | None) -> str | None:
+    """Say that a container asks for GPUs on a node that its pod brings along.
+
+    No scheduler has looked whether the node has that resource. Where it has not (GPUs cut otherwise, or handed out by
+    claims), kubelet drops the ask, no plugin sets the variable, and the image's own ``all`` shows every device.
+    """
+    if not node:
+        return None
+    return (
+        f"container {container.get('name', '')} asks for GPUs on a node that no scheduler chose "
+        f"(spec.nodeName is '{node}'; allowed: none, where a container asks for GPUs)"
+    )
 
 
 def _first(texts: Iterable[str | None]) -> str | None:

@@ -36,7 +36,8 @@ def mutated(pod: Raw, *, guard: Guard, settings: Settings, rng: random.Random) -
     shared = shared_containers(request)
     clean = protected.stripped(handover.without_leftovers(pod))
     given = _handed_over(clean, shared, settings=settings, rng=rng) if shared else clean
-    return device_guard.guarded(given, shared={ref.key for ref in shared}, guard=guard)
+    keys = {ref.key for ref in shared}
+    return device_guard.guarded(given, shared=keys, guard=guard, renamed=settings.gpu_resources)
 
 
 def shared_containers(request: GpuRequest) -> list[ContainerRef]:

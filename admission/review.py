@@ -105,7 +105,8 @@ class PodAdmission:
             guard = self._guard_of(request.namespace)
             if isinstance(guard, Refusal):
                 return told(guard)
-            return validate.refusal_of_new(pod, guard=guard, sharing=self.settings.sharing)
+            settings = self.settings
+            return validate.refusal_of_new(pod, guard=guard, sharing=settings.sharing, renamed=settings.gpu_resources)
         old = _pod(request.old_object, "oldObject")
         if request.sub_resource == _EPHEMERAL:
             guard = self._guard_of(request.namespace)

@@ -40,3 +40,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     guard: Guard = Guard.INJECT
     #: RuntimeClass for pods with shares that name none; "" leaves them as they are.
     runtime_class: str = "nvidia"
+    #: Resources of NVIDIA's device plugin that have other names than its own: what it was told to rename them to.
+    gpu_resources: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from admission import cel
+from admission.containers import MIG_RESOURCE
 from admission.settings import Guard
 from wire import names
 
@@ -62,16 +63,18 @@ def guarded_devices(scheduler_name: str, *, runtime_class: str) -> cel.Manifest:
     """Where a namespace says ``reject``, pods of other schedulers choose no devices by themselves either.
 
     Our webhooks are not asked about those. A container that gets GPUs may not set NVIDIA_VISIBLE_DEVICES; any other one
-    under our runtime class has to set it to ``void`` or ``none`` itself, since its image may say ``all``.
+    under our runtime class has to set it to ``void`` or ``none`` itself, since its image may say ``all``. That a
+    container gets what it asks for is a scheduler's word: on a node that the pod brings along, kubelet drops an ask for
+    what the node lacks.
     """
     guard = cel.text(names.VISIBLE_DEVICES_GUARD)
     said = f"namespaceObject.metadata.?labels[?{guard}].or(namespaceObject.metadata.?annotations[?{guard}])"
     variable = f"entry.name == {cel.text(names.ENV_VISIBLE_DEVICES)}"
     harmless = f"{variable} && entry.?value.orValue('') in [{cel.text(names.VISIBLE_DEVICES_NONE)}, 'none']"
-    mig = cel.text(names.MIG_RESOURCE_PREFIX)
+    mig = cel.text(f"^{MIG_RESOURCE}$")
     gets_gpus = (
-        "container.?resources.?limits.orValue({}).exists(key, "
-        f"(key == {cel.text(names.GPU_RESOURCE)} || key.startsWith({mig}))"
+        "object.spec.?nodeName.orValue('') == '' && container.?resources.?limits.orValue({}).exists(key, "
+        f"(key == {cel.text(names.GPU_RESOURCE)} || key.matches({mig}))"
         " && string(container.resources.limits[key]) != '0')"
     )
     sources = "container.?envFrom.orValue([])"
@@ -103,7 +106,8 @@ def guarded_devices(scheduler_name: str, *, runtime_class: str) -> cel.Manifest:
                 "!variables.rejects || variables.wrong.size() == 0",
                 "'containers ' + variables.wrong.join(', ') + ' choose their devices themselves, or leave it to their"
                 f" image or to objects that envFrom names (env {names.ENV_VISIBLE_DEVICES}; allowed in namespace '"
-                f" + request.namespace + ': void or none, and none of it where a container gets GPUs)'",
+                f" + request.namespace + ': void or none, and none of it where a container gets GPUs'"
+                " + ' on a node that a scheduler chooses)'",
             )
         ],
     )

@@ -6,6 +6,8 @@ also when the rules have become stricter since.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from admission import guard as device_guard
@@ -20,7 +22,7 @@ from wire import names
 from wire.core import Pod
 
 
-def refusal_of_new(pod: Raw, *, guard: Guard, sharing: bool = True) -> str | None:
+def refusal_of_new(pod: Raw, *, guard: Guard, sharing: bool = True, renamed: Collection[str] = ()) -> str | None:
     """Say why a new pod of ours is refused; None if it is not. ``pod`` is known to decode as wire.core.Pod."""
     request = kai.translate(msgspec.convert(pod, Pod), sharing=sharing)
     if isinstance(request, Refusal):
@@ -29,7 +31,8 @@ def refusal_of_new(pod: Raw, *, guard: Guard, sharing: bool = True) -> str | Non
         return told(no_room)
     if guard is Guard.OFF:
         return None
-    return device_guard.forbidden(pod, shared={ref.key for ref in shared_containers(request)}, guard=guard)
+    keys = {ref.key for ref in shared_containers(request)}
+    return device_guard.forbidden(pod, shared=keys, guard=guard, renamed=renamed)
 
 
 def refusal_of_update(before: Raw, after: Raw, *, sharing: bool = True) -> str | None:

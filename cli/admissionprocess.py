@@ -22,6 +22,7 @@ def settings(arguments: argparse.Namespace) -> Settings:
         hand_over=HandOver(arguments.hand_over),
         sharing=arguments.gpu_sharing_enabled,
         guard=Guard(arguments.visible_devices_guard),
+        gpu_resources=tuple(arguments.gpu_resource),
     )
 
 

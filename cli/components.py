@@ -83,6 +83,14 @@ def add_commands(commands: _Commands) -> None:
         f"otherwise by its label {names.VISIBLE_DEVICES_GUARD} (default: {Settings().guard.value})",
     )
     admission.add_argument(
+        "--gpu-resource",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a resource by which NVIDIA's device plugin gives GPUs under another name than nvidia.com/gpu and "
+        "nvidia.com/mig-*, such as nvidia.com/gpu.shared; may be given several times",
+    )
+    admission.add_argument(
         "--gpu-sharing-enabled",
         type=_switch,
         nargs="?",

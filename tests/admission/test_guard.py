@@ -38,24 +38,29 @@ REFERENCE: Raw = {"name": VISIBLE, "valueFrom": {"configMapKeyRef": {"name": "m"
         ({"requests": {"nvidia.com/gpu": 1}}, True),
         ({"limits": {"nvidia.com/gpu": "0"}}, False),
         ({"limits": {"nvidia.com/mig-1g.5gb": "1"}}, True),
-        ({"limits": {"nvidia.com/gpu.shared": "1"}}, True),
-        ({"limits": {"nvidia.com/a100": "1"}}, True),
-        ({"limits": {"amd.com/gpu": "1"}}, True),
-        ({"limits": {"gpu.intel.com/i915": "1"}}, True),
-        ({"limits": {"aliyun.com/gpu-mem": "3"}}, True),
-        ({"limits": {"cnvrg.io/metagpu": "1"}}, True),
-        ({"limits": {"volcano.sh/vGPU-number": "1"}}, True),
+        ({"limits": {"nvidia.com/mig-1g.10gb.me": "1"}}, True),
+        ({"limits": {"nvidia.com/mig-1c.3g.20gb": "1"}}, True),
+        ({"limits": {"nvidia.com/mig-1g.24gb.me.all": "1"}}, True),
+        ({"limits": {"nvidia.com/mig-1g.24gb-me": "1"}}, True),
+        ({"limits": {"nvidia.com/mig-7g.80gb": "0"}}, False),
+        ({"limits": {"nvidia.com/mig-9g.bogus": "1"}}, False),
+        ({"limits": {"nvidia.com/mig-1g.5gb.9": "1"}}, False),
+        ({"limits": {"nvidiaxcom/mig-1g.5gb": "1"}}, False),
+        ({"limits": {"nvidia.com/rdma_shared": "1"}}, False),
+        ({"limits": {"nvidia.com/gpu.shared": "1"}}, False),
+        ({"limits": {"nvidia.com/a100": "2"}}, True),
+        ({"limits": {"nvidia.com/a100": "0"}}, False),
+        ({"limits": {"amd.com/gpu": "1"}}, False),
+        ({"limits": {"example.com/gpu-x": "1"}}, False),
         ({"limits": {"rdma/hca": "1"}}, False),
-        ({"limits": {"requests.kubernetes.io/gpu": "1"}}, False),
-        ({"limits": {"notnvidia.com/x": "1"}}, False),
-        ({"claims": [{"name": "gpu"}]}, True),
+        ({"claims": [{"name": "gpu"}]}, False),
         ({"claims": []}, False),
         ({"requests": None, "limits": None}, False),
         ({"limits": {"nvidia.com/gpu": "1e99"}}, True),
     ],
 )
-def test_which_containers_get_a_gpu_from_somebody_else(resources: Raw, expected: bool) -> None:
-    assert asks_for_gpu(container(resources=resources)) is expected
+def test_which_containers_get_a_gpu_from_nvidias_plugin(resources: Raw, expected: bool) -> None:
+    assert asks_for_gpu(container(resources=resources), ("nvidia.com/a100",)) is expected
 
 
 @pytest.mark.parametrize(
@@ -75,8 +80,9 @@ def test_which_containers_get_a_gpu_from_somebody_else(resources: Raw, expected:
         ([_entry("all")], WHOLE, Guard.INJECT, {}),
         ([_entry("void")], WHOLE, Guard.INJECT, {VISIBLE: "void"}),
         ([_entry("all")], WHOLE, Guard.OFF, {VISIBLE: "all"}),
-        ([], {"claims": [{"name": "c"}]}, Guard.INJECT, {}),
-        ([_entry("0")], {"limits": {"amd.com/gpu": 1}}, Guard.INJECT, {}),
+        ([], {"claims": [{"name": "c"}]}, Guard.INJECT, {VISIBLE: "void"}),
+        ([_entry("0")], {"limits": {"amd.com/gpu": 1}}, Guard.INJECT, {VISIBLE: "void"}),
+        ([], {"limits": {"nvidia.com/rdma_shared": 1}}, Guard.REJECT, {VISIBLE: "void"}),
         ([], {"limits": {"nvidia.com/gpu": "0"}}, Guard.INJECT, {VISIBLE: "void"}),
     ],
 )
@@ -154,3 +160,43 @@ def test_only_new_ephemeral_containers_are_guarded() -> None:
     assert env(result, kind="ephemeralContainers", index=1) == {VISIBLE: "void"}
     assert device_guard.forbidden_ephemeral(raw, known={"old"}) == NOT_ALLOWED.replace("main", "new")
     assert device_guard.forbidden_ephemeral(raw, known={"old", "new"}) is None
+
+
+@pytest.mark.parametrize("guard", [Guard.INJECT, Guard.REJECT])
+@pytest.mark.parametrize(
+    ("resources", "node", "is_refused"),
+    [
+        (WHOLE, "n1", True),
+        ({"limits": {"nvidia.com/mig-1g.5gb": "1"}}, "n1", True),
+        ({"limits": {"nvidia.com/a100": "1"}}, "n1", True),
+        (WHOLE, "", False),
+        ({}, "n1", False),
+        ({"limits": {"nvidia.com/gpu": "0"}}, "n1", False),
+    ],
+)
+def test_who_asks_for_gpus_brings_no_node_along(guard: Guard, resources: Raw, node: str, is_refused: bool) -> None:
+    raw = pod(container(resources=resources), nodeName=node)
+    said = device_guard.forbidden(raw, shared=set(), guard=guard, renamed=("nvidia.com/a100",))
+    wanted = (
+        "container main asks for GPUs on a node that no scheduler chose "
+        "(spec.nodeName is 'n1'; allowed: none, where a container asks for GPUs)"
+    )
+    assert said == (wanted if is_refused else None)
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [
+        {},
+        {"limits": {"example.com/gpu-x": "1"}},
+        {"limits": {"nvidia.com/rdma_shared": "1"}},
+        {"limits": {"nvidia.com/mig-9g.bogus": "1"}},
+        {"claims": [{"name": "x"}]},
+    ],
+)
+@pytest.mark.parametrize("guard", [Guard.INJECT, Guard.REJECT])
+def test_what_kubelet_ignores_on_a_node_that_lacks_it_keeps_no_container_unguarded(
+    resources: Raw, guard: Guard
+) -> None:
+    raw = pod(container(resources=resources), nodeName="n1", runtimeClassName="nvidia")
+    assert env(device_guard.guarded(raw, shared=set(), guard=guard)) == {VISIBLE: "void"}

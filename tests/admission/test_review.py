@@ -246,3 +246,14 @@ async def test_the_webhooks_can_be_called_in_the_process() -> None:
     assert hooks[0].matches(half(), {})
     assert not hooks[0].matches(half(scheduler="other"), {})
     assert env(patched(half(), await hooks[0].review(review(half()))))
+
+
+def test_gpus_under_another_name_are_left_to_the_plugin_on_a_node_that_a_scheduler_chooses() -> None:
+    admission = PodAdmission(Settings(gpu_resources=("nvidia.com/gpu.shared",)), rng=random.Random(1))
+    raw = pod(container(resources={"limits": {"nvidia.com/gpu.shared": "1"}}))
+    assert "patch" not in admission.mutating(review(raw))["response"]
+    assert admission.validating(review(raw))["response"]["allowed"] is True
+    assert env(patched(raw, _admission().mutating(review(raw)))) == {names.ENV_VISIBLE_DEVICES: "void"}
+    raw["spec"]["nodeName"] = "n1"
+    assert "asks for GPUs on a node that no scheduler chose" in _message(admission.validating(review(raw)))
+    assert PodAdmission(Settings(guard=Guard.OFF), rng=random.Random(1)).validating(review(raw))["response"]["allowed"]

@@ -34,6 +34,13 @@ def test_the_guard_of_visible_devices_is_chosen_by_a_flag(given: list[str], guar
     assert admissionprocess.settings(_parser().parse_args([*REQUIRED, *given])).guard is guard
 
 
+def test_gpus_under_another_name_are_named_by_a_flag() -> None:
+    given = ["--gpu-resource", "nvidia.com/gpu.shared", "--gpu-resource", "nvidia.com/a100"]
+    settings = admissionprocess.settings(_parser().parse_args([*REQUIRED, *given]))
+    assert settings.gpu_resources == ("nvidia.com/gpu.shared", "nvidia.com/a100")
+    assert admissionprocess.settings(_parser().parse_args(REQUIRED)).gpu_resources == ()
+
+
 @pytest.mark.parametrize("value", ["no", "", "yes", "tRUE"])
 def test_a_switch_that_is_neither_on_nor_off_is_refused_in_one_line(
     value: str, capsys: pytest.CaptureFixture[str]

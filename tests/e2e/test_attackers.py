@@ -127,8 +127,17 @@ def _of_another_scheduler(name: str, *, runtime_class: str | None = "nvidia", **
 
 @pytest.mark.parametrize(
     "container",
-    [LITERAL, TWICE, BY_KEY, IN_BULK, {}, {**LITERAL, "resources": ONE_GPU}, {**IN_PARTS, "resources": ONE_GPU}],
-    ids=["literal", "twice", "by-key", "in-bulk", "image", "gpu-literal", "gpu-in-parts"],
+    [
+        LITERAL,
+        TWICE,
+        BY_KEY,
+        IN_BULK,
+        {},
+        {**LITERAL, "resources": ONE_GPU},
+        {**IN_PARTS, "resources": ONE_GPU},
+        {"resources": {"limits": {"nvidia.com/mig-9g.bogus": "1"}}},
+    ],
+    ids=["literal", "twice", "by-key", "in-bulk", "image", "gpu-literal", "gpu-in-parts", "no-such-slice"],
 )
 async def test_where_a_namespace_says_reject_another_scheduler_is_no_way_around(
     crowd: Crowd, narrowed: Identity, container: dict[str, Any]
@@ -137,6 +146,43 @@ async def test_where_a_namespace_says_reject_another_scheduler_is_no_way_around(
     assert refusal.is_ours
     assert "containers main choose their devices themselves" in refusal.message
     assert f"env {VISIBLE}; allowed in namespace {narrowed.namespace}: void or none" in refusal.message
+
+
+async def test_where_a_namespace_says_reject_a_gpu_on_a_node_brought_along_is_no_way_around(
+    crowd: Crowd, narrowed: Identity
+) -> None:
+    wanted = _of_another_scheduler("around", resources=ONE_GPU)
+    wanted["spec"]["nodeName"] = next(iter(crowd.scene.nodes.kubelets))
+    refusal = await refused(narrowed.create(wanted))
+    assert refusal.is_ours
+    assert "containers main choose their devices themselves" in refusal.message
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [{"limits": {"example.com/gpu-x": "1"}}, {"limits": {"nvidia.com/mig-9g.bogus": "1"}}],
+    ids=["plugin-of-nobody", "no-such-slice"],
+)
+async def test_a_node_brought_along_shows_nothing_to_who_asks_for_what_it_lacks(
+    crowd: Crowd, resources: dict[str, Any]
+) -> None:
+    wanted = pod("dropped")
+    wanted["spec"] |= {"nodeName": next(iter(crowd.scene.nodes.kubelets)), "runtimeClassName": "nvidia"}
+    wanted["spec"]["containers"][0]["resources"] = resources
+    created = await crowd.tenant.create(wanted)
+    assert created["spec"]["containers"][0]["env"] == [{"name": VISIBLE, "value": "void"}]
+    await crowd.tenant.core.delete_namespaced_pod("dropped", crowd.tenant.namespace, grace_period_seconds=0)
+
+
+async def test_who_asks_for_gpus_brings_no_node_along(crowd: Crowd) -> None:
+    wanted = pod("past", gpus=1)
+    node = next(iter(crowd.scene.nodes.kubelets))
+    wanted["spec"]["nodeName"] = node
+    refusal = await refused(crowd.tenant.create(wanted))
+    assert refusal.is_ours
+    assert (
+        f"asks for GPUs on a node that no scheduler chose (spec.nodeName is '{node}'; allowed: none" in refusal.message
+    )
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,7 @@ async def test_a_share_whose_device_was_given_to_a_stranger_is_evicted(
             await api.patch(PODS, name, {"metadata": {"finalizers": None}}, namespace=namespace)
             await api.delete(PODS, name, namespace=namespace, grace_s=0)
         stranger = pod("stranger", gpus=1)
+        stranger["spec"]["schedulerName"] = "mine"
         (stranger["spec"]["nodeName"],) = scene.nodes.kubelets
         await scene.create(stranger)
 
