@@ -13,7 +13,7 @@ API: Final = "admissionregistration.k8s.io/v1"
 
 #: Every resource through which metadata of pods is written: sub-resources, and Bindings as a resource of their own
 #: (``POST bindings``, deprecated and served to this day), whose object is a Binding that names its pod.
-PODS: Final = ["pods", "pods/*", "bindings"]
+PODS: Final = ("pods", "pods/*", "bindings")
 
 #: The maps of both sides; absent ones are empty. On CREATE there is no old side, on DELETE no new one.
 MAPS: Final = {
@@ -67,9 +67,9 @@ def texts(values: Iterable[str]) -> str:
     return "[" + ", ".join(text(value) for value in values) + "]"
 
 
-def rule(group: str, resources: list[str], operations: list[str]) -> Manifest:
+def rule(group: str, resources: Iterable[str], operations: list[str]) -> Manifest:
     """Return what a policy is asked about."""
-    return {"apiGroups": [group], "apiVersions": ["*"], "resources": resources, "operations": operations}
+    return {"apiGroups": [group], "apiVersions": ["*"], "resources": list(resources), "operations": operations}
 
 
 def policy(

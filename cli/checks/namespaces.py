@@ -45,7 +45,7 @@ def _of_pod_security(spaces: list[Raw]) -> Finding:
 
 
 def _of_guards(spaces: list[Raw]) -> Iterator[Finding]:
-    said = {_name(space): _said(space) for space in spaces}
+    said = {_name(space): guard_said(space) for space in spaces}
     malformed = sorted(name for name, value in said.items() if value not in {None, *(guard.value for guard in Guard)})
     allowed = ", ".join(guard.value for guard in Guard)
     if malformed:
@@ -59,7 +59,7 @@ def _of_guards(spaces: list[Raw]) -> Iterator[Finding]:
         yield Finding(Level.OK, "device guard", "no namespace switches it off")
 
 
-def _said(space: Raw) -> str | None:
+def guard_said(space: Raw) -> str | None:
     """What a namespace says of the guard, as admission reads it (admission/namespaces.py)."""
     annotations: dict[str, str] = space["metadata"].get("annotations") or {}
     return _labels(space).get(names.VISIBLE_DEVICES_GUARD, annotations.get(names.VISIBLE_DEVICES_GUARD))

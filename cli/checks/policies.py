@@ -68,30 +68,43 @@ def _judged(name: str, wanted: Raw, there: Raw | None, bindings: list[Raw]) -> l
 
 
 def _is_everywhere(spec: Raw) -> bool:
-    narrowed = spec.get("matchResources") or {}
-    is_narrowed = any(narrowed.get(key) for key in ("resourceRules", "excludeResourceRules")) or any(
-        (narrowed.get(key) or {}) != {} for key in ("namespaceSelector", "objectSelector")
-    )
+    is_narrowed = bool(_plain(spec.get("matchResources") or {}) or spec.get("paramRef"))
     return "Deny" in (spec.get("validationActions") or ()) and not is_narrowed
 
 
-_PARTS: Final = ("matchConstraints", "matchConditions", "variables", "validations")
+#: The whole of a policy beside what it does with failures.
+_PARTS: Final = (
+    "matchConstraints",
+    "matchConditions",
+    "variables",
+    "validations",
+    "paramKind",
+    "auditAnnotations",
+)
+_EXPRESSIONS: Final = ("matchConditions", "variables", "validations")
+#: What the server adds to constraints that leave it out, and what narrows nothing or catches more.
+_ADDED: Final = {"scope": "*", "matchPolicy": "Equivalent"}
 
 
 def _part(spec: Raw, part: str) -> Any:
     """A part of a policy without what the server adds to it, and without the names of those whom it lets through."""
     if part == "matchConstraints":
-        constraints = spec[part]
-        rules = [
-            (rule["apiGroups"], rule["apiVersions"], rule["operations"], rule["resources"])
-            for rule in constraints["resourceRules"]
-        ]
-        return rules, *(constraints.get(key) or {} for key in ("namespaceSelector", "objectSelector"))
+        constraints = spec.get(part) or {}
+        return _plain(
+            {**constraints, "resourceRules": [_plain(rule) for rule in constraints.get("resourceRules") or ()]}
+        )
+    if part in {"paramKind", "auditAnnotations"}:
+        return spec.get(part) or None
     return [(one.get("name"), _LETS_THROUGH.sub("", one["expression"])) for one in spec.get(part) or ()]
 
 
+def _plain(fields: Raw) -> Raw:
+    """Fields that say something: neither empty nor the server's own default."""
+    return {key: value for key, value in fields.items() if value and value != _ADDED.get(key)}
+
+
 def _let_through(spec: Raw) -> set[str]:
-    texts = [one["expression"] for part in _PARTS[1:] for one in spec.get(part) or ()]
+    texts = [one["expression"] for part in _EXPRESSIONS for one in spec.get(part) or ()]
     found = (names for text in texts for _, names in _LETS_THROUGH.findall(text))
     return set(_split(found))
 

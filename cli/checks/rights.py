@@ -11,16 +11,23 @@ from typing import Final
 import msgspec
 
 from cli.checks.finding import Finding, Level, some_of
+from cli.checks.ourrights import Roles, account_of, of_ourselves, role_of, shipped
 from cli.checks.reader import Raw, Reader
 from wire import names
 
 _ROOT: Final = "/apis/rbac.authorization.k8s.io/v1"
 _ANYWHERE: Final = "*"
-_EVERYBODY: Final = ("system:authenticated", "system:unauthenticated", "system:serviceaccounts")
+_EVERYBODY: Final = frozenset({"system:authenticated", "system:unauthenticated", "system:serviceaccounts"})
+#: How RBAC names all service accounts of a namespace.
+_ACCOUNTS: Final = "system:serviceaccounts:"
+#: Whose pods a right to these leads to: controllers make pods of their own.
+_WORKLOADS: Final = ("deployments", "daemonsets", "statefulsets", "replicasets")
 _ADMISSION: Final = "admissionregistration.k8s.io"
-#: How the roles of the rbac.yaml files and their bindings are called.
-_OUR_ROLES: Final = ("moorage-", names.RESERVATION_SERVICE_ACCOUNT)
+_ALL: Final = frozenset(f"Group {name}" for name in _EVERYBODY)
 _CHANGE: Final = ("create", "update", "patch", "delete", "deletecollection")
+
+
+_Accounts = frozenset[tuple[str, str]]
 
 
 class _Danger(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,8 +62,29 @@ _DANGERS: Final = (
     ),
     _Danger(
         what="take our identities",
-        verbs=("create",),
-        resources=("serviceaccounts/token", "pods", "pods/exec"),
+        verbs=("create", "update", "patch"),
+        resources=("serviceaccounts/token", "pods", "pods/exec", "pods/attach", "pods/ephemeralcontainers"),
+        namespace=names.SYSTEM_NAMESPACE,
+    ),
+    _Danger(
+        what="take our identities by workloads",
+        verbs=("create", "update", "patch"),
+        group="apps",
+        resources=_WORKLOADS,
+        namespace=names.SYSTEM_NAMESPACE,
+    ),
+    _Danger(
+        what="take our identities by jobs",
+        verbs=("create", "update", "patch"),
+        group="batch",
+        resources=("jobs", "cronjobs"),
+        namespace=names.SYSTEM_NAMESPACE,
+    ),
+    _Danger(
+        what="give rights in our namespace",
+        verbs=("create", "update", "patch", "bind", "escalate"),
+        group="rbac.authorization.k8s.io",
+        resources=("roles", "rolebindings"),
         namespace=names.SYSTEM_NAMESPACE,
     ),
     _Danger(
@@ -117,46 +145,27 @@ async def check_rights(reader: Reader) -> list[Finding]:
         *await reader.items(f"{_ROOT}/clusterrolebindings"),
         *await reader.items(f"{_ROOT}/rolebindings"),
     ]
-    return [*(_of(danger, bindings, roles) for danger in _DANGERS), _of_ourselves(bindings)]
+    ours = shipped().accounts
+    return [*(_of(danger, bindings, roles, ours) for danger in _DANGERS), of_ourselves(bindings, roles)]
 
 
-def _of_ourselves(bindings: list[Raw]) -> Finding:
-    """What is bound to our accounts beside the roles of the rbac.yaml files, which are exactly what we use."""
-    further = sorted(
-        f"{_named(subject)} by {'RoleBinding' if _meta(binding, 'namespace') else 'ClusterRoleBinding'} "
-        f"{_meta(binding, 'name')}"
-        for binding in bindings
-        for subject in binding.get("subjects") or ()
-        if _is_ours(subject) and not _meta(binding, "name").startswith(_OUR_ROLES)
-    )
-    if further:
-        said = f"our components have rights that they don't use: {some_of(further)}"
-        return Finding(Level.WARNING, "rights", said, "take these bindings away")
-    return Finding(Level.OK, "rights", "our components have no rights but those of their own roles")
-
-
-_Roles = dict[tuple[str, str, str], list[Raw]]
-
-
-def _of(danger: _Danger, bindings: list[Raw], roles: _Roles) -> Finding:
-    who = sorted({one for binding in bindings for one in _subjects(danger, binding, roles)})
+def _of(danger: _Danger, bindings: list[Raw], roles: Roles, ours: _Accounts) -> Finding:
+    who = sorted({one for binding in bindings for one in _subjects(danger, binding, roles, ours)})
     if not who:
         return Finding(Level.OK, "rights", f"nobody else may {danger.what}")
-    level = Level.FAILED if any(f"Group {group}" in one for one in who for group in _EVERYBODY) else Level.WARNING
+    level = Level.FAILED if any(one.split(" (in ")[0] in _ALL for one in who) else Level.WARNING
     return Finding(
         level, "rights", f"may {danger.what}: {some_of(who)}", "take it from them, or trust them with any GPU"
     )
 
 
-def _subjects(danger: _Danger, binding: Raw, roles: _Roles) -> Iterator[str]:
+def _subjects(danger: _Danger, binding: Raw, roles: Roles, ours: _Accounts) -> Iterator[str]:
     namespace = _meta(binding, "namespace")
     if namespace and danger.namespace not in {_ANYWHERE, namespace}:
         return
-    role = binding["roleRef"]
-    rules = roles.get((role["kind"], namespace if role["kind"] == "Role" else "", role["name"]), [])
-    if any(_gives(rule, danger) for rule in rules):
+    if any(_gives(rule, danger) for rule in roles.get(role_of(binding), [])):
         for subject in binding.get("subjects") or ():
-            if not _is_trusted(subject):
+            if not _is_trusted(subject, ours):
                 yield _named(subject) + (f" (in {namespace})" if namespace else "")
 
 
@@ -170,19 +179,14 @@ def _gives(rule: Raw, danger: _Danger) -> bool:
     return bool(groups & {_ANYWHERE, danger.group} and verbs & {_ANYWHERE, *danger.verbs} and resources & wanted)
 
 
-def _is_trusted(subject: Raw) -> bool:
+def _is_trusted(subject: Raw, ours: _Accounts) -> bool:
     """Ours, and what Kubernetes itself runs as: users and groups of its own, and the accounts of kube-system."""
-    name, namespace = subject["name"], subject.get("namespace", "")
-    if subject["kind"] == "ServiceAccount":
-        return _is_ours(subject) or namespace == "kube-system"
-    return bool(name.startswith("system:") and not name.startswith(_EVERYBODY))
-
-
-def _is_ours(subject: Raw) -> bool:
-    name, namespace = subject["name"], subject.get("namespace", "")
-    is_component = namespace == names.SYSTEM_NAMESPACE and name.startswith("moorage-")
-    is_reservation = (namespace, name) == (names.RESERVATION_NAMESPACE, names.RESERVATION_SERVICE_ACCOUNT)
-    return bool(subject["kind"] == "ServiceAccount" and (is_component or is_reservation))
+    name = subject["name"]
+    if (account := account_of(subject)) is not None:
+        return account in ours or account[0] == "kube-system"
+    if subject["kind"] == "Group" and name.startswith(_ACCOUNTS):
+        return bool(name == f"{_ACCOUNTS}kube-system")
+    return bool(name.startswith("system:") and name not in _EVERYBODY)
 
 
 def _named(subject: Raw) -> str:

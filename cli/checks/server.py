@@ -66,7 +66,9 @@ async def check_leaders(reader: Reader) -> list[Finding]:
     for name in _LEADERS:
         first = await reader.get(f"{path}/{name}")
         holder, duration_s = _held(first)
-        if first is None or not holder:
+        if first is None:
+            findings.append(_never_led(name))
+        elif not holder:
             findings.append(_not_led(name, "nobody leads (or it runs without election)"))
         elif await _is_renewed(reader, f"{path}/{name}", _version(first), within_s=duration_s):
             findings.append(Finding(Level.OK, "leaders", f"{name}: {holder} leads"))
@@ -86,6 +88,12 @@ async def _is_renewed(reader: Reader, path: str, version: str, *, within_s: int)
 
 def _not_led(name: str, why: str) -> Finding:
     return Finding(Level.FAILED, "leaders", f"{name}: {why}", "look at its pods and logs: no pod is placed meanwhile")
+
+
+def _never_led(name: str) -> Finding:
+    """Nothing tells a process without election from none, so nothing can be said of it."""
+    said = f"{name}: there is no lease: it runs without election, or not at all"
+    return Finding(Level.WARNING, "leaders", said, "if it is meant to be elected, look at its pods and logs")
 
 
 def _held(lease: Raw | None) -> tuple[str, int]:

@@ -10,7 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
+from admission.manifests import WEBHOOK
+from admission.settings import Guard
 from cli.checks.finding import Finding, Level
+from cli.checks.namespaces import guard_said
 from cli.checks.reader import Answer, Raw, Reader
 from kube.resources import BIND_REQUESTS, CONFIG_MAPS, PODS, Resource
 from wire import names
@@ -18,6 +21,9 @@ from wire import names
 _NAMESPACE: Final = "default"
 _NAME: Final = "moorage-check"
 _CHECK: Final = "trials"
+#: A policy that refuses by what an administrator set: it says nothing about anything else.
+_QUEUES: Final = "'moorage-queues'"
+_UNSAID: Final[Raw] = {"metadata": {}}
 _WEBHOOK: Final = "see that the pods of moorage-admission run and that the API server reaches them"
 _POLICY: Final = "apply the policies of this version (admission/policies.py)"
 
@@ -33,11 +39,12 @@ class _Trial(msgspec.Struct, frozen=True, kw_only=True):
     do: str
 
 
-def _pod(*, scheduler: str, **metadata: Any) -> Raw:
+def _pod(*, scheduler: str, env: tuple[Raw, ...] = (), **metadata: Any) -> Raw:
     """A pod that even ``restricted`` Pod Security lets in: what refuses it is meant to be ours."""
     container = {
         "name": "main",
         "image": "none",
+        "env": list(env),
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     spec = {
@@ -96,7 +103,9 @@ _TRIALS: Final = (
 async def check_trials(reader: Reader) -> list[Finding]:
     """The webhooks hand devices over, and what must be refused is."""
     handed = await reader.tried(PODS.path(_NAMESPACE), _manifest(PODS, _share()))
-    findings = [_of_hand_over(handed)]
+    chosen = await reader.tried(PODS.path(_NAMESPACE), _manifest(PODS, _chooser()))
+    space = await reader.get(f"/api/v1/namespaces/{_NAMESPACE}")
+    findings = [_of_hand_over(handed), _of_guard(chosen, is_off_here=guard_said(space or _UNSAID) == Guard.OFF.value)]
     for trial in _TRIALS:
         answer = await reader.tried(trial.resource.path(trial.namespace), _manifest(trial.resource, trial.body))
         findings.append(_of_refusal(trial, answer))
@@ -107,11 +116,18 @@ def _share() -> Raw:
     return _pod(scheduler=names.SCHEDULER_NAME, annotations={names.GPU_FRACTION: "0.5"})
 
 
+def _chooser() -> Raw:
+    """A pod without GPUs that would see all of them."""
+    return _pod(scheduler=names.SCHEDULER_NAME, env=({"name": names.ENV_VISIBLE_DEVICES, "value": "all"},))
+
+
 def _manifest(resource: Resource[Any], body: Raw) -> Raw:
     return {"apiVersion": resource.api_version, "kind": resource.kind, **body}
 
 
 def _of_hand_over(answer: Answer) -> Finding:
+    if _is_refused_by_others(answer):
+        return _untried("a pod that asks for a share", answer)
     if answer.status >= 400:
         return Finding(Level.FAILED, _CHECK, f"a pod that asks for a share was refused: {answer.message}", _WEBHOOK)
     env = answer.body["spec"]["containers"][0].get("env") or ()
@@ -120,8 +136,44 @@ def _of_hand_over(answer: Answer) -> Finding:
     return Finding(Level.OK, _CHECK, "a pod that asks for a share is let in, and told where it reads its devices")
 
 
+def _of_guard(answer: Answer, *, is_off_here: bool) -> Finding:
+    """A pod that chooses devices is refused or changed, unless its namespace lets it."""
+    what = f"a pod that sets {names.ENV_VISIBLE_DEVICES}=all"
+    if _is_refused_by_others(answer):
+        return _untried(what, answer)
+    if answer.status >= 400 and "failed calling webhook" in answer.message:
+        return Finding(Level.FAILED, _CHECK, f"{what} is refused otherwise: {answer.message}", _WEBHOOK)
+    if answer.status >= 400:
+        return Finding(Level.OK, _CHECK, f"{what} is refused")
+    env = answer.body["spec"]["containers"][0].get("env") or ()
+    if all(entry.get("value") != "all" for entry in env if entry["name"] == names.ENV_VISIBLE_DEVICES):
+        return Finding(Level.OK, _CHECK, f"{what} sees none")
+    if is_off_here:
+        do = f"set {names.VISIBLE_DEVICES_GUARD}=inject or reject there"
+        return Finding(Level.WARNING, _CHECK, f"{what} is let in, as the namespace {_NAMESPACE} says", do)
+    do = "start moorage admission with --visible-devices-guard inject or reject"
+    return Finding(Level.FAILED, _CHECK, f"{what} is let in, and sees all GPUs of its node", do)
+
+
 def _of_refusal(trial: _Trial, answer: Answer) -> Finding:
     if trial.by in answer.message:
         return Finding(Level.OK, _CHECK, f"{trial.what} is refused")
+    if _is_refused_by_others(answer):
+        return _untried(trial.what, answer)
     how = f"refused otherwise: {answer.message}" if answer.status >= 400 else "let in"
     return Finding(Level.FAILED, _CHECK, f"{trial.what} is {how}", trial.do)
+
+
+def _is_refused_by_others(answer: Answer) -> bool:
+    """Whether somebody else's admission, or a namespace's queues, came first, so that nothing is known of ours.
+
+    What is not found (404) is no matter of admission.
+    """
+    is_ours = WEBHOOK in answer.message or "'moorage-" in answer.message.replace(_QUEUES, "")
+    return answer.status >= 400 and answer.status != 404 and not is_ours
+
+
+def _untried(what: str, answer: Answer) -> Finding:
+    said = f"{what} could not be tried: others refused it first: {answer.message}"
+    do = "let a trial pod by that name in (dry run), or see for yourself"
+    return Finding(Level.WARNING, _CHECK, said, do)

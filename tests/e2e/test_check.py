@@ -156,6 +156,7 @@ async def test_who_may_not_look_is_told_and_fails(
 
 
 NARROWED = {"matchResources": {"namespaceSelector": {"matchLabels": {"guarded": "yes"}}}}
+LEFT_OUT = {"apiGroups": [""], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": ["pods/status"]}
 #: What is broken -> where, how, which check has to find it, and what it says.
 BROKEN: dict[str, tuple[str, Any, str, str]] = {
     "policy-gone": (
@@ -181,6 +182,12 @@ BROKEN: dict[str, tuple[str, Any, str, str]] = {
         {"spec": {"matchConstraints": {"objectSelector": {"matchLabels": {"a": "b"}}}}},
         "policies",
         "moorage-config-maps is not the one of this version: matchConstraints",
+    ),
+    "policy-leaves-out-a-sub-resource": (
+        f"{REGISTRATION}/validatingadmissionpolicies/moorage-protected-keys",
+        {"spec": {"matchConstraints": {"excludeResourceRules": [LEFT_OUT]}}},
+        "policies",
+        "moorage-protected-keys is not the one of this version: matchConstraints",
     ),
     "binding-gone": (
         f"{REGISTRATION}/validatingadmissionpolicybindings/moorage-hand-over",
@@ -310,7 +317,8 @@ async def test_trials_show_that_the_webhooks_do_not_answer(
     plane: ControlPlane, reader: Reader, deployed: Deployment
 ) -> None:
     deployed.kill(ADMISSION)
-    refused, other = _said(await found(reader, "trials"), Level.FAILED)
+    refused, chooser, other = _said(await found(reader, "trials"), Level.FAILED)
+    assert f"a pod that sets {names.ENV_VISIBLE_DEVICES}=all is refused otherwise: " in chooser
     assert "a pod that asks for a share was refused: " in refused
     assert "failed calling webhook" in refused
     assert "a malformed ask for a share is refused otherwise: " in other
@@ -325,6 +333,23 @@ async def test_trials_show_that_a_share_is_not_handed_over(plane: ControlPlane, 
     await eventually(lambda: _fails(reader, set()), "the trials to pass", within_s=10)
 
 
+async def test_trials_are_no_alarm_where_a_namespace_is_narrowed(plane: ControlPlane, reader: Reader) -> None:
+    narrowed = {"metadata": {"annotations": {names.QUEUES: "team-a"}, "labels": {names.VISIBLE_DEVICES_GUARD: "off"}}}
+    async with changed(plane, "/api/v1/namespaces/default", narrowed):
+
+        async def is_told() -> bool | None:
+            findings = await found(reader, "trials")
+            assert _said(findings, Level.FAILED) == []
+            warned = _said(findings, Level.WARNING)
+            return (
+                len([one for one in warned if "others refused it first" in one and "moorage-queues" in one]) == 2
+                or None
+            )
+
+        await eventually(is_told, "the queues to refuse", within_s=10)
+    await eventually(lambda: _fails(reader, set()), "the trials to pass", within_s=10)
+
+
 async def test_a_leader_that_is_gone_or_stopped_is_found(
     plane: ControlPlane, reader: Reader, deployed: Deployment
 ) -> None:
@@ -335,8 +360,8 @@ async def test_a_leader_that_is_gone_or_stopped_is_found(
     deployed.kill(SCHEDULER)
     path = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases/moorage-scheduler"
     plane.rest().call("DELETE", path)
-    (gone,) = _said(await found(reader, "leaders"), Level.FAILED)
-    assert gone.startswith("moorage-scheduler: nobody leads")
+    (gone,) = _said(await found(reader, "leaders"), Level.WARNING)
+    assert gone == "moorage-scheduler: there is no lease: it runs without election, or not at all"
     deployed.start(SCHEDULER)
     await eventually(lambda: _passes(reader, "leaders"), "somebody to lead", within_s=20)
 

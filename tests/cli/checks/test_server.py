@@ -43,3 +43,9 @@ async def test_a_lease_that_is_never_renewed_is_waited_for_as_long_as_it_lasts()
     assert (scheduler.level, binder.level) == (Level.FAILED, Level.FAILED)
     assert scheduler.said == "moorage-scheduler: one has not renewed its lease for 15 s"
     assert binder.said == "moorage-binder: nobody leads (or it runs without election)"
+
+
+async def test_without_a_lease_nobody_can_tell_whether_it_runs_without_election() -> None:
+    for finding in await check_leaders(Reader(Told({}))):
+        assert finding.level is Level.WARNING
+        assert finding.said.endswith(": there is no lease: it runs without election, or not at all")
