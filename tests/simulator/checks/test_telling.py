@@ -110,3 +110,16 @@ def test_a_sound_pod_that_is_refused_breaks_s11() -> None:
     story = Story()
     story.checker.refused(waiting("p", annotations={"gpu-fraction": "0.5"}), "no", 0.0)
     assert story.broken() == {"S11"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "message", "broken"),
+    [(1, "spec.nodeName is 'n1'; allowed: none", set()), (1, "no", {"S11"}), (0, "spec.nodeName is 'n1'", {"S11"})],
+)
+def test_a_pod_that_asks_for_gpus_of_a_node_that_it_brings_is_refused_and_told_so(
+    gpus: int, message: str, broken: set[str]
+) -> None:
+    story = Story()
+    limits = {"limits": {"nvidia.com/gpu": gpus}}
+    story.checker.refused(pod("p", node="n1", containers=[{"name": "main", "resources": limits}]), message, 0.0)
+    assert story.broken() == broken
