@@ -28,11 +28,11 @@ async def test_fractions_fill_a_card_to_the_last_nano_and_not_beyond(
         assert "GPUs" in await scene.says("late", "no nodes with enough resources were found")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(420)
 async def test_a_thousand_shares_of_a_thousandth_run_on_one_card(set_scene: SetScene) -> None:
     async with set_scene(["1x1x80GiB"]) as scene:
         await scene.create(*(share(f"p{i}", "0.001") for i in range(1000)))
-        pods = await scene.running(1000, within_s=200)
+        pods = await scene.running(1000, within_s=300)
         assert [len(sharers) for sharers in scene.sharers(pods).values()] == [1000]
         await scene.create(share("late", "0.001"))
         await scene.says("late", "no nodes with enough resources were found")

@@ -24,7 +24,7 @@ from kube.http import HttpTransport
 from kube.resources import PODS
 from kube.retry import Retry
 from simulator.reporting import Reporter
-from tests.e2e.cluster import Pod, eventually, pod, share
+from tests.e2e.cluster import Pod, Scene, eventually, pod, share
 from tests.e2e.conftest import SetScene
 from tests.e2e.crowd import Crowd
 from tests.e2e.tenant import identity
@@ -46,6 +46,16 @@ async def impatient(moorage: Deployment) -> AsyncIterator[Deployment]:
             yield moorage
 
 
+async def _told(scene: Scene, reason: str) -> list[str]:
+    """What the events of a namespace say for this reason, once there are any: they are written after the deed."""
+
+    async def found() -> list[str] | None:
+        events = await client.CoreV1Api(scene.core.api_client).list_namespaced_event(scene.namespace)
+        return [event.message for event in events.items if event.reason == reason] or None
+
+    return await eventually(found, f"an event {reason}", within_s=30)
+
+
 async def test_what_is_left_of_a_gang_that_lost_a_member_is_evicted(set_scene: SetScene, impatient: Deployment) -> None:
     async with set_scene(["1x2x80GiB"]) as scene:
         await scene.create_gang("gang", 2, share("stays", "0.5"), share("goes", "0.5"))
@@ -56,10 +66,8 @@ async def test_what_is_left_of_a_gang_that_lost_a_member_is_evicted(set_scene: S
             return not await scene.pods() or None
 
         await eventually(is_evicted, "the rest of the gang to go", within_s=30)
-        events = await client.CoreV1Api(scene.core.api_client).list_namespaced_event(scene.namespace)
-        notes = [event.message for event in events.items if event.reason == "Evict"]
         expected = "Workload doesn't meet the minimum required number of pods (2), evicting remaining pod: "
-        assert notes == [f"{expected}{scene.namespace}/stays"]
+        assert await _told(scene, "Evict") == [f"{expected}{scene.namespace}/stays"]
 
 
 @pytest.fixture
@@ -117,8 +125,7 @@ async def test_a_share_whose_device_was_given_to_a_stranger_is_evicted(
             return set(await scene.pods()) == {"stranger"} or None
 
         await eventually(is_evicted, "the share to go", within_s=40)
-        events = await client.CoreV1Api(scene.core.api_client).list_namespaced_event(scene.namespace)
-        (note,) = [event.message for event in events.items if event.reason == "GPUMoved"]
+        (note,) = await _told(scene, "GPUMoved")
         assert note.endswith("was lost by the pod's reservation and given to another pod")
 
 
