@@ -37,6 +37,12 @@ _OFF = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 def add_commands(commands: _Commands) -> None:
     """Add the components' sub-commands."""
+    _add_scheduler(commands)
+    _add_binder(commands)
+    _add_admission(commands)
+
+
+def _add_scheduler(commands: _Commands) -> None:
     scheduler = _component(commands, "scheduler", "decide where pods go")
     _add_election(scheduler)
     for resource in ("gpu", "cpu"):
@@ -51,6 +57,9 @@ def add_commands(commands: _Commands) -> None:
         help="what is left of a gang below its minimum is evicted after this time (default: 60s)",
     )
     _add_autoscaling(scheduler)
+
+
+def _add_binder(commands: _Commands) -> None:
     binder = _component(commands, "binder", "reserve devices and bind")
     _add_election(binder)
     binder.add_argument("--reservation-image", default=ReservationTemplate().image)
@@ -61,14 +70,17 @@ def add_commands(commands: _Commands) -> None:
         help="priority class of reservation pods: moorage-reservation, where reservation/priorityclass.yaml is applied",
     )
     binder.add_argument(
-        "--idle-s", type=float, default=BinderSettings().idle_s, help="keep an idle reservation so long"
+        "--idle-s", type=_seconds, default=BinderSettings().idle_s, help="keep an idle reservation so long"
     )
     binder.add_argument(
         "--contended-s",
-        type=float,
+        type=_seconds,
         default=BinderSettings().contended_s,
         help="tenants of a GPU that is unhealthy, or somebody else's, are evicted when that was seen for so long",
     )
+
+
+def _add_admission(commands: _Commands) -> None:
     admission = _component(commands, "admission", "serve the webhooks")
     admission.add_argument("--port", type=int, default=9443)
     admission.add_argument("--host", default="0.0.0.0")  # noqa: S104 - a webhook is reached by the pod's address
@@ -144,12 +156,17 @@ def _switch(text: str) -> bool:
     return text in _ON
 
 
-def _duration(text: str) -> float:
-    """Read a duration above zero, in seconds. Raises ArgumentTypeError."""
+def _seconds(text: str) -> float:
+    """Read a duration, in seconds. Raises ArgumentTypeError."""
     try:
-        value = durations.seconds(text)
+        return durations.seconds(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _duration(text: str) -> float:
+    """Read a duration above zero, in seconds. Raises ArgumentTypeError."""
+    value = _seconds(text)
     if value <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no time at all; allowed: {durations.ALLOWED}, above zero")
     return value

@@ -1,0 +1,23 @@
+"""Values on the components' command lines that can't be are refused, in one line that names them."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.main import _parser
+
+
+@pytest.mark.parametrize("flag", ["--idle-s", "--contended-s"])
+@pytest.mark.parametrize("value", ["-1", "nan", "inf", "soon", ""])
+def test_a_time_of_the_binder_that_can_not_be_is_refused(
+    flag: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        _parser().parse_args(["binder", f"{flag}={value}"])
+    assert ended.value.code == 2
+    assert f"argument {flag}: {value!r} is not a number" in capsys.readouterr().err
+
+
+def test_a_time_of_the_binder_may_be_zero_or_part_of_a_second() -> None:
+    arguments = _parser().parse_args(["binder", "--idle-s", "0", "--contended-s", "0.5"])
+    assert (arguments.idle_s, arguments.contended_s) == (0.0, 0.5)
