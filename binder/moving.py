@@ -27,8 +27,6 @@ _log: Final = logging.getLogger(__name__)
 PACE_S: Final = 10.0
 #: The longest pause before a refused eviction is asked for again, and before one that does not end is left behind.
 _LONGEST_PAUSE_S: Final = 300.0
-#: What was not heard of for so long is another matter.
-_FORGET_S: Final = 3600.0
 
 
 @dataclass(slots=True)
@@ -47,20 +45,21 @@ class Moving:
     _events: EventRecorder
     #: Node -> when the next pod may be evicted there (event loop's time).
     _free_at_s: dict[str, float] = field(default_factory=dict)
-    #: Pod UID -> since when it has been seen to go (event loop's time).
-    _going_since_s: dict[str, float] = field(default_factory=dict)
+    #: Node -> pod UID -> since when it has been seen to go (event loop's time).
+    _going_since_s: dict[str, dict[str, float]] = field(default_factory=dict)
     #: Node -> pod UID.
     _refused: dict[str, dict[str, _Refused]] = field(default_factory=dict)
 
     def keep(self, nodes: Collection[str]) -> None:
-        """Forget what was refused on all other nodes."""
+        """Forget what was refused, and who was going, on all other nodes."""
         self._refused = {node: refused for node, refused in self._refused.items() if node in nodes}
+        self._going_since_s = {node: since for node, since in self._going_since_s.items() if node in nodes}
 
     async def move(self, node: str, moves: Sequence[Move]) -> None:
         """Evict the first that may be evicted now; nobody while one is going. Raises ApiError."""
         now = anyio.current_time()
         self._free_at_s = {name: at for name, at in self._free_at_s.items() if at > now}
-        if node in self._free_at_s or self._is_waited_for(moves):
+        if node in self._free_at_s or self._is_waited_for(node, moves):
             return
         staying = [move for move in moves if not move.claimant.pod.deleting]
         named = {move.claimant.pod.uid for move in staying}
@@ -73,14 +72,12 @@ class Moving:
                 await self._evict(move, refused)
                 return
 
-    def _is_waited_for(self, moves: Sequence[Move]) -> bool:
+    def _is_waited_for(self, node: str, moves: Sequence[Move]) -> bool:
         """Whether one of these is going and may soon be gone: one that takes its time must not hold up the others."""
-        now = anyio.current_time()
-        going = {move.claimant.pod.uid for move in moves if move.claimant.pod.deleting}
-        self._going_since_s = {
-            uid: since for uid, since in self._going_since_s.items() if uid in going or now - since < _FORGET_S
-        }
-        return any(now - self._going_since_s.setdefault(uid, now) < _LONGEST_PAUSE_S for uid in going)
+        now, before = anyio.current_time(), self._going_since_s.get(node, {})
+        going = [move.claimant.pod.uid for move in moves if move.claimant.pod.deleting]
+        since = self._going_since_s[node] = {uid: before.get(uid, now) for uid in going}
+        return any(now - at_s < _LONGEST_PAUSE_S for at_s in since.values())
 
     async def _evict(self, move: Move, refused: dict[str, _Refused]) -> None:
         pod = move.claimant.pod
