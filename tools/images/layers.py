@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tools.images.recipe import ROOT, UNUSED_FILES, UNUSED_OF_WHEELS, Recipe
@@ -178,7 +178,7 @@ def _all_loadable(python_root: Path, folder: Path) -> None:
 
 def _unloadable(python_root: Path, folder: Path) -> list[tuple[Path, list[str]]]:
     """Programs and libraries that need libraries which the image does not have, and those libraries."""
-    inside: Callable[[str], bool] = lambda path: path.startswith((str(python_root), str(folder)))  # noqa: E731
+    inside = (str(python_root), str(folder))
     found = []
     for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()):
         with path.open("rb") as file:
@@ -187,7 +187,7 @@ def _unloadable(python_root: Path, folder: Path) -> list[tuple[Path, list[str]]]
         # "libz.so.1 => /lib/.../libz.so.1 (0x...)", or "=> not found"; outside of the image is not found, too.
         told = subprocess.run([*_loader(python_root), "--list", path], capture_output=True, text=True, check=False)
         needs = re.findall(r"(?m)^\s*(\S+) => (.+?)(?: \(0x[0-9a-f]+\))?$", told.stdout)
-        if lacks := [name for name, where in needs if not inside(where)]:
+        if lacks := [name for name, where in needs if not where.startswith(inside)]:
             found.append((path, lacks))
     return found
 
