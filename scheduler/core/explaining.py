@@ -11,7 +11,7 @@ from itertools import count
 import numpy as np
 
 from gpu.request import FractionAsk
-from gpu.share import NANO_PER_DEVICE, mib_from_nano
+from gpu.share import mib_from_nano
 from scheduler.core.devices import choose_devices, without_silent
 from scheduler.core.eligibility import KINDS, OK
 from scheduler.core.ledger import MOST_ASKED
@@ -19,7 +19,18 @@ from scheduler.core.probation import Doubt
 from scheduler.core.ranking import Bools, Ranking, tightest_devices
 from scheduler.core.records import PodClass
 from scheduler.core.settings import Settings, Strategy
-from scheduler.core.table import CPU, GPUS, LARGEST_CARD, MEMORY, MIG, PODS, Device, Int64s
+from scheduler.core.table import (
+    CONTENDED_DEVICES,
+    CPU,
+    GPUS,
+    ILL_DEVICES,
+    LARGEST_CARD,
+    MEMORY,
+    MIG,
+    PODS,
+    SILENT_DEVICES,
+    Int64s,
+)
 from scheduler.core.trial import Trial
 from scheduler.core.verdict import Code, NodeReason, Verdict
 from wire import names
@@ -32,6 +43,9 @@ SILENT = "silent"
 ILL = "ill"
 GPU_SHARE = "gpu-share"
 GPU_MEMORY = "gpu-memory"
+
+#: Devices that nobody is let on: the reason, and where the table counts them.
+_WITHHELD = {CONTENDED: CONTENDED_DEVICES, SILENT: SILENT_DEVICES, ILL: ILL_DEVICES}
 
 #: What a shortfall is counted in, by resource; GPUs first, since they are what people wait for.
 _UNITS = {
@@ -89,18 +103,11 @@ def _withheld(trial: Trial, cls: PodClass, lacks: list[_Lack], usable: Bools) ->
     """Nodes that lack devices and have some that nobody is let on, which is why: others can help, and have to know."""
     wanted = {GPU_SHARE, GPU_MEMORY} if cls.request.is_shared else {names.GPU_RESOURCE}
     short = [lack.where for lack in lacks if lack.resource in wanted]
-    positions = np.flatnonzero(np.logical_or.reduce(short) & usable).tolist() if short else []
-    devices = [trial.table.devices[position] for position in positions]
-    return [
-        NodeReason(CONTENDED, "", sum(any(dev.is_contended for dev in each) for each in devices)),
-        NodeReason(SILENT, "", sum(any(map(_is_silent, each)) for each in devices)),
-        NodeReason(ILL, "", sum(any(dev.reservation and dev.reservation.is_ill for dev in each) for each in devices)),
-    ]
-
-
-def _is_silent(dev: Device) -> bool:
-    """Whether it has tenants and its reservation does not say which device it is."""
-    return dev.reservation is not None and not dev.is_answered and dev.free_nano < NANO_PER_DEVICE
+    if not short:
+        return []
+    where = np.logical_or.reduce(short) & usable
+    extra = trial.table.extra
+    return [NodeReason(kind, "", int(np.count_nonzero(where & (extra[row] > 0)))) for kind, row in _WITHHELD.items()]
 
 
 def _resource_lacks(trial: Trial, cls: PodClass, settings: Settings) -> list[_Lack]:

@@ -63,6 +63,16 @@ class Device(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """Whether its reservation said which device it holds: nothing more is asked of the node."""
         return self.reservation is not None and self.reservation.is_learned
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether it has tenants and its reservation does not say which device it is."""
+        return self.reservation is not None and not self.is_answered and self.free_nano < NANO_PER_DEVICE
+
+    @property
+    def is_ill(self) -> bool:
+        """Whether its device plugin says that it is unhealthy."""
+        return self.reservation is not None and self.reservation.is_ill
+
 
 def device(group: Group) -> Device:
     """The decision's view of a counted group."""
@@ -94,13 +104,17 @@ def largest_ask_mib(dev: Device, smallest_card_mib: int, largest_card_mib: int) 
 
 
 #: Rows of ``Table.extra``: what is left of the node's GPUs, whole and in parts, in milli-GPU (rounded down, cut to
-#: LEFT_BITS); devices that are idle, that are leaving; largest card in MiB (0 unknown); 1 if the node refuses shares.
+#: LEFT_BITS); devices that are idle, that are leaving; largest card in MiB (0 unknown); 1 if the node refuses shares;
+#: devices that nobody is let on: contended, silent, unhealthy.
 LEFT_MILLI: Final = 0
 IDLE: Final = 1
 LEAVING: Final = 2
 LARGEST_CARD: Final = 3
 MIG: Final = 4
-EXTRAS: Final = (LEFT_MILLI, IDLE, LEAVING, LARGEST_CARD, MIG)
+CONTENDED_DEVICES: Final = 5
+SILENT_DEVICES: Final = 6
+ILL_DEVICES: Final = 7
+EXTRAS: Final = (LEFT_MILLI, IDLE, LEAVING, LARGEST_CARD, MIG, CONTENDED_DEVICES, SILENT_DEVICES, ILL_DEVICES)
 
 
 class Table:
@@ -150,6 +164,9 @@ class Table:
             sum(dev.is_leaving for dev in devices),
             node.largest_card_mib,
             node.is_mig,
+            sum(dev.is_contended for dev in devices),
+            sum(dev.is_silent for dev in devices),
+            sum(dev.is_ill for dev in devices),
         )
 
     def put_device(self, column: int, slot: int, node: NodeRecord, dev: Device) -> None:
@@ -162,6 +179,8 @@ class Table:
         if old is not None and (old.is_idle or old.is_leaving):
             self.extra[IDLE, column] += dev.is_idle - old.is_idle
             self.extra[LEAVING, column] += dev.is_leaving - old.is_leaving
+        if old is not None and dev.is_silent != old.is_silent:
+            self.extra[SILENT_DEVICES, column] += dev.is_silent - old.is_silent
         self.put_left(column)
 
     def put_left(self, column: int) -> None:
