@@ -60,6 +60,9 @@ help:
 demo: $(RUN_READY)
 	$(RUN_VENV)/bin/python -m cli.main demo $(ARGS)
 
+# Each process has a control plane and a node of its own, and mostly waits for kubelet.
+NODE_TESTS = $(BIN)/pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal -m node $(ARGS)
+
 test: $(READY)
 	$(BIN)/python -m tools.controlplane
 	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m 'not cluster and not node' $(ARGS)
@@ -67,7 +70,7 @@ test: $(READY)
 	MOORAGE_RIGHTS=$(RIGHTS) $(BIN)/pytest -m cluster $(ARGS)
 	$(if $(ARGS),@echo 'rights are not compared with their use: ARGS may have left tests out',\
 	$(BIN)/python -m tools.rights $(RIGHTS))
-	@$(BIN)/python -m tools.node ready; case $$? in 0) $(BIN)/pytest -m node $(ARGS) ;; 3) ;; *) exit 1 ;; esac
+	@$(BIN)/python -m tools.node ready; case $$? in 0) $(NODE_TESTS) ;; 3) ;; *) exit 1 ;; esac
 
 test-fast: $(READY)
 	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m 'not cluster and not node and not thorough' $(ARGS)
@@ -75,8 +78,8 @@ test-fast: $(READY)
 # Needs root, containerd, runc and CNI plug-ins.
 node-test: $(READY)
 	$(BIN)/python -m tools.node check
-	$(BIN)/python -m tools.controlplane --kubelet
-	$(BIN)/pytest -m node $(ARGS)
+	$(BIN)/python -m tools.node make
+	$(NODE_TESTS)
 
 # Gets what they need from Debian, where root may.
 node-install: $(READY)

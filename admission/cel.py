@@ -15,6 +15,11 @@ API: Final = "admissionregistration.k8s.io/v1"
 #: (``POST bindings``, deprecated and served to this day), whose object is a Binding that names its pod.
 PODS: Final = ("pods", "pods/*", "bindings")
 
+#: Whether this is a Binding, or another sub-resource that is created, by either way.
+IS_BINDING: Final = (
+    "request.resource.resource == 'bindings' || request.operation == 'CREATE' && request.?subResource.orValue('') != ''"
+)
+
 #: The maps of both sides; absent ones are empty. On CREATE there is no old side, on DELETE no new one.
 MAPS: Final = {
     f"{side}{field.capitalize()}": f"{source} == null ? {{}} : {source}.?metadata.?{field}.orValue({{}})"
@@ -42,9 +47,11 @@ def shown(side: str, key: str) -> str:
     )
 
 
-def is_one_of(exact: Iterable[str], prefixes: Iterable[str]) -> str:
-    """Return CEL for whether ``key`` is one of these, or begins with one of the prefixes."""
-    return " || ".join([f"key in {texts(exact)}", *(f"key.startsWith({text(prefix)})" for prefix in prefixes)])
+def is_one_of(exact: Iterable[str], prefixes: Iterable[str], shapes: Iterable[tuple[str, str]] = ()) -> str:
+    """Return CEL for whether ``key`` is one of these, begins with a prefix, or begins and ends as a shape has it."""
+    begin = [f"key.startsWith({text(prefix)})" for prefix in prefixes]
+    shaped = [f"key.startsWith({text(first)}) && key.endsWith({text(last)})" for first, last in shapes]
+    return " || ".join([f"key in {texts(exact)}", *begin, *shaped])
 
 
 def is_user(users: Iterable[str]) -> str:

@@ -1,5 +1,7 @@
 """What a container with a share is given to learn its devices: env, and in KAI's way ConfigMaps.
 
+What apps of the pod's own dialect read is known at binding as well, and comes by annotations in either way.
+
 Env entries of ours stand first in the list: an explicit entry wins over ``envFrom``, same-named entries of the user
 are taken out, and an entry that refers to one of ours as ``$(NAME)`` is expanded by the kubelet only when ours comes
 before it.
@@ -8,11 +10,11 @@ before it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from admission.containers import Raw, env_of, rewritten, walk, with_list
-from gpu import configmaps
+from gpu import bound, configmaps
 from gpu.request import ContainerRef
 from wire import names
 
@@ -33,6 +35,16 @@ def by_annotations(pod: Raw, targets: Collection[str]) -> Raw:
         return with_env_first(container, [_from_annotation(*pair) for pair in zip(OUR_ENV, keys, strict=True)])
 
     return rewritten(pod, change)
+
+
+def by_origin(pod: Raw, variables: Mapping[str, Sequence[str]]) -> Raw:
+    """Let containers read the variables of the pod's dialect, by container key, as the Binding will say them."""
+
+    def change(ref: ContainerRef, container: Raw) -> Raw:
+        entries = [_from_annotation(name, bound.env_key(ref.key, name)) for name in variables.get(ref.key, ())]
+        return with_env_first(container, entries) if entries else container
+
+    return rewritten(pod, change) if variables else pod
 
 
 def _from_annotation(name: str, key: str) -> Raw:
@@ -115,10 +127,12 @@ def _stale_maps(pod: Raw) -> set[str]:
 
 
 def _is_leftover(entry: Raw, stale: Collection[str]) -> bool:
-    if entry.get("name") not in OUR_ENV:
-        return False
     source = entry.get("valueFrom") or {}
     path = (source.get("fieldRef") or {}).get("fieldPath") or ""
+    if path.startswith(f"metadata.annotations['{names.ENV_PREFIX}"):
+        return True
+    if entry.get("name") not in OUR_ENV:
+        return False
     return path.startswith(f"metadata.annotations['{names.MOORAGE_PREFIX}") or (
         (source.get("configMapKeyRef") or {}).get("name") in stale
     )

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from admission.manifests import RULES_OF_MUTATION, RULES_OF_VALIDATION, WEBHOOK
+from admission.manifests import ADOPTION, RULES_OF_ADOPTION, RULES_OF_MUTATION, RULES_OF_VALIDATION, WEBHOOK
 from admission.review import PodAdmission, Review
+from wire import names
 
 
 @dataclass(slots=True, frozen=True)
@@ -22,9 +23,9 @@ class LocalWebhook:
     scheduler_name: str
 
     def matches(self, obj: dict[str, Any], namespace_labels: dict[str, str]) -> bool:
-        """Whether the pod is of our scheduler: the match condition of the webhook configurations."""
-        del namespace_labels
-        return bool((obj.get("spec") or {}).get("schedulerName") == self.scheduler_name)
+        """Apply the match condition, and for adoption the namespace selector, of the webhook configurations."""
+        is_ours = bool((obj.get("spec") or {}).get("schedulerName") == self.scheduler_name)
+        return not is_ours and namespace_labels.get(names.ADOPT) == "true" if self.name == ADOPTION else is_ours
 
     async def review(self, admission_review: Review) -> Review:
         """Answer an AdmissionReview. Raises MalformedReview."""
@@ -33,9 +34,13 @@ class LocalWebhook:
 
 def local_webhooks(admission: PodAdmission) -> list[LocalWebhook]:
     """Return the webhooks that the configurations of admission/manifests.py would register, mutating ones first."""
-    kinds = ((True, admission.mutating, RULES_OF_MUTATION), (False, admission.validating, RULES_OF_VALIDATION))
+    kinds = (
+        (ADOPTION, True, admission.adopting, RULES_OF_ADOPTION),
+        (WEBHOOK, True, admission.mutating, RULES_OF_MUTATION),
+        (WEBHOOK, False, admission.validating, RULES_OF_VALIDATION),
+    )
     return [
-        LocalWebhook(WEBHOOK, mutating, resource, operations, judge, admission.settings.scheduler_name)
-        for mutating, judge, rules in kinds
+        LocalWebhook(name, mutating, resource, operations, judge, admission.settings.scheduler_name)
+        for name, mutating, judge, rules in kinds
         for resource, operations in rules.items()
     ]

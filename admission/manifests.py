@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from admission.server import MUTATE_PATH, VALIDATE_PATH
+from admission.server import ADOPT_PATH, MUTATE_PATH, VALIDATE_PATH
 from wire import names
 
 Manifest = dict[str, Any]
@@ -16,9 +16,13 @@ Manifest = dict[str, Any]
 _API: Final = "admissionregistration.k8s.io/v1"
 _NAME: Final = "moorage-pods"
 WEBHOOK: Final = "pods.admission.moorage.dev"
+#: Configurations are asked in the order of their names, and this one has to be asked first.
+_ADOPTION_NAME: Final = "moorage-adoption"
+ADOPTION: Final = "adopt.admission.moorage.dev"
 
 #: Resource -> operations that each webhook is asked about.
 RULES_OF_MUTATION: Final = {"pods": ("CREATE",), "pods/ephemeralcontainers": ("UPDATE",)}
+RULES_OF_ADOPTION: Final = {"pods": ("CREATE",)}
 RULES_OF_VALIDATION: Final = {"pods": ("CREATE", "UPDATE"), "pods/ephemeralcontainers": ("UPDATE",)}
 
 
@@ -36,20 +40,71 @@ class UrlEndpoint(msgspec.Struct, frozen=True):
     base: str
 
 
+#: Namespaces that no webhook is asked about.
+EXEMPT: Final = ("kube-system", names.SYSTEM_NAMESPACE)
+
+
+def adoption_manifest(
+    endpoint: ServiceEndpoint | UrlEndpoint,
+    *,
+    ca: bytes,
+    scheduler_name: str = names.SCHEDULER_NAME,
+    exempt: tuple[str, ...] = EXEMPT,
+    timeout_s: int = 5,
+) -> Manifest:
+    """Return the configuration that makes pods ours in namespaces that say so (admission/adopt.py).
+
+    It fails closed, so while nobody answers no pod of another scheduler is made in those namespaces: one that is let by
+    stays another scheduler's for good. It may be left out where no namespace is to say so.
+    """
+    webhook = {
+        **_webhook(endpoint, ADOPT_PATH, ca, name=ADOPTION, exempt=exempt, timeout_s=timeout_s),
+        "reinvocationPolicy": "IfNeeded",
+        "rules": _rules(RULES_OF_ADOPTION),
+        "matchConditions": [
+            {"name": "of-another-scheduler", "expression": f"object.spec.schedulerName != '{scheduler_name}'"}
+        ],
+    }
+    webhook["namespaceSelector"] = {**webhook["namespaceSelector"], "matchLabels": {names.ADOPT: "true"}}
+    return _configuration("MutatingWebhookConfiguration", webhook, name=_ADOPTION_NAME)
+
+
 def webhook_manifests(
     endpoint: ServiceEndpoint | UrlEndpoint,
     *,
     ca: bytes,
     scheduler_name: str = names.SCHEDULER_NAME,
-    exempt: tuple[str, ...] = ("kube-system", names.SYSTEM_NAMESPACE),
+    exempt: tuple[str, ...] = EXEMPT,
     timeout_s: int = 5,
 ) -> list[Manifest]:
     """Return both configurations. ``ca`` is the PEM of the CA to trust; ``exempt`` names namespaces never asked about.
 
     A share of a pod in an exempt namespace is not handed over, so such a pod is never bound.
     """
-    shared = {
-        "name": WEBHOOK,
+    ours = [{"name": "scheduler-name", "expression": f"object.spec.schedulerName == '{scheduler_name}'"}]
+    mutating = {
+        **_webhook(endpoint, MUTATE_PATH, ca, name=WEBHOOK, exempt=exempt, timeout_s=timeout_s),
+        "matchConditions": ours,
+        "reinvocationPolicy": "IfNeeded",
+        "rules": _rules(RULES_OF_MUTATION),
+    }
+    validating = {
+        **_webhook(endpoint, VALIDATE_PATH, ca, name=WEBHOOK, exempt=exempt, timeout_s=timeout_s),
+        "matchConditions": ours,
+        "rules": _rules(RULES_OF_VALIDATION),
+    }
+    return [
+        _configuration("MutatingWebhookConfiguration", mutating, name=_NAME),
+        _configuration("ValidatingWebhookConfiguration", validating, name=_NAME),
+    ]
+
+
+def _webhook(
+    endpoint: ServiceEndpoint | UrlEndpoint, path: str, ca: bytes, *, name: str, exempt: tuple[str, ...], timeout_s: int
+) -> Manifest:
+    """What all of them have."""
+    return {
+        "name": name,
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
         "failurePolicy": "Fail",
@@ -57,29 +112,12 @@ def webhook_manifests(
         "namespaceSelector": {
             "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(exempt)}]
         },
-        "matchConditions": [
-            {"name": "scheduler-name", "expression": f"object.spec.schedulerName == '{scheduler_name}'"}
-        ],
+        "clientConfig": _client_config(endpoint, path, ca),
     }
-    mutating = {
-        **shared,
-        "reinvocationPolicy": "IfNeeded",
-        "rules": _rules(RULES_OF_MUTATION),
-        "clientConfig": _client_config(endpoint, MUTATE_PATH, ca),
-    }
-    validating = {
-        **shared,
-        "rules": _rules(RULES_OF_VALIDATION),
-        "clientConfig": _client_config(endpoint, VALIDATE_PATH, ca),
-    }
-    return [
-        _configuration("MutatingWebhookConfiguration", mutating),
-        _configuration("ValidatingWebhookConfiguration", validating),
-    ]
 
 
-def _configuration(kind: str, webhook: Manifest) -> Manifest:
-    return {"apiVersion": _API, "kind": kind, "metadata": {"name": _NAME}, "webhooks": [webhook]}
+def _configuration(kind: str, webhook: Manifest, *, name: str) -> Manifest:
+    return {"apiVersion": _API, "kind": kind, "metadata": {"name": name}, "webhooks": [webhook]}
 
 
 def _rules(resources: Mapping[str, tuple[str, ...]]) -> list[Manifest]:

@@ -12,41 +12,56 @@ from typing import Any
 
 import msgspec
 
+from admission import edits, handover, protected
 from admission import guard as device_guard
-from admission import handover, protected
 from admission.containers import Raw
 from admission.prefix import new_prefix
-from admission.settings import Guard, HandOver, Settings
-from gpu.dialects import kai
+from admission.settings import Choices, HandOver, Settings
+from gpu import bound
+from gpu.dialects import combine
 from gpu.refusal import Refusal
-from gpu.request import ContainerRef, FractionAsk, GpuRequest, MemoryAsk
+from gpu.request import Ask, ContainerRef, GpuRequest, MigAsk, WholeAsk
+from gpu.share import NANO_PER_DEVICE
+from gpu.translation import Note
 from wire.core import Pod
 
 
-def mutated(pod: Raw, *, guard: Guard, settings: Settings, rng: random.Random) -> Raw | Refusal:
+class Mutated(msgspec.Struct, frozen=True):
+    """The pod as it shall be stored, and what its author should know of how it was understood."""
+
+    pod: Raw
+    notes: tuple[Note, ...] = ()
+
+
+def mutated(pod: Raw, *, choices: Choices, settings: Settings, rng: random.Random) -> Mutated | Refusal:
     """Return the pod as it shall be stored, or why it is refused. A pod of another scheduler is returned as it is.
 
-    ``pod`` is the raw object, known to decode as wire.core.Pod; it is not changed.
+    ``pod`` is the raw object, known to decode as wire.core.Pod; it is not changed. ``choices`` are its namespace's.
     """
     if pod["spec"].get("schedulerName") != settings.scheduler_name:
-        return pod
-    request = kai.translate(msgspec.convert(pod, Pod), sharing=settings.sharing)
-    if isinstance(request, Refusal):
-        return request
-    shared = shared_containers(request)
-    clean = protected.stripped(handover.without_leftovers(pod))
-    given = _handed_over(clean, shared, settings=settings, rng=rng) if shared else clean
+        return Mutated(pod)
+    translation = combine.translate(msgspec.convert(pod, Pod), choices.dialects)
+    if isinstance(translation, Refusal):
+        return translation
+    shared = shared_containers(translation.request)
+    clean = edits.translated(protected.stripped(handover.without_leftovers(pod)), translation)
+    reading = handover.by_origin(clean, bound.env_names(translation))
+    given = _handed_over(reading, shared, settings=settings, rng=rng) if shared else reading
     keys = {ref.key for ref in shared}
-    return device_guard.guarded(given, shared=keys, guard=guard, renamed=settings.gpu_resources)
+    guarded = device_guard.guarded(given, shared=keys, guard=choices.guard, renamed=settings.gpu_resources)
+    return Mutated(guarded, translation.notes)
 
 
 def shared_containers(request: GpuRequest) -> list[ContainerRef]:
-    """Return the containers that are given a part of a device."""
-    return [
-        asked.container
-        for asked in request.containers
-        if any(isinstance(ask, (FractionAsk, MemoryAsk)) for ask in asked.asks)
-    ]
+    """Return the containers that are given a part of a device, or of a slice."""
+    return [asked.container for asked in request.containers if any(_is_part(ask) for ask in asked.asks)]
+
+
+def _is_part(ask: Ask) -> bool:
+    """Whether we hand this out, and not the vendor's device plugin."""
+    if isinstance(ask, MigAsk):
+        return ask.nano < NANO_PER_DEVICE
+    return not isinstance(ask, WholeAsk)
 
 
 def _handed_over(pod: Raw, shared: list[ContainerRef], *, settings: Settings, rng: random.Random) -> Raw:

@@ -29,6 +29,8 @@ _POLICY_CONFIG_MAPS: Final = "moorage-config-maps"
 #: Names of the ConfigMaps that containers with shares read their devices from (admission/prefix.py, gpu/configmaps.py).
 _CONFIG_MAP_NAMES: Final = "-[a-z0-9]{7}-shared-gpu-i?[0-9]+(-evar)?$"
 
+_FIXED: Final = "' is fixed when a pod is created'"
+
 _POD_NAME_CLAIM: Final = "authentication.kubernetes.io/pod-name"
 _POD_UID_CLAIM: Final = "authentication.kubernetes.io/pod-uid"
 
@@ -88,20 +90,27 @@ def _protected_keys(who: Identities) -> cel.Manifest:
 
     Creation is an addition, and so is the metadata of a Binding, which the server merges into the pod, by whichever of
     the two ways it comes (``pods/NAME/binding``, or the older ``bindings``). The webhook runs before this and has
-    stripped the pods of our scheduler.
+    stripped the pods of our scheduler. What a new pod may bring along, and is fixed from then on, no Binding may bring.
     """
-    annotation = cel.is_one_of(protected.ANNOTATIONS, protected.ANNOTATION_PREFIXES)
+    annotation = cel.is_one_of(protected.ANNOTATIONS, protected.ANNOTATION_PREFIXES, protected.ANNOTATION_SHAPES)
     label = cel.is_one_of(protected.LABELS, protected.LABEL_PREFIXES)
+    fixed = cel.is_one_of(protected.FIXED_AT_CREATION, protected.FIXED_PREFIXES)
     return cel.policy(
         _POLICY_PROTECTED,
         rules=[cel.rule("", cel.PODS, ["CREATE", "UPDATE"])],
         conditions={"not-ours": f"!({cel.is_user(who.ours)})"},
-        variables=cel.MAPS | {"touched": f"{cel.changed('annotations', annotation)} + {cel.changed('labels', label)}"},
+        variables=cel.MAPS
+        | {
+            "touched": f"{cel.changed('annotations', annotation)} + {cel.changed('labels', label)}",
+            "isBinding": cel.IS_BINDING,
+            "late": f"variables.isBinding ? {cel.changed('annotations', fixed)} : []",
+        },
         validations=[
             (
                 "variables.touched.size() == 0",
                 "'only the scheduler and the binder may write ' + variables.touched.join(', ')",
-            )
+            ),
+            ("variables.late.size() == 0", f"variables.late.join(', ') + {_FIXED}"),
         ],
     )
 
@@ -121,7 +130,7 @@ def _fixed_asks(scheduler_name: str) -> cel.Manifest:
         variables=cel.MAPS
         | {
             "asks": cel.changed("annotations", f"key in {cel.texts(protected.ASKS)}"),
-            "fixed": cel.changed("annotations", f"key in {cel.texts(protected.FIXED_AT_CREATION)}"),
+            "fixed": cel.changed("annotations", cel.is_one_of(protected.FIXED_AT_CREATION, protected.FIXED_PREFIXES)),
             "placed": placed,
         },
         validations=[
@@ -131,7 +140,7 @@ def _fixed_asks(scheduler_name: str) -> cel.Manifest:
                 f" + variables.asks.map(key, key + ' is ' + {cel.shown('new', 'key')} + '; allowed: '"
                 f" + {cel.shown('old', 'key')}).join(', ') + ')'",
             ),
-            ("variables.fixed.size() == 0", "variables.fixed.join(', ') + ' is fixed when a pod is created'"),
+            ("variables.fixed.size() == 0", f"variables.fixed.join(', ') + {_FIXED}"),
         ],
     )
 

@@ -16,14 +16,15 @@ from wire import names
 ANNOTATIONS: Final = (
     names.RECEIVED_RESOURCE_TYPE,
     names.GRANT,
-    names.GPU_RECORD,
     names.FENCED,
     names.FENCED_BECAUSE,
     names.GPU_PORTION_ANNOTATION,
     names.TENANTS,
     names.SCALES_FOR,
 )
-ANNOTATION_PREFIXES: Final = (names.VISIBLE_DEVICES_PREFIX,)
+ANNOTATION_PREFIXES: Final = (names.VISIBLE_DEVICES_PREFIX, names.ENV_PREFIX)
+#: How further ones begin and end: where NvFractions is installed, its daemon gives a container what stands there.
+ANNOTATION_SHAPES: Final = ((names.NVFRACTIONS_PREFIX, names.NVFRACTIONS_DEVICES),)
 
 #: Labels of a pod that only the scheduler and the binder write.
 LABELS: Final = (names.GPU_GROUP_LABEL,)
@@ -32,8 +33,11 @@ LABEL_PREFIXES: Final = (names.MULTI_GPU_GROUP_LABEL_PREFIX,)
 #: Annotations by which a reservation pod says which device it holds. On any other pod they mean nothing.
 IDENTITY: Final = (names.RESERVE_FOR_GPU_INDEX, names.DEVICE_INDEX, names.DEVICE_MEMORY)
 
-#: Annotations that the webhook itself writes into a new pod; fixed from then on.
-FIXED_AT_CREATION: Final = (names.SHARED_GPU_CONFIGMAP,)
+#: Annotations that the webhook itself writes into a new pod; fixed from then on. A record may be brought along: it is
+#: an ask like any other (gpu/record.py).
+FIXED_AT_CREATION: Final = (names.SHARED_GPU_CONFIGMAP, names.GPU_RECORD)
+#: How further fixed ones begin, which no new pod may bring along: each gives its containers any device they name.
+FIXED_PREFIXES: Final = (names.NRI_DEVICES,)
 
 #: Annotations in which a user asks for GPUs; fixed once the pod is placed.
 ASKS: Final = (
@@ -46,20 +50,33 @@ ASKS: Final = (
 )
 
 #: What a new pod must not bring along.
-_STRIPPED_ANNOTATIONS: Final = frozenset((*ANNOTATIONS, *IDENTITY, *FIXED_AT_CREATION))
+_STRIPPED_ANNOTATIONS: Final = frozenset((*ANNOTATIONS, *IDENTITY, names.SHARED_GPU_CONFIGMAP))
 
 
 def stripped(pod: Mapping[str, Any]) -> dict[str, Any]:
     """Return the pod without the keys that a new pod must not bring along. The input is left as it is."""
     metadata = dict(pod.get("metadata") or {})
-    for field, exact, prefixes in (
-        ("annotations", _STRIPPED_ANNOTATIONS, ANNOTATION_PREFIXES),
-        ("labels", frozenset(LABELS), LABEL_PREFIXES),
-    ):
+    for field, is_stripped in (("annotations", _is_stripped), ("labels", is_label)):
         if metadata.get(field):
-            metadata[field] = _without(metadata[field], exact, prefixes)
+            metadata[field] = {key: text for key, text in metadata[field].items() if not is_stripped(key)}
     return {**pod, "metadata": metadata}
 
 
-def _without(texts: Mapping[str, str], exact: frozenset[str], prefixes: tuple[str, ...]) -> dict[str, str]:
-    return {key: value for key, value in texts.items() if key not in exact and not key.startswith(prefixes)}
+def is_annotation(key: str) -> bool:
+    """Whether only the scheduler and the binder write this annotation."""
+    shaped = any(key.startswith(first) and key.endswith(last) for first, last in ANNOTATION_SHAPES)
+    return shaped or key in ANNOTATIONS or key.startswith(ANNOTATION_PREFIXES)
+
+
+def is_label(key: str) -> bool:
+    """Whether only the scheduler and the binder write this label."""
+    return key in LABELS or key.startswith(LABEL_PREFIXES)
+
+
+def is_fixed(key: str) -> bool:
+    """Whether nobody changes this annotation once its pod is there."""
+    return key in FIXED_AT_CREATION or key.startswith(FIXED_PREFIXES)
+
+
+def _is_stripped(key: str) -> bool:
+    return key in _STRIPPED_ANNOTATIONS or key.startswith(FIXED_PREFIXES) or is_annotation(key)

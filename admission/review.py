@@ -7,25 +7,30 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from admission import guard as device_guard
 from admission import validate
+from admission.adopt import adopted
 from admission.containers import Raw
 from admission.jsonpatch import diff
 from admission.mutate import mutated
-from admission.settings import Guard, Settings
+from admission.settings import Choices, Guard, Settings
+from gpu import telling
 from gpu.refusal import Refusal, told
+from gpu.translation import Note
 from wire.core import Pod
 
 API_VERSION: Final = "admission.k8s.io/v1"
 _EPHEMERAL: Final = "ephemeralcontainers"
+#: What the API server passes on of one warning, in characters.
+_LONGEST_WARNING: Final = 256
 
-#: Says how a namespace wants NVIDIA_VISIBLE_DEVICES guarded, or why what it says can't be understood.
-GuardOf = Callable[[str], Guard | Refusal]
+#: Says what a namespace chooses for its pods, or why what it says can't be understood.
+ChoicesOf = Callable[[str], Choices | Refusal]
 
 Review = dict[str, Any]
 
@@ -65,12 +70,12 @@ class _MountingPod(msgspec.Struct, frozen=True):
 
 
 class PodAdmission:
-    """Both webhooks for pods. ``rng`` gives the random part of ConfigMap names."""
+    """The webhooks for pods. ``rng`` gives the random part of ConfigMap names."""
 
-    def __init__(self, settings: Settings, *, rng: random.Random, guard_of: GuardOf | None = None) -> None:
+    def __init__(self, settings: Settings, *, rng: random.Random, choices_of: ChoicesOf | None = None) -> None:
         self.settings = settings
         self._rng = rng
-        self._guard_of = guard_of or (lambda _: settings.guard)
+        self._choices_of = choices_of or (lambda _: settings.choices)
 
     def mutating(self, review: Review) -> Review:
         """Answer a review of the mutating webhook: a patch, nothing, or a refusal. Raises MalformedReview."""
@@ -78,16 +83,37 @@ class PodAdmission:
         pod = _pod(request.object, "object")
         if not self._is_ours(pod):
             return _allowed(request)
-        guard = self._guard_of(request.namespace)
-        if isinstance(guard, Refusal):
-            return _refused(request, told(guard))
+        choices = self._choices_of(request.namespace)
+        if isinstance(choices, Refusal):
+            return _refused(request, told(choices))
         if request.sub_resource == _EPHEMERAL:
-            old = _pod(request.old_object, "oldObject")
-            return _patched(request, pod, device_guard.guarded_ephemeral(pod, known=_ephemeral(old), guard=guard))
+            known = _ephemeral(_pod(request.old_object, "oldObject"))
+            return _patched(request, pod, device_guard.guarded_ephemeral(pod, known=known, guard=choices.guard))
         if request.operation != "CREATE" or request.sub_resource:
             return _allowed(request)
-        after = mutated(pod, guard=guard, settings=self.settings, rng=self._rng)
-        return _refused(request, told(after)) if isinstance(after, Refusal) else _patched(request, pod, after)
+        after = mutated(pod, choices=choices, settings=self.settings, rng=self._rng)
+        if isinstance(after, Refusal):
+            return _refused(request, told(after))
+        return _patched(request, pod, after.pod, warnings=_warnings(after.notes))
+
+    def adopting(self, review: Review) -> Review:
+        """Answer a review of the webhook that comes first in namespaces that say so. Raises MalformedReview.
+
+        It never refuses: where the namespace itself is not understood, the webhooks that come after it say so.
+        """
+        request = _parse(review)
+        pod = _pod(request.object, "object")
+        if request.operation != "CREATE" or request.sub_resource:
+            return _allowed(request)
+        choices = self._choices_of(request.namespace)
+        known = self.settings.choices if isinstance(choices, Refusal) else choices
+        after = adopted(
+            pod,
+            dialects=known.dialects,
+            origins=self.settings.origins,
+            scheduler_name=self.settings.scheduler_name,
+        )
+        return _patched(request, pod, after)
 
     def validating(self, review: Review) -> Review:
         """Answer a review of the validating webhook: yes or a refusal. Raises MalformedReview."""
@@ -101,19 +127,17 @@ class PodAdmission:
         return _allowed(request) if refusal is None else _refused(request, refusal)
 
     def _refusal(self, request: _Request, pod: Raw) -> str | None:
-        if request.operation == "CREATE" and not request.sub_resource:
-            guard = self._guard_of(request.namespace)
-            if isinstance(guard, Refusal):
-                return told(guard)
-            settings = self.settings
-            return validate.refusal_of_new(pod, guard=guard, sharing=settings.sharing, renamed=settings.gpu_resources)
-        old = _pod(request.old_object, "oldObject")
-        if request.sub_resource == _EPHEMERAL:
-            guard = self._guard_of(request.namespace)
-            if isinstance(guard, Refusal):
-                return told(guard)
-            return None if guard is Guard.OFF else device_guard.forbidden_ephemeral(pod, known=_ephemeral(old))
-        return validate.refusal_of_update(old, pod, sharing=self.settings.sharing)
+        is_new = request.operation == "CREATE" and not request.sub_resource
+        if not is_new and request.sub_resource != _EPHEMERAL:
+            sharing = self.settings.choices.dialects.sharing
+            return validate.refusal_of_update(_pod(request.old_object, "oldObject"), pod, sharing=sharing)
+        choices = self._choices_of(request.namespace)
+        if isinstance(choices, Refusal):
+            return told(choices)
+        if is_new:
+            return validate.refusal_of_new(pod, choices=choices, renamed=self.settings.gpu_resources)
+        known = _ephemeral(_pod(request.old_object, "oldObject"))
+        return None if choices.guard is Guard.OFF else device_guard.forbidden_ephemeral(pod, known=known)
 
     def _is_ours(self, pod: Raw) -> bool:
         return bool(pod["spec"].get("schedulerName") == self.settings.scheduler_name)
@@ -153,12 +177,18 @@ def _allowed(request: _Request) -> Review:
     return _response(request, {"allowed": True})
 
 
-def _patched(request: _Request, before: Raw, after: Raw) -> Review:
+def _patched(request: _Request, before: Raw, after: Raw, *, warnings: Sequence[str] = ()) -> Review:
+    answer: dict[str, Any] = {"allowed": True}
     operations = diff(before, after)
-    if not operations:
-        return _allowed(request)
-    patch = base64.b64encode(msgspec.json.encode(operations)).decode()
-    return _response(request, {"allowed": True, "patchType": "JSONPatch", "patch": patch})
+    if operations:
+        answer |= {"patchType": "JSONPatch", "patch": base64.b64encode(msgspec.json.encode(operations)).decode()}
+    return _response(request, {**answer, "warnings": list(warnings)} if warnings else answer)
+
+
+def _warnings(notes: Sequence[Note]) -> list[str]:
+    """What kubectl shows to whoever makes the pod: what was understood otherwise than it reads."""
+    texts = (telling.note_text(note) for note in notes)
+    return [text if len(text) <= _LONGEST_WARNING else f"{text[: _LONGEST_WARNING - 3]}..." for text in texts]
 
 
 def _refused(request: _Request, message: str) -> Review:

@@ -7,7 +7,7 @@ import random
 import anyio
 from anyio.abc import TaskStatus
 
-from admission.namespaces import NamespaceGuards
+from admission.namespaces import NamespaceChoices
 from admission.review import PodAdmission
 from admission.server import Endpoint, WebhookServer
 from admission.settings import Settings
@@ -29,9 +29,9 @@ async def run(
 
     The port is open at once, so that the process is alive; it is ready when the namespaces are known.
     """
-    guards = NamespaceGuards(settings.guard)
-    reflector = Reflector(api, NAMESPACES, guards, rng=rng)
-    admission = PodAdmission(settings, rng=rng, guard_of=guards)
+    choices = NamespaceChoices(settings.choices)
+    reflector = Reflector(api, NAMESPACES, choices, rng=rng)
+    admission = PodAdmission(settings, rng=rng, choices_of=choices)
     server = WebhookServer(admission, endpoint, is_ready=reflector.synced.is_set)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(reflector.run)

@@ -20,6 +20,7 @@ from admission.review import MalformedReview, PodAdmission, Review
 
 log = logging.getLogger(__name__)
 
+ADOPT_PATH = "/adopt--v1-pod"
 MUTATE_PATH = "/mutate--v1-pod"
 VALIDATE_PATH = "/validate--v1-pod"
 
@@ -88,11 +89,15 @@ class WebhookServer:
     def app(self) -> web.Application:
         """Return the routes."""
         app = web.Application(client_max_size=_MAX_BODY_BYTES)
+        app.router.add_post(ADOPT_PATH, self._adopt)
         app.router.add_post(MUTATE_PATH, self._mutate)
         app.router.add_post(VALIDATE_PATH, self._validate)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         return app
+
+    async def _adopt(self, request: web.Request) -> web.Response:
+        return await _answer(request, self._admission.adopting)
 
     async def _mutate(self, request: web.Request) -> web.Response:
         return await _answer(request, self._admission.mutating)

@@ -6,6 +6,8 @@ import enum
 
 import msgspec
 
+from admission.adopt import ORIGINS
+from gpu.dialects.settings import DialectSettings
 from wire import names
 
 
@@ -30,14 +32,23 @@ class Guard(enum.Enum):
     REJECT = "reject"
 
 
+class Choices(msgspec.Struct, frozen=True, kw_only=True):
+    """What a namespace may choose for its pods. The defaults are those of a cluster that says nothing."""
+
+    guard: Guard = Guard.INJECT
+    #: How the dialects are read. ``sharing``: whether shares are served at all; if not, pods that ask for one are
+    #: refused (kai-contract 1.4, message 1).
+    dialects: DialectSettings = DialectSettings()
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of the webhooks. ``guard`` holds for namespaces that say nothing themselves."""
+    """Settings of the webhooks. ``choices`` hold for namespaces that say nothing themselves."""
 
     scheduler_name: str = names.SCHEDULER_NAME
-    #: Whether shares are served at all; if not, pods that ask for one are refused (kai-contract 1.4, message 1).
-    sharing: bool = True
+    #: Schedulers whose pods become ours in namespaces that say so.
+    origins: tuple[str, ...] = ORIGINS
+    choices: Choices = Choices()
     hand_over: HandOver = HandOver.ANNOTATIONS
-    guard: Guard = Guard.INJECT
     #: RuntimeClass for pods with shares that name none; "" leaves them as they are.
     runtime_class: str = "nvidia"
     #: Resources of NVIDIA's device plugin that have other names than its own: what it was told to rename them to.

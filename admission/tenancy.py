@@ -43,8 +43,7 @@ def bound_queues(scheduler_name: str) -> cel.Manifest:
             "isGroup": "request.resource.resource == 'podgroups'",
             "queue": f"variables.isGroup ? object.?spec.?queue.orValue('') : {label.format('object')}",
             "before": f"variables.isGroup ? oldObject.?spec.?queue.orValue('') : {label.format('oldObject')}",
-            "isBinding": "request.resource.resource == 'bindings'"
-            " || request.operation == 'CREATE' && request.?subResource.orValue('') != ''",
+            "isBinding": cel.IS_BINDING,
             "elsewhere": "!variables.isGroup && variables.queue == ''"
             f" && (variables.isBinding || {_GROUP_OF_POD} != '')",
         },

@@ -1,12 +1,14 @@
-"""What the validating webhook refuses: malformed asks in KAI's words and order, and asks changed after placement.
+"""What the validating webhook refuses: malformed asks in their dialect's words, and asks changed after they were read.
 
 Only what changed is judged. A pod that was let in once may always be ungated, relabelled and freed of its finalizers,
-also when the rules have become stricter since.
+also when the rules have become stricter since. KAI's older annotations are read as they stand until the pod is placed;
+the words of all other dialects are read once, when the pod comes (gpu/asked.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from typing import Any
 
 import msgspec
 
@@ -14,41 +16,80 @@ from admission import guard as device_guard
 from admission import protected
 from admission.containers import Raw
 from admission.mutate import shared_containers
-from admission.settings import Guard
+from admission.settings import Choices, Guard
 from gpu import room
-from gpu.dialects import kai
-from gpu.refusal import Refusal, told
+from gpu.asked import asked
+from gpu.dialects import combine, vocabulary
+from gpu.refusal import Mistake, Refusal, shown, told
 from wire import names
 from wire.core import Pod
 
 
-def refusal_of_new(pod: Raw, *, guard: Guard, sharing: bool = True, renamed: Collection[str] = ()) -> str | None:
+def refusal_of_new(pod: Raw, *, choices: Choices, renamed: Collection[str] = ()) -> str | None:
     """Say why a new pod of ours is refused; None if it is not. ``pod`` is known to decode as wire.core.Pod."""
-    request = kai.translate(msgspec.convert(pod, Pod), sharing=sharing)
-    if isinstance(request, Refusal):
-        return told(request)
-    if (no_room := room.cramped(pod["metadata"].get("annotations"), request)) is not None:
+    translation = combine.translate(msgspec.convert(pod, Pod), choices.dialects)
+    if isinstance(translation, Refusal):
+        return told(translation)
+    if (no_room := room.cramped(pod["metadata"].get("annotations"), translation)) is not None:
         return told(no_room)
-    if guard is Guard.OFF:
+    if choices.guard is Guard.OFF:
         return None
-    keys = {ref.key for ref in shared_containers(request)}
-    return device_guard.forbidden(pod, shared=keys, guard=guard, renamed=renamed)
+    keys = {ref.key for ref in shared_containers(translation.request)}
+    return device_guard.forbidden(pod, shared=keys, guard=choices.guard, renamed=renamed)
 
 
 def refusal_of_update(before: Raw, after: Raw, *, sharing: bool = True) -> str | None:
     """Say why a change of a pod of ours is refused; None if it is not."""
+    if after["metadata"].get("deletionTimestamp"):
+        return None
+    late = _said_too_late(before, after)
+    if late is not None:
+        return told(late)
     old, new = _annotations(before), _annotations(after)
-    if old == new or after["metadata"].get("deletionTimestamp"):
+    if old == new:
         return None
     changed = [key for key in protected.ASKS if old.get(key) != new.get(key)]
     if _is_placed(before):
         said = f"annotations {', '.join(changed)} can't be changed any more: the pod has its GPUs on a node already"
         return said if changed else None
-    request = kai.translate(msgspec.convert(after, Pod), sharing=sharing)
-    if isinstance(request, Refusal):
-        return told(request) if changed else None
-    no_room = room.cramped(new, request) if changed or room.used(new) > room.used(old) else None
+    translation = asked(msgspec.convert(after, Pod), sharing=sharing)
+    if isinstance(translation, Refusal):
+        return told(translation) if changed else None
+    no_room = room.cramped(new, translation) if changed or room.used(new) > room.used(old) else None
     return told(no_room) if no_room is not None else None
+
+
+def _said_too_late(before: Raw, after: Raw) -> Refusal | None:
+    """A change of words that were read when the pod came, or that would have had to be there then."""
+    has_record = names.GPU_RECORD in _annotations(before)
+    for is_label, key, old, new in _changes(before, after):
+        if not vocabulary.is_word(key, is_label=is_label) or (not has_record and key in protected.ASKS):
+            continue
+        if has_record or _is_spoken(after) > _is_spoken(before):
+            what = "label" if is_label else "annotation"
+            return Refusal(
+                code=Mistake.CONFLICTING,
+                field=f"{what} {key}",
+                value="none" if new is None else shown(new),
+                message=f"{what} {key} can't be changed: what a pod asks of GPUs was read when it came, so this would "
+                "change nothing; make the pod anew",
+                allowed="none" if old is None else shown(old),
+            )
+    return None
+
+
+def _changes(before: Raw, after: Raw) -> Iterator[tuple[bool, str, str | None, str | None]]:
+    """Labels and annotations that differ: whether it is a label, key, and the values of both sides."""
+    for field in ("labels", "annotations"):
+        old: dict[str, Any] = before["metadata"].get(field) or {}
+        new: dict[str, Any] = after["metadata"].get(field) or {}
+        for key in sorted({*old, *new}):
+            if old.get(key) != new.get(key):
+                yield field == "labels", key, old.get(key), new.get(key)
+
+
+def _is_spoken(pod: Raw) -> bool:
+    return vocabulary.is_spoken(msgspec.convert(pod, Pod))
 
 
 def _annotations(pod: Raw) -> dict[str, str]:

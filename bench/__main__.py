@@ -20,9 +20,12 @@ from bench.sizes import FULL, SMALL, Sizes
 from tools import controlplane
 
 #: In the order in which they run.
-PARTS = ("core", "reservation", "cache", "whole", "arrival", "writes", "fractions", "shares", "gang", "idle", "churn")
+PARTS = (
+    "core", "translate", "reservation", "cache", "whole", "arrival", "writes", "fractions", "shares", "gang", "idle",
+    "churn",
+)  # fmt: skip
 #: Programs of their own that print their figures as JSON.
-_STANDALONE = ("core", "reservation")
+_STANDALONE = ("core", "translate", "reservation")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

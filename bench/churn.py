@@ -45,6 +45,8 @@ NOTES = (
     "before_mib: after the first wave has come and gone (full: in the second); halfway_mib, after_mib: in the middle "
     "and at the end (full: in the last whole wave); growth_percent: from before to after, bar: 10 %. start_mib: before "
     "the first pod; peak_mib: the most at any time.",
+    "The bar is for empty. While a component is busy it has up to a hundred connections to the API server, of about a "
+    "quarter of a MiB each; at rest they are closed.",
     "per_s: pods created, bound and deleted, all waves together, pauses to read memory included. A call that fails is "
     "repeated.",
 )

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 
 from admission.mutate import mutated
-from admission.settings import Guard, Settings
+from admission.settings import Choices, Settings
 from bench import stage
 from bench.contenders import ALONE
 from bench.objects import Manifest
@@ -51,10 +51,10 @@ async def sharing(
 
 def admitted(pod: Manifest) -> Manifest:
     """A pod as the webhook would have made it, for benches that run without. Raises ValueError if it is refused."""
-    made = mutated(pod, guard=Guard.INJECT, settings=Settings(), rng=random.Random(0))
+    made = mutated(pod, choices=Choices(), settings=Settings(), rng=random.Random(0))
     if isinstance(made, Refusal):
         raise ValueError(f"the pod of the bench was refused: {made}")  # noqa: TRY004 - a pod is no type
-    return made
+    return made.pod
 
 
 async def over_full(scene: Stage) -> list[str]:

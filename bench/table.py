@@ -30,6 +30,7 @@ pods; no kubelet speaks for them. A part is *preliminary* when the machine did o
 #: same Kubernetes, on another day, from a build of August 2026 with its client limits raised.
 _PARTS: Final[Mapping[str, tuple[str, str]]] = {
     "core": ("Decisions", "The scheduler's core alone, without any I/O (`bench/core.py` says what each row is)."),
+    "translate": ("Understanding a pod", "At the door, once a pod. Goal: 50 us (`bench/translate.py`)."),
     "reservation": ("The reservation process", "There is one beside every shared GPU. Bounds: 32 MiB, 150 ms."),
     "cache": ("The scheduler's cache", "Pods of about 5 KB, as real ones are."),
     "whole": (

@@ -33,6 +33,7 @@ from binder.view import View
 from kube.api import Api
 from kube.backoff import Backoff, BackoffRange
 from kube.clock import Clock
+from kube.clusterpolicies import CdiNames
 from kube.events import EventRecorder
 from kube.reflector import Reflector
 from kube.replica import Follower
@@ -62,12 +63,13 @@ class Binder(Follower):
         #: Pod UID -> units that work on it.
         self._working: dict[str, set[str]] = {}
         self.view = View(on_request=self._take)
-        pods = PodSink(self.view, settings.reservation)
+        pods, cdi = PodSink(self.view, settings.reservation), CdiNames(api, settings.cdi)
         super().__init__(
             (
                 Reflector(api, NODES, NodeSink(self.view), rng=rng),
                 Reflector(api, PODS, pods, rng=rng),
                 Reflector(api, BIND_REQUESTS, RequestSink(self.view), rng=rng),
+                cdi,
             )
         )
         self._carrier = Carrier(
@@ -77,6 +79,7 @@ class Binder(Follower):
             settings=settings,
             clock=clock,
             events=events,
+            cdi=cdi,
         )
         guarding = Guarding(api, view=self.view, settings=settings)
         self._healing = Healing(api, view=self.view, settings=settings, guarding=guarding, moving=Moving(api, events))

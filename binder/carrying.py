@@ -36,13 +36,14 @@ from binder.desk import Desk
 from binder.settings import BinderSettings
 from binder.verifying import Verifier
 from binder.view import View
-from gpu import grant as grants
+from gpu import bound
 from gpu.book import Entry, Tenant
 from gpu.cause import Cause
 from gpu.reservation import Reservation
 from kube import binding, books
 from kube.api import Api
 from kube.clock import Clock
+from kube.clusterpolicies import CdiNames
 from kube.errors import ApiError, Forbidden
 from kube.events import EventRecorder
 from kube.patience import doubled_s, until_answered
@@ -67,7 +68,15 @@ class Carrier:
     """Talks to the API server for attempts."""
 
     def __init__(
-        self, api: Api, *, view: View, desk: Desk, settings: BinderSettings, clock: Clock, events: EventRecorder
+        self,
+        api: Api,
+        *,
+        view: View,
+        desk: Desk,
+        settings: BinderSettings,
+        clock: Clock,
+        events: EventRecorder,
+        cdi: CdiNames,
     ) -> None:
         self._api = api
         self._view = view
@@ -75,6 +84,7 @@ class Carrier:
         self._settings = settings
         self._clock = clock
         self._events = events
+        self._cdi = cdi
         #: Verifications list all pods of a node: some side by side are enough.
         self._verifier = Verifier(api, settings.reservation, at_once=settings.verify_at_once)
 
@@ -108,7 +118,7 @@ class Carrier:
         if pod is None:
             return outcome.Failed(Failure(cause=Cause.POD_GONE))
         tenant = _tenant(state, group, state.rv, since=self._clock.now_ns() // 1_000_000_000, grace_s=pod.grace_s)
-        return await self._desk.join(group, state.attempt.node, tenant, pod.tolerations)
+        return await self._desk.join(group, state.attempt.node, tenant)
 
     async def _verify(self, group: str) -> Outcome:
         held = self._view.reservations.get(group)
@@ -138,6 +148,7 @@ class Carrier:
             rv=state.rv,
             grant=action.grant,
             request=action.request,
+            cdi=self._cdi.is_on,
         ):
             failure = await until_answered(partial(write_config_map, self._api, attempt.namespace, manifest))
             if failure is not None:
@@ -146,10 +157,13 @@ class Carrier:
 
     async def _post(self, state: State, action: PostBinding) -> Outcome:
         attempt = state.attempt
-        metadata = (
-            grants.shared_metadata(action.grant, action.request)
-            if attempt.devices
-            else grants.whole_metadata(action.request)
+        metadata = bound.metadata(
+            action.taken,
+            action.grant,
+            action.devices,
+            node=attempt.node,
+            at_ns=self._clock.now_ns(),
+            cdi=self._cdi.is_on,
         )
         if state.tries:
             await anyio.sleep(_RETRY_S * 2**state.tries)
@@ -246,6 +260,6 @@ def _identity(state: State) -> binding.Identity:
 
 def _tenant(state: State, group: str, rv: str, *, since: int = 0, grace_s: int = 30) -> Tenant:
     attempt = state.attempt
-    nano = next(device.nano for device in attempt.devices if device.group == group)
+    device = next(device for device in attempt.devices if device.group == group)
     pod = f"{attempt.namespace}/{attempt.pod_name}"
-    return Tenant(attempt.pod_uid, Entry(nano, attempt.id, rv, since, pod, grace_s))
+    return Tenant(attempt.pod_uid, Entry(device.nano, attempt.id, rv, since, pod, grace_s, device.mode))

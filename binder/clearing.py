@@ -26,7 +26,7 @@ from kube.api import Api
 from kube.binding import FenceText, Identity
 from kube.clock import Clock
 from kube.errors import ApiError, Forbidden, NotFound
-from kube.resources import BIND_REQUESTS, PODS
+from kube.resources import BIND_REQUESTS, NODES, PODS
 
 _log: Final = logging.getLogger(__name__)
 
@@ -228,9 +228,15 @@ class Clearing:
             last=self._view.gone_pods.get(uid),
             gone_for_s=now - missing_since.setdefault(uid, now) if pod is None else 0.0,
             has_request=pod is not None and not pod.is_bound and await self._has_request(tenant.entry, pod),
-            node_gone=held.node not in self._view.nodes,
+            node_gone=pod is None and await self._is_node_gone(held.node),
             seen_for_s=self._seen_for_s(held.group, uid, tenant.entry),
         )
+
+    async def _is_node_gone(self, node: str) -> bool:
+        """Whether a node is gone, by quorum: one that the cache has not seen yet runs what vanished from it."""
+        if node in self._view.nodes:
+            return False
+        return not (await self._api.list(NODES, field_selector=f"metadata.name={node}")).items
 
     async def _has_request(self, entry: Entry, pod: PodView) -> bool:
         try:

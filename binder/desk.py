@@ -16,19 +16,17 @@ import anyio
 from binder.core.failure import Failure
 from binder.core.outcome import Failed, JoinedAs
 from binder.core.rebuilding import rebuild
-from binder.core.reservation_pod import tolerations_of
 from binder.making import make
 from binder.settings import BinderSettings
 from binder.view import View
 from gpu import book as device_book
-from gpu.book import Book, DeviceFull, OtherAttempt, Tenant
+from gpu.book import Book, DeviceFull, ModeConflict, NotEntered, OtherAttempt, Tenant
 from gpu.cause import Cause
 from gpu.reservation import Reservation
 from kube import books
 from kube.api import Api
 from kube.errors import ApiError
 from wire import names
-from wire.core import Toleration
 
 _log: Final = logging.getLogger(__name__)
 
@@ -41,7 +39,6 @@ class _Waiting:
     """A join that waits for its answer."""
 
     tenant: Tenant
-    tolerations: tuple[Toleration, ...]
     answer: JoinedAs | Failed | None = None
     answered: anyio.Event = field(default_factory=anyio.Event)
 
@@ -56,14 +53,12 @@ class Desk:
         self._queues: dict[str, list[_Waiting]] = {}
         self._making = anyio.CapacityLimiter(settings.make_at_once)
 
-    async def join(
-        self, group: str, node: str, tenant: Tenant, tolerations: tuple[Toleration, ...] = ()
-    ) -> JoinedAs | Failed:
+    async def join(self, group: str, node: str, tenant: Tenant) -> JoinedAs | Failed:
         """Enter the book of this group; the reservation pod is made when there is none.
 
         Goes on until the API server has answered.
         """
-        waiting = _Waiting(tenant, tolerations)
+        waiting = _Waiting(tenant)
         queue = self._queues.get(group)
         if queue is not None:
             queue.append(waiting)
@@ -143,7 +138,6 @@ class Desk:
                 node=node,
                 group=group,
                 book=first,
-                tolerations=tolerations_of(waiting.tolerations for waiting in batch),
             )
         if isinstance(held, Failed):
             return held
@@ -175,11 +169,13 @@ def _refused(cause: Cause, group: str, detail: str) -> Failed:
     return Failed(Failure(cause=cause, detail=f"group {group}: {detail}"))
 
 
-def _why(group: str, refusal: DeviceFull | OtherAttempt | books.NotJoinable) -> Failed:
+def _why(group: str, refusal: NotEntered | books.NotJoinable) -> Failed:
     match refusal:
         case DeviceFull(asked_nano=asked, free_nano=free):
             return _refused(Cause.DEVICE_TAKEN, group, f"{asked} nano-GPU asked, {free} free")
         case OtherAttempt(attempt=attempt):
             return _refused(Cause.DEVICE_TAKEN, group, f"the pod is there under attempt {attempt}")
+        case ModeConflict(asked=mode, there=there):
+            return _refused(Cause.DEVICE_TAKEN, group, f"mode {mode} asked, its tenants run in mode {there}")
         case books.NotJoinable(why=why):
             return _refused(Cause.NOT_JOINABLE, group, why)

@@ -14,7 +14,6 @@ from typing import Final
 import anyio
 
 from binder.core.pods import PodView
-from binder.core.reservation_pod import tolerations_of
 from binder.making import make
 from binder.settings import BinderSettings
 from binder.view import View
@@ -125,7 +124,6 @@ class Guarding:
             node=node,
             group=group,
             book=device_book.EMPTY,
-            tolerations=tolerations_of(pod.tolerations for pod in tenants),
         )
         if isinstance(made, Reservation):
             self._view.note_reservation(made)

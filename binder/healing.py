@@ -5,6 +5,7 @@ The cache only makes it look: what is done to anybody rests on two LISTs of the 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from binder.settings import BinderSettings
 from binder.view import View
 from gpu import reservation as reservations
 from kube.api import Api
-from kube.errors import ApiError
+from kube.errors import ApiError, Conflict, NotFound
 from kube.resources import PODS
 from wire import names
 from wire.core import Pod
@@ -81,7 +82,7 @@ class Healing:
                 continue
             teller = tellers.setdefault((held.node, held.uuid), held.group) if held.uuid else held.group
             strange = {uuid for uuid in self._given(held.group) if held.uuid and uuid != held.uuid}
-            if strange or teller != held.group or held.is_ill:
+            if strange or teller != held.group or held.is_ill or self._view.is_forgotten(held):
                 found.setdefault(held.node, set()).update(strange)
         return found
 
@@ -113,14 +114,31 @@ class Healing:
 
     async def _heal(self, node: str, notes: _Notes) -> None:
         scene = await self._scene(node, notes)
+        await self._replace_forgotten(scene)
         claims = scene.claims
         lost = contending.unheld(scene, claims)
         notes.proofs, notes.keepers = contending.proofs(scene, claims), contending.keepers(scene, claims)
         moves = self._due(contending.moves(scene, claims, notes.proofs), notes)
         if moves:
             await self._moving.move(node, moves)
-        sought = lost - notes.proofs.keys()
+        sought = lost - notes.proofs.keys() - scene.taken
         await self._guarding.guard(node, scene.capacity, sought, _tenants_of(claims, sought))
+
+    async def _replace_forgotten(self, scene: Scene) -> None:
+        """Delete reservation pods whose device kubelet takes for free. Raises ApiError.
+
+        They hold nothing, so nothing is lost; each is made anew for its tenants like any that is gone, and what it gets
+        then, kubelet knows.
+        """
+        for held in scene.reservations:
+            if self._view.is_forgotten(held) and not held.deleting and not held.is_terminal:
+                _log.warning(
+                    "reservation pod %s is made anew: kubelet does not know any more what it gave it", held.name
+                )
+                with contextlib.suppress(NotFound, Conflict):
+                    await self._api.delete(
+                        PODS, held.name, namespace=held.namespace, uid=held.uid, resource_version=held.rv
+                    )
 
     async def _scene(self, node: str, notes: _Notes) -> Scene:
         """List the reservation pods, then the pods of a node. Raises ApiError."""
@@ -138,6 +156,9 @@ class Healing:
             reservations=held,
             tenants=tenants,
             strangers={pod.metadata.uid: gpus for pod in others if (gpus := _whole_gpus(pod))},
+            given=frozenset(
+                one.resource_id for pod in others if _whole_gpus(pod) for one in reservations.allocated(pod)
+            ),
             capacity=self._view.gpus.get(node, 0),
             proofs=notes.proofs,
             keepers=notes.keepers,

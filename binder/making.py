@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import anyio
@@ -19,7 +18,6 @@ from kube import books
 from kube.api import Api
 from kube.errors import AlreadyExists, ApiError, NotFound
 from kube.resources import PODS
-from wire.core import Toleration
 
 _PAUSE_S: Final = 1.0
 
@@ -31,14 +29,13 @@ async def make(
     node: str,
     group: str,
     book: Book,
-    tolerations: Sequence[Toleration],
 ) -> Reservation | Failed:
     """Create the reservation pod with this book, or find the one that is there, whose book may be another.
 
     A creation whose outcome is unknown is done again: the name tells whether it had landed. Raises ApiError when the
     server can't be asked.
     """
-    manifest = reservation_pod.manifest(template, node=node, group=group, book=book, tolerations=tolerations)
+    manifest = reservation_pod.manifest(template, node=node, group=group, book=book)
     held: Reservation | None = None
     while held is None:
         try:

@@ -13,7 +13,6 @@ from binder.core.outcome import Failed
 from binder.core.pods import PodView
 from binder.core.pods import view as read_pod
 from binder.core.rebuilding import is_of_newer_version, rebuild, tenant
-from binder.core.reservation_pod import tolerations_of
 from binder.making import make
 from binder.settings import BinderSettings
 from binder.view import View
@@ -47,8 +46,7 @@ class Restoring:
             return
         _log.warning("the reservation of group %s on node %s was lost; making it anew", group, node)
         template = self._settings.reservation
-        tolerations = tolerations_of(pod.tolerations for pod in bound)
-        made = await make(self._api, template, node=node, group=group, book=book, tolerations=tolerations)
+        made = await make(self._api, template, node=node, group=group, book=book)
         if isinstance(made, Failed):
             _log.error("the reservation of group %s can't be made: %s", group, made.failure.detail)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from binder.core.reservation_pod import ReservationTemplate
+from gpu.cdi import Cdi
 
 
 class BinderSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,7 +19,7 @@ class BinderSettings(msgspec.Struct, frozen=True, kw_only=True):
     first shares would all be bound at its end, and those that wait for their devices with them. ``uneven_idle_s``:
     ``idle_s`` where the cards of a node differ: an empty reservation there tells which card is which, so that a pod
     that needs a larger one comes to it. ``contended_s``: for so long a device has to be seen ill, or somebody else's,
-    before its tenants are moved.
+    before its tenants are moved. ``cdi``: how containers are told their devices.
     """
 
     reservation: ReservationTemplate = ReservationTemplate()
@@ -30,3 +31,4 @@ class BinderSettings(msgspec.Struct, frozen=True, kw_only=True):
     make_at_once: int = 16
     uneven_idle_s: float = 20.0
     contended_s: float = 30.0
+    cdi: Cdi = Cdi.AUTO

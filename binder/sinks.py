@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
@@ -15,11 +14,8 @@ from gpu import reservation as reservations
 from gpu.reservation import Reservation
 from kube.reflector import in_turns
 from wire import names
-from wire.core import Node, Pod, Toleration
+from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
-
-#: Sets of tolerations that are known as one object each; when there are more, it begins anew.
-_MOST_TOLERATIONS: Final = 1000
 
 
 class PodSink:
@@ -30,16 +26,12 @@ class PodSink:
         self._template = template
         #: Whether a list has been taken: until then the binder does nothing, so nobody looks at the view.
         self._is_read = False
-        self._tolerations: dict[tuple[Toleration, ...], tuple[Toleration, ...]] = {}
 
     def keep(self, obj: Pod) -> PodView | Reservation | str:
         """What the view keeps of a pod; of one that is nobody's business its UID, for it is there."""
         if self._is_reservation(obj):
             return reservations.read(obj)
-        if not _may_be_tenant(obj):
-            return obj.metadata.uid
-        pod = read_pod(obj)
-        return msgspec.structs.replace(pod, tolerations=self._shared(pod.tolerations))
+        return read_pod(obj) if _may_be_tenant(obj) else obj.metadata.uid
 
     async def replace(self, kept: Sequence[PodView | Reservation | str]) -> None:
         """Take a list: what is not in it is gone."""
@@ -77,12 +69,6 @@ class PodSink:
                 self._view.pod_seen(kept)
             case str():
                 pass
-
-    def _shared(self, tolerations: tuple[Toleration, ...]) -> tuple[Toleration, ...]:
-        """One object for all pods that tolerate the same, as most do: it is larger than the rest of them."""
-        if len(self._tolerations) > _MOST_TOLERATIONS:
-            self._tolerations.clear()
-        return self._tolerations.setdefault(tolerations, tolerations)
 
     def _is_reservation(self, pod: Pod) -> bool:
         return reservations.is_reservation(pod, self._template.namespace, app=self._template.app)

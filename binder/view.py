@@ -49,6 +49,8 @@ class View:
         self.subscriptions = Subscriptions()
         self.dirty: set[str] = set()
         self.collector = Signal()
+        #: UIDs of reservation pods whose device kubelet has told.
+        self._told: set[str] = set()
         self._is_tended = False
         #: UID of a reservation pod that is gone -> its group.
         self._lost: Recent[str] = Recent()
@@ -113,7 +115,10 @@ class View:
             return
         if known is not None and known.uid != held.uid:
             self._forget_verified(known)
+            self._told.discard(known.uid)
         self.reservations[held.group] = held
+        if held.allocated and not held.is_ill:
+            self._told.add(held.uid)
         self._index(held.group, known, held)
         self.subscriptions.wake(f"group:{held.group}")
         self.mark(held.group)
@@ -126,6 +131,7 @@ class View:
     def forget_reservation(self, held: Reservation) -> None:
         """It is gone."""
         self._lost.put(held.uid, held.group)
+        self._told.discard(held.uid)
         self._forget_verified(held)
         known = self.reservations.get(held.group)
         if known is not None and known.uid == held.uid:
@@ -137,6 +143,13 @@ class View:
     def is_lost(self, uid: str) -> bool:
         """Whether a reservation pod is known to be gone."""
         return uid in self._lost
+
+    def is_forgotten(self, held: Reservation) -> bool:
+        """Whether kubelet told which device it gave to this pod, which runs, and does not any more.
+
+        Then its device manager has lost its checkpoint, and takes the device for free.
+        """
+        return held.allocated == "" and held.uid in self._told
 
     def note_verified(self, held: Reservation) -> None:
         """No other claim on its device was found, and it is there still."""

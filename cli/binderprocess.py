@@ -25,7 +25,12 @@ async def run(arguments: argparse.Namespace, stop: anyio.Event) -> None:
         runtime_class=arguments.reservation_runtime_class,
         priority_class=arguments.reservation_priority_class,
     )
-    settings = BinderSettings(reservation=template, idle_s=arguments.idle_s, contended_s=arguments.contended_s)
+    settings = BinderSettings(
+        reservation=template,
+        idle_s=arguments.idle_s,
+        contended_s=arguments.contended_s,
+        cdi=arguments.cdi_enabled,
+    )
 
     def make(api: Api, events: EventRecorder) -> Replica:
         return Binder(api, settings=settings, clock=clock, rng=rng, events=events)

@@ -26,7 +26,11 @@ def add_command(commands: _Commands) -> None:
         "check", help="see whether a cluster is as safe as it should be", description=_DESCRIPTION
     )
     parser.add_argument("-o", "--output", choices=("lines", "json"), default="lines", help="form of the result")
-    parser.add_argument("--runtime-class", default="nvidia", help="RuntimeClass of pods with shares (default: nvidia)")
+    parser.add_argument(
+        "--runtime-class",
+        default="nvidia",
+        help="RuntimeClass of pods with shares; empty: they need none (default: nvidia)",
+    )
     components.add_connection(parser)
     parser.set_defaults(run=_check, log_level="error")
 

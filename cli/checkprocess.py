@@ -9,7 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from cli import connections
+from cli.checks.cdi import check_cdi
+from cli.checks.enforcement import check_enforcement
 from cli.checks.finding import Finding, Level
+from cli.checks.foreign import check_node_resources
 from cli.checks.namespaces import check_namespaces
 from cli.checks.policies import check_budget, check_policies
 from cli.checks.reader import CantLook, Reader
@@ -33,11 +36,14 @@ def checks(*, runtime_class: str, clock: Clock) -> dict[str, Check]:
         "version": check_version,
         "kinds": check_kinds,
         "runtime class": runtime_class_check(runtime_class),
+        "cdi": check_cdi,
         "policies": check_policies,
         "budget": check_budget,
         "webhooks": webhooks_check(clock),
         "trials": check_trials,
         "namespaces": check_namespaces,
+        "node resources": check_node_resources,
+        "enforcement": check_enforcement,
         "rights": check_rights,
         "leaders": check_leaders,
     }

@@ -17,11 +17,14 @@ from typing import Any
 
 import anyio
 
-from admission.settings import Guard, HandOver, Settings
+from admission.adopt import ORIGINS
+from admission.settings import Choices, Guard, HandOver, Settings
 from binder.core.reservation_pod import ReservationTemplate
 from binder.settings import BinderSettings
-from cli import durations
+from cli import dialectfile, durations
+from cli.inspect import UNITS_MIB
 from cli.refusing import BadInput, refuse
+from gpu.cdi import Cdi
 from kube.config import ConfigError
 from kube.lease import LeaseSettings
 from scheduler.core.settings import Strategy
@@ -56,12 +59,16 @@ def _add_scheduler(commands: _Commands) -> None:
         metavar="DURATION",
         help="what is left of a gang below its minimum is evicted after this time (default: 60s)",
     )
+    _add_cdi(scheduler)
+    _add_enforcement(scheduler)
     _add_autoscaling(scheduler)
+    _add_inspecting(scheduler)
 
 
 def _add_binder(commands: _Commands) -> None:
     binder = _component(commands, "binder", "reserve devices and bind")
     _add_election(binder)
+    _add_cdi(binder)
     binder.add_argument("--reservation-image", default=ReservationTemplate().image)
     binder.add_argument("--reservation-runtime-class", default="", help="runtime class of reservation pods")
     binder.add_argument(
@@ -86,13 +93,19 @@ def _add_admission(commands: _Commands) -> None:
     admission.add_argument("--host", default="0.0.0.0")  # noqa: S104 - a webhook is reached by the pod's address
     admission.add_argument("--certificate", type=Path, required=True, metavar="PEM")
     admission.add_argument("--key", type=Path, required=True, metavar="PEM")
+    admission.add_argument(
+        "--gpu-fraction-runtime-class-name",
+        default=Settings().runtime_class,
+        metavar="NAME",
+        help="runtime class of pods with shares that name none; empty: they get none (default: %(default)s)",
+    )
     admission.add_argument("--hand-over", choices=[h.value for h in HandOver], default=HandOver.ANNOTATIONS.value)
     admission.add_argument(
         "--visible-devices-guard",
         choices=[guard.value for guard in Guard],
-        default=Settings().guard.value,
+        default=Choices().guard.value,
         help=f"what becomes of {names.ENV_VISIBLE_DEVICES} where nobody was given a share, unless the namespace says "
-        f"otherwise by its label {names.VISIBLE_DEVICES_GUARD} (default: {Settings().guard.value})",
+        f"otherwise by its label {names.VISIBLE_DEVICES_GUARD} (default: {Choices().guard.value})",
     )
     admission.add_argument(
         "--gpu-resource",
@@ -107,9 +120,45 @@ def _add_admission(commands: _Commands) -> None:
         type=_switch,
         nargs="?",
         const=True,
-        default=Settings().sharing,
+        default=True,
         metavar="BOOL",
         help="false: pods that ask for a share of a GPU are refused (default: true)",
+    )
+    dialectfile.add_option(admission)
+    admission.add_argument(
+        "--adopt-from",
+        action="append",
+        default=[],
+        metavar="SCHEDULER",
+        help=f"a scheduler whose pods become Moorage's where they ask for GPUs and their namespace has the label "
+        f"{names.ADOPT}=true; may be given several times (default: {', '.join(ORIGINS)})",
+    )
+
+
+def _add_cdi(parser: argparse.ArgumentParser) -> None:
+    """Add how containers are told their devices (docs/cdi.md), the same for all components that tell them."""
+    parser.add_argument(
+        "--cdi-enabled",
+        type=_cdi,
+        nargs="?",
+        const=Cdi.ON,
+        default=Cdi.AUTO,
+        metavar="auto|BOOL",
+        help="name the devices of shares as CDI does; auto: where NVIDIA's ClusterPolicy has CDI on (default: auto)",
+    )
+
+
+def _add_enforcement(scheduler: argparse.ArgumentParser) -> None:
+    """Add what becomes of pods that wish what a node may be unable to enforce (docs/enforcement.md)."""
+    scheduler.add_argument(
+        "--require-enforcement",
+        type=_switch,
+        nargs="?",
+        const=True,
+        default=False,
+        metavar="BOOL",
+        help=f"pods that wish caps or a mode wait for nodes that enforce them (node annotation {names.NODE_ENFORCES}), "
+        f"not only pods with annotation {names.REQUIRE_ENFORCEMENT} (default: false)",
     )
 
 
@@ -138,6 +187,31 @@ def _add_autoscaling(scheduler: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_inspecting(scheduler: argparse.ArgumentParser) -> None:
+    scheduler.add_argument(
+        "--inspect-address",
+        type=_address,
+        default=None,
+        metavar="HOST:PORT",
+        help="serve the inspect API of Aliyun's gpushare there, to anybody who reaches it: nodes, GPUs, and names and "
+        "shares of the pods on them (default: nowhere)",
+    )
+    scheduler.add_argument(
+        "--inspect-memory-unit", choices=tuple(UNITS_MIB), default="GiB", help="what it counts in (default: GiB)"
+    )
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Read where to listen; without a host on all IPv4 addresses. Raises ArgumentTypeError."""
+    host, colon, port = text.rpartition(":")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or (":" in host and not is_bracketed) or not port.isascii() or not port.isdigit() or len(port) > 5:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT, as in 127.0.0.1:12345, [::1]:12345, :12345")
+    if not 0 < int(port) < 65536:
+        raise argparse.ArgumentTypeError(f"{text!r}: a port is a number from 1 to 65535")
+    return host.strip("[]"), int(port)
+
+
 def _ratio(text: str) -> int:
     """Read a part of a device, in nano-GPU. Raises ArgumentTypeError."""
     try:
@@ -147,6 +221,15 @@ def _ratio(text: str) -> int:
     if not 0 < nano <= NANO:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0 and at most 1, as in 0.1")
     return nano
+
+
+def _cdi(text: str) -> Cdi:
+    """Read a switch that may be left to the cluster. Raises ArgumentTypeError."""
+    if text == Cdi.AUTO.value:
+        return Cdi.AUTO
+    if text not in _ON | _OFF:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither auto nor true nor false")
+    return Cdi.ON if text in _ON else Cdi.OFF
 
 
 def _switch(text: str) -> bool:

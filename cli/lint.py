@@ -32,10 +32,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def run(files: Sequence[str], *, output: str, strict: bool) -> int:
+def run(files: Sequence[str], *, output: str, strict: bool, settings: DialectSettings) -> int:
     """Print findings; return 1 if there is an error (``strict``: any finding), else 0. Raises BadInput."""
     pods = podfiles.read(files)
-    findings = [finding for found in pods for finding in _findings(found)]
+    findings = [finding for found in pods for finding in _findings(found, settings)]
     if output == "text":
         _show(findings, _summary(pods, findings))
     else:
@@ -43,11 +43,11 @@ def run(files: Sequence[str], *, output: str, strict: bool) -> int:
     return 1 if any(strict or finding.level == "error" for finding in findings) else 0
 
 
-def _findings(found: FoundPod) -> Iterator[Finding]:
+def _findings(found: FoundPod, settings: DialectSettings) -> Iterator[Finding]:
     if found.pod is None:
         yield _finding(found, "error", code="malformed", text=f"{MALFORMED}: {found.malformed}")
         return
-    made = understood(found.pod, DialectSettings())
+    made = understood(found.pod, settings)
     if isinstance(made, Refusal):
         yield _finding(found, "error", code=made.code.value, field=made.field, text=told(made))
         return

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from typing_extensions import override
 
-from cli import offline
+from cli import inspect, offline
 from cli.refusing import BadInput
 
 _EXAMPLES = Path("examples")
 _BAD_INPUT = 2
 _INTERRUPTED = 130
+#: As of a program that SIGPIPE has ended.
+_READER_GONE = 141
 
 
 class _Parser(argparse.ArgumentParser):
@@ -30,10 +33,31 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command and return the exit code: 0 well, 1 not well, 2 bad input."""
     given = sys.argv[1:] if argv is None else argv
-    arguments = _parser(given).parse_args(given)
+    return _run(_parser(given), given)
+
+
+def kubectl() -> int:
+    """Run ``kubectl moorage``: the commands that ask, by the name under which kubectl finds them."""
+    return _run(plugin_parser(), sys.argv[1:])
+
+
+def plugin_parser() -> argparse.ArgumentParser:
+    """Know the commands of ``kubectl moorage``."""
+    parser = _Parser(prog="kubectl moorage", description="Ask about GPUs: in a cluster, and in manifests.")
+    _add_asking(parser)
+    return parser
+
+
+def _run(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
+    arguments = parser.parse_args(given)
     logging.basicConfig(level=logging.INFO if arguments.verbose else logging.ERROR, format="%(levelname)s %(message)s")
     try:
         code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads has enough, as in ``| head``. What is left is not to be written at the end, either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _READER_GONE
     except BadInput as error:
         sys.stderr.write(f"moorage: {error}\n")
         return _BAD_INPUT
@@ -43,23 +67,30 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """Know all commands; but where an offline one is called, only these, since the others cost 0.1 s to load."""
+    """Know all commands; but where one that asks is called, only those, since the others cost 0.1 s to load."""
     parser = _Parser(prog="moorage", description="A Kubernetes scheduler for GPU batch work.")
-    parser.add_argument("-v", "--verbose", action="store_true", help="log what the components do to stderr")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    offline.add_commands(commands)
-    if next((word for word in given if not word.startswith("-")), "") not in offline.NAMES:
+    commands = _add_asking(parser)
+    if next((word for word in given if not word.startswith("-")), "") not in {inspect.NAME, *offline.NAMES}:
         _add_others(commands)
     return parser
 
 
+def _add_asking(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[Any]:
+    parser.add_argument("-v", "--verbose", action="store_true", help="log what happens to stderr")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    inspect.add_command(commands)
+    offline.add_commands(commands)
+    return commands
+
+
 def _add_others(commands: argparse._SubParsersAction[_Parser]) -> None:
-    from cli import check, components, nodes  # noqa: PLC0415 - lazily: they load what talks to a cluster
+    from cli import check, cleannodes, components, nodes  # noqa: PLC0415 - lazily: they load what talks to a cluster
 
     _add_simulate(commands)
     _add_demo(commands)
     nodes.add_command(commands)
     check.add_command(commands)
+    cleannodes.add_command(commands)
     components.add_commands(commands)
 
 

@@ -1,6 +1,6 @@
 """The commands that need no cluster and answer at once: ``moorage translate`` and ``moorage lint`` (docs/translate.md).
 
-Only argparse is imported here; what the commands need is imported when they are called.
+Only what the options need is imported here; what the commands need is imported when they are called.
 """
 
 from __future__ import annotations
@@ -8,9 +8,15 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
+from cli import dialectfile
+
 _Commands = Any  # argparse keeps the type of sub-commands private
 
 NAMES: Final = frozenset({"translate", "lint"})
+#: Kept here too, since what knows them costs time to import (gpu/dialects/saying.py).
+TARGETS: Final = (
+    "native", "aliyun", "clearml", "hami", "kai", "koordinator", "metagpu", "nvfractions", "plugin", "volcano",
+)  # fmt: skip
 _FILES: Final = "YAML or JSON file, folder of them, or - for stdin"
 _FORMS: Final = ("text", "json", "yaml")
 
@@ -23,11 +29,17 @@ def add_commands(commands: _Commands) -> None:
         description=(
             "Read pods and pod templates in any dialect and show what Moorage makes of them: the request in the native "
             "form, what a node may be unable to do, what admission changes; or its refusal. Needs no cluster. "
-            "Exit code 0: all of them are understood; 1: one is refused; 2: bad input."
+            "Exit code 0: all of them are understood; 1: one is refused, or has no words in --to; 2: bad input."
         ),
     )
     _add_files(translate)
-    translate.add_argument("--to", choices=("native",), default="native", help="the form to translate into")
+    translate.add_argument(
+        "--to",
+        choices=TARGETS,
+        default=TARGETS[0],
+        metavar="DIALECT",
+        help=f"say the same in these words as well: {', '.join(TARGETS)} (default native: the record alone)",
+    )
     translate.set_defaults(run=_translate)
     lint: argparse.ArgumentParser = commands.add_parser(
         "lint",
@@ -46,15 +58,18 @@ def add_commands(commands: _Commands) -> None:
 def _add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help=_FILES)
     parser.add_argument("-o", "--output", choices=_FORMS, default="text", help="form of the result (default text)")
+    dialectfile.add_option(parser)
 
 
 def _translate(arguments: argparse.Namespace) -> int:
     from cli import translate  # noqa: PLC0415 - lazily, so that --help costs nothing
 
-    return translate.run(arguments.files, output=arguments.output)
+    settings = dialectfile.read(arguments.dialects)
+    return translate.run(arguments.files, output=arguments.output, settings=settings, to=arguments.to)
 
 
 def _lint(arguments: argparse.Namespace) -> int:
     from cli import lint  # noqa: PLC0415 - lazily, as above
 
-    return lint.run(arguments.files, output=arguments.output, strict=arguments.strict)
+    settings = dialectfile.read(arguments.dialects)
+    return lint.run(arguments.files, output=arguments.output, strict=arguments.strict, settings=settings)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import socket
 
 import anyio
 
 from cli import connections
+from cli.inspect import UNITS_MIB
+from cli.refusing import BadInput
 from cli.replicas import Own, run_replica
 from kube.api import Api
 from kube.clock import SystemClock
@@ -14,27 +17,54 @@ from kube.events import EventRecorder
 from kube.replica import Replica
 from scheduler.app import Scheduler
 from scheduler.core.settings import Settings, Strategy
-from scheduler.settings import ScalingSettings, SchedulerSettings
+from scheduler.inspecting import Inspected, Inspecting
+from scheduler.settings import InspectSettings, ScalingSettings, SchedulerSettings
 from wire import names
 
 
 def settings(arguments: argparse.Namespace) -> SchedulerSettings:
     """Return what a command line says of the scheduler."""
-    decisions = Settings(gpu_strategy=Strategy(arguments.gpu_strategy), cpu_strategy=Strategy(arguments.cpu_strategy))
+    decisions = Settings(
+        gpu_strategy=Strategy(arguments.gpu_strategy),
+        cpu_strategy=Strategy(arguments.cpu_strategy),
+        require_enforcement=arguments.require_enforcement,
+    )
     scaling = ScalingSettings(image=arguments.scaling_pod_image, memory_nano=arguments.gpu_memory_to_fraction_ratio)
     return SchedulerSettings(
         decisions=decisions,
         broken_gang_s=arguments.default_staleness_grace_period,
         scaling=scaling if arguments.cluster_autoscaling else None,
+        cdi=arguments.cdi_enabled,
     )
+
+
+def inspect_settings(arguments: argparse.Namespace) -> InspectSettings:
+    """Return what a command line says of the inspect API."""
+    return InspectSettings(unit_mib=UNITS_MIB[arguments.inspect_memory_unit])
+
+
+def listening(address: tuple[str, int] | None) -> socket.socket | None:
+    """Listen there; None for nowhere. Raises BadInput if that can't be had."""
+    if address is None:
+        return None
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    try:
+        return socket.create_server(address, family=family)
+    except OSError as error:
+        raise BadInput(f"--inspect-address: {address[0]}:{address[1]}: {error.strerror or error}") from error
 
 
 async def run(arguments: argparse.Namespace, stop: anyio.Event) -> None:
     """Run a replica of the scheduler."""
     rng, clock = connections.rng(), SystemClock()
+    listener = listening(arguments.inspect_address)
 
     def make(api: Api, events: EventRecorder) -> Replica:
-        return Scheduler(api, settings=settings(arguments), clock=clock, rng=rng, events=events)
+        scheduler = Scheduler(api, settings=settings(arguments), clock=clock, rng=rng, events=events)
+        if listener is None:
+            return scheduler
+        inspecting = Inspecting(scheduler.cache.cluster, inspect_settings(arguments))
+        return Inspected(scheduler, inspecting, listener)
 
     own = Own("scheduler", controller=names.SCHEDULER_NAME, clock=clock, rng=rng)
     await run_replica(arguments, stop, own=own, make=make)

@@ -16,6 +16,7 @@ from cli.podfiles import FoundPod
 from gpu.dialects import aliyun, hami, koordinator, volcano, volcanoshare
 from gpu.dialects.nvannotations import is_asked, is_written
 from gpu.dialects.plugin import amounts, containers
+from gpu.dialects.replicaentries import PREFIX, is_vendors
 from gpu.refusal import shown
 from gpu.request import MemoryAsk
 from gpu.translation import Translation
@@ -51,7 +52,6 @@ _WRITTEN: Final = (
     *volcano.WRITTEN_KEYS,
     *volcanoshare.WRITTEN_KEYS,
     *koordinator.WRITTEN_KEYS,
-    names.GPU_RECORD,
     names.GRANT,
 )
 
@@ -169,6 +169,17 @@ def _only_requested(container: Container) -> list[str]:
     return [name for name in amounts(container) if "/" in name and name not in limits]
 
 
+def _unread(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
+    """Resources that only a setting makes known (I1, N3): without it the pod asks for what no node of ours has."""
+    taken_out = {edit.resource for edit in translation.edits}
+    for ref, container in containers(pod.spec):
+        for name in amounts(container):
+            is_foreign = name.startswith(PREFIX) and "gpu" in name and not is_vendors(name)
+            if is_foreign and name not in taken_out:
+                text = "is not read; if it is a plugin's name for shares of GPUs, say so in the settings of replicas"
+                yield Suspicion("unread", f"{name} of container {ref.name}", text)
+
+
 def _gone_type(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
     """K10: lived in one version of KAI."""
     if (pod.metadata.annotations or {}).get(names.GPU_FRACTION_CONTAINER_TYPE) == names.CONTAINER_TYPE_INIT:
@@ -194,6 +205,7 @@ _CHECKS: Final[tuple[Check, ...]] = (
     _unlimited,
     _whole_for_hami,
     _without_limit,
+    _unread,
     _gone_type,
     _memory_in_tag,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -12,10 +12,13 @@ from cli import podfiles
 from cli.podfiles import FoundPod
 from cli.understanding import understood
 from gpu import record, telling
+from gpu.dialects.plugin import containers
 from gpu.dialects.settings import DialectSettings
 from gpu.refusal import Refusal, told
 from gpu.translation import Translation
 
+#: The target that needs no saying: the record.
+NATIVE: Final = "native"
 MALFORMED: Final = "the API server would not take this pod"
 
 
@@ -27,6 +30,21 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int | None = None
     variable: str = ""
     value: str = ""
+
+
+class InWords(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The same in the words of ``dialect``: what to write, by container name; or which field has none there.
+
+    ``adds`` and ``leaves``: fields of the record, with values as JSON, that the words say beyond it, or leave out.
+    """
+
+    dialect: str
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    limits: Mapping[str, Mapping[str, int | str]] = {}
+    adds: Mapping[str, str] = {}
+    leaves: Mapping[str, str] = {}
+    unsaid: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -42,19 +60,44 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     record: msgspec.Raw | None = None
     notes: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
+    said: InWords | None = None
     refused: str = ""
     refusal: Refusal | None = None
 
 
-def run(files: Sequence[str], *, output: str) -> int:
-    """Translate and print; return 1 if a pod is refused, else 0. Raises BadInput."""
+def run(files: Sequence[str], *, output: str, settings: DialectSettings, to: str = NATIVE) -> int:
+    """Translate and print; return 1 if a pod is refused, or can't be said in the words of ``to``. Raises BadInput."""
     pods = podfiles.read(files)
-    made = [_made(pod) for pod in pods]
+    made = [_made(pod, settings) for pod in pods]
+    words = [_in_words(pod, each, to) for pod, each in zip(pods, made, strict=True)]
     if output == "text":
-        _show([(pod.place, list(_facts(each))) for pod, each in zip(pods, made, strict=True)])
+        listed = zip(pods, made, words, strict=True)
+        _show([(pod.place, [*_facts(each), *_words(said)]) for pod, each, said in listed])
     else:
-        write([_answer(pod, each) for pod, each in zip(pods, made, strict=True)], output)
-    return 0 if all(isinstance(each, Translation) for each in made) else 1
+        listed = zip(pods, made, words, strict=True)
+        write([msgspec.structs.replace(_answer(pod, each), said=said) for pod, each, said in listed], output)
+    are_all_said = all(said is None or not said.unsaid for said in words)
+    return 0 if are_all_said and all(isinstance(each, Translation) for each in made) else 1
+
+
+def _in_words(found: FoundPod, made: Translation | Refusal | str, to: str) -> InWords | None:
+    """Say a pod that was understood in another system's words; None where nobody asks for that."""
+    if to == NATIVE or not isinstance(made, Translation) or found.pod is None:
+        return None
+    from gpu.dialects import saying  # noqa: PLC0415 - for those who ask for it
+
+    answer = saying.say(made, found.pod.spec, to)
+    if not isinstance(answer, saying.Said):
+        return InWords(dialect=to, unsaid=f"{answer.field} {answer.value}".strip())
+    by_key = {ref.key: container.name for ref, container in containers(found.pod.spec)}
+    return InWords(
+        dialect=to,
+        labels=answer.words.labels,
+        annotations=answer.words.annotations,
+        limits={by_key[key]: limits for key, limits in answer.words.limits.items()},
+        adds=answer.adds,
+        leaves=answer.leaves,
+    )
 
 
 def write(values: Sequence[msgspec.Struct], output: str) -> None:
@@ -69,8 +112,8 @@ def write(values: Sequence[msgspec.Struct], output: str) -> None:
         sys.stdout.write(encoded.decode() + "\n")
 
 
-def _made(found: FoundPod) -> Translation | Refusal | str:
-    return found.malformed if found.pod is None else understood(found.pod, DialectSettings())
+def _made(found: FoundPod, settings: DialectSettings) -> Translation | Refusal | str:
+    return found.malformed if found.pod is None else understood(found.pod, settings)
 
 
 def _answer(found: FoundPod, made: Translation | Refusal | str) -> Answer:
@@ -140,3 +183,20 @@ def _understood(made: Translation) -> Iterator[tuple[str, str]]:
         yield "change", telling.edit_text(edit)
     for variable in made.env:
         yield "change", f"{variable.container.name}: {variable.name} is set to {variable.value}"
+
+
+def _words(said: InWords | None) -> Iterator[tuple[str, str]]:
+    if said is None:
+        return
+    if said.unsaid:
+        yield "unsaid", f"{said.dialect} has no words for this: {said.unsaid}"
+    for kind, texts in (("label", said.labels), ("annotation", said.annotations)):
+        for name, text in texts.items():
+            yield said.dialect, f"{kind} {name}: {msgspec.json.encode(text).decode()}"
+    for container, limits in said.limits.items():
+        for name, amount in limits.items():
+            yield said.dialect, f"limit {name}: {amount} of container {container}"
+    for field, value in said.adds.items():
+        yield "adds", f"{field} {value}"
+    for field, value in said.leaves.items():
+        yield "leaves", f"{field} {value}"

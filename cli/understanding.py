@@ -15,4 +15,4 @@ def understood(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     translation = combine.translate(pod, settings)
     if isinstance(translation, Refusal):
         return translation
-    return room.cramped(pod.metadata.annotations, translation.request) or translation
+    return room.cramped(pod.metadata.annotations, translation) or translation

@@ -8,6 +8,7 @@ pod, how much, for which attempt, and at which resourceVersion the pod was read:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 import msgspec
 
@@ -29,13 +30,19 @@ class Entry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, o
     pod: str
     #: The pod's grace period: how long its containers may outlive it when it vanishes. It can't be changed any more.
     grace_s: int = 30
+    #: How it runs on the device (gpu/translation.py, Wishes), "" for any: two modes never meet in a book.
+    mode: str = ""
 
 
 class Tenant(msgspec.Struct, frozen=True, gc=False):
-    """An entry with its key: the pod's UID."""
+    """An entry with its key: the pod's UID.
+
+    ``is_bound``: it is on the device already, so its mode is a fact, and no reason to leave it out.
+    """
 
     pod_uid: str
     entry: Entry
+    is_bound: bool = False
 
 
 class Book(msgspec.Struct, frozen=True, gc=False):
@@ -52,6 +59,11 @@ class Book(msgspec.Struct, frozen=True, gc=False):
     def free_nano(self) -> int:
         """What is left of the device."""
         return NANO_PER_DEVICE - self.total_nano
+
+    @property
+    def modes(self) -> frozenset[str]:
+        """Modes of its tenants, those left out that run in any."""
+        return frozenset(entry.mode for entry in self.entries.values() if entry.mode)
 
 
 EMPTY = Book()
@@ -75,6 +87,16 @@ class OtherAttempt(msgspec.Struct, frozen=True, gc=False):
     attempt: str
 
 
+class ModeConflict(msgspec.Struct, frozen=True, gc=False):
+    """The tenant would run in another mode than those that are there."""
+
+    asked: str
+    there: str
+
+
+#: Why tenants were not entered.
+NotEntered: TypeAlias = DeviceFull | OtherAttempt | ModeConflict
+
 _decoder = msgspec.json.Decoder(dict[str, Entry])
 
 
@@ -87,7 +109,7 @@ def parse(text: str | None) -> Book:
         return EMPTY
     try:
         book = Book(_decoder.decode(text))
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise MalformedBook(str(error)) from error
     if any(entry.nano <= 0 for entry in book.entries.values()):
         raise MalformedBook("a charge is not positive")
@@ -101,13 +123,18 @@ def render(book: Book) -> str:
     return msgspec.json.encode(dict(sorted(book.entries.items()))).decode()
 
 
-def join(book: Book, tenants: Iterable[Tenant]) -> Book | DeviceFull | OtherAttempt:
+def join(book: Book, tenants: Iterable[Tenant]) -> Book | NotEntered:
     """Add tenants, all or none. Joining again under the same attempt is idempotent (the entry there is kept)."""
     entries = dict(book.entries)
+    modes = set(book.modes)
     for tenant in tenants:
         known = entries.get(tenant.pod_uid)
         if known is not None and known.attempt != tenant.entry.attempt:
             return OtherAttempt(tenant.pod_uid, known.attempt)
+        mode = tenant.entry.mode if known is None else ""
+        if mode and not tenant.is_bound and modes - {mode}:
+            return ModeConflict(mode, min(modes - {mode}))
+        modes.update({mode} - {""})
         entries[tenant.pod_uid] = known or tenant.entry
     joined = Book(entries)
     if joined.total_nano > NANO_PER_DEVICE:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from gpu import cdi as cdi_names
 from gpu.request import ContainerRef, GpuRequest, MigAsk
 from gpu.share import NANO_PER_DEVICE, portion_text
 from wire import names
@@ -42,15 +43,19 @@ class BoundMetadata(msgspec.Struct, frozen=True, gc=False):
 _decoder = msgspec.json.Decoder(Grant)
 
 
-def shared_metadata(grant: Grant, request: GpuRequest) -> BoundMetadata:
-    """What the Binding of a pod with shares of devices carries (kai-contract 1.1, 1.16; protocol.md, Hand-over)."""
+def shared_metadata(grant: Grant, request: GpuRequest, *, cdi: bool = False) -> BoundMetadata:
+    """What the Binding of a pod with shares of devices carries (kai-contract 1.1, 1.16; protocol.md, Hand-over).
+
+    ``cdi``: what containers read names devices as CDI does. The grant has their UUIDs: it is what is read back.
+    """
     annotations = {
         names.RECEIVED_RESOURCE_TYPE: names.RECEIVED_FRACTION,
         names.GRANT: msgspec.json.encode(grant).decode(),
         names.GPU_PORTION_ANNOTATION: portion_text(grant.devices[0].nano),
     }
     for container, devices in dealt(grant, request):
-        annotations[names.VISIBLE_DEVICES_PREFIX + container.key] = ",".join(device.uuid for device in devices)
+        uuids = (device.uuid for device in devices)
+        annotations[names.VISIBLE_DEVICES_PREFIX + container.key] = cdi_names.listed(uuids, cdi=cdi)
     return BoundMetadata(group_labels([device.group for device in grant.devices]), annotations)
 
 
@@ -90,7 +95,7 @@ def read(annotations: Mapping[str, str] | None) -> Grant | None:
         return None
     try:
         grant = _decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     sane = all(0 < device.nano <= NANO_PER_DEVICE for device in grant.devices)
     return grant if sane else None

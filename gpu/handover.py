@@ -17,28 +17,32 @@ from gpu.share import NANO_PER_DEVICE
 _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
-class PlannedDevice(msgspec.Struct, frozen=True, gc=False):
+class PlannedDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A charge of ``nano`` on the device of ``group``; the group may have no reservation pod yet.
 
     ``mem_mib`` is what a memory ask asks (0 for a fraction): the card is checked against it once it is known.
+    ``mode``: how the pod runs there, "" for any (gpu/book.py).
     """
 
     group: str
     nano: int
     mem_mib: int = 0
+    mode: str = ""
 
 
 class Handover(msgspec.Struct, frozen=True, gc=False):
     """``devices`` in the order of the pod's asks; empty for a gang member without shares.
 
     ``plan`` is the id of the gang's plan and ``members`` the number of BindRequests that carry it: none of them is
-    bound before all of them have joined. A pod alone has plan "" and members 1.
+    bound before all of them have joined. A pod alone has plan "" and members 1. ``alternative`` is the number of the
+    pod's requests that the devices are for: 0 is the first (gpu/asked.py).
     """
 
     rv: str
     devices: tuple[PlannedDevice, ...] = ()
     plan: str = ""
     members: int = 1
+    alternative: int = 0
 
 
 class MalformedHandover(ValueError):
@@ -54,13 +58,15 @@ def parse(text: str | None) -> Handover:
         raise MalformedHandover("the annotation is missing")
     try:
         handover = _decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise MalformedHandover(str(error)) from error
     if not (handover.rv.isascii() and handover.rv.isdigit()):
         # An empty one would be no precondition at all.
         raise MalformedHandover(f"rv is {handover.rv!r}, a resourceVersion is a decimal number")
     if handover.members < 1:
         raise MalformedHandover(f"members is {handover.members}, at least 1 is allowed")
+    if handover.alternative < 0:
+        raise MalformedHandover(f"alternative is {handover.alternative}, at least 0 is allowed")
     for device in handover.devices:
         _check(device)
     if len({device.group for device in handover.devices}) != len(handover.devices):

@@ -1,9 +1,10 @@
 """The native record: a pod's request in the normal form, in one annotation (``moorage.dev/gpu``).
 
 Written once, when a pod comes, and read by everything after that: so a setting that is changed later changes no pod
-that is there. It is documented for users in docs/reference/record.md and guarded like all that we write (S8).
+that is there. It is documented for users in docs/reference/record.md and fixed from then on (S8).
 
-What can't be read is no record: the pod is then translated where it is read, as one that came before us.
+A new pod may bring one along, as a copied spec does or somebody who writes Moorage's own form: it is an ask like any
+other, and gives nothing that an ask doesn't.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Final
 
 import msgspec
 
-from gpu.dialects.plugin import MOST_DEVICES
+from gpu.dialects.plugin import MOST_DEVICES, containers, is_sidecar
+from gpu.enforcement import MODES
 from gpu.request import (
     Ask,
     ContainerKind,
@@ -27,9 +29,18 @@ from gpu.request import (
     WholeAsk,
 )
 from gpu.share import NANO_PER_DEVICE
-from gpu.translation import Cards, Note, Translation, Wishes
+from gpu.translation import ANY_CARD, Cards, Note, Translation, Wishes
+from wire.core import PodSpec
 
 VERSION: Final = 1
+#: Most MiB of one ask, and most devices that a node can number: bounds against numbers that nobody means.
+MOST_MIB: Final = 2**31 - 1
+_MOST_INDEX: Final = 255
+#: Twice what any dialect makes (gpu/dialects/seating.py); each costs the scheduler a trial.
+_MOST_ALTERNATIVES: Final = 128
+_STRATEGIES: Final = frozenset({"", "binpack", "spread"})
+_MODES: Final = frozenset({"", *MODES})
+_DIALECT: Final = re.compile(r"[a-z][a-z0-9-]{0,30}")
 _KEY: Final = re.compile(r"([ci])(0|[1-9][0-9]{0,3})")
 
 
@@ -54,7 +65,7 @@ class RecordedAsk(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_de
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """All of it. ``alternatives`` are whole lists of asks in order of preference."""
+    """All of it. ``alternatives`` are whole lists of asks in order of preference; ``unit`` is the Translation's."""
 
     version: int
     dialect: str
@@ -64,6 +75,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_default
     cards: Cards | None = None
     wishes: Wishes | None = None
     notes: tuple[Note, ...] = ()
+    unit: int = 0
 
 
 class _Malformed(ValueError):
@@ -81,9 +93,10 @@ def render(translation: Translation) -> str:
         asks=tuple(_recorded(translation.request)),
         alternatives=tuple(tuple(_recorded(request)) for request in translation.alternatives),
         strategy=translation.strategy,
-        cards=translation.cards if translation.cards != Cards() else None,
+        cards=translation.cards if translation.cards != ANY_CARD else None,
         wishes=translation.wishes if translation.wishes != Wishes() else None,
         notes=translation.notes,
+        unit=translation.unit,
     )
     return msgspec.json.encode(record).decode()
 
@@ -94,19 +107,44 @@ def read(text: str | None) -> Translation | None:
         return None
     try:
         record = _decoder.decode(text)
-        if record.version != VERSION:
+        if not _is_sound(record):
             return None
         return Translation(
             dialect=record.dialect,
             request=_request(record.asks),
             alternatives=tuple(_request(asks) for asks in record.alternatives),
             strategy=record.strategy,
-            cards=record.cards or Cards(),
+            cards=record.cards or ANY_CARD,
             wishes=record.wishes or Wishes(),
             notes=record.notes,
+            unit=record.unit,
         )
-    except (msgspec.DecodeError, UnicodeError, _Malformed):
+    except (msgspec.DecodeError, UnicodeError, RecursionError, _Malformed):
         return None
+
+
+def _is_sound(record: Record) -> bool:
+    return (
+        record.version == VERSION
+        and record.strategy in _STRATEGIES
+        and (record.wishes is None or record.wishes.mode in _MODES)
+        and 0 <= record.unit <= MOST_MIB
+        and len(record.alternatives) <= _MOST_ALTERNATIVES
+        # What is shown to people as it stands, on their terminals too. Values are shown in quotes.
+        and _DIALECT.fullmatch(record.dialect) is not None
+        and all((note.field + note.instead).isprintable() for note in record.notes)
+    )
+
+
+def is_about(translation: Translation, spec: PodSpec) -> bool:
+    """Whether a pod of this spec has all the containers that ask, each of its kind and, where one is said, its name."""
+    there = {ref.key: (ref, is_sidecar(ref, container)) for ref, container in containers(spec)}
+    asking = [asked for request in (translation.request, *translation.alternatives) for asked in request.containers]
+    return all(_is(asked, *there.get(asked.container.key, (None, False))) for asked in asking)
+
+
+def _is(asked: ContainerRequest, ref: ContainerRef | None, sidecar: bool) -> bool:
+    return ref is not None and asked.is_sidecar is sidecar and asked.container.name in {"", ref.name}
 
 
 def _recorded(request: GpuRequest) -> Iterator[RecordedAsk]:
@@ -160,9 +198,17 @@ def _ref(recorded: RecordedAsk) -> ContainerRef:
 
 
 def _asks(recorded: RecordedAsk) -> tuple[Ask, ...]:
-    amounts = (recorded.nano, recorded.mem_mib, recorded.limit_mib, recorded.limit_nano, recorded.compute_percent)
-    if not 1 <= recorded.count <= MOST_DEVICES or min(amounts) < 0 or recorded.nano > NANO_PER_DEVICE:
-        raise _Malformed(recorded.container)
+    for amount, least, most in (
+        (recorded.count, 1, MOST_DEVICES),
+        (recorded.nano, 0, NANO_PER_DEVICE),
+        (recorded.limit_nano, 0, NANO_PER_DEVICE),
+        (recorded.mem_mib, 0, MOST_MIB),
+        (recorded.limit_mib, 0, MOST_MIB),
+        (recorded.compute_percent, 0, 100),
+        (recorded.index, -1, _MOST_INDEX),
+    ):
+        if not least <= amount <= most:
+            raise _Malformed(recorded.container)
     return (_ask(recorded),) * recorded.count
 
 

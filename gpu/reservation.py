@@ -14,7 +14,7 @@ import msgspec
 from gpu import book as device_book
 from gpu.book import Book
 from wire import names
-from wire.core import Pod
+from wire.core import ContainerStatus, Pod, ResourceHealth
 
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,79}")
 #: Namespace of the uuid5 group ids; any constant will do, it only has to stay.
@@ -46,6 +46,8 @@ class Reservation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     alive: bool = True
     #: The device plugin says that the device is unhealthy, by way of kubelet (KEP-4680).
     is_ill: bool = False
+    #: The device that it was given, as kubelet says (KEP-4680): "" if it names none, None if no container of it runs.
+    allocated: str | None = None
 
     @property
     def is_terminal(self) -> bool:
@@ -100,7 +102,8 @@ def read(pod: Pod) -> Reservation:
         finalized=names.BOOK_FINALIZER in (pod.metadata.finalizers or ()),
         is_adoptable=is_adoptable,
         alive=_is_alive(pod),
-        is_ill=_is_ill(pod),
+        is_ill=any(device.health == names.UNHEALTHY for device in allocated(pod)),
+        allocated=_allocated(pod),
     )
 
 
@@ -123,20 +126,26 @@ def group_id(node_uid: str, pod_uid: str, number: int) -> str:
     return str(uuid.uuid5(_GROUP_IDS, f"{node_uid}/{pod_uid}/{number}"))
 
 
+def allocated(pod: Pod) -> list[ResourceHealth]:
+    """Return the GPUs that kubelet says it gave a pod; none where its feature ResourceHealthStatus is off."""
+    told = [each for status in pod.status.container_statuses or () for each in status.allocated_resources_status or ()]
+    return [device for each in told if each.name == names.GPU_RESOURCE for device in each.resources or ()]
+
+
 def _is_alive(pod: Pod) -> bool:
     """No statuses at all is what a stand-in for kubelet leaves; otherwise one container must run."""
     statuses = pod.status.container_statuses or ()
-    return not statuses or any(status.state is not None and status.state.running is not None for status in statuses)
+    return not statuses or any(map(_runs, statuses))
 
 
-def _is_ill(pod: Pod) -> bool:
-    told = [each for status in pod.status.container_statuses or () for each in status.allocated_resources_status or ()]
-    return any(
-        device.health == names.UNHEALTHY
-        for each in told
-        if each.name == names.GPU_RESOURCE
-        for device in each.resources or ()
-    )
+def _runs(status: ContainerStatus) -> bool:
+    return status.state is not None and status.state.running is not None
+
+
+def _allocated(pod: Pod) -> str | None:
+    """What it was given while it ran at last is no news of it."""
+    runs = any(_runs(status) for status in pod.status.container_statuses or ())
+    return next((device.resource_id for device in allocated(pod)), "") if runs else None
 
 
 def _uuid(text: str) -> str:

@@ -10,25 +10,76 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from gpu.asked import needs_record
+from gpu.dialects import metagpu
 from gpu.refusal import Mistake, Refusal
-from gpu.request import GpuRequest
+from gpu.request import GpuRequest, SharedAsk
+from gpu.translation import Translation
 from wire import names
 
 #: Bytes of all keys and values (TotalAnnotationSizeLimitB of k8s.io/apimachinery).
 LARGEST: Final = 256 * 1024
 #: For keys, the attempt, the portion, and why an attempt failed: 512 characters of up to 4 bytes (binder/reasons.py).
 _FIXED: Final = 4096
-#: For a device: its place in the grant with two UUIDs and an id of up to 80 characters, and that id once more.
-_PER_DEVICE: Final = 320
+#: For a device of a container: its place in the grant with two UUIDs and an id of up to 80 characters, and that id once
+#: more under the container's key, as a CDI name where that is on.
+_PER_DEVICE: Final = 328 + len(names.CDI_DEVICE_PREFIX)
+
+#: What other dialects write back comes on top of that (gpu/dialects/combine.py), each number with up to 9 digits. Once:
+#: the node's name, times, and keys.
+_FIXED_BACK: Final = 1024
+#: For a container: up to five variables with their keys, and keys with its name.
+_PER_CONTAINER_BACK: Final = 512
+#: For a device of a container: twice with its UUID in HAMi's lists, and a variable with its limit.
+_PER_ASK_BACK: Final = 400
+#: For a place in HAMi's lists, which have one for each container up to the last that asks.
+_PER_PLACE_BACK: Final = 2
+#: For a unit of MetaGPU: its name with the UUID.
+_PER_UNIT_BACK: Final = 112
 
 _OURS: Final = frozenset((
     names.RECEIVED_RESOURCE_TYPE, names.GRANT, names.FENCED, names.FENCED_BECAUSE, names.GPU_PORTION_ANNOTATION,
 ))  # fmt: skip
 
 
-def cramped(annotations: Mapping[str, str] | None, request: GpuRequest) -> Refusal | None:
-    """Say why a pod with these annotations that asks this can't be bound; None if there is room."""
-    allowed = LARGEST - _FIXED - _PER_DEVICE * len(request.shared)
+def cramped(annotations: Mapping[str, str] | None, translation: Translation) -> Refusal | None:
+    """Say why a pod with these annotations that asks this can't be bound; None if there is room.
+
+    Whichever of its alternatives will be taken.
+    """
+    requests = (translation.request, *translation.alternatives)
+    is_foreign = needs_record(translation)
+    return _cramped(
+        annotations, kept=max(_of_ours(each) + (_back(each, translation) if is_foreign else 0) for each in requests)
+    )
+
+
+def _of_ours(request: GpuRequest) -> int:
+    """Bytes that a Binding and a fence write of any pod. A device on which several containers sit counts for each."""
+    return _FIXED + _PER_DEVICE * sum(map(len, _shares(request)))
+
+
+def _back(request: GpuRequest, translation: Translation) -> int:
+    """Bytes that are written back at most for one alternative."""
+    shares = _shares(request)
+    places = sum(asking.container.index + 1 for asking in request.containers)
+    units = metagpu.most_units(translation, (ask for mine in shares for ask in mine))
+    return (
+        _FIXED_BACK
+        + _PER_CONTAINER_BACK * len(shares)
+        + _PER_ASK_BACK * sum(map(len, shares))
+        + _PER_PLACE_BACK * places
+        + _PER_UNIT_BACK * units
+    )
+
+
+def _shares(request: GpuRequest) -> list[list[SharedAsk]]:
+    """What each container asks in part."""
+    return [[ask for ask in asking.asks if isinstance(ask, SharedAsk)] for asking in request.containers]
+
+
+def _cramped(annotations: Mapping[str, str] | None, *, kept: int) -> Refusal | None:
+    allowed = LARGEST - kept
     taken = used(annotations or {})
     if taken <= allowed:
         return None
@@ -37,7 +88,7 @@ def cramped(annotations: Mapping[str, str] | None, request: GpuRequest) -> Refus
         field="metadata.annotations",
         value=f"{taken} bytes",
         message="the annotations leave no room for what is written when the pod is bound",
-        allowed=f"at most {allowed} bytes of keys and values",
+        allowed=f"at most {max(allowed, 0)} bytes of keys and values",
     )
 
 
@@ -51,4 +102,4 @@ def _bytes(text: str) -> int:
 
 
 def _is_ours(key: str) -> bool:
-    return key in _OURS or key.startswith(names.VISIBLE_DEVICES_PREFIX)
+    return key in _OURS or key.startswith((names.VISIBLE_DEVICES_PREFIX, names.ENV_PREFIX))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+from gpu.enforcement import COMPUTE_CAP, MEMORY_CAP
 from gpu.refusal import shown
 from gpu.request import (
     Ask,
@@ -19,7 +20,7 @@ from gpu.request import (
     SharedAsk,
 )
 from gpu.share import NANO_PER_DEVICE
-from gpu.translation import Note, NoteCode, ResourceEdit, Translation
+from gpu.translation import Note, NoteCode, ResourceEdit, Translation, Wishes
 
 _NOTES: Final = {
     NoteCode.COUNT_DROPPED: "a count of whole GPUs beside a share is not read",
@@ -39,6 +40,12 @@ def note_text(note: Note) -> str:
     """One remark: what stands there, what is made of it, and what that means."""
     instead = f", read as {note.instead}" if note.instead else ""
     return f"{note.field} is {shown(note.value)!r}{instead}: {_NOTES[note.code]}"
+
+
+def taken_text(requests: Sequence[GpuRequest], number: int) -> str:
+    """Which of a pod's requests was served: ``number`` above 0 is an alternative, which is told beside the first."""
+    given, wanted = ("; ".join(request_lines(requests[index])) for index in (number, 0))
+    return f"given is {given}, instead of {wanted}"
 
 
 def request_lines(request: GpuRequest) -> list[str]:
@@ -65,6 +72,30 @@ def wish_lines(translation: Translation) -> Iterator[str]:
     ):
         if listed:
             yield f"{words} {', '.join(listed)}"
+
+
+def unenforced_text(request: GpuRequest, wishes: Wishes, lacking: Collection[str]) -> str:
+    """What of these wishes a node can't do, with the amounts asked: ``lacking`` in words of gpu/enforcement.py."""
+    asks = [ask for container in request.containers for ask in container.asks if isinstance(ask, SharedAsk)]
+    parts: list[str] = []
+    if MEMORY_CAP in lacking:
+        parts.append("a memory cap" + _amounts(_cap(ask) for ask in asks))
+    if COMPUTE_CAP in lacking:
+        parts.append("a compute cap" + _amounts(f"{ask.compute_percent}%" for ask in asks if ask.compute_percent))
+    if wishes.mode in lacking:
+        parts.append(f"mode {wishes.mode}")
+    return ", ".join(parts)
+
+
+def _amounts(texts: Iterable[str]) -> str:
+    listed = " and ".join(dict.fromkeys(texts))
+    return f" of {listed}" if listed else ""
+
+
+def _cap(ask: SharedAsk) -> str:
+    if isinstance(ask, FractionAsk):
+        return percent(ask.limit_nano or ask.nano)
+    return f"{ask.limit_mib or ask.mem_mib} MiB"
 
 
 def edit_text(edit: ResourceEdit) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -39,6 +40,19 @@ class NoteCode(enum.Enum):
     APPROXIMATED = "approximated"
 
 
+#: Of these the pod gets less than its words say, or something in their place; of the others no less.
+LOSSES: Final = frozenset(
+    {
+        NoteCode.COUNT_DROPPED,
+        NoteCode.COUNT_DIFFERS,
+        NoteCode.VARIABLE_OVERRIDDEN,
+        NoteCode.WEAKENED,
+        NoteCode.NO_EFFECT,
+        NoteCode.APPROXIMATED,
+    }
+)
+
+
 class Note(msgspec.Struct, frozen=True, gc=False):
     """One remark. ``instead``: what was made of it, "" where nothing was."""
 
@@ -68,6 +82,9 @@ class Cards(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel",
     not_uuids: tuple[str, ...] = ()
 
 
+ANY_CARD = Cards()
+
+
 class ResourceEdit(msgspec.Struct, frozen=True, gc=False):
     """What admission does to limits and requests of a container: set a count of ``resource``, or None to take it out.
 
@@ -92,16 +109,19 @@ class Translation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A pod's request, in the normal form.
 
     ``alternatives`` are whole requests in order of preference, for when ``request`` fits nowhere. ``strategy``:
-    ``binpack``, ``spread`` or "" for the cluster's. ``dialect`` is the module's name.
+    ``binpack``, ``spread`` or "" for the cluster's. ``dialect`` is the module's name. ``unit`` is how its amounts were
+    counted when the pod came, for what is written back: MiB of one unit (aliyun, volcano) or units of one device
+    (metagpu); 0 for what is usual there.
     """
 
     dialect: str
     request: GpuRequest
     alternatives: tuple[GpuRequest, ...] = ()
     strategy: str = ""
-    cards: Cards = Cards()
+    cards: Cards = ANY_CARD
     wishes: Wishes = Wishes()
     notes: tuple[Note, ...] = ()
+    unit: int = 0
     edits: tuple[ResourceEdit, ...] = ()
     env: tuple[EnvEdit, ...] = ()
 

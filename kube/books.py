@@ -16,7 +16,7 @@ import msgspec
 
 from gpu import book as device_book
 from gpu import reservation as reservations
-from gpu.book import Book, DeviceFull, OtherAttempt, Tenant
+from gpu.book import Book, NotEntered, Tenant
 from gpu.reservation import Reservation
 from kube.api import Api
 from kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, Refused
@@ -51,11 +51,11 @@ def is_final(error: ApiError) -> bool:
     return isinstance(error, Refused) and type(error) in {BadRequest, Forbidden, Invalid, Refused}
 
 
-def joining(tenants: Iterable[Tenant]) -> Callable[[Reservation], Book | DeviceFull | OtherAttempt | NotJoinable]:
+def joining(tenants: Iterable[Tenant]) -> Callable[[Reservation], Book | NotEntered | NotJoinable]:
     """The change that enters tenants, all or none."""
     entering = tuple(tenants)
 
-    def change(now: Reservation) -> Book | DeviceFull | OtherAttempt | NotJoinable:
+    def change(now: Reservation) -> Book | NotEntered | NotJoinable:
         if now.book is None or not now.is_joinable:
             return NotJoinable(_why_not(now))
         return device_book.join(now.book, entering)
@@ -87,9 +87,7 @@ def renewing(tenant: Tenant, rv: str) -> Callable[[Reservation], Book | NotHeld 
     return change
 
 
-def rejoining(
-    tenant: Tenant, rv: str
-) -> Callable[[Reservation], Book | DeviceFull | OtherAttempt | NotHeld | NotJoinable]:
+def rejoining(tenant: Tenant, rv: str) -> Callable[[Reservation], Book | NotEntered | NotHeld | NotJoinable]:
     """The change that moves our entry to ``rv``, or enters it there anew where somebody has taken it out.
 
     ``tenant`` is the entry at the old version, at which no Binding can land any more. Where it is gone this is a join,
@@ -98,7 +96,7 @@ def rejoining(
     renew = renewing(tenant, rv)
     join = joining([Tenant(tenant.pod_uid, msgspec.structs.replace(tenant.entry, rv=rv))])
 
-    def change(now: Reservation) -> Book | DeviceFull | OtherAttempt | NotHeld | NotJoinable:
+    def change(now: Reservation) -> Book | NotEntered | NotHeld | NotJoinable:
         is_there = now.book is not None and tenant.pod_uid in now.book.entries
         return renew(now) if is_there else join(now)
 
@@ -118,7 +116,7 @@ def lowering(group: str, nano_of: Mapping[str, int]) -> Callable[[Reservation], 
 
 async def join(
     api: Api, held: Reservation, tenants: Iterable[Tenant]
-) -> Reservation | DeviceFull | OtherAttempt | NotJoinable | Contended:
+) -> Reservation | NotEntered | NotJoinable | Contended:
     """Enter tenants into the book, all or none. Returns the reservation as it is after the write."""
     return await _compare_and_set(api, held, joining(tenants))
 
@@ -142,7 +140,7 @@ async def lower(api: Api, held: Reservation, nano_of: Mapping[str, int]) -> Rese
 
 async def adopt(
     api: Api, held: Reservation, tenants: Iterable[Tenant]
-) -> Reservation | DeviceFull | OtherAttempt | NotJoinable | Contended:
+) -> Reservation | NotEntered | NotJoinable | Contended:
     """Write the first book of a reservation pod that has none (KAI's), exactly as it was read in ``held``."""
     first = device_book.join(device_book.EMPTY, tenants)
     if not isinstance(first, Book):

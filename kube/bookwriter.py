@@ -16,7 +16,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from gpu.book import Book, DeviceFull, OtherAttempt, Tenant
+from gpu.book import Book, NotEntered, Tenant
 from gpu.reservation import Reservation
 from kube import books
 from kube.api import Api
@@ -47,11 +47,9 @@ class BookWriter:
         #: Changes that wait, by reservation UID; there is an entry while somebody writes.
         self._queues: dict[str, list[_Wanted]] = {}
 
-    async def join(
-        self, held: Reservation, tenants: Iterable[Tenant]
-    ) -> Reservation | DeviceFull | OtherAttempt | NotJoinable:
+    async def join(self, held: Reservation, tenants: Iterable[Tenant]) -> Reservation | NotEntered | NotJoinable:
         """Enter tenants, all or none."""
-        answer: Reservation | DeviceFull | OtherAttempt | NotJoinable
+        answer: Reservation | NotEntered | NotJoinable
         answer = await self._change(held, books.joining(tenants))
         return answer
 
@@ -62,9 +60,9 @@ class BookWriter:
 
     async def rejoin(
         self, held: Reservation, tenant: Tenant, rv: str
-    ) -> Reservation | DeviceFull | OtherAttempt | NotHeld | NotJoinable:
+    ) -> Reservation | NotEntered | NotHeld | NotJoinable:
         """Move our entry to a new ``rv``, or enter it there anew where it was taken out."""
-        answer: Reservation | DeviceFull | OtherAttempt | NotHeld | NotJoinable
+        answer: Reservation | NotEntered | NotHeld | NotJoinable
         answer = await self._change(held, books.rejoining(tenant, rv))
         return answer
 

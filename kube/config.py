@@ -44,6 +44,8 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     #: The name that the server's certificate is checked against, where it isn't the host's.
     tls_server_name: str = ""
     proxy: str = ""
+    #: Of the kubeconfig's context, or of the pod; "" where neither says one.
+    namespace: str = ""
 
 
 def plain(server: str, *, ca_file: str = "", token: str = "") -> Credentials:
@@ -69,6 +71,7 @@ def in_cluster(
         server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
         ca_file=str(ca_file),
         authorization=TokenFile(token_file),
+        namespace=_text(service_account_dir / "namespace"),
     )
 
 
@@ -86,6 +89,8 @@ async def from_kubeconfig(*, path: str = "", context: str = "") -> Credentials:
         )
     except (config.ConfigException, OSError, ValueError, KeyError) as error:
         raise ConfigError(f"kubeconfig {path or '(default)'}: {error}") from error
+    except Exception as error:  # what is no kubeconfig at all breaks the loader in any way
+        raise ConfigError(f"kubeconfig {path or '(default)'} is none: {' '.join(str(error).split())}") from error
     return Credentials(
         server=configuration.host,
         ca_file=configuration.ssl_ca_cert or "",
@@ -95,7 +100,12 @@ async def from_kubeconfig(*, path: str = "", context: str = "") -> Credentials:
         verify=configuration.verify_ssl,
         tls_server_name=configuration.tls_server_name or "",
         proxy=configuration.proxy or "",
+        namespace=(loader.current_context or {}).get("context", {}).get("namespace") or "",
     )
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
 
 
 class TokenFile:

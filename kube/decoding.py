@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
 from kube import errors
+from kube.depth import shallow
 from kube.resources import Resource
 
 T = TypeVar("T", bound=msgspec.Struct)
+D = TypeVar("D")
 
 
 class Undecoded(msgspec.Struct, frozen=True):
@@ -47,6 +49,17 @@ class _Named(msgspec.Struct, frozen=True, gc=False):
     metadata: _Name = _Name()
 
 
+_named: Final = msgspec.json.Decoder(_Named)
+
+
+def at_any_depth(decoder: msgspec.json.Decoder[D], body: bytes | msgspec.Raw) -> D:
+    """Decode, however deep what nobody reads is nested. Raises msgspec.DecodeError."""
+    try:
+        return decoder.decode(body)
+    except RecursionError:
+        return decoder.decode(shallow(body))
+
+
 class Codec(Generic[T]):
     """Decodes one resource's objects and lists."""
 
@@ -57,14 +70,14 @@ class Codec(Generic[T]):
     def one(self, body: bytes | msgspec.Raw) -> T | Undecoded:
         """Decode an object."""
         try:
-            return self._object.decode(body)
+            return at_any_depth(self._object, body)
         except msgspec.DecodeError as error:
             return Undecoded(object_key(body), str(error))
 
     def page(self, body: bytes) -> Page:
         """Decode a piece of a list. Raises kube.errors.Undecodable if it is none."""
         try:
-            return self._page.decode(body)
+            return at_any_depth(self._page, body)
         except msgspec.DecodeError as error:
             raise errors.Undecodable(f"a list: {error}") from error
 
@@ -72,7 +85,7 @@ class Codec(Generic[T]):
 def object_key(raw: bytes | msgspec.Raw) -> str:
     """``namespace/name`` of an object that would not decode, as far as it can be told."""
     try:
-        meta = msgspec.json.decode(raw, type=_Named).metadata
+        meta = at_any_depth(_named, raw).metadata
     except msgspec.DecodeError:
         return "(unnamed)"
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name or "(unnamed)"

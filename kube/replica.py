@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import anyio
 from anyio.abc import TaskStatus
 
 from kube.fence import WriteFence
 from kube.lease import LeaderElection
-from kube.reflector import Reflector
 from wire.recent import PERIOD_S
 
 #: How long work under way may take to end well once the process was told to end.
@@ -34,15 +33,27 @@ class Replica(Protocol):
         ...
 
 
+class Followed(Protocol):
+    """A part of the cluster that is kept in step with: a reflector, mostly."""
+
+    async def run(self, *, task_status: TaskStatus[None] = ...) -> None:
+        """Keep in step until cancelled. Started when in step."""
+        ...
+
+    async def catch_up(self) -> None:
+        """Return when what is known is not older than this call."""
+        ...
+
+
 class Follower(ABC):
-    """A Replica that knows the cluster by reflectors, started in the order given; a component adds what it does.
+    """A Replica that knows the cluster by what it follows, started in the order given; a component adds what it does.
 
     A replica that does not lead watches all the same, so that it can take over within moments. Watches don't say how
     late they are, so a term begins with fresh lists (invariants.md, R3).
     """
 
-    def __init__(self, reflectors: Sequence[Reflector[Any]]) -> None:
-        self._reflectors = reflectors
+    def __init__(self, followed: Sequence[Followed]) -> None:
+        self._followed = followed
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Follow and work until cancelled, as the only one there is. Started when it works."""
@@ -54,15 +65,15 @@ class Follower(ABC):
     async def follow(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Keep in step with the cluster until cancelled. Started when all of it is there."""
         async with anyio.create_task_group() as tasks:
-            for reflector in self._reflectors:
-                await tasks.start(reflector.run)
+            for part in self._followed:
+                await tasks.start(part.run)
             tasks.start_soon(self._forget_regularly)
             task_status.started()
 
     async def lead(self) -> None:
         """Work until cancelled, on nothing that was read before this."""
-        for reflector in self._reflectors:
-            await reflector.catch_up()
+        for part in self._followed:
+            await part.catch_up()
         await self._work()
 
     async def _forget_regularly(self) -> None:

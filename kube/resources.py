@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from wire import core, events, names
+from wire.clusterpolicy import ClusterPolicy
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
@@ -80,4 +81,12 @@ QUEUES = Resource(
 )
 TOPOLOGIES = Resource(
     group=names.KAI_GROUP, version="v1alpha1", plural="topologies", kind="Topology", namespaced=False, type=Topology
+)
+CLUSTER_POLICIES = Resource(
+    group="nvidia.com",
+    version="v1",
+    plural="clusterpolicies",
+    kind="ClusterPolicy",
+    namespaced=False,
+    type=ClusterPolicy,
 )

@@ -30,13 +30,14 @@ _WAITS: Final = BackoffRange(first_s=0.25, most_s=4.0)
 
 
 class Retry:
-    """Repeats calls that are safe to repeat: at most ``TRIES`` times, none started after ``LIMIT_S``.
+    """Repeats calls that are safe to repeat: at most ``tries`` times, none started after ``LIMIT_S``.
 
     The last failure is raised as it was. ``rng`` is the source of jitter.
     """
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, *, tries: int = TRIES) -> None:
         self._rng = rng
+        self._tries = tries
 
     async def read(self, call: Callable[[], Awaitable[R]]) -> R:
         """Await ``call()``, again after Unreachable, 429 and 5xx."""
@@ -57,7 +58,7 @@ class Retry:
             failed: list[Exception] = [error]
         retrying = AsyncRetrying(
             sleep=anyio.sleep,
-            stop=stop_after_attempt(TRIES) | _StopBefore(give_up_at),
+            stop=stop_after_attempt(self._tries) | _StopBefore(give_up_at),
             wait=self._wait_s,
             retry=retry_if_exception(passing),
             reraise=True,

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from kube.decoding import object_key
+from kube.decoding import at_any_depth, object_key
 from kube.resources import Resource
 from wire.core import Status
 
@@ -82,7 +82,7 @@ class WatchDecoder(Generic[T]):
     def decode(self, line: bytes) -> WatchEvent[T]:
         """Return what one line says."""
         try:
-            envelope = _envelope.decode(line)
+            envelope = at_any_depth(_envelope, line)
         except msgspec.DecodeError as error:
             return Garbled("(unnamed)", "", is_deletion=False, error=str(error))
         try:
@@ -93,22 +93,22 @@ class WatchDecoder(Generic[T]):
     def _event(self, envelope: _Envelope) -> WatchEvent[T]:
         match envelope.type:
             case "ADDED" | "MODIFIED":
-                obj = self._object.decode(envelope.object)
+                obj = at_any_depth(self._object, envelope.object)
                 return Upserted(obj, obj.metadata.resource_version)
             case "DELETED":
-                obj = self._object.decode(envelope.object)
+                obj = at_any_depth(self._object, envelope.object)
                 return Deleted(obj, obj.metadata.resource_version)
             case "ERROR":
-                return Failed(_status.decode(envelope.object))
+                return Failed(at_any_depth(_status, envelope.object))
             case _:
-                return Bookmarked(_versioned.decode(envelope.object).metadata.resource_version)
+                return Bookmarked(at_any_depth(_versioned, envelope.object).metadata.resource_version)
 
 
 def _garbled(envelope: _Envelope, error: str) -> Garbled | Failed:
     if envelope.type == "ERROR":
         return Failed(Status(message=error))
     try:
-        version = _versioned.decode(envelope.object).metadata.resource_version
+        version = at_any_depth(_versioned, envelope.object).metadata.resource_version
     except msgspec.DecodeError:
         version = ""
     return Garbled(object_key(envelope.object), version, is_deletion=envelope.type == "DELETED", error=error)

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from kube.api import Api
 from kube.clock import Clock
+from kube.clusterpolicies import CdiNames
 from kube.events import EventRecorder
 from kube.reflector import Reflector
 from kube.replica import Follower
@@ -23,9 +24,11 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.plan import Explain
 from scheduler.cycle import Cycle
 from scheduler.direct import Direct
+from scheduler.enforcing import Enforcing
 from scheduler.gangs import Gangs
 from scheduler.handed import HandedOver
 from scheduler.releasing import Releasing
+from scheduler.remarking import Remarking
 from scheduler.scaling import Scaling
 from scheduler.settings import SchedulerSettings
 from scheduler.status import Status
@@ -46,6 +49,7 @@ class Scheduler(Follower):
     ) -> None:
         self.cache = cache = Cache(cluster or Cluster(settings.decisions))
         scaling = None if settings.scaling is None else Scaling(api, cache, clock=clock, settings=settings.scaling)
+        cdi = CdiNames(api, settings.cdi)
         # In this order: a pod whose PodGroup or BindRequest is not known yet is not taken for one that has none.
         super().__init__(
             (
@@ -54,10 +58,11 @@ class Scheduler(Follower):
                 Reflector(api, BIND_REQUESTS, RequestSink(cache), rng=rng),
                 Reflector(api, PODS, PodSink(cache), rng=rng),
                 *(() if scaling is None else (scaling.reflector(rng),)),
+                cdi,
             )
         )
         handed = HandedOver(api, self.cache, clock=clock, orphan_s=settings.orphan_s)
-        direct = Direct(api, self.cache, clock=clock, rng=rng, events=events)
+        direct = Direct(api, self.cache, clock=clock, rng=rng, events=events, cdi=cdi)
         self._status = Status(
             api,
             self.cache,
@@ -66,7 +71,11 @@ class Scheduler(Follower):
             condition_s=settings.condition_s,
             in_flight=settings.explain_in_flight,
         )
+        self._enforcing = Enforcing(
+            api, self.cache, clock=clock, retry_s=settings.condition_s, in_flight=settings.explain_in_flight
+        )
         self._releasing = Releasing(api, self.cache, events=events, grace_s=settings.broken_gang_s)
+        self._remarking = Remarking(self.cache, events)
         self._answering = Answering(self.cache, answer_s=settings.answer_s)
         self._scaling = scaling
         self._cycle = Cycle(
@@ -100,7 +109,9 @@ class Scheduler(Follower):
     async def _work(self) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._status.run)
+            tasks.start_soon(self._enforcing.run)
             tasks.start_soon(self._releasing.run)
+            tasks.start_soon(self._remarking.run)
             tasks.start_soon(self._answering.run)
             if self._scaling is not None:
                 tasks.start_soon(self._scaling.run)

@@ -12,12 +12,13 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
+from gpu import enforcement
 from gpu.reservation import Reservation
 from kube.reflector import in_turns
 from kube.signal import Signal
 from scheduler.core import intake
 from scheduler.core.cluster import Cluster
-from scheduler.core.records import NodeRecord, PodRecord, SeenPod
+from scheduler.core.records import NO_WISHES, NodeRecord, PodRecord, SeenPod
 from wire import names
 from wire.core import Condition, Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -38,12 +39,16 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """All that is kept of a pod at one version. ``finished`` names the PodGroup of which it has succeeded."""
+    """All that is kept of a pod at one version. ``finished`` names the PodGroup of which it has succeeded.
+
+    ``is_told``: it carries the condition on what its node can't enforce (scheduler/enforcing.py).
+    """
 
     pod: SeenPod
     is_ours: bool
     waiting: Waiting | None
     finished: tuple[str, str] | None
+    is_told: bool = False
 
 
 class Cache:
@@ -54,6 +59,9 @@ class Cache:
         self.wake = Signal()
         #: Pods of ours that name no node, by UID.
         self.waiting: dict[str, Waiting] = {}
+        #: Bound pods of ours, by UID, whose node can't enforce what they wish, and that don't say so yet.
+        self.unenforced: dict[str, None] = {}
+        self.on_unenforced = Signal()
         #: Newest reservation by group.
         self.reservations: dict[str, Reservation] = {}
         #: PodGroups that carry a plan, by (namespace, name): the annotation's text.
@@ -66,6 +74,8 @@ class Cache:
         self.on_device_asked: Callable[[str], None] = _ignore
         #: A member of a gang, or its PodGroup, has changed: (namespace, name).
         self.on_gang: Callable[[tuple[str, str]], None] = _ignore_gang
+        #: A pod of ours that waited is seen bound: as it was known before, and which of its requests was served.
+        self.on_bound: Callable[[PodRecord, int], None] = _ignore_bound
         self.on_request_gone: Callable[[str], None] = _ignore
         self.on_requests_listed: Callable[[set[str]], None] = _ignore_all
 
@@ -86,12 +96,16 @@ class Cache:
             is_ours=is_ours,
             waiting=_waiting(pod) if is_ours and not pod.spec.node_name else None,
             finished=(pod.metadata.namespace, group) if group and has_succeeded else None,
+            is_told=is_ours and bool(pod.spec.node_name) and says_unenforced(pod),
         )
 
     def take_pod(self, seen: Seen) -> None:
         """Take a pod that was read; of one that is older than what is known only a success still counts."""
+        before, flight = self.cluster.pod(seen.pod.uid), self.cluster.commits.flight(seen.pod.uid)
         self.cluster.take_pod(seen.pod)
         taken = self.cluster.pod(seen.pod.uid)
+        if before is not None and not before.node and taken is not None and taken.node:
+            self.on_bound(before, flight.placement.alternative if flight is not None else 0)
         if taken is not None and taken.pod_group:
             self.on_gang((taken.namespace, taken.pod_group))
         if seen.finished is not None:
@@ -100,6 +114,7 @@ class Cache:
             self._note_reservation(seen.pod.reservation)
         elif seen.is_ours:
             self._note_waiting(seen.pod.uid, seen.waiting)
+            self._note_unenforced(seen)
             self.on_pod(seen.pod.uid)
         self.wake.set()
 
@@ -115,11 +130,25 @@ class Cache:
         elif waiting is not None and not is_older(waiting.rv, known.rv):
             self.waiting[uid] = waiting
 
+    def _note_unenforced(self, seen: Seen) -> None:
+        """Judge a bound pod that wishes something by its node, as both are known."""
+        uid = seen.pod.uid
+        known = self.cluster.pod(uid)
+        if known is not None and is_older(seen.pod.rv, known.rv):
+            return
+        node = self.cluster.node(known.node) if known is not None and known.cls.wishes != NO_WISHES else None
+        if known is None or node is None or seen.is_told or not enforcement.lacking(known.cls.wishes, node.enforces):
+            self.unenforced.pop(uid, None)
+        elif uid not in self.unenforced:
+            self.unenforced[uid] = None
+            self.on_unenforced.set()
+
     def forget_pod(self, uid: str) -> None:
         """Its deletion was seen."""
         self._note_freed(self.cluster.pod(uid))
         self.cluster.remove_pod(uid)
         self.waiting.pop(uid, None)
+        self.unenforced.pop(uid, None)
         for group in [group for group, held in self.reservations.items() if held.uid == uid]:
             del self.reservations[group]
         self.on_pod(uid)
@@ -170,12 +199,21 @@ def _ignore(_: str) -> None:
     return
 
 
+def _ignore_bound(_: PodRecord, __: int) -> None:
+    return
+
+
 def _ignore_gang(_: tuple[str, str]) -> None:
     return
 
 
 def _ignore_all(_: set[str]) -> None:
     return
+
+
+def says_unenforced(pod: Pod) -> bool:
+    """Whether a pod carries the condition on what its node can't enforce."""
+    return any(c.type == names.CONDITION_LIMITS_ENFORCED for c in pod.status.conditions or ())
 
 
 def _waiting(pod: Pod) -> Waiting:

@@ -15,17 +15,21 @@ from typing import Final
 
 import anyio
 
+from gpu import bound
 from gpu import grant as grants
+from gpu.asked import PLAIN, asked, taken
 from gpu.book import Entry, Tenant
-from gpu.dialects import kai
 from gpu.grant import BoundMetadata, DeviceGrant, Grant
-from gpu.request import GpuRequest
+from gpu.refusal import Refusal
+from gpu.request import NO_GPU
 from gpu.reservation import Reservation
+from gpu.translation import Translation
 from kube import binding
 from kube.api import Api
 from kube.binding import FenceText, Identity
 from kube.bookwriter import BookWriter
 from kube.clock import Clock, monotonic_ns
+from kube.clusterpolicies import CdiNames
 from kube.events import EventRecorder
 from kube.patience import until_answered
 from scheduler.cache import Cache
@@ -35,16 +39,22 @@ from wire.core import ObjectReference, Pod
 
 _log: Final = logging.getLogger(__name__)
 
+#: What a pod asks that is gone.
+_NOTHING: Final = Translation(dialect=PLAIN, request=NO_GPU)
+
 #: Bindings posted for one attempt, each after a quorum read that showed the pod unbound.
 _TRIES: Final = 5
 
 
 @dataclass(slots=True)
 class Sharer:
-    """One placement on its way: its attempt, the version its entries stand at, and the books it has entered."""
+    """One placement on its way: its attempt, the version its entries stand at, and the books it has entered.
+
+    ``taken`` is what the pod asks, with the alternative that was taken as its request.
+    """
 
     placement: Placement
-    request: GpuRequest
+    taken: Translation
     attempt: str
     rv: str
     since: int
@@ -58,29 +68,33 @@ class Sharer:
 
     def tenant(self, group: str, rv: str = "") -> Tenant:
         """Its entry for a group's book, at ``rv`` or at the version it stands at."""
-        nano = next(device.nano for device in self.placement.devices if device.group == group)
+        device = next(device for device in self.placement.devices if device.group == group)
         pod = f"{self.placement.namespace}/{self.placement.name}"
-        return Tenant(self.placement.pod_uid, Entry(nano, self.attempt, rv or self.rv, self.since, pod, self.grace_s))
+        entry = Entry(device.nano, self.attempt, rv or self.rv, self.since, pod, self.grace_s, device.mode)
+        return Tenant(self.placement.pod_uid, entry)
 
 
 class Direct:
     """Carries out direct placements: they come here charged, and here the charge is settled or given back."""
 
-    def __init__(self, api: Api, cache: Cache, *, clock: Clock, rng: random.Random, events: EventRecorder) -> None:
+    def __init__(
+        self, api: Api, cache: Cache, *, clock: Clock, rng: random.Random, events: EventRecorder, cdi: CdiNames
+    ) -> None:
         self._api = api
         self._cache = cache
         self._clock = clock
         self._rng = rng
         self._events = events
+        self._cdi = cdi
         self._books = BookWriter(api)
 
     def sharer(self, placement: Placement) -> Sharer:
         """A placement on its way, under a fresh attempt that is never used again."""
         pod = self._cache.cluster.pod(placement.pod_uid)
-        request = pod.cls.request if pod is not None else GpuRequest()
+        asks = (pod.taken(placement.alternative) if pod is not None else None) or _NOTHING
         attempt = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
         grace_s = pod.grace_s if pod is not None else 30
-        return Sharer(placement, request, attempt, placement.rv, self._clock.now_ns() // 1_000_000_000, grace_s)
+        return Sharer(placement, asks, attempt, placement.rv, self._clock.now_ns() // 1_000_000_000, grace_s)
 
     async def bind(self, placement: Placement) -> None:
         """Bind a pod without shares."""
@@ -194,8 +208,9 @@ class Direct:
         At the version that they stand at they look dead, so the binder's collector may have taken some out meanwhile:
         those are joined for anew. If others have the room by then, the place is lost.
         """
-        request = kai.translate(pod)
-        if not isinstance(request, GpuRequest) or request.shared != sharer.request.shared or pod.spec.scheduling_gates:
+        found = asked(pod)
+        asks = None if isinstance(found, Refusal) else taken(found, sharer.placement.alternative)
+        if asks is None or asks.request.shared != sharer.taken.request.shared or pod.spec.scheduling_gates:
             return False
         if (pod.metadata.annotations or {}).get(names.FENCED) == sharer.attempt:
             return False
@@ -209,7 +224,7 @@ class Direct:
                 return False
             sharer.held[group] = renewed
             done.append(group)
-        sharer.rv = rv
+        sharer.rv, sharer.taken = rv, asks
         return True
 
     async def _fence(self, sharer: Sharer, detail: str) -> bool:
@@ -244,15 +259,18 @@ class Direct:
 
     def _metadata(self, sharer: Sharer) -> BoundMetadata | None:
         """What the Binding carries; None when a device is not the one that was verified any more."""
-        if not sharer.placement.devices:
-            return grants.whole_metadata(sharer.request)
-        devices = []
-        for device in sharer.placement.devices:
-            held = sharer.held[device.group]
-            if not held.is_learned or not self._cache.cluster.is_verified(held.uid, held.uuid):
-                return None
-            devices.append(DeviceGrant(device.group, held.uid, held.uuid, device.nano))
-        return grants.shared_metadata(Grant(sharer.attempt, tuple(devices)), sharer.request)
+        planned = sharer.placement.devices
+        held = [sharer.held[device.group] for device in planned]
+        if not all(each.is_learned and self._cache.cluster.is_verified(each.uid, each.uuid) for each in held):
+            return None
+        devices = (
+            DeviceGrant(device.group, each.uid, each.uuid, device.nano)
+            for device, each in zip(planned, held, strict=True)
+        )
+        grant = Grant(sharer.attempt, tuple(devices))
+        node, at_ns = sharer.placement.node, self._clock.now_ns()
+        given = bound.given(grant, held)
+        return bound.metadata(sharer.taken, grant, given, node=node, at_ns=at_ns, cdi=self._cdi.is_on)
 
 
 def _is_doomed(pod: Pod) -> bool:

@@ -27,7 +27,7 @@ class NotHanded(Exception):
 
 def manifest(placement: Placement, request: GpuRequest, *, plan: str = "", members: int = 1) -> dict[str, Any]:
     """The BindRequest in KAI's shape (kai-contract 1.16, 2.3), the exact charges beside it."""
-    handed = Handover(placement.rv, placement.devices, plan, members)
+    handed = Handover(placement.rv, placement.devices, plan, members, placement.alternative)
     owner = {"apiVersion": "v1", "kind": "Pod", "name": placement.name, "uid": placement.pod_uid}
     devices = placement.devices
     spec: dict[str, Any] = {

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from scheduler.core.inspection import Closed
 from scheduler.core.verdict import Code, NodeReason, Verdict
 from wire import names
 
@@ -39,7 +40,21 @@ _KIND_WORDS: Final = {
     "contended": "node(s) have GPUs that are closed: pods (see events GPULost) use one that their reservation lost",
     "silent": "node(s) have a shared GPU that is closed: its reservation pod does not say which one it is",
     "ill": "node(s) have a shared GPU that is closed: its device plugin calls it unhealthy",
+    "cards": "node(s) have GPUs of a product that the Pod does not take, or do not tell it",
+    "enforcement": "node(s) can't enforce the GPU limits that the Pod wants to be enforced",
+    "mode": "node(s) have room only on shared GPUs whose pods run in another mode than the Pod",
+    "pinned": "node(s) have no shared GPU that is known to be one that the Pod takes by index or UUID",
     "mig": "node(s) have MIG devices, which can't be shared in parts",
+}
+
+_CLOSED_WORDS: Final = {
+    Closed.CONTENDED: "pods use a GPU that their reservation lost (see events GPULost)",
+    Closed.ILL: "its device plugin calls it unhealthy",
+    Closed.NO_BOOK: "its reservation has no readable book: KAI made it and it is not adopted yet, or somebody else did",
+    Closed.LEAVING: "its reservation is being deleted",
+    Closed.LOST: "its reservation is gone or has ended, and is not made anew yet",
+    Closed.DISPUTED: "several reservations say that they stand for it",
+    Closed.NO_GROUP: "its reservation names no group",
 }
 
 #: Condition messages longer than this help nobody.
@@ -50,6 +65,11 @@ def told(verdict: Verdict) -> Told:
     """Render a verdict."""
     reason = names.REASON_NOT_READY if verdict.code is Code.GANG_NOT_READY else names.REASON_UNSCHEDULABLE
     return Told(reason, _message(verdict)[:_MAX])
+
+
+def closed_text(why: Closed) -> str:
+    """Say why a shared device takes no new tenant."""
+    return _CLOSED_WORDS[why]
 
 
 def _message(verdict: Verdict) -> str:  # noqa: C901, PLR0911 - one case per code

@@ -1,9 +1,10 @@
 """Gangs that can't be whole any more are released: what is left of them is evicted after a grace time (S4).
 
 A gang starts whole, but a member may be deleted on its way, refused by kubelet, or lost with its node. Then the rest
-holds devices for nothing. If the gang is not whole again within the grace time (kai-contract 4.7: 60 s), its bound
-members are evicted, PodDisruptionBudgets respected, so that their controller starts them anew, together. A member that
-is on its way when the time is over is waited for; that it was on its way, and failed, gives no time anew.
+holds devices for nothing. If the gang is not whole again within the grace time (kai-contract 4.7: 60 s, or what its
+PodGroup says in ``stalenessGracePeriod``, where less than nothing is for ever), its bound members are evicted,
+PodDisruptionBudgets respected, so that their controller starts them anew, together. A member that is on its way when
+the time is over is waited for; that it was on its way, and failed, gives no time anew.
 A gang of which a member has succeeded is at its end, and is left alone, as far as its pods still tell (as in KAI).
 
 The cache only makes it look: what is evicted is judged on quorum reads of the PodGroup and of all pods around it.
@@ -22,6 +23,8 @@ from kube.events import EventRecorder
 from kube.patience import doubled_s
 from kube.resources import POD_GROUPS, PODS
 from scheduler.cache import Cache
+from scheduler.core import intake
+from scheduler.core.quorum import quorum
 from scheduler.core.records import PodGroupRecord
 from wire import names
 from wire.core import ObjectReference, Pod
@@ -64,11 +67,18 @@ class Releasing:
         broken = {(group.namespace, group.name): group for group in self._cache.cluster.broken_gangs()}
         finished = self._cache.finished
         self._since = {key: self._since.get(key, now) for key in broken if key not in finished}
+        due = [key for key, since in self._since.items() if self._is_over(broken[key], now - since)]
         self._refused = {key: told for key, told in self._refused.items() if key in self._since}
-        for key in [key for key, since in self._since.items() if now - since >= self._grace_s]:
+        for key in due:
             is_due = now >= self._refused.get(key, (0, now))[1]
             if is_due and not self._cache.cluster.is_gang_in_flight(*key):
                 await self._release_safely(key, broken[key])
+
+    def _is_over(self, group: PodGroupRecord, broken_s: float) -> bool:
+        """Whether a gang that has been below its minimum for so long has had its time."""
+        if group.stale_ns is None:
+            return broken_s >= self._grace_s
+        return 0 <= group.stale_ns <= broken_s * 1_000_000_000
 
     async def _release_safely(self, key: Key, group: PodGroupRecord) -> None:
         """What is refused (a PodDisruptionBudget) or not answered is asked again, less and less often."""
@@ -82,7 +92,7 @@ class Releasing:
 
     async def _release(self, group: PodGroupRecord) -> None:
         """Evict the bound members, if the API server agrees that they are too few. Raises ApiError."""
-        minimum = (await self._api.get(POD_GROUPS, group.name, namespace=group.namespace)).spec.min_member or 0
+        now = intake.pod_group_record(await self._api.get(POD_GROUPS, group.name, namespace=group.namespace))
         listed = await self._api.list(PODS, namespace=group.namespace)
         members = [
             pod for pod in listed.items if (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME) == group.name
@@ -92,7 +102,10 @@ class Releasing:
             for pod in members
             if pod.spec.node_name and pod.metadata.deletion_timestamp is None and pod.status.phase not in _ENDED
         ]
-        if any(pod.status.phase == names.SUCCEEDED for pod in members) or len(active) >= minimum:
+        bound = [found for pod in active if (found := intake.pod_record(pod, self._cache.cluster.settings)) is not None]
+        is_broken = quorum(now, bound, self._cache.cluster.is_in_flight).is_broken
+        is_at_its_end = any(pod.status.phase == names.SUCCEEDED for pod in members)
+        if is_at_its_end or not is_broken or now.stale_ns != group.stale_ns:
             return
         for pod in sorted(active, key=lambda member: member.metadata.name):
             await self._api.evict(pod.metadata.namespace, pod.metadata.name, uid=pod.metadata.uid)

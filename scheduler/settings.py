@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from gpu.cdi import Cdi
 from scheduler.core.settings import Settings
 from wire import names
 
@@ -24,6 +25,13 @@ class ScalingSettings(msgspec.Struct, frozen=True, kw_only=True):
     look_s: float = 1.0
 
 
+class InspectSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The inspect API counts in ``unit_mib``, a GiB or a MiB; its answer about all nodes is used for ``fresh_s``."""
+
+    unit_mib: int = 1024
+    fresh_s: float = 1.0
+
+
 class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Times in seconds of the event loop's clock.
 
@@ -36,7 +44,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     told its name, for the first one to be bound: it may be one that can't be. ``answer_s``: a reservation pod that was
     seen, and that its kubelet is not starting, should say within this time which device it holds; machines under load
     take some seconds, and moving pods between those that are merely slow costs more than it gains. ``scaling`` None:
-    autoscalers are asked for nothing.
+    autoscalers are asked for nothing. ``cdi``: how containers are told their devices.
     """
 
     decisions: Settings = Settings()
@@ -49,3 +57,4 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     opening_s: float = 5.0
     answer_s: float = 10.0
     scaling: ScalingSettings | None = None
+    cdi: Cdi = Cdi.AUTO

@@ -26,7 +26,6 @@ SECRET: Final = "secret"  # noqa: S105 - a kind of object
 
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 _SUBSCRIPT: Final = re.compile(r"metadata\.(annotations|labels)\['(.+)'\]")
-_CDI_PREFIX: Final = "k8s.device-plugin.nvidia.com/gpu="
 
 
 class MissingSource(msgspec.Struct, frozen=True):
@@ -87,7 +86,7 @@ def visible(value: str | None, devices: Sequence[Device]) -> tuple[Device, ...] 
     by_name = {str(device.index): device for device in devices} | {device.uuid: device for device in devices}
     shown: dict[str, Device] = {}
     for part in value.split(","):
-        device = by_name.get(part.strip().removeprefix(_CDI_PREFIX))
+        device = by_name.get(part.strip().removeprefix(names.CDI_DEVICE_PREFIX))
         if device is None:
             return UnknownDevice(part)
         shown[device.uuid] = device

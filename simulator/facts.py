@@ -25,6 +25,8 @@ _ASKS: Final = (
     names.GPU_FRACTION_NUM_DEVICES,
     names.GPU_FRACTION_CONTAINER_NAME,
 )
+#: NvFractions' way to ask for a share, beside which KAI's number of devices and container's name count (F5).
+_SHARE_OF_CONTAINER: Final = re.compile(r"nvidia\.com/container\..+\.gpu-memory\.(request|limit)")
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]{1,20}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,3})?")
 
 
@@ -78,7 +80,7 @@ class PodFacts:
     scheduler: str
     labels: Json
     annotations: Json
-    #: Container name -> what it asked.
+    #: Container name -> what it asked, but for parts of devices that stand in a record (simulator/recorded.py).
     asks: Mapping[str, Ask]
     deleting: bool
     #: Whether a container asks for GPUs by means that are not simulated: MIG slices, claims, other vendors' names.
@@ -115,7 +117,22 @@ class PodFacts:
     def promised(self) -> frozenset[str]:
         """UUIDs that its annotations hand to its containers."""
         values = [v for k, v in self.annotations.items() if k.startswith(names.VISIBLE_DEVICES_PREFIX)]
-        return frozenset(uuid for value in values for uuid in value.split(",") if uuid.startswith("GPU-"))
+        uuids = (each.removeprefix(names.CDI_DEVICE_PREFIX) for value in values for each in value.split(","))
+        return frozenset(uuid for uuid in uuids if uuid.startswith("GPU-"))
+
+    @property
+    def mode(self) -> str:
+        """In which mode it runs on devices, as its record says; "" for any."""
+        said = _json(self.annotations.get(names.GPU_RECORD))
+        wishes = said.get("wishes") if isinstance(said, dict) and said.get("dialect") != "kai" else None
+        mode = wishes.get("mode") if isinstance(wishes, dict) else None
+        return mode if isinstance(mode, str) else ""
+
+    @property
+    def dialect(self) -> str:
+        """The system in whose words it asks, as its record says; "" for one without: KAI's older words, whole GPUs."""
+        said = _json(self.annotations.get(names.GPU_RECORD))
+        return str(said.get("dialect", "")) if isinstance(said, dict) else ""
 
     @property
     def attempt(self) -> str:
@@ -216,7 +233,7 @@ def is_handover(raw: Json) -> bool:
 
 
 def _asks(spec: Json, annotations: Json) -> Iterator[tuple[str, Ask]]:
-    if any(name in annotations for name in _SHARE_NAMES):
+    if names.GPU_RECORD not in annotations and any(name in annotations for name in _SHARE_NAMES):
         target = _target(spec, annotations)
         ask = _share(annotations)
         if target and ask:
@@ -249,7 +266,7 @@ def problem(pod: PodFacts) -> tuple[str, str] | None:
     asked = {key: str(value) for key, value in pod.annotations.items() if key in _ASKS}
     spec = pod.raw["spec"]
     containers = {container["name"] for container in _containers(spec)}
-    has_share = any(key in asked for key in _SHARE_NAMES)
+    has_share = any(key in asked for key in _SHARE_NAMES) or any(map(_SHARE_OF_CONTAINER.fullmatch, pod.annotations))
     wrong = {
         names.GPU_FRACTION: lambda text: not _is_fraction(text),
         names.GPU_MEMORY: lambda text: not 0 < _count(text) < 2**64,

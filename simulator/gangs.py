@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+import re
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -17,10 +19,15 @@ Key = tuple[str, str]
 class Gang:
     """One PodGroup, by UIDs of members: ``bound`` that are bound and have not failed, ``active`` that still work.
 
+    ``parts``: subgroup -> its minimum; ``part_of``: member -> its subgroup.
     ``leaving`` of those that are bound were told to end: how long that takes is up to their machines.
     """
 
     minimum: int = 0
+    #: For how long it may be below its minimum, as it says itself; None: it doesn't say.
+    release_s: float | None = None
+    parts: dict[str, int] = field(default_factory=dict)
+    part_of: dict[str, str] = field(default_factory=dict)
     bound: set[str] = field(default_factory=set)
     active: set[str] = field(default_factory=set)
     leaving: set[str] = field(default_factory=set)
@@ -29,6 +36,13 @@ class Gang:
     short_since_s: float | None = None
     #: Once its minimum was bound it has had what it was promised; what its owner deletes later is no matter.
     was_whole: bool = False
+
+    @property
+    def is_short(self) -> bool:
+        """Whether some still work, but too few, or too few of a subgroup."""
+        working = Counter(self.part_of[uid] for uid in self.active)
+        lacks = any(working[part] < least for part, least in self.parts.items())
+        return bool(self.active) and (lacks or len(self.active) < self.minimum)
 
 
 @dataclass(slots=True)
@@ -47,8 +61,11 @@ class Gangs:
     def pod_group(self, raw: Json, at_s: float, *, is_gone: bool = False) -> None:
         """Take a version of a PodGroup. One that is gone promises nothing any more."""
         key = (raw["metadata"].get("namespace", ""), raw["metadata"]["name"])
-        minimum = 0 if is_gone else int((raw.get("spec") or {}).get("minMember") or 0)
-        self._gangs[key].minimum = minimum
+        spec = {} if is_gone else raw.get("spec") or {}
+        minimum = int(spec.get("minMember") or 0)
+        parts = {part["name"]: int(part.get("minMember") or 0) for part in spec.get("subGroups") or ()}
+        self._gangs[key].minimum, self._gangs[key].parts = minimum or sum(parts.values()), parts
+        self._gangs[key].release_s = _period_s(spec.get("stalenessGracePeriod"))
         if is_gone:
             self.minimums.pop(key, None)
         else:
@@ -65,6 +82,7 @@ class Gangs:
             return
         self._gang_of[pod.uid] = key
         gang = self._gangs[key]
+        gang.part_of[pod.uid] = str(pod.labels.get(names.SUBGROUP_LABEL) or "")
         is_bound = bool(pod.node) and pod.phase != names.FAILED and not is_gone
         _put(gang.bound, pod.uid, is_in=is_bound)
         _put(gang.leaving, pod.uid, is_in=is_bound and pod.deleting)
@@ -84,10 +102,12 @@ class Gangs:
                 self.findings.add("S4", at_s, text)
 
     def is_broken(self, pod_uid: str, at_s: float, *, for_s: float) -> bool:
-        """Whether a pod's gang has been below its minimum for so long."""
+        """Whether a pod's gang has been below its minimum for so long, or for as long as it says itself."""
         key = self._gang_of.get(pod_uid)
-        since_s = self._gangs[key].short_since_s if key is not None else None
-        return since_s is not None and at_s - since_s >= for_s
+        gang = self._gangs[key] if key is not None else Gang()
+        if gang.release_s is not None:
+            for_s = gang.release_s if gang.release_s >= 0 else math.inf
+        return gang.short_since_s is not None and at_s - gang.short_since_s >= for_s
 
     def members(self, pods: Mapping[str, PodFacts]) -> dict[Key, list[PodFacts]]:
         """Of pods by UID, those that name a PodGroup, by it."""
@@ -101,6 +121,7 @@ class Gangs:
         del self._gang_of[pod_uid]
         self._gangs[key].bound.discard(pod_uid)
         self._gangs[key].active.discard(pod_uid)
+        self._gangs[key].part_of.pop(pod_uid, None)
         self._gangs[key].leaving.discard(pod_uid)
         self._count(key, at_s)
 
@@ -108,7 +129,7 @@ class Gangs:
         gang = self._gangs[key]
         # With nobody left of it, whoever comes next under its name is another gang.
         gang.was_whole = bool(gang.bound) and (gang.was_whole or 0 < gang.minimum <= len(gang.bound))
-        if not 0 < len(gang.active) < gang.minimum:
+        if not gang.is_short:
             gang.short_since_s = None
         elif gang.short_since_s is None:
             gang.short_since_s = at_s
@@ -118,6 +139,12 @@ class Gangs:
         elif gang.partial_since_s is None:
             gang.partial_since_s = at_s
             self._partial.add(key)
+
+
+def _period_s(text: str | None) -> float | None:
+    """Read whole seconds or minutes, which is all that simulated users write."""
+    found = re.fullmatch(r"(-?[0-9]+)([sm])", text or "", re.ASCII)
+    return int(found[1]) * (60.0 if found[2] == "m" else 1.0) if found else None
 
 
 def _put(uids: set[str], uid: str, *, is_in: bool) -> None:

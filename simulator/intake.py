@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import anyio
 
@@ -13,7 +14,10 @@ from simulator.devices import Device, DeviceManager, Shortage
 from simulator.shape import NodeShape
 from simulator.witness import Freed, Held, Refused, Witness
 from wire import names, quantity
-from wire.core import Pod
+from wire.core import Container, Pod
+
+#: Said while the device plugin is away, and when all devices are ill.
+_NONE_HEALTHY: Final = f"no healthy devices present; cannot allocate unhealthy devices {names.GPU_RESOURCE}"
 
 
 @dataclass(slots=True)
@@ -44,10 +48,10 @@ class Intake:
         return frozenset(self._active)
 
     def admit(self, pod: Pod) -> Refusal | None:
-        """Take a pod, or say why not. One that was admitted before the machine restarted is taken again."""
+        """Take a pod, or say why not. One that was admitted before the machine restarted finds what it had."""
         uid = pod.metadata.uid
         if uid in self._active:
-            return None
+            return self._admit_again(pod)
         self.free_lagging()
         refusal = self._judge(pod)
         if refusal is None:
@@ -55,10 +59,12 @@ class Intake:
             self._tell_devices(uid)
             return None
         self.manager.free(uid)
-        self.witness.record(
-            Refused(at_s=anyio.current_time(), node=self.shape.name, pod_uid=uid, reason=refusal.reason)
-        )
-        return refusal
+        return self._refused(uid, refusal)
+
+    @property
+    def offered(self) -> int:
+        """How many devices the node has for pods, as its status tells."""
+        return 0 if self.plugin_is_down else len(self.manager.order) - len(self.manager.ill)
 
     def assigned(self, pod_uid: str, container: str) -> tuple[Device, ...]:
         """Return the devices that were given to a container."""
@@ -91,10 +97,27 @@ class Intake:
             self.free(uid)
         self.manager.order = order
 
+    def _admit_again(self, pod: Pod) -> Refusal | None:
+        """Look again at a pod that the machine had before it was down.
+
+        One that has devices is refused while those are not there, for good: the device plugin is a program like
+        others, and kubelet does not wait for it.
+        """
+        uid = pod.metadata.uid
+        if not self.plugin_is_down or not self.manager.held_by_pod(uid):
+            return None
+        self.free(uid)
+        return self._refused(uid, _rejected(_NONE_HEALTHY))
+
+    def _refused(self, uid: str, refusal: Refusal) -> Refusal:
+        at_s, node = anyio.current_time(), self.shape.name
+        self.witness.record(Refused(at_s=at_s, node=node, pod_uid=uid, reason=refusal.reason))
+        return refusal
+
     def _judge(self, pod: Pod) -> Refusal | None:
         if self.reject_next > 0:
             self.reject_next -= 1
-            return Refusal(names.UNEXPECTED_ADMISSION_ERROR, "Allocate failed due to a fault of the simulation")
+            return _rejected("a fault of the simulation")
         try:
             process.work_of(pod)
         except process.MalformedWork as error:
@@ -105,8 +128,10 @@ class Intake:
         uid = pod.metadata.uid
         lent: list[Device] = []
         for kind, container in environment.containers_of(pod):
-            count = quantity.whole((container.resources.limits or {}).get(names.GPU_RESOURCE, 0))
-            given = self._given(uid, container.name, count, lent)
+            count = _asked(container)
+            if count and self.manager.order and not self.offered:
+                return _rejected(_NONE_HEALTHY)
+            given = self.manager.allocate(uid, container.name, count, lent=lent)
             if isinstance(given, Shortage):
                 return _shortage(given)
             # Only init containers that end lend their devices; each is lent to one container after them.
@@ -115,20 +140,22 @@ class Intake:
                 lent += given
         return None
 
-    def _given(self, uid: str, container: str, count: int, lent: list[Device]) -> tuple[Device, ...] | Shortage:
-        if self.plugin_is_down and count:
-            return Shortage(count, 0)
-        return self.manager.allocate(uid, container, count, lent=lent)
-
     def _tell_devices(self, uid: str) -> None:
         if held := self.manager.held_by_pod(uid):
             devices = tuple(device.uuid for device in held)
             self.witness.record(Held(at_s=anyio.current_time(), node=self.shape.name, pod_uid=uid, devices=devices))
 
 
+def _asked(container: Container) -> int:
+    return quantity.whole((container.resources.limits or {}).get(names.GPU_RESOURCE, 0))
+
+
 def _shortage(shortage: Shortage) -> Refusal:
-    message = (
-        f"Allocate failed due to requested number of devices unavailable for {names.GPU_RESOURCE}. "
-        f"Requested: {shortage.requested}, Available: {shortage.available}, which is unexpected"
-    )
+    numbers = f"Requested: {shortage.requested}, Available: {shortage.available}"
+    return _rejected(f"requested number of devices unavailable for {names.GPU_RESOURCE}. {numbers}")
+
+
+def _rejected(why: str) -> Refusal:
+    """Refuse a pod in the words of kubelet's device manager."""
+    message = f"Pod was rejected: Allocate failed due to {why}, which is unexpected"
     return Refusal(names.UNEXPECTED_ADMISSION_ERROR, message)

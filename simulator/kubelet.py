@@ -7,7 +7,7 @@ the API server comes later, or never. It shares the pod stream and the writers w
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -80,8 +80,8 @@ class Kubelet:
         self._removed: set[str] = set()
         #: The newest version of each pod of this node: what a kubelet that was away finds when it comes back.
         self._known: dict[str, Pod] = {}
-        #: Reservation processes that run, by pod UID.
-        self._reserving: dict[str, anyio.CancelScope] = {}
+        #: Processes of containers that run, by pod UID and container.
+        self._processes: dict[tuple[str, str], anyio.CancelScope] = {}
         self._power = anyio.Event()
         self._power.set()
         self._group: TaskGroup | None = None
@@ -100,8 +100,12 @@ class Kubelet:
         if self._group is not None:
             self._group.cancel_scope.cancel()
 
-    def boot(self, *, forget_devices: bool = False) -> None:
-        """Come back after ``die``. The device manager reads its checkpoint, unless that is lost with the disk."""
+    def boot(self, *, forget_devices: bool = False, plugin: bool = True) -> None:
+        """Come back after ``die``. The device manager reads its checkpoint, unless that is lost with the disk.
+
+        Without the ``plugin`` for devices kubelet is earlier than that, and refuses the pods that have some.
+        """
+        self.intake.plugin_is_down = not plugin
         if forget_devices:
             self.intake.forget(self._order())
         self._power.set()
@@ -135,20 +139,17 @@ class Kubelet:
         """How many GPUs the node offers."""
         return len(self.devices) - len(self.intake.manager.ill)
 
-    def health(self, pod_uid: str, container: str) -> list[dict[str, Any]]:
-        """What a container's status says of its devices; nothing while all of them are well."""
-        ill = self.intake.manager.ill
-        told = [
-            {"resourceID": device.uuid, "health": names.UNHEALTHY if device.uuid in ill else "Healthy"}
-            for device in self.assigned(pod_uid, container)
-        ]
-        is_worth_it = any(each["health"] == names.UNHEALTHY for each in told)
-        return [{"name": names.GPU_RESOURCE, "resources": told}] if is_worth_it else []
-
     def kill_reservations(self) -> None:
         """Kill the reservation processes; their containers are started again."""
-        for scope in self._reserving.values():
-            scope.cancel()
+        for uid, worker in self._workers.items():
+            if process.is_reservation(worker.pod):
+                self.kill(uid)
+
+    def kill(self, uid: str) -> None:
+        """Kill the processes of a pod; what becomes of its containers is up to its restart policy."""
+        for (owner, _), scope in self._processes.items():
+            if owner == uid:
+                scope.cancel()
 
     @property
     def is_answering(self) -> bool:
@@ -198,8 +199,9 @@ class Kubelet:
         self._removed.discard(uid)
         if worker := self._workers.get(uid):
             worker.vanish()
-        else:
-            self.intake.free(uid)
+        # Kubelet counts with pods that it knows, not with those that still end: what a pod had that was deleted by
+        # force may be given out before its containers have ended.
+        self.intake.free(uid)
 
     def _look_at(self, pod: Pod, group: TaskGroup) -> None:
         uid = pod.metadata.uid
@@ -229,13 +231,14 @@ class Kubelet:
     async def _run_pod(self, worker: PodWorker) -> None:
         refusal = self.intake.admit(worker.pod)
         if refusal is not None:
-            await self.write_status(worker.pod, lambda pod: self._refused(pod, refusal))
+            lives = worker.lives.values()
+            await self.write_status(worker.pod, lambda pod: self._refused(pod, lives, refusal))
             return
         await anyio.sleep(self.faults.slow_start_s)
         await worker.run()
 
-    def _refused(self, pod: Pod, refusal: Refusal) -> dict[str, Any]:
-        return podstatus.refused(pod, refusal.reason, refusal.message, now=self.now())
+    def _refused(self, pod: Pod, lives: Iterable[Life], refusal: Refusal) -> dict[str, Any]:
+        return podstatus.refused(pod, lives, refusal.reason, refusal.message, now=self.now())
 
     def _device_manager(self, around: Surroundings) -> DeviceManager:
         kept, name = around.checkpoints, self.shape.name
@@ -254,6 +257,10 @@ class Kubelet:
         """Return the devices that the device manager gave to a container."""
         return self.intake.assigned(pod_uid, container)
 
+    def health(self, pod_uid: str, container: str) -> dict[str, bool]:
+        """Return the UUIDs of those devices, and whether they are well."""
+        return {d.uuid: d.uuid not in self.intake.manager.ill for d in self.assigned(pod_uid, container)}
+
     def image_env(self) -> dict[str, str]:
         """Return what images set."""
         value = self.settings.image_visible_devices
@@ -264,22 +271,23 @@ class Kubelet:
         return await self._line.sources(pod, container)
 
     async def run_process(self, pod: Pod, life: Life, env: dict[str, str], devices: tuple[Device, ...]) -> int:
-        """Run a container's process to its end."""
+        """Run a container's process to its end, its own or a violent one."""
+        key = (pod.metadata.uid, life.name)
+        with anyio.CancelScope() as scope:
+            self._processes[key] = scope
+            try:
+                return await self._process(pod, life, env, devices)
+            finally:
+                del self._processes[key]
+        return _KILLED
+
+    async def _process(self, pod: Pod, life: Life, env: dict[str, str], devices: tuple[Device, ...]) -> int:
         if process.is_reservation(pod):
-            return await self._reserve(pod, env, devices)
+            transport = await self._around.identity(pod)
+            return await process.reserve(env, devices, transport=transport, fault=lambda: self.faults.reservation)
         if life.is_init:
             return await process.work(None if life.is_sidecar else self.settings.init_run_s, 0)
         return await process.work(*process.work_of(pod))
-
-    async def _reserve(self, pod: Pod, env: dict[str, str], devices: tuple[Device, ...]) -> int:
-        uid, transport = pod.metadata.uid, await self._around.identity(pod)
-        with anyio.CancelScope() as scope:
-            self._reserving[uid] = scope
-            try:
-                return await process.reserve(env, devices, transport=transport, fault=lambda: self.faults.reservation)
-            finally:
-                del self._reserving[uid]
-        return _KILLED
 
     def container_started(self, pod: Pod, life: Life, seen: tuple[Device, ...]) -> None:
         """Take down that a container's process began."""

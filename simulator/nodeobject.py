@@ -57,8 +57,8 @@ def readiness(*, is_ready: bool, now: str) -> dict[str, Any]:
     return {"type": "Ready", **told, "lastHeartbeatTime": now, "lastTransitionTime": now}
 
 
-def status(shape: NodeShape, *, now: str) -> dict[str, Any]:
-    """Make the status of a Ready node; ``now`` is the last heartbeat."""
+def status(shape: NodeShape, *, now: str, offered: int | None = None) -> dict[str, Any]:
+    """Make the status of a Ready node; ``now`` is the last heartbeat, ``offered`` GPUs that pods can have: all."""
     amounts = {
         names.CPU_RESOURCE: f"{shape.cpu_milli}m",
         names.MEMORY_RESOURCE: f"{shape.mem_mib}Mi",
@@ -70,7 +70,8 @@ def status(shape: NodeShape, *, now: str) -> dict[str, Any]:
     # For people: kubectl shows the version in the list of nodes.
     info = dict.fromkeys(_NODE_INFO, "") | {"kubeletVersion": "simulated", "operatingSystem": "linux"}
     conditions = [readiness(is_ready=True, now=now)]
-    return {"capacity": amounts, "allocatable": amounts, "conditions": conditions, "nodeInfo": info}
+    allocatable = amounts if offered is None or not shape.cards_mib else {**amounts, names.GPU_RESOURCE: str(offered)}
+    return {"capacity": amounts, "allocatable": allocatable, "conditions": conditions, "nodeInfo": info}
 
 
 def lease(name: str, *, owner_uid: str, now_micro: str) -> dict[str, Any]:

@@ -135,6 +135,13 @@ class NodeSet:
         async with self._writers:
             await self._register(self.kubelets[name])
 
+    async def tell(self, name: str) -> None:
+        """Have a node say that it is well, and how many devices it offers now. Raises kube.errors.ApiError."""
+        kubelet = self.kubelets[name]
+        now = rfc3339(self._clock.now_ns())
+        status = nodeobject.status(kubelet.shape, now=now, offered=kubelet.intake.offered)
+        await self._api.patch(NODES, name, {"status": status}, subresource="status")
+
     async def _unregister(self, kubelet: Kubelet) -> None:
         uid = self._uids.pop(kubelet.shape.name, "")
         with contextlib.suppress(errors.NotFound, errors.Conflict):
@@ -186,9 +193,8 @@ class NodeSet:
 
     async def _report(self, kubelet: Kubelet) -> None:
         """Say that a node is well. A report that fails is left to the next heartbeat."""
-        status = nodeobject.status(kubelet.shape, now=rfc3339(self._clock.now_ns()))
         with contextlib.suppress(errors.ApiError):
-            await self._api.patch(NODES, kubelet.shape.name, {"status": status}, subresource="status")
+            await self.tell(kubelet.shape.name)
 
 
 @dataclass(slots=True)

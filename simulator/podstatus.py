@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from wire import names
-from wire.core import Condition, Pod
+from wire.core import Condition, ContainerStatus, Pod
 
 ALWAYS: Final = "Always"
 ON_FAILURE: Final = "OnFailure"
+NEVER: Final = "Never"
+#: Exit code of a container that ended with its machine; nobody knows a truer one.
+LOST: Final = 255
+_WELL: Final = "Healthy"
 #: Conditions that belong to kubelet; all others are kept as they are.
 _OURS: Final = ("Initialized", "Ready", "ContainersReady", names.CONDITION_POD_SCHEDULED)
 
@@ -25,9 +29,13 @@ class Life:
     #: An init container that goes on beside the others (KEP-753).
     is_sidecar: bool = False
     restarts: int = 0
-    waiting: tuple[str, str] | None = ("PodInitializing", "")
+    waiting: tuple[str, str] | None = ("ContainerCreating", "")
     running_since: str = ""
     exit_code: int | None = None
+    #: Why it ended, if not by itself.
+    ended_by: str = ""
+    #: UUIDs of the devices that it was given, and whether they are well.
+    devices: Mapping[str, bool] = field(default_factory=dict)
     #: Whether a terminated container is final: its restart policy doesn't start it again.
     is_final: bool = False
     has_started: bool = False
@@ -40,9 +48,22 @@ class Life:
         """Its process lives."""
         self.waiting, self.running_since, self.exit_code, self.has_started = None, since, None, True
 
-    def end(self, exit_code: int) -> None:
+    def end(self, exit_code: int, *, ended_by: str = "") -> None:
         """Its process is gone."""
-        self.waiting, self.running_since, self.exit_code = None, "", exit_code
+        self.waiting, self.running_since, self.exit_code, self.ended_by = None, "", exit_code, ended_by
+
+    def recall(self, old: ContainerStatus) -> bool:
+        """Take up what was told of it before the machine was down. Whether it had begun by then."""
+        self.restarts = old.restart_count
+        state = old.state
+        if state is None or state.waiting or not (state.running or state.terminated):
+            return False
+        self.has_started = True
+        if state.terminated:
+            self.end(state.terminated.exit_code, ended_by=state.terminated.reason)
+        else:
+            self.end(LOST, ended_by="Unknown")
+        return True
 
 
 def restarts(policy: str, exit_code: int) -> bool:
@@ -79,10 +100,12 @@ def render(pod: Pod, lives: Sequence[Life], *, started_at: str, now: str) -> dic
     }
 
 
-def refused(pod: Pod, reason: str, message: str, *, now: str) -> dict[str, Any]:
-    """Make the status of a pod that kubelet didn't admit."""
+def refused(pod: Pod, lives: Iterable[Life], reason: str, message: str, *, now: str) -> dict[str, Any]:
+    """Make the status of a pod that kubelet didn't admit; some of its ``lives`` may have been before a reboot."""
     conditions = _conditions(pod.status.conditions or (), {names.CONDITION_POD_SCHEDULED: True}, now)
-    return {"phase": names.FAILED, "reason": reason, "message": message, "startTime": now, "conditions": conditions}
+    told = {"phase": names.FAILED, "reason": reason, "message": message, "startTime": now, "conditions": conditions}
+    before = [_container(life) for life in lives if not life.is_init and life.exit_code is not None]
+    return {**told, "containerStatuses": before} if before else told
 
 
 def _is_past(life: Life) -> bool:
@@ -122,7 +145,14 @@ def _container(life: Life) -> dict[str, Any]:
         "started": bool(life.running_since),
         "restartCount": life.restarts,
         "state": _state(life),
+        "allocatedResourcesStatus": _allocated(life),
     }
+
+
+def _allocated(life: Life) -> list[dict[str, Any]] | None:
+    """Tell the devices of a container and their health, as kubelet does by KEP-4680."""
+    told = [{"resourceID": uuid, "health": _WELL if well else names.UNHEALTHY} for uuid, well in life.devices.items()]
+    return [{"name": names.GPU_RESOURCE, "resources": told}] if told else None
 
 
 def _state(life: Life) -> dict[str, Any]:
@@ -131,5 +161,5 @@ def _state(life: Life) -> dict[str, Any]:
         return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
     if life.running_since:
         return {"running": {"startedAt": life.running_since}}
-    reason = "Error" if life.exit_code else "Completed"
+    reason = life.ended_by or ("Error" if life.exit_code else "Completed")
     return {"terminated": {"exitCode": life.exit_code or 0, "reason": reason}}

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import anyio
 
 from kube.backoff import Backoff
-from simulator import environment, podstatus
+from simulator import environment, podstatus, process
 from simulator.devices import Device
 from simulator.environment import MissingSource, UnknownDevice
 from simulator.podstatus import Life
@@ -21,6 +21,9 @@ from wire.core import Container, Pod
 #: Exit codes of a container that the runtime could not start, and of one that was told to stop.
 _START_ERROR: Final = 128
 _TERMINATED: Final = 143
+_ENDED: Final = frozenset({names.SUCCEEDED, names.FAILED})
+#: What kubelet grants at the least, to pods that are deleted by force, too.
+_LEAST_GRACE_S: Final = 1
 
 
 class Machine(Protocol):
@@ -34,8 +37,8 @@ class Machine(Protocol):
         """Return the devices that the device manager gave to a container."""
         ...
 
-    def health(self, pod_uid: str, container: str) -> list[dict[str, Any]]:
-        """Return what a container's status says of its devices."""
+    def health(self, pod_uid: str, container: str) -> dict[str, bool]:
+        """Return the UUIDs of those devices, and whether they are well."""
         ...
 
     def image_env(self) -> dict[str, str]:
@@ -82,6 +85,8 @@ class PodWorker:
     machine: Machine
     pod: Pod
     lives: dict[str, Life] = field(default_factory=dict)
+    #: Containers that had begun before the machine was down.
+    _recalled: set[str] = field(default_factory=set)
     #: Whether the API server was told to delete it.
     is_removed: bool = False
     _doomed: anyio.Event = field(default_factory=anyio.Event)
@@ -93,14 +98,15 @@ class PodWorker:
     _written: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        before = {s.name: s for s in (*(self.pod.status.init_container_statuses or ()),)}
-        before |= {s.name: s for s in self.pod.status.container_statuses or ()}
+        status = self.pod.status
+        before = {s.name: s for s in (*(status.init_container_statuses or ()), *(status.container_statuses or ()))}
         for kind, container in environment.containers_of(self.pod):
             is_init = kind == environment.INIT
             life = Life(container.name, container.image, is_init, is_init and container.restart_policy == "Always")
-            if (old := before.get(container.name)) and old.state and not old.state.waiting:
-                # The machine was away: this run is another one.
-                life.restarts = old.restart_count + 1
+            if self.pod.spec.init_containers:
+                life.wait("PodInitializing")
+            if (old := before.get(container.name)) and life.recall(old):
+                self._recalled.add(container.name)
             self.lives[container.name] = life
         self._started_at = self.machine.now()
         if self.pod.metadata.deletion_timestamp:
@@ -124,7 +130,11 @@ class PodWorker:
 
     async def run(self) -> None:
         """Live the pod's life; returns when its containers have ended and, if it is to go, it was deleted."""
-        await self._live()
+        if self._recalled:
+            await self.report()
+        if self._goes_on:
+            await self._live()
+        self._end_all()
         self.machine.pod_ended(self.pod)
         await self.report()
         if self._vanished or self.pod.metadata.deletion_timestamp:
@@ -145,6 +155,9 @@ class PodWorker:
             self.machine.pod_ended(self.pod)
         async with self._writing:
             status = self._render(self.pod)
+            if status["phase"] in _ENDED and not any(life.running_since for life in self.lives.values()):
+                # What has ended for kubelet is free before the API server hears of it.
+                self.machine.pod_ended(self.pod)
             if status == self._written or self._vanished:
                 return
             stored = await self.machine.write_status(self.pod, self._render)
@@ -153,23 +166,39 @@ class PodWorker:
                 self.vanish()
 
     def _render(self, pod: Pod) -> dict[str, Any]:
+        for life in self.lives.values():
+            life.devices = self.machine.health(pod.metadata.uid, life.name)
         status = podstatus.render(pod, list(self.lives.values()), started_at=self._started_at, now=self.machine.now())
-        for each in status["containerStatuses"]:
-            if health := self.machine.health(pod.metadata.uid, each["name"]):
-                each["allocatedResourcesStatus"] = health
         if self._evicted and all(life.is_final for life in self.lives.values()):
             # Told only when nothing runs any more, as kubelet does.
             return {**status, "phase": names.FAILED, "reason": "Evicted", "message": self._evicted}
         return status
 
+    @property
+    def _goes_on(self) -> bool:
+        """Whether a container is to be started; after a reboot a pod that is never restarted has ended with it."""
+        if not self._recalled:
+            return True
+        policy = self.pod.spec.restart_policy
+        lives = [life for life in self.lives.values() if not life.is_init]
+        return policy != podstatus.NEVER and any(
+            life.exit_code is None or podstatus.restarts(policy, life.exit_code) for life in lives
+        )
+
     async def _live(self) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(self._stop_when_doomed, group.cancel_scope)
+            group.start_soon(self.report)
             await self._run_containers()
             group.cancel_scope.cancel()
+
+    def _end_all(self) -> None:
+        # The reservation process ends by itself when it is told to.
+        told_to = 0 if process.is_reservation(self.pod) else _TERMINATED
         for life in self.lives.values():
             if not life.is_final:
-                life.end(_TERMINATED)
+                if life.name not in self._recalled or life.exit_code is None:
+                    life.end(told_to)
                 life.is_final = True
 
     async def _stop_when_doomed(self, scope: anyio.CancelScope) -> None:
@@ -178,7 +207,8 @@ class PodWorker:
         if grace_s is None:
             grace_s = self.pod.spec.termination_grace_period_seconds
         if any(life.running_since for life in self.lives.values()):
-            await anyio.sleep(min(self.machine.settings.stop_s, 30 if grace_s is None else grace_s))
+            grace_s = 30 if grace_s is None else max(grace_s, _LEAST_GRACE_S)
+            await anyio.sleep(min(self.machine.settings.stop_s, grace_s))
         scope.cancel()
 
     async def _run_containers(self) -> None:
@@ -197,12 +227,22 @@ class PodWorker:
 
     def _init_policy(self) -> str:
         """Init containers that succeeded are never started again; failed ones unless the pod's policy is Never."""
-        return "Never" if self.pod.spec.restart_policy == "Never" else podstatus.ON_FAILURE
+        return podstatus.NEVER if self.pod.spec.restart_policy == podstatus.NEVER else podstatus.ON_FAILURE
 
     async def _keep(self, container: Container, policy: str) -> int:
-        """Run a container, again and again as its policy has it; return its final exit code."""
+        """Run a container, again and again as its policy has it; return its final exit code.
+
+        As kubelet does, it is started again at once when it has ended for the first time, and after a back-off from
+        then on. Its start after a reboot counts, and a new sandbox has its init containers run again.
+        """
         life = self.lives[container.name]
         backoff = Backoff(self.machine.settings.crash_backoff, self.machine.rng)
+        has_ended = life.exit_code is not None
+        if has_ended:
+            if not life.is_init and not podstatus.restarts(policy, life.exit_code or 0):
+                life.is_final = True
+                return life.exit_code or 0
+            life.restarts += 1
         while True:
             exit_code = await self._run_once(container, life)
             life.end(exit_code)
@@ -210,16 +250,22 @@ class PodWorker:
                 life.is_final = True
                 await self.report()
                 return exit_code
-            wait_s = backoff.fail()
-            life.wait("CrashLoopBackOff", f"back-off {wait_s:.0f}s restarting failed container")
             await self.report()
-            await anyio.sleep(wait_s)
+            if has_ended:
+                wait_s = backoff.fail()
+                life.wait("CrashLoopBackOff", f"back-off {wait_s:.0f}s restarting failed container")
+                await self.report()
+                await anyio.sleep(wait_s)
+            has_ended = True
             life.restarts += 1
 
     async def _run_once(self, container: Container, life: Life) -> int:
         env = await self._environment(container, life)
         seen = environment.visible(env.get(names.ENV_VISIBLE_DEVICES), self.machine.devices)
         await anyio.sleep(self.machine.settings.start_s)
+        if self._doomed.is_set():
+            # Nothing is started any more in a pod that ends, and what it had may be another's by now.
+            await anyio.sleep_forever()
         if isinstance(seen, UnknownDevice):
             return _START_ERROR
         life.run(self.machine.now())

@@ -87,6 +87,7 @@ def policies(is_ours: Callable[[str], bool]) -> Iterator[Policy]:
     both = (_CREATE, _UPDATE)
     for resource in ("pods", "pods/status", "pods/binding"):
         yield Policy("moorage-protected-keys", resource, both, _protected_keys, is_ours)
+    yield Policy("moorage-protected-keys", "pods/binding", (_CREATE,), _late, is_ours)
     for resource in ("pods", "pods/status"):
         yield Policy("moorage-fixed-asks", resource, (_UPDATE,), _fixed_asks, is_ours)
         yield Policy("moorage-reservations", resource, (*both, _DELETE), _reservations, is_ours)
@@ -97,15 +98,14 @@ def policies(is_ours: Callable[[str], bool]) -> Iterator[Policy]:
 
 
 def _protected_keys(request: Request) -> str:
-    touched = [
-        key
-        for key in request.changed("annotations")
-        if key in protected.ANNOTATIONS or key.startswith(protected.ANNOTATION_PREFIXES)
-    ]
-    touched += [
-        key for key in request.changed("labels") if key in protected.LABELS or key.startswith(protected.LABEL_PREFIXES)
-    ]
+    touched = [key for key in request.changed("annotations") if protected.is_annotation(key)]
+    touched += [key for key in request.changed("labels") if protected.is_label(key)]
     return f"only the scheduler and the binder may write {', '.join(touched)}" if touched else ""
+
+
+def _late(request: Request) -> str:
+    late = [key for key in request.changed("annotations") if protected.is_fixed(key)]
+    return f"{', '.join(late)} is fixed when a pod is created" if late else ""
 
 
 def _fixed_asks(request: Request) -> str:
@@ -113,7 +113,7 @@ def _fixed_asks(request: Request) -> str:
     if spec.get("schedulerName") != names.SCHEDULER_NAME:
         return ""
     changed = request.changed("annotations")
-    fixed = [key for key in changed if key in protected.FIXED_AT_CREATION]
+    fixed = [key for key in changed if protected.is_fixed(key)]
     if fixed:
         return f"{', '.join(fixed)} is fixed when a pod is created"
     asks = [key for key in changed if key in protected.ASKS]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
+from simulator import recorded
 from simulator.devices import Device
 from simulator.facts import PodFacts
 from simulator.violations import Findings
@@ -101,14 +102,23 @@ class Usage:
     def started(self, record: Started, pod: PodFacts) -> None:
         """A container runs, and sees devices."""
         self._judge_view(record, pod)
-        ask = pod.asks.get(record.container)
-        if pod.is_reservation or ask is None or ask.is_whole or pod.is_placed_by_hand:
-            return
-        for uuid in record.devices:
-            charge = ask.charge(self.devices[uuid].mem_mib)
+        for uuid, charge in self._charges(record, pod).items():
             self._uses[uuid].tenants[pod.uid, record.container] = Tenant(pod, record.container, charge)
             self._touched[pod.uid].add(uuid)
             self._judge(uuid, record.at_s)
+
+    def _charges(self, record: Started, pod: PodFacts) -> dict[str, Fraction]:
+        """What a container may have of each device that it sees."""
+        if pod.is_reservation or pod.is_placed_by_hand:
+            return {}
+        if recorded.ways(pod):
+            placed = recorded.placed(pod, self.devices)
+            charges = placed.of(record.container) if placed is not None else {}
+            return {uuid: charges.get(uuid, Fraction(0)) for uuid in record.devices}
+        ask = pod.asks.get(record.container)
+        if ask is None or ask.is_whole:
+            return {}
+        return {uuid: ask.charge(self.devices[uuid].mem_mib) for uuid in record.devices}
 
     def stopped(self, record: Stopped) -> None:
         """A container is gone."""
@@ -199,6 +209,8 @@ class Usage:
         if pod.is_reservation or (ask is not None and ask.is_whole):
             if set(record.devices) != set(record.assigned):
                 self._wrong_view(record, f"the device manager gave it {_listed(record.assigned)}")
+        elif recorded.ways(pod) and not pod.is_placed_by_hand:
+            self._judge_recorded_view(record, pod)
         elif ask is None or pod.is_placed_by_hand:
             # A share is ours to give: whoever went past us has none, whatever he asks.
             if record.devices and pod.scheduler == names.SCHEDULER_NAME and not pod.has_other_gpus:
@@ -210,7 +222,23 @@ class Usage:
         if len(record.devices) != count:
             self._wrong_view(record, f"it asked for shares of {count}")
             return
-        by_group = {group: self._group_devices[record.node, group] for group in pod.groups}
+        self._judge_held(record, pod.groups)
+
+    def _judge_recorded_view(self, record: Started, pod: PodFacts) -> None:
+        """Containers of one seat see one device, and each as many as it asks."""
+        placed = recorded.placed(pod, self.devices)
+        if placed is None:
+            self._wrong_view(record, "its pod's devices are those of nothing that its record asks")
+            return
+        asked = placed.of(record.container)
+        if set(record.devices) != asked.keys():
+            self._wrong_view(record, f"it was given {_listed(set(asked))}")
+        elif asked:
+            self._judge_held(record, {grant.group for grant in pod.grants if grant.uuid in asked})
+
+    def _judge_held(self, record: Started, groups: Iterable[str]) -> None:
+        """What it sees is what the reservations of these groups hold, and something of each."""
+        by_group = {group: self._group_devices[record.node, group] for group in groups}
         given = set().union(*by_group.values())
         seen = set(record.devices)
         if not seen <= given or not all(seen & devices for devices in by_group.values()):

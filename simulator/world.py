@@ -21,7 +21,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from admission.namespaces import NamespaceGuards
+from admission.namespaces import NamespaceChoices
 from admission.review import PodAdmission
 from admission.settings import Settings as AdmissionSettings
 from binder.settings import BinderSettings
@@ -269,11 +269,11 @@ class World:
 
     async def _start_admission(self, group: TaskGroup) -> None:
         settings = self.settings.admission
-        guards = NamespaceGuards(settings.guard)
+        choices = NamespaceChoices(settings.choices)
         wired = self._parts.wire("admission", self.server.transport("admission"))
         api = Api(wired, retry=Retry(self._rng("admission")))
-        await group.start(Reflector(api, NAMESPACES, guards, rng=self._rng("admission")).run)
-        admission = PodAdmission(settings, rng=self._rng("names"), guard_of=guards)
+        await group.start(Reflector(api, NAMESPACES, choices, rng=self._rng("admission")).run)
+        admission = PodAdmission(settings, rng=self._rng("names"), choices_of=choices)
         for hook in self._parts.hooks(admission):
             self.server.add_webhook(hook)
         for policy in self._parts.policies(is_ours):

@@ -23,7 +23,7 @@ from typing import Any, Self
 import yaml
 
 from admission.certs import serving_certificate
-from admission.manifests import UrlEndpoint, webhook_manifests
+from admission.manifests import UrlEndpoint, adoption_manifest, webhook_manifests
 from admission.policies import Identities, policy_manifests
 from kube.clock import SystemClock
 from tools.cluster import ControlPlane
@@ -232,7 +232,8 @@ class Deployment:
 
     def _webhooks(self) -> list[dict[str, Any]]:
         ca = self._file("webhook-ca.pem").read_bytes()
-        return webhook_manifests(UrlEndpoint(f"https://{_LOOPBACK}:{self._port}"), ca=ca)
+        endpoint = UrlEndpoint(f"https://{_LOOPBACK}:{self._port}")
+        return [adoption_manifest(endpoint, ca=ca), *webhook_manifests(endpoint, ca=ca)]
 
     def _policies(self) -> list[dict[str, Any]]:
         simulator = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{_ACCOUNTS[NODES]}"

@@ -269,7 +269,13 @@ class NodeSpec(WireStruct, frozen=True, gc=False):
     taints: list[Taint] | None = None
 
 
+class NodeAddress(WireStruct, frozen=True, gc=False):
+    type: str = ""
+    address: str = ""
+
+
 class NodeStatus(WireStruct, frozen=True, gc=False):
+    addresses: list[NodeAddress] | None = None
     capacity: dict[str, str | int | float] | None = None
     allocatable: dict[str, str | int | float] | None = None
     conditions: list[Condition] | None = None

@@ -85,6 +85,8 @@ FENCED: Final = "moorage.dev/fenced"
 FENCED_BECAUSE: Final = "moorage.dev/fenced-because"
 #: Env of a container reads its devices from this annotation + container key (``c0``, ``i1``).
 VISIBLE_DEVICES_PREFIX: Final = "moorage.dev/visible-devices."
+#: A variable of a container reads its value, known at binding, from this prefix + container key + "." + its name.
+ENV_PREFIX: Final = "env.moorage.dev/"
 GPU_PORTION_ANNOTATION: Final = "moorage.dev/gpu-portion"
 #: On a PodGroup: pod UID -> node and groups, written before the first member joins or binds.
 PLAN: Final = "moorage.dev/plan"
@@ -94,8 +96,14 @@ HANDOVER: Final = "moorage.dev/handover"
 POD_VERSION: Final = "moorage.dev/pod-version"
 #: On a scaling pod: UID of the pod for whose sake it is.
 SCALES_FOR: Final = "moorage.dev/scales-for"
+#: On a user pod: "true" lets it wait for a node that enforces what it wishes (gpu/enforcement.py).
+REQUIRE_ENFORCEMENT: Final = "moorage.dev/require-enforcement"
 #: On a namespace: what happens to NVIDIA_VISIBLE_DEVICES of containers that asked for no GPU.
 VISIBLE_DEVICES_GUARD: Final = "moorage.dev/visible-devices-guard"
+#: On a namespace: settings of dialects that are different in it, as YAML or JSON (gpu/dialects/settingsfile.py).
+DIALECTS: Final = "moorage.dev/dialects"
+#: Label of a namespace: "true" makes pods that ask for GPUs ours, whichever scheduler they name (admission/adopt.py).
+ADOPT: Final = "moorage.dev/adopt"
 #: On a namespace: the queues that its pods and PodGroups may name, joined by commas. Without it they may name any.
 QUEUES: Final = "moorage.dev/queues"
 
@@ -103,10 +111,13 @@ MOORAGE_PREFIX: Final = "moorage.dev/"
 
 # --- node labels -------------------------------------------------------------------------------------------------
 NODE_GPU_MEMORY: Final = "nvidia.com/gpu.memory"
+NODE_GPU_PRODUCT: Final = "nvidia.com/gpu.product"
 NODE_GPU_COUNT: Final = "nvidia.com/gpu.count"
 NODE_MIG_STRATEGY: Final = "nvidia.com/mig.strategy"
 #: Node annotation for nodes whose cards differ: MiB of each card, joined by commas, in no particular order.
 NODE_CARDS: Final = "moorage.dev/gpu-memory-mib"
+#: Node annotation: what its administrator says that it can hold pods to, words joined by commas (gpu/enforcement.py).
+NODE_ENFORCES: Final = "moorage.dev/enforces"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 
@@ -122,11 +133,15 @@ VISIBLE_DEVICES_NONE: Final = "void"
 # --- conditions, phases, events ----------------------------------------------------------------------------------
 CONDITION_POD_SCHEDULED: Final = "PodScheduled"
 CONDITION_POD_BOUND: Final = "PodBound"
+#: On a bound pod, False where its node can't hold it to what it wishes (docs/enforcement.md).
+CONDITION_LIMITS_ENFORCED: Final = "moorage.dev/GPULimitsEnforced"
 REASON_UNSCHEDULABLE: Final = "Unschedulable"
 REASON_BINDING_ERROR: Final = "BindingError"
 REASON_SCHEDULED: Final = "Scheduled"
 REASON_NOT_READY: Final = "NotReady"
 REASON_BOUND: Final = "Bound"
+REASON_NOT_ENFORCED: Final = "NotEnforced"
+REASON_UNDERSTOOD: Final = "GPURequestUnderstood"
 #: Health of a device in a container's status (KEP-4680).
 UNHEALTHY: Final = "Unhealthy"
 UNEXPECTED_ADMISSION_ERROR: Final = "UnexpectedAdmissionError"
@@ -211,3 +226,5 @@ NVFRACTIONS_COMPUTE_PORTION: Final = ".gpu-compute.portion"
 PORTION_LIMIT_PREFIX: Final = "kai.scheduler/container."
 PORTION_LIMIT: Final = ".gpu-memory.portion.limit"
 CDI_DEVICE_PREFIX: Final = "k8s.device-plugin.nvidia.com/gpu="
+#: Annotations by which the NRI plugin of NVIDIA's toolkit gives devices to containers: this key, or one that begins so.
+NRI_DEVICES: Final = "nvidia.cdi.k8s.io"

@@ -12,7 +12,7 @@ from binder.core.pods import PodView
 from gpu import order
 from gpu.handover import PlannedDevice
 from gpu.order import Foreign
-from gpu.request import FractionAsk, GpuRequest, MemoryAsk, SharedAsk
+from gpu.request import FractionAsk, MemoryAsk, SharedAsk
 from wire.crds.bindrequest import BindRequest
 
 
@@ -20,6 +20,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Put this pod on this node with these devices. ``rv`` is the pod's resourceVersion that was decided on.
 
     ``plan`` and ``members``: the gang's plan and how many attempts belong to it; "" and 1 for a pod alone.
+    ``alternative``: which of the pod's requests the devices are for.
     """
 
     id: str
@@ -32,6 +33,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     devices: tuple[PlannedDevice, ...] = ()
     plan: str = ""
     members: int = 1
+    alternative: int = 0
 
     @property
     def unit(self) -> str:
@@ -46,8 +48,9 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """
         return pod.was_bound_by(self.id) if self.devices else pod.node == self.node
 
-    def asks_same(self, request: GpuRequest | None) -> bool:
-        """Whether a pod that asks this still asks what was decided on; an unreadable request (None) does not."""
+    def asks_same(self, pod: PodView) -> bool:
+        """Whether a pod still asks what was decided on; one whose request can't be read does not."""
+        request = pod.asks(self.alternative)
         if request is None or len(request.shared) != len(self.devices):
             return False
         return all(_is_same(ask, device) for ask, device in zip(request.shared, self.devices, strict=True))
@@ -78,4 +81,5 @@ def read(request: BindRequest) -> Attempt | Foreign:
         devices=handed.devices,
         plan=handed.plan,
         members=handed.members,
+        alternative=handed.alternative,
     )

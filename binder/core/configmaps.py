@@ -14,6 +14,7 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
+from gpu import cdi as cdi_names
 from gpu.configmaps import capabilities_name, direct_env_name
 from gpu.grant import Grant, dealt
 from gpu.request import GpuRequest
@@ -53,16 +54,20 @@ def standing(there: ConfigMap, wanted: Mapping[str, Any]) -> Standing:
 
 
 def manifests(
-    *, prefix: str, pod_name: str, pod_uid: str, rv: str, grant: Grant, request: GpuRequest
+    *, prefix: str, pod_name: str, pod_uid: str, rv: str, grant: Grant, request: GpuRequest, cdi: bool = False
 ) -> list[dict[str, Any]]:
-    """Return the ConfigMaps to create, two per container that asked for shares. ``rv``: what the Binding will name."""
+    """Return the ConfigMaps to create, two per container that asked for shares. ``rv``: what the Binding will name.
+
+    ``cdi``: devices are named as CDI does. If that changes between two tries at one version, the second meets a rival
+    (see above): it is withdrawn, which changes the pod, and the attempt after it replaces what the first one wrote.
+    """
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod_name, "uid": pod_uid}
     metadata = {"annotations": {names.POD_VERSION: rv}, "ownerReferences": [owner]}
     built = []
     for container, devices in dealt(grant, request):
         portion = portion_text(devices[0].nano)
         data = {
-            names.ENV_VISIBLE_DEVICES: ",".join(device.uuid for device in devices),
+            names.ENV_VISIBLE_DEVICES: cdi_names.listed((device.uuid for device in devices), cdi=cdi),
             names.ENV_NUM_OF_GPUS: portion,
             names.ENV_GPU_PORTION: portion,
         }

@@ -61,14 +61,15 @@ class Scene(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One node as it was listed: first its reservation pods, then its pods.
 
     ``strangers``: pods (UIDs) that kubelet has admitted, and how many GPUs each holds through the device plugin,
-    reservation pods left out. ``capacity``: how many GPUs the node has, unhealthy ones too. ``ill``: devices (UUIDs)
-    that are unhealthy. ``proofs``: device -> what was proved of it before. ``keepers``: device -> the group that was
-    found to keep it before.
+    reservation pods left out. ``given``: the devices (UUIDs) of which kubelet says that it gave them to these.
+    ``capacity``: how many GPUs the node has, unhealthy ones too. ``ill``: devices that are unhealthy. ``proofs``:
+    device -> what was proved of it before. ``keepers``: device -> the group that was found to keep it before.
     """
 
     reservations: Sequence[Reservation]
     tenants: Sequence[Claimant]
     strangers: Mapping[str, int] = {}
+    given: frozenset[str] = frozenset()
     capacity: int = 0
     ill: frozenset[str] = frozenset()
     proofs: Mapping[str, Proof] = {}
@@ -76,12 +77,37 @@ class Scene(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def holders(self) -> dict[str, set[str]]:
-        """UUID -> groups whose reservation pods hold it, as they say."""
+        """UUID -> groups whose reservation pods hold it, as they say, and kubelet does not say otherwise."""
         found: dict[str, set[str]] = {}
         for held in self.reservations:
-            if held.uuid and not held.is_terminal:
-                found.setdefault(held.uuid, set()).add(held.group)
+            if not held.is_terminal and not self._is_forgotten(held) and (uuid := self._device_of(held)):
+                found.setdefault(uuid, set()).add(held.group)
         return found
+
+    def _device_of(self, held: Reservation) -> str:
+        """What a reservation holds. Of a process that says another device than before, kubelet knows better.
+
+        Kubelet's word is the device plugin's id of a device, which need not be its UUID: it counts where the tenants
+        were given just that.
+        """
+        if not held.allocated or held.allocated == held.uuid:
+            return held.uuid
+        return held.allocated if held.allocated in self._granted_by(held.group) else held.uuid
+
+    def _granted_by(self, group: str) -> set[str]:
+        grants = (tenant.pod.grant for tenant in self.tenants if tenant.pod.grant is not None)
+        return {device.uuid for grant in grants for device in grant.devices if device.group == group}
+
+    def _is_forgotten(self, held: Reservation) -> bool:
+        """Whether kubelet names no device of this pod, and names its device of others: it lost its checkpoint."""
+        if held.allocated != "" or not held.uuid:
+            return False
+        return held.uuid in self.given or any(held.uuid == other.allocated for other in self.reservations)
+
+    @property
+    def taken(self) -> frozenset[str]:
+        """Devices that kubelet gave to strangers, and that no reservation holds."""
+        return self.given - self.holders.keys()
 
     @property
     def claims(self) -> Claims:
@@ -140,6 +166,7 @@ def moves(scene: Scene, claims: Claims, proved: Collection[str]) -> list[Move]:
     bound. That is too little to move anybody for, them or others.
     """
     found: list[Move] = []
+    strange = scene.taken.union(proved)
     for uuid, everybody in claims.items():
         groups = _granted(everybody)
         if uuid in scene.ill:
@@ -148,7 +175,7 @@ def moves(scene: Scene, claims: Claims, proved: Collection[str]) -> list[Move]:
             keeper = keeper_of(scene, uuid, groups)
             rest = {group: tenants for group, tenants in groups.items() if group != keeper}
             found += _all_of(rest, Why.SHARED, uuid, keeper)
-        elif uuid in proved:
+        elif uuid in strange:
             found += _all_of(groups, Why.STRANGER, uuid)
     return sorted(found, key=lambda move: (move.claimant.age, move.uuid), reverse=True)
 

@@ -35,7 +35,7 @@ class Evidence(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     that is gone: its last state where its deletion was seen, or an earlier state in which it was bound; None when
     nothing is known for sure. ``gone_for_s``: since when it has been missing, ``seen_for_s``: for how long the entry
     has been seen unbound; both by our own monotonic clock, for others' may be wrong. ``has_request``: a BindRequest of
-    this attempt is there (quorum). ``node_gone``: the device's node is gone.
+    this attempt is there (quorum). ``node_gone``: the device's node is gone (quorum).
     """
 
     group: str

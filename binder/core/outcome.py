@@ -237,6 +237,6 @@ def unwilling(state: State, pod: PodView | None) -> Failure | None:
         return Failure(cause=Cause.BOUND_ELSEWHERE, detail=f"to node {pod.node}")
     if pod.fenced == attempt.id:
         return Failure(cause=Cause.WITHDRAWN, detail="the pod was fenced")
-    if pod.gated or not attempt.asks_same(pod.request):
+    if pod.gated or not attempt.asks_same(pod):
         return Failure(cause=Cause.REQUEST_CHANGED)
     return None

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from sys import intern
+from typing import Final
 
 import msgspec
 
 from gpu import grant as grants
-from gpu.dialects import kai
+from gpu.asked import PLAIN, alternative, recorded, unrecorded
 from gpu.grant import Grant
+from gpu.refusal import Refusal
 from gpu.request import NO_GPU, GpuRequest
+from gpu.translation import Translation
 from wire import names
-from wire.core import ContainerStatus, Pod, Toleration
+from wire.core import ContainerStatus, Pod
+
+#: What no dialect writes anything back for.
+_UNRECORDED: Final = Translation(dialect=PLAIN, request=NO_GPU)
 
 
 class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """``groups`` are the ids that its labels name; ``fenced`` the attempt that was withdrawn last ("" if none).
 
-    ``request`` is what it asks now; None when that can't be read (then it is not bound).
+    ``request`` is what it asks now; None when that can't be read (then it is not bound). ``recorded`` is all that its
+    record says, None without one.
     ``config_maps`` is the prefix of KAI's ConfigMaps for pods whose env reads them, "" for all others.
     """
 
@@ -35,8 +42,8 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     grant: Grant | None = None
     fenced: str = ""
     request: GpuRequest | None = NO_GPU
+    recorded: Translation | None = None
     config_maps: str = ""
-    tolerations: tuple[Toleration, ...] = ()
 
     @property
     def is_bound(self) -> bool:
@@ -49,6 +56,19 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         granted = (device.group for device in self.grant.devices) if self.grant else ()
         return frozenset((*self.groups, *granted))
 
+    def asks(self, number: int) -> GpuRequest | None:
+        """What it asks, by the number of its alternatives: 0 is ``request``. None if there is no such one."""
+        if number == 0:
+            return self.request
+        return alternative(self.recorded, number) if self.recorded is not None else None
+
+    def taken(self, number: int) -> Translation | None:
+        """All of what it asks, with the request of this number. None if there is no such one."""
+        request = self.asks(number)
+        if request is None:
+            return None
+        return msgspec.structs.replace(self.recorded or _UNRECORDED, request=request)
+
     def was_bound_by(self, attempt: str) -> bool:
         """Whether the Binding of this attempt is the one that landed."""
         return self.is_bound and self.grant is not None and self.grant.attempt == attempt
@@ -57,6 +77,7 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 def view(pod: Pod) -> PodView:
     """Read a pod."""
     annotations = pod.metadata.annotations or {}
+    request, translation = _asked(pod)
     return PodView(
         uid=pod.metadata.uid,
         # What many pods share is kept once.
@@ -72,35 +93,32 @@ def view(pod: Pod) -> PodView:
         groups=grants.labelled_groups(pod.metadata.labels),
         grant=grants.read(annotations),
         fenced=annotations.get(names.FENCED, ""),
-        request=_request(pod),
+        request=request,
+        recorded=translation,
         config_maps=annotations.get(names.SHARED_GPU_CONFIGMAP, ""),
-        tolerations=tuple(pod.spec.tolerations or ()),
     )
 
 
-def _request(pod: Pod) -> GpuRequest | None:
+def _asked(pod: Pod) -> tuple[GpuRequest | None, Translation | None]:
+    """What it asks, and its record. Whole devices are kubelet's to hand out: the binder need not read those."""
     annotations = pod.metadata.annotations or {}
+    if (own := recorded(pod)) is not None:
+        return (None, None) if isinstance(own, Refusal) else (own.request, own)
     if names.GPU_FRACTION not in annotations and names.GPU_MEMORY not in annotations:
-        return NO_GPU  # whole devices are kubelet's to hand out: the binder need not read them
-    request = kai.translate(pod)
-    return request if isinstance(request, GpuRequest) else None
+        return NO_GPU, None
+    found = unrecorded(pod)
+    return (None if isinstance(found, Refusal) else found.request), None
 
 
 def has_ended(pod: Pod) -> bool:
     """Whether none of its containers runs or will run again (protocol.md, step 5: *ended*).
 
-    A terminal phase says so, unless a container status contradicts it (a pod is marked Failed while it still ends).
-    While a pod is being deleted its phase may stay Running: then all known containers must have terminated.
+    Only a terminal phase says so, unless a container status contradicts it (one is marked Failed while it still ends).
+    That all containers have terminated does not, be the pod deleted or not: kubelet goes on saying so of a container
+    that it is just starting anew, and whoever deletes the pod in that moment has one that runs its whole grace period.
     """
-    statuses = [*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ())]
-    if any(_is_running(status) for status in statuses):
-        return False
-    if pod.status.phase in {names.SUCCEEDED, names.FAILED}:
-        return True
-    main = pod.status.container_statuses or ()
-    all_known = len(main) >= len(pod.spec.containers) > 0
-    all_terminated = all_known and all(s.state is not None and s.state.terminated is not None for s in main)
-    return pod.metadata.deletion_timestamp is not None and all_terminated
+    statuses = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
+    return pod.status.phase in {names.SUCCEEDED, names.FAILED} and not any(_is_running(status) for status in statuses)
 
 
 def _is_running(status: ContainerStatus) -> bool:

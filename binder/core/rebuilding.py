@@ -9,7 +9,8 @@ import msgspec
 
 from binder.core.pods import PodView
 from gpu import book as device_book
-from gpu.book import Book, DeviceFull, Entry, OtherAttempt, Tenant
+from gpu.asked import mode_of
+from gpu.book import Book, Entry, NotEntered, Tenant
 from gpu.request import FractionAsk
 from gpu.share import NANO_PER_DEVICE
 from wire import names
@@ -18,7 +19,7 @@ from wire import names
 BOUND_BY_KAI = "kai"
 
 
-def rebuild(group: str, bound: Sequence[PodView]) -> Book | DeviceFull | OtherAttempt:
+def rebuild(group: str, bound: Sequence[PodView]) -> Book | NotEntered:
     """Return the book that these bound pods make; DeviceFull where they were given more than there is."""
     return device_book.join(device_book.EMPTY, [tenant(group, pod) for pod in bound])
 
@@ -26,7 +27,9 @@ def rebuild(group: str, bound: Sequence[PodView]) -> Book | DeviceFull | OtherAt
 def tenant(group: str, pod: PodView) -> Tenant:
     """The entry that a pod bound to this group must have."""
     attempt = pod.grant.attempt if pod.grant else BOUND_BY_KAI
-    return Tenant(pod.uid, Entry(_nano(group, pod), attempt, pod.rv, 0, f"{pod.namespace}/{pod.name}", pod.grace_s))
+    mode = mode_of(pod.recorded) if pod.recorded is not None else ""
+    name = f"{pod.namespace}/{pod.name}"
+    return Tenant(pod.uid, Entry(_nano(group, pod), attempt, pod.rv, 0, name, pod.grace_s, mode), is_bound=True)
 
 
 class _EntryAndMore(msgspec.Struct, frozen=True, gc=False):

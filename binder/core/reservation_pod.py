@@ -7,8 +7,7 @@ Security is "restricted".
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -17,7 +16,6 @@ from gpu import reservation as reservations
 from gpu.book import Book
 from gpu.reservation import name_for
 from wire import names
-from wire.core import Toleration
 
 
 class ReservationTemplate(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,9 +41,11 @@ _FIELD_ENV = {
 }
 
 
-def manifest(
-    template: ReservationTemplate, *, node: str, group: str, book: Book, tolerations: Sequence[Toleration] = ()
-) -> dict[str, Any]:
+#: All taints, for ever: who may join later, and how long he may stay, nobody knows yet, and it must not go before him.
+_TOLERATIONS = [{"operator": "Exists"}]
+
+
+def manifest(template: ReservationTemplate, *, node: str, group: str, book: Book) -> dict[str, Any]:
     """Return the object to create."""
     amounts = {**template.resources, names.GPU_RESOURCE: "1"}
     container = {
@@ -67,7 +67,7 @@ def manifest(
         "serviceAccountName": template.service_account,
         "restartPolicy": "Always",
         "terminationGracePeriodSeconds": 5,
-        "tolerations": msgspec.to_builtins(list(tolerations)),
+        "tolerations": _TOLERATIONS,
         "containers": [container],
     }
     if template.runtime_class:
@@ -75,21 +75,6 @@ def manifest(
     if template.priority_class:
         spec["priorityClassName"] = template.priority_class
     return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(template, node, group, book), "spec": spec}
-
-
-def tolerations_of(tenants: Iterable[Sequence[Toleration]]) -> list[Toleration]:
-    """What a reservation pod has to tolerate to stay wherever, and for as long as, one of its tenants may."""
-    longest: dict[Toleration, Toleration] = {}
-    for each in (toleration for listed in tenants for toleration in listed):
-        what = msgspec.structs.replace(each, toleration_seconds=None)
-        known = longest.setdefault(what, each)
-        if known.toleration_seconds is not None and _patience_s(each) > known.toleration_seconds:
-            longest[what] = each
-    return list(longest.values())
-
-
-def _patience_s(toleration: Toleration) -> float:
-    return math.inf if toleration.toleration_seconds is None else toleration.toleration_seconds
 
 
 def _metadata(template: ReservationTemplate, node: str, group: str, book: Book) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from binder.core.pods import PodView
 from gpu.grant import Grant
 from gpu.request import GpuRequest
 from gpu.reservation import Reservation
+from gpu.translation import GivenDevice, Translation
 
 
 class Phase(enum.Enum):
@@ -114,11 +115,12 @@ class WriteConfigMaps(msgspec.Struct, frozen=True, gc=False):
 
 
 class PostBinding(msgspec.Struct, frozen=True, gc=False):
-    """POST the Binding at ``rv``."""
+    """POST the Binding at ``rv``. ``taken``: what the pod asks, with the request that ``devices`` were given for."""
 
     rv: str
     grant: Grant
-    request: GpuRequest
+    taken: Translation
+    devices: tuple[GivenDevice, ...]
 
 
 class TellBound(msgspec.Struct, frozen=True, gc=False):

@@ -34,6 +34,7 @@ from binder.core.state import (
     World,
     WriteConfigMaps,
 )
+from gpu import bound
 from gpu.cause import Cause
 from gpu.grant import DeviceGrant, Grant
 from gpu.handover import PlannedDevice
@@ -250,13 +251,15 @@ def _bind(state: State, world: World) -> Next:
     pod = _newest(state.pod, world.pod)
     if pod is None or is_older(state.rv, pod.rv) or outcome.unwilling(state, pod) is not None:
         return Next(msgspec.structs.replace(state, phase=Phase.SETTLE, pod=None), (ReadPod(),))
-    grant = _grant(state, world)
-    if grant is None or pod.request is None:
+    held = _held(state, world)
+    taken = pod.taken(state.attempt.alternative)
+    if held is None or taken is None:
         # A device is not what was joined and verified any more: wait, or fail for the reason that is found there.
         return Next(msgspec.structs.replace(state, phase=Phase.PREPARE))
+    grant = _grant(state, held)
     if pod.config_maps and state.attempt.devices and not state.has_config_maps:
-        return Next(state, (WriteConfigMaps(grant, pod.request, pod.config_maps),))
-    return Next(state, (PostBinding(state.rv, grant, pod.request),))
+        return Next(state, (WriteConfigMaps(grant, taken.request, pod.config_maps),))
+    return Next(state, (PostBinding(state.rv, grant, taken, bound.given(grant, held)),))
 
 
 def _newest(read: PodView | None, seen: PodView | None) -> PodView | None:
@@ -265,14 +268,23 @@ def _newest(read: PodView | None, seen: PodView | None) -> PodView | None:
     return seen if is_older(read.rv, seen.rv) else read
 
 
-def _grant(state: State, world: World) -> Grant | None:
-    """Return what the Binding will say; None when a device is not what was joined and verified any more."""
-    devices = []
+def _held(state: State, world: World) -> list[Reservation] | None:
+    """Return who holds the devices; None when one is not what was joined and verified any more."""
+    found = []
     for device in state.attempt.devices:
         held = world.reservations.get(device.group)
         if held is None or not _is_learned(state, world, device) or not _is_verified(world, device):
             return None
-        devices.append(DeviceGrant(device.group, held.uid, held.uuid, _nano_on_card(device, held)))
+        found.append(held)
+    return found
+
+
+def _grant(state: State, held: Sequence[Reservation]) -> Grant:
+    """Return what the Binding will say."""
+    devices = (
+        DeviceGrant(device.group, holder.uid, holder.uuid, _nano_on_card(device, holder))
+        for device, holder in zip(state.attempt.devices, held, strict=True)
+    )
     return Grant(state.attempt.id, tuple(devices))
 
 

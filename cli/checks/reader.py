@@ -51,12 +51,13 @@ class Reader:
             return None
         return _good(answer, path)
 
-    async def items(self, path: str) -> list[Raw]:
-        """Read a whole list."""
+    async def items(self, path: str, *, fields: str = "") -> list[Raw]:
+        """Read a whole list, or what a field selector leaves of it."""
         found: list[Raw] = []
         token = ""
         while True:
             query = {"limit": _PAGE} | ({"continue": token} if token else {})
+            query |= {"fieldSelector": fields} if fields else {}
             page = _good(await self._send("GET", path, query), path)
             found += page.get("items") or []
             token = (page.get("metadata") or {}).get("continue", "")

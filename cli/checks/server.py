@@ -51,6 +51,8 @@ def runtime_class_check(name: str) -> Callable[[Reader], Any]:
     """Return the check that pods with shares find their runtime class."""
 
     async def check(reader: Reader) -> list[Finding]:
+        if not name:
+            return [Finding(Level.OK, "runtime class", "pods with shares need none")]
         if await reader.get(f"/apis/node.k8s.io/v1/runtimeclasses/{name}") is None:
             said = f"RuntimeClass {name} is not there: every pod that asks for a share is refused"
             return [Finding(Level.FAILED, "runtime class", said, "install NVIDIA's container toolkit or GPU operator")]

@@ -1,4 +1,4 @@
-"""The webhooks: registered as this version wants them, for every namespace."""
+"""The webhooks: registered as this version wants them, for every namespace; adoption for those that say so."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from typing import Any, Final
 
 from cryptography import x509
 
-from admission.manifests import RULES_OF_MUTATION, RULES_OF_VALIDATION, WEBHOOK, ServiceEndpoint, webhook_manifests
+from admission.manifests import (
+    ADOPTION,
+    RULES_OF_ADOPTION,
+    RULES_OF_MUTATION,
+    RULES_OF_VALIDATION,
+    WEBHOOK,
+    ServiceEndpoint,
+    adoption_manifest,
+    webhook_manifests,
+)
 from cli.checks.finding import Finding, Level, some_of
 from cli.checks.reader import Raw, Reader
 from kube.clock import Clock
@@ -17,8 +26,9 @@ from wire import names
 
 _CHECK: Final = "webhooks"
 _APPLY: Final = "register the webhooks of this version (admission/manifests.py)"
+_MUTATING: Final = "mutatingwebhookconfigurations"
 _KINDS: Final[dict[str, Mapping[str, tuple[str, ...]]]] = {
-    "mutatingwebhookconfigurations": RULES_OF_MUTATION,
+    _MUTATING: RULES_OF_MUTATION,
     "validatingwebhookconfigurations": RULES_OF_VALIDATION,
 }
 _EXEMPT: Final = frozenset({"kube-system", names.SYSTEM_NAMESPACE})
@@ -33,18 +43,20 @@ def webhooks_check(clock: Clock) -> Callable[[Reader], Any]:
         findings: list[Finding] = []
         for kind in _KINDS:
             configurations = await reader.items(f"/apis/admissionregistration.k8s.io/v1/{kind}")
-            ours = [hook for one in configurations for hook in one.get("webhooks") or () if hook["name"] == WEBHOOK]
+            ours = [hook for one in configurations for hook in one.get("webhooks") or () if _is_ours(hook)]
             if not ours:
                 findings.append(Finding(Level.FAILED, _CHECK, f"no {kind} has {WEBHOOK}", _APPLY))
             for hook in ours:
                 findings += _judged(kind, hook, spaces=spaces, clock=clock)
-        return findings
+        mutating = await reader.items(f"/apis/admissionregistration.k8s.io/v1/{_MUTATING}")
+        return [*findings, *_of_adoption(mutating, spaces=spaces, clock=clock)]
 
     return check
 
 
 def _judged(kind: str, hook: Raw, *, spaces: list[Raw], clock: Clock) -> list[Finding]:
-    wrong = _wrong(hook, _KINDS[kind])
+    ours = webhook_manifests(ServiceEndpoint(), ca=b"")[0]
+    wrong = _wrong(hook, _KINDS[kind], ours["webhooks"][0])
     if wrong:
         return [Finding(Level.FAILED, _CHECK, f"{WEBHOOK} in {kind}: {wrong}", _APPLY)]
     findings = _of_certificate(kind, hook, clock)
@@ -61,13 +73,57 @@ def _judged(kind: str, hook: Raw, *, spaces: list[Raw], clock: Clock) -> list[Fi
     return findings or [Finding(Level.OK, _CHECK, f"{WEBHOOK} in {kind} is asked everywhere")]
 
 
-def _wrong(hook: Raw, rules: Mapping[str, tuple[str, ...]]) -> str:
-    """Say what makes a webhook of ours let something through; "" if nothing."""
+def _of_adoption(configurations: list[Raw], *, spaces: list[Raw], clock: Clock) -> list[Finding]:
+    """Namespaces that say that their pods are to be ours, and the webhook that sees to it."""
+    said = {space["metadata"]["name"]: (space["metadata"].get("labels") or {}).get(names.ADOPT) for space in spaces}
+    adopting = sorted(name for name, value in said.items() if value == "true")
+    unclear = sorted(name for name, value in said.items() if value not in {None, "true", "false"})
+    findings: list[Finding] = []
+    if unclear:
+        told = f"the label {names.ADOPT} means nothing in {some_of(unclear)}; allowed: true"
+        findings.append(Finding(Level.WARNING, _CHECK, told, "correct the label, or take it away"))
+    hooks = [(one, hook) for one in configurations for hook in one.get("webhooks") or () if hook["name"] == ADOPTION]
+    if adopting and not hooks:
+        told = f"no {_MUTATING} has {ADOPTION}: pods are not adopted in {some_of(adopting)}"
+        findings.append(Finding(Level.FAILED, _CHECK, told, _APPLY))
+    asking = [
+        one["metadata"]["name"] for one in configurations if any(_is_ours(each) for each in one.get("webhooks") or ())
+    ]
+    for configuration, hook in hooks:
+        before = sorted(name for name in asking if name <= configuration["metadata"]["name"])
+        adopted = [space for space in spaces if space["metadata"]["name"] in adopting]
+        findings += _judged_adoption(hook, before=before, adopting=adopted, clock=clock)
+    return findings
+
+
+def _is_ours(hook: Raw) -> bool:
+    return bool(hook["name"] == WEBHOOK)
+
+
+def _judged_adoption(hook: Raw, *, before: list[str], adopting: list[Raw], clock: Clock) -> list[Finding]:
+    """``before``: configurations of our webhook that are asked earlier. ``adopting``: the namespaces that say so."""
+    wrong = _wrong(hook, RULES_OF_ADOPTION, adoption_manifest(ServiceEndpoint(), ca=b"")["webhooks"][0])
+    if wrong:
+        return [Finding(Level.FAILED, _CHECK, f"{ADOPTION}: {wrong}", _APPLY)]
+    if before:
+        said = f"{ADOPTION} is asked after {WEBHOOK} in {some_of(before)}, so adopted pods are not admitted"
+        return [Finding(Level.FAILED, _CHECK, said, _APPLY)]
+    findings = _of_certificate(ADOPTION, hook, clock)
+    selector = hook.get("namespaceSelector") or {}
+    left_out = sorted(space["metadata"]["name"] for space in adopting if not _selects(selector, space))
+    if left_out:
+        said = f"{ADOPTION} is not asked in {some_of(left_out)}, whose label says so"
+        findings.append(Finding(Level.WARNING, _CHECK, said, "take the label away, or see that it is asked"))
+    return findings or [Finding(Level.OK, _CHECK, f"{ADOPTION} is asked first, where a namespace says so")]
+
+
+def _wrong(hook: Raw, rules: Mapping[str, tuple[str, ...]], ours: Raw) -> str:
+    """Say what makes a webhook let something through that ``ours`` does not; "" if nothing."""
     if hook.get("failurePolicy") != "Fail":
         return f"failurePolicy is {hook.get('failurePolicy')}; allowed: Fail"
     if hook.get("objectSelector"):
         return "objectSelector leaves pods out by their labels, which tenants write; allowed: none"
-    wanted = webhook_manifests(ServiceEndpoint(), ca=b"")[0]["webhooks"][0]["matchConditions"]
+    wanted = ours["matchConditions"]
     if hook.get("matchConditions") != wanted:
         return f"matchConditions are not those of this version; allowed: {wanted[0]['expression']}"
     asked = {

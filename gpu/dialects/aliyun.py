@@ -17,7 +17,7 @@ from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, too
 from gpu.dialects.seating import seat_name
 from gpu.dialects.settings import AliyunSettings, DialectSettings
 from gpu.refusal import Mistake, Refusal, shown
-from gpu.request import Ask, ContainerKind, ContainerRef, ContainerRequest, GpuRequest, MemoryAsk, WholeAsk
+from gpu.request import Ask, ContainerKind, ContainerRef, ContainerRequest, GpuRequest, MemoryAsk, SharedAsk, WholeAsk
 from gpu.translation import GivenDevice, Note, NoteCode, Translation, Written
 from wire import names
 from wire.core import Container, Pod, PodSpec
@@ -34,6 +34,8 @@ ASSIGNED: Final = "ALIYUN_COM_GPU_MEM_ASSIGNED"
 ASSUME_TIME: Final = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
 #: JSON, container index -> card index -> units: what the inspecting tool reads of pods with several cards.
 ALLOCATION: Final = "scheduler.framework.gpushare.allocation"
+#: MiB of one unit, unless an administrator says otherwise.
+_USUAL_MIB: Final = AliyunSettings().unit_mib
 #: What a Binding writes over whatever a user has put there (A13).
 WRITTEN_KEYS: Final = (INDEX, DEVICE_UNITS, POD_UNITS, ASSIGNED, ASSUME_TIME, ALLOCATION)
 
@@ -69,7 +71,8 @@ def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
         return made
     strategy = "binpack" if made.request.is_shared else ""
     edits = (*made.edits, *taken_out(pod.spec, (COUNT, MEMORY)))
-    return Translation(dialect=NAME, request=made.request, strategy=strategy, notes=notes, edits=edits)
+    unit = settings.aliyun.unit_mib if settings.aliyun.unit_mib != _USUAL_MIB else 0
+    return Translation(dialect=NAME, request=made.request, strategy=strategy, notes=notes, unit=unit, edits=edits)
 
 
 def _asked(spec: PodSpec) -> list[_Asked] | Refusal:
@@ -169,29 +172,27 @@ def _variable_refused(note: Note) -> Refusal:
 # --- what is written back ----------------------------------------------------------------------------------------
 
 
-def written_back(
-    translation: Translation, given: Sequence[GivenDevice], *, settings: DialectSettings, at_ns: int
-) -> Written:
+def written_back(translation: Translation, given: Sequence[GivenDevice], *, at_ns: int) -> Written:
     """What gpushare's plugin gives to containers, and what its inspecting tool reads. ``at_ns``: of the Binding.
 
-    ``given`` is one device for each of ``request.shared``. Units are those of now. ``ASSIGNED`` is true at once, since
-    no plugin follows that would do it.
+    ``given`` is one device for each of ``request.shared``. Units are those that the pod came with. ``ASSIGNED`` is true
+    at once, since no plugin follows that would do it.
     """
-    return _written(translation.request, given, settings.aliyun, at_ns) if given else Written()
+    return _written(translation.request, given, translation.unit or _USUAL_MIB, at_ns) if given else Written()
 
 
-def _written(request: GpuRequest, given: Sequence[GivenDevice], settings: AliyunSettings, at_ns: int) -> Written:
-    used = [_units(ask.mem_mib, settings) for ask in request.shared if isinstance(ask, MemoryAsk)]
+def _written(request: GpuRequest, given: Sequence[GivenDevice], unit_mib: int, at_ns: int) -> Written:
+    used = [_units(ask.mem_mib, unit_mib) for ask in request.shared if isinstance(ask, MemoryAsk)]
     common = {
         INDEX: ",".join(str(device.index) for device in given),
-        DEVICE_UNITS: str(given[0].mem_mib // settings.unit_mib),
+        DEVICE_UNITS: str(given[0].mem_mib // unit_mib),
         POD_UNITS: str(sum(used)),
     }
     annotations = {**common, ASSIGNED: "true", ASSUME_TIME: str(at_ns)}
     if len(given) > 1:
-        annotations[ALLOCATION] = msgspec.json.encode(_allocation(request, given, settings)).decode()
+        annotations[ALLOCATION] = msgspec.json.encode(_allocation(request, given, unit_mib)).decode()
     env = {
-        asking.container.key: {**common, **_of_container(asking, request, given, settings)}
+        asking.container.key: {**common, **_of_container(asking, request, given, unit_mib)}
         for asking in request.containers
         if any(isinstance(ask, MemoryAsk) for ask in asking.asks)
     }
@@ -199,28 +200,28 @@ def _written(request: GpuRequest, given: Sequence[GivenDevice], settings: Aliyun
 
 
 def _of_container(
-    asking: ContainerRequest, request: GpuRequest, given: Sequence[GivenDevice], settings: AliyunSettings
+    asking: ContainerRequest, request: GpuRequest, given: Sequence[GivenDevice], unit_mib: int
 ) -> Mapping[str, str]:
     devices = request.devices_of(asking.container)
-    units = sum(_units(ask.mem_mib, settings) for ask in asking.asks if isinstance(ask, MemoryAsk))
+    units = sum(_units(ask.mem_mib, unit_mib) for ask in asking.asks if isinstance(ask, MemoryAsk))
     return {CONTAINER_UNITS: str(units), INDEX: ",".join(str(given[number].index) for number in devices)}
 
 
-def _allocation(
-    request: GpuRequest, given: Sequence[GivenDevice], settings: AliyunSettings
-) -> dict[str, dict[str, int]]:
+def _allocation(request: GpuRequest, given: Sequence[GivenDevice], unit_mib: int) -> dict[str, dict[str, int]]:
     """Units by regular container and card; the tool knows no other containers."""
     allocation: dict[str, dict[str, int]] = {}
     for asking in request.containers:
-        asks = [ask for ask in asking.asks if isinstance(ask, MemoryAsk)]
-        if asks and asking.container.kind is ContainerKind.REGULAR:
-            cards = request.devices_of(asking.container)
-            allocation[str(asking.container.index)] = {
-                str(given[number].index): _units(ask.mem_mib, settings) for number, ask in zip(cards, asks, strict=True)
+        shares = (ask for ask in asking.asks if isinstance(ask, SharedAsk))
+        if asking.container.kind is ContainerKind.REGULAR:
+            each = {
+                str(given[number].index): _units(ask.mem_mib, unit_mib)
+                for number, ask in zip(request.devices_of(asking.container), shares, strict=True)
+                if isinstance(ask, MemoryAsk)
             }
+            allocation |= {str(asking.container.index): each} if each else {}
     return allocation
 
 
-def _units(mem_mib: int, settings: AliyunSettings) -> int:
-    """Whole units that hold this much: the unit may have been another one when the pod came."""
-    return -(-mem_mib // settings.unit_mib)
+def _units(mem_mib: int, unit_mib: int) -> int:
+    """Whole units that hold this much: it is a multiple of them, unless somebody wrote the record by hand."""
+    return -(-mem_mib // unit_mib)

@@ -8,12 +8,12 @@ from typing import Final
 
 import msgspec
 
+from gpu.dialects.metagpu import MOST_UNITS
 from gpu.dialects.plugin import MOST_DEVICES
 from gpu.dialects.replicaentries import is_vendors, table
 from gpu.dialects.settings import DialectSettings
 from gpu.dialects.vgpu import LARGEST_MIB
 from gpu.refusal import Mistake, Refusal, shown
-from gpu.share import NANO_PER_DEVICE
 
 #: An extended resource: a domain and a name.
 _RESOURCE: Final = re.compile(
@@ -41,7 +41,7 @@ def _of_numbers(settings: DialectSettings) -> Iterator[Refusal]:
     hami = settings.hami
     for limit in (
         _Range("clearml.legacy_replicas", settings.clearml.legacy_replicas, 0, MOST_DEVICES),
-        _Range("metagpu.units", settings.metagpu.units, 1, NANO_PER_DEVICE),
+        _Range("metagpu.units", settings.metagpu.units, 1, MOST_UNITS),
         _Range("hami.memory_factor", hami.memory_factor, 1, LARGEST_MIB),
         _Range("hami.default_mem_mib", hami.default_mem_mib, 0, LARGEST_MIB),
         _Range("hami.default_cores_percent", hami.default_cores_percent, 0, 100),

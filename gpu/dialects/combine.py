@@ -11,119 +11,81 @@ would weaken waits (I3, M5) or is refused (A11) there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
-from gpu.dialects import aliyun, clearml, hami, kai, koordinator, metagpu, nvfractions, replicas, volcano, volcanoshare
-from gpu.dialects.plugin import amounts, containers
-from gpu.dialects.replicaentries import MPS
+from gpu.asked import needs_record, recorded
+from gpu.dialects import aliyun, hami, koordinator, metagpu, nvfractions, volcano, volcanoshare
+from gpu.dialects.agreeing import contradicted, disabled, is_same, is_shared, too_large
+from gpu.dialects.native import native
 from gpu.dialects.settings import DialectSettings
-from gpu.refusal import Mistake, Refusal, shown
-from gpu.request import GpuRequest, MigAsk
-from gpu.share import NANO_PER_DEVICE
+from gpu.dialects.vocabulary import Dialect, form, spoken
+from gpu.record import MOST_MIB
+from gpu.refusal import Refusal, shown
+from gpu.request import MemoryAsk
 from gpu.translation import GivenDevice, Note, NoteCode, Translation, Wishes, Written
 from wire import names
-from wire.core import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
-
-#: The dialect of pods that speak none.
-PLAIN: Final = "plugin"
-KAI: Final = "kai"
-
-_KAI_ANNOTATIONS: Final = (names.GPU_FRACTION, names.GPU_MEMORY, names.GPU_FRACTION_NUM_DEVICES)
+from wire.core import Pod
 
 _Thing = TypeVar("_Thing")
-
-Speaks = Callable[[Pod, DialectSettings], bool]
-Translate = Callable[[Pod, DialectSettings], Translation | Refusal]
-
-
-class _Dialect(msgspec.Struct, frozen=True):
-    """One module's functions. ``claims``: whether counts of the vendor's resources are its own by a setting."""
-
-    name: str
-    speaks: Speaks
-    translate: Translate
-    claims: Speaks | None = None
-
-
-def _speaks_kai(pod: Pod, settings: DialectSettings) -> bool:
-    """KAI's older annotations; beside its newer ones the module of those reads both."""
-    annotations = pod.metadata.annotations or {}
-    return any(name in annotations for name in _KAI_ANNOTATIONS) and not nvfractions.speaks(pod, settings)
-
-
-def _kai(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
-    request = kai.translate(pod, sharing=settings.sharing)
-    if isinstance(request, Refusal):
-        return request
-    is_mps = (pod.metadata.annotations or {}).get(names.MPS) == "true"
-    return Translation(dialect=KAI, request=request, wishes=Wishes(mode=MPS if is_mps else ""))
-
-
-def _plain(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
-    request = kai.translate(pod, sharing=settings.sharing)
-    return request if isinstance(request, Refusal) else Translation(dialect=PLAIN, request=request)
-
-
-#: In the order of the translation table. It decides nothing but who is told back where two ask the same.
-_DIALECTS: Final = (
-    _Dialect(clearml.NAME, clearml.speaks, clearml.translate, clearml.claims),
-    _Dialect(aliyun.NAME, aliyun.speaks, aliyun.translate),
-    _Dialect(metagpu.NAME, metagpu.speaks, metagpu.translate),
-    _Dialect(KAI, _speaks_kai, _kai),
-    _Dialect(nvfractions.NAME, nvfractions.speaks, nvfractions.translate),
-    _Dialect(replicas.NAME, replicas.speaks, replicas.translate, replicas.claims),
-    _Dialect(hami.NAME, hami.speaks, hami.translate, hami.claims),
-    _Dialect(volcano.NAME, volcano.speaks, volcano.translate),
-    _Dialect(volcanoshare.NAME, volcanoshare.speaks, volcanoshare.translate),
-    _Dialect(koordinator.NAME, koordinator.speaks, koordinator.translate),
-)
-_PLAIN: Final = _Dialect(PLAIN, lambda _pod, _settings: True, _plain)
 
 
 def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     """Read what the pod asks in whatever dialect, or say what is wrong with it."""
-    spoken = _spoken(pod, settings)
+    own = recorded(pod)
+    if isinstance(own, Refusal):
+        return own
+    if own is None:
+        return _in_words(pod, settings)
+    asked = nvfractions.unwritten(pod, own)
+    return native(asked, own, _in_words(asked, settings), settings)
+
+
+def _in_words(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
+    speaking = spoken(pod, settings)
     answers: list[Translation] = []
-    for dialect in spoken:
+    for dialect in speaking:
         answer = dialect.translate(pod, settings)
         if isinstance(answer, Refusal):
             return answer
         answers.append(answer)
-    for other, answer in zip(spoken[1:], answers[1:], strict=True):
-        if not _is_same(answers[0], answer):
-            return _ambiguous(pod, spoken[0], other, settings)
-    translation = _merged(pod, spoken, answers, settings) if len(answers) > 1 else answers[0]
-    if not settings.sharing and _is_shared(translation.request):
-        return _disabled(pod, spoken[0], settings)
+    for other, answer in zip(speaking[1:], answers[1:], strict=True):
+        if not is_same(answers[0], answer):
+            return _ambiguous(pod, speaking[0], other, settings)
+    translation = _merged(pod, speaking, answers, settings) if len(answers) > 1 else answers[0]
+    if not settings.sharing and is_shared(translation.request):
+        return disabled(*form(pod, speaking[0], settings))
+    if needs_record(translation) and _largest_mib(translation) > MOST_MIB:
+        return too_large(*form(pod, speaking[0], settings))
     return _remarked(pod, translation)
 
 
-def _spoken(pod: Pod, settings: DialectSettings) -> Sequence[_Dialect]:
-    spoken = [dialect for dialect in _DIALECTS if dialect.speaks(pod, settings)]
-    if spoken:
-        return spoken
-    return [dialect for dialect in _DIALECTS if dialect.claims and dialect.claims(pod, settings)] or [_PLAIN]
-
-
-def _is_shared(request: GpuRequest) -> bool:
-    slices = (ask for asking in request.containers for ask in asking.asks if isinstance(ask, MigAsk))
-    return request.is_shared or any(ask.nano < NANO_PER_DEVICE for ask in slices)
+def _largest_mib(translation: Translation) -> int:
+    """The most memory that is asked of one device, or is its cap."""
+    return max(
+        (
+            max(ask.mem_mib, ask.limit_mib)
+            for request in (translation.request, *translation.alternatives)
+            for ask in request.shared
+            if isinstance(ask, MemoryAsk)
+        ),
+        default=0,
+    )
 
 
 # --- two systems in one pod (X3, X4) -----------------------------------------------------------------------------
 
 
 def _merged(
-    pod: Pod, spoken: Sequence[_Dialect], answers: Sequence[Translation], settings: DialectSettings
+    pod: Pod, speaking: Sequence[Dialect], answers: Sequence[Translation], settings: DialectSettings
 ) -> Translation:
     """The first one's translation, with what the others remark, change and wish."""
     first = answers[0]
     twice = []
-    for other in spoken[1:]:
-        field, value = _form(pod, other, settings)
+    for other in speaking[1:]:
+        field, value = form(pod, other, settings)
         twice.append(Note(NoteCode.SAID_TWICE, field, value, first.dialect))
     return msgspec.structs.replace(
         first,
@@ -146,53 +108,10 @@ def _distinct(things: Iterable[_Thing]) -> tuple[_Thing, ...]:
     return tuple(dict.fromkeys(things))
 
 
-def _is_same(one: Translation, other: Translation) -> bool:
-    """Whether both ask the same: of the same containers, of the same devices, in a mode that is either's."""
-    modes = {one.wishes.mode, other.wishes.mode} - {""}
-    return one.request == other.request and one.cards == other.cards and len(modes) < 2
-
-
-def _ambiguous(pod: Pod, one: _Dialect, other: _Dialect, settings: DialectSettings) -> Refusal:
-    first, _ = _form(pod, one, settings)
-    field, value = _form(pod, other, settings)
-    return Refusal(
-        code=Mistake.CONFLICTING,
-        field=field,
-        value=value,
-        message=f"{first} and {field} ask for different devices, and it is not clear which of them is meant",
-        allowed=f"either {first} or {field}, or the same containers, devices and shares in both",
-    )
-
-
-def _disabled(pod: Pod, dialect: _Dialect, settings: DialectSettings) -> Refusal:
-    field, value = _form(pod, dialect, settings)
-    return Refusal(
-        code=Mistake.DISABLED,
-        field=field,
-        value=value,
-        message=f"{field} asks for a share of a GPU, while GPU sharing is disabled",
-        allowed="whole GPUs",
-    )
-
-
-def _form(pod: Pod, dialect: _Dialect, settings: DialectSettings) -> tuple[str, str]:
-    """What a pod says in a dialect, for people: the first of its keys that alone would be of that dialect."""
-    for field, value, alone in _alone(pod):
-        if dialect.speaks(alone, settings) or (dialect.claims and dialect.claims(alone, settings)):
-            return field, shown(value)
-    return dialect.name, ""
-
-
-def _alone(pod: Pod) -> Iterator[tuple[str, str, Pod]]:
-    """The pod with one of its labels, annotations and resources at a time."""
-    for key, text in sorted((pod.metadata.labels or {}).items()):
-        yield f"label {key}", text, Pod(metadata=ObjectMeta(labels={key: text}))
-    for key, text in sorted((pod.metadata.annotations or {}).items()):
-        yield key, text, Pod(metadata=ObjectMeta(annotations={key: text}))
-    for ref, container in containers(pod.spec):
-        for name, amount in sorted(amounts(container).items()):
-            only = Container(name=ref.name, resources=ResourceRequirements(limits={name: amount}))
-            yield f"{name} of container {ref.name}", str(amount), Pod(spec=PodSpec(containers=[only]))
+def _ambiguous(pod: Pod, one: Dialect, other: Dialect, settings: DialectSettings) -> Refusal:
+    first, _ = form(pod, one, settings)
+    field, value = form(pod, other, settings)
+    return contradicted(first, field, value)
 
 
 # --- remarks on any pod ------------------------------------------------------------------------------------------
@@ -214,7 +133,6 @@ def written_back(
     translation: Translation,
     given: Sequence[GivenDevice],
     *,
-    settings: DialectSettings,
     node: str,
     at_ns: int,
     cdi: bool = False,
@@ -225,11 +143,11 @@ def written_back(
     ``cdi``: devices are named as CDI does.
     """
     writers: dict[str, Callable[[], Written]] = {
-        aliyun.NAME: lambda: aliyun.written_back(translation, given, settings=settings, at_ns=at_ns),
-        metagpu.NAME: lambda: metagpu.written_back(translation, given, settings=settings),
+        aliyun.NAME: lambda: aliyun.written_back(translation, given, at_ns=at_ns),
+        metagpu.NAME: lambda: metagpu.written_back(translation, given),
         nvfractions.NAME: lambda: nvfractions.written_back(translation, given, cdi=cdi),
         hami.NAME: lambda: hami.written_back(translation, given, node=node, at_ns=at_ns),
-        volcano.NAME: lambda: volcano.written_back(translation, given, settings=settings, node=node, at_ns=at_ns),
+        volcano.NAME: lambda: volcano.written_back(translation, given, node=node, at_ns=at_ns),
         volcanoshare.NAME: lambda: volcanoshare.written_back(translation, given, at_ns=at_ns),
         koordinator.NAME: lambda: koordinator.written_back(translation, given),
     }

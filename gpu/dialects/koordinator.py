@@ -203,7 +203,7 @@ def _notes(pod: Pod) -> tuple[Note, ...]:
 
 def _allocated(request: GpuRequest, ask: SharedAsk, device: GivenDevice) -> dict[str, int | dict[str, str]]:
     each = Handed(ask, device)
-    whole_nano = ask.nano if isinstance(ask, FractionAsk) else ask.mem_mib * NANO_PER_DEVICE // device.mem_mib
+    whole_nano = ask.nano if isinstance(ask, FractionAsk) else _nano(ask.mem_mib, device)
     resources = {
         names.KOORDINATOR_MEMORY: quantity_text(each.mem_mib),
         names.KOORDINATOR_RATIO: str(whole_nano // _NANO_PER_PERCENT),
@@ -211,6 +211,11 @@ def _allocated(request: GpuRequest, ask: SharedAsk, device: GivenDevice) -> dict
     if core := _core(request, ask):
         resources[names.KOORDINATOR_CORE] = str(core)
     return {"minor": device.index, "resources": resources}
+
+
+def _nano(mem_mib: int, device: GivenDevice) -> int:
+    """The part of a device that this memory is. The charge is what is known of a card that doesn't tell its memory."""
+    return mem_mib * NANO_PER_DEVICE // device.mem_mib if device.mem_mib else device.nano
 
 
 def _core(request: GpuRequest, ask: SharedAsk) -> int:

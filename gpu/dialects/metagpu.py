@@ -7,7 +7,7 @@ fragmented, and miscounts. A unit is floored in nano-GPU, so that as many as the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import islice
 from typing import Final
@@ -20,7 +20,7 @@ from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, too
 from gpu.dialects.seating import MOST_ALTERNATIVES, seatings
 from gpu.dialects.settings import DialectSettings, MetagpuSettings
 from gpu.refusal import Mistake, Refusal, shown
-from gpu.request import Ask, ContainerRef, FractionAsk, GpuRequest, MigAsk, WholeAsk
+from gpu.request import Ask, ContainerRef, FractionAsk, GpuRequest, MigAsk, SharedAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import GivenDevice, Note, NoteCode, Translation, Wishes, Written
 from wire.core import Pod
@@ -28,6 +28,11 @@ from wire.core import Pod
 NAME: Final = "metagpu"
 ENV_DEVICES: Final = "CNVRG_META_GPU_DEVICES"
 ENV_MOST_MEMORY: Final = "METAGPU_MAX_MEM"
+
+#: How many units make a device, unless an administrator says otherwise; and at most, since each is named in the
+#: environment of its container.
+_USUAL_UNITS: Final = MetagpuSettings().units
+MOST_UNITS: Final = 1000
 
 _DECIMAL: Final = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?", re.ASCII)
 
@@ -59,6 +64,7 @@ def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
         strategy="binpack" if is_shared else "",
         wishes=Wishes(memory_cap=is_shared),
         notes=_weakened(counts, form) if spans else (),
+        unit=form.units if form.units != _USUAL_UNITS else 0,
         edits=(*made.edits, *taken_out(pod.spec, (form.resource,))),
     )
 
@@ -150,21 +156,37 @@ def _weakened(counts: dict[ContainerRef, int], form: MetagpuSettings) -> tuple[N
 # --- what is written back ----------------------------------------------------------------------------------------
 
 
-def written_back(translation: Translation, given: Sequence[GivenDevice], *, settings: DialectSettings) -> Written:
+def written_back(translation: Translation, given: Sequence[GivenDevice]) -> Written:
     """The units of each container by name, and the memory that they are worth on the cards it got.
 
     ``given`` is one device for each of ``request.shared``. The order numbers of units are the container's own: other
     than at the origin, tenants of a card don't divide them among themselves. Address and token of the origin's server
     are not written, since there is none.
     """
-    form = settings.metagpu
-    return Written(env={ref.key: _env(devices, form) for ref, devices in handed(translation.request, given)})
+    units = _units(translation)
+    return Written(env={ref.key: _env(devices, units) for ref, devices in handed(translation.request, given)})
 
 
-def _env(devices: Sequence[Handed], form: MetagpuSettings) -> dict[str, str]:
-    counted = [(one.device, -(-_nano(one) * form.units // NANO_PER_DEVICE)) for one in devices]
+def most_units(translation: Translation, asks: Iterable[SharedAsk]) -> int:
+    """How many units are named at most for these asks; what memory is worth only the card tells."""
+    if translation.dialect != NAME:
+        return 0
+    nanos = (ask.nano if isinstance(ask, FractionAsk) else NANO_PER_DEVICE for ask in asks)
+    return sum(_count(nano, _units(translation)) for nano in nanos)
+
+
+def _units(translation: Translation) -> int:
+    return min(translation.unit, MOST_UNITS) or _USUAL_UNITS
+
+
+def _count(nano: int, units: int) -> int:
+    return -(-nano * units // NANO_PER_DEVICE)
+
+
+def _env(devices: Sequence[Handed], units: int) -> dict[str, str]:
+    counted = [(one.device, _count(_nano(one), units)) for one in devices]
     ids = [f"cnvrg-meta-{device.index}-{number}-{device.uuid}" for device, count in counted for number in range(count)]
-    most_mib = sum(device.mem_mib // form.units * count for device, count in counted)
+    most_mib = sum(device.mem_mib // units * count for device, count in counted)
     return {ENV_DEVICES: ",".join(ids), ENV_MOST_MEMORY: str(most_mib)}
 
 

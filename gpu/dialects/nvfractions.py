@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from gpu import cdi as cdi_names
 from gpu.dialects import kai
 from gpu.dialects.gofloat import parse_uint
 from gpu.dialects.handed import handed, quantity_text
@@ -63,13 +64,31 @@ def written_back(translation: Translation, given: Sequence[GivenDevice], *, cdi:
     annotations = {}
     for ref, devices in handed(translation.request, given):
         prefix, first = names.NVFRACTIONS_PREFIX + ref.name, devices[0]
-        uuids = (names.CDI_DEVICE_PREFIX * cdi + each.device.uuid for each in devices)
-        annotations[prefix + names.NVFRACTIONS_DEVICES] = ",".join(uuids)
+        uuids = (each.device.uuid for each in devices)
+        annotations[prefix + names.NVFRACTIONS_DEVICES] = cdi_names.listed(uuids, cdi=cdi)
         if isinstance(first.ask, FractionAsk):
             annotations[prefix + names.NVFRACTIONS_REQUEST] = quantity_text(first.mem_mib)
         if isinstance(first.ask, FractionAsk) and first.ask.limit_nano:
             annotations[prefix + names.NVFRACTIONS_LIMIT] = quantity_text(first.cap_mib)
     return Written(annotations=annotations)
+
+
+def unwritten(pod: Pod, own: Translation) -> Pod:
+    """The pod without what the Binding wrote of the fractions in its record, which reads like a request of memory.
+
+    A copied spec of a bound pod bears it.
+    """
+    annotations = pod.metadata.annotations or {}
+    fractions = [c.container.name for c in own.request.containers if any(isinstance(a, FractionAsk) for a in c.asks)]
+    written = {
+        names.NVFRACTIONS_PREFIX + name + suffix
+        for name in fractions
+        for suffix in (names.NVFRACTIONS_REQUEST, names.NVFRACTIONS_LIMIT)
+    }
+    if own.dialect != NAME or written.isdisjoint(annotations):
+        return pod
+    kept = {key: text for key, text in annotations.items() if key not in written}
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=kept))
 
 
 # --- a request of memory -----------------------------------------------------------------------------------------

@@ -60,21 +60,21 @@ def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     if isinstance(annotated, Refusal):
         return annotated
     found = {ref: _noted(ref, each) for ref, each in found.items()}
-    return together(pod, found, form, annotated=annotated, own=OWN)
+    made = together(pod, found, form, annotated=annotated, own=OWN)
+    unit = form.memory_factor if form.memory_factor != 1 else 0
+    return made if isinstance(made, Refusal) else msgspec.structs.replace(made, unit=unit)
 
 
-def written_back(
-    translation: Translation, given: Sequence[GivenDevice], *, settings: DialectSettings, node: str, at_ns: int
-) -> Written:
+def written_back(translation: Translation, given: Sequence[GivenDevice], *, node: str, at_ns: int) -> Written:
     """What Volcano's scheduler, tools and apps read. ``given``: a device for each of ``translation.request.shared``.
 
-    The lists have a place for each container that asks, and none for others, and memory in units of now, as the
-    origin's; the limits are in MiB.
+    The lists have a place for each container that asks, and none for others, and memory in the units that
+    the pod came with, as the origin's; the limits are in MiB.
     """
     devices = dict(handed(translation.request, given))
     if not devices:
         return Written()
-    text = ";".join(encoded(each, unit_mib=settings.volcano.memory_factor) for each in devices.values())
+    text = ";".join(encoded(each, unit_mib=translation.unit or 1) for each in devices.values())
     at_s = str(at_ns // _NS_PER_S)
     return Written(
         env={ref.key: limits(each) for ref, each in devices.items()},

@@ -73,25 +73,25 @@ class Admission:
 
     async def mutate(self, obj: Object, attributes: Attributes) -> Object:
         """Return the object as the mutating hooks leave it. Raises Refusal if one of them refuses."""
-        for hook in self._matching(obj, attributes, mutating=True):
-            obj = await self._ask(hook, obj, attributes)
+        for hook in self._of(attributes, mutating=True):
+            if hook.matches(obj, attributes.namespace_labels):
+                obj = await self._ask(hook, obj, attributes)
         return obj
 
     async def validate(self, obj: Object, attributes: Attributes) -> None:
         """Ask the validating hooks. Raises Refusal if one of them refuses."""
-        for hook in self._matching(obj, attributes, mutating=False):
-            await self._ask(hook, obj, attributes)
+        for hook in self._of(attributes, mutating=False):
+            if hook.matches(obj, attributes.namespace_labels):
+                await self._ask(hook, obj, attributes)
 
-    def _matching(self, obj: Object, attributes: Attributes, *, mutating: bool) -> list[Webhook]:
+    def _of(self, attributes: Attributes, *, mutating: bool) -> list[Webhook]:
+        """The hooks for such requests. Each looks at the object when its turn has come, as on a real server."""
         kind, sub = attributes.kind, attributes.subresource
         resource = f"{kind.plural}/{sub}" if sub else kind.plural
         return [
             hook
             for hook in self._hooks
-            if hook.mutating is mutating
-            and hook.resource == resource
-            and attributes.operation in hook.operations
-            and hook.matches(obj, attributes.namespace_labels)
+            if hook.mutating is mutating and hook.resource == resource and attributes.operation in hook.operations
         ]
 
     async def _ask(self, hook: Webhook, obj: Object, attributes: Attributes) -> Object:

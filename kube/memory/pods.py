@@ -11,6 +11,7 @@ from typing import Any
 from kube.memory.refusals import invalid
 from kube.memory.types import PODS
 from kube.memory.validation import name_problem
+from wire import quantity
 
 Object = dict[str, Any]
 
@@ -79,11 +80,24 @@ def _container(container: Object) -> Object:
 
 def _resources(resources: Object) -> Object:
     """Quantities are strings, and a limit is also a request where none is given."""
-    limits = {key: str(value) for key, value in (resources.get("limits") or {}).items()}
-    requests = {key: str(value) for key, value in (resources.get("requests") or {}).items()}
+    limits = {key: _amount(key, value) for key, value in (resources.get("limits") or {}).items()}
+    requests = {key: _amount(key, value) for key, value in (resources.get("requests") or {}).items()}
     requests = {**{key: value for key, value in limits.items() if key not in requests}, **requests}
     result = {key: value for key, value in resources.items() if key not in ("limits", "requests")}
     return {**result, **({"limits": limits} if limits else {}), **({"requests": requests} if requests else {})}
+
+
+def _amount(resource: str, value: str | float) -> str:
+    """A quantity as text; of devices plain digits where it is a whole number however written (``2000m``).
+
+    The real server stores the canonical form, which is the same but for counts that divide by a thousand (``2k``).
+    """
+    if not _is_extended(resource):
+        return str(value)
+    try:
+        return str(quantity.whole(value))
+    except quantity.MalformedQuantity:
+        return str(value)
 
 
 def with_default_tolerations(pod: Object) -> Object:

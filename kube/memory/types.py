@@ -174,6 +174,9 @@ KAI = (
     custom("kai.scheduler", "v1alpha1", "topologies", "Topology", namespaced=False, status=False),
 )
 
+#: What NVIDIA's GPU operator brings along.
+NVIDIA = (custom("nvidia.com", "v1", "clusterpolicies", "ClusterPolicy", namespaced=False),)
+
 
 class Registry:
     """Finds types by their place in the URL and by apiVersion group and kind."""

@@ -21,11 +21,13 @@ from gpu.reservation import Reservation
 from scheduler.core import intake
 from scheduler.core.commits import Commits
 from scheduler.core.handovers import Key
+from scheduler.core.inspection import Known, NodeView, node_view
 from scheduler.core.ledger import Ledger
 from scheduler.core.occupancy import Occupancy, occupancy
 from scheduler.core.plan import Explain, Placement, Plan
 from scheduler.core.pods import News, Pods
 from scheduler.core.probation import Doubt
+from scheduler.core.quorum import quorum
 from scheduler.core.records import BindRequestRecord, NodeRecord, PodGroupRecord, PodRecord, SeenPod
 from scheduler.core.setbacks import Setback
 from scheduler.core.settings import Settings
@@ -278,12 +280,24 @@ class Cluster:
         """The record of a node."""
         return self._nodes.get(name)
 
+    def node_names(self) -> list[str]:
+        """Names of all nodes, sorted."""
+        return sorted(self._nodes)
+
+    def view(self, name: str) -> NodeView | None:
+        """Show a node as it is counted; None if there is none of that name."""
+        node = self._nodes.get(name)
+        if node is None:
+            return None
+        pods, charges = self._pods.bound_to(name), self.commits.charges_at(name)
+        return node_view(node, self._count(name), pods=pods, charges=charges, known=Known(self._pods.records))
+
     def pod_group(self, namespace: str, name: str) -> PodGroupRecord | None:
         """The record of a PodGroup."""
         return self._pod_groups.get((namespace, name))
 
     def broken_gangs(self) -> list[PodGroupRecord]:
-        """Gangs of which some pods are bound, and fewer than the minimum (S4)."""
+        """Gangs of which some pods are bound, and fewer than the minimum, or than that of a subgroup (S4)."""
         return [group for group in self._pod_groups.values() if self._is_broken(group)]
 
     def is_broken_gang(self, namespace: str, name: str) -> bool:
@@ -292,11 +306,9 @@ class Cluster:
         return group is not None and self._is_broken(group)
 
     def _is_broken(self, group: PodGroupRecord) -> bool:
-        if group.minimum <= 1:
+        if group.minimum <= 1 and not group.subgroups:
             return False
-        members = self.members(group.namespace, group.name)
-        bound = sum(bool(pod.node) and not pod.deleting for pod in members)
-        return 0 < bound < group.minimum
+        return quorum(group, self.members(group.namespace, group.name), self.is_in_flight).is_broken
 
     def is_gang_in_flight(self, namespace: str, name: str) -> bool:
         """Whether a pod of this gang is on its way to be bound."""

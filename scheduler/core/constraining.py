@@ -7,14 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpu.request import NO_GPU, GpuRequest, MigAsk
+from gpu.share import NANO_PER_DEVICE
+from gpu.translation import ANY_CARD, Cards
+from scheduler.core.eligibility import effort
 from scheduler.core.records import Constraints, Requirement, Term
 from wire.core import Affinity, Container, NodeSelector, NodeSelectorRequirement, Pod, PodSpec
 
 _SCHEDULE_ANYWAY = "ScheduleAnyway"
+#: All nodes are compared with a pod's constraints at once. Nobody means that many, and one pod could stop everybody.
+_MOST_EFFORT = 500
 
 
-def constraints(pod: Pod) -> Constraints:
-    """Node selector, required node affinity and tolerations of ``pod``."""
+def constraints(pod: Pod, cards: Cards = ANY_CARD, enforced: tuple[str, ...] = ()) -> Constraints:
+    """Node selector, required node affinity and tolerations of ``pod``, which products it takes, what is enforced."""
     spec = pod.spec
     node_affinity = spec.affinity.node_affinity if spec.affinity else None
     required = node_affinity.required_during_scheduling_ignored_during_execution if node_affinity else None
@@ -22,6 +28,9 @@ def constraints(pod: Pod) -> Constraints:
         selector=tuple(sorted((spec.node_selector or {}).items())),
         terms=None if required is None else _terms(required),
         tolerations=tuple(spec.tolerations or ()),
+        products=cards.products,
+        not_products=cards.not_products,
+        enforced=enforced,
     )
 
 
@@ -36,8 +45,8 @@ def _requirements(written: Iterable[NodeSelectorRequirement] | None) -> tuple[Re
     return tuple(Requirement(r.key, r.operator, tuple(r.values or ())) for r in written or ())
 
 
-def unsupported(pod: Pod) -> str:
-    """Name the hard constraints of ``pod`` that are not implemented, as the pod spec spells them; "" if none."""
+def unsupported(pod: Pod, request: GpuRequest = NO_GPU) -> str:
+    """Name what ``pod`` asks that is not implemented, hard constraints as the pod spec spells them; "" if nothing."""
     spec = pod.spec
     found = {
         "affinity.podAffinity": _pod_affinity(spec.affinity),
@@ -48,9 +57,18 @@ def unsupported(pod: Pod) -> str:
         "hostPort": any(_takes_host_port(c, host_network=spec.host_network) for c in _containers(spec)),
         "persistentVolumeClaim": any(v.persistent_volume_claim is not None for v in spec.volumes or ()),
         "ephemeral volume": any(v.ephemeral is not None for v in spec.volumes or ()),
+        "a part of a MIG slice": any(
+            isinstance(ask, MigAsk) and ask.nano < NANO_PER_DEVICE for c in request.containers for ask in c.asks
+        ),
         "resourceClaims": bool(spec.resource_claims) or any(c.resources.claims for c in _containers(spec)),
     }
     return ", ".join(name for name, is_there in found.items() if is_there)
+
+
+def excessive(asked: Constraints) -> str:
+    """Say of constraints that are too many how many are not; "" of others."""
+    is_excessive = effort(asked) > _MOST_EFFORT
+    return f"more than {_MOST_EFFORT} expressions, labels, tolerations and products in all" if is_excessive else ""
 
 
 def _pod_affinity(affinity: Affinity | None) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -21,6 +22,10 @@ from scheduler.core.quorum import Quorum, quorum
 from scheduler.core.records import PodClass, PodGroupRecord, PodRecord
 from scheduler.core.setbacks import Setback
 from scheduler.core.verdict import Code, Verdict
+
+#: Comparisons of nodes with constraints that nobody had before, in one decision: some tenths of a second. While it
+#: lasts nothing else runs, and a lease that is not renewed is lost.
+_MOST_EFFORT: Final = 300_000
 
 
 def decide(cluster: Cluster, now_ns: int) -> Plan:
@@ -61,6 +66,8 @@ class _Decision:
     #: Classes for which no idle reservations would make room either.
     roomless: set[PodClass] = field(default_factory=set)
     wake_at_ns: int | None = None
+    #: What this decision has spent on constraints that are new.
+    effort: int = 0
     _placer: Placer | None = None
 
     @property
@@ -104,6 +111,8 @@ class _Decision:
     # --- pods alone ----------------------------------------------------------------------------------------------
     def _decide_alone(self, pod: PodRecord) -> None:
         verdict = self._obstacle(pod)
+        if verdict is None and self._is_put_off(pod):
+            return
         if verdict is None:
             placed = self._place(pod)
             if isinstance(placed, Placement):
@@ -111,6 +120,20 @@ class _Decision:
                 return
             verdict = self._await_device(pod, placed)
         self._wait(pod, verdict)
+
+    def _is_put_off(self, pod: PodRecord) -> bool:
+        """Whether a pod is left to the next decision, which follows at once: too much was new to this one already.
+
+        What is judged stays judged, so each decision gets further than the one before.
+        """
+        ledger, constraints = self.cluster.ledger, pod.cls.constraints
+        effort = ledger.effort(constraints)
+        if effort and self.effort and self.effort + effort > _MOST_EFFORT:
+            self.wake_at_ns = self.now_ns
+            return True
+        self.effort += effort
+        ledger.eligible(constraints)
+        return False
 
     def _wait(self, pod: PodRecord, verdict: Verdict) -> None:
         self.waiting.setdefault(verdict, []).append(pod.uid)
@@ -224,6 +247,8 @@ class _Decision:
         if not state.is_reachable(ready):
             blocking = next(iter(obstacles.values()), None)
             self._explain_gang(pods, group, blocking or state.not_ready(pods, ready))
+            return
+        if any(self._is_put_off(pod) for pod in ready):
             return
         mark, hopeless, roomless = self.placer.trial.mark(), dict(self.hopeless), set(self.roomless)
         start = self._try_start(ready, state)

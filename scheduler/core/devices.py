@@ -13,13 +13,54 @@ import msgspec
 from gpu.request import FractionAsk, SharedAsk, charge_nano
 from gpu.reservation import group_id
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.records import NodeRecord
+from scheduler.core.records import NodeRecord, PodClass
 from scheduler.core.settings import Strategy
 from scheduler.core.table import Device
 from scheduler.core.trial import Part
 
 #: Group numbers of one attempt: device indices in the low bits (protocol.md, Identity).
 _NUMBERS_PER_ATTEMPT = 64
+
+
+class DeviceRule(msgspec.Struct, frozen=True, gc=False):
+    """Which very devices a pod takes: by UUID, by the index that one of its asks names, and by their tenants' mode.
+
+    Nobody knows which device kubelet hands out next. So where devices are named, only those will do that are shared
+    already and whose reservations said what they are; none is opened.
+    """
+
+    uuids: tuple[str, ...] = ()
+    not_uuids: tuple[str, ...] = ()
+    mode: str = ""
+
+    def names(self, ask: SharedAsk) -> bool:
+        """Whether it is said which devices."""
+        return ask.index >= 0 or bool(self.uuids or self.not_uuids)
+
+    def takes_any(self, ask: SharedAsk) -> bool:
+        """Whether every device will do."""
+        return not self.mode and not self.names(ask)
+
+    def suited(self, ask: SharedAsk, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+        """The same devices in their slots, closed where they won't do."""
+        return tuple(dev if self._takes(ask, dev) else _closed(dev) for dev in devices)
+
+    def _takes(self, ask: SharedAsk, dev: Device) -> bool:
+        return dev.suits(self.mode) and (not self.names(ask) or self._is_named(ask, dev))
+
+    def _is_named(self, ask: SharedAsk, dev: Device) -> bool:
+        held = dev.reservation
+        if held is None or not dev.is_answered or (self.uuids and held.uuid not in self.uuids):
+            return False
+        return held.uuid not in self.not_uuids and ask.index in {-1, held.index}
+
+
+ANY_DEVICE = DeviceRule()
+
+
+def rule_of(cls: PodClass) -> DeviceRule:
+    """The rule of a class."""
+    return DeviceRule(cls.uuids, cls.not_uuids, cls.mode) if cls.uuids or cls.not_uuids or cls.mode else ANY_DEVICE
 
 
 def cost_nano(ask: SharedAsk, card_mib: int, node: NodeRecord) -> int | None:
@@ -43,32 +84,40 @@ def choose_devices(
     room: int,
     strategy: Strategy,
     new_groups: Iterator[str],
+    rule: DeviceRule = ANY_DEVICE,
 ) -> tuple[Part, ...] | None:
     """Choose a distinct device for each ask, in the order of the asks; at most ``room`` are opened. None: no way."""
     parts: dict[int, Part] = {}
     taken: set[int] = set()
     for number in _largest_first(asks, node):
-        found = _best(asks[number], devices, node, taken=taken, strategy=strategy)
-        nano = cost_nano(asks[number], 0, node)
-        can_open = room > 0 and nano is not None
+        ask = asks[number]
+        suited = devices if rule.takes_any(ask) else rule.suited(ask, devices)
+        found = _best(ask, suited, node, taken=taken, strategy=strategy)
+        nano = cost_nano(ask, 0, node)
+        can_open = room > 0 and nano is not None and not rule.names(ask)
         if can_open and nano is not None and (found is None or _opens_rather(devices[found[0]], strategy)):
-            parts[number] = Part(None, next(new_groups), nano)
+            parts[number] = Part(None, next(new_groups), nano, rule.mode)
             room -= 1
         elif found is not None:
             slot, charged = found
             taken.add(slot)
-            parts[number] = Part(slot, devices[slot].group, charged)
+            parts[number] = Part(slot, devices[slot].group, charged, rule.mode)
         else:
             return None
     return tuple(parts[number] for number in range(len(asks)))
 
 
 def choose_answered(
-    asks: tuple[SharedAsk, ...], devices: tuple[Device, ...], node: NodeRecord, *, strategy: Strategy
+    asks: tuple[SharedAsk, ...],
+    devices: tuple[Device, ...],
+    node: NodeRecord,
+    *,
+    strategy: Strategy,
+    rule: DeviceRule = ANY_DEVICE,
 ) -> tuple[Part, ...] | None:
     """Choose devices that are known already, so that nothing has to be asked of the node; None: no way."""
     known = tuple(dev if dev.is_answered else _closed(dev) for dev in devices)
-    return choose_devices(asks, known, node, room=0, strategy=strategy, new_groups=iter(()))
+    return choose_devices(asks, known, node, room=0, strategy=strategy, new_groups=iter(()), rule=rule)
 
 
 def without_silent(devices: tuple[Device, ...]) -> tuple[Device, ...]:

@@ -1,4 +1,4 @@
-"""On which nodes a pod may be at all: readiness, cordon, taints, selectors, required node affinity.
+"""On which nodes a pod may be at all: readiness, cordon, taints, selectors, required node affinity, cards, enforcement.
 
 The judgement of one class on one node is a small number, so that a class's judgements are one row of an array, cached
 by the hash of its constraints.
@@ -20,9 +20,22 @@ SELECTOR = 4
 AFFINITY = 5
 #: A row of the table that stands for no node.
 NO_NODE = 6
+CARDS = 7
+ENFORCEMENT = 8
 
 #: Kinds of NodeReason by judgement.
-KINDS = {NOT_READY: "not-ready", CORDONED: "cordoned", TAINT: "taint", SELECTOR: "selector", AFFINITY: "affinity"}
+KINDS = {
+    NOT_READY: "not-ready",
+    CORDONED: "cordoned",
+    TAINT: "taint",
+    SELECTOR: "selector",
+    AFFINITY: "affinity",
+    CARDS: "cards",
+    ENFORCEMENT: "enforcement",
+}
+
+#: A list of values is gone through so much faster than all else.
+_VALUES_PER_COMPARISON = 32
 
 _BARRING = {"NoSchedule", "NoExecute"}
 _CORDON = Taint(key=names.UNSCHEDULABLE_TAINT, effect="NoSchedule")
@@ -40,7 +53,38 @@ def judge(node: NodeRecord, constraints: Constraints) -> int:
         return SELECTOR
     if constraints.terms is not None and not any(_holds(term, node) for term in constraints.terms):
         return AFFINITY
-    return OK
+    return _judge_gpus(node, constraints)
+
+
+def _judge_gpus(node: NodeRecord, constraints: Constraints) -> int:
+    if not _has_cards(node, constraints):
+        return CARDS
+    return OK if {*constraints.enforced} <= {*node.enforces} else ENFORCEMENT
+
+
+def effort(constraints: Constraints) -> int:
+    """How much there is to look at for one node, in comparisons or so: what ``judge`` takes for it grows with this."""
+    terms = constraints.terms or ()
+    asked = sum(1 + sum(map(_effort_of, (*term.labels, *term.fields))) for term in terms)
+    cards = len(constraints.products) + len(constraints.not_products)
+    return 1 + len(constraints.selector) + asked + len(constraints.tolerations) + cards
+
+
+def _effort_of(requirement: Requirement) -> int:
+    return 1 + len(requirement.values) // _VALUES_PER_COMPARISON
+
+
+def _has_cards(node: NodeRecord, constraints: Constraints) -> bool:
+    """Whether the node's cards are of a product that will do. Blanks and hyphens are one: labels can't hold blanks."""
+    if not (constraints.products or constraints.not_products):
+        return True
+    product = _plain(node.labels.get(names.NODE_GPU_PRODUCT, ""))
+    is_wanted = not constraints.products or any(_plain(part) in product for part in constraints.products)
+    return bool(product) and is_wanted and not any(_plain(part) in product for part in constraints.not_products)
+
+
+def _plain(product: str) -> str:
+    return product.lower().replace(" ", "-")
 
 
 def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:

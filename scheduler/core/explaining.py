@@ -12,7 +12,7 @@ import numpy as np
 
 from gpu.request import FractionAsk
 from gpu.share import mib_from_nano
-from scheduler.core.devices import choose_devices, without_silent
+from scheduler.core.devices import choose_devices, rule_of, without_silent
 from scheduler.core.eligibility import KINDS, OK
 from scheduler.core.ledger import MOST_ASKED
 from scheduler.core.probation import Doubt
@@ -41,6 +41,8 @@ PROBATION = "probation"
 CONTENDED = "contended"
 SILENT = "silent"
 ILL = "ill"
+PINNED = "pinned"
+MODE = "mode"
 GPU_SHARE = "gpu-share"
 GPU_MEMORY = "gpu-memory"
 
@@ -148,7 +150,32 @@ def _device_lacks(trial: Trial, cls: PodClass) -> list[_Lack]:
         _Lack("mig", "", "", mig, nothing),
         _Lack("no-gpu-memory-label", "", "", blind, nothing),
         _Lack(INSUFFICIENT, resource, _unit(resource), short, _missing(trial, cls, short)),
+        *_ruled_out(trial, cls, ~(short | blind | mig)),
     ]
+
+
+def _ruled_out(trial: Trial, cls: PodClass, where: Bools) -> list[_Lack]:
+    """Nodes that have the devices, though none that the pod's rule allows as far as is known: else it were there."""
+    rule = rule_of(cls)
+    nothing = np.zeros(len(trial.nodes), np.int64)
+    if any(rule.names(ask) for ask in cls.request.shared):
+        return [_Lack(PINNED, "", "", where, nothing)]
+    if not rule.mode:
+        return []
+    other = np.fromiter((_runs_otherwise(trial, cls, p) for p in range(len(trial.nodes))), np.bool_, len(trial.nodes))
+    return [_Lack(MODE, "", "", where & other, nothing)]
+
+
+def _runs_otherwise(trial: Trial, cls: PodClass, position: int) -> bool:
+    """Whether a node lacks devices for a pod only because tenants of another mode are on those that it has."""
+    devices, rule = trial.table.devices[position], rule_of(cls)
+    if all(dev.suits(rule.mode) for dev in devices):
+        return False
+    asks, node, names_ = cls.request.shared, trial.nodes[position], (str(number) for number in count())
+    free = trial.table.free
+    room = min(int(free[GPUS, position]) - cls.demand.gpus, int(free[PODS, position]) - 1)
+    found = choose_devices(asks, devices, node, room=room, strategy=Strategy.BINPACK, new_groups=names_, rule=rule)
+    return found is None
 
 
 def _opened(trial: Trial, cls: PodClass) -> Int64s:

@@ -41,7 +41,7 @@ def members(text: str | None) -> dict[str, PlannedMember]:
         return {}
     try:
         plan = _decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
     if any(not 0 < device.nano <= NANO_PER_DEVICE for member in plan.members.values() for device in member.devices):
         return {}

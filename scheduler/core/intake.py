@@ -10,12 +10,15 @@ from sys import intern
 
 import msgspec
 
-from gpu import grant, order, reservation, room
-from gpu.dialects import kai
+from gpu import enforcement, grant, order, reservation, room
+from gpu.asked import PLAIN, asked, mode_of, recorded, unrecorded
+from gpu.dialects import vocabulary
 from gpu.order import Foreign
-from gpu.refusal import Refusal
-from gpu.request import NO_GPU, ContainerKind, ContainerRef, GpuRequest
-from scheduler.core import constraining, gangplan, gangs, requests
+from gpu.refusal import Refusal, told
+from gpu.request import NO_GPU
+from gpu.translation import Cards, Translation
+from scheduler.core import constraining, deviceenv, gangplan, gangs, requests
+from scheduler.core.deviceenv import Source
 from scheduler.core.records import (
     ANYWHERE,
     BindRequestRecord,
@@ -31,12 +34,13 @@ from scheduler.core.records import (
 )
 from scheduler.core.settings import Settings
 from scheduler.core.verdict import Code, Verdict
-from wire import names
-from wire.core import Container, EnvVar, Node, Pod, PodStatus
+from wire import goduration, names
+from wire.core import Node, Pod, PodStatus
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.quantity import NANO, MalformedQuantity, mib_down, milli_down, parse_nano
 
+_NOTHING = Translation(dialect=PLAIN, request=NO_GPU)
 _ENDED = {names.SUCCEEDED, names.FAILED}
 _READY = "Ready"
 _MIG_SINGLE = "single"
@@ -84,12 +88,13 @@ def pod_record(pod: Pod, settings: Settings) -> PodRecord | None:
         return _bound(pod, settings)
     if not is_ours(pod, settings) or pod.status.phase in _ENDED:
         return None
-    return _waiting(pod)
+    return _waiting(pod, settings)
 
 
 def _bound(pod: Pod, settings: Settings) -> PodRecord:
-    request = kai.translate(pod)
-    cls = PodClass(demand=_lenient_demand(pod), request=NO_GPU if isinstance(request, Refusal) else request)
+    found = asked(pod)
+    known = _NOTHING if isinstance(found, Refusal) else found
+    cls = PodClass(demand=_lenient_demand(pod), request=known.request, wishes=known.wishes, mode=mode_of(known))
     return msgspec.structs.replace(
         _record(pod, cls),
         node=intern(pod.spec.node_name),
@@ -98,30 +103,43 @@ def _bound(pod: Pod, settings: Settings) -> PodRecord:
     )
 
 
-def _waiting(pod: Pod) -> PodRecord:
+def _waiting(pod: Pod, settings: Settings) -> PodRecord:
     try:
         demand, problem = requests.demand(pod), ""
     except requests.MalformedDemand as error:
         demand, problem = Demand(), str(error)
-    asked = kai.translate(pod)
-    if isinstance(asked, Refusal):
-        problem = asked.message
-    request = NO_GPU if isinstance(asked, Refusal) else asked
-    if (no_room := room.cramped(pod.metadata.annotations, request)) is not None:
+    own = recorded(pod)
+    found = own or unrecorded(pod)
+    if isinstance(found, Refusal):
+        problem = found.message
+        found = _NOTHING
+    request = found.request
+    if (no_room := room.cramped(pod.metadata.annotations, found)) is not None:
         problem = no_room.message
-    hand_over = _hand_over(pod, request)
-    problem = problem or _taken_back(pod, request)
+    required = enforcement.is_required(pod.metadata.annotations)
+    if isinstance(required, Refusal):
+        problem = told(required)
+    enforced = enforcement.needed(found.wishes) if required or settings.require_enforcement else ()
+    hand_over = deviceenv.hand_over(pod, request)
+    problem = problem or deviceenv.taken_back(pod, request)
     cls = PodClass(
         demand=demand,
         request=request,
-        constraints=_shared_constraints(pod),
-        by_config_map=_Source.CONFIG_MAP in hand_over,
+        constraints=_shared_constraints(pod, found.cards, enforced),
+        by_config_map=Source.CONFIG_MAP in hand_over,
+        strategy=found.strategy,
+        uuids=found.cards.uuids,
+        not_uuids=found.cards.not_uuids,
+        alternatives=found.alternatives,
+        wishes=found.wishes,
+        mode=mode_of(found),
     )
-    admitted = _Source.NONE not in hand_over
+    came_by_the_door = own is not None or not vocabulary.is_spoken(pod)
     return msgspec.structs.replace(
         _record(pod, cls),
         gated=bool(pod.spec.scheduling_gates),
-        blocker=_blocker(pod, problem=problem, admitted=admitted),
+        recorded=own if isinstance(own, Translation) else None,
+        blocker=_blocker(pod, cls, problem=problem, admitted=came_by_the_door and Source.NONE not in hand_over),
     )
 
 
@@ -146,8 +164,8 @@ def _record(pod: Pod, cls: PodClass) -> PodRecord:
     )
 
 
-def _shared_constraints(pod: Pod) -> Constraints:
-    found = constraining.constraints(pod)
+def _shared_constraints(pod: Pod, cards: Cards, enforced: tuple[str, ...]) -> Constraints:
+    found = constraining.constraints(pod, cards, enforced)
     return ANYWHERE if found == ANYWHERE else found
 
 
@@ -159,71 +177,15 @@ def _lenient_demand(pod: Pod) -> Demand:
         return Demand()
 
 
-def _blocker(pod: Pod, *, problem: str, admitted: bool) -> Verdict | None:
+def _blocker(pod: Pod, cls: PodClass, *, problem: str, admitted: bool) -> Verdict | None:
     if problem:
         return Verdict(code=Code.INVALID_REQUEST, detail=problem)
-    if constraint := constraining.unsupported(pod):
+    if constraint := constraining.unsupported(pod, cls.request) or constraining.excessive(cls.constraints):
         return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=constraint)
     in_group = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME)
     if not in_group and (kind := gangs.gang_kind(pod)):
         return Verdict(code=Code.NO_POD_GROUP, detail=kind)
     return None if admitted else Verdict(code=Code.NOT_ADMITTED)
-
-
-class _Source:
-    """How a container reads which devices it was given."""
-
-    ANNOTATION = "annotation"
-    CONFIG_MAP = "config-map"
-    NONE = "none"
-
-
-def _hand_over(pod: Pod, request: GpuRequest) -> set[str]:
-    """How the containers with a share read their devices: the ways seen; empty when there are no shares."""
-    if not request.is_shared:
-        return set()
-    return {_source(pod, asked.container) for asked in request.containers}
-
-
-def _taken_back(pod: Pod, request: GpuRequest) -> str:
-    """Say which container reads a ConfigMap though its ask is gone; "" if none does.
-
-    It would wait for ever for one that nobody writes, or see the devices of an attempt that failed.
-    """
-    if names.SHARED_GPU_CONFIGMAP not in (pod.metadata.annotations or {}):
-        return ""
-    asked = {each.container.key for each in request.containers} if request.is_shared else set()
-    listed = ((ContainerKind.INIT, pod.spec.init_containers or ()), (ContainerKind.REGULAR, pod.spec.containers))
-    for kind, containers in listed:
-        for index, container in enumerate(containers):
-            ref = ContainerRef(kind, index)
-            if ref.key not in asked and _source(pod, ref) == _Source.CONFIG_MAP:
-                return f"container {container.name} shares no GPU any more, but reads which: make the pod anew"
-    return ""
-
-
-def _source(pod: Pod, ref: ContainerRef) -> str:
-    variable = _variable(_container(pod, ref))
-    source = variable.value_from if variable else None
-    if source is None:
-        return _Source.NONE
-    if source.field_ref is not None:
-        wanted = f"metadata.annotations['{names.VISIBLE_DEVICES_PREFIX}{ref.key}']"
-        return _Source.ANNOTATION if source.field_ref.field_path == wanted else _Source.NONE
-    prefix = (pod.metadata.annotations or {}).get(names.SHARED_GPU_CONFIGMAP, "")
-    by_map = source.config_map_key_ref
-    return _Source.CONFIG_MAP if by_map and prefix and by_map.name.startswith(prefix) else _Source.NONE
-
-
-def _container(pod: Pod, ref: ContainerRef) -> Container | None:
-    containers = pod.spec.init_containers or [] if ref.kind is ContainerKind.INIT else pod.spec.containers
-    return containers[ref.index] if ref.index < len(containers) else None
-
-
-def _variable(container: Container | None) -> EnvVar | None:
-    """The entry that counts: kubelet lets the last one of a name win."""
-    found = [v for v in (container.env if container else None) or () if v.name == names.ENV_VISIBLE_DEVICES]
-    return found[-1] if found else None
 
 
 def _held(pod: Pod) -> tuple[Held, ...]:
@@ -251,6 +213,7 @@ def node_record(node: Node) -> NodeRecord:
         smallest_card_mib=smallest,
         largest_card_mib=largest,
         is_mig=_is_mig(labels, allocatable),
+        enforces=enforcement.listed((node.metadata.annotations or {}).get(names.NODE_ENFORCES)).known,
     )
 
 
@@ -318,6 +281,7 @@ def pod_group_record(group: PodGroup) -> PodGroupRecord:
         created=meta.creation_timestamp or "",
         subgroups=subgroups,
         unsupported=_unsupported_in(group),
+        stale_ns=_stale_ns(spec.staleness_grace_period),
         planned=gangplan.members((meta.annotations or {}).get(names.PLAN)),
     )
 
@@ -331,6 +295,16 @@ def _unsupported_in(group: PodGroup) -> str:
         "topologyConstraint.requiredTopologyLevel": any(c and c.required_topology_level for c in constrained),
     }
     return ", ".join(name for name, is_there in found.items() if is_there)
+
+
+def _stale_ns(text: str | None) -> int | None:
+    """``stalenessGracePeriod`` (kai-contract 3.2); one that can't be read is as if it were not said."""
+    if text is None:
+        return None
+    try:
+        return goduration.parse_ns(text)
+    except goduration.MalformedDuration:
+        return None
 
 
 def bind_request_record(request: BindRequest) -> BindRequestRecord | None:

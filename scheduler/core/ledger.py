@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from scheduler.core.eligibility import NO_NODE, judge
+from scheduler.core.eligibility import NO_NODE, effort, judge
 from scheduler.core.occupancy import Occupancy
 from scheduler.core.records import Constraints, Demand, NodeRecord
 from scheduler.core.table import CLOSED, Device, Int8s, Int64s, Table, device
@@ -126,6 +126,10 @@ class Ledger:
             codes = [NO_NODE if node is None else judge(node, constraints) for node in self.nodes]
             judged = self._eligible[constraints] = np.array(codes, np.int8)
         return judged
+
+    def effort(self, constraints: Constraints) -> int:
+        """What it takes to judge all nodes for these constraints; nothing where they are judged already."""
+        return 0 if constraints in self._eligible else effort(constraints) * len(self.nodes)
 
     def forget_constraints(self, live: set[Constraints]) -> None:
         """Drop the judgements of constraints that no waiting pod has."""

@@ -44,6 +44,8 @@ class Group:
     has_terminal: bool = False
     #: Devices (UUIDs) that bound pods' grants name.
     granted: set[str] = field(default_factory=set)
+    #: Modes in which tenants run, those left out that run in any.
+    modes: set[str] = field(default_factory=set)
     #: Whether bound pods of other groups use the device that its reservation holds.
     is_claimed: bool = False
 
@@ -100,8 +102,10 @@ class Group:
         """The card's memory as its reservation reported it, 0 if unknown."""
         return self.reservation.mem_mib if self.reservation else 0
 
-    def charge(self, pod_uid: str, nano: int) -> None:
+    def charge(self, pod_uid: str, nano: int, mode: str) -> None:
         """Count a pod once, with the largest that anybody says."""
+        if mode:
+            self.modes.add(mode)
         self.charges[pod_uid] = max(self.charges.get(pod_uid, 0), nano)
 
 
@@ -170,7 +174,7 @@ def _count_reservation(group: Group, reservation: Reservation) -> None:
         group.reservations.append(reservation)
     if reservation.book is not None:
         for pod_uid, entry in reservation.book.entries.items():
-            group.charge(pod_uid, entry.nano)
+            group.charge(pod_uid, entry.nano, entry.mode)
 
 
 def _count_held(used: Occupancy, pod: PodRecord, *, smallest_card_mib: int) -> None:
@@ -184,7 +188,7 @@ def _count_held(used: Occupancy, pod: PodRecord, *, smallest_card_mib: int) -> N
         if nano is None:
             ask = asks[min(number, len(asks) - 1)] if asks else None
             nano = charge_nano(ask, group.mem_mib or smallest_card_mib) if ask is not None else None
-        group.charge(pod.uid, NANO_PER_DEVICE if nano is None else nano)
+        group.charge(pod.uid, NANO_PER_DEVICE if nano is None else nano, pod.cls.mode)
 
 
 def _count_lost(groups: Collection[Group]) -> int:
@@ -216,7 +220,7 @@ def _count_charges(used: Occupancy, charges: Iterable[Charge]) -> None:
             used.take(charge.demand, gpus=charge.demand.gpus)
             seen.add(charge.pod_uid)
         for device in charge.devices:
-            used.group(device.group).charge(charge.pod_uid, device.nano)
+            used.group(device.group).charge(charge.pod_uid, device.nano, device.mode)
 
 
 def _count_coming_reservations(used: Occupancy, settings: Settings) -> None:

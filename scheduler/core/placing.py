@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gpu.handover import PlannedDevice
-from gpu.request import MemoryAsk
+from gpu.request import MemoryAsk, SharedAsk
 from scheduler.core.devices import choose_answered, choose_devices, new_groups, without_silent
 from scheduler.core.plan import Alone, Attempt, Bind, Hold, Join, Placement, Retire
 from scheduler.core.probation import Doubt
@@ -44,12 +46,24 @@ class Placer:
 
     def place(self, pod: PodRecord, *, without: frozenset[str]) -> Placement | None:
         """Place and charge a pod on the best node that is not in ``without``; None if it fits nowhere."""
-        ranking = self.ranking(pod.cls)
+        placed = self._place_as(pod, pod.cls, without=without)
+        for number, request in enumerate(pod.cls.alternatives, 1):
+            if placed is not None:
+                break
+            cls = msgspec.structs.replace(pod.cls, request=request, alternatives=())
+            placed = self._place_as(pod, cls, without=without, alternative=number)
+        return placed
+
+    def _place_as(
+        self, pod: PodRecord, cls: PodClass, *, without: frozenset[str], alternative: int = 0
+    ) -> Placement | None:
+        """Place and charge a pod as one of this class."""
+        ranking = self.ranking(cls)
         while (position := ranking.best(without)) is not None:
-            parts = self._devices(pod, position)
+            parts = self._devices(pod, ranking, position)
             if parts is not None:
-                self.trial.charge(position, pod.cls.demand, parts)
-                return self._placement(pod, position, parts)
+                self.trial.charge(position, cls.demand, parts)
+                return self._placement(pod, position, parts, asks=ranking.asks, alternative=alternative)
             ranking.strike(position)
         return None
 
@@ -70,16 +84,15 @@ class Placer:
         retired = [Retire(d.reservation.uid, pod.uid) for d in sacrifice.devices if d.reservation is not None]
         return self.trial.nodes[sacrifice.position].name, retired
 
-    def _devices(self, pod: PodRecord, position: int) -> tuple[Part, ...] | None:
-        asks = self.ranking(pod.cls).asks
+    def _devices(self, pod: PodRecord, ranking: Ranking, position: int) -> tuple[Part, ...] | None:
+        asks, strategy, rule = ranking.asks, ranking.strategy, ranking.rule
         if not asks:
             return ()
         node = self.trial.nodes[position]
         devices = self.trial.table.devices[position]
-        strategy = self._cluster.settings.gpu_strategy
         doubt = self.trial.doubts.get(position)
         if doubt is not None:
-            answered = choose_answered(asks, devices, node, strategy=strategy)
+            answered = choose_answered(asks, devices, node, strategy=strategy, rule=rule)
             if answered is not None or doubt is Doubt.PROBED:
                 return answered
             if doubt is Doubt.ON_PROBATION:
@@ -91,6 +104,7 @@ class Placer:
             node,
             room=self._room(pod, position),
             strategy=strategy,
+            rule=rule,
             new_groups=new_groups(node, pod.uid, self._cluster.next_number(pod.uid), known),
         )
 
@@ -104,7 +118,9 @@ class Placer:
             limits.append((int(free[MEMORY, position]) - demand.mem_mib) // settings.reservation_mem_mib)
         return max(0, min(limits))
 
-    def _placement(self, pod: PodRecord, position: int, parts: tuple[Part, ...]) -> Placement:
+    def _placement(
+        self, pod: PodRecord, position: int, parts: tuple[Part, ...], *, asks: tuple[SharedAsk, ...], alternative: int
+    ) -> Placement:
         return Placement(
             pod_uid=pod.uid,
             namespace=pod.namespace,
@@ -112,10 +128,11 @@ class Placer:
             rv=pod.rv,
             node=self.trial.nodes[position].name,
             devices=tuple(
-                PlannedDevice(part.group, part.nano, ask.mem_mib if isinstance(ask, MemoryAsk) else 0)
-                for part, ask in zip(parts, self.ranking(pod.cls).asks, strict=True)
+                PlannedDevice(part.group, part.nano, ask.mem_mib if isinstance(ask, MemoryAsk) else 0, part.mode)
+                for part, ask in zip(parts, asks, strict=True)
             ),
             number=self._cluster.next_number(pod.uid),
+            alternative=alternative,
         )
 
     def entry(self, pod: PodRecord, placement: Placement) -> Bind | Join | Attempt:

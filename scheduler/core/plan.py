@@ -16,7 +16,8 @@ class Placement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One pod on one node. ``devices`` in the order of its asks; empty when it has no shares.
 
     ``rv`` is the pod's resourceVersion that was decided on: the only one that its Binding may use.
-    ``number`` is the attempt number of this pod (grows with each try).
+    ``number`` is the attempt number of this pod (grows with each try). ``alternative``: which of its requests the
+    devices are for, 0 for the first.
     """
 
     pod_uid: str
@@ -26,6 +27,7 @@ class Placement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     node: str
     devices: tuple[PlannedDevice, ...] = ()
     number: int = 0
+    alternative: int = 0
 
 
 class Bind(msgspec.Struct, frozen=True, gc=False, tag="bind"):

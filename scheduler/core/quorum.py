@@ -48,6 +48,11 @@ class Quorum:
         """Whether the minimum is bound, so that further members may come one at a time."""
         return self.total <= 0
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether some are bound, and too few."""
+        return self.bound > 0 and not self.is_met
+
     def missing(self) -> Missing:
         """What is missing, to be counted down."""
         return Missing(self.total, dict(self.of_subgroup))

@@ -17,14 +17,15 @@ What is left of a node's GPUs counts in milli-GPU, rounded down; a share of some
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu.request import FractionAsk, MigAsk, SharedAsk
-from scheduler.core.devices import choose_answered
+from gpu.request import FractionAsk, MemoryAsk, MigAsk, SharedAsk
+from scheduler.core.devices import choose_answered, rule_of
 from scheduler.core.eligibility import OK
 from scheduler.core.probation import Doubt
 from scheduler.core.records import PodClass
@@ -71,7 +72,6 @@ class Ranking:
         "_rank_one_kind",
         "_reservation_asks",
         "_seen",
-        "_strategy",
         "_trial",
         "_usable",
         "asks",
@@ -79,6 +79,8 @@ class Ranking:
         "eligible",
         "keys",
         "known",
+        "rule",
+        "strategy",
     )
 
     def __init__(self, trial: Trial, cls: PodClass, settings: Settings) -> None:
@@ -99,14 +101,16 @@ class Ranking:
         self._usable = (self.eligible == OK) & self.known
         if self.asks:
             self._usable &= trial.table.extra[MIG] == 0
-        self._strategy = settings.gpu_strategy
+        #: How it chooses devices, and nodes by their devices.
+        self.rule = rule_of(cls)
+        self.strategy = Strategy(cls.strategy) if cls.strategy else settings.gpu_strategy
         self._rank_one_kind = self._choose_kind(settings)
         self._seen = len(trial.touched)
         self.keys: Int64s = self._rank(_EVERYWHERE)
 
     def _choose_kind(self, settings: Settings) -> Callable[[_Look], Int64s]:
         by_gpu = bool(self.asks or self.cls.demand.gpus)
-        if by_gpu and settings.gpu_strategy is Strategy.SPREAD:
+        if by_gpu and self.strategy is Strategy.SPREAD:
             return _by_gpus_left
         if self.asks:
             return _by_tightest_devices
@@ -163,7 +167,7 @@ class Ranking:
         """Rank a node that owes an answer, if it is among those looked at."""
         at = np.array([position]) if isinstance(selection, slice) else np.flatnonzero(selection == position)
         devices, node = self._trial.table.devices[position], self._trial.nodes[position]
-        if not len(at) or choose_answered(self.asks, devices, node, strategy=self._strategy) is not None:
+        if not len(at) or choose_answered(self.asks, devices, node, strategy=self.strategy, rule=self.rule) is not None:
             return
         keys[at] = NOWHERE if doubt is Doubt.PROBED else keys[at] | _LAST
 
@@ -234,24 +238,38 @@ def _has_gpus(look: _Look) -> Int64s:
 def tightest_devices(trial: Trial, asks: tuple[SharedAsk, ...], selection: Selection) -> tuple[Int64s, Int64s]:
     """Per node: devices that have to be opened, and the sum of nano free on the tightest devices that fit.
 
-    Exact for equal asks. For unequal ones each is looked at as if it were alone, which can only be too hopeful: the
-    choice of devices (placing.py) has the last word.
+    Exact for asks in one unit: so many are at least as large as one of them, and all of these need other devices that
+    hold it. A fraction and memory beside each other are looked at as if each were alone, and so is what is tightest for
+    unequal asks: that can only be too hopeful, and the choice of devices (placing.py) has the last word.
     """
     if all(ask == asks[0] for ask in asks):
         return _equal_asks(trial, asks[0], len(asks), selection)
-    each = [_equal_asks(trial, ask, 1, selection) for ask in asks]
+    each: list[tuple[Int64s, Int64s]] = []
+    for kind in (FractionAsk, MemoryAsk):
+        larger = 0
+        counted = Counter(_amount(ask) for ask in asks if isinstance(ask, kind))
+        for amount, count in sorted(counted.items(), reverse=True):
+            each.append(_equal_asks(trial, kind(amount), count, selection, larger=larger))
+            larger += count
     most = np.maximum.reduce([opened for opened, _ in each])
     return most, np.add.reduce([tight for _, tight in each])
 
 
-def _equal_asks(trial: Trial, ask: SharedAsk, count: int, selection: Selection) -> tuple[Int64s, Int64s]:
+def _amount(ask: SharedAsk) -> int:
+    return ask.nano if isinstance(ask, FractionAsk) else ask.mem_mib
+
+
+def _equal_asks(
+    trial: Trial, ask: SharedAsk, count: int, selection: Selection, *, larger: int = 0
+) -> tuple[Int64s, Int64s]:
+    """The same for ``count`` asks, beside which ``larger`` ones want such devices as well."""
     table = trial.table
     free = table.share_nano[:, selection]
     fits = free >= ask.nano if isinstance(ask, FractionAsk) else table.share_mib[:, selection] >= ask.mem_mib
     nodes = free.shape[1]
     if not len(free):
-        return np.full(nodes, count, np.int64), np.zeros(nodes, np.int64)
-    opened: Int64s = np.maximum(count - fits.sum(axis=0), 0)
+        return np.full(nodes, count + larger, np.int64), np.zeros(nodes, np.int64)
+    opened: Int64s = np.maximum(count + larger - fits.sum(axis=0), 0)
     usable = np.where(fits, free, NOWHERE)
     if count == 1:
         tight = usable.min(axis=0)

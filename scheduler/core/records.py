@@ -6,11 +6,15 @@ interned, so that one is compared by identity and its hash is computed once.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
+from gpu.asked import PLAIN, taken
 from gpu.handover import PlannedDevice
 from gpu.request import NO_GPU, GpuRequest
 from gpu.reservation import Reservation
+from gpu.translation import Translation, Wishes
 from scheduler.core.verdict import Verdict
 from wire.core import Taint, Toleration
 
@@ -45,14 +49,22 @@ class Term(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 class Constraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
-    """On which nodes a pod may be at all. ``terms`` None: no required node affinity; (): it matches nowhere."""
+    """On which nodes a pod may be at all. ``terms`` None: no required node affinity; (): it matches nowhere.
+
+    ``products``: one of these has to be part of the product's name of the node's cards, none of ``not_products``
+    (gpu/translation.py, Cards). ``enforced``: words that the node has to enforce (gpu/enforcement.py).
+    """
 
     selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[Term, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
+    products: tuple[str, ...] = ()
+    not_products: tuple[str, ...] = ()
+    enforced: tuple[str, ...] = ()
 
 
 ANYWHERE = Constraints()
+NO_WISHES = Wishes()
 
 
 class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
@@ -63,6 +75,22 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     constraints: Constraints = ANYWHERE
     #: Its containers read KAI's ConfigMaps, which only the binder writes.
     by_config_map: bool = False
+    #: Where it goes if the cluster's choice is not its own: ``binpack``, ``spread``, or "".
+    strategy: str = ""
+    #: UUIDs of devices that alone will do, and of those that won't.
+    uuids: tuple[str, ...] = ()
+    not_uuids: tuple[str, ...] = ()
+    #: Whole requests in order of preference, for when ``request`` fits nowhere.
+    alternatives: tuple[GpuRequest, ...] = ()
+    #: What its node may be unable to enforce.
+    wishes: Wishes = NO_WISHES
+    #: Its mode, if tenants of another one may not be on its devices (gpu/asked.py).
+    mode: str = ""
+
+    def requests(self) -> Iterator[GpuRequest]:
+        """What will do, best first."""
+        yield self.request
+        yield from self.alternatives
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):
@@ -98,6 +126,12 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     held: tuple[Held, ...] = ()
     grace_s: int = 30
     blocker: Verdict | None = None
+    #: What a pod that waits asks by its record, for what its Binding writes back; None without one.
+    recorded: Translation | None = None
+
+    def taken(self, number: int) -> Translation | None:
+        """All of what it asks, with the request of this number: 0 is the first. None if there is no such one."""
+        return taken(self.recorded or Translation(dialect=PLAIN, request=self.cls.request), number)
 
 
 class SeenPod(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -113,7 +147,8 @@ class SeenPod(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A node: where it is, what it has, whom it takes.
 
-    ``smallest_card_mib`` and ``largest_card_mib``: memory of its cards, 0 if unknown.
+    ``smallest_card_mib`` and ``largest_card_mib``: memory of its cards, 0 if unknown. ``enforces``: what it can hold
+    pods to, in words (gpu/enforcement.py).
     """
 
     name: str
@@ -127,15 +162,17 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     smallest_card_mib: int = 0
     largest_card_mib: int = 0
     is_mig: bool = False
+    enforces: tuple[str, ...] = ()
 
     def admits_like(self, other: NodeRecord) -> bool:
         """Whether the same pods may be on both: everything that eligibility reads is equal."""
-        return (self.name, self.is_ready, self.is_cordoned, self.taints, self.labels) == (
+        return (self.name, self.is_ready, self.is_cordoned, self.taints, self.labels, self.enforces) == (
             other.name,
             other.is_ready,
             other.is_cordoned,
             other.taints,
             other.labels,
+            other.enforces,
         )
 
 
@@ -154,7 +191,11 @@ class PlannedMember(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A gang. ``unsupported`` names a constraint that is not implemented ("": none)."""
+    """A gang. ``unsupported`` names a constraint that is not implemented ("": none).
+
+    ``stale_ns``: how long it may run below its minimum before the rest is evicted; None: as long as the scheduler says,
+    below zero: for ever.
+    """
 
     namespace: str
     name: str
@@ -164,6 +205,7 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     created: str = ""
     subgroups: tuple[SubgroupRecord, ...] = ()
     unsupported: str = ""
+    stale_ns: int | None = None
     #: Pod UID -> place, of a plan that was written and not taken back.
     planned: dict[str, PlannedMember] = {}
 

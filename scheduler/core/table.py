@@ -46,7 +46,7 @@ class Device(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A shared device as a decision sees it. ``free_mib``: the largest memory ask that fits, CLOSED for none.
 
     ``card_mib``: its memory as reported, 0 if unknown. ``is_idle``: could be given back whole. ``is_contended``: closed
-    because tenants use a device that their reservation lost.
+    because tenants use a device that their reservation lost. ``modes``: of its tenants, sorted.
     """
 
     group: str
@@ -57,6 +57,11 @@ class Device(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is_leaving: bool = False
     is_contended: bool = False
     reservation: Reservation | None = None
+    modes: tuple[str, ...] = ()
+
+    def suits(self, mode: str) -> bool:
+        """Whether a tenant of this mode ("" for any) may be beside those that are there."""
+        return not mode or self.modes in {(), (mode,)}
 
     @property
     def is_answered(self) -> bool:
@@ -85,6 +90,7 @@ def device(group: Group) -> Device:
         is_leaving=group.is_leaving,
         is_contended=group.is_contended,
         reservation=group.reservation,
+        modes=tuple(sorted(group.modes)),
     )
 
 

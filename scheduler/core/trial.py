@@ -29,6 +29,7 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     slot: int | None
     group: str
     nano: int
+    mode: str = ""
 
 
 @dataclass(slots=True)
@@ -119,7 +120,10 @@ class Trial:
         left = dev.free_nano - part.nano
         if not dev.is_open or left < 0:
             raise OverCommitted(f"group {dev.group} (open: {dev.is_open}) would be left with {left} nano-GPU")
-        charged = msgspec.structs.replace(dev, free_nano=left, is_idle=False, is_leaving=False)
+        if not dev.suits(part.mode):
+            raise OverCommitted(f"group {dev.group} runs in {dev.modes}, not in {part.mode}")
+        modes = dev.modes or ((part.mode,) if part.mode else ())
+        charged = msgspec.structs.replace(dev, free_nano=left, is_idle=False, is_leaving=False, modes=modes)
         self.table.put_device(position, slot, self.nodes[position], charged)
 
     def retire(self, position: int, groups: frozenset[str]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from simulator import recorded
 from simulator.checks import counting
 from simulator.checks.counting import NANO
 from simulator.checks.writes import Writes
@@ -26,6 +27,7 @@ _ASKS: Final = (
     names.GPU_FRACTION_NUM_DEVICES,
     names.GPU_FRACTION_CONTAINER_NAME,
     names.GPU_FRACTION_CONTAINER_TYPE,
+    names.GPU_RECORD,
 )
 
 
@@ -40,16 +42,25 @@ class Keeping:
 
     def bound(self, pod: PodFacts, at_s: float) -> None:
         """A pod of ours was just bound: each device is charged with what was asked, and its book says so."""
-        ask = next((ask for ask in pod.asks.values() if not ask.is_whole), None)
         for grant in pod.grants:
-            card = self.cards.get(grant.uuid)
-            asked = ask.charge(card.mem_mib) if ask is not None and card is not None else Fraction(0)
+            asked = self._asked(pod, grant.uuid)
             if Fraction(grant.nano, NANO) < asked:
                 told = f"{float(asked):.9g} of {grant.uuid} and is charged {grant.nano} nano"
                 self._add(at_s, f"pod {pod.key} asked {told}")
             reservation = self.pods.get(grant.reservation)
             if reservation is not None:
                 self._judge_entry(reservation, pod, grant.group, at_s)
+
+    def _asked(self, pod: PodFacts, uuid: str) -> Fraction:
+        """What it asked of a device that it was given; all of one that nobody can have asked for."""
+        card = self.cards.get(uuid)
+        if card is None:
+            return Fraction(0)
+        if recorded.ways(pod):
+            placed = recorded.placed(pod, self.cards)
+            return placed.charge(uuid) if placed is not None else Fraction(1)
+        ask = next((ask for ask in pod.asks.values() if not ask.is_whole), None)
+        return ask.charge(card.mem_mib) if ask is not None else Fraction(0)
 
     def changed(self, known: PodFacts, pod: PodFacts, at_s: float) -> None:
         """A bound pod has a new version."""
@@ -94,4 +105,4 @@ def _touched(known: PodFacts, pod: PodFacts) -> list[str]:
 
 
 def _is_device(key: str) -> bool:
-    return key.startswith(names.VISIBLE_DEVICES_PREFIX)
+    return key.startswith((names.VISIBLE_DEVICES_PREFIX, names.ENV_PREFIX))

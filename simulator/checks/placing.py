@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from simulator import facts
+from simulator import facts, recorded
 from simulator.checks import counting, packing
 from simulator.checks.counting import NodeFacts, NodeUse
 from simulator.checks.room import Room, share_of
@@ -113,9 +113,12 @@ def is_patient(pod: PodFacts, cards: Iterable[tuple[Device, ...]]) -> bool:
     if "last attempt failed" in told:
         return True
     ask = share_of(pod)
-    asked = ask.mem_mib if ask is not None else None
-    return asked is not None and any(
-        min(card.mem_mib for card in node) < asked <= max(card.mem_mib for card in node) for node in cards if node
+    asked = {part.mem_mib for way in recorded.ways(pod) for part in way} | {ask.mem_mib or 0 if ask is not None else 0}
+    return any(
+        min(card.mem_mib for card in node) < mem_mib <= max(card.mem_mib for card in node)
+        for node in cards
+        if node
+        for mem_mib in asked - {0}
     )
 
 
@@ -138,7 +141,9 @@ def is_judged(pod: PodFacts) -> bool:
     """Whether nothing but room keeps a waiting pod from being placed, as far as can be told here."""
     spec = pod.raw["spec"]
     is_plain = not any(spec.get(constraint) for constraint in _CONSTRAINTS) and not pod.has_other_gpus
-    return is_plain and not pod.is_gated and facts.problem(pod) is None and is_admitted(pod)
+    # Not counted here: what nodes enforce, and what stands in a record, in several ways and of certain cards.
+    is_counted = pod.annotations.get(names.REQUIRE_ENFORCEMENT) != "true" and names.GPU_RECORD not in pod.annotations
+    return is_plain and is_counted and not pod.is_gated and facts.problem(pod) is None and is_admitted(pod)
 
 
 def is_admitted(pod: PodFacts) -> bool:
@@ -147,6 +152,7 @@ def is_admitted(pod: PodFacts) -> bool:
     They were changed when the pod was made; an ask that is taken back later leaves a container that reads a ConfigMap.
     """
     targets = {name for name, ask in pod.asks.items() if not ask.is_whole}
+    targets |= {part.container for way in recorded.ways(pod) for part in way}
     spec = pod.raw["spec"]
     listed = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     by_map = {each["name"] for each in listed if "configMapKeyRef" in _source(each)}

@@ -1,11 +1,16 @@
-"""S1 from the API objects: what bound pods are promised of a device is one device at most, whether they run or not."""
+"""S1 and S2 from the API objects, whether pods run or not.
+
+What bound pods are promised of a device is one device at most, and those that run in a mode run in the same.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
+from simulator import recorded
 from simulator.devices import Device
 from simulator.facts import PodFacts
 from simulator.violations import Findings
@@ -31,6 +36,7 @@ class Promises:
         """Take a version of a pod that is among ``pods`` now; ``before``: what the version before it was promised."""
         for uuid in self._note(pod, is_gone=is_gone, before=before):
             self._judge(uuid, at_s)
+            self._judge_modes(uuid, at_s)
 
     def _note(self, pod: PodFacts, *, is_gone: bool, before: frozenset[str]) -> Iterator[str]:
         """Note the devices that a pod is promised now; yield those to which it is new."""
@@ -46,7 +52,19 @@ class Promises:
         card = self.cards.get(uuid)
         if card is None:
             return
-        charges = {pod.key: sum(ask.charge(card.mem_mib) for ask in pod.asks.values()) for pod in self.to(uuid)}
+        charges = {pod.key: self._charge(pod, uuid, card) for pod in self.to(uuid)}
         if sum(charges.values()) > 1:
             told = ", ".join(f"{key} {float(charge):.6g}" for key, charge in sorted(charges.items()))
             self.findings.add("S1", at_s, f"{uuid} is promised to {told}")
+
+    def _charge(self, pod: PodFacts, uuid: str, card: Device) -> Fraction:
+        if recorded.ways(pod):
+            placed = recorded.placed(pod, self.cards)
+            return placed.charge(uuid) if placed is not None else Fraction(0)
+        return sum((ask.charge(card.mem_mib) for ask in pod.asks.values()), Fraction(0))
+
+    def _judge_modes(self, uuid: str, at_s: float) -> None:
+        modes = {pod.key: pod.mode for pod in self.to(uuid) if pod.mode}
+        if len({*modes.values()}) > 1:
+            told = ", ".join(f"{key} in mode {mode}" for key, mode in sorted(modes.items()))
+            self.findings.add("S2", at_s, f"{uuid} is promised to {told}")

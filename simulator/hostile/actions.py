@@ -52,10 +52,10 @@ class CreatePod(_Act, frozen=True, kw_only=True, tag="create-pod"):
     """Create a pod.
 
     ``annotations`` hold what it asks of shared devices, right or wrong, and whatever else a user writes there;
-    ``gpus`` are whole ones of its first container. ``run_s``: its containers end after so many seconds, and are not
-    started again (None: they never end).
-    ``node``: its maker names the node himself, past every scheduler. ``insist_s``: while the name is taken it is tried
-    again for so long, as a controller does that replaces its pod.
+    ``gpus`` are whole ones of its first container. ``limits``: other resources, by container. ``run_s``: its
+    containers end after so many seconds, and are not started again (None: they never end). ``node``: its maker
+    names the node himself, past every scheduler. ``insist_s``: while the name is taken it is tried again for so
+    long, as a controller does that replaces its pod.
     """
 
     name: str
@@ -65,6 +65,7 @@ class CreatePod(_Act, frozen=True, kw_only=True, tag="create-pod"):
     containers: tuple[str, ...] = (MAIN,)
     init_containers: tuple[str, ...] = ()
     gpus: int = 0
+    limits: dict[str, dict[str, str]] = {}
     cpu_milli: int = 0
     group: str = ""
     run_s: float | None = None
@@ -101,7 +102,7 @@ class CreatePod(_Act, frozen=True, kw_only=True, tag="create-pod"):
         return {**ours, **self.annotations}
 
     def _container(self, name: str, *, is_first: bool) -> Json:
-        limits = {}
+        limits = dict(self.limits.get(name, {}))
         if is_first and self.gpus:
             limits[names.GPU_RESOURCE] = str(self.gpus)
         if is_first and self.cpu_milli:

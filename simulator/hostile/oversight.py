@@ -24,7 +24,7 @@ from simulator.hostile.actions import CreatePod, DeletePod, DeleteReservation
 from simulator.hostile.faults import requests, watches
 from simulator.hostile.weighing import weight_bytes
 from simulator.violations import Violation
-from simulator.witness import Record, Refused
+from simulator.witness import Record, Refused, Started
 from wire import names
 
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ class Oversight:
     #: (user, minute) -> requests that the API server answered.
     _requests: Counter[tuple[str, int]] = field(default_factory=Counter)
 
+    #: UIDs of pods whose containers saw devices, by the dialect that they are in.
+    served: dict[str, set[str]] = field(default_factory=dict)
+
     def answered(self, call: Call, code: int) -> None:
         """Take a request that was carried out."""
         if call.user in self.ours:
@@ -88,6 +91,10 @@ class Oversight:
         """Take what happened on a machine."""
         if isinstance(record, Refused) and is_peaceful(self.scenario):
             self._add(CLASH, f"{record.node} refused pod {record.pod_uid}: {record.reason}")
+        if isinstance(record, Started) and record.devices and record.pod_uid in self.live:
+            pod = self.live[record.pod_uid]
+            if not pod.is_reservation:
+                self.served.setdefault(pod.dialect, set()).add(pod.uid)
 
     async def stand_by(self, world: World, name: str) -> None:
         """Create a pod of another scheduler in another namespace, and take it away."""

@@ -61,6 +61,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     writes: int
     pods: int
     ended_at_s: float
+    #: How many pods were shown devices, by the dialect that they are in.
+    served: dict[str, int]
 
     @property
     def broken(self) -> frozenset[str]:
@@ -172,6 +174,7 @@ class _Run:
             writes=self.log.writes,
             pods=self.pods,
             ended_at_s=self.ended_at_s,
+            served={dialect: len(uids) for dialect, uids in sorted(self.oversight.served.items())},
         )
 
 

@@ -11,12 +11,13 @@ from typing import Final
 
 import msgspec
 
-from admission.settings import HandOver
+from admission.settings import Choices, HandOver
 from admission.settings import Settings as AdmissionSettings
+from gpu.dialects.settings import DialectSettings
 from kube.lease import LeaseSettings
 from scheduler.settings import ScalingSettings, SchedulerSettings
 from simulator import shape
-from simulator.hostile import workload
+from simulator.hostile import dialects, workload
 from simulator.hostile.actions import Action
 from simulator.hostile.faults import drawing
 from simulator.hostile.faults.kinds import Fault
@@ -57,6 +58,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     shuffle_devices: bool = True
     #: Whether shares that fit nowhere ask for nodes, which nobody adds.
     autoscaling: bool = False
+    #: How the words of other systems are read.
+    dialects: DialectSettings = DialectSettings()
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -90,7 +93,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             binders=switches.binders,
             election=_LEASES if switches.election else None,
             kubelet=KubeletSettings(stop_s=switches.stop_s, shuffle_devices=switches.shuffle_devices),
-            admission=AdmissionSettings(hand_over=switches.hand_over),
+            admission=AdmissionSettings(hand_over=switches.hand_over, choices=Choices(dialects=switches.dialects)),
             scheduler=SchedulerSettings(scaling=ScalingSettings() if switches.autoscaling else None),
         )
 
@@ -135,6 +138,7 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None) -> Scenario:
     settings = msgspec.structs.replace(_switches(_rng(seed, "settings")), autoscaling=is_scaled)
     duration_s = _rng(seed, "duration").choice(_DURATIONS_S)
     actions = workload.draw(_rng(seed, "actions"), shapes=nodes, duration_s=duration_s)
+    actions = dialects.respoken(_rng(seed, "dialects"), actions, shapes=nodes)
     faults = drawing.draw(
         _rng(seed, "faults"),
         nodes,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from admission.manifests import ServiceEndpoint, UrlEndpoint, webhook_manifests
+from admission.manifests import ServiceEndpoint, UrlEndpoint, adoption_manifest, webhook_manifests
 from admission.policies import Identities, policy_manifests
 from wire import names
 
@@ -45,6 +45,17 @@ def test_the_webhooks_are_reached_by_service_or_address(
     assert mutating["clientConfig"] == {"caBundle": base64.b64encode(b"pem").decode(), **expected}
 
 
+def test_adoption_comes_first_and_is_asked_where_a_namespace_says_so() -> None:
+    adoption = adoption_manifest(ServiceEndpoint(), ca=b"pem")
+    (webhook,) = adoption["webhooks"]
+    assert adoption["kind"] == "MutatingWebhookConfiguration"
+    assert adoption["metadata"]["name"] < webhook_manifests(ServiceEndpoint(), ca=b"pem")[0]["metadata"]["name"]
+    assert webhook["namespaceSelector"]["matchLabels"] == {"moorage.dev/adopt": "true"}
+    assert webhook["namespaceSelector"]["matchExpressions"][0]["values"] == ["kube-system", "kai-scheduler"]
+    assert webhook["failurePolicy"] == "Fail"
+    assert webhook["clientConfig"]["service"]["path"] == "/adopt--v1-pod"
+
+
 def test_every_policy_is_bound_and_denies() -> None:
     manifests = policy_manifests()
     policies = {m["metadata"]["name"] for m in manifests if m["kind"] == "ValidatingAdmissionPolicy"}
@@ -61,7 +72,11 @@ def test_every_policy_is_bound_and_denies() -> None:
 def test_every_key_under_our_prefix_that_a_pod_can_bear_is_named_by_a_policy() -> None:
     text = json.dumps(policy_manifests())
     ours = {value for key, value in vars(names).items() if isinstance(value, str) and value.startswith("moorage.dev/")}
-    of_other_objects = {names.MOORAGE_PREFIX, names.VISIBLE_DEVICES_GUARD, names.NODE_CARDS, names.POD_VERSION}
+    of_namespaces = {names.VISIBLE_DEVICES_GUARD, names.DIALECTS, names.ADOPT}
+    of_nodes = {names.NODE_CARDS, names.NODE_ENFORCES}
+    of_users = {names.REQUIRE_ENFORCEMENT}
+    no_keys = {names.MOORAGE_PREFIX, names.CONDITION_LIMITS_ENFORCED}
+    of_other_objects = of_namespaces | of_nodes | of_users | no_keys | {names.POD_VERSION}
     assert [key for key in sorted(ours - of_other_objects) if key not in text] == []
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admission.mutate import mutated
-from admission.settings import Guard, HandOver, Settings
+from admission.settings import Choices, Guard, HandOver, Settings
 from gpu.refusal import Refusal
 from tests.admission.pods import Raw, container, env, half, pod
 from wire import names
@@ -21,10 +21,10 @@ VOID = {VISIBLE: "void"}
 
 def _mutated(raw: Raw, settings: Settings = Settings(), guard: Guard = Guard.INJECT, seed: int = 1) -> Raw:  # noqa: B008 - frozen
     before = copy.deepcopy(raw)
-    result = mutated(raw, guard=guard, settings=settings, rng=random.Random(seed))
+    result = mutated(raw, choices=Choices(guard=guard), settings=settings, rng=random.Random(seed))
     assert raw == before, "the input was changed"
     assert not isinstance(result, Refusal), result
-    return result
+    return result.pod
 
 
 def _annotation(key: str) -> Raw:
@@ -133,6 +133,10 @@ BROUGHT = {
     names.SHARED_GPU_CONFIGMAP: "somebody-elses",
     names.RESERVE_FOR_GPU_INDEX: "GPU-1",
     names.DEVICE_INDEX: "0",
+    "nvidia.com/container.main.gpus.devices": "all",
+    "nvidia.cdi.k8s.io/container.main": "management.nvidia.com/gpu=all",
+    "nvidia.cdi.k8s.io/pod": "nvidia.com/gpu=all",
+    "nvidia.cdi.k8s.io": "nvidia.com/gpu=all",
 }
 
 
@@ -211,7 +215,7 @@ def test_pods_of_other_schedulers_are_not_touched() -> None:
 
 def test_a_malformed_ask_is_refused_in_kais_words() -> None:
     raw = pod(annotations={names.GPU_FRACTION: "1.5"})
-    refusal = mutated(raw, guard=Guard.INJECT, settings=Settings(), rng=random.Random(1))
+    refusal = mutated(raw, choices=Choices(), settings=Settings(), rng=random.Random(1))
     assert isinstance(refusal, Refusal)
     assert refusal.message == "gpu-fraction annotation value must be a positive number smaller than 1.0"
 

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admission.local import local_webhooks
-from admission.namespaces import NamespaceGuards
+from admission.namespaces import NamespaceChoices
 from admission.review import MalformedReview, PodAdmission
-from admission.settings import Guard, HandOver, Settings
+from admission.settings import Choices, Guard, HandOver, Settings
+from gpu.dialects.settings import DialectSettings, MetagpuSettings
 from tests.admission.pods import Raw, container, env, half, patched, pod, review
 from wire import names
 from wire.core import Namespace, ObjectMeta
@@ -22,7 +23,8 @@ ALL: Raw = {"name": names.ENV_VISIBLE_DEVICES, "value": "all"}
 def _admission(
     guard: Guard = Guard.INJECT, hand_over: HandOver = HandOver.ANNOTATIONS, *, sharing: bool = True
 ) -> PodAdmission:
-    return PodAdmission(Settings(guard=guard, hand_over=hand_over, sharing=sharing), rng=random.Random(1))
+    choices = Choices(guard=guard, dialects=DialectSettings(sharing=sharing))
+    return PodAdmission(Settings(choices=choices, hand_over=hand_over), rng=random.Random(1))
 
 
 def _message(answer: Raw) -> str:
@@ -58,6 +60,24 @@ def test_both_webhooks_refuse_a_malformed_ask() -> None:
     raw = pod(annotations={names.GPU_MEMORY: "-1"})
     for judge in (_admission().mutating, _admission().validating):
         assert _message(judge(review(raw))).startswith("gpu-memory annotation value must be a positive integer")
+
+
+def test_who_makes_a_pod_is_warned_of_what_was_understood_otherwise() -> None:
+    asked = pod(container(resources={"limits": {names.GPU_RESOURCE: "4"}}), labels={"clearml-injector/fraction": "0.5"})
+    assert _admission().mutating(review(asked))["response"]["warnings"] == [
+        "nvidia.com/gpu of container main is '4', read as 0.5: a count of whole GPUs beside a share is not read"
+    ]
+    assert "warnings" not in _admission().mutating(review(half()))["response"]
+
+
+def test_a_warning_is_no_longer_than_the_api_server_passes_on() -> None:
+    resource = f"{'a' * 250}.b/metagpu"
+    dialects = DialectSettings(metagpu=MetagpuSettings(resource=resource))
+    admission = PodAdmission(Settings(choices=Choices(dialects=dialects)), rng=random.Random(1))
+    asked = pod(container(resources={"limits": {resource: "50"}}), labels={"clearml-injector/fraction": "0.5"})
+    (warning,) = admission.mutating(review(asked))["response"]["warnings"]
+    assert len(warning) == 256
+    assert warning.endswith("...")
 
 
 def test_where_sharing_is_switched_off_both_webhooks_refuse_shares_and_nothing_else() -> None:
@@ -119,31 +139,64 @@ def _namespace(name: str, *, label: str | None = None, annotation: str | None = 
     ],
 )
 async def test_a_namespace_says_how_it_is_guarded(namespace: Namespace, expected: str) -> None:
-    guards = NamespaceGuards(Guard.INJECT)
-    await guards.replace([guards.keep(namespace)])
-    admission = PodAdmission(Settings(), rng=random.Random(1), guard_of=guards)
+    choices = NamespaceChoices(Choices())
+    await choices.replace([choices.keep(namespace)])
+    admission = PodAdmission(Settings(), rng=random.Random(1), choices_of=choices)
     raw = pod(container(env=[ALL]))
     assert env(patched(raw, admission.mutating(review(raw)))) == {names.ENV_VISIBLE_DEVICES: expected}
 
 
+def test_a_namespace_says_how_dialects_are_read_in_it() -> None:
+    choices = NamespaceChoices(Choices(dialects=DialectSettings(metagpu=MetagpuSettings(units=50))))
+    annotations = {names.DIALECTS: '{"aliyun": {"unit_mib": 1}}', names.VISIBLE_DEVICES_GUARD: "off"}
+    choices.upsert(Namespace(metadata=ObjectMeta(name="team-a", annotations=annotations)))
+    admission = PodAdmission(Settings(), rng=random.Random(1), choices_of=choices)
+    raw = pod(container(resources={"limits": {"aliyun.com/gpu-mem": "500"}}))
+    for namespace, mib in (("team-a", 500), ("team-b", 500 * 1024)):
+        made = patched(raw, admission.mutating(review(raw, namespace=namespace)))
+        assert f'"memMib":{mib}' in made["metadata"]["annotations"][names.GPU_RECORD]
+    units = pod(container(resources={"limits": {"cnvrg.io/metagpu": "25"}}))
+    made = patched(units, admission.mutating(review(units)))
+    assert '"nano":500000000' in made["metadata"]["annotations"][names.GPU_RECORD]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"aliyun": {"unit_mib": 5}}', 'aliyun.unit_mib is "5"; allowed: 1024 for GiB or 1 for MiB'),
+        ('{"replicas": {}}', "replicas is a setting of the cluster"),
+        ("{", "moorage.dev/dialects is not YAML"),
+    ],
+)
+def test_a_namespace_whose_dialects_can_not_be_understood_refuses_its_pods(text: str, said: str) -> None:
+    choices = NamespaceChoices(Choices())
+    choices.upsert(Namespace(metadata=ObjectMeta(name="team-a", annotations={names.DIALECTS: text})))
+    admission = PodAdmission(Settings(), rng=random.Random(1), choices_of=choices)
+    for judge in (admission.mutating, admission.validating):
+        message = _message(judge(review(half())))
+        assert message.startswith("the annotation moorage.dev/dialects of the namespace team-a can't be read: ")
+        assert said in message
+        assert judge(review(half(), namespace="team-b"))["response"]["allowed"]
+
+
 async def test_a_namespace_that_changes_its_mind_is_heard() -> None:
-    guards = NamespaceGuards(Guard.INJECT)
-    guards.upsert(_namespace("a", label="off"))
-    assert guards("a") is Guard.OFF
-    guards.upsert(_namespace("a"))
-    assert guards("a") is Guard.INJECT
-    guards.upsert(_namespace("a", label="reject"))
-    guards.delete(_namespace("a", label="reject"))
-    assert guards("a") is Guard.INJECT
-    guards.upsert(_namespace("a", label="reject"))
-    await guards.replace([])
-    assert guards("a") is Guard.INJECT
+    choices = NamespaceChoices(Choices())
+    choices.upsert(_namespace("a", label="off"))
+    assert choices("a") == Choices(guard=Guard.OFF)
+    choices.upsert(_namespace("a"))
+    assert choices("a") == Choices()
+    choices.upsert(_namespace("a", label="reject"))
+    choices.delete(_namespace("a", label="reject"))
+    assert choices("a") == Choices()
+    choices.upsert(_namespace("a", label="reject"))
+    await choices.replace([])
+    assert choices("a") == Choices()
 
 
 def test_a_namespace_that_can_not_be_understood_is_not_guessed_at() -> None:
-    guards = NamespaceGuards(Guard.INJECT)
-    guards.upsert(_namespace("team-a", label="Off"))
-    admission = PodAdmission(Settings(), rng=random.Random(1), guard_of=guards)
+    choices = NamespaceChoices(Choices())
+    choices.upsert(_namespace("team-a", label="Off"))
+    admission = PodAdmission(Settings(), rng=random.Random(1), choices_of=choices)
     for judge in (admission.mutating, admission.validating):
         message = _message(judge(review(half())))
         assert 'moorage.dev/visible-devices-guard is "Off"; allowed: off, inject, reject' in message
@@ -239,13 +292,18 @@ async def test_the_webhooks_can_be_called_in_the_process() -> None:
     hooks = local_webhooks(_admission())
     assert [(hook.mutating, hook.resource, hook.operations) for hook in hooks] == [
         (True, "pods", ("CREATE",)),
+        (True, "pods", ("CREATE",)),
         (True, "pods/ephemeralcontainers", ("UPDATE",)),
         (False, "pods", ("CREATE", "UPDATE")),
         (False, "pods/ephemeralcontainers", ("UPDATE",)),
     ]
-    assert hooks[0].matches(half(), {})
-    assert not hooks[0].matches(half(scheduler="other"), {})
-    assert env(patched(half(), await hooks[0].review(review(half()))))
+    adoption, mutation, *_ = hooks
+    assert mutation.matches(half(), {})
+    assert not mutation.matches(half(scheduler="other"), {})
+    assert env(patched(half(), await mutation.review(review(half()))))
+    assert adoption.matches(half(scheduler="other"), {names.ADOPT: "true"})
+    assert not adoption.matches(half(scheduler="other"), {names.ADOPT: "false"})
+    assert not adoption.matches(half(), {names.ADOPT: "true"})
 
 
 def test_gpus_under_another_name_are_left_to_the_plugin_on_a_node_that_a_scheduler_chooses() -> None:
@@ -256,4 +314,4 @@ def test_gpus_under_another_name_are_left_to_the_plugin_on_a_node_that_a_schedul
     assert env(patched(raw, _admission().mutating(review(raw)))) == {names.ENV_VISIBLE_DEVICES: "void"}
     raw["spec"]["nodeName"] = "n1"
     assert "asks for GPUs on a node that no scheduler chose" in _message(admission.validating(review(raw)))
-    assert PodAdmission(Settings(guard=Guard.OFF), rng=random.Random(1)).validating(review(raw))["response"]["allowed"]
+    assert _admission(Guard.OFF).validating(review(raw))["response"]["allowed"]

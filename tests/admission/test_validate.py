@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from admission.settings import Guard
+from admission.settings import Choices, Guard
 from admission.validate import refusal_of_new, refusal_of_update
+from gpu.dialects.settings import DialectSettings
 from tests.admission.pods import Raw, container, half, pod
 from wire import names
 
@@ -35,19 +36,19 @@ def _with(raw: Raw, *, spec: Raw | None = None, annotations: dict[str, str] | No
     ],
 )
 def test_a_new_pod_is_refused_in_kais_words(annotations: dict[str, str], message: str) -> None:
-    refusal = refusal_of_new(pod(annotations=annotations), guard=Guard.INJECT)
+    refusal = refusal_of_new(pod(annotations=annotations), choices=Choices(guard=Guard.INJECT))
     assert refusal is not None
     assert refusal.startswith(message)
 
 
 def test_a_refusal_names_field_value_and_what_is_allowed() -> None:
-    refusal = refusal_of_new(pod(annotations={names.GPU_FRACTION: 'ü"'}), guard=Guard.OFF)
+    refusal = refusal_of_new(pod(annotations={names.GPU_FRACTION: 'ü"'}), choices=Choices(guard=Guard.OFF))
     assert refusal is not None
     assert refusal.startswith(NEGATIVE + ' (gpu-fraction is "ü\\""; allowed: a decimal number above 0 and below 1')
 
 
 def test_shares_can_be_switched_off() -> None:
-    refusal = refusal_of_new(half(), guard=Guard.INJECT, sharing=False)
+    refusal = refusal_of_new(half(), choices=Choices(dialects=DialectSettings(sharing=False)))
     assert refusal is not None
     assert refusal.startswith(
         "attempting to create a pod team-a/trainer with gpu sharing request, while GPU sharing is disabled"
@@ -58,7 +59,7 @@ def test_shares_can_be_switched_off() -> None:
 @pytest.mark.parametrize("resources", [{}, {"limits": {"nvidia.com/gpu": "1"}}])
 def test_a_choice_of_devices_is_refused_where_the_guard_is_on(guard: Guard, refused: bool, resources: Raw) -> None:
     raw = pod(container(env=[{"name": names.ENV_VISIBLE_DEVICES, "value": "all"}], resources=resources))
-    refusal = refusal_of_new(raw, guard=guard)
+    refusal = refusal_of_new(raw, choices=Choices(guard=guard))
     assert (refusal is not None) is refused
 
 
@@ -122,8 +123,8 @@ def _full(spare: int) -> Raw:
 
 
 def test_a_new_pod_without_room_for_its_binding_is_refused() -> None:
-    assert refusal_of_new(_full(0), guard=Guard.INJECT) is None
-    refusal = refusal_of_new(_full(-1), guard=Guard.INJECT)
+    assert refusal_of_new(_full(0), choices=Choices(guard=Guard.INJECT)) is None
+    refusal = refusal_of_new(_full(-1), choices=Choices(guard=Guard.INJECT))
     assert refusal is not None
     assert refusal.startswith(f'{NO_ROOM} "{ROOM + 1} bytes"; allowed: at most {ROOM} bytes')
 
@@ -144,3 +145,80 @@ def test_a_waiting_pod_may_not_fill_the_room_for_its_binding(before: Raw, after:
     refusal = refusal_of_update(before, after)
     assert (refusal is not None) is refused
     assert refusal is None or refusal.startswith(NO_ROOM)
+
+
+# --- words of other dialects: read once, when the pod comes ---------------------------------------------------------
+
+LABEL = "clearml-injector/fraction"
+SLICED = {
+    names.GPU_RECORD: '{"version":1,"dialect":"hami","asks":[{"container":"c0","name":"main","memMib":3000}]}',
+    names.HAMI_USE_TYPE: "A100",
+}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels", "key"),
+    [
+        ({**SLICED, names.HAMI_USE_TYPE: "H100"}, {}, "annotation nvidia.com/use-gputype"),
+        ({names.GPU_RECORD: SLICED[names.GPU_RECORD]}, {}, "annotation nvidia.com/use-gputype"),
+        ({**SLICED, names.GPU_FRACTION: "0.5"}, {}, "annotation gpu-fraction"),
+        ({**SLICED, "nvidia.com/container.main.gpu-memory.limit": "8Gi"}, {}, "annotation nvidia.com/container.main."),
+        (SLICED, {LABEL: "0.5"}, "label clearml-injector/fraction"),
+        (SLICED, {"koordinator.sh/gpu-isolation-provider": "x"}, "label koordinator.sh/gpu-isolation-provider"),
+    ],
+)
+@pytest.mark.parametrize("spec", [{}, {"nodeName": "n1"}], ids=["waits", "bound"])
+def test_words_of_a_pod_with_a_record_are_fixed_when_it_comes(
+    annotations: dict[str, str], labels: dict[str, str], key: str, spec: Raw
+) -> None:
+    before = _with(pod(annotations=SLICED), spec=spec)
+    refusal = refusal_of_update(before, _with(before, annotations=annotations, labels=labels))
+    assert refusal is not None
+    assert refusal.startswith(key)
+    assert "was read when it came" in refusal
+    assert "make the pod anew" in refusal
+    leaving = _with(before, annotations=annotations, labels=labels, deletionTimestamp="2026-01-01T00:00:00Z")
+    assert refusal_of_update(before, leaving) is None
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels"),
+    [
+        ({**SLICED, "note": "x"}, {}),
+        ({**SLICED, names.HAMI_ALLOCATED: "GPU-a,NVIDIA,3000,0:;"}, {}),
+        ({**SLICED, "nvidia.com/container.main.gpus.devices": "GPU-a"}, {}),
+        (SLICED, {"team": "a"}),
+        (SLICED, {names.GPU_FRACTION: "0.5"}),
+    ],
+    ids=["another", "written back", "written back by KAI", "a label", "a word elsewhere"],
+)
+def test_what_is_no_word_of_a_dialect_may_change(annotations: dict[str, str], labels: dict[str, str]) -> None:
+    before = pod(annotations=SLICED)
+    assert refusal_of_update(before, _with(before, annotations=annotations, labels=labels)) is None
+
+
+@pytest.mark.parametrize("before", [pod(), half()], ids=["plain", "of KAI"])
+@pytest.mark.parametrize(
+    ("annotations", "labels", "key"),
+    [
+        ({"nvidia.com/container.main.gpu-memory.request": "8Gi"}, {}, "annotation nvidia.com/container.main"),
+        ({}, {LABEL: "0.5"}, "label clearml-injector/fraction"),
+    ],
+)
+def test_words_that_came_too_late_are_refused_and_not_kept_unread(
+    before: Raw, annotations: dict[str, str], labels: dict[str, str], key: str
+) -> None:
+    own = before["metadata"].get("annotations") or {}
+    refusal = refusal_of_update(before, _with(before, annotations={**own, **annotations}, labels=labels))
+    assert refusal is not None
+    assert refusal.startswith(key)
+
+
+def test_words_that_ask_for_nothing_by_themselves_may_come_late() -> None:
+    assert refusal_of_update(pod(), _with(pod(), annotations={names.HAMI_USE_TYPE: "A100"})) is None
+
+
+def test_a_pod_that_came_past_the_door_may_change_in_all_else() -> None:
+    spoken = pod(labels={LABEL: "0.5"})
+    assert refusal_of_update(spoken, _with(spoken, labels={LABEL: "0.5", "team": "a"})) is None
+    assert refusal_of_update(spoken, _with(spoken, labels={})) is None

@@ -24,6 +24,7 @@ from kube.api import Api
 from kube.events import EventRecorder
 from kube.memory.server import MemoryApiServer
 from kube.memory.transport import MemoryTransport
+from kube.memory.types import NVIDIA
 from kube.resources import BIND_REQUESTS, NODES, PODS, Resource
 from kube.retry import Retry
 from simulator.virtualtime import VirtualClock
@@ -253,7 +254,7 @@ async def cluster(
     *, started: bool = True, recorder: type[EventRecorder] = EventRecorder, **settings: Any
 ) -> AsyncIterator[Cluster]:
     clock = VirtualClock(asyncio.get_running_loop())
-    server = MemoryApiServer(clock=clock, rng=random.Random(5), auto_namespaces=True)
+    server = MemoryApiServer(clock=clock, rng=random.Random(5), auto_namespaces=True, extra_types=NVIDIA)
     async with anyio.create_task_group() as tasks:
         await tasks.start(server.run)
         made = Cluster(server, tasks, BinderSettings(**settings), recorder)

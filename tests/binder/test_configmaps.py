@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from gpu.cdi import Cdi
 from kube.errors import NotFound
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault
@@ -46,6 +47,16 @@ async def test_both_config_maps_are_there_before_the_binding_with_kais_content()
         written = it.writes(BINDER)
         assert written.index("create pods/binding") > max(i for i, w in enumerate(written) if w == "create configmaps")
         assert written.count("create configmaps") == 2
+
+
+async def test_with_cdi_the_config_map_names_the_device_as_kais_does() -> None:
+    async with cluster(cdi=Cdi.ON) as it:
+        pod = await asking(it)
+        await it.hand_over(pod, "g")
+        await it.until(it.is_bound)
+        data = (await config_map(it, "p-x7k2p9q-shared-gpu-0")).data or {}
+        assert data["NVIDIA_VISIBLE_DEVICES"] == "k8s.device-plugin.nvidia.com/gpu=GPU-0"
+        assert data["GPU_PORTION"] == "0.50"
 
 
 async def test_two_devices_are_joined_by_a_comma_and_the_portion_is_not_multiplied() -> None:

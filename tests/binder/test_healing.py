@@ -30,12 +30,20 @@ async def lose(it: Cluster, *uuids: str) -> None:
     await it.api.delete(PODS, (await it.reservation()).metadata.name, namespace=RESERVATIONS, grace_s=0)
 
 
-async def whole(it: Cluster, name: str, *, phase: str = "Running") -> None:
-    """A pod of another scheduler that was given a whole GPU."""
+def words(*uuids: str) -> list[dict[str, Any]]:
+    """What kubelet says of a container that runs and was given these devices."""
+    told = [{"name": names.GPU_RESOURCE, "resources": [{"resourceID": uuid, "health": "Healthy"} for uuid in uuids]}]
+    return [{"name": "main", "state": {"running": {}}, "ready": True, "allocatedResourcesStatus": told}]
+
+
+async def whole(it: Cluster, name: str, *uuids: str, phase: str = "Running") -> None:
+    """A pod of another scheduler that was given a whole GPU; which, kubelet may say."""
     limits = {"limits": {names.GPU_RESOURCE: "1"}, "requests": {names.GPU_RESOURCE: "1"}}
     spec = {"nodeName": "node-1", "containers": [{"name": "main", "image": "work", "resources": limits}]}
     await it.api.create(PODS, {"metadata": {"name": name}, "spec": spec}, namespace="elsewhere")
-    await it.kubelet.status(name, namespace="elsewhere", phase=phase)
+    await it.kubelet.status(
+        name, namespace="elsewhere", phase=phase, **({"containerStatuses": words(*uuids)} if uuids else {})
+    )
 
 
 async def held(it: Cluster) -> dict[str, set[str]]:
@@ -95,6 +103,49 @@ async def test_a_guard_goes_with_the_last_tenant() -> None:
         await it.kubelet.status("p", namespace=TEAM, phase="Succeeded")
         await anyio.sleep(60)
         assert await it.reservations() == []
+
+
+async def forget(it: Cluster, uuid: str) -> None:
+    """Kubelet has told of a device that it gave it to the reservation of group g, and does not any more."""
+    name = (await it.reservation()).metadata.name
+    for given in ([uuid], []):
+        await it.kubelet.status(name, containerStatuses=words(*given))
+        await anyio.sleep(1)
+
+
+async def test_a_reservation_that_kubelet_forgot_is_made_anew_and_its_tenants_stay() -> None:
+    async with cluster() as it:
+        await gpus(it, 4)
+        await it.bound()
+        before = await it.reservation()
+        it.kubelet.uuids = ["GPU-b", "GPU-0"]
+        await forget(it, "GPU-0")
+        await anyio.sleep(60)
+        assert (await it.reservation()).metadata.uid != before.metadata.uid
+        assert await held(it) == {"GPU-b": {"team/p"}, "GPU-0": set()}
+        assert evictions(it) == []
+
+
+async def test_a_reservation_is_left_alone_where_kubelet_never_says_what_it_gave() -> None:
+    async with cluster() as it:
+        await it.bound()
+        before = await it.reservation()
+        await it.kubelet.status(before.metadata.name, containerStatuses=words())
+        await anyio.sleep(60)
+        assert [pod.metadata.uid for pod in await it.reservations()] == [before.metadata.uid]
+
+
+async def test_tenants_go_when_kubelet_says_that_it_gave_their_device_to_a_stranger() -> None:
+    async with cluster() as it:
+        await gpus(it, 9)
+        await it.bound()
+        await whole(it, "stranger", "GPU-0")
+        it.kubelet.uuids = ["GPU-b"]
+        await forget(it, "GPU-0")
+        await anyio.sleep(20)
+        assert evictions(it) == []
+        await anyio.sleep(30)
+        assert evictions(it) == ["p"]
 
 
 async def test_a_reservation_that_gets_the_lost_device_by_chance_is_kept_as_its_guard() -> None:

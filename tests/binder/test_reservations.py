@@ -13,8 +13,10 @@ from kube.errors import NotFound
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault
 from kube.resources import EVENTS, NODES, PODS
+from scheduler.core.eligibility import tolerates
 from tests.binder.cluster import BINDER, HALF, RESERVATIONS, TEAM, Cluster, cluster
 from wire import names
+from wire.core import Taint
 
 
 async def because(it: Cluster, name: str = "p") -> str:
@@ -201,6 +203,15 @@ async def test_a_pod_that_is_killed_by_force_keeps_its_share_for_its_grace() -> 
         assert await it.reservations() == [] or await it.tenants() == set()
 
 
+async def test_a_pod_that_is_killed_by_force_keeps_its_share_on_a_node_that_the_binder_has_not_seen_yet() -> None:
+    async with cluster() as it:
+        await it.bound()
+        it.binder.view.nodes.clear()
+        await it.api.delete(PODS, "p", namespace=TEAM, grace_s=0)
+        await anyio.sleep(25)
+        assert await it.tenants() == {"p"}
+
+
 async def test_a_pod_that_vanished_while_nobody_looked_is_waited_for_in_full() -> None:
     """It may run, though the binder never saw it do so."""
     async with cluster() as it:
@@ -261,16 +272,15 @@ async def test_a_lost_reservation_with_tenants_is_made_anew_with_its_book() -> N
         assert await it.tenants() == {"p", "q"}
 
 
-async def test_a_reservation_is_made_anew_with_what_any_of_its_tenants_tolerates() -> None:
+async def test_no_taint_takes_a_reservation_from_a_tenant_who_came_later_and_tolerates_it() -> None:
     async with cluster() as it:
         await it.bound()
-        second = await it.pod("q", tolerations=[{"key": "spot", "operator": "Exists", "effect": "NoExecute"}])
-        await it.hand_over(second, "g")
+        await it.hand_over(await it.pod("q", tolerations=[{"key": "spot", "operator": "Exists"}]), "g")
         await it.until(it.is_bound, "q")
-        await it.api.delete(PODS, (await it.reservation()).metadata.name, namespace=RESERVATIONS, grace_s=0)
-        await anyio.sleep(5)
-        tolerations = (await it.reservation()).spec.tolerations or ()
-        assert "spot" in [toleration.key for toleration in tolerations]
+        taint = Taint(key="spot", effect="NoExecute")
+        for name, namespace in (("p", TEAM), ("q", TEAM), ((await it.reservation()).metadata.name, RESERVATIONS)):
+            stays = tolerates((await it.get(name, namespace)).spec.tolerations or (), taint)
+            assert stays is (name != "p")
 
 
 async def test_no_reservation_is_made_where_no_device_plugin_has_gpus() -> None:

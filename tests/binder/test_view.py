@@ -18,7 +18,7 @@ from kube.signal import Signal
 from tests.binder.cluster import cluster
 from tests.binder.core.made import attempt, bound, pod, reservation
 from wire import names
-from wire.core import Node, NodeSpec, ObjectMeta, ObjectReference, Pod, PodSpec, Toleration
+from wire.core import Node, NodeSpec, ObjectMeta, ObjectReference, Pod, PodSpec
 
 
 def view() -> View:
@@ -204,13 +204,11 @@ async def test_a_list_replaces_what_was_known() -> None:
 async def test_pods_share_what_they_have_in_common() -> None:
     seen = view()
     sink = PodSink(seen, ReservationTemplate())
-    tolerations = [Toleration(key="node.kubernetes.io/not-ready", effect="NoExecute")]
     for name in "ab":
         made = wire_pod(name, names.SCHEDULER_NAME)
-        made = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, tolerations=tolerations))
         sink.upsert(msgspec.json.decode(msgspec.json.encode(made), type=Pod))
     a, b = seen.pods.values()
-    for field in ("namespace", "scheduler", "tolerations"):
+    for field in ("namespace", "scheduler"):
         assert getattr(a, field) is getattr(b, field)
 
 

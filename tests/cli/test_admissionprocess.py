@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from admission.adopt import ORIGINS
 from admission.settings import Guard
 from cli import admissionprocess
-from cli.main import _parser
+from cli.main import _parser, main
+from gpu.dialects.settings import AliyunSettings, DialectSettings
 
 REQUIRED = ["admission", "--certificate", "c.pem", "--key", "k.pem"]
 
@@ -23,7 +27,7 @@ REQUIRED = ["admission", "--certificate", "c.pem", "--key", "k.pem"]
 )
 def test_sharing_is_switched_by_kais_flag(given: list[str], shares: bool) -> None:
     settings = admissionprocess.settings(_parser().parse_args([*REQUIRED, *given]))
-    assert settings.sharing is shares
+    assert settings.choices.dialects.sharing is shares
 
 
 @pytest.mark.parametrize(
@@ -31,7 +35,21 @@ def test_sharing_is_switched_by_kais_flag(given: list[str], shares: bool) -> Non
     [([], Guard.INJECT), *((["--visible-devices-guard", guard.value], guard) for guard in Guard)],
 )
 def test_the_guard_of_visible_devices_is_chosen_by_a_flag(given: list[str], guard: Guard) -> None:
-    assert admissionprocess.settings(_parser().parse_args([*REQUIRED, *given])).guard is guard
+    assert admissionprocess.settings(_parser().parse_args([*REQUIRED, *given])).choices.guard is guard
+
+
+@pytest.mark.parametrize(
+    ("given", "runtime_class"),
+    [
+        ([], "nvidia"),
+        (["--gpu-fraction-runtime-class-name", "nvidia-cdi"], "nvidia-cdi"),
+        (["--gpu-fraction-runtime-class-name="], ""),
+    ],
+)
+def test_the_runtime_class_of_shares_is_named_by_kais_flag_and_may_be_none(
+    given: list[str], runtime_class: str
+) -> None:
+    assert admissionprocess.settings(_parser().parse_args([*REQUIRED, *given])).runtime_class == runtime_class
 
 
 def test_gpus_under_another_name_are_named_by_a_flag() -> None:
@@ -50,3 +68,40 @@ def test_a_switch_that_is_neither_on_nor_off_is_refused_in_one_line(
     assert ended.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"argument --gpu-sharing-enabled: {value!r} is neither true nor false" in line
+
+
+@pytest.mark.parametrize(
+    ("given", "origins"), [([], ORIGINS), (["--adopt-from", "a", "--adopt-from", "b"], ("a", "b"))]
+)
+def test_whose_pods_are_adopted_is_chosen_by_a_flag(given: list[str], origins: tuple[str, ...]) -> None:
+    assert admissionprocess.settings(_parser().parse_args([*REQUIRED, *given])).origins == origins
+
+
+def test_how_dialects_are_read_is_chosen_by_a_file(tmp_path: Path) -> None:
+    (tmp_path / "d.yaml").write_text("{aliyun: {unit_mib: 1}, sharing: true}")
+    given = [*REQUIRED, "--dialects", str(tmp_path / "d.yaml")]
+    dialects = admissionprocess.settings(_parser().parse_args(given)).choices.dialects
+    assert dialects == DialectSettings(aliyun=AliyunSettings(unit_mib=1))
+    off = [*given, "--gpu-sharing-enabled=false"]
+    assert not admissionprocess.settings(_parser().parse_args(off)).choices.dialects.sharing
+
+
+@pytest.mark.parametrize("command", [REQUIRED, ["translate", "-"], ["lint", "-"]])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "No such file or directory"),
+        ("clearml: {legacy: 8}", 'clearml.legacy is no setting (clearml.legacy is "8"; allowed: one of clearml.by_'),
+        ("{hami: {memory_factor: 0}, volcano: {memory_factor: 0}}", 'volcano.memory_factor is "0"; allowed: 1 to'),
+    ],
+)
+def test_a_file_that_can_not_be_ends_with_2_and_one_line_that_names_all_of_it(
+    command: list[str], text: str | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "d.yaml"
+    if text is not None:
+        path.write_text(text)
+    assert main([*command, "--dialects", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(path) in line
+    assert said in line

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cli.main import _parser
+from gpu.cdi import Cdi
 
 
 @pytest.mark.parametrize("flag", ["--idle-s", "--contended-s"])
@@ -16,6 +17,29 @@ def test_a_time_of_the_binder_that_can_not_be_is_refused(
         _parser().parse_args(["binder", f"{flag}={value}"])
     assert ended.value.code == 2
     assert f"argument {flag}: {value!r} is not a number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("component", ["scheduler", "binder"])
+@pytest.mark.parametrize(
+    ("given", "cdi"),
+    [
+        ([], Cdi.AUTO),
+        (["--cdi-enabled", "auto"], Cdi.AUTO),
+        (["--cdi-enabled"], Cdi.ON),
+        (["--cdi-enabled=true"], Cdi.ON),
+        (["--cdi-enabled=f"], Cdi.OFF),
+    ],
+)
+def test_how_devices_are_named_is_said_by_kais_word(component: str, given: list[str], cdi: Cdi) -> None:
+    assert _parser().parse_args([component, *given]).cdi_enabled is cdi
+
+
+@pytest.mark.parametrize("value", ["", "on", "yes", "Auto"])
+def test_another_word_for_it_is_refused(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        _parser().parse_args(["binder", f"--cdi-enabled={value}"])
+    assert ended.value.code == 2
+    assert f"argument --cdi-enabled: {value!r} is neither auto nor true nor false" in capsys.readouterr().err
 
 
 def test_a_time_of_the_binder_may_be_zero_or_part_of_a_second() -> None:

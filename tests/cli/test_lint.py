@@ -50,13 +50,15 @@ WARNINGS: list[tuple[Raw, str, str]] = [
     (pod(labels=HALF), "wrong-place", "gpu-fraction"),
     (pod({"clearml-injector/fraction": "0.500"}), "wrong-place", "clearml-injector/fraction"),
     (pod({"hami.io/vgpu-node": "n"}), "written-by-binding", "hami.io/vgpu-node"),
-    (pod({"moorage.dev/gpu": "{}"}), "written-by-binding", "moorage.dev/gpu"),
+    (pod({"moorage.dev/grant": "{}"}), "written-by-binding", "moorage.dev/grant"),
     (
         pod({"nvidia.com/container.main.gpus.devices": "GPU-a"}),
         "written-by-binding",
         "nvidia.com/container.main.gpus.devices",
     ),
     (pod({"ALIYUN_COM_GPU_MEM_IDX": "0"}), "written-by-binding", "ALIYUN_COM_GPU_MEM_IDX"),
+    (pod(limits={"nvidia.com/gpu.shared": 1}), "unread", "nvidia.com/gpu.shared of container main"),
+    (pod(HALF, limits={"nvidia.com/sharedgpu": 1}), "unread", "nvidia.com/sharedgpu of container main"),
     (pod(env=SHOWN), "visible-devices", "env NVIDIA_VISIBLE_DEVICES of container main"),
     (
         pod(limits={"nvidia.com/gpumem": 500}, env=[{"name": "CUDA_DISABLE_CONTROL", "value": "true"}]),
@@ -144,6 +146,26 @@ def test_what_a_cluster_would_refuse_is_an_error(
 ) -> None:
     (finding,) = findings(capsys, written(tmp_path, written_pod), code=1)
     assert (finding["level"], finding["code"], finding["field"]) == ("error", code, field)
+
+
+@pytest.mark.parametrize(
+    ("asked", "settings"),
+    [
+        ({"nvidia.com/gpu": 1}, ""),
+        ({"nvidia.com/mig-1g.5gb": 1}, ""),
+        ({"nvidia.com/gpu-0": 4}, ""),
+        ({"nvidia.com/gpumem": 500, "nvidia.com/priority": 1}, ""),
+        ({"nvidia.com/gpu": 1, "nvidia.com/hostdev": 1}, ""),
+        ({"nvidia.com/gpu.shared": 1}, "replicas: {time_slices: 4}"),
+        ({"nvidia.com/sharedgpu": 1}, "replicas: {entries: ['gpu:sharedgpu:4']}"),
+    ],
+)
+def test_resources_that_are_read_are_not_told(
+    asked: Raw, settings: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "settings.yaml").write_text(settings or "{}", encoding="utf-8")
+    assert main(["lint", "--dialects", str(tmp_path / "settings.yaml"), written(tmp_path, pod(limits=asked))]) == 0
+    assert capsys.readouterr().out == "1 pod: 0 errors, 0 warnings, 0 notes\n"
 
 
 def test_notes_tell_what_is_understood_otherwise_than_it_reads(

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from cli import schedulerprocess
 from cli.main import _parser
+from cli.refusing import BadInput
+from gpu.cdi import Cdi
 from scheduler.settings import ScalingSettings
 
 FLAG = "--default-staleness-grace-period"
@@ -44,6 +48,24 @@ def test_autoscaling_is_off_unless_it_is_asked_for(given: list[str], scaling: Sc
     assert schedulerprocess.settings(_parser().parse_args(["scheduler", *given])).scaling == scaling
 
 
+@pytest.mark.parametrize(
+    ("given", "is_required"),
+    [
+        ([], False),
+        (["--require-enforcement"], True),
+        (["--require-enforcement=true"], True),
+        (["--require-enforcement=false"], False),
+    ],
+)
+def test_limits_need_not_be_enforced_unless_it_is_asked_for(given: list[str], is_required: bool) -> None:
+    decisions = schedulerprocess.settings(_parser().parse_args(["scheduler", *given])).decisions
+    assert decisions.require_enforcement is is_required
+
+
+def test_the_scheduler_is_told_how_devices_are_named() -> None:
+    assert schedulerprocess.settings(_parser().parse_args(["scheduler", "--cdi-enabled"])).cdi is Cdi.ON
+
+
 @pytest.mark.parametrize("ratio", ["0", "-0.1", "1.1", "a tenth", "", "nan"])
 def test_a_ratio_that_is_no_part_of_a_device_is_refused_in_one_line(
     ratio: str, capsys: pytest.CaptureFixture[str]
@@ -53,3 +75,45 @@ def test_a_ratio_that_is_no_part_of_a_device_is_refused_in_one_line(
     assert ended.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"argument --gpu-memory-to-fraction-ratio: {ratio!r} is not a number above 0 and at most 1" in line
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ([], None),
+        (["--inspect-address", "127.0.0.1:12345"], ("127.0.0.1", 12345)),
+        (["--inspect-address=:12345"], ("", 12345)),
+        (["--inspect-address", "[::1]:80"], ("::1", 80)),
+    ],
+)
+def test_the_inspect_api_is_served_nowhere_unless_an_address_is_given(
+    given: list[str], address: tuple[str, int] | None
+) -> None:
+    assert _parser().parse_args(["scheduler", *given]).inspect_address == address
+
+
+@pytest.mark.parametrize("value", ["", "12345", "localhost", "::1:80", "h:0", "h:65536", "h:80a", "h:", "h:\uff11"])
+def test_an_address_that_is_none_is_refused_in_one_line(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        _parser().parse_args(["scheduler", f"--inspect-address={value}"])
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"argument --inspect-address: {value!r}" in line
+
+
+@pytest.mark.parametrize(("given", "unit_mib"), [([], 1024), (["--inspect-memory-unit", "MiB"], 1)])
+def test_the_inspect_api_counts_in_the_unit_that_is_said(given: list[str], unit_mib: int) -> None:
+    arguments = _parser().parse_args(["scheduler", *given])
+    assert schedulerprocess.inspect_settings(arguments).unit_mib == unit_mib
+
+
+def test_an_address_that_is_taken_is_refused_in_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = taken.getsockname()
+        with pytest.raises(BadInput, match=f"--inspect-address: 127.0.0.1:{address[1]}: ") as caught:
+            schedulerprocess.listening(address)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_without_an_address_nothing_listens() -> None:
+    assert schedulerprocess.listening(None) is None

@@ -12,7 +12,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cli import offline
 from cli.main import main
+from gpu.dialects.saying import TARGETS
 
 POD = """\
 apiVersion: v1
@@ -76,6 +78,44 @@ def test_the_example_in_the_documents_is_what_is_printed(
     assert main(["translate", "slices.yaml"]) == 0
     documents = (Path(__file__).parents[2] / "docs" / "translate.md").read_text(encoding="utf-8")
     assert f"$ moorage translate slices.yaml\n{capsys.readouterr().out}```" in documents
+    assert main(["translate", "--to", "volcano", "slices.yaml"]) == 0
+    assert f"$ moorage translate --to volcano slices.yaml\n{capsys.readouterr().out}```" in documents
+
+
+def test_the_targets_are_all_that_can_be_said() -> None:
+    assert set(offline.TARGETS) == {"native", *TARGETS}
+
+
+def test_what_has_no_words_at_the_target_is_named_and_ends_with_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = path_of(tmp_path, POD, DEPLOYMENT)
+    assert main(["translate", "--to", "aliyun", path]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "  unsaid    aliyun has no words for this: asks[0].nano 500000000" in lines
+    assert main(["translate", "--to", "kai", "-o", "json", path]) == 1
+    half, slices = json.loads(capsys.readouterr().out)
+    assert half["said"] == {"dialect": "kai", "annotations": {"gpu-fraction": "0.5"}}
+    assert slices["said"] == {"dialect": "kai", "unsaid": "asks[0].computePercent 30"}
+
+
+def test_what_the_words_add_and_leave_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    five = "{name: main, resources: {limits: {aliyun.com/gpu-mem: 5}}}"
+    pod = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{five}]}}\n"
+    path = path_of(tmp_path, pod)
+    assert main(["translate", "--to", "volcano", path]) == 0
+    assert capsys.readouterr().out.splitlines()[-4:] == [
+        "  volcano   limit volcano.sh/vgpu-number: 1 of container main",
+        "  volcano   limit volcano.sh/vgpu-memory: 5120 of container main",
+        "  adds      wishes.memoryCap true",
+        '  leaves    strategy "binpack"',
+    ]
+
+
+def test_a_pod_that_is_refused_is_said_in_no_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["translate", "--to", "hami", "-o", "json", path_of(tmp_path, REFUSED)]) == 1
+    (answer,) = json.loads(capsys.readouterr().out)
+    assert "said" not in answer
 
 
 def test_json_has_the_native_record_and_the_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,7 +281,7 @@ def test_a_folder_without_manifests_is_bad_input(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    "arguments", [["translate"], ["translate", "--to", "aliyun", "x"], ["lint"], ["lint", "-o", "x"]]
+    "arguments", [["translate"], ["translate", "--to", "run.ai", "x"], ["lint"], ["lint", "-o", "x"]]
 )
 def test_what_the_parser_refuses_ends_with_two(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -261,6 +301,18 @@ def test_the_first_word_comes_before_what_talks_to_clusters_is_loaded(tmp_path: 
     assert done.stdout.splitlines()[-1] == ""
 
 
+def test_a_reader_who_has_enough_ends_it_without_a_word(tmp_path: Path) -> None:
+    path = path_of(tmp_path, *[DEPLOYMENT] * 500)
+    program = [sys.executable, "-m", "cli.main", "translate", path]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert "document 1:" in running.stdout.readline()
+        running.stdout.close()
+        assert running.stderr.read() == ""
+        assert running.wait(60) == 141
+
+
 def test_a_terminal_gets_a_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,3 +321,13 @@ def test_a_terminal_gets_a_table(
     shown = capsys.readouterr().out
     assert "what Moorage makes of it" in shown
     assert "50% of a GPU" in shown
+
+
+def test_pods_are_read_with_the_settings_of_the_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = tmp_path / "dialects.yaml"
+    settings.write_text("hami: {memory_factor: 10}")
+    path = path_of(tmp_path, DEPLOYMENT)
+    assert main(["translate", "-o", "json", path, "--dialects", str(settings)]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["record"]["asks"][0]["memMib"] == 30000
+    assert main(["lint", path, "--dialects", str(settings)]) == 0

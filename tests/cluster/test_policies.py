@@ -210,7 +210,6 @@ async def _in_force(world: Cluster) -> None:
 
 PROTECTED_METADATA = [
     ("annotations", names.GRANT),
-    ("annotations", names.GPU_RECORD),
     ("annotations", names.FENCED),
     ("annotations", names.FENCED_BECAUSE),
     ("annotations", names.TENANTS),
@@ -218,6 +217,7 @@ PROTECTED_METADATA = [
     ("annotations", names.RECEIVED_RESOURCE_TYPE),
     ("annotations", names.GPU_PORTION_ANNOTATION),
     ("annotations", names.VISIBLE_DEVICES_PREFIX + "c0"),
+    ("annotations", "nvidia.com/container.main.gpus.devices"),
     ("labels", names.GPU_GROUP_LABEL),
     ("labels", names.MULTI_GPU_GROUP_LABEL_PREFIX + "g1"),
 ]
@@ -313,6 +313,35 @@ async def test_everything_else_of_a_bound_pod_stays_free(cluster: Cluster) -> No
     assert (await cluster.change(pod, {"metadata": {"finalizers": None}}, user=TENANT)).status == 200
     running = {"status": {"phase": "Running"}}
     assert (await cluster.change(pod, running, user=TENANT, subresource="status")).status == 200
+
+
+@pytest.mark.parametrize(
+    "key", [names.GPU_RECORD, names.SHARED_GPU_CONFIGMAP, "nvidia.cdi.k8s.io/container.main", "nvidia.cdi.k8s.io"]
+)
+@pytest.mark.parametrize("subresource", ["", "status"])
+@pytest.mark.parametrize("user", [TENANT, BINDER])
+@pytest.mark.parametrize(("before", "after"), [("a", "b"), ("a", None), (None, "b")], ids=["changed", "gone", "new"])
+async def test_what_admission_wrote_nobody_changes(
+    cluster: Cluster, key: str, subresource: str, user: str, before: str | None, after: str | None
+) -> None:
+    pod = await cluster.stored(cluster.pod(annotations={key: before} if before else {}))
+    answer = await cluster.change(pod, {"metadata": {"annotations": {key: after}}}, user=user, subresource=subresource)
+    assert answer.is_refused_by_policy, answer.message
+    assert f"{key} is fixed when a pod is created" in answer.message
+
+
+@pytest.mark.parametrize("way", ["pods/{}/binding", "bindings"])
+async def test_a_binding_brings_no_record(cluster: Cluster, way: str) -> None:
+    pod = await cluster.stored(cluster.pod(annotations={names.GPU_RECORD: "a"}))
+    name = pod["metadata"]["name"]
+    binding = {
+        "metadata": {"name": name, "annotations": {names.GPU_RECORD: "b"}},
+        "target": {"kind": "Node", "name": "n1"},
+    }
+    path = f"/api/v1/namespaces/{cluster.namespace}/{way.format(name)}"
+    answer = await cluster.call("POST", path, binding, user=TENANT)
+    assert answer.is_refused_by_policy, answer.message
+    assert f"{names.GPU_RECORD} is fixed when a pod is created" in answer.message
 
 
 ASKS = [

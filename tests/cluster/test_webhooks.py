@@ -266,3 +266,17 @@ async def test_a_namespace_says_by_its_label_that_it_is_not_guarded(cluster: Clu
             if env(answer) == {names.ENV_VISIBLE_DEVICES: "all"}:
                 return
             await anyio.sleep(0.1)
+
+
+async def test_a_namespace_says_by_its_annotation_how_dialects_are_read(cluster: Cluster) -> None:
+    namespace = cluster.pods.removesuffix("/pods")
+    said = {"metadata": {"annotations": {names.DIALECTS: '{"aliyun": {"unit_mib": 1}}'}}}
+    assert (await cluster.call("PATCH", namespace, said, content_type="application/merge-patch+json"))[0] == 200
+    raw = {**pod(container(resources={"limits": {"aliyun.com/gpu-mem": "500"}})), "metadata": {"name": "counted"}}
+    with anyio.fail_after(20):
+        while True:
+            status, answer = await cluster.call("POST", cluster.pods + "?dryRun=All", raw)
+            assert status == 201, answer
+            if '"memMib":500}' in answer["metadata"]["annotations"][names.GPU_RECORD]:
+                return
+            await anyio.sleep(0.1)

@@ -39,6 +39,11 @@ async def test_a_limit_is_also_the_request(api_server: Cluster) -> None:
     assert created.body["status"]["qosClass"] == "Burstable"
 
 
+async def test_devices_in_thousandths_are_stored_as_the_whole_number_that_they_are(api_server: Cluster) -> None:
+    created = await api_server.made(api_server.pods, _with_resources(limits={"nvidia.com/gpu": "2000m"}))
+    assert created.body["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+
+
 async def test_what_a_client_says_about_the_status_is_dropped(api_server: Cluster) -> None:
     created = await api_server.made(api_server.pods, {**pod("p"), "status": {"phase": "Running"}})
     assert created.body["status"]["phase"] == "Pending"

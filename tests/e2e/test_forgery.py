@@ -35,6 +35,8 @@ FORGED: dict[str, Any] = {
         names.DEVICE_INDEX: "0",
         names.DEVICE_MEMORY: "1",
         names.SHARED_GPU_CONFIGMAP: "somebody-elses",
+        "nvidia.com/container.main.gpus.devices": "all",
+        "nvidia.cdi.k8s.io/container.main": "management.nvidia.com/gpu=all",
     },
 }
 

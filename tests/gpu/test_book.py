@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gpu import book as device_book
-from gpu.book import EMPTY, Book, DeviceFull, Entry, MalformedBook, OtherAttempt, Tenant
+from gpu.book import EMPTY, Book, DeviceFull, Entry, MalformedBook, ModeConflict, OtherAttempt, Tenant
 from gpu.share import NANO_PER_DEVICE
 
 HALF = NANO_PER_DEVICE // 2
@@ -50,6 +50,54 @@ def test_joining_again_under_the_same_attempt_keeps_the_entry_that_is_there() ->
     book = joined(tenant("u1", rv="7", since=100))
     again = device_book.join(book, [tenant("u1", 1, rv="9", since=200)])
     assert again == book
+
+
+def running(uid: str, mode: str, *, is_bound: bool = False) -> Tenant:
+    """A tenant in a mode."""
+    entry = Entry(nano=HALF // 2, attempt="a1", rv="7", since=100, pod=f"team/{uid}", mode=mode)
+    return Tenant(uid, entry, is_bound)
+
+
+@pytest.mark.parametrize(
+    ("there", "coming", "expected"),
+    [
+        pytest.param((), ("mps",), None, id="the first says the mode"),
+        pytest.param(("mps",), ("mps",), None, id="the same"),
+        pytest.param(("",), ("mps",), None, id="beside one that runs in any"),
+        pytest.param(("mps",), ("",), None, id="one that runs in any"),
+        pytest.param(("mps",), ("time-slicing",), ModeConflict("time-slicing", "mps"), id="another"),
+        pytest.param(("", "mps"), ("", "hami-core"), ModeConflict("hami-core", "mps"), id="one of several"),
+        pytest.param((), ("mps", "sm-sharing"), ModeConflict("sm-sharing", "mps"), id="two that come together"),
+    ],
+)
+def test_two_modes_never_meet_in_a_book(
+    there: tuple[str, ...], coming: tuple[str, ...], expected: ModeConflict | None
+) -> None:
+    book = joined(*(running(f"u{number}", mode) for number, mode in enumerate(there)))
+    answer = device_book.join(book, [running(f"v{number}", mode) for number, mode in enumerate(coming)])
+    assert answer == expected if expected else isinstance(answer, Book)
+    if isinstance(answer, Book):
+        assert answer.modes == {*there, *coming} - {""}
+        assert device_book.parse(device_book.render(answer)) == answer
+
+
+def test_a_mode_is_open_again_when_its_last_tenant_has_left() -> None:
+    book = joined(running("u1", "mps"), running("u2", ""))
+    left = device_book.leave(book, [running("u1", "mps")])
+    assert isinstance(device_book.join(left, [running("u3", "hami-core")]), Book)
+
+
+def test_who_is_bound_is_entered_whatever_its_mode_since_its_share_is_taken() -> None:
+    book = device_book.join(joined(running("u1", "mps")), [running("u2", "hami-core", is_bound=True)])
+    assert isinstance(book, Book)
+    assert book.modes == {"mps", "hami-core"}
+    assert device_book.join(book, [running("u3", "mps")]) == ModeConflict("mps", "hami-core")
+
+
+def test_joining_again_is_idempotent_though_others_run_in_another_mode() -> None:
+    book = device_book.join(joined(running("u1", "mps")), [running("u2", "hami-core", is_bound=True)])
+    assert isinstance(book, Book)
+    assert device_book.join(book, [running("u1", "mps")]) == book
 
 
 def test_an_entry_of_another_attempt_is_neither_overwritten_nor_adopted() -> None:

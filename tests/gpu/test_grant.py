@@ -47,6 +47,17 @@ def test_devices_are_dealt_to_containers_in_the_order_of_their_asks() -> None:
     assert shown == {"moorage.dev/visible-devices.i1": "GPU-a", "moorage.dev/visible-devices.c2": "GPU-b"}
 
 
+def test_with_cdi_the_container_reads_other_names_and_the_grant_says_the_same() -> None:
+    given = Grant("attempt", (ONE, TWO))
+    request = GpuRequest((asking(FractionAsk(HALF), MemoryAsk(100)),))
+    said = grant.shared_metadata(given, request, cdi=True).annotations
+    kind = "k8s.device-plugin.nvidia.com/gpu="
+    assert said.pop("moorage.dev/visible-devices.c0") == f"{kind}GPU-a,{kind}GPU-b"
+    plain = grant.shared_metadata(given, request).annotations
+    assert plain.pop("moorage.dev/visible-devices.c0") == "GPU-a,GPU-b"
+    assert said == plain
+
+
 def test_several_groups_have_a_label_each_and_no_plain_one() -> None:
     labels = grant.group_labels(["g", "h"])
     assert labels == {"runai-gpu-group/g": "g", "runai-gpu-group/h": "h"}
@@ -70,10 +81,12 @@ def test_without_shares_only_the_kind_is_said(ask: Ask, kind: str) -> None:
         "[]",
         "{",
         '{"attempt": "a"}',
+        '{"attempt": "a", "devices": [], "x": ' + "[" * 50_000 + "]" * 50_000 + "}",
         '{"attempt": "a", "devices": [{"group": "g", "reservation": "R", "uuid": "U", "nano": 0}]}',
         '{"attempt": "a", "devices": [{"group": "g", "reservation": "R", "uuid": "U", "nano": 1000000001}]}',
         '{"attempt": "a", "devices": [{"group": "g", "reservation": "R", "uuid": "U", "nano": 0.5}]}',
     ],
+    ids=lambda text: str(text)[:100],
 )
 def test_what_is_no_grant_is_none(text: str | None) -> None:
     assert grant.read({"moorage.dev/grant": text} if text is not None else None) is None

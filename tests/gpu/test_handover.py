@@ -44,7 +44,9 @@ def test_a_malformed_hand_over_is_refused_naming_the_field(changes: dict[str, An
         parse(msgspec.json.encode({**WHOLE, **changes}).decode())
 
 
-@pytest.mark.parametrize("text", [None, "", "{", "null", '"x"'])
+@pytest.mark.parametrize(
+    "text", [None, "", "{", "null", '"x"', '{"rv": "1", "x": ' + "[" * 50_000], ids=lambda text: str(text)[:20]
+)
 def test_what_is_no_hand_over_is_refused(text: str | None) -> None:
     with pytest.raises(MalformedHandover):
         parse(text)

@@ -22,6 +22,7 @@ from gpu.request import (
 )
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import Cards, Note, NoteCode, Translation, Wishes
+from wire.core import Container, PodSpec
 
 HALF = NANO_PER_DEVICE // 2
 MAIN, SECOND = ContainerRef(ContainerKind.REGULAR, 0, "main"), ContainerRef(ContainerKind.REGULAR, 1, "second")
@@ -119,11 +120,49 @@ def test_what_can_not_be_is_no_record(asks: Any) -> None:
     assert record.read(json.dumps({"version": 1, "dialect": "kai", "asks": asks})) is None
 
 
+@pytest.mark.parametrize(("unit", "is_read"), [(0, True), (1024, True), (2**31 - 1, True), (-1, False), (2**31, False)])
+def test_a_unit_is_a_sound_number(unit: int, is_read: bool) -> None:
+    found = record.read(json.dumps({"version": 1, "dialect": "aliyun", "asks": [ASK], "unit": unit}))
+    assert (found.unit if found else None) == (unit if is_read else None)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"dialect": ""},
+        {"dialect": "\x1b[31mkai"},
+        {"dialect": "k" * 32},
+        {"notes": [{"code": "no-effect", "field": "a\nb", "value": ""}]},
+        {"notes": [{"code": "no-effect", "field": "a", "value": "", "instead": "\x1b[2J"}]},
+        {"notes": [{"code": "unheard-of", "field": "a", "value": ""}]},
+    ],
+)
+def test_what_is_shown_to_people_holds_nothing_for_their_terminals(said: dict[str, Any]) -> None:
+    assert record.read(json.dumps({"version": 1, "dialect": "kai", "asks": [ASK], **said})) is None
+
+
+@pytest.mark.parametrize(("alternatives", "is_read"), [(0, True), (128, True), (129, False)])
+def test_a_record_has_so_many_alternatives_at_most(alternatives: int, is_read: bool) -> None:
+    text = json.dumps({"version": 1, "dialect": "hami", "asks": [ASK], "alternatives": [[ASK]] * alternatives})
+    assert (record.read(text) is not None) is is_read
+
+
+@pytest.mark.parametrize(("name", "is_there"), [("", True), ("main", True), ("other", False)])
+def test_a_record_is_about_containers_of_these_names(name: str, is_there: bool) -> None:
+    found = record.read(json.dumps({"version": 1, "dialect": "kai", "asks": [{**ASK, "name": name}]}))
+    assert found is not None
+    assert record.is_about(found, PodSpec(containers=[Container(name="main")])) is is_there
+
+
 @pytest.mark.parametrize(
     "text", [None, "", "{", "[]", "null", "\ud800", '{"version": 2, "dialect": "kai"}', '{"version": 1}']
 )
 def test_what_is_no_record_is_none(text: str | None) -> None:
     assert record.read(text) is None
+
+
+def test_a_record_that_a_user_nests_deep_is_none() -> None:
+    assert record.read('{"version": 1, "dialect": "kai", "x": ' + "[" * 50_000 + "]" * 50_000 + "}") is None
 
 
 @given(st.text())

@@ -103,6 +103,24 @@ def test_its_device_is_ill_when_the_device_plugin_says_so_by_way_of_kubelet(
     assert reservation.read(pod(phase="Running", containerStatuses=[container])).is_ill is is_ill
 
 
+@pytest.mark.parametrize(
+    ("state", "told", "allocated"),
+    [
+        ("running", ["GPU-1"], "GPU-1"),
+        ("running", [], ""),
+        # Who is refused after a reboot has the statuses of before for a while, then none.
+        ("terminated", ["GPU-1"], None),
+        (None, [], None),
+    ],
+)
+def test_what_kubelet_says_it_gave_is_known_while_a_container_runs(
+    state: str | None, told: list[str], allocated: str | None
+) -> None:
+    health = [{"name": "nvidia.com/gpu", "resources": [{"resourceID": uuid, "health": "Healthy"} for uuid in told]}]
+    containers = [{"name": "main", "state": {state: {}}, "allocatedResourcesStatus": health}] if state else []
+    assert reservation.read(pod(phase="Running", containerStatuses=containers)).allocated == allocated
+
+
 def test_karpenter_is_kept_away_by_tenants_only() -> None:
     entry = Entry(1, "a", "1", 0, "ns/p")
     assert reservation.annotations_of(Book({"u": entry}))[names.DO_NOT_DISRUPT] == "true"

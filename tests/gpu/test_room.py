@@ -7,6 +7,7 @@ from gpu.dialects.plugin import MOST_DEVICES
 from gpu.grant import DeviceGrant, Grant, shared_metadata
 from gpu.request import NO_GPU, ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest
 from gpu.share import NANO_PER_DEVICE
+from gpu.translation import Translation
 from wire import names
 
 
@@ -15,13 +16,17 @@ def _request(devices: int) -> GpuRequest:
     return GpuRequest((ContainerRequest(ContainerRef(ContainerKind.INIT, 99), asks),))
 
 
+def _asking(request: GpuRequest) -> Translation:
+    return Translation(dialect="kai", request=request)
+
+
 @pytest.mark.parametrize(
     ("devices", "size", "fits"),
     [
         (0, 262_144 - 4096, True),
         (0, 262_144 - 4095, False),
-        (2, 262_144 - 4096 - 640, True),
-        (2, 262_144 - 4096 - 639, False),
+        (2, 262_144 - 4096 - 722, True),
+        (2, 262_144 - 4096 - 721, False),
     ],
 )
 @pytest.mark.parametrize("letter", ["x", "ü", "🚢"])
@@ -29,25 +34,26 @@ def test_annotations_have_room_up_to_a_number_of_bytes(devices: int, size: int, 
     width = len(letter.encode())
     text = letter * ((size - 1) // width)
     annotations = {"k": text + "x" * (size - 1 - len(text.encode()))}
-    refusal = room.cramped(annotations, _request(devices))
+    refusal = room.cramped(annotations, _asking(_request(devices)))
     assert (refusal is None) is fits
     if refusal is not None:
         assert refusal.value == f"{size} bytes"
 
 
 def test_no_annotations_have_room() -> None:
-    assert room.cramped(None, NO_GPU) is None
+    assert room.cramped(None, _asking(NO_GPU)) is None
 
 
+@pytest.mark.parametrize("cdi", [False, True])
 @pytest.mark.parametrize("devices", [1, 2, MOST_DEVICES])
-def test_what_a_binding_and_a_fence_write_fits_into_the_room_that_is_kept(devices: int) -> None:
+def test_what_a_binding_and_a_fence_write_fits_into_the_room_that_is_kept(devices: int, cdi: bool) -> None:
     given = tuple(
         DeviceGrant(group="g" * 36, reservation="r" * 36, uuid="u" * 80, nano=NANO_PER_DEVICE) for _ in range(devices)
     )
     request = _request(devices)
-    written = shared_metadata(Grant("a" * 36, given), request).annotations
+    written = shared_metadata(Grant("a" * 36, given), request, cdi=cdi).annotations
     fence = {names.FENCED: "a" * 36, names.FENCED_BECAUSE: "🚢" * 512}
     bytes_written = sum(len(key.encode()) + len(value.encode()) for key, value in (written | fence).items())
     most = {"": "x" * (room.LARGEST - bytes_written)}
-    assert room.cramped(most | {"k": "v"}, request) is not None
+    assert room.cramped(most | {"k": "v"}, _asking(request)) is not None
     assert room.used(written | fence) == 0

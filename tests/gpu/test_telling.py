@@ -22,6 +22,34 @@ HALF = FractionAsk(500_000_000)
 
 
 @pytest.mark.parametrize(
+    ("asks", "wishes", "lacking", "text"),
+    [
+        ((MemoryAsk(5120),), Wishes(memory_cap=True), ("memory-cap",), "a memory cap of 5120 MiB"),
+        ((MemoryAsk(5, limit_mib=8),), Wishes(memory_cap=True), ("memory-cap",), "a memory cap of 8 MiB"),
+        ((HALF, MemoryAsk(5), HALF), Wishes(memory_cap=True), ("memory-cap",), "a memory cap of 50% and 5 MiB"),
+        ((WholeAsk(),), Wishes(memory_cap=True), ("memory-cap",), "a memory cap"),
+        (
+            (MemoryAsk(5120, compute_percent=30),),
+            Wishes(memory_cap=True, compute_cap=True, mode="mps"),
+            ("compute-cap", "memory-cap", "mps"),
+            "a memory cap of 5120 MiB, a compute cap of 30%, mode mps",
+        ),
+        (
+            (MemoryAsk(5120, compute_percent=30),),
+            Wishes(memory_cap=True, compute_cap=True, mode="mps"),
+            ("compute-cap",),
+            "a compute cap of 30%",
+        ),
+    ],
+)
+def test_what_is_not_enforced_is_told_with_its_amount(
+    asks: tuple[Ask, ...], wishes: Wishes, lacking: tuple[str, ...], text: str
+) -> None:
+    request = GpuRequest((ContainerRequest(MAIN, asks),))
+    assert telling.unenforced_text(request, wishes, lacking) == text
+
+
+@pytest.mark.parametrize(
     ("where", "asks", "line"),
     [
         (MAIN, (HALF,), "main: 50% of a GPU"),

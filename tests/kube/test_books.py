@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from gpu import reservation as reservations
-from gpu.book import DeviceFull, Entry, OtherAttempt, Tenant
+from gpu.book import DeviceFull, Entry, ModeConflict, OtherAttempt, Tenant
 from gpu.reservation import Reservation
 from kube import books
 from kube.api import Api
@@ -85,8 +85,8 @@ async def shelf() -> AsyncIterator[Shelf]:
         tasks.cancel_scope.cancel()
 
 
-def tenant(name: str, *, nano: int = HALF, attempt: str = "a", rv: str = "1") -> Tenant:
-    return Tenant(name, Entry(nano, attempt, rv, 0, f"team/{name}"))
+def tenant(name: str, *, nano: int = HALF, attempt: str = "a", rv: str = "1", mode: str = "") -> Tenant:
+    return Tenant(name, Entry(nano, attempt, rv, 0, f"team/{name}", mode=mode))
 
 
 async def test_several_tenants_join_in_one_write(shelf: Shelf) -> None:
@@ -128,6 +128,16 @@ async def test_an_entry_of_another_attempt_is_neither_overwritten_nor_adopted(sh
     held = await shelf.put(**{names.TENANTS: "{}"})
     await books.join(shelf.api, held, [tenant("p")])
     assert await books.join(shelf.api, held, [tenant("p", attempt="b")]) == OtherAttempt("p", "a")
+
+
+async def test_who_comes_with_another_mode_loses_the_race_for_a_device(shelf: Shelf) -> None:
+    held = await shelf.put(**{names.TENANTS: "{}"})
+    await books.join(shelf.api, held, [tenant("p", nano=1, mode="mps")])
+    late = await books.join(shelf.api, held, [tenant("q", nano=1, mode="hami-core")])
+    assert late == ModeConflict("hami-core", "mps")
+    moved = await books.until_settled(lambda: books.join(shelf.api, held, [tenant("r", nano=1, mode="mps")]))
+    assert isinstance(moved, Reservation)
+    assert set(await shelf.entries()) == {"p", "r"}
 
 
 async def test_what_is_gone_departing_or_without_a_book_can_not_be_joined(shelf: Shelf) -> None:

@@ -137,3 +137,24 @@ async def test_a_kubeconfig_that_went_away_leaves_the_last_token_in_use(kubeconf
 async def test_a_kubeconfig_that_gives_no_credentials_is_refused(kubeconfig: str, context: str) -> None:
     with pytest.raises(config.ConfigError, match="kubeconfig"):
         await config.from_kubeconfig(path=kubeconfig, context=context)
+
+
+@pytest.mark.parametrize("text", ["a: [", "- a", "", "3", "contexts: 1", "clusters: []\ncontexts: {}\nusers: []"])
+async def test_a_file_that_is_no_kubeconfig_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(config.ConfigError, match="kubeconfig") as caught:
+        await config.from_kubeconfig(path=str(path))
+    assert len(str(caught.value).splitlines()) == 1
+
+
+async def test_the_namespace_is_that_of_the_context_or_of_the_pod(account: Path, tmp_path: Path) -> None:
+    ours = msgspec.json.decode(msgspec.json.encode(KUBECONFIG))
+    ours["contexts"][0]["context"]["namespace"] = "team"
+    path = tmp_path / "with-namespace"
+    path.write_bytes(msgspec.yaml.encode(ours))
+    assert (await config.from_kubeconfig(path=str(path))).namespace == "team"
+    assert (await config.from_kubeconfig(path=str(path), context="two")).namespace == ""
+    assert config.in_cluster(environ=ENVIRON, service_account_dir=account).namespace == ""
+    (account / "namespace").write_text("mine\n")
+    assert config.in_cluster(environ=ENVIRON, service_account_dir=account).namespace == "mine"

@@ -273,3 +273,18 @@ async def test_a_token_bound_to_a_pod_says_which_and_dies_with_it(
 def _payload(token: str) -> bytes:
     part = token.split(".")[1]
     return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+
+
+async def test_what_anybody_may_nest_a_thousand_levels_deep_is_read(api: Api, pod_name: str) -> None:
+    """The server stores such managed fields, and shows them to everybody who lists pods."""
+    fields: dict[str, Any] = {}
+    for _ in range(400):
+        fields = {"f:a": fields}
+    body = msgspec.json.encode(fields)
+    for _ in range(3):  # json can't be written deeper than Python goes, so it is put together
+        body = body.replace(b"{}", msgspec.json.encode(fields))
+    entry = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
+    patch = {"metadata": {"managedFields": [{**entry, "fieldsV1": msgspec.Raw(b'{"f:metadata":%s}' % body)}]}}
+    await api.patch(PODS, pod_name, patch, namespace=NAMESPACE)
+    assert (await api.get(PODS, pod_name, namespace=NAMESPACE)).metadata.name == pod_name
+    assert pod_name in [pod.metadata.name for pod in (await api.list(PODS, namespace=NAMESPACE)).items]

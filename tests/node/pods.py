@@ -87,9 +87,10 @@ class Machine:
 
     def sees(self, name: str) -> set[str]:
         """Wait until the program in a pod has listed its devices, and return them."""
+        uid = self.get(name)["metadata"]["uid"]
 
         def said() -> list[str] | None:
-            lines = self.node.output(NAMESPACE, name, "main").splitlines()
+            lines = self.node.output(NAMESPACE, name, "main", uid=uid).splitlines()
             return next((line.split()[1:] for line in lines if line.startswith("sees")), None)
 
         told = eventually(said, lambda: f"{name} to list its devices: {self.get(name)['status']}", within_s=60)
@@ -101,8 +102,9 @@ class Machine:
 
         def again() -> Pod | None:
             found = self.get(name, namespace)
-            statuses = found["status"]["containerStatuses"]
-            return found if all(one["restartCount"] == 1 and one["ready"] for one in statuses) else None
+            statuses = found["status"].get("containerStatuses", ())
+            is_again = statuses and all(one["restartCount"] == 1 and one["ready"] for one in statuses)
+            return found if is_again else None
 
         return eventually(again, lambda: f"{name} to start again: {self.get(name, namespace)['status']}", within_s=90)
 

@@ -87,6 +87,32 @@ def test_two_halves_share_the_device_that_their_reservation_pod_holds(machine: M
     assert machine.sees("whole") == set(machine.devices) - {device}
 
 
+@pytest.fixture
+def by_cdi(moorage: Deployment) -> Iterator[None]:
+    """Devices are named otherwise for a while, as after a change of the setting."""
+    for component in (BINDER, SCHEDULER):
+        moorage.stop(component)
+        moorage.start(component, "--cdi-enabled")
+    yield
+    for component in (BINDER, SCHEDULER):
+        moorage.stop(component)
+        moorage.start(component)
+
+
+@pytest.mark.usefixtures("by_cdi")
+def test_shares_that_are_told_by_a_cdi_name_see_their_device(machine: Machine) -> None:
+    machine.create(share("first", "0.5"))
+    seen = [machine.sees("first")]
+    # The first one was the binder's to tell, the second is the scheduler's.
+    machine.create(share("further", "0.5"))
+    seen.append(machine.sees("further"))
+    (reservation,) = reservations(machine)
+    device = reservation["metadata"]["annotations"][names.RESERVE_FOR_GPU_INDEX]
+    assert seen == [{device}, {device}]
+    told = [one["metadata"]["annotations"][f"{names.VISIBLE_DEVICES_PREFIX}c0"] for one in machine.pods(NAMESPACE)]
+    assert told == [f"k8s.device-plugin.nvidia.com/gpu={device}"] * 2
+
+
 def test_a_share_outlives_its_reservations_container(machine: Machine) -> None:
     machine.create(share("tenant", "0.5"))
     seen = machine.sees("tenant")
@@ -162,7 +188,8 @@ def test_the_tenant_of_a_device_that_its_plugin_calls_unhealthy_is_evicted_and_t
             lambda: f"the tenant of {seen} to go: {reservations(machine)}",
             within_s=60,
         )
-        (note,) = [one["message"] for one in machine.events(NAMESPACE) if one["reason"] == "GPUMoved"]
+        notes = [one for one in machine.events(NAMESPACE) if one["reason"] == "GPUMoved"]
+        (note,) = [one["message"] for one in notes if one["involvedObject"]["name"] == "ill"]
         assert note == f"evicted: GPU {min(seen)} is unhealthy, as its device plugin says"
         eventually(lambda: len(reservations(machine)) == 1 or None, lambda: "the idle reservation to go", within_s=60)
         machine.create(share("late", "0.6"))

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.node
 
 #: Value of the variable -> the devices that are seen. The last one is also given a device by kubelet.
 SHOWN = {"all": [0, 1], "none": [], "1": [1], "0,1": [0, 1], "users": [0, 1]}
-_USERS, _UNSET, _UNKNOWN = "users", "unset", "unknown"
+_USERS, _UNSET, _UNKNOWN, _BY_CDI = "users", "unset", "unknown", "by-cdi"
 
 
 def _name(case: str) -> str:
@@ -25,6 +25,7 @@ def pods(machine: Machine) -> Iterator[None]:
     cases: dict[str, dict[str, str]] = {case: {"NVIDIA_VISIBLE_DEVICES": case} for case in SHOWN}
     cases |= {_USERS: {"NVIDIA_VISIBLE_DEVICES": "all"}, _UNSET: {}}
     cases[_UNKNOWN] = {"NVIDIA_VISIBLE_DEVICES": "GPU-of-another-machine"}
+    cases[_BY_CDI] = {"NVIDIA_VISIBLE_DEVICES": f"k8s.device-plugin.nvidia.com/gpu={machine.devices[1]}"}
     names = [_name(case) for case in cases]
     gpus = {_USERS: 1}
     node = machine.node.name
@@ -38,6 +39,10 @@ def test_a_container_sees_what_its_environment_names_and_a_users_entry_comes_aft
     machine: Machine, case: str
 ) -> None:
     assert machine.sees(_name(case)) == {machine.devices[index] for index in SHOWN[case]}
+
+
+def test_a_cdi_name_shows_the_device_that_it_names(machine: Machine) -> None:
+    assert machine.sees(_name(_BY_CDI)) == {machine.devices[1]}
 
 
 def test_without_the_variable_there_is_no_driver(machine: Machine) -> None:

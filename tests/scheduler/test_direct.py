@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import msgspec
 import pytest
 
+from gpu.cdi import Cdi
 from kube.memory.faults import Fault, once
 from kube.resources import PODS
+from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.stage import create, find, is_call, phases, pod, settle, share, waits_because, writes
 from wire import names
@@ -33,6 +39,26 @@ async def test_a_further_share_joins_the_book_and_binds_without_the_binder() -> 
         assert len(writes(world, "scheduler", "pods", verb="patch")) == 1
         assert len(writes(world, "scheduler", "pods", "binding")) == 1
         assert not writes(world, "scheduler", "bindrequests")
+
+
+async def test_with_cdi_binder_and_scheduler_name_devices_alike_and_a_further_share_is_let_in_as_ever() -> None:
+    plain = WorldSettings(seed=1)
+    settings = msgspec.structs.replace(
+        plain,
+        binder=msgspec.structs.replace(plain.binder, cdi=Cdi.ON),
+        scheduler=msgspec.structs.replace(plain.scheduler, cdi=Cdi.ON),
+    )
+    async with stage.stage("1x1x80GiB", settings=settings) as world:
+        await create(world, share("first"))
+        await settle()
+        await create(world, share("further"))
+        await settle()
+        assert set(phases(world).values()) == {"Running"}
+        assert not writes(world, "scheduler", "bindrequests", verb="create")[1:]
+        for name in ("first", "further"):
+            annotations = find(world, name)["metadata"]["annotations"]
+            (device,) = json.loads(annotations[names.GRANT])["devices"]
+            assert annotations[f"{names.VISIBLE_DEVICES_PREFIX}c0"] == names.CDI_DEVICE_PREFIX + device["uuid"]
 
 
 async def test_shares_of_one_decision_enter_a_book_in_one_write() -> None:
@@ -174,3 +200,104 @@ async def test_a_join_whose_scheduler_died_is_taken_back_whatever_the_wall_clock
         await world.restart(world.scheduler)
         await settle(60)
         assert phases(world) == {"first": "Running", "second": "Running"}
+
+
+# --- pods in the words of other systems ---------------------------------------------------------------------------
+
+
+def foreign(name: str, *limits: dict[str, str], **annotations: str) -> dict[str, Any]:
+    """A pod whose containers name these resources."""
+    made = pod(name, annotations=annotations)
+    made["spec"]["containers"] = [
+        {"name": f"c{number}", "image": "cuda-app", "resources": {"limits": limit}}
+        for number, limit in enumerate(limits)
+    ]
+    return made
+
+
+#: Keys whose values are times, of the second or the nanosecond of the Binding.
+TIMES = {
+    "ALIYUN_COM_GPU_MEM_ASSUME_TIME",
+    "hami.io/vgpu-time",
+    "volcano.sh/vgpu-time",
+    "volcano.sh/bind-time",
+    "volcano.sh/predicate-time",
+}
+
+
+def written(world: World, name: str) -> dict[str, str]:
+    """Annotations of a pod without what is another in each."""
+    annotations: dict[str, str] = find(world, name)["metadata"]["annotations"]
+    return {key: "" if key in TIMES else value for key, value in annotations.items() if key != names.GRANT}
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (({"aliyun.com/gpu-mem": "8"}, {"aliyun.com/gpu-mem": "4"}), "ALIYUN_COM_GPU_MEM_POD"),
+        (({"cnvrg.io/metagpu": "30"},), "env.moorage.dev/c0.METAGPU_MAX_MEM"),
+        (({"nvidia.com/gpumem": "8000"}, {}, {"nvidia.com/gpumem": "4000"}), "hami.io/vgpu-devices-allocated"),
+        (({"volcano.sh/vgpu-memory": "8000"},), "volcano.sh/vgpu-ids-new"),
+        (({"volcano.sh/gpu-memory": "8000"},), "volcano.sh/gpu-index"),
+        (({"koordinator.sh/gpu": "30"},), "scheduling.koordinator.sh/device-allocated"),
+    ],
+)
+async def test_direct_commits_and_the_binder_write_the_same_back(limits: tuple[dict[str, str], ...], said: str) -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        await create(world, foreign("by-the-binder", *limits))
+        await settle()
+        world.server.audit.clear()
+        await create(world, foreign("direct", *limits))
+        await settle()
+        assert phases(world) == {"by-the-binder": "Running", "direct": "Running"}
+        assert len(writes(world, "scheduler", "pods", "binding")) == 1
+        assert written(world, "direct") == written(world, "by-the-binder")
+        assert written(world, "direct")[said]
+
+
+@pytest.mark.parametrize(
+    ("there", "asks", "is_together", "by_the_binder"),
+    [
+        ((), ("30000", "20000"), True, True),
+        ((), ("50000", "40000"), False, True),
+        (("20000",), ("30000", "20000"), True, False),
+        (("40000", "50000"), ("30000", "20000"), False, False),
+    ],
+)
+async def test_the_alternative_that_was_taken_is_written_back(
+    there: tuple[str, ...], asks: tuple[str, str], is_together: bool, by_the_binder: bool
+) -> None:
+    """H16: together where one card has room for both, else apart."""
+    async with stage.stage("1x2x80GiB") as world:
+        for number, mem_mib in enumerate(there):
+            await create(world, foreign(f"there-{number}", {"nvidia.com/gpumem": mem_mib}))
+            await settle()
+        world.server.audit.clear()
+        await create(world, foreign("asked", *({"nvidia.com/gpumem": mem_mib} for mem_mib in asks)))
+        await settle()
+        assert len(writes(world, "binder" if by_the_binder else "scheduler", "pods", "binding")) == 1
+        first, second = allocated(world, "asked")
+        assert (first == second) is is_together
+
+
+def allocated(world: World, name: str) -> list[str]:
+    """UUIDs of a HAMi pod's two containers."""
+    text = find(world, name)["metadata"]["annotations"]["hami.io/vgpu-devices-allocated"]
+    return [each.split(",")[0] for each in text.split(";") if each]
+
+
+async def test_a_pod_whose_record_is_another_by_the_time_it_is_bound_is_not_bound_to_what_it_asked_before() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        await create(world, foreign("first", {"nvidia.com/gpumem": "1000"}))
+        await settle()
+        world.server.faults.on_request.append(
+            once(Fault(delay_s=1.0), when=is_call("scheduler", "create", "pods", "binding"))
+        )
+        await create(world, foreign("b", {"nvidia.com/gpumem": "1000"}))
+        await settle(0.5)
+        record = find(world, "b")["metadata"]["annotations"][names.GPU_RECORD].replace("1000", "2000")
+        edit = {"metadata": {"annotations": {names.GPU_RECORD: record}}}
+        await stage.api_of(world, "scheduler").patch(PODS, "b", edit, namespace=stage.TEAM)
+        await settle()
+        assert phases(world)["b"] == "Running"
+        assert written(world, "b")["env.moorage.dev/c0.CUDA_DEVICE_MEMORY_LIMIT_0"] == "2000m"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kube.memory.calls import Call
@@ -87,6 +89,33 @@ async def test_what_is_left_of_a_gang_is_released_when_a_member_is_lost_on_its_w
         assert phases(world) == {}
 
 
+def of_subgroup(wanted: dict[str, Any], subgroup: str) -> dict[str, Any]:
+    wanted["metadata"]["labels"] = {names.SUBGROUP_LABEL: subgroup}
+    return wanted
+
+
+async def test_a_gang_that_lost_all_of_a_subgroup_is_released_though_others_are_many() -> None:
+    patient = WorldSettings(seed=1, gang_grace_s=90.0)
+    async with stage.stage("1x4x80GiB", settings=patient) as world:
+        parts = [{"name": "lead", "minMember": 1}, {"name": "work", "minMember": 1}]
+        group = {"metadata": {"name": "g"}, "spec": {"subGroups": parts}}
+        await world.api.create(POD_GROUPS, group, namespace=stage.TEAM)
+        made = [
+            of_subgroup(pod("lead", gpus=1), "lead"),
+            *(of_subgroup(pod(f"w{i}", gpus=1), "work") for i in range(2)),
+        ]
+        for wanted in made:
+            wanted["metadata"]["annotations"][names.POD_GROUP_NAME] = "g"
+        await create(world, *made)
+        await settle()
+        assert bound(world) == {"lead", "w0", "w1"}
+        await world.api.delete(PODS, "lead", namespace=stage.TEAM)
+        await settle(55)
+        assert bound(world) == {"w0", "w1"}
+        await settle(30)
+        assert bound(world) == set()
+
+
 async def test_a_gang_that_was_whole_again_between_two_looks_has_all_of_its_grace_time() -> None:
     async with stage.stage("1x4x80GiB") as world:
         await create_gang(world, "g", 2, pod("m0", gpus=1), pod("m1", gpus=1))
@@ -119,6 +148,27 @@ async def test_members_that_try_to_complete_a_gang_and_fail_give_it_no_time_anew
         assert writes(world, "scheduler", "bindrequests", verb="create")
         await settle(55)
         assert bound(world) == set()
+
+
+@pytest.mark.parametrize(
+    ("period", "after_s", "left"),
+    [
+        pytest.param("30s", 45, set(), id="shorter than the scheduler's"),
+        pytest.param("3m", 150, {"m0"}, id="longer, and not over"),
+        pytest.param("3m", 250, set(), id="longer, and over"),
+        pytest.param("-1s", 1000, {"m0"}, id="for ever"),
+        pytest.param("soon", 50, {"m0"}, id="unreadable: the scheduler's, not over"),
+        pytest.param("soon", 100, set(), id="unreadable: the scheduler's, over"),
+    ],
+)
+async def test_a_gang_may_say_how_long_it_runs_below_its_minimum(period: str, after_s: float, left: set[str]) -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create_gang(world, "g", 2, pod("m0", gpus=1), pod("m1", gpus=1))
+        await world.api.patch(POD_GROUPS, "g", {"spec": {"stalenessGracePeriod": period}}, namespace=stage.TEAM)
+        await settle()
+        await world.api.delete(PODS, "m1", namespace=stage.TEAM, grace_s=0)
+        await settle(after_s)
+        assert bound(world) == left
 
 
 async def test_a_gang_whose_minimum_was_lowered_unseen_is_not_released() -> None:

@@ -89,6 +89,25 @@ def test_a_device_in_two_groups_breaks_s2() -> None:
     assert story.broken() == {"S2"}
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "broken"),
+    [
+        ("mps", "mps", set()),
+        ("mps", "", set()),
+        ("", "mps", set()),
+        ("mps", "time-slicing", {"S2"}),
+        ("sm-sharing", "mps", {"S2"}),
+    ],
+)
+def test_pods_of_two_modes_on_one_device_break_s2(first: str, second: str, broken: set[str]) -> None:
+    def running(name: str, mode: str) -> dict[str, Any]:
+        said = {"version": 1, "dialect": "hami", "wishes": {"mode": mode} if mode else {}}
+        given = {"moorage.dev/gpu": json.dumps(said), "moorage.dev/visible-devices.c0": "GPU-a"}
+        return share(name, "g", "0.4", annotations=given)
+
+    assert Story().sees(running("p", first)).sees(running("q", second)).broken() == broken
+
+
 def test_a_group_with_two_devices_breaks_s2() -> None:
     story = shared_device(share("p", "g", "0.2"))
     assert story.sees(reservation("s", "g")).holds("s", "GPU-b").broken() == {"S2"}

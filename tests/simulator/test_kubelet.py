@@ -54,7 +54,7 @@ async def test_a_device_that_is_not_there_is_refused_in_the_device_managers_word
         refused = await m.pod("r")
         assert (refused.status.phase, refused.status.reason) == ("Failed", "UnexpectedAdmissionError")
         assert refused.status.message == (
-            "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. "
+            "Pod was rejected: Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. "
             "Requested: 1, Available: 0, which is unexpected"
         )
         assert [(await m.pod(name)).status.phase for name in ("p", "q")] == ["Running", "Running"]
@@ -137,9 +137,18 @@ async def test_an_unknown_device_keeps_the_container_from_starting() -> None:
 async def test_a_container_that_ends_is_restarted_by_its_policy(policy: str, code: str, phase: str, runs: int) -> None:
     async with machines() as m:
         pod = await m.create(bound("p", annotations={RUN_S: "5", EXIT_CODE: code}, restartPolicy=policy))
-        await anyio.sleep(18)
+        await anyio.sleep(9)
         assert (await m.pod("p")).status.phase == phase
         assert len(m.starts(pod)) == runs
+
+
+async def test_a_back_off_begins_when_a_container_has_ended_for_the_second_time() -> None:
+    async with machines() as m:
+        pod = await m.create(bound("p", annotations={RUN_S: "1", EXIT_CODE: "1"}))
+        await anyio.sleep(3.5)
+        assert (len(m.starts(pod)), state_of(await m.pod("p"))) == (2, "CrashLoopBackOff")
+        await anyio.sleep(12)
+        assert len(m.starts(pod)) == 3
 
 
 async def test_init_containers_run_first_one_by_one_and_lend_their_devices() -> None:
@@ -199,15 +208,19 @@ async def test_a_grace_period_shorter_than_the_stop_cuts_it() -> None:
         assert not await m.exists("p")
 
 
-async def test_a_forced_deletion_frees_the_name_before_the_device() -> None:
+@pytest.mark.parametrize(("grace_s", "phase", "running"), [(0, "Running", 2), (30, "Failed", 1)])
+async def test_a_forced_deletion_frees_the_device_before_its_program_has_ended(
+    grace_s: int, phase: str, running: int
+) -> None:
     settings = KubeletSettings(shuffle_devices=False, image_visible_devices="", stop_s=20)
     async with machines(["1x1x1GiB"], settings=settings) as m:
         await m.create(bound("p", gpus=1))
         await anyio.sleep(5)
-        await m.api.delete(PODS, "p", namespace=NAMESPACE, grace_s=0)
-        await m.create(bound("p", gpus=1))
-        await anyio.sleep(5)
-        assert (await m.pod("p")).status.reason == "UnexpectedAdmissionError"
+        await m.api.delete(PODS, "p", namespace=NAMESPACE, grace_s=grace_s)
+        await m.create(bound("q", gpus=1))
+        await anyio.sleep(0.8)
+        assert (await m.pod("q")).status.phase == phase
+        assert len(m.nodes.witness.running) == running
 
 
 async def test_a_pod_that_ended_frees_its_device_for_the_next() -> None:

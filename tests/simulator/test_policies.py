@@ -49,6 +49,7 @@ EMPTY = with_annotations(HELD, {"moorage.dev/tenants": "{}"})
 TOLD = with_annotations(HELD, {**TENANTS, "run.ai/reserve_for_gpu_index": "GPU-a"})
 UNHELD = {**HELD, "metadata": {**HELD["metadata"], "finalizers": []}}
 GRANTED = with_annotations(pod(), {"moorage.dev/grant": "{}"})
+RECORDED = with_annotations(pod(), {"moorage.dev/gpu": "{}"})
 HALF = with_annotations(pod(node="n"), {"gpu-fraction": "0.5"})
 PLANNED = {"metadata": {"annotations": {"moorage.dev/plan": "{}"}}}
 ORDER = {"metadata": {"annotations": {"moorage.dev/handover": "{}"}}, "spec": {"selectedNode": "n"}}
@@ -63,6 +64,9 @@ ORDER = {"metadata": {"annotations": {"moorage.dev/handover": "{}"}}, "spec": {"
         ("pods", "UPDATE", GRANTED, pod(), {}, [403]),
         ("pods/status", "UPDATE", GRANTED, pod(), {}, [403]),
         ("pods/binding", "CREATE", None, GRANTED, {}, [403]),
+        ("pods", "CREATE", None, RECORDED, {}, []),
+        ("pods", "UPDATE", pod(), RECORDED, {}, [403]),
+        ("pods/binding", "CREATE", None, RECORDED, {}, [403]),
         ("pods", "UPDATE", HALF, pod(node="n"), {}, [403]),
         ("pods", "UPDATE", {**HALF, "spec": {"schedulerName": "kai-scheduler"}}, pod(), {}, []),
         ("pods", "CREATE", None, pod(reservation=True), RESERVED, [403]),

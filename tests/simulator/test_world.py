@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from admission.settings import Guard
+from admission.settings import Choices, Guard
 from admission.settings import Settings as AdmissionSettings
 from kube.resources import PODS
 from simulator import manifests, outcome, shape
@@ -158,7 +158,7 @@ async def test_a_silent_reservation_does_not_hold_its_pod_for_ever() -> None:
 
 async def test_containers_that_see_what_they_did_not_ask_for_are_found() -> None:
     """Without admission's guard an image's own NVIDIA_VISIBLE_DEVICES=all shows every GPU: the checker must see it."""
-    async with world(admission=AdmissionSettings(guard=Guard.OFF)) as running:
+    async with world(admission=AdmissionSettings(choices=Choices(guard=Guard.OFF))) as running:
         await running.apply(pods(1))
         report = await settled(running)
         assert "container main of default/p-0 sees GPU-" in report["S3"]

@@ -157,6 +157,13 @@ class Node:
         """Start a killed program, and return before it serves (``wait_until_ready``)."""
         self._running().start(program, self._inside(self._programs[program]))
 
+    def advertise(self, resource: str) -> str:
+        """Have one more device plug-in offer the devices under another name. Returns what to ``kill`` to end it."""
+        program = f"{PLUGIN}-{resource.replace('/', '-')}"
+        self._programs[program] = [*self._programs[PLUGIN], "--resource", resource]
+        self.start_again(program)
+        return program
+
     def check(self) -> None:
         """Raise ProcessDied if a program has ended by itself."""
         self._running().check()
@@ -179,9 +186,16 @@ class Node:
         """Change which devices are ill."""
         _gpus.write_unhealthy(self.folder, uuids)
 
-    def output(self, namespace: str, pod: str, container: str) -> str:
-        """What the newest life of a container has written, without the runtime's marks; "" before it has begun."""
-        logs = (self.folder / "log" / "pods").glob(f"{namespace}_{pod}_*/{container}/*.log")
+    def lose_devices(self) -> None:
+        """Remove kubelet's notes of which pod was given which device; it reads them when it starts."""
+        (self.folder / "kubelet" / "device-plugins" / "kubelet_internal_checkpoint").unlink()
+
+    def output(self, namespace: str, pod: str, container: str, *, uid: str = "*") -> str:
+        """What the newest life of a container has written, without the runtime's marks; "" before it has begun.
+
+        ``uid`` tells a pod from those that had its name before: their logs stay for a while.
+        """
+        logs = (self.folder / "log" / "pods").glob(f"{namespace}_{pod}_{uid}/{container}/*.log")
         newest = max(logs, key=lambda path: path.stat().st_mtime_ns, default=None)
         lines = newest.read_text().splitlines() if newest else []
         return "".join(line.split(" ", 3)[3] + "\n" for line in lines)

@@ -6,7 +6,8 @@
 stub, and what it shows is a selection of the lines of the machine's file (tools/node/gpus.py).
 
 - unset, empty or ``void``: no driver at all; ``none``: a driver without devices; ``all``: every device;
-- otherwise UUIDs or indices, separated by commas; one that the machine does not have fails the container.
+- otherwise UUIDs or indices, separated by commas; one that the machine does not have fails the container;
+- CDI names of the device plugin, ``k8s.device-plugin.nvidia.com/gpu=UUID``, as NVIDIA's mode ``auto``: if all are such.
 
 It imports nothing of ours but gpus.py: it runs before every container, without site-packages.
 """
@@ -23,6 +24,8 @@ from typing import Any, NoReturn
 from tools.node import gpus
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+#: The kind of devices in the CDI files that NVIDIA's device plugin writes.
+CDI_KIND = "k8s.device-plugin.nvidia.com/gpu="
 _STATE_VARIABLE = "FAKE_NVML_STATE"
 _STATE = "/etc/nvml-stub-state"
 
@@ -44,6 +47,8 @@ def selected(machine: Mapping[str, str], wanted: str) -> list[str] | None:
         return list(machine.values())
     by_word = {**machine, **{str(index): line for index, line in enumerate(machine.values())}}
     words = [word.strip() for word in wanted.split(",")]
+    if all(word.startswith(CDI_KIND) for word in words):
+        by_word = {CDI_KIND + uuid: line for uuid, line in machine.items()}
     if unknown := [word for word in words if word not in by_word]:
         raise UnknownDevice(f"device error: {unknown[0]}: unknown device")
     chosen = {by_word[word] for word in words}

@@ -1,8 +1,9 @@
-"""A device plug-in for emulated GPUs, over kubelet's real API: ``python -m tools.node.plugin GPUS [--folder SOCKETS]``.
+"""A device plug-in for emulated GPUs, over kubelet's real API.
 
-As the one for real GPUs it advertises ``nvidia.com/gpu``, tells the chosen devices by ``NVIDIA_VISIBLE_DEVICES`` and
-registers again whenever kubelet was restarted (which removes the plug-ins' sockets). ``GPUS`` is a folder of
-tools/node/gpus.py; what changes there is told within 0.1 s.
+``python -m tools.node.plugin GPUS [--folder SOCKETS] [--resource NAME]``
+As the one for real GPUs it advertises ``nvidia.com/gpu`` (or what it is told to), tells the chosen devices by
+``NVIDIA_VISIBLE_DEVICES`` and registers again whenever kubelet was restarted (which removes the plug-ins' sockets).
+``GPUS`` is a folder of tools/node/gpus.py; what changes there is told within 0.1 s.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from tools.node.registration import identity, registered
 
 RESOURCE = "nvidia.com/gpu"
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
-_SOCKET = "moorage-gpu.sock"
 _POLL_S = 0.1
 _REGISTER_WITHIN_S = 5.0
 #: kubelet keeps one ListAndWatch open and asks for one allocation at a time.
@@ -91,37 +91,37 @@ class Plugin:
         return grpc.method_handlers_generic_handler(deviceapi.PLUGIN_SERVICE, handlers)
 
 
-def register(folder: Path) -> None:
-    """Introduce the plug-in to kubelet. Raises grpc.RpcError, at once when nobody listens.
+def register(folder: Path, socket: str, resource: str) -> None:
+    """Introduce the plug-in that listens at this socket of the folder to kubelet.
 
-    A dead kubelet's socket stays until the next one takes away all sockets in the folder, ours too, and listens.
+    Raises grpc.RpcError, at once when nobody listens. A dead kubelet's socket stays until the next one takes away all
+    sockets in the folder, ours too, and listens.
     """
     # Without it grpcio sends the socket's path as the authority, which Go's HTTP/2 refuses.
     options = [("grpc.default_authority", "localhost")]
     with grpc.insecure_channel(f"unix://{folder / deviceapi.KUBELET_SOCKET}", options) as channel:
         call = channel.unary_unary(deviceapi.REGISTER)
-        call(deviceapi.RegisterRequest(_SOCKET, RESOURCE).encode(), timeout=_REGISTER_WITHIN_S)
+        call(deviceapi.RegisterRequest(socket, resource).encode(), timeout=_REGISTER_WITHIN_S)
 
 
-def serve(machine: Path, folder: Path) -> None:
+def serve(machine: Path, folder: Path, resource: str) -> None:
     """Serve until killed, one life for each of kubelet's."""
     while True:
         kubelet = identity(folder / deviceapi.KUBELET_SOCKET)
         if kubelet is not None:
-            _serve_one(machine, folder, kubelet)
+            _serve_one(machine, folder / f"moorage-{resource.replace('/', '-')}.sock", resource, kubelet)
         time.sleep(_POLL_S)
 
 
-def _serve_one(machine: Path, folder: Path, kubelet: tuple[int, int]) -> None:
+def _serve_one(machine: Path, socket: Path, resource: str, kubelet: tuple[int, int]) -> None:
     """Serve for as long as this kubelet listens; return for its successor, or when it does not take us."""
-    plugin = Plugin(lambda: _devices(machine))
-    socket = folder / _SOCKET
+    plugin, folder = Plugin(lambda: _devices(machine)), socket.parent
     socket.unlink(missing_ok=True)
     server = grpc.server(ThreadPoolExecutor(_WORKERS), handlers=[plugin.service()])
     server.add_insecure_port(f"unix://{socket}")
     server.start()
     try:
-        register(folder)
+        register(folder, socket.name, resource)
         _say(registered(kubelet))
         while socket.exists() and identity(folder / deviceapi.KUBELET_SOCKET) in {kubelet, None}:
             plugin.poll()
@@ -147,8 +147,9 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.node.plugin")
     parser.add_argument("machine", type=Path, metavar="GPUS")
     parser.add_argument("--folder", type=Path, default=Path(deviceapi.FOLDER))
+    parser.add_argument("--resource", default=RESOURCE)
     given = parser.parse_args(arguments)
-    serve(given.machine, given.folder)
+    serve(given.machine, given.folder, given.resource)
 
 
 if __name__ == "__main__":

@@ -197,7 +197,6 @@ _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("node-lost", "for_s"): _between((5, 60), (60, 200)),
     ("node-lost", "forget_s"): _within(percent=40),
     ("node-rebooted", "for_s"): _between((1, 90)),
-    ("node-rebooted", "plugin_s"): _plugin_s,
     ("node-reinstalled", "for_s"): _between((1, 90)),
     ("node-reinstalled", "plugin_s"): _plugin_s,
     ("pause", "for_s"): _STANDSTILL,

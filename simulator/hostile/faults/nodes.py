@@ -63,35 +63,24 @@ class NodeLost(_Away, frozen=True, kw_only=True, tag="node-lost"):
 
 
 class NodeRebooted(_Away, frozen=True, kw_only=True, tag="node-rebooted"):
-    """A machine goes down and comes up; the device plugin answers ``plugin_s`` after the kubelet, at the end.
+    """A machine goes down and comes up, with the device plugin before kubelet looks at its pods.
 
     Everything is promised: pods find the devices that they had.
     """
 
-    plugin_s: float = 0.0
-
     @override
     async def _strike(self, ground: Ground, kubelet: Kubelet) -> None:
-        await self._reboot(ground, kubelet, forgets=False)
-
-    async def _reboot(self, ground: Ground, kubelet: Kubelet, *, forgets: bool) -> None:
         life = LifeCycle(ground, kubelet)
         kubelet.die()
-        await life.neglected(Patience(), max(0.0, self.for_s - self.plugin_s))
+        await life.neglected(Patience(), self.for_s)
         await life.returned()
-        if self.plugin_s:
-            kubelet.intake.plugin_is_down = True
-            await life.offers(0)
-        kubelet.boot(forget_devices=forgets)
-        if self.plugin_s:
-            await anyio.sleep(ground.left_s(self.end_s))
-            kubelet.intake.plugin_is_down = False
-            await life.offers(kubelet.healthy)
+        kubelet.boot()
 
 
-class NodeReinstalled(NodeRebooted, frozen=True, kw_only=True, tag="node-reinstalled"):
+class NodeReinstalled(_Away, frozen=True, kw_only=True, tag="node-reinstalled"):
     """A machine reboots without the device manager's checkpoint: its pods are admitted anew and get other devices.
 
+    Or the device plugin answers ``plugin_s`` after kubelet: its pods with devices are refused, for good.
     So reservations lose theirs, and others may have them before anybody knows (protocol.md, A lost or foreign
     reservation): S2 can't be held, nor may the group be used further. S1 and S3 are promised: no share is given out
     on a device that tenants of another group still see.
@@ -99,9 +88,21 @@ class NodeReinstalled(NodeRebooted, frozen=True, kw_only=True, tag="node-reinsta
 
     unpromised: ClassVar[frozenset[str]] = LOST_DEVICE
 
+    plugin_s: float = 0.0
+
     @override
     async def _strike(self, ground: Ground, kubelet: Kubelet) -> None:
-        await self._reboot(ground, kubelet, forgets=True)
+        life = LifeCycle(ground, kubelet)
+        kubelet.die()
+        await life.neglected(Patience(), max(0.0, self.for_s - self.plugin_s))
+        await life.returned()
+        if self.plugin_s:
+            await life.offers(0)
+        kubelet.boot(forget_devices=not self.plugin_s, plugin=not self.plugin_s)
+        if self.plugin_s:
+            await anyio.sleep(ground.left_s(self.end_s))
+            kubelet.intake.plugin_is_down = False
+            await life.offers(kubelet.healthy)
 
 
 class NodeCutOff(_Away, frozen=True, kw_only=True, tag="node-cut-off"):

@@ -155,3 +155,54 @@ def test_who_was_found_to_keep_a_device_keeps_it_though_his_oldest_tenant_leaves
 def test_a_device_is_without_a_holder_when_its_reservation_told_another(parts: list[Any], expected: set[str]) -> None:
     made = scene(*parts)
     assert unheld(made, made.claims) == expected
+
+
+@pytest.mark.parametrize(
+    ("parts", "given", "expected"),
+    [
+        # Where the feature is switched off kubelet never names devices: that says nothing.
+        ([holds("g", "A", allocated=""), OLD], "", set()),
+        ([holds("g", "A", allocated=""), OLD], "B", set()),
+        ([holds("g", "A", allocated=""), OLD], "A", {"A"}),
+        ([holds("g", "A", allocated="A"), OLD], "A", set()),
+        ([holds("g", "A", allocated=""), holds("guard", "A", allocated="A"), OLD], "", set()),
+    ],
+)
+def test_a_device_is_without_a_holder_when_kubelet_names_it_of_others_only(
+    parts: list[Any], given: str, expected: set[str]
+) -> None:
+    made = scene(*parts, given=frozenset(given))
+    assert unheld(made, made.claims) == expected
+
+
+@pytest.mark.parametrize(
+    ("parts", "given", "expected"),
+    [
+        ([holds("g", "A", allocated=""), OLD], "A", [("old", Why.STRANGER)]),
+        ([holds("g", "B", allocated="B"), OLD], "A", [("old", Why.STRANGER)]),
+        ([holds("g", "A", allocated=""), OLD], "B", []),
+        # What is said of a pod that has just ended is old.
+        ([holds("g", "A", allocated="A"), OLD], "A", []),
+        ([holds("g", "A"), OLD], "A", []),
+    ],
+)
+def test_tenants_of_a_device_go_when_kubelet_says_that_it_gave_it_to_a_stranger(
+    parts: list[Any], given: str, expected: list[tuple[str, Why]]
+) -> None:
+    assert going(scene(*parts, strangers={"w": 1}, capacity=9, given=frozenset(given))) == expected
+
+
+@pytest.mark.parametrize(
+    ("allocated", "expected"),
+    [
+        pytest.param("A", [], id="kubelet says what the tenants were given"),
+        pytest.param("B", [("old", Why.STRANGER)], id="kubelet says the same as the process"),
+        pytest.param("0", [("old", Why.STRANGER)], id="the device plugin's ids are no UUIDs"),
+        pytest.param(None, [("old", Why.STRANGER)], id="kubelet says nothing"),
+    ],
+)
+def test_nobody_goes_for_the_word_of_a_process_that_kubelet_contradicts(
+    allocated: str | None, expected: list[tuple[str, Why]]
+) -> None:
+    full = scene(holds("g", "B", allocated=allocated), OLD, strangers={"w": 1}, capacity=2)
+    assert going(full) == expected

@@ -13,15 +13,16 @@ from binder.core import attempt as attempts
 from binder.core.attempt import Attempt
 from binder.core.pods import has_ended, view
 from binder.core.rebuilding import BOUND_BY_KAI, rebuild
-from binder.core.reservation_pod import ReservationTemplate, manifest, tolerations_of
+from binder.core.reservation_pod import ReservationTemplate, manifest
 from gpu import handover
 from gpu.book import EMPTY, Book, DeviceFull
 from gpu.handover import Handover, PlannedDevice
 from gpu.order import Foreign
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, GpuRequest, MemoryAsk
+from gpu.translation import Translation, Wishes
 from tests.binder.core.made import HALF, attempt, bound, pod, request
 from wire import names
-from wire.core import Pod, Toleration
+from wire.core import Pod
 from wire.crds.bindrequest import BindRequest
 
 HANDED = handover.render(Handover("10", (PlannedDevice("g", HALF),), "plan", 2))
@@ -62,7 +63,8 @@ DONE = {"state": {"terminated": {"exitCode": 0}}}
         ({"phase": "Failed", "containerStatuses": [RUNNING, DONE]}, False, False),
         ({"phase": "Failed", "initContainerStatuses": [RUNNING]}, False, False),
         ({"phase": "Running", "containerStatuses": [DONE, DONE]}, False, False),
-        ({"phase": "Running", "containerStatuses": [DONE, DONE]}, True, True),
+        # Deleted while kubelet starts its containers anew, of which it tells a moment later.
+        ({"phase": "Running", "containerStatuses": [DONE, DONE]}, True, False),
         ({"phase": "Running", "containerStatuses": [DONE, WAITING]}, True, False),
         # Not all containers are told of.
         ({"phase": "Running", "containerStatuses": [DONE]}, True, False),
@@ -86,7 +88,7 @@ def test_a_request_that_can_not_be_read_is_none_and_never_raises(annotations: di
     spec = {"containers": [{"name": "a"}]}
     read = view(msgspec.convert({"metadata": {"annotations": annotations}, "spec": spec}, Pod))
     assert read.request is None
-    assert not attempt().asks_same(read.request)
+    assert not attempt().asks_same(read)
 
 
 def test_a_rebuilt_book_has_the_grants_of_the_bound_pods() -> None:
@@ -100,6 +102,17 @@ def test_a_rebuilt_book_has_the_grants_of_the_bound_pods() -> None:
 
 def test_a_rebuilt_book_never_holds_more_than_a_device() -> None:
     assert isinstance(rebuild("g", [bound(attempt(name)) for name in "pqr"]), DeviceFull)
+
+
+def test_a_rebuilt_book_has_the_modes_of_the_bound_pods_even_where_they_differ() -> None:
+    """They are there: leaving one out would give its share away."""
+    pods = [
+        bound(attempt(name), recorded=Translation(dialect="hami", request=request(), wishes=Wishes(mode=mode)))
+        for name, mode in (("p", "mps"), ("q", "hami-core"))
+    ]
+    book = rebuild("g", pods)
+    assert isinstance(book, Book)
+    assert {entry.pod: entry.mode for entry in book.entries.values()} == {"team/p": "mps", "team/q": "hami-core"}
 
 
 MEMORY = GpuRequest((ContainerRequest(ContainerRef(ContainerKind.REGULAR, 0), (MemoryAsk(100),)),))
@@ -127,23 +140,6 @@ def test_a_reservation_pod_is_what_pod_security_calls_restricted() -> None:
     assert not {"hostNetwork", "hostPID", "hostIPC", "volumes"} & spec.keys()
 
 
-@pytest.mark.parametrize(
-    ("tenants", "expected"),
-    [
-        ([], []),
-        ([[("a", 300)], [("b", None)]], [("a", 300), ("b", None)]),
-        ([[("a", 300)], [("a", 600)]], [("a", 600)]),
-        ([[("a", None)], [("a", 600)]], [("a", None)]),
-        ([[("a", 300)], [("a", None)]], [("a", None)]),
-    ],
-)
-def test_a_reservation_tolerates_what_any_tenant_does_and_as_long(
-    tenants: list[list[tuple[str, int | None]]], expected: list[tuple[str, int | None]]
-) -> None:
-    made = [[Toleration(key=key, toleration_seconds=seconds) for key, seconds in listed] for listed in tenants]
-    assert [(each.key, each.toleration_seconds) for each in tolerations_of(made)] == expected
-
-
 def test_nobody_is_preempted_for_a_reservation_pod_and_it_is_no_system_pod() -> None:
     made = yaml.safe_load((Path(__file__).parents[3] / "reservation" / "priorityclass.yaml").read_text())
     assert made["preemptionPolicy"] == "Never"
@@ -156,12 +152,12 @@ def test_an_administrators_settings_shape_the_reservation_pod() -> None:
         namespace="ns", service_account="sa", app="mine", image="i", runtime_class="nvidia", priority_class="high",
         resources={"cpu": "1m", names.GPU_RESOURCE: "7"},
     )  # fmt: skip
-    made = manifest(template, node="n", group="g", book=EMPTY, tolerations=[Toleration(key="k", operator="Exists")])
+    made = manifest(template, node="n", group="g", book=EMPTY)
     assert made["metadata"]["namespace"] == "ns"
     assert made["metadata"]["labels"] == {"app": "mine", "runai-gpu-group": "g"}
     spec = made["spec"]
     assert (spec["runtimeClassName"], spec["priorityClassName"], spec["serviceAccountName"]) == ("nvidia", "high", "sa")
-    assert spec["tolerations"] == [{"key": "k", "operator": "Exists"}]
+    assert spec["tolerations"] == [{"operator": "Exists"}]
     assert spec["containers"][0]["resources"]["limits"] == {"cpu": "1m", "nvidia.com/gpu": "1"}
     plain = manifest(ReservationTemplate(), node="n", group="g", book=EMPTY)["spec"]
     assert "runtimeClassName" not in plain

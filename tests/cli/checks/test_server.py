@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cli.checks.finding import Level
 from cli.checks.reader import Reader
-from cli.checks.server import check_leaders, check_version
+from cli.checks.server import check_leaders, check_version, runtime_class_check
 from tests.cli.checks.told import Told
 from tests.conftest import AnyioBackend
 
@@ -43,6 +45,21 @@ async def test_a_lease_that_is_never_renewed_is_waited_for_as_long_as_it_lasts()
     assert (scheduler.level, binder.level) == (Level.FAILED, Level.FAILED)
     assert scheduler.said == "moorage-scheduler: one has not renewed its lease for 15 s"
     assert binder.said == "moorage-binder: nobody leads (or it runs without election)"
+
+
+@pytest.mark.parametrize(
+    ("name", "answers", "level"),
+    [
+        ("", {}, Level.OK),
+        ("nvidia", {}, Level.FAILED),
+        ("nvidia", {"/apis/node.k8s.io/v1/runtimeclasses/nvidia": {"handler": "nvidia"}}, Level.OK),
+    ],
+)
+async def test_the_runtime_class_of_shares_is_there_if_there_is_to_be_one(
+    name: str, answers: dict[str, Any], level: Level
+) -> None:
+    (finding,) = await runtime_class_check(name)(Reader(Told(answers)))
+    assert finding.level is level
 
 
 async def test_without_a_lease_nobody_can_tell_whether_it_runs_without_election() -> None:

@@ -60,7 +60,7 @@ PRESET = {"ALIYUN_COM_GPU_MEM_IDX": "7", "ALIYUN_COM_GPU_MEM_ASSIGNED": "true", 
 LISTED = [
     Row("A1 in GiB", asking({MEM: 5}), memory(5120), written=written(5, {"c0": 5})),
     Row("A1 in quotes", asking({MEM: "5"}), memory(5120), written=written(5, {"c0": 5})),
-    Row("A1 in MiB", asking({MEM: 5120}), memory(5120), MIB, written(5120, {"c0": 5120}, card=15109)),
+    Row("A1 in MiB", asking({MEM: 5120}), memory(5120, unit=1), MIB, written(5120, {"c0": 5120}, card=15109)),
     Row(
         "A1 in a request alone",
         pod({"name": "main", "resources": {"requests": {MEM: 5}}}),
@@ -197,7 +197,7 @@ LISTED = [
         memory(16276 * 1024),
         written=written(16276, {"c0": 16276}),
     ),
-    Row("A12 GiB in a cluster of MiB", asking({MEM: 5}), memory(5), MIB, written(5, {"c0": 5}, card=15109)),
+    Row("A12 GiB in a cluster of MiB", asking({MEM: 5}), memory(5, unit=1), MIB, written(5, {"c0": 5}, card=15109)),
     Row(
         "A13 annotations of the user", asking({MEM: 5}, annotations=PRESET), memory(5120), written=written(5, {"c0": 5})
     ),
@@ -217,7 +217,7 @@ def test_a_row_of_the_table(row: Row) -> None:
 def test_apps_and_the_inspecting_tool_read_what_they_know(row: Row) -> None:
     assert isinstance(row.expected, Translation)
     given_devices = T4[: len(row.expected.request.shared)]
-    back = aliyun.written_back(row.expected, given_devices, settings=row.settings, at_ns=NOW_NS)
+    back = aliyun.written_back(row.expected, given_devices, at_ns=NOW_NS)
     assert back == row.written
 
 
@@ -233,12 +233,12 @@ def test_a_container_with_fewer_cards_than_its_neighbour_reads_its_own() -> None
     assert translation.request == asks(
         (C0, [MemoryAsk(1024, seat="a")]), (C2, [MemoryAsk(4096, seat="a"), MemoryAsk(4096)])
     )
-    env = aliyun.written_back(translation, T4, settings=DIVIDED, at_ns=NOW_NS).env
+    env = aliyun.written_back(translation, T4, at_ns=NOW_NS).env
     assert (env["c0"]["ALIYUN_COM_GPU_MEM_IDX"], env["c2"]["ALIYUN_COM_GPU_MEM_IDX"]) == ("1", "1,3")
 
 
-def test_a_unit_that_was_changed_later_rounds_up_what_is_used() -> None:
-    back = aliyun.written_back(memory(1500), T4[:1], settings=DialectSettings(), at_ns=NOW_NS)
+def test_a_record_that_is_no_multiple_of_the_unit_rounds_up_what_is_used() -> None:
+    back = aliyun.written_back(memory(1500), T4[:1], at_ns=NOW_NS)
     assert back == written(2, {"c0": 2})
 
 
@@ -275,5 +275,5 @@ def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
         mib = sum(ask.mem_mib for mine_asks in mine for ask in mine_asks if isinstance(ask, MemoryAsk))
         assert mib == int(limit.get(MEM, 0)) * unit
     devices = [GivenDevice(f"GPU-{n}", n, 80000, 0) for n in range(len(answer.request.shared))]
-    back = aliyun.written_back(answer, devices, settings=settings, at_ns=NOW_NS)
+    back = aliyun.written_back(answer, devices, at_ns=NOW_NS)
     assert set(back.env) == {c.container.key for c in answer.request.containers if c.whole == 0}

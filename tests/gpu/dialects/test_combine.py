@@ -333,8 +333,8 @@ GIVEN = (GivenDevice("GPU-a", 2, 15109, 500_000_000),)
         (labelled("0.5"), Written()),
         (asking({GPU: 1}), Written()),
         (asking({}, annotations={"gpu-fraction": "0.5"}), Written()),
-        (asking({MEM: 5}), aliyun.written_back(made("aliyun", MemoryAsk(5120)), GIVEN, settings=DEFAULTS, at_ns=7)),
-        (asking({METAGPU: 50}), metagpu.written_back(made("metagpu", HALF), GIVEN, settings=DEFAULTS)),
+        (asking({MEM: 5}), aliyun.written_back(made("aliyun", MemoryAsk(5120)), GIVEN, at_ns=7)),
+        (asking({METAGPU: 50}), metagpu.written_back(made("metagpu", HALF), GIVEN)),
         (
             asking({"nvidia.com/gpumem": 5}),
             hami.written_back(made("hami", MemoryAsk(5)), GIVEN, node="n", at_ns=7),
@@ -345,7 +345,7 @@ def test_each_dialect_writes_back_its_own(asked: Pod, written: Written) -> None:
     answer = combine.translate(asked, DEFAULTS)
     assert isinstance(answer, Translation)
     devices = GIVEN if answer.request.is_shared else ()
-    assert combine.written_back(answer, devices, settings=DEFAULTS, node="n", at_ns=7) == written
+    assert combine.written_back(answer, devices, node="n", at_ns=7) == written
 
 
 def test_of_five_dialects_on_one_card_three_fit() -> None:
@@ -496,6 +496,13 @@ def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
         assert settings.sharing or not request.is_shared
         devices = [GivenDevice(f"GPU-{n}", n, 80000, 0) for n in range(len(request.shared))]
         taken = msgspec.structs.replace(answer, request=request)
-        written = combine.written_back(taken, devices, settings=settings, node="n", at_ns=1)
+        written = combine.written_back(taken, devices, node="n", at_ns=1)
         assert written.env.keys() <= {asking_container.container.key for asking_container in request.containers}
     edited(asked, answer.edits)
+
+
+@pytest.mark.parametrize("units", [2**40, 2**63 - 1])
+def test_more_memory_than_a_record_can_say_is_refused(units: int) -> None:
+    found = combine.translate(asking({MEM: units}), DEFAULTS)
+    assert isinstance(found, Refusal)
+    assert (found.code, found.field) == (Mistake.TOO_LARGE, "aliyun.com/gpu-mem of container main")

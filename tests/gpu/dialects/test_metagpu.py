@@ -163,14 +163,14 @@ LISTED = [
     Row(
         "M8 other units and another name",
         asking({"example.org/third": 4}),
-        one(FULL, FractionAsk(333_333_333)),
+        one(FULL, FractionAsk(333_333_333), unit=3),
         settings(units=3, resource="example.org/third"),
         Written(env={"c0": env((T4[0], 3), (T4[1], 1), most_mib=4 * 5036)}),
     ),
     Row(
         "M8 two units of seven",
         asking({RESOURCE: 2}),
-        one(FractionAsk(285_714_285)),
+        one(FractionAsk(285_714_285), unit=7),
         settings(units=7),
         Written(env={"c0": env((T4[0], 2), most_mib=2 * 2158)}),
     ),
@@ -229,7 +229,7 @@ def test_a_row_of_the_table(row: Row) -> None:
 def test_apps_read_their_units_and_what_they_are_worth(row: Row) -> None:
     assert isinstance(row.expected, Translation)
     given_devices = T4[: len(row.expected.request.shared)]
-    assert metagpu.written_back(row.expected, given_devices, settings=row.settings) == row.written
+    assert metagpu.written_back(row.expected, given_devices) == row.written
 
 
 @parametrized(TRANSLATED)
@@ -307,5 +307,5 @@ def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
         assert all(0 < ask.nano <= NANO_PER_DEVICE for ask in request.shared if isinstance(ask, FractionAsk))
         assert not (request.is_shared and request.whole)
         devices = [GivenDevice(f"GPU-{n}", n, 80000, 0) for n in range(len(request.shared))]
-        back = metagpu.written_back(made(request), devices, settings=choices)
+        back = metagpu.written_back(made(request), devices)
         assert set(back.env) == {c.container.key for c in request.containers if c.whole == 0}

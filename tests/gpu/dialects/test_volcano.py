@@ -110,7 +110,7 @@ def on_one(mem_mib: int) -> MemoryAsk:
         pytest.param(
             asking({NUMBER: 1, MEM: 3}),
             1024,
-            slices(request(MemoryAsk(3072)), wishes=MEMORY_CAP, edits=out(NUMBER, MEM)),
+            slices(request(MemoryAsk(3072)), wishes=MEMORY_CAP, unit=1024, edits=out(NUMBER, MEM)),
             id="V1-setting",
         ),
         pytest.param(
@@ -271,7 +271,7 @@ def test_slices_of_several_containers_are_written_one_after_the_other() -> None:
     assert isinstance(found, Translation)
     given = [GivenDevice("GPU-a", 0, 15109, 1), GivenDevice("GPU-b", 1, 15109, 1)]
     text = "GPU-a,NVIDIA,5,0:;GPU-b,NVIDIA,1510,7:"
-    assert volcano.written_back(found, given, settings=DEFAULTS, node="n", at_ns=1_700_000_000_500_000_000) == Written(
+    assert volcano.written_back(found, given, node="n", at_ns=1_700_000_000_500_000_000) == Written(
         env={
             "c0": {"CUDA_DEVICE_MEMORY_LIMIT_0": "5m", "CUDA_DEVICE_SM_LIMIT": "0"},
             "c2": {"CUDA_DEVICE_MEMORY_LIMIT_0": "1510m", "CUDA_DEVICE_SM_LIMIT": "7"},
@@ -306,7 +306,7 @@ def test_with_a_factor_lists_are_in_units_and_limits_in_mib() -> None:
     settings = DialectSettings(volcano=VolcanoSettings(memory_factor=1024))
     found = volcano.translate(asking({MEM: 3}), settings)
     assert isinstance(found, Translation)
-    written = volcano.written_back(found, [GivenDevice("GPU-a", 0, 15109, 1)], settings=settings, node="n", at_ns=0)
+    written = volcano.written_back(found, [GivenDevice("GPU-a", 0, 15109, 1)], node="n", at_ns=0)
     assert written.annotations["volcano.sh/vgpu-ids-new"] == "GPU-a,NVIDIA,3,0:"
     assert written.env["c0"]["CUDA_DEVICE_MEMORY_LIMIT_0"] == "3072m"
 
@@ -317,7 +317,7 @@ def test_whole_cards_are_the_vendors_and_read_the_same_after_the_edits() -> None
     share_found = volcanoshare.translate(asking({SHARE_NUMBER: 2}), DEFAULTS)
     assert isinstance(slices_found, Translation)
     assert isinstance(share_found, Translation)
-    assert volcano.written_back(slices_found, [], settings=DEFAULTS, node="n", at_ns=0) == Written()
+    assert volcano.written_back(slices_found, [], node="n", at_ns=0) == Written()
     assert volcanoshare.written_back(share_found, [], at_ns=0) == Written()
     for found in (slices_found, share_found):
         count = next(edit.count for edit in found.edits if edit.count)

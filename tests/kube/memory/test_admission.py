@@ -115,6 +115,15 @@ async def test_what_does_not_match_is_not_asked(server: MemoryApiServer) -> None
     assert hook.asked == []
 
 
+async def test_a_hook_is_asked_by_what_those_before_it_made_of_the_object(server: MemoryApiServer) -> None:
+    before, later = Hook(_label("ignored")), Hook(_label("later"))
+    server.add_webhook(before)
+    server.add_webhook(later)
+    response = await send(server.transport(), "POST", PODS, pod("p"))
+    assert decoded(response)["metadata"]["labels"] == {"ignored": "0"}
+    assert later.asked == []
+
+
 async def test_bindings_are_seen_by_those_who_ask_for_them(server: MemoryApiServer) -> None:
     hook = Hook(_deny, mutating=False, resource="pods/binding")
     server.add_webhook(hook)

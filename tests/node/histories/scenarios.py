@@ -68,7 +68,9 @@ async def kubelet_restarts(stage: Stage) -> None:
     stage.telling.step("kubelet ends; a pod is to go, another comes")
     await stage.stop_kubelet()
     await stage.delete("goes")
+    await until(stage, "goes", "is to go")
     await stage.create(on_node(NODE, "comes"))
+    await until(stage, "comes", "^Pending")
     stage.telling.step("kubelet is back")
     await stage.start_kubelet()
     await until(stage, "goes", "gone")
@@ -118,7 +120,7 @@ async def a_reboot_with_a_late_device_plugin(stage: Stage) -> None:
     stage.telling.step("it is there")
     await stage.start_plugin()
     await until_offered(stage, 2)
-    await _start(stage, "next")
+    await _start(stage, "next", gpus=2)
 
 
 async def a_forced_deletion(stage: Stage) -> None:

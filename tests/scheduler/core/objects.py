@@ -10,10 +10,12 @@ import msgspec
 
 from gpu import book as books
 from gpu import grant as grants
+from gpu import record
 from gpu.book import Book, Entry
 from gpu.grant import DeviceGrant, Grant
 from gpu.handover import Handover, PlannedDevice
 from gpu.handover import render as render_handover
+from gpu.translation import Translation
 from scheduler.core.cluster import Cluster
 from scheduler.core.plan import Attempt, Bind, Hold, Join, Plan
 from scheduler.core.settings import Settings
@@ -141,6 +143,23 @@ def pod(
     )
 
 
+def recorded(translation: Translation, name: str = "p", **asked: Any) -> Pod:
+    """A pod that admission has written a record for, with the env of all containers that share."""
+    of = {asking.container.index for asking in translation.request.containers}
+    path = "metadata.annotations['" + names.VISIBLE_DEVICES_PREFIX + "c{}']"
+    containers = [
+        {
+            "name": f"c{index}",
+            "env": [{"name": names.ENV_VISIBLE_DEVICES, "valueFrom": {"fieldRef": {"fieldPath": path.format(index)}}}]
+            if index in of
+            else [],
+        }
+        for index in range(2)
+    ]
+    annotations = {names.GPU_RECORD: record.render(translation), **asked.pop("annotations", {})}
+    return pod(name, annotations=annotations, spec={"containers": containers, **asked.pop("spec", {})}, **asked)
+
+
 def changed(obj: Pod, **metadata: Any) -> Pod:
     """The same pod at a later version, with metadata fields replaced."""
     meta = msgspec.structs.replace(obj.metadata, resource_version=next_rv(), **metadata)
@@ -182,14 +201,18 @@ def reservation(
     has_book: bool = True,
     is_ill: bool = False,
     uid: str = "",
+    index: int = -1,
+    mode: str = "",
 ) -> Pod:
-    """A reservation pod with a book of pod UID -> nano."""
-    entries = {key: Entry(nano, "attempt", "1", 0, "ns/p") for key, nano in (book or {}).items()}
+    """A reservation pod with a book of pod UID -> nano, its tenants in one mode."""
+    entries = {key: Entry(nano, "attempt", "1", 0, "ns/p", mode=mode) for key, nano in (book or {}).items()}
     annotations = {names.RESERVE_FOR_GPU_INDEX: uuid} if uuid else {}
     if has_book:
         annotations[names.TENANTS] = books.render(Book(entries))
     if mem_mib:
         annotations[names.DEVICE_MEMORY] = str(mem_mib)
+    if index >= 0:
+        annotations[names.DEVICE_INDEX] = str(index)
     made = pod(
         f"gpu-reservation-{group}-{node_name}",
         namespace=names.RESERVATION_NAMESPACE,
@@ -230,9 +253,9 @@ def pod_group(
 
 
 def bind_request(
-    of: Pod, node_name: str, *devices: tuple[str, int], rv: str = "", handover: bool = True
+    of: Pod, node_name: str, *devices: tuple[str, int], rv: str = "", handover: bool = True, mode: str = ""
 ) -> BindRequest:
-    planned = tuple(PlannedDevice(group, nano) for group, nano in devices)
+    planned = tuple(PlannedDevice(group, nano, mode=mode) for group, nano in devices)
     text = render_handover(Handover(rv or of.metadata.resource_version, planned))
     return msgspec.convert(
         {

@@ -7,7 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from scheduler.core import decide as decide_module
+from scheduler.core import ledger
 from scheduler.core.decide import decide
+from scheduler.core.eligibility import judge
 from scheduler.core.plan import Bind, Explain, Plan
 from tests.scheduler.core.objects import bound, changed, cluster, feed, node, pod, pod_group, reservation
 
@@ -97,3 +100,31 @@ def test_classes_of_pods_long_gone_are_forgotten() -> None:
         feed(made, pod(f"p{number}", cpu=f"{number + 1}m"))
         made.remove_pod(f"uid-p{number}")
     assert len(made._pods._classes) <= 1025
+
+
+def test_constraints_that_are_new_are_judged_a_few_at_a_time_and_each_decision_gets_further(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing else runs while a decision lasts: ever so many of them must not cost the lease."""
+    judged: list[Any] = []
+
+    def counted(node: Any, constraints: Any) -> int:
+        judged.append(constraints)
+        return judge(node, constraints)
+
+    monkeypatch.setattr(ledger, "judge", counted)
+    monkeypatch.setattr(decide_module, "_MOST_EFFORT", 100)
+    alone = [pod(f"p{i:02}", spec={"nodeSelector": {"kubernetes.io/hostname": f"x{i}"}}) for i in range(20)]
+    gang = [pod(f"m{i}", group="g", spec={"nodeSelector": {"rack": f"r{i}"}}) for i in range(8)]
+    made = cluster(*(node(f"n{i}") for i in range(4)), pod_group("g", 8), *alone, *gang)
+    told: set[str] = set()
+    for rounds in range(40):  # noqa: B007 - how many it took is what is asked
+        judged.clear()
+        plan = decide(made, 7)
+        assert len(judged) <= 100 / 2 + 4
+        told |= {uid for entry in plan.entries if isinstance(entry, Explain) for uid in entry.pods}
+        if plan.wake_at_ns is None:
+            break
+        assert plan.wake_at_ns == 7
+    assert 5 <= rounds < 30
+    assert len(told) == 28

@@ -47,6 +47,10 @@ def test_an_evicted_pod_holds_its_place_until_its_containers_have_ended() -> Non
     assert intake.pod_record(evicted, Settings()) is not None
 
 
+TERM = {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["a"]}]}
+EXCESSIVE = "more than 500 expressions, labels, tolerations and products in all"
+
+
 @pytest.mark.parametrize(
     ("spec", "named"),
     [
@@ -62,6 +66,9 @@ def test_an_evicted_pod_holds_its_place_until_its_containers_have_ended() -> Non
         ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "x"}}]}, "persistentVolumeClaim"),
         ({"volumes": [{"name": "v", "ephemeral": {}}]}, "ephemeral volume"),
         ({"resourceClaims": [{"name": "gpu"}]}, "resourceClaims"),
+        ({"tolerations": [{"key": str(n)} for n in range(500)]}, EXCESSIVE),
+        ({"nodeSelector": {str(n): "v" for n in range(500)}}, EXCESSIVE),
+        ({"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [TERM] * 250}}}}, EXCESSIVE),
         ({"containers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}]}, "resourceClaims"),
     ],
 )
@@ -311,6 +318,10 @@ def test_a_plan_is_read_as_it_was_written() -> None:
     placement = Placement(pod_uid="u", namespace="ns", name="p", rv="1", node="n", devices=devices)
     text = gangplan.render(gangplan.make("x", [placement]))
     assert gangplan.members(text) == {"u": PlannedMember("n", devices)}
+
+
+def test_a_plan_that_is_nested_deep_names_nobody() -> None:
+    assert gangplan.members('{"id": "x", "members": {}, "y": ' + "[" * 50_000 + "]" * 50_000 + "}") == {}
 
 
 def test_a_reservation_pod_is_one_only_in_its_own_namespace() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster
@@ -177,6 +177,7 @@ _GROUPS = st.lists(st.tuples(st.sampled_from(["", "", "a", "b"]), st.sampled_fro
 
 
 @given(st.lists(st.integers(0, 4), max_size=3), _GROUPS)
+@example([1], [("", "x", {"mem": 1}), ("a", "x", {"mem": 1}), ("a", "x", {"gpus": 1})])
 def test_nodes_as_they_are_asked_for_leave_nobody_wanting_and_rounds_of_them_help_somebody(
     there: list[int], asked: list[tuple[str, str, dict[str, Any]]]
 ) -> None:
@@ -196,7 +197,8 @@ def test_nodes_as_they_are_asked_for_leave_nobody_wanting_and_rounds_of_them_hel
         made.upsert_pod(each)
     brought = in_vain = 0
     wanted = found(made)
-    while wanted:
+    # What asks for whole GPUs brings its nodes by itself, also where nothing else is missing.
+    while wanted or any(not p.cls.request.is_shared for p in made.waiting()):
         waiting = len(made.waiting())
         blocks = pack(wanted, (), lambda _: True)
         whole = [p for p in made.waiting() if not p.cls.request.is_shared]

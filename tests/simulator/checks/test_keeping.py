@@ -40,6 +40,13 @@ def test_a_book_may_forget_who_has_ended(phase: str) -> None:
     assert bound().sees(granted("p", "g", phase=phase)).sees(reservation("r", "g", {})).broken() == set()
 
 
+def test_a_book_holds_who_is_to_go_though_its_containers_are_told_to_have_ended() -> None:
+    """Kubelet says so of containers that it is just starting anew."""
+    told = granted("p", "g", phase="Running", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    told["status"]["containerStatuses"] = [{"name": "main", "state": {"terminated": {"exitCode": 255}}}]
+    assert bound().sees(told).sees(reservation("r", "g", {})).broken() == {"S8"}
+
+
 def test_a_book_may_forget_who_is_gone() -> None:
     story = bound().sees(granted("p", "g"), event="DELETED")
     assert story.sees(reservation("r", "g", {})).broken() == set()

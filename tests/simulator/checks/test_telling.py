@@ -88,6 +88,14 @@ def test_a_malformed_ask_that_is_bound_breaks_s11(annotations: dict[str, str]) -
     assert Story().sees(pod("p", annotations=annotations)).broken() == {"S11"}
 
 
+def test_a_number_of_devices_beside_memory_of_a_container_is_a_sound_ask() -> None:
+    """F5: NvFractions' words are a share."""
+    sound = {"nvidia.com/container.main.gpu-memory.request": "1Gi", "gpu-fraction-num-devices": "2"}
+    assert "S11" not in Story().sees(pod("p", annotations=sound)).broken()
+    other = {"nvidia.com/container.main.gpu-compute.mode": "time-slicing", "gpu-fraction-num-devices": "2"}
+    assert "S11" in Story().sees(pod("p", annotations=other)).broken()
+
+
 @pytest.mark.parametrize("fraction", ["0.5", ".5", "5e-1", "+0.5", "0.999999999999"])
 def test_a_sound_ask_that_is_bound_holds(fraction: str) -> None:
     story = Story().sees(reservation("r", "g", {"uid-p": 10**9}))

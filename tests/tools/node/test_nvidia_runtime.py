@@ -12,6 +12,7 @@ from tools.node.gpus import made_up, write_machine
 from tools.node.nvidia_runtime import UnknownDevice, environment, option, selected
 
 ROOT = Path(__file__).parents[3]
+KIND = "k8s.device-plugin.nvidia.com/gpu="
 MACHINE = {"GPU-a": "gpu GPU-a H100 81559 0", "GPU-b": "gpu GPU-b H100 81559 1", "GPU-c": "gpu GPU-c H100 81559 2"}
 
 
@@ -26,6 +27,8 @@ MACHINE = {"GPU-a": "gpu GPU-a H100 81559 0", "GPU-b": "gpu GPU-b H100 81559 1",
         ("GPU-c,GPU-a", ["GPU-a", "GPU-c"]),
         ("2, 0", ["GPU-a", "GPU-c"]),
         ("0,GPU-a", ["GPU-a"]),
+        (f"{KIND}GPU-b", ["GPU-b"]),
+        (f"{KIND}GPU-c,{KIND}GPU-a", ["GPU-a", "GPU-c"]),
     ],
 )
 def test_a_container_sees_what_it_names(wanted: str, devices: list[str] | None) -> None:
@@ -33,7 +36,9 @@ def test_a_container_sees_what_it_names(wanted: str, devices: list[str] | None) 
     assert (lines and [line.split()[1] for line in lines]) == devices or (lines == [] and devices == [])
 
 
-@pytest.mark.parametrize("wanted", ["GPU-d", "3", "GPU-a,GPU-d", ",", "ALL"])
+@pytest.mark.parametrize(
+    "wanted", ["GPU-d", "3", "GPU-a,GPU-d", ",", "ALL", f"{KIND}GPU-d", f"{KIND}0", f"{KIND}all", f"{KIND}GPU-a,GPU-b"]
+)
 def test_what_the_machine_does_not_have_is_refused(wanted: str) -> None:
     with pytest.raises(UnknownDevice, match="unknown device"):
         selected(MACHINE, wanted)

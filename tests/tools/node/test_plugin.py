@@ -88,8 +88,9 @@ def test_it_introduces_itself_to_kubelet(tmp_path: Path) -> None:
     kubelet.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1beta1.Registration", handlers),))
     kubelet.add_insecure_port(f"unix://{tmp_path}/kubelet.sock")
     kubelet.start()
-    register(tmp_path)
+    register(tmp_path, "plugin.sock", "nvidia.com/gpu")
     kubelet.stop(grace=None).wait()
     request = heard.get(timeout=10)
     assert strings(request, 1) == ["v1beta1"]
+    assert strings(request, 2) == ["plugin.sock"]
     assert strings(request, 3) == ["nvidia.com/gpu"]

@@ -71,25 +71,33 @@ async def test_a_lost_node_that_is_deleted_comes_back_as_another() -> None:
         await a_share_runs(on, "q")
 
 
-@pytest.mark.parametrize("plugin_s", [0.0, 8.0])
-@pytest.mark.parametrize(("kind", "guards"), [(NodeRebooted, 0), (NodeReinstalled, 1)])
+@pytest.mark.parametrize(
+    ("fault", "guards", "late"),
+    [
+        (NodeRebooted(at_s=20, for_s=30, node="node-0"), 0, False),
+        (NodeReinstalled(at_s=20, for_s=30, node="node-0"), 1, False),
+        (NodeReinstalled(at_s=20, for_s=30, node="node-0", plugin_s=8), 0, True),
+    ],
+)
 async def test_a_rebooted_node_starts_its_containers_again(
-    kind: type[NodeRebooted], guards: int, plugin_s: float
+    fault: NodeRebooted | NodeReinstalled, guards: int, late: bool
 ) -> None:
     """Where devices are given out anew, the one that the share goes on using has another reservation, as a guard."""
     async with stage() as on:
         await a_share_runs(on)
-        on.strike(kind(at_s=20, for_s=30, node="node-0", plugin_s=plugin_s))
+        on.strike(fault)
         await on.until(21)
         assert processes(on) == 0
         await on.until(49)
-        assert await gpus(on) == (0 if plugin_s else 2)
+        assert await gpus(on) == (0 if late else 2)
         await on.until(80)
         assert (processes(on), await gpus(on), await on.phase("p")) == (2 + guards, 2, "Running")
 
 
 @pytest.mark.parametrize(("kind", "is_kept"), [(NodeRebooted, True), (NodeReinstalled, False)])
-async def test_only_a_reinstalled_node_gives_its_pods_other_devices(kind: type[NodeRebooted], is_kept: bool) -> None:
+async def test_only_a_reinstalled_node_gives_its_pods_other_devices(
+    kind: type[NodeRebooted | NodeReinstalled], is_kept: bool
+) -> None:
     async with stage("1x8x40GiB") as on:
         for number in range(4):
             await on.pod(f"p-{number}", gpus=1)

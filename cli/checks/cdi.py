@@ -1,0 +1,59 @@
+"""Whether containers are told their devices in the form that the nodes' runtime reads (docs/cdi.md).
+
+Components don't say how they were started, but bound pods do: what was written last is what is written now.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from cli.checks.finding import Finding, Level
+from cli.checks.reader import Raw, Reader
+from gpu import cdi
+from kube.resources import CLUSTER_POLICIES, PODS
+from wire import names
+from wire.clusterpolicy import ClusterPolicy
+
+_NAME: Final = "cdi"
+
+
+async def check_cdi(reader: Reader) -> list[Finding]:
+    """What the ClusterPolicy says is served, and is what the last pod with a share was told."""
+    said = await _policy(reader)
+    if isinstance(said, Finding):
+        return [said]
+    if cdi.has_nri_plugin(said):
+        told = "NVIDIA's operator hands devices over by its NRI plugin: containers with shares see none"
+        return [Finding(Level.WARNING, _NAME, told, "set spec.cdi.nriPluginEnabled of the ClusterPolicy to false")]
+    form = "CDI names" if cdi.is_on(said) else "UUIDs"
+    why = "there is no ClusterPolicy" if said is None else f"the ClusterPolicy {said.metadata.name}"
+    last = _last_told(await reader.items(PODS.path()))
+    if last is not None and (names.CDI_DEVICE_PREFIX in last[1]) is not cdi.is_on(said):
+        told = f"pod {last[0]} was told devices in another form than by {form}, as is right here: {why}"
+        do = "right if your nodes are set up so; else give scheduler and binder --cdi-enabled=auto"
+        return [Finding(Level.WARNING, _NAME, told, f"{do}, and delete such pods")]
+    return [Finding(Level.OK, _NAME, f"containers are told devices by {form}: {why}")]
+
+
+async def _policy(reader: Reader) -> ClusterPolicy | Finding | None:
+    """The first ClusterPolicy, None if there is none, or that nobody can read it."""
+    raw = await reader.get(CLUSTER_POLICIES.path())
+    first = next(iter((raw or {}).get("items") or ()), None)
+    try:
+        return None if first is None else msgspec.convert(first, ClusterPolicy)
+    except msgspec.ValidationError as error:
+        told = f"the ClusterPolicy can't be read: {error}"
+        return Finding(Level.WARNING, _NAME, told, "mend it: until then devices are told by UUIDs")
+
+
+def _last_told(pods: list[Raw]) -> tuple[str, str] | None:
+    """The youngest bound pod with a share, and what its containers were told."""
+    told = [
+        (str(meta.get("creationTimestamp", "")), f"{meta['namespace']}/{meta['name']}", text)
+        for meta in (pod["metadata"] for pod in pods)
+        for key, text in (meta.get("annotations") or {}).items()
+        if key.startswith(names.VISIBLE_DEVICES_PREFIX) and names.GRANT in meta["annotations"]
+    ]
+    return max(told)[1:] if told else None

@@ -1,0 +1,116 @@
+"""The process of ``moorage clean-nodes``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Collection
+from typing import Final
+
+import anyio
+
+from cli import connections, leftovers
+from cli.checks.foreign import Offer, foreign_offers
+from cli.checks.reader import CantLook, Raw, Reader
+from cli.refusing import BadInput
+from kube.api import Api
+from kube.config import ConfigError
+from kube.errors import ApiError
+from kube.http import HttpTransport
+from kube.resources import NODES
+from kube.retry import Retry
+from kube.transport import Transport
+
+_NODES: Final = "/api/v1/nodes"
+_PODS: Final = "/api/v1/pods"
+_REMEMBERED: Final = "kubelet knows a device plugin for five minutes more, from its own start on, too; try again then"
+
+
+class Cleaner:
+    """Removes what is left over, or says what it would remove; ``also``: further resources of other systems."""
+
+    def __init__(self, transport: Transport, *, also: Collection[str] = (), tell: Callable[[str], None]) -> None:
+        self._reader = Reader(transport)
+        self._api = Api(transport, retry=Retry(connections.rng()))
+        self._also = also
+        self._tell = tell
+        #: Node -> what was removed from it.
+        self._removed: dict[str, list[str]] = {}
+        self._found = 0
+        self._stayed = 0
+
+    async def clean(self, wanted: Collection[str], *, is_meant: bool, settle_s: float) -> int:
+        """Go through the nodes (none named: all) and return the exit code. Raises CantLook, BadInput."""
+        listed = {str(node["metadata"]["name"]): node for node in await self._reader.items(_NODES)}
+        if unknown := sorted(set(wanted) - listed.keys()):
+            raise BadInput(f"node {unknown[0]!r} is not there")
+        for name in wanted or listed:
+            if foreign_offers(listed[name], also=self._also):
+                await self._clean_node(name, is_meant=is_meant)
+        came_back = await self._look_again(settle_s) if self._removed else 0
+        self._sum_up(came_back, is_meant=is_meant)
+        return 1 if self._stayed or came_back else 0
+
+    async def _clean_node(self, name: str, *, is_meant: bool) -> None:
+        """Judge what is there now, and remove what can be in one write that holds for that only."""
+        node = await self._reader.get(f"{_NODES}/{name}")
+        if node is None:
+            return  # it went meanwhile
+        pods = await self._reader.items(_PODS, fields=f"spec.nodeName={name}")
+        offers: list[Offer] = []
+        for verdict in leftovers.judge(node, pods, also=self._also):
+            if verdict.stays:
+                self._stayed += 1
+                self._tell(f"{name}: {verdict.offer.resource} stays: {verdict.stays}")
+            else:
+                offers.append(verdict.offer)
+        self._found += len(offers)
+        if not is_meant:
+            for offer in offers:
+                self._tell(f"{name}: {offer.resource} would be removed")
+        elif offers:
+            await self._remove(node, offers)
+
+    async def _remove(self, node: Raw, offers: list[Offer]) -> None:
+        name = node["metadata"]["name"]
+        resources = [offer.resource for offer in offers]
+        try:
+            await self._api.patch(NODES, name, leftovers.removal(node, offers), subresource="status")
+        except ApiError as error:
+            self._stayed += len(offers)
+            self._tell(f"{name}: {', '.join(resources)} not removed: {error}")
+            return
+        self._removed[name] = resources
+        for resource in resources:
+            self._tell(f"{name}: {resource} removed")
+
+    async def _look_again(self, settle_s: float) -> int:
+        """Return how many a kubelet has put back."""
+        await anyio.sleep(settle_s)
+        came_back = 0
+        for name, removed in self._removed.items():
+            node = await self._reader.get(f"{_NODES}/{name}") or {}
+            back = [offer.resource for offer in foreign_offers(node, also=self._also) if offer.resource in removed]
+            came_back += len(back)
+            for resource in back:
+                self._tell(f"{name}: {resource} is back: {_REMEMBERED}")
+        return came_back
+
+    def _sum_up(self, came_back: int, *, is_meant: bool) -> None:
+        if is_meant:
+            gone = sum(map(len, self._removed.values())) - came_back
+            self._tell(f"{gone} removed, {self._stayed + came_back} left")
+        elif self._found:
+            self._tell(f"{self._found} would be removed, {self._stayed} would stay; nothing was changed: add --yes")
+        else:
+            self._tell(f"nothing to remove, {self._stayed} would stay")
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Look, clean and return the exit code. Raises BadInput."""
+    try:
+        credentials = await connections.credentials(arguments)
+        async with HttpTransport(credentials, user_agent="moorage-clean-nodes") as transport:
+            cleaner = Cleaner(transport, also=arguments.resource, tell=print)
+            return await cleaner.clean(arguments.nodes, is_meant=arguments.yes, settle_s=arguments.settle_s)
+    except (ConfigError, CantLook) as error:
+        raise BadInput(str(error)) from error

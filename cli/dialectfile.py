@@ -1,0 +1,37 @@
+"""The file of settings of dialects that an administrator gives by ``--dialects`` (docs/dialects.md)."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from cli.refusing import BadInput
+from gpu.dialects.settings import DialectSettings
+from gpu.refusal import told
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--dialects``."""
+    parser.add_argument(
+        "--dialects",
+        default="",
+        metavar="FILE",
+        help="how requests in the words of other systems are read, as YAML or JSON (docs/dialects.md)",
+    )
+
+
+def read(name: str) -> DialectSettings:
+    """Read the file of that name; no name is the defaults. Raises BadInput, which names all that is wrong in it."""
+    if not name:
+        return DialectSettings()
+    from gpu.dialects import settingsfile  # noqa: PLC0415 - YAML is for those who give a file
+
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise BadInput(f"{name}: {why}") from error
+    found = settingsfile.of_cluster(text)
+    if isinstance(found, DialectSettings):
+        return found
+    raise BadInput(f"{name}: {'; '.join(told(mistake) for mistake in found)}")

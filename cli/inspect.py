@@ -1,0 +1,94 @@
+"""``moorage inspect``: who is on which GPU, what is free, and why pods wait (docs/inspect.md).
+
+Only argparse is imported here; what reads and shows is cli/inspectprocess.py, imported when called.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Final
+
+from cli.refusing import BadInput
+
+_Commands = Any  # argparse keeps the type of sub-commands private
+
+NAME: Final = "inspect"
+CLUSTER: Final = "cluster"
+NODE: Final = "node"
+POD: Final = "pod"
+#: As kubectl's users write them.
+SPELLINGS: Final = {
+    CLUSTER: CLUSTER,
+    **dict.fromkeys((NODE, "nodes", "no"), NODE),
+    **dict.fromkeys((POD, "pods", "po"), POD),
+}
+ALIYUN: Final = "aliyun"
+FORMATS: Final = ("moorage", ALIYUN)
+OUTPUTS: Final = ("table", "wide", "json", "yaml")
+UNITS_MIB: Final = {"GiB": 1024, "MiB": 1}
+
+
+def add_command(commands: _Commands) -> None:
+    """Add the sub-command."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        NAME,
+        help="show who is on which GPU, what is free, and why pods wait",
+        description=(
+            "Read nodes, pods and reservations and show the GPUs: all nodes (cluster), the devices of nodes (node), or "
+            "what pods asked, in whose words, what they got and why they wait (pod). Changes nothing. Exit code 0: "
+            "shown; 1: the cluster can't be read; 2: bad input."
+        ),
+    )
+    parser.add_argument("what", nargs="?", default=CLUSTER, metavar="cluster|node|pod", help="(default cluster)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="nodes or pods; without names all of them")
+    parser.add_argument("-n", "--namespace", default="", help="of pods (default for pod: that of the context)")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="pods of all namespaces")
+    parser.add_argument(
+        "-o", "--output", choices=OUTPUTS, default=OUTPUTS[0], help="form of the result (default table)"
+    )
+    parser.add_argument(
+        "--format", choices=FORMATS, default=FORMATS[0], help="aliyun: the table of kubectl inspect gpushare"
+    )
+    parser.add_argument("-d", "--details", action="store_true", help="with --format aliyun: its table of pods")
+    parser.add_argument(
+        "--memory-unit", choices=tuple(UNITS_MIB), default="GiB", help="with --format aliyun (default GiB)"
+    )
+    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="(default: as kubectl)")
+    parser.add_argument("--context", default="", help="context of the kubeconfig")
+    parser.set_defaults(run=_inspect)
+
+
+def _inspect(arguments: argparse.Namespace) -> int:
+    put_right(arguments)
+    from cli import inspectprocess  # noqa: PLC0415 - lazily, so that --help costs nothing
+
+    return inspectprocess.run(arguments)
+
+
+def put_right(arguments: argparse.Namespace) -> None:
+    """Read what is meant: ``node/NAME`` too. Raises BadInput where that makes no sense."""
+    what, slash, name = arguments.what.partition("/")
+    if what not in SPELLINGS:
+        raise BadInput(f"inspect {arguments.what}: allowed are cluster, node and pod, and names behind the last two")
+    arguments.what = SPELLINGS[what]
+    if slash:
+        arguments.names.insert(0, name)
+    if arguments.what == CLUSTER and arguments.names:
+        raise BadInput(f"inspect cluster takes no name; did you mean inspect node {arguments.names[0]}?")
+    if arguments.namespace and arguments.all_namespaces:
+        raise BadInput("-n and -A: allowed is one of the two")
+    if arguments.what == POD and arguments.names and arguments.all_namespaces:
+        raise BadInput("-A: pods that are named are of one namespace; name it by -n")
+    _check_format(arguments)
+
+
+def _check_format(arguments: argparse.Namespace) -> None:
+    """Raise BadInput for what Aliyun's table has not."""
+    if arguments.format != ALIYUN:
+        if arguments.details:
+            raise BadInput("-d: allowed with --format aliyun; -o wide shows more otherwise")
+        return
+    if arguments.what == POD:
+        raise BadInput("--format aliyun: allowed with cluster and node")
+    if arguments.output not in {"table", "json"}:
+        raise BadInput(f"-o {arguments.output}: allowed with --format aliyun are table and json")

@@ -1,0 +1,129 @@
+"""Reading what an inspection needs, and no more of it than that: whoever asks may be allowed little."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from cli.inspection.surveying import Found, matters
+from cli.refusing import BadInput
+from gpu.reservation import is_reservation
+from kube.api import Api
+from kube.errors import Forbidden, NotFound
+from kube.listing import Listing
+from kube.resources import BIND_REQUESTS, NODES, PODS, Resource
+from wire import names
+from wire.core import Node, Pod
+from wire.crds.bindrequest import BindRequest
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+async def read_cluster(api: Api) -> Found:
+    """Read all nodes, and the pods that matter. Raises ApiError where one of the two can't be read."""
+    unread: list[str] = []
+    requests: list[BindRequest] = []
+    nodes = (await api.list(NODES, skip_undecodable=True)).items
+    pods = await _pods(api, unread)
+    await _read_requests(api, requests, unread)
+    return Found(nodes=nodes, pods=pods, requests=requests, unread=tuple(unread))
+
+
+async def read_nodes(api: Api, wanted: Sequence[str]) -> Found:
+    """Read these nodes and what is on them. Raises BadInput for one that is not there, ApiError."""
+    unread: list[str] = []
+    requests: list[BindRequest] = []
+    nodes = [await _one(api, NODES, name) for name in dict.fromkeys(wanted)]
+    here: list[Pod] = []
+    for node in nodes:
+        here += await _pods(api, unread, field_selector=f"spec.nodeName={node.metadata.name}")
+    await _read_requests(api, requests, unread)
+    for request in requests:
+        if request.spec.selected_node in wanted:
+            await _add(api, PODS, request.metadata.name, here, namespace=request.metadata.namespace)
+    pods = {pod.metadata.uid: pod for pod in here}
+    return Found(nodes=nodes, pods=list(pods.values()), requests=requests, unread=tuple(unread))
+
+
+async def read_pods(api: Api, wanted: Sequence[str], *, namespace: str) -> Found:
+    """Read these pods, or all of a namespace ("" for all), and what is known of their devices, as far as one may.
+
+    Raises BadInput for a pod that is not there, ApiError where pods can't be read.
+    """
+    unread: list[str] = []
+    if wanted:
+        pods = [await _one(api, PODS, name, namespace=namespace) for name in dict.fromkeys(wanted)]
+    else:
+        pods = await _pods(api, unread, namespace=namespace)
+    nodes: list[Node] = []
+    requests: list[BindRequest] = []
+    for name in sorted({pod.spec.node_name for pod in pods if pod.spec.node_name}):
+        await _allowed(functools.partial(_add, api, NODES, name, nodes), f"node {name}", unread)
+    held: list[Pod] = []
+
+    async def read_held() -> None:
+        listing = await api.digest(PODS, _if(is_reservation), namespace=names.RESERVATION_NAMESPACE)
+        held.extend(pod for pod in listing.items if pod is not None)
+
+    await _allowed(read_held, f"reservations (pods of namespace {names.RESERVATION_NAMESPACE})", unread)
+    await _read_requests(api, requests, unread, namespace=namespace)
+    known = {pod.metadata.uid: pod for pod in (*held, *pods)}
+    return Found(
+        nodes=nodes,
+        pods=list(known.values()),
+        requests=requests,
+        asked_for=frozenset(wanted),
+        are_all_pods=False,
+        unread=tuple(unread),
+    )
+
+
+async def _add(api: Api, resource: Resource[T], name: str, found: list[T], *, namespace: str = "") -> None:
+    """Read one more object; one that is gone meanwhile is not missed."""
+    try:
+        found.append(await api.get(resource, name, namespace=namespace))
+    except NotFound:
+        return
+
+
+async def _one(api: Api, resource: Resource[T], name: str, *, namespace: str = "") -> T:
+    try:
+        return await api.get(resource, name, namespace=namespace)
+    except NotFound as error:
+        where = f" in namespace {namespace}" if namespace else ""
+        raise BadInput(f"there is no {resource.kind.lower()} {name}{where}") from error
+
+
+async def _pods(api: Api, unread: list[str], *, namespace: str = "", field_selector: str = "") -> list[Pod]:
+    listing: Listing[Pod | None] = await api.digest(
+        PODS, _if(matters), namespace=namespace, field_selector=field_selector
+    )
+    unread += [f"pod {one.key}: {one.error}" for one in listing.undecoded]
+    return [pod for pod in listing.items if pod is not None]
+
+
+async def _read_requests(api: Api, requests: list[BindRequest], unread: list[str], *, namespace: str = "") -> None:
+    """What is under way. Where the kind is unknown, nothing is."""
+
+    async def read() -> None:
+        try:
+            requests.extend((await api.list(BIND_REQUESTS, namespace=namespace, skip_undecodable=True)).items)
+        except NotFound:
+            return
+
+    await _allowed(read, "bindrequests (what is on its way to a node)", unread)
+
+
+async def _allowed(read: Callable[[], Awaitable[None]], what: str, unread: list[str]) -> None:
+    """Read something that can be done without, and note where one may not."""
+    try:
+        await read()
+    except Forbidden:
+        unread.append(f"{what}: you may not read this")
+
+
+def _if(keep: Callable[[Pod], bool]) -> Callable[[Pod], Pod | None]:
+    return lambda pod: pod if keep(pod) else None

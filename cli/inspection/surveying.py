@@ -1,0 +1,136 @@
+"""From lists of API objects to what there is to see. Pure, and counted by the scheduler's own code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from cli.inspection.podviews import Surroundings, came_past_the_door, is_of_interest, pod_view
+from cli.inspection.values import Inspection, PodView
+from gpu import order, reservation
+from gpu.order import Order
+from gpu.reservation import Reservation
+from scheduler.core.cluster import Cluster
+from scheduler.core.inspection import NodeView
+from scheduler.core.settings import Settings
+from wire import names
+from wire.core import Node, Pod
+from wire.crds.bindrequest import BindRequest
+from wire.quantity import MalformedQuantity, whole
+
+_INTERNAL_IP: Final = "InternalIP"
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read. ``pods``: at least those that ``matters`` says; ``asked_for``: names of pods to show in any case.
+
+    ``are_all_pods``: whether all that is on these nodes was read, so that it can be said what is free. ``unread``: what
+    could not be read.
+    """
+
+    nodes: Sequence[Node] = ()
+    pods: Sequence[Pod] = ()
+    requests: Sequence[BindRequest] = ()
+    asked_for: frozenset[str] = frozenset()
+    are_all_pods: bool = True
+    unread: tuple[str, ...] = ()
+
+
+def survey(found: Found, *, namespace: str = "", settings: Settings | None = None) -> Inspection:
+    """Show all nodes, and the pods that have to do with GPUs and have not ended; ``namespace`` "" for all.
+
+    The pods of other namespaces count as used, but are not named where one namespace is asked for.
+    """
+    settings = settings or Settings()
+    cluster = _counted(found, settings)
+    around = Surroundings(
+        reservations={held.group: held for held in _reservations(found.pods, settings)},
+        cards_mib={name: node.largest_card_mib for name in cluster.node_names() if (node := _even(cluster, name))},
+        orders=_orders(found.requests),
+        scheduler_name=settings.scheduler_name,
+    )
+    seen = [(pod, pod_view(pod, around)) for pod in found.pods]
+    shown = [v for pod, v in seen if pod.metadata.name in found.asked_for or is_of_interest(pod, v, around)]
+    nodes = found.nodes if found.are_all_pods else ()
+    return Inspection(
+        nodes=tuple(_nodes(cluster, nodes, keep=lambda where: not namespace or where == namespace)),
+        pods=tuple(sorted((v for v in shown if not namespace or v.namespace == namespace), key=_name)),
+        unread=found.unread,
+    )
+
+
+def _name(view: PodView) -> tuple[str, str]:
+    return view.namespace, view.name
+
+
+def matters(pod: Pod) -> bool:
+    """Whether anything here is about this pod: it asks for GPUs in any way, holds some, or holds one for others."""
+    annotations, labels = pod.metadata.annotations or {}, pod.metadata.labels or {}
+    words = (names.GPU_RECORD, names.GPU_FRACTION, names.GPU_MEMORY, names.GPU_FRACTION_NUM_DEVICES, names.GRANT)
+    if any(word in annotations for word in words) or reservation.is_reservation(pod) or came_past_the_door(pod):
+        return True
+    if any(key.startswith(names.GPU_GROUP_LABEL) for key in labels):
+        return True
+    containers = (*pod.spec.containers, *(pod.spec.init_containers or ()))
+    listed = (amounts for c in containers for amounts in (c.resources.limits, c.resources.requests) if amounts)
+    return any(key == names.GPU_RESOURCE or key.startswith(names.MIG_RESOURCE_PREFIX) for one in listed for key in one)
+
+
+def _counted(found: Found, settings: Settings) -> Cluster:
+    cluster = Cluster(settings)
+    for node in found.nodes:
+        cluster.upsert_node(node)
+    for request in found.requests:
+        cluster.upsert_bind_request(request)
+    for pod in found.pods:
+        cluster.upsert_pod(pod)
+    return cluster
+
+
+def _even(cluster: Cluster, name: str) -> NodeView | None:
+    """The node, if all its cards have one size."""
+    node = cluster.view(name)
+    return node if node and node.smallest_card_mib == node.largest_card_mib else None
+
+
+def _nodes(cluster: Cluster, nodes: Iterable[Node], *, keep: Callable[[str], bool]) -> Iterable[NodeView]:
+    """Nodes that have, or had, GPUs, with what the scheduler does not keep of them."""
+    for node in sorted(nodes, key=lambda node: node.metadata.name):
+        view = cluster.view(node.metadata.name)
+        capacity = _gpus(node.status.capacity)
+        if view is None or not (capacity or view.gpus or view.devices or view.slices):
+            continue
+        yield msgspec.structs.replace(
+            view,
+            address=next((a.address for a in node.status.addresses or () if a.type == _INTERNAL_IP), ""),
+            unhealthy_gpus=max(0, capacity - view.gpus),
+            devices=tuple(
+                msgspec.structs.replace(device, tenants=tuple(t for t in device.tenants if keep(t.namespace)))
+                for device in view.devices
+            ),
+        )
+
+
+def _gpus(amounts: Mapping[str, str | int | float] | None) -> int:
+    try:
+        return whole((amounts or {}).get(names.GPU_RESOURCE, 0))
+    except MalformedQuantity:
+        return 0
+
+
+def _reservations(pods: Iterable[Pod], settings: Settings) -> Iterable[Reservation]:
+    """Those that hold a device come last, so that they are the ones that are known by their group."""
+    found = (
+        reservation.read(pod)
+        for pod in pods
+        if reservation.is_reservation(pod, settings.reservation_namespace, app=settings.reservation_app)
+    )
+    return sorted(found, key=lambda held: held.is_learned)
+
+
+def _orders(requests: Iterable[BindRequest]) -> dict[str, str]:
+    """Pod UID -> node, of the hand-overs that the binder carries out."""
+    read = ((order.read(request), request.spec.selected_node) for request in requests)
+    return {ordered.pod_uid: node for ordered, node in read if isinstance(ordered, Order)}

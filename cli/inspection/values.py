@@ -1,0 +1,62 @@
+"""What ``kubectl moorage inspect`` tells, as data: its JSON and YAML are these values (docs/inspect.md)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scheduler.core.inspection import NodeView
+
+
+class GivenView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A part of a device that a bound pod was given. ``nano`` 0, ``index`` -1, ``mem_mib`` 0: nobody has told."""
+
+    group: str
+    reservation: str
+    uuid: str
+    index: int
+    nano: int
+    #: Of the share, rounded down.
+    mem_mib: int
+
+
+class WaitView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """Why a pod does not run yet. ``on_its_way_to``: the node of its BindRequest. Each "" where there is no such."""
+
+    reason: str = ""
+    message: str = ""
+    on_its_way_to: str = ""
+    #: Why the last attempt to bind it ended: "Cause: detail".
+    last_failure: str = ""
+
+
+class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A pod that asks for GPUs, or holds some. ``record``: the native form of what it asks (docs/reference/record.md).
+
+    ``refused``: why what it asks can't be read; then there is no record. ``whole_gpus``: that the vendor's device
+    plugin hands to it. ``asks``: the record in words, a line for each container.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str
+    node: str
+    scheduler: str
+    pod_group: str = ""
+    dialect: str = ""
+    asks: tuple[str, ...] = ()
+    record: msgspec.Raw | None = None
+    refused: str = ""
+    whole_gpus: int = 0
+    given: tuple[GivenView, ...] = ()
+    waits: WaitView | None = None
+    #: What of its wishes its node can't hold it to (docs/enforcement.md); "" for nothing.
+    not_enforced: str = ""
+
+
+class Inspection(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """All of it. ``unread``: what could not be read, and so is missing here."""
+
+    nodes: tuple[NodeView, ...] = ()
+    pods: tuple[PodView, ...] = ()
+    unread: tuple[str, ...] = ()

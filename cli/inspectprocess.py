@@ -1,0 +1,105 @@
+"""What ``moorage inspect`` does when it is called: read, survey, print."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Final
+
+import anyio
+import msgspec
+
+from cli import inspect
+from cli.connections import rng
+from cli.inspection import aliyun, reading, sheets, telling
+from cli.inspection.surveying import Found, survey
+from cli.inspection.values import Inspection
+from cli.refusing import BadInput
+from kube import config
+from kube.api import Api
+from kube.config import ConfigError, Credentials
+from kube.errors import ApiError, Forbidden
+from kube.http import HttpTransport
+from kube.retry import Retry
+
+_DEFAULT_NAMESPACE: Final = "default"
+_DEFAULT_KUBECONFIG: Final = anyio.Path("~/.kube/config")
+#: Somebody waits at a terminal.
+_TRIES: Final = 2
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show what is asked for; 1 if the cluster can't be read. Raises BadInput."""
+    try:
+        seen = anyio.run(_seen, arguments)
+    except ConfigError as error:
+        raise BadInput(str(error)) from error
+    except ApiError as error:
+        hint = "; your own pods are shown by: inspect pod" if isinstance(error, Forbidden) else ""
+        sys.stderr.write(f"moorage: {error}{hint}\n")
+        return 1
+    show(seen, arguments)
+    return 0
+
+
+async def _seen(arguments: argparse.Namespace) -> Inspection:
+    credentials = await _credentials(arguments)
+    async with HttpTransport(credentials, user_agent="moorage-inspect") as transport:
+        return await look(
+            Api(transport, retry=Retry(rng(), tries=_TRIES)), arguments, own_namespace=credentials.namespace
+        )
+
+
+async def look(api: Api, arguments: argparse.Namespace, *, own_namespace: str = "") -> Inspection:
+    """Read and survey what is asked for. Raises BadInput for a name that is not there, ApiError."""
+    namespace: str = arguments.namespace
+    if arguments.what == inspect.POD and not namespace and not arguments.all_namespaces:
+        namespace = own_namespace or _DEFAULT_NAMESPACE
+    return survey(await _found(api, arguments, namespace), namespace=namespace)
+
+
+async def _found(api: Api, arguments: argparse.Namespace, namespace: str) -> Found:
+    if arguments.what == inspect.POD:
+        return await reading.read_pods(api, arguments.names, namespace=namespace)
+    if arguments.names:
+        return await reading.read_nodes(api, arguments.names)
+    return await reading.read_cluster(api)
+
+
+async def _credentials(arguments: argparse.Namespace) -> Credentials:
+    """As kubectl: what is told, else a kubeconfig where there is one, else the pod's service account."""
+    if arguments.kubeconfig and not await anyio.Path(arguments.kubeconfig).is_file():
+        raise ConfigError(f"--kubeconfig {arguments.kubeconfig}: there is no such file")
+    is_there = "KUBECONFIG" in os.environ or await (await _DEFAULT_KUBECONFIG.expanduser()).is_file()
+    if arguments.kubeconfig or arguments.context or is_there:
+        return await config.from_kubeconfig(path=arguments.kubeconfig, context=arguments.context)
+    try:
+        return config.in_cluster()
+    except ConfigError as error:
+        raise ConfigError(f"{error}; name --kubeconfig, or set KUBECONFIG, or have {_DEFAULT_KUBECONFIG}") from error
+
+
+def show(seen: Inspection, arguments: argparse.Namespace) -> None:
+    """Print an inspection as the command line asks for it."""
+    if arguments.format == inspect.ALIYUN:
+        aliyun.show(seen, unit=arguments.memory_unit, details=arguments.details, output=arguments.output)
+    elif arguments.output in {"json", "yaml"}:
+        _write(seen, arguments.output)
+    else:
+        tell = {
+            inspect.CLUSTER: telling.cluster_sheets,
+            inspect.NODE: telling.node_sheets,
+            inspect.POD: telling.pod_sheets,
+        }
+        sheets.show(tell[arguments.what](seen, wide=arguments.output == "wide"), seen.unread)
+
+
+def _write(seen: Inspection, output: str) -> None:
+    encoded = msgspec.json.format(msgspec.json.encode(seen))
+    if output == "yaml":
+        import yaml  # noqa: PLC0415 - for those who ask for it
+
+        yaml.safe_dump(msgspec.json.decode(encoded), sys.stdout, sort_keys=False, allow_unicode=True, width=120)
+    else:
+        sys.stdout.write(encoded.decode() + "\n")

@@ -1,0 +1,88 @@
+"""A record that a new pod brings along, Moorage's own form: the pod's other words have to agree, or ask for nothing.
+
+It comes with a copied spec, with the second call of the webhook for one pod, or from somebody who wrote it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from gpu.asked import unrecorded
+from gpu.dialects import clearml
+from gpu.dialects.agreeing import contradicted, disabled, is_same, is_shared
+from gpu.dialects.plugin import containers, plugin_resources
+from gpu.dialects.settings import DialectSettings
+from gpu.dialects.vocabulary import DIALECTS, form, spoken
+from gpu.refusal import Refusal, shown
+from gpu.request import Ask, FractionAsk, GpuRequest, MigAsk, WholeAsk
+from gpu.share import NANO_PER_DEVICE
+from gpu.translation import ResourceEdit, Translation
+from wire import names
+from wire.core import Pod
+
+
+def native(
+    pod: Pod, own: Translation, in_words: Translation | Refusal, settings: DialectSettings
+) -> Translation | Refusal:
+    """The record, where nothing else in the pod asks otherwise."""
+    if not settings.sharing and is_shared(own.request):
+        return disabled(names.GPU_RECORD, shown((pod.metadata.annotations or {}).get(names.GPU_RECORD, "")))
+    if isinstance(in_words, Translation) and is_same(own, in_words):
+        return msgspec.structs.replace(own, edits=in_words.edits, env=in_words.env)
+    if _is_what_is_left(pod, own, in_words, settings):
+        return msgspec.structs.replace(own, edits=_of_the_plugin(pod, own.request))
+    field, value = form(pod, spoken(pod, settings)[0], settings)
+    return contradicted(names.GPU_RECORD, field, value)
+
+
+def _is_what_is_left(pod: Pod, own: Translation, in_words: Translation | Refusal, settings: DialectSettings) -> bool:
+    """Whether the pod's words are those that are left when what the record says was taken out of the containers.
+
+    Words whose counts are gone ask for nothing, or for nothing that can be. Counts of the vendor's own are what its
+    plugin is to hand out, whatever a setting makes of them in other pods. A label of ClearML's lost the counts that say
+    which container and card it is for (C1, C11).
+    """
+    if isinstance(in_words, Refusal) or not in_words.request.containers:
+        return True
+    if not any(dialect.speaks(pod, settings) for dialect in DIALECTS):
+        plain = unrecorded(pod, sharing=settings.sharing)
+        return isinstance(plain, Translation) and _handed_out(plain.request) == _handed_out(own.request)
+    is_label = own.dialect == in_words.dialect == clearml.NAME and not in_words.edits
+    return is_label and _amounts(own.request) == _amounts(in_words.request)
+
+
+def _handed_out(request: GpuRequest) -> dict[str, list[Ask]]:
+    """What the vendor's plugin hands out to each container."""
+    plugins = {asking.container.key: [ask for ask in asking.asks if _resource_of(ask)] for asking in request.containers}
+    return {key: asks for key, asks in plugins.items() if asks}
+
+
+def _amounts(request: GpuRequest) -> Counter[Ask]:
+    """What is asked, wherever it goes."""
+    asks = (ask for asking in request.containers for ask in asking.asks)
+    return Counter(msgspec.structs.replace(ask, index=-1) if isinstance(ask, FractionAsk) else ask for ask in asks)
+
+
+def _resource_of(ask: Ask) -> str:
+    """The resource by which the vendor's plugin hands this out; "" where it does not."""
+    if isinstance(ask, WholeAsk):
+        return names.GPU_RESOURCE
+    if isinstance(ask, MigAsk) and ask.nano == NANO_PER_DEVICE:
+        return names.MIG_RESOURCE_PREFIX + ask.profile
+    return ""
+
+
+def _of_the_plugin(pod: Pod, request: GpuRequest) -> tuple[ResourceEdit, ...]:
+    """What the vendor's plugin has to be asked for, as far as the containers don't."""
+    there = {ref.key: plugin_resources(container) for ref, container in containers(pod.spec)}
+    wanted: dict[tuple[str, str], ResourceEdit] = {}
+    for asking in request.containers:
+        for ask in asking.asks:
+            name = _resource_of(ask)
+            if name and name not in there[asking.container.key]:
+                key = asking.container.key, name
+                count = known.count or 0 if (known := wanted.get(key)) else 0
+                wanted[key] = ResourceEdit(asking.container, name, count + 1)
+    return tuple(wanted.values())

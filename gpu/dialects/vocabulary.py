@@ -1,0 +1,123 @@
+"""Which words are whose: the dialects that there are, and which of them a pod speaks.
+
+A dialect is told by keys alone, never by values: what is wrong is refused by whoever owns the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from gpu.asked import KAI, KAI_WORDS, PLAIN, unrecorded
+from gpu.dialects import (
+    aliyun,
+    clearml,
+    clearmllabel,
+    hami,
+    koordinator,
+    metagpu,
+    nvannotations,
+    nvfractions,
+    replicas,
+    volcano,
+    volcanoshare,
+)
+from gpu.dialects.plugin import amounts, containers, plugin_resources
+from gpu.dialects.settings import DialectSettings
+from gpu.refusal import Refusal, shown
+from gpu.translation import Translation
+from wire import names
+from wire.core import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
+
+Speaks = Callable[[Pod, DialectSettings], bool]
+Translate = Callable[[Pod, DialectSettings], Translation | Refusal]
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """One module's functions. ``claims``: whether counts of the vendor's resources are its own by a setting."""
+
+    name: str
+    speaks: Speaks
+    translate: Translate
+    claims: Speaks | None = None
+
+
+def _speaks_kai(pod: Pod, settings: DialectSettings) -> bool:
+    """KAI's older annotations; beside its newer ones the module of those reads both."""
+    annotations = pod.metadata.annotations or {}
+    return any(name in annotations for name in KAI_WORDS) and not nvfractions.speaks(pod, settings)
+
+
+def _asks_the_plugin(pod: Pod, _settings: DialectSettings) -> bool:
+    return any(plugin_resources(container) for _, container in containers(pod.spec))
+
+
+def _unrecorded(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
+    return unrecorded(pod, sharing=settings.sharing)
+
+
+#: In the order of the translation table. It decides nothing but who is told back where two ask the same.
+DIALECTS: Final = (
+    Dialect(clearml.NAME, clearml.speaks, clearml.translate, clearml.claims),
+    Dialect(aliyun.NAME, aliyun.speaks, aliyun.translate),
+    Dialect(metagpu.NAME, metagpu.speaks, metagpu.translate),
+    Dialect(KAI, _speaks_kai, _unrecorded),
+    Dialect(nvfractions.NAME, nvfractions.speaks, nvfractions.translate),
+    Dialect(replicas.NAME, replicas.speaks, replicas.translate, replicas.claims),
+    Dialect(hami.NAME, hami.speaks, hami.translate, hami.claims),
+    Dialect(volcano.NAME, volcano.speaks, volcano.translate),
+    Dialect(volcanoshare.NAME, volcanoshare.speaks, volcanoshare.translate),
+    Dialect(koordinator.NAME, koordinator.speaks, koordinator.translate),
+)
+_DEFAULTS: Final = DialectSettings()
+
+#: Labels and annotations that some dialect reads, beside those of KAI's newer form, whose keys name containers.
+_LABELS: Final = frozenset({clearmllabel.LABEL, names.KOORDINATOR_ISOLATION})
+_ANNOTATIONS: Final = frozenset((
+    *KAI_WORDS, names.GPU_FRACTION_CONTAINER_NAME, names.GPU_FRACTION_CONTAINER_TYPE, names.MPS,
+    names.HAMI_MODE, names.HAMI_USE_TYPE, names.HAMI_NO_USE_TYPE, names.HAMI_USE_UUID, names.HAMI_NO_USE_UUID,
+    names.HAMI_NUMA_BIND, names.HAMI_NODE_POLICY, names.HAMI_GPU_POLICY,
+    names.VOLCANO_MODE, names.VOLCANO_USE_UUID, names.VOLCANO_NO_USE_UUID, names.VOLCANO_PODGROUP_POLICY,
+    names.KOORDINATOR_HINT, names.KOORDINATOR_JOINT, names.KOORDINATOR_PARTITION,
+))  # fmt: skip
+_PLAIN: Final = Dialect(PLAIN, _asks_the_plugin, _unrecorded)
+
+
+def is_spoken(pod: Pod) -> bool:
+    """Whether a pod that has no record speaks a dialect that nobody reads without one: it came past the door."""
+    return any(dialect.name != KAI and dialect.speaks(pod, _DEFAULTS) for dialect in DIALECTS)
+
+
+def is_word(key: str, *, is_label: bool) -> bool:
+    """Whether some dialect reads this label or annotation of pods. What only a Binding writes is no word."""
+    return key in _LABELS if is_label else key in _ANNOTATIONS or nvannotations.is_asked(key)
+
+
+def spoken(pod: Pod, settings: DialectSettings) -> Sequence[Dialect]:
+    """The dialects of a pod: whose words stand in it, else whose its counts are by a setting; at least the plugin's."""
+    found = [dialect for dialect in DIALECTS if dialect.speaks(pod, settings)]
+    if found:
+        return found
+    return [dialect for dialect in DIALECTS if dialect.claims and dialect.claims(pod, settings)] or [_PLAIN]
+
+
+def form(pod: Pod, dialect: Dialect, settings: DialectSettings) -> tuple[str, str]:
+    """What a pod says in a dialect, for people: the first of its keys that alone would be of that dialect."""
+    for field, value, alone in _alone(pod):
+        if dialect.speaks(alone, settings) or (dialect.claims and dialect.claims(alone, settings)):
+            return field, shown(value)
+    return dialect.name, ""
+
+
+def _alone(pod: Pod) -> Iterator[tuple[str, str, Pod]]:
+    """The pod with one of its labels, annotations and resources at a time."""
+    for key, text in sorted((pod.metadata.labels or {}).items()):
+        yield f"label {key}", text, Pod(metadata=ObjectMeta(labels={key: text}))
+    for key, text in sorted((pod.metadata.annotations or {}).items()):
+        yield key, text, Pod(metadata=ObjectMeta(annotations={key: text}))
+    for ref, container in containers(pod.spec):
+        for name, amount in sorted(amounts(container).items()):
+            only = Container(name=ref.name, resources=ResourceRequirements(limits={name: amount}))
+            yield f"{name} of container {ref.name}", str(amount), Pod(spec=PodSpec(containers=[only]))

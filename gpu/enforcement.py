@@ -1,0 +1,68 @@
+"""What a node can hold a pod to, in words of its administrator, and what a pod wishes of it (docs/enforcement.md).
+
+Sharing by itself enforces nothing: tenants of a device take turns, and each takes as much of its memory as it likes.
+What else a node can do (MPS, a library that is preloaded) nobody but its administrator knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import msgspec
+
+from gpu.refusal import Mistake, Refusal, shown
+from gpu.translation import Wishes
+from wire import names
+
+MEMORY_CAP: Final = "memory-cap"
+COMPUTE_CAP: Final = "compute-cap"
+TIME_SLICING: Final = "time-slicing"
+#: Modes in which tenants of a device may run (gpu/translation.py, Wishes).
+MODES: Final = (TIME_SLICING, "sm-sharing", "mps", "hami-core", "mig")
+#: All that a node's annotation may say.
+WORDS: Final = (MEMORY_CAP, COMPUTE_CAP, *MODES)
+
+_TRUTHS: Final = {"true": True, "false": False}
+
+
+class Listed(msgspec.Struct, frozen=True, gc=False):
+    """What a node's annotation says: words that we know, sorted, and those that mean nothing."""
+
+    known: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+def listed(text: str | None) -> Listed:
+    """Read the annotation ``moorage.dev/enforces``: words joined by commas."""
+    words = {word for part in (text or "").split(",") if (word := part.strip())}
+    return Listed(tuple(sorted(words & {*WORDS})), tuple(sorted(words - {*WORDS})))
+
+
+def needed(wishes: Wishes) -> tuple[str, ...]:
+    """What a node has to be able to do for these wishes, sorted. Taking turns is what every node does."""
+    found = {
+        MEMORY_CAP: wishes.memory_cap,
+        COMPUTE_CAP: wishes.compute_cap,
+        wishes.mode: wishes.mode not in {"", TIME_SLICING},
+    }
+    return tuple(sorted(word for word, is_needed in found.items() if is_needed))
+
+
+def lacking(wishes: Wishes, enforced: Collection[str]) -> tuple[str, ...]:
+    """What a node that enforces these words can't do for these wishes."""
+    return tuple(word for word in needed(wishes) if word not in enforced)
+
+
+def is_required(annotations: Mapping[str, str] | None) -> bool | Refusal:
+    """Whether a pod says that it goes only where its wishes are enforced."""
+    text = (annotations or {}).get(names.REQUIRE_ENFORCEMENT, "false")
+    if text in _TRUTHS:
+        return _TRUTHS[text]
+    return Refusal(
+        code=Mistake.MALFORMED,
+        field=names.REQUIRE_ENFORCEMENT,
+        value=shown(text),
+        message="whether limits have to be enforced can't be read",
+        allowed=" or ".join(_TRUTHS),
+    )

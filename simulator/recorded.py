@@ -1,0 +1,135 @@
+"""What a pod asks by its record, read once more by the checker: how much of which device each container may have.
+
+The record is documented (docs/reference/record.md), and read here by that page and nothing else. It may leave a choice
+(``alternatives``): which of them was taken shows in the devices that the Binding hands to each container, and where
+that leaves several, in the charges of its grant.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from simulator.devices import Device
+from simulator.facts import Json, PodFacts
+from wire import names
+
+_NANO: Final = 10**9
+_LISTS: Final = {"c": "containers", "i": "initContainers"}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one container asks of one device. Parts of one ``seat`` are of the same device, all others of another."""
+
+    key: str
+    container: str
+    seat: str
+    fraction: Fraction
+    mem_mib: int
+    is_sidecar: bool
+
+    def charge(self, card_mib: int) -> Fraction:
+        """Return the part of a card of ``card_mib``."""
+        return Fraction(self.mem_mib, card_mib) if self.mem_mib else self.fraction
+
+
+Way = tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One way on real devices. ``parts``: device -> its parts."""
+
+    parts: Mapping[str, Way]
+    cards: Mapping[str, Device]
+
+    def of(self, container: str) -> dict[str, Fraction]:
+        """Return what a container may have of each of its devices."""
+        found: dict[str, Fraction] = {}
+        for uuid, parts in self.parts.items():
+            mine = [part.charge(self.cards[uuid].mem_mib) for part in parts if part.container == container]
+            if mine:
+                found[uuid] = sum(mine, Fraction(0))
+        return found
+
+    def charge(self, uuid: str) -> Fraction:
+        """Return what a device has to hold at one time: init containers end before the next start, but for sidecars."""
+        parts = self.parts.get(uuid, ())
+        card_mib = self.cards[uuid].mem_mib if parts else 0
+        beside = most = Fraction(0)
+        for part in sorted((p for p in parts if p.key.startswith("i")), key=lambda p: int(p.key[1:])):
+            now = beside + part.charge(card_mib)
+            most = max(most, now)
+            beside = now if part.is_sidecar else beside
+        regular = sum((part.charge(card_mib) for part in parts if part.key.startswith("c")), Fraction(0))
+        return max(most, beside + regular)
+
+
+def ways(pod: PodFacts) -> tuple[Way, ...]:
+    """All that will do, best first; nothing for a pod without a record, or one that asks for no part of a device."""
+    text = pod.annotations.get(names.GPU_RECORD)
+    if not text:
+        return ()
+    try:
+        said = json.loads(text)
+        listed = [said.get("asks") or [], *(said.get("alternatives") or ())]
+        found = tuple(tuple(_parts(asks, pod.raw["spec"])) for asks in listed)
+    except (ValueError, TypeError, AttributeError, KeyError, IndexError):
+        return ()
+    return found if any(found) else ()
+
+
+def placed(pod: PodFacts, cards: Mapping[str, Device]) -> Placed | None:
+    """Find the way that its Binding took; None where its devices are those of none, or none was asked."""
+    shown = {
+        key.removeprefix(names.VISIBLE_DEVICES_PREFIX): [
+            each.removeprefix(names.CDI_DEVICE_PREFIX) for each in value.split(",")
+        ]
+        for key, value in pod.annotations.items()
+        if key.startswith(names.VISIBLE_DEVICES_PREFIX)
+    }
+    nanos = {grant.uuid: grant.nano for grant in pod.grants}
+    on_devices = [on for way in ways(pod) if (on := _on_devices(way, shown)) is not None and on.keys() <= cards.keys()]
+    candidates = [Placed(parts, cards) for parts in on_devices]
+    charged = (each for each in candidates if all(_is_charged(each, uuid, nanos) for uuid in each.parts))
+    return next(charged, candidates[0] if candidates else None)
+
+
+def _is_charged(placed: Placed, uuid: str, nanos: Mapping[str, int]) -> bool:
+    return -(-placed.charge(uuid) * _NANO // 1) == nanos.get(uuid)
+
+
+def _on_devices(way: Way, shown: Mapping[str, Sequence[str]]) -> dict[str, Way] | None:
+    """Each part on its device, in the order in which a container is shown them; None if that can't be."""
+    asked: dict[str, list[Part]] = {}
+    for part in way:
+        asked.setdefault(part.key, []).append(part)
+    if {key: len(parts) for key, parts in asked.items()} != {key: len(uuids) for key, uuids in shown.items()}:
+        return None
+    seats: dict[str, str] = {}
+    found: dict[str, Way] = {}
+    for key, parts in asked.items():
+        for part, uuid in zip(parts, shown[key], strict=True):
+            if seats.setdefault(part.seat, uuid) != uuid:
+                return None
+            found[uuid] = (*found.get(uuid, ()), part)
+    return found if len(found) == len(seats) else None
+
+
+def _parts(asks: Sequence[Json], spec: Json) -> Iterator[Part]:
+    number = 0
+    for ask in asks:
+        key = str(ask["container"])
+        container = spec[_LISTS[key[0]]][int(key[1:])]
+        nano, mem_mib = int(ask.get("nano", 0)), int(ask.get("memMib", 0))
+        if ask.get("mig") or not (nano or mem_mib):
+            continue
+        for _ in range(int(ask.get("count", 1))):
+            number += 1
+            seat = str(ask.get("seat") or f"/{number}")
+            is_sidecar = key.startswith("i") and container.get("restartPolicy") == "Always"
+            yield Part(key, container["name"], seat, Fraction(nano, _NANO), mem_mib, is_sidecar)

@@ -1,0 +1,303 @@
+"""``inspect`` as a command: what it takes, what it reads of a cluster that runs, and under whose rights."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from cli import inspect, inspectprocess
+from cli.inspection.values import Inspection
+from cli.main import main, plugin_parser
+from cli.refusing import BadInput
+from kube.errors import Forbidden
+from kube.memory.calls import Call
+from kube.memory.faults import Fault
+from simulator.world import World
+from tests.conftest import AnyioBackend
+from tests.scheduler import stage
+from tests.scheduler.stage import TEAM, api_of, create, pod, settle, share
+from wire import names
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+def understood(*given: str) -> argparse.Namespace:
+    arguments = plugin_parser().parse_args(["inspect", *given])
+    inspect.put_right(arguments)
+    return arguments
+
+
+@pytest.mark.parametrize(
+    ("given", "what", "of"),
+    [
+        ([], "cluster", []),
+        (["cluster"], "cluster", []),
+        (["node"], "node", []),
+        (["nodes", "a", "b"], "node", ["a", "b"]),
+        (["node/a"], "node", ["a"]),
+        (["po", "p", "-n", "team"], "pod", ["p"]),
+        (["pod", "-A"], "pod", []),
+    ],
+)
+def test_what_is_meant_is_written_as_for_kubectl(given: list[str], what: str, of: list[str]) -> None:
+    arguments = understood(*given)
+    assert (arguments.what, arguments.names) == (what, of)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["gpu"], "inspect gpu: allowed are cluster, node and pod"),
+        (["cluster", "n1"], "did you mean inspect node n1?"),
+        (["-n", "team", "-A"], "-n and -A: allowed is one of the two"),
+        (["pod", "p", "-A"], "-A: pods that are named are of one namespace"),
+        (["-d"], "-d: allowed with --format aliyun"),
+        (["pod", "--format", "aliyun"], "--format aliyun: allowed with cluster and node"),
+        (["--format", "aliyun", "-o", "yaml"], "-o yaml: allowed with --format aliyun are table and json"),
+        (["--kubeconfig", "/nowhere/to/be/found"], "/nowhere/to/be/found"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(
+    given: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", *given]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert told in line
+
+
+def without_cluster(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+
+
+def test_without_any_cluster_it_says_how_to_name_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without_cluster(monkeypatch, tmp_path)
+    assert main(["inspect"]) == 2
+    assert "name --kubeconfig, or set KUBECONFIG" in capsys.readouterr().err
+
+
+def test_a_cluster_that_can_not_be_reached_ends_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    assert main(["inspect", "--kubeconfig", str(path)]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    (line,) = told.err.splitlines()
+    assert line.startswith("moorage: ")
+
+
+async def looked(world: World, *given: str, own_namespace: str = TEAM) -> Inspection:
+    return await inspectprocess.look(api_of(world, "someone"), understood(*given), own_namespace=own_namespace)
+
+
+def refuse(plural: str, namespace: str = "") -> Callable[[Call], Fault | None]:
+    """Rights that are missing."""
+
+    def judge(call: Call) -> Fault | None:
+        is_meant = call.user == "someone" and call.kind.plural == plural and call.namespace == namespace
+        return Fault(refuse_with=403) if is_meant else None
+
+    return judge
+
+
+async def test_a_cluster_is_read_as_it_is() -> None:
+    async with stage.stage("1x2x24GiB", "1x4x80GiB") as world:
+        memory = pod("memory", annotations={names.GPU_MEMORY: "2000"})
+        await create(world, share("half"), memory, pod("whole", gpus=3), pod("big", gpus=9))
+        await settle()
+        seen = await looked(world)
+        by_name = {view.name: view for view in seen.pods}
+        assert {name: view.dialect for name, view in by_name.items()} == {
+            "half": "kai",
+            "memory": "kai",
+            "whole": "plugin",
+            "big": "plugin",
+        }
+        assert by_name["half"].given[0].nano == 500_000_000
+        assert by_name["memory"].given[0].mem_mib == 2000
+        assert by_name["half"].given[0].uuid == by_name["memory"].given[0].uuid
+        assert by_name["big"].waits is not None
+        assert "didn't have enough resources: GPUs" in by_name["big"].waits.message
+        assert sum(node.free_gpus for node in seen.nodes) == 2
+        assert seen.unread == ()
+
+
+def limited(name: str, **limits: int) -> dict[str, Any]:
+    """A pod that asks in resources; two underscores stand for a slash, one for a dash."""
+    made = pod(name)
+    amounts = {key.replace("__", "/").replace("_", "-"): str(amount) for key, amount in limits.items()}
+    made["spec"]["containers"][0]["resources"] = {"limits": amounts}
+    return made
+
+
+async def test_pods_of_all_systems_share_devices_and_each_is_told_in_its_own_words() -> None:
+    async with stage.stage("1x2x24GiB") as world:
+        await create(
+            world,
+            limited("slice", **{"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000, "nvidia.com/gpucores": 30}),
+            limited("memory", **{"aliyun.com/gpu_mem": 5}),
+            limited("hundredths", **{"cnvrg.io/metagpu": 30}),
+            share("quarter", "0.25"),
+        )
+        await settle()
+        seen = await looked(world)
+        assert {view.name: (view.dialect, view.asks) for view in seen.pods} == {
+            "slice": ("hami", ("main: 3000 MiB of a GPU, 30% of its compute",)),
+            "memory": ("aliyun", ("main: 5120 MiB of a GPU",)),
+            "hundredths": ("metagpu", ("main: 30% of a GPU",)),
+            "quarter": ("kai", ("main: 25% of a GPU",)),
+        }
+        given = {view.name: view.given[0] for view in seen.pods}
+        assert {name: one.mem_mib for name, one in given.items()} == {
+            "slice": 3000,
+            "memory": 5120,
+            "hundredths": 24576 * 3 // 10,
+            "quarter": 6144,
+        }
+        assert sum(node.used_nano for node in seen.nodes) == sum(one.nano for one in given.values())
+        assert "does not enforce" in next(view for view in seen.pods if view.name == "slice").not_enforced
+
+
+async def test_a_node_is_told_as_in_the_whole_cluster() -> None:
+    async with stage.stage("2x2x24GiB") as world:
+        await create(world, share("a"), share("b"), pod("c", gpus=2))
+        await settle()
+        whole = {node.name: node for node in (await looked(world)).nodes}
+        for name, node in whole.items():
+            assert (await looked(world, "node", name)).nodes == (node,)
+        with pytest.raises(BadInput, match="there is no node gone"):
+            await looked(world, "node", "node-0", "gone")
+
+
+async def test_a_share_on_its_way_to_a_node_is_on_that_node() -> None:
+    async with stage.stage("1x2x24GiB") as world:
+        world.server.faults.on_request.append(
+            lambda call: Fault(delay_s=5.0) if call.user == "binder" and call.kind.plural == "pods" else None
+        )
+        await create(world, share("a"))
+        await settle(2)
+        for seen in (await looked(world), await looked(world, "node", "node-0")):
+            (tenant,) = seen.nodes[0].devices[0].tenants
+            assert (tenant.name, tenant.nano, tenant.is_bound) == ("a", 500_000_000, False)
+        (view,) = (await looked(world, "pod", "a")).pods
+        assert view.waits is not None
+        assert view.waits.on_its_way_to == "node-0"
+        world.server.faults.clear()
+        await settle(30)
+
+
+async def test_whoever_may_read_pods_alone_sees_what_these_say() -> None:
+    async with stage.stage("1x2x24GiB") as world:
+        await create(world, share("a"))
+        await settle()
+        for judge in (refuse("nodes"), refuse("pods", names.RESERVATION_NAMESPACE), refuse("bindrequests", TEAM)):
+            world.server.faults.on_request.append(judge)
+        seen = await looked(world, "pod", "a")
+        (given,) = seen.pods[0].given
+        assert (given.nano, given.index, given.mem_mib) == (500_000_000, -1, 0)
+        assert given.uuid.startswith("GPU-")
+        assert [said.partition(":")[0] for said in seen.unread] == [
+            "node node-0",
+            "reservations (pods of namespace kai-resource-reservation)",
+            "bindrequests (what is on its way to a node)",
+        ]
+        world.server.faults.on_request.append(refuse("pods"))
+        with pytest.raises(Forbidden):
+            await looked(world, "node")
+
+
+async def test_pods_are_of_the_contexts_namespace_unless_told_otherwise() -> None:
+    async with stage.stage("1x2x24GiB") as world:
+        await create(world, share("a"))
+        await settle()
+        assert [view.name for view in (await looked(world, "pod")).pods] == ["a"]
+        assert (await looked(world, "pod", own_namespace="")).pods == ()
+        assert (await looked(world, "pod", "-n", "other")).pods == ()
+        assert [view.name for view in (await looked(world, "pod", "-A", own_namespace="other")).pods] == ["a"]
+        with pytest.raises(BadInput, match="there is no pod a in namespace other"):
+            await looked(world, "pod", "a", "-n", "other")
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+async def test_programs_get_all_of_it_exactly(output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    async with stage.stage("1x2x24GiB") as world:
+        await create(world, share("a", "0.123456789"))
+        await settle()
+        seen = await looked(world)
+        inspectprocess.show(seen, understood("-o", output))
+        told = capsys.readouterr().out
+        read = json.loads(told) if output == "json" else yaml.safe_load(told)
+        assert read == json.loads(msgspec.json.encode(seen))
+        assert read["nodes"][0]["devices"][0]["usedNano"] == 123_456_789
+        assert read["pods"][0]["record"]["asks"][0]["nano"] == 123_456_789
+
+
+async def test_people_get_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    async with stage.stage("1x2x24GiB") as world:
+        await create(world, share("a"))
+        await settle()
+        for given, first in [([], "NODE "), (["node"], "node-0: ready"), (["pod"], "POD ")]:
+            inspectprocess.show(await looked(world, *given), understood(*given))
+            assert capsys.readouterr().out.startswith(first)
+        inspectprocess.show(await looked(world), understood("--format", "aliyun"))
+        assert "12/24" in capsys.readouterr().out
+
+
+async def test_the_documents_show_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    documents = (ROOT / "docs" / "inspect.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^\$ kubectl moorage inspect(.*)\n((?:.*\n)*?)```", documents, re.MULTILINE)
+    assert len(examples) >= 5
+    async with stage.stage("1x4x80GiB", "1x2x24GiB") as world:
+        two = {names.GPU_FRACTION_NUM_DEVICES: "2"}
+        memory = pod("notebook", annotations={names.GPU_MEMORY: "2000"})
+        await create(world, share("train"), share("serve", "0.25"), memory, pod("whole", gpus=2))
+        await create(world, share("pair", "0.3", **two), pod("huge", gpus=7))
+        await settle()
+        for given, printed in examples:
+            arguments = understood(*given.split())
+            inspectprocess.show(await looked(world, *given.split()), arguments)
+            assert capsys.readouterr().out == printed, given
+
+
+@pytest.mark.parametrize("given", [["--help"], ["inspect", "--help"], ["translate", "--help"]])
+def test_help_comes_before_what_talks_to_clusters_is_loaded(given: list[str]) -> None:
+    """150 ms to the first output is mostly what Python loads: no client, no event loop, no tables."""
+    code = (
+        "import atexit, sys; from cli.main import kubectl; heavy = {'kube', 'scheduler', 'anyio', 'aiohttp', 'rich'}; "
+        "atexit.register(lambda: print(*sorted(heavy & set(sys.modules)))); kubectl()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *given], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("usage: kubectl moorage")
+    assert done.stdout.splitlines()[-1] == ""
+
+
+def test_kubectl_finds_the_plugin_by_its_name() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    assert scripts["kubectl-moorage"] == "cli.main:kubectl"

@@ -1,0 +1,87 @@
+"""What a pod asks, as everybody behind the door reads it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpu import record
+from gpu.asked import alternative, asked, needs_record
+from gpu.refusal import Mistake, Refusal
+from gpu.request import NO_GPU, ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, WholeAsk
+from gpu.share import NANO_PER_DEVICE
+from gpu.translation import Translation, Wishes
+from tests.gpu.dialects.pods import C0, asking
+
+HALF = FractionAsk(NANO_PER_DEVICE // 2)
+TENTH = FractionAsk(NANO_PER_DEVICE // 10)
+HALVED = GpuRequest((ContainerRequest(C0, (HALF,)),))
+TENTHS = GpuRequest((ContainerRequest(C0, (TENTH, TENTH)),))
+ALIYUN = Translation(dialect="aliyun", request=HALVED, alternatives=(TENTHS,))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        pytest.param({}, Translation(dialect="plugin", request=NO_GPU), id="nothing"),
+        pytest.param({"gpu-fraction": "0.5"}, Translation(dialect="kai", request=HALVED), id="a fraction of KAI's"),
+        pytest.param(
+            {"gpu-fraction": "0.5", "mps": "true"},
+            Translation(dialect="kai", request=HALVED, wishes=Wishes(mode="mps")),
+            id="a fraction of KAI's under MPS",
+        ),
+        pytest.param({"moorage.dev/gpu": record.render(ALIYUN)}, ALIYUN, id="a record"),
+        pytest.param(
+            {"moorage.dev/gpu": record.render(ALIYUN), "gpu-fraction": "0.9"},
+            ALIYUN,
+            id="a record, whatever stands beside it",
+        ),
+    ],
+)
+def test_a_record_says_what_is_asked_and_without_one_kais_annotations_do(
+    annotations: dict[str, str], expected: Translation
+) -> None:
+    assert asked(asking({}, annotations=annotations)) == expected
+
+
+def test_whole_gpus_need_no_record() -> None:
+    found = asked(asking({"nvidia.com/gpu": 2}))
+    whole = GpuRequest((ContainerRequest(C0, (WholeAsk(), WholeAsk())),))
+    assert found == Translation(dialect="plugin", request=whole)
+    assert not needs_record(found)
+    assert needs_record(ALIYUN)
+
+
+OTHER = ContainerRef(ContainerKind.REGULAR, 7, "main")
+SIDECAR = ContainerRequest(C0, (HALF,), is_sidecar=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("{", id="no JSON"),
+        pytest.param('{"version":2,"dialect":"kai"}', id="of another version"),
+        pytest.param(
+            record.render(Translation(dialect="kai", request=GpuRequest((ContainerRequest(OTHER, (HALF,)),)))),
+            id="of a container that is not there",
+        ),
+        pytest.param(
+            record.render(Translation(dialect="kai", request=GpuRequest((SIDECAR,)))),
+            id="of a sidecar that is none",
+        ),
+        pytest.param(
+            record.render(Translation(dialect="kai", request=NO_GPU, alternatives=(GpuRequest((SIDECAR,)),))),
+            id="in an alternative",
+        ),
+    ],
+)
+def test_a_record_that_is_none_is_refused_and_not_passed_over(text: str) -> None:
+    pod = asking({}, annotations={"moorage.dev/gpu": text, "gpu-fraction": "0.5"})
+    found = asked(pod)
+    assert isinstance(found, Refusal)
+    assert (found.code, found.field) == (Mistake.MALFORMED, "moorage.dev/gpu")
+
+
+@pytest.mark.parametrize(("number", "expected"), [(0, HALVED), (1, TENTHS), (2, None), (-1, None)])
+def test_alternatives_are_numbered_from_the_request_on(number: int, expected: GpuRequest | None) -> None:
+    assert alternative(ALIYUN, number) == expected

@@ -1,0 +1,93 @@
+"""What pods wish of nodes, and which nodes will do where it has to be enforced (docs/enforcement.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpu.request import MemoryAsk
+from gpu.translation import Wishes
+from scheduler import reasons
+from scheduler.core.decide import decide
+from scheduler.core.plan import Alone, Explain
+from scheduler.core.settings import Settings
+from scheduler.core.verdict import Code, NodeReason, Verdict
+from tests.scheduler.core.objects import cluster, feed, node, pod, recorded
+from tests.scheduler.core.test_records import said
+from wire import names
+from wire.core import Node, Pod
+
+CAPS = Wishes(memory_cap=True, compute_cap=True)
+INSISTS = {names.REQUIRE_ENFORCEMENT: "true"}
+
+
+def _node(name: str, enforces: str | None) -> Node:
+    return node(name, mem_mib=40000, annotations={} if enforces is None else {names.NODE_ENFORCES: enforces})
+
+
+def _pod(wishes: Wishes, annotations: dict[str, str] | None = None) -> Pod:
+    return recorded(said((MemoryAsk(5120),), wishes=wishes), annotations=annotations or {})
+
+
+def _decided(*objects: Any, settings: Settings | None = None) -> tuple[str, Verdict | None]:
+    made = cluster(*objects, settings=settings)
+    plan = decide(made, 0)
+    assert made.validate() == []
+    places = [entry.placement.node for entry in plan.entries if isinstance(entry, Alone)]
+    verdicts = [entry.verdict for entry in plan.entries if isinstance(entry, Explain)]
+    return next(iter(places), ""), next(iter(verdicts), None)
+
+
+@pytest.mark.parametrize(
+    ("enforces", "wishes", "expected"),
+    [
+        pytest.param((None, "memory-cap,compute-cap"), CAPS, "n2", id="the one that can"),
+        pytest.param((None, "memory-cap"), CAPS, "", id="half of it is not enough"),
+        pytest.param((None, "compute-cap,mps,memory-cap"), CAPS, "n2", id="it may do more"),
+        pytest.param((None, None), Wishes(), "n1", id="nothing wished"),
+        pytest.param((None, None), Wishes(mode="time-slicing"), "n1", id="what every node does"),
+        pytest.param((None, "mps"), Wishes(mode="mps"), "n2", id="a mode"),
+        pytest.param((None, "mps"), Wishes(mode="hami-core"), "", id="another mode"),
+    ],
+)
+@pytest.mark.parametrize("is_said_by_the_pod", [True, False])
+def test_a_pod_that_insists_goes_only_where_all_it_wishes_is_enforced(
+    enforces: tuple[str | None, str | None], wishes: Wishes, expected: str, *, is_said_by_the_pod: bool
+) -> None:
+    nodes = [_node(f"n{number}", said) for number, said in enumerate(enforces, 1)]
+    annotations = INSISTS if is_said_by_the_pod else {}
+    settings = Settings(require_enforcement=not is_said_by_the_pod)
+    place, _ = _decided(*nodes, _pod(wishes, annotations), settings=settings)
+    assert place == expected
+
+
+def test_a_pod_that_does_not_insist_goes_by_rank_alone() -> None:
+    place, _ = _decided(_node("n1", None), _node("n2", "memory-cap,compute-cap"), _pod(CAPS))
+    assert place == "n1"
+
+
+def test_a_pod_that_waits_for_such_a_node_says_so() -> None:
+    _, verdict = _decided(_node("n1", None), _node("n2", "mps"), _pod(CAPS, INSISTS))
+    assert verdict is not None
+    assert verdict.node_reasons == (NodeReason("enforcement", "", 2),)
+    assert "2 node(s) can't enforce the GPU limits" in reasons.told(verdict).message
+
+
+def test_a_node_that_learns_to_enforce_takes_the_pod() -> None:
+    made = cluster(_node("n1", None), _pod(CAPS, INSISTS))
+    assert not [entry for entry in decide(made, 0).entries if isinstance(entry, Alone)]
+    feed(made, _node("n1", "memory-cap,compute-cap"))
+    assert [entry.placement.node for entry in decide(made, 0).entries if isinstance(entry, Alone)] == ["n1"]
+
+
+def test_an_annotation_that_can_not_be_read_keeps_the_pod_waiting_and_is_named() -> None:
+    place, verdict = _decided(_node("n1", None), _pod(CAPS, {names.REQUIRE_ENFORCEMENT: "yes"}))
+    assert place == ""
+    assert verdict is not None
+    assert verdict.code is Code.INVALID_REQUEST
+    assert f'{names.REQUIRE_ENFORCEMENT} is "yes"; allowed: true or false' in verdict.detail
+
+
+def test_a_pod_without_wishes_may_insist() -> None:
+    assert _decided(_node("n1", None), pod(fraction="0.5", annotations=INSISTS))[0] == "n1"

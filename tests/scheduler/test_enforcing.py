@@ -1,0 +1,115 @@
+"""The condition of bound pods whose node can't hold them to what they wish: once, and only there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kube.memory.faults import Fault
+from kube.resources import NODES
+from simulator.world import World
+from tests.scheduler import stage
+from tests.scheduler.stage import create, find, is_call, phases, settle, share, writes
+from wire import names
+
+TOLD = "Node node-0 does not enforce mode mps: kept as bookkeeping only"
+
+
+def wishing(name: str, mps: str = "true") -> dict[str, Any]:
+    """A share that says that it runs under MPS."""
+    return share(name, mps=mps)
+
+
+async def annotate(world: World, enforces: str) -> None:
+    patch = {"metadata": {"annotations": {names.NODE_ENFORCES: enforces}}}
+    await world.api.patch(NODES, "node-0", patch)
+
+
+def conditions(world: World, name: str) -> list[dict[str, Any]]:
+    """Its conditions of this type."""
+    found = find(world, name)["status"].get("conditions") or []
+    return [c for c in found if c["type"] == names.CONDITION_LIMITS_ENFORCED]
+
+
+def told(world: World, name: str) -> list[tuple[str, str, str]]:
+    return [(c["status"], c["reason"], c["message"]) for c in conditions(world, name)]
+
+
+@pytest.mark.parametrize(
+    ("enforces", "mps", "messages"),
+    [
+        pytest.param("", "true", [TOLD], id="nothing"),
+        pytest.param("memory-cap,hami-core", "true", [TOLD], id="something else"),
+        pytest.param("memory-cap,mps", "true", [], id="what is wished"),
+        pytest.param("", "false", [], id="nothing is wished"),
+    ],
+)
+async def test_a_bound_pod_says_what_its_node_does_not_enforce(enforces: str, mps: str, messages: list[str]) -> None:
+    async with stage.stage("1x2x40GiB") as world:
+        await annotate(world, enforces)
+        await create(world, wishing("a", mps))
+        await settle(30)
+        assert phases(world) == {"a": "Running"}
+        assert told(world, "a") == [("False", names.REASON_NOT_ENFORCED, message) for message in messages]
+        assert len(writes(world, "scheduler", "pods", "status")) == len(messages)
+
+
+async def test_others_conditions_stay_and_the_pod_is_told_once() -> None:
+    async with stage.stage("1x2x40GiB") as world:
+        await create(world, wishing("a"))
+        await settle(30)
+        kinds = {c["type"] for c in find(world, "a")["status"]["conditions"]}
+        assert {"Ready", names.CONDITION_POD_SCHEDULED, names.CONDITION_LIMITS_ENFORCED} <= kinds
+        before = len(world.server.write_log)
+        await settle(600)
+        assert len(world.server.write_log) == before
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(refuse_with=500),
+        Fault(refuse_with=409),
+        Fault(lost="request", breaks=True),
+        Fault(lost="answer", breaks=True),
+    ],
+    ids=["refused", "met another", "lost", "done unheard"],
+)
+async def test_a_write_that_failed_is_repeated(fault: Fault) -> None:
+    async with stage.stage("1x2x40GiB") as world:
+        hits = is_call("scheduler", "patch", "pods", "status")
+        left = [fault] * (1 if fault.is_carried_out else 3)
+        world.server.faults.on_request.append(lambda call: left.pop() if left and hits(call) else None)
+        await create(world, wishing("a"))
+        await settle(60)
+        assert left == []
+        assert [message for _, _, message in told(world, "a")] == [TOLD]
+
+
+async def test_who_leads_next_tells_only_whom_nobody_told() -> None:
+    async with stage.stage("1x2x40GiB") as world:
+        await create(world, wishing("a"))
+        await settle(30)
+        hits = is_call("scheduler", "patch", "pods", "status")
+        world.server.faults.on_request.append(lambda call: Fault(refuse_with=503) if hits(call) else None)
+        await create(world, wishing("b"))
+        await settle(30)
+        assert (len(told(world, "a")), len(told(world, "b"))) == (1, 0)
+        world.scheduler.crash()
+        world.server.faults.clear()
+        await world.restart(world.scheduler)
+        await settle(60)
+        assert (len(told(world, "a")), len(told(world, "b"))) == (1, 1)
+        assert len(writes(world, "scheduler", "pods", "status")) == 2
+
+
+async def test_a_pod_that_insists_waits_until_the_node_enforces_it() -> None:
+    async with stage.stage("1x2x40GiB") as world:
+        await create(world, share("a", **{"mps": "true", names.REQUIRE_ENFORCEMENT: "true"}))
+        await settle(30)
+        assert "1 node(s) can't enforce the GPU limits" in stage.waits_because(world, "a")
+        await annotate(world, "mps")
+        await settle(30)
+        assert phases(world) == {"a": "Running"}
+        assert told(world, "a") == []
