@@ -124,6 +124,7 @@ async def test_a_proper_deployment_passes(
     plane: ControlPlane, reader: Reader, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await eventually(lambda: _passes(reader, "leaders"), "somebody to lead", within_s=20)
+    await eventually(lambda: _passes(reader, "trials"), "the API server to follow new policies", within_s=20)
     assert await _run(plane, tmp_path, token=plane.token, form="json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["failed"] == 0
