@@ -20,7 +20,8 @@ from pathlib import Path
 from simulator import shape
 from tools import keeper
 from tools.clusterstate import Description, Program, State
-from tools.controlplane import ControlPlaneUnavailable, cache_root, ensure
+from tools.controlplane import ControlPlaneUnavailable, ensure
+from tools.goprogram import cache_root
 from tools.processes import resident_kib
 
 _UP_WITHIN_S = 120.0

@@ -16,20 +16,18 @@ No package registry ships these programs built; released archives are not downlo
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import os
-import platform
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tools import goprogram
+from tools.goprogram import BuildFailed, cache_root, is_program, locked, say
 
 MODULE = Path(__file__).parent / "controlplane"
 
@@ -44,12 +42,9 @@ PACKAGES: Mapping[str, str] = {
 KUBELET = "kubelet"
 _ALL: Mapping[str, str] = {**PACKAGES, KUBELET: "k8s.io/kubernetes/cmd/kubelet"}
 
+_LABEL = "control plane"
 #: Part of the key: raise it when the way of building changes.
 _RECIPE = "1"
-_TTY_EVERY_S = 1.0
-#: Back to the line's begin, and clear it.
-_AFRESH = "\r\x1b[K"
-_LOG_EVERY_S = 30.0
 
 
 class ControlPlaneUnavailable(Exception):
@@ -79,30 +74,21 @@ def ensure(sources: Sources | None = None, *, wanted: Sequence[str] = tuple(PACK
     """
     sources = sources or Sources.of_this_machine()
     assets = _assets(sources.environ)
-    given = {program: assets / program for program in wanted if assets and _is_program(assets / program)}
+    given = {program: assets / program for program in wanted if assets and is_program(assets / program)}
     if assets and len(given) == len(wanted):
         return assets
     folder = cache_root(sources.environ) / "controlplane" / key(sources.module)
     folder.mkdir(parents=True, exist_ok=True)
-    with _lock(folder / ".lock"):
+    with locked(folder / ".lock", label=_LABEL):
         for number, program in enumerate(wanted, start=1):
-            if program not in given and not _is_program(folder / program):
+            if program not in given and not is_program(folder / program):
                 _build_into(folder, program, sources, f"{number} of {len(wanted)}")
         return _linked(folder, given) if given else folder
 
 
-def cache_root(environ: Mapping[str, str]) -> Path:
-    """Return ``$MOORAGE_CACHE``, by default ``~/.cache/moorage``."""
-    named = environ.get("MOORAGE_CACHE")
-    return Path(named).absolute() if named else Path(environ.get("HOME") or Path.home()) / ".cache" / "moorage"
-
-
 def key(module: Path = MODULE) -> str:
-    """Name the cache folder of a module: Kubernetes' version, a hash of all that decides the build, the platform."""
-    digest = hashlib.sha256(_RECIPE.encode())
-    for name in ("go.mod", "go.sum"):
-        digest.update((module / name).read_bytes())
-    return f"{version(module)}-{digest.hexdigest()[:12]}-{sys.platform}-{platform.machine()}"
+    """Name the cache folder of a module, by Kubernetes' version."""
+    return goprogram.key(module, version(module), recipe=_RECIPE)
 
 
 def version(module: Path = MODULE) -> str:
@@ -115,25 +101,10 @@ def version(module: Path = MODULE) -> str:
 
 def go_build(go: str, module: Path, program: str, target: Path, /) -> None:
     """Build one program, showing the time it takes. Raises ControlPlaneUnavailable."""
-    command = [go, "build", "-trimpath", "-buildvcs=false", "-ldflags", _ldflags(module), "-o", str(target)]
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
-            [*command, _ALL[program]],
-            cwd=module,
-            env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            _watch(process, program)
-        finally:
-            process.kill()
-            process.wait()
-        if process.returncode != 0:
-            output.seek(0)
-            tail = output.read().decode(errors="replace").strip().splitlines()[-15:]
-            raise ControlPlaneUnavailable(_what_to_do(program, "`go build` failed:\n  " + "\n  ".join(tail)))
+    try:
+        goprogram.build(go, module, _ALL[program], target, ldflags=_ldflags(module), label=_LABEL)
+    except BuildFailed as error:
+        raise ControlPlaneUnavailable(_what_to_do(program, f"`go build` failed:\n  {error}")) from error
 
 
 def _assets(environ: Mapping[str, str]) -> Path | None:
@@ -145,16 +116,12 @@ def _assets(environ: Mapping[str, str]) -> Path | None:
     return Path(named).absolute()
 
 
-def _is_program(path: Path) -> bool:
-    return path.is_file() and os.access(path, os.X_OK)
-
-
 def _build_into(folder: Path, program: str, sources: Sources, count: str) -> None:
     """Build beside the target and move it there at once, so that a broken-off build leaves nothing that looks done."""
     go = sources.which("go")
     if go is None:
         raise ControlPlaneUnavailable(_what_to_do(program, "there is no `go` on PATH"))
-    _say(f"control plane: {program} ({count}) is built from Go modules, once")
+    say(f"control plane: {program} ({count}) is built from Go modules, once")
     with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as scratch:
         target = Path(scratch) / program
         sources.build(go, sources.module, program, target)
@@ -173,47 +140,11 @@ def _linked(folder: Path, given: Mapping[str, Path]) -> Path:
     return mixed
 
 
-@contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """Hold a file lock, so that two test runs don't build the same thing; it falls with the process."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            _say(f"control plane: waiting for another build ({path})")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def _ldflags(module: Path) -> str:
     """Strip, and stamp the version: clients and feature gates go by what the server says it is."""
     major, minor, _ = version(module).removeprefix("v").split(".")
     stamp = {"gitVersion": version(module), "gitMajor": major, "gitMinor": minor}
     return " ".join(["-s -w", *(f"-X k8s.io/component-base/version.{name}={value}" for name, value in stamp.items())])
-
-
-def _watch(process: subprocess.Popen[bytes], program: str) -> None:
-    """Show a progress line until the process ends: in place on a terminal, now and then in a log."""
-    started, terminal = time.monotonic(), sys.stderr.isatty()
-    while True:
-        try:
-            process.wait(_TTY_EVERY_S if terminal else _LOG_EVERY_S)
-        except subprocess.TimeoutExpired:
-            line = f"control plane: building {program}, {_elapsed(started)}"
-            _say(_AFRESH + line if terminal else line, end="" if terminal else "\n")
-        else:
-            line = f"control plane: {program} took {_elapsed(started)}"
-            _say(_AFRESH + line if terminal else line)
-            return
-
-
-def _elapsed(started_s: float) -> str:
-    minutes, seconds = divmod(round(time.monotonic() - started_s), 60)
-    return f"{minutes} min {seconds:02d} s"
-
-
-def _say(line: str, *, end: str = "\n") -> None:
-    print(line, end=end, file=sys.stderr, flush=True)
 
 
 def _what_to_do(program: str, why: str) -> str:

@@ -11,12 +11,12 @@ from tools.controlplane import (
     PACKAGES,
     ControlPlaneUnavailable,
     Sources,
-    cache_root,
     ensure,
     go_build,
     key,
     version,
 )
+from tools.goprogram import cache_root
 
 GO_MOD = "module example.test/control-plane\n\ngo 1.26.0\n\nrequire k8s.io/kubernetes v1.36.3 // indirect\n"
 ALL = set(PACKAGES)

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.controlplane import cache_root
+from tools.goprogram import cache_root
 from tools.images import containerfile, layers, packages
 from tools.images.recipe import LAYERS, RECIPES, ROOT, Recipe
 from tools.node.images import ImageSettings, pack_layers, write_layer

@@ -26,7 +26,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from tools.cluster import ControlPlane
-from tools.controlplane import KUBELET, cache_root, ensure
+from tools.controlplane import KUBELET, ensure
+from tools.goprogram import cache_root
 from tools.guard import cgroup_folders, remove_cgroup
 from tools.node import gpus as _gpus
 from tools.node import rootfs, settings
