@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import random
 import socket
 from collections.abc import Callable
@@ -11,16 +12,20 @@ from dataclasses import dataclass
 import anyio
 
 from cli import connections
+from cli.livekai import Found, look_for_kai, sentence
 from cli.refusing import BadInput
 from kube.api import Api
 from kube.clock import Clock
 from kube.events import EventRecorder
 from kube.fence import WriteFence
 from kube.lease import LeaderElection, LeaseSettings, incarnation
+from kube.patience import until_answered
 from kube.replica import Replica, take_part
 from kube.retry import Retry
 from kube.rivals import Rivals
 from wire import names
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,7 @@ async def run_replica(
         retry = Retry(own.rng)
         # Neither the election nor events may wait for the election.
         unfenced = Api(transport, retry=retry)
+        await _alone(unfenced, stop)
         events = EventRecorder(unfenced, clock=own.clock, controller=own.controller, instance=identity)
         tasks.start_soon(events.run)
         is_elected = not arguments.no_leader_election
@@ -55,6 +61,24 @@ async def run_replica(
         replica = make(Api(transport, retry=retry, fence=election.fence), events)
         await take_part(replica, election=election if is_elected else None, fence=election.fence, stop=stop)
         tasks.cancel_scope.cancel()
+
+
+async def _alone(api: Api, stop: anyio.Event) -> None:
+    """Raise BadInput while a KAI Scheduler is at work, and name what may be one; return early when told to stop."""
+    found = Found()
+    async with anyio.create_task_group() as tasks:
+
+        async def until_told() -> None:
+            await stop.wait()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(until_told)
+        found = await until_answered(lambda: look_for_kai(api))
+        tasks.cancel_scope.cancel()
+    if found.at_work:
+        raise BadInput(sentence(found.at_work))
+    if found.elsewhere:
+        log.warning("this looks like a KAI Scheduler: %s; if it is, stop it: two can't share pods", found.elsewhere)
 
 
 def _election(

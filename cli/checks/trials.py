@@ -25,7 +25,7 @@ _CHECK: Final = "trials"
 _QUEUES: Final = "'moorage-queues'"
 _UNSAID: Final[Raw] = {"metadata": {}}
 _WEBHOOK: Final = "see that the pods of moorage-admission run and that the API server reaches them"
-_POLICY: Final = "apply the policies of this version (admission/policies.py); the API server follows new ones in seconds"
+_POLICY: Final = "apply the policies of this version (admission/policies.py); new ones take seconds to hold"
 
 
 class _Trial(msgspec.Struct, frozen=True, kw_only=True):

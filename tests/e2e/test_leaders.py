@@ -95,13 +95,13 @@ class Stage:
         await eventually(all_bound, f"{sorted(wanted)} to be bound", within_s=within_s)
         return anyio.current_time() - began_at
 
-    async def ended(self, replica: str) -> None:
+    async def ended(self, replica: str, *, within_s: float = ENDS_WITHIN_S) -> None:
         """Wait until a process has ended by itself."""
 
         async def is_over() -> bool | None:
             return self.moorage.running[replica].process.poll() is not None or None
 
-        await eventually(is_over, f"{replica} to end", within_s=ENDS_WITHIN_S)
+        await eventually(is_over, f"{replica} to end", within_s=within_s)
 
     async def has_said(self, replicas: Sequence[str], text: str) -> None:
         """Wait until one of these replicas has written this into its log."""
@@ -252,3 +252,29 @@ async def test_two_schedulers_and_two_binders_at_once_by_mistake_break_nothing(s
         for number in range(5):
             await stage.scene.delete(f"half-{number}")
             await stage.bound(share(f"again-{number}", "0.5"), within_s=30)
+
+
+KAI = {
+    "metadata": {"name": "binder", "labels": {"app": "binder"}},
+    "spec": {
+        "nodeSelector": {"none": "such"},
+        "containers": [{"name": "binder", "image": "registry.example/kai-scheduler/binder:v0.14"}],
+    },
+}
+
+
+async def test_nobody_starts_beside_a_live_kai_and_those_that_work_go_on(stage: Stage) -> None:
+    pods, rest = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/pods", stage.plane.rest()
+    started = [await stage.leader(role) for role in REPLICAS]
+    late = [replica for replica in EVERYBODY if replica not in started]
+    rest.call("POST", pods, KAI)
+    try:
+        for replica in late:
+            stage.moorage.kill(replica)
+            stage.moorage.start(replica)
+            await stage.ended(replica, within_s=30)
+            assert stage.moorage.running[replica].process.returncode == 2
+            assert "KAI Scheduler is at work in this cluster (pod kai-scheduler/binder)" in stage.moorage.log(replica)
+        await stage.bound(share("after", "0.5"), within_s=30)
+    finally:
+        rest.call("DELETE", f"{pods}/binder", {"gracePeriodSeconds": 0})

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+import pytest
+
+from cli.livekai import Found, look_for_kai, sentence
+from kube.api import Api
+from kube.memory.server import MemoryApiServer
+from kube.resources import LEASES, PODS, Resource
+from kube.retry import Retry
+from simulator.virtualtime import VirtualClock
+from tests.conftest import AnyioBackend
+from wire.core import Namespace
+
+BINDER = {"app": "binder"}
+#: Pods can be made only where their service account is.
+_ACCOUNTS = Resource(version="v1", plural="serviceaccounts", kind="ServiceAccount", namespaced=True, type=Namespace)
+IMAGE = "registry:5000/team/kai-scheduler/binder:v0.14@sha256:00"
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+@pytest.fixture
+async def api() -> Api:
+    clock = VirtualClock(asyncio.get_running_loop())
+    server = MemoryApiServer(clock=clock, rng=random.Random(1), auto_namespaces=True)
+    api = Api(server.transport(), retry=Retry(random.Random(1)))
+    for namespace in ("kai-scheduler", "kai", "team"):
+        await api.create(_ACCOUNTS, {"metadata": {"name": "default"}}, namespace=namespace)
+    return api
+
+
+async def make(api: Api, *, labels: Mapping[str, str], image: str, namespace: str, phase: str = "Running") -> None:
+    pod: dict[str, Any] = {"metadata": {"name": "one", "labels": labels}, "spec": {"containers": []}}
+    pod["spec"]["containers"] = [{"name": "main", "image": image}]
+    await api.create(PODS, pod, namespace=namespace)
+    await api.patch(PODS, "one", {"status": {"phase": phase}}, namespace=namespace, subresource="status")
+
+
+@pytest.mark.parametrize(
+    ("labels", "image", "namespace", "phase", "at_work", "elsewhere"),
+    [
+        (BINDER, IMAGE, "kai-scheduler", "Running", True, False),
+        (BINDER, IMAGE, "kai-scheduler", "Pending", True, False),
+        (BINDER, IMAGE, "kai-scheduler", "Succeeded", False, False),
+        (BINDER, IMAGE, "kai", "Running", False, True),
+        (BINDER, "key-binder", "team", "Running", False, False),
+        (BINDER, "team/bookshop:binder", "kai-scheduler", "Running", False, False),
+        ({"app": "kai-operator"}, "kai/operator", "kai-scheduler", "Running", True, False),
+        ({"app": "kai-scheduler-default"}, "kai/scheduler:v0.15", "kai-scheduler", "Running", True, False),
+        ({"app": "kai-scheduler-pool-a"}, "kai/scheduler:v0.15", "kai-scheduler", "Running", True, False),
+        ({"app": "pod-grouper"}, "kai/podgrouper", "kai-scheduler", "Running", False, False),
+        ({}, "kai/binder", "kai-scheduler", "Running", False, False),
+    ],
+)
+async def test_kai_is_known_by_its_pods_and_only_an_administrator_can_make_such(
+    api: Api, labels: dict[str, str], image: str, namespace: str, phase: str, at_work: bool, elsewhere: bool
+) -> None:
+    await make(api, labels=labels, image=image, namespace=namespace, phase=phase)
+    said = (f"pod {namespace}/one",)
+    assert await look_for_kai(api) == Found(said if at_work else (), said if elsewhere else ())
+
+
+def lease(holder: str) -> dict[str, Any]:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15}
+    return {"metadata": {"name": "2ad35f9c.kai.scheduler", "namespace": "kai-scheduler"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("holder", "renewed_after_s", "is_at_work", "looked_s"),
+    [("kai", 4.5, True, 5), ("kai", None, False, 15), ("", None, False, 0)],
+)
+async def test_a_lease_is_kais_while_somebody_renews_it(
+    api: Api, holder: str, renewed_after_s: float | None, is_at_work: bool, looked_s: float
+) -> None:
+    await api.create(LEASES, lease(holder), namespace="kai-scheduler")
+
+    async def renew(after_s: float) -> None:
+        await anyio.sleep(after_s)
+        await api.patch(LEASES, "2ad35f9c.kai.scheduler", lease("kai-again"), namespace="kai-scheduler")
+
+    started_s = anyio.current_time()
+    async with anyio.create_task_group() as tasks:
+        if renewed_after_s is not None:
+            tasks.start_soon(renew, renewed_after_s)
+        found = await look_for_kai(api)
+    assert found.at_work == (("lease kai-scheduler/2ad35f9c.kai.scheduler",) if is_at_work else ())
+    assert anyio.current_time() - started_s == pytest.approx(looked_s, abs=0.1)
+
+
+def test_the_sentence_says_what_was_found_and_what_to_do() -> None:
+    assert sentence(["pod kai-scheduler/binder-1"]) == (
+        "KAI Scheduler is at work in this cluster (pod kai-scheduler/binder-1), and two can't share pods and GPUs: "
+        "stop it first (docs/migrating/kai.md)"
+    )
