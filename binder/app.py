@@ -26,6 +26,7 @@ from binder.healing import Healing
 from binder.moving import Moving
 from binder.restoring import Restoring
 from binder.retiring import Retiring
+from binder.searching import Searching
 from binder.settings import BinderSettings
 from binder.sinks import NodeSink, PodSink, RequestSink
 from binder.unit import Unit
@@ -83,12 +84,14 @@ class Binder(Follower):
         )
         guarding = Guarding(api, view=self.view, settings=settings)
         self._healing = Healing(api, view=self.view, settings=settings, guarding=guarding, moving=Moving(api, events))
+        self._searching = Searching(view=self.view, keep_s=settings.uneven_idle_s)
         self._collector = Collector(
             view=self.view,
             settings=settings,
             clearing=Clearing(api, view=self.view, clock=clock, at_work=self._at_work),
             restoring=Restoring(api, view=self.view, settings=settings),
             retiring=Retiring(api, view=self.view),
+            searching=self._searching,
             events=events,
             is_needed=guarding.is_needed,
         )
@@ -122,6 +125,7 @@ class Binder(Follower):
             self._begin(attempt, self._tasks)
 
     def _begin(self, attempt: Attempt, tasks: TaskGroup) -> None:
+        self._searching.begin(attempt)
         self._working.setdefault(attempt.pod_uid, set()).add(attempt.unit)
         unit = self._units.get(attempt.unit)
         if unit is not None:

@@ -19,6 +19,7 @@ from binder.clearing import Clearing
 from binder.repairing import Repairing
 from binder.restoring import Restoring
 from binder.retiring import Retiring
+from binder.searching import Searching
 from binder.settings import BinderSettings
 from binder.view import View
 from gpu.reservation import Reservation
@@ -63,6 +64,7 @@ class Collector:
         clearing: Clearing,
         restoring: Restoring,
         retiring: Retiring,
+        searching: Searching,
         events: EventRecorder,
         is_needed: Callable[[Reservation], bool],
     ) -> None:
@@ -71,6 +73,7 @@ class Collector:
         self._clearing = clearing
         self._restoring = restoring
         self._retiring = retiring
+        self._searching = searching
         self._events = events
         #: Whether an idle reservation is needed for other groups' tenants (binder/guarding.py).
         self._is_needed = is_needed
@@ -95,6 +98,7 @@ class Collector:
 
     def _sweep(self) -> None:
         """Mark what looks as if something had to be done, by the cache alone."""
+        self._searching.sweep()
         held = self._view.reservations
         self._view.dirty |= {group for group, reservation in held.items() if self._is_worth_a_look(reservation)}
         self._view.dirty |= {group for group in (*self._view.bound_groups(), *self._notes) if group not in held}
@@ -174,7 +178,8 @@ class Collector:
             notes.idle = (held.uid, now)
         at_once = held.is_terminal or self._view.nodes.get(held.node, True)
         is_uneven = held.node in self._view.uneven and held.is_learned
-        over_at = notes.idle[1] + (self._settings.uneven_idle_s if is_uneven else self._settings.idle_s)
+        idle_until = notes.idle[1] + (self._settings.uneven_idle_s if is_uneven else self._settings.idle_s)
+        over_at = max(idle_until, self._searching.keeps_until(held.node))
         if not at_once and now < over_at:
             self._look_again(held.group, at=over_at)
         elif not await self._retiring.retire(held):

@@ -11,6 +11,7 @@ from kube.errors import Forbidden
 _RESERVING = frozenset({
     Cause.DEVICE_TAKEN, Cause.NOT_JOINABLE, Cause.RESERVATION_FAILED, Cause.RESERVATION_LOST,
     Cause.RESERVATION_SILENT, Cause.DEVICE_CLAIMED, Cause.CARD_TOO_SMALL,
+    Cause.OTHER_DEVICE,
 })  # fmt: skip
 
 _WORDS = {
@@ -21,6 +22,7 @@ _WORDS = {
     Cause.RESERVATION_SILENT: "failed waiting for GPU reservation pod to allocate",
     Cause.DEVICE_CLAIMED: "the device is claimed twice",
     Cause.CARD_TOO_SMALL: "the card is smaller than the memory asked",
+    Cause.OTHER_DEVICE: "the device is not one that the pod names; the next one is tried",
     Cause.POD_GONE: "the pod is gone",
     Cause.BOUND_ELSEWHERE: "the pod is bound already",
     Cause.REQUEST_CHANGED: "the pod's request changed",

@@ -17,9 +17,9 @@ class BinderSettings(msgspec.Struct, frozen=True, kw_only=True):
     within this time are one write. ``verify_at_once``: devices that are verified side by side. ``make_at_once``:
     reservation pods that are created side by side: what is begun is ended before much more is begun, or a burst of
     first shares would all be bound at its end, and those that wait for their devices with them. ``uneven_idle_s``:
-    ``idle_s`` where the cards of a node differ: an empty reservation there tells which card is which, so that a pod
-    that needs a larger one comes to it. ``contended_s``: for so long a device has to be seen ill, or somebody else's,
-    before its tenants are moved. ``cdi``: how containers are told their devices.
+    ``idle_s`` where the cards of a node differ, or a pod looks for one that it names: an empty reservation there tells
+    which card is which, so that the pod comes to the one that it needs. ``contended_s``: for so long a device has to be
+    seen ill, or somebody else's, before its tenants are moved. ``cdi``: how containers are told their devices.
     """
 
     reservation: ReservationTemplate = ReservationTemplate()

@@ -25,6 +25,8 @@ class Cause(enum.Enum):
     DEVICE_CLAIMED = "DeviceClaimed"
     #: The card turned out smaller than the memory asked.
     CARD_TOO_SMALL = "CardTooSmall"
+    #: The device that was opened is not one that the pod names by index or UUID.
+    OTHER_DEVICE = "OtherDevice"
     #: The pod is gone, ended, or is another of that name.
     POD_GONE = "PodGone"
     #: The pod is bound by somebody else.
@@ -44,13 +46,16 @@ class Cause(enum.Enum):
 #: Causes that say nothing against the node: the pod may be tried there again at once.
 NOT_THE_NODE = frozenset({
     Cause.DEVICE_TAKEN, Cause.POD_GONE, Cause.BOUND_ELSEWHERE, Cause.REQUEST_CHANGED, Cause.WITHDRAWN,
-    Cause.GANG_FAILED, Cause.GANG_LATE, Cause.CARD_TOO_SMALL,
+    Cause.GANG_FAILED, Cause.GANG_LATE, Cause.CARD_TOO_SMALL, Cause.OTHER_DEVICE,
 })  # fmt: skip
 
 
-def taught_card(because: str) -> bool:
-    """Whether the attempt failed by learning that a card is too small: the next one knows it, and need not wait."""
-    return because.partition(":")[0] == Cause.CARD_TOO_SMALL.value
+def taught_device(because: str) -> bool:
+    """Whether the attempt failed by learning what a device is: too small, or not the one that the pod names.
+
+    The next attempt knows it, and need not wait.
+    """
+    return because.partition(":")[0] in {Cause.CARD_TOO_SMALL.value, Cause.OTHER_DEVICE.value}
 
 
 def is_silence(because: str) -> bool:

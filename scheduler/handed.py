@@ -55,7 +55,7 @@ class HandedOver:
         self._pod_of: dict[str, str] = {}
         #: Pods whose hand-over vanished unsettled, while they are looked after here.
         self._departed: set[str] = set()
-        #: Pod UID -> node -> attempts that only taught the size of a card there.
+        #: Pod UID -> node -> attempts that only taught what a device is there.
         self._taught: dict[str, dict[str, int]] = {}
         self._tasks: TaskGroup | None = None
         cache.on_pod = self._look
@@ -210,8 +210,8 @@ class HandedOver:
         if cause.is_silence(because):
             self._cache.cluster.commits.probation.fail(placement.node)
         is_by_us = handed.is_taken_back and not cause.blames_node(because)
-        if not is_by_us and not self._may_try_next_card(placement, because):
-            is_blamed = cause.blames_node(because) or cause.taught_card(because)
+        if not is_by_us and not self._may_try_next_device(placement, because):
+            is_blamed = cause.blames_node(because) or cause.taught_device(because)
             node = placement.node if is_blamed else ""
             self._cache.cluster.commits.failed(placement.pod_uid, node, because, now_ns=monotonic_ns())
         self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)
@@ -219,18 +219,18 @@ class HandedOver:
         self._cache.wake.set()
 
     def _device_freed(self, node: str) -> None:
-        """A larger card may be free now (node "": anywhere): pods that found only small ones there may look again."""
+        """A device may be free now (node "": anywhere): pods that found only others there may look again."""
         for pod_uid, tries in self._taught.items():
             for tried in [tried for tried in tries if node in {tried, ""}]:
                 del tries[tried]
                 self._cache.cluster.commits.forgive(pod_uid, tried)
 
-    def _may_try_next_card(self, placement: Placement, because: str) -> bool:
-        """Whether an attempt only taught the size of a card, at most as often as the node has devices.
+    def _may_try_next_device(self, placement: Placement, because: str) -> bool:
+        """Whether an attempt only taught what a device is, at most as often as the node has devices.
 
-        After that the node is out for this pod for a growing time: its larger cards are taken.
+        After that the node is out for this pod for a growing time: its larger cards, or those named, are taken.
         """
-        if not cause.taught_card(because):
+        if not cause.taught_device(because):
             return False
         tries = self._taught.setdefault(placement.pod_uid, {})
         tries[placement.node] = tries.get(placement.node, 0) + 1

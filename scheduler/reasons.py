@@ -43,7 +43,10 @@ _KIND_WORDS: Final = {
     "cards": "node(s) have GPUs of a product that the Pod does not take, or do not tell it",
     "enforcement": "node(s) can't enforce the GPU limits that the Pod wants to be enforced",
     "mode": "node(s) have room only on shared GPUs whose pods run in another mode than the Pod",
-    "pinned": "node(s) have no shared GPU that is known to be one that the Pod takes by index or UUID",
+    "pinned": "node(s) have no GPU that is known to be one that the Pod takes by index or UUID",
+    "pinned-full": "node(s) have too little left of the shared GPU that the Pod names by index or UUID",
+    "pinned-whole": "node(s) have the GPU that the Pod names by index or UUID with Pods of whole GPUs, or unhealthy",
+    "pinned-room": "node(s) may have the GPU that the Pod names by index or UUID, and no room to open GPUs and look",
     "mig": "node(s) have MIG devices, which can't be shared in parts",
 }
 

@@ -116,6 +116,8 @@ NODE_GPU_COUNT: Final = "nvidia.com/gpu.count"
 NODE_MIG_STRATEGY: Final = "nvidia.com/mig.strategy"
 #: Node annotation for nodes whose cards differ: MiB of each card, joined by commas, in no particular order.
 NODE_CARDS: Final = "moorage.dev/gpu-memory-mib"
+#: Node annotation: UUIDs of its cards, joined by commas, in the order of their index.
+NODE_UUIDS: Final = "moorage.dev/gpu-uuids"
 #: Node annotation: what its administrator says that it can hold pods to, words joined by commas (gpu/enforcement.py).
 NODE_ENFORCES: Final = "moorage.dev/enforces"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"

@@ -6,6 +6,7 @@ import msgspec
 
 from gpu.cause import Cause
 from gpu.handover import PlannedDevice
+from gpu.pinning import Identity, Pin
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -18,3 +19,15 @@ class Failure(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 def smaller_than_asked(device: PlannedDevice, card_mib: int) -> Failure:
     """Return the failure of a card that holds less than was asked of it."""
     return Failure(cause=Cause.CARD_TOO_SMALL, detail=f"{device.mem_mib} MiB asked, the card has {card_mib} MiB")
+
+
+def other_than_asked(pin: Pin, device: Identity) -> Failure:
+    """Return the failure of a device that is not one of those that the pod names."""
+    said = {
+        f"index {pin.index}": pin.index >= 0,
+        f"one of {', '.join(pin.uuids)}": bool(pin.uuids),
+        f"none of {', '.join(pin.not_uuids)}": bool(pin.not_uuids),
+    }
+    wanted = " and ".join(words for words, is_said in said.items() if is_said)
+    where = f"with index {device.index}" if device.index >= 0 else "of unknown index"
+    return Failure(cause=Cause.OTHER_DEVICE, detail=f"{device.uuid} {where} was opened, the pod takes {wanted}")

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from gpu import grant as grants
+from gpu import pinning
 from gpu.asked import PLAIN, alternative, recorded, unrecorded
 from gpu.grant import Grant
 from gpu.refusal import Refusal
@@ -68,6 +69,11 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         if request is None:
             return None
         return msgspec.structs.replace(self.recorded or _UNRECORDED, request=request)
+
+    def names_devices(self, number: int) -> bool:
+        """Whether the request of this number names devices by index or UUID."""
+        taken = self.taken(number)
+        return taken is not None and not all(pin.is_any for pin in pinning.pins(taken))
 
     def was_bound_by(self, attempt: str) -> bool:
         """Whether the Binding of this attempt is the one that landed."""

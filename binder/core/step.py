@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from binder.core import outcome
-from binder.core.failure import Failure, smaller_than_asked
+from binder.core.failure import Failure, other_than_asked, smaller_than_asked
 from binder.core.pods import PodView
 from binder.core.state import (
     Action,
@@ -34,10 +34,11 @@ from binder.core.state import (
     World,
     WriteConfigMaps,
 )
-from gpu import bound
+from gpu import bound, pinning
 from gpu.cause import Cause
 from gpu.grant import DeviceGrant, Grant
 from gpu.handover import PlannedDevice
+from gpu.pinning import Identity, Pin
 from gpu.request import MemoryAsk, charge_nano
 from gpu.reservation import Reservation
 from wire.versions import is_older
@@ -111,13 +112,20 @@ def _hopeless(state: State, world: World) -> Failure | None:
         failure = outcome.unwilling(state, world.pod)
         if failure is not None:
             return failure
-    for device in state.attempt.devices:
-        if (failure := _device_failure(state, world, device)) is not None:
+    for device, pin in zip(state.attempt.devices, _pins(state, _newest(state.pod, world.pod)), strict=True):
+        if (failure := _device_failure(state, world, device, pin)) is not None:
             return failure
     return None
 
 
-def _device_failure(state: State, world: World, device: PlannedDevice) -> Failure | None:
+def _pins(state: State, pod: PodView | None) -> Sequence[Pin]:
+    """What the pod says of its devices, as far as it is seen: before the Binding it is."""
+    taken = pod.taken(state.attempt.alternative) if pod is not None else None
+    found = pinning.pins(taken) if taken is not None else ()
+    return found if len(found) == len(state.attempt.devices) else [pinning.ANY_DEVICE] * len(state.attempt.devices)
+
+
+def _device_failure(state: State, world: World, device: PlannedDevice, pin: Pin) -> Failure | None:
     joined = state.joined.get(device.group)
     if joined is None:
         return None
@@ -131,7 +139,19 @@ def _device_failure(state: State, world: World, device: PlannedDevice) -> Failur
         return Failure(cause=Cause.RESERVATION_SILENT, detail=detail) if world.late else None
     if world.late and state.disputed and not _is_verified(world, device):
         return Failure(cause=Cause.DEVICE_CLAIMED, detail=state.disputed)
-    return None if _fits_card(device, reservation) else smaller_than_asked(device, reservation.mem_mib)
+    return _unfit(device, pin, reservation)
+
+
+def _unfit(device: PlannedDevice, pin: Pin, held: Reservation) -> Failure | None:
+    """What is wrong with the device that it turned out to be."""
+    other = _other_device(pin, held)
+    return other or (None if _fits_card(device, held) else smaller_than_asked(device, held.mem_mib))
+
+
+def _other_device(pin: Pin, held: Reservation) -> Failure | None:
+    """Nobody can say which device kubelet hands out: this one may not be one of those that the pod names."""
+    opened = Identity(held.uuid, held.index)
+    return None if pin.takes(opened) else other_than_asked(pin, opened)
 
 
 def _is_lost(state: State, joined: Joined, reservation: Reservation) -> bool:
@@ -256,6 +276,9 @@ def _bind(state: State, world: World) -> Next:
     if held is None or taken is None:
         # A device is not what was joined and verified any more: wait, or fail for the reason that is found there.
         return Next(msgspec.structs.replace(state, phase=Phase.PREPARE))
+    for pin, holder in zip(_pins(state, pod), held, strict=True):
+        if (other := _other_device(pin, holder)) is not None:
+            return Next(outcome.fail(state, other))
     grant = _grant(state, held)
     if pod.config_maps and state.attempt.devices and not state.has_config_maps:
         return Next(state, (WriteConfigMaps(grant, taken.request, pod.config_maps),))

@@ -27,6 +27,7 @@ from scheduler.core.occupancy import Occupancy, occupancy
 from scheduler.core.plan import Explain, Placement, Plan
 from scheduler.core.pods import News, Pods
 from scheduler.core.probation import Doubt
+from scheduler.core.prospects import Sightings
 from scheduler.core.quorum import quorum
 from scheduler.core.records import BindRequestRecord, NodeRecord, PodGroupRecord, PodRecord, SeenPod
 from scheduler.core.setbacks import Setback
@@ -61,6 +62,8 @@ class Cluster:
         self._pod_groups: dict[Key, PodGroupRecord] = {}
         #: What is under way: the shell notes it here.
         self.commits = Commits(self._pods, settings=settings, changed=self._changed)
+        #: Which devices were seen where.
+        self.sightings = Sightings()
         self._marked: set[str] = set()
         self._memo: _Memo | None = None
 
@@ -96,6 +99,7 @@ class Cluster:
         if self._nodes.pop(name, None) is not None:
             self.ledger.drop(name)
             self.commits.probation.forget_node(name)
+            self.sightings.forget_node(name)
             self._changed(name)
 
     # --- pods ----------------------------------------------------------------------------------------------------
@@ -136,6 +140,7 @@ class Cluster:
     def _put_reservation(self, found: Reservation) -> None:
         known = self._pods.reservations.get(found.uid)
         if known != found:
+            self.sightings.see(found)
             self._changed(*self._pods.put_reservation(found))
             self.commits.reservation_seen(found, known)
 
@@ -239,8 +244,11 @@ class Cluster:
         """Count up to ``most`` of the marked nodes anew; return whether there are more."""
         for _ in range(min(most, len(self._marked))):
             name = self._marked.pop()
-            if name in self._nodes:
-                self.ledger.write(name, self._count(name))
+            node = self._nodes.get(name)
+            if node is not None:
+                used = self._count(name)
+                self.ledger.write(name, used)
+                self.sightings.count(node, used, self._pods.bound_to(name))
         return bool(self._marked)
 
     def waiting(self) -> list[PodRecord]:

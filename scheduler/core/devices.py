@@ -10,9 +10,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gpu.pinning import Identity, Pin
 from gpu.request import FractionAsk, SharedAsk, charge_nano
 from gpu.reservation import group_id
 from gpu.share import NANO_PER_DEVICE
+from scheduler.core.prospects import NO_PROSPECT, Prospect
 from scheduler.core.records import NodeRecord, PodClass
 from scheduler.core.settings import Strategy
 from scheduler.core.table import Device
@@ -25,17 +27,26 @@ _NUMBERS_PER_ATTEMPT = 64
 class DeviceRule(msgspec.Struct, frozen=True, gc=False):
     """Which very devices a pod takes: by UUID, by the index that one of its asks names, and by their tenants' mode.
 
-    Nobody knows which device kubelet hands out next. So where devices are named, only those will do that are shared
-    already and whose reservations said what they are; none is opened.
+    Nobody knows which device kubelet hands out next. So where devices are named, those will do that are shared already
+    and whose reservations said what they are; others are opened only where one of those may come (prospects.py), and
+    the binder sees whether it did.
     """
 
     uuids: tuple[str, ...] = ()
     not_uuids: tuple[str, ...] = ()
     mode: str = ""
 
+    def pin(self, ask: SharedAsk) -> Pin:
+        """Which devices are named for an ask."""
+        return Pin(ask.index, self.uuids, self.not_uuids)
+
     def names(self, ask: SharedAsk) -> bool:
         """Whether it is said which devices."""
-        return ask.index >= 0 or bool(self.uuids or self.not_uuids)
+        return not self.pin(ask).is_any
+
+    def names_any(self, asks: tuple[SharedAsk, ...]) -> bool:
+        """Whether it is said of one of the asks."""
+        return any(self.names(ask) for ask in asks)
 
     def takes_any(self, ask: SharedAsk) -> bool:
         """Whether every device will do."""
@@ -50,9 +61,7 @@ class DeviceRule(msgspec.Struct, frozen=True, gc=False):
 
     def _is_named(self, ask: SharedAsk, dev: Device) -> bool:
         held = dev.reservation
-        if held is None or not dev.is_answered or (self.uuids and held.uuid not in self.uuids):
-            return False
-        return held.uuid not in self.not_uuids and ask.index in {-1, held.index}
+        return held is not None and dev.is_answered and self.pin(ask).takes(Identity(held.uuid, held.index))
 
 
 ANY_DEVICE = DeviceRule()
@@ -85,8 +94,12 @@ def choose_devices(
     strategy: Strategy,
     new_groups: Iterator[str],
     rule: DeviceRule = ANY_DEVICE,
+    prospect: Prospect = NO_PROSPECT,
 ) -> tuple[Part, ...] | None:
-    """Choose a distinct device for each ask, in the order of the asks; at most ``room`` are opened. None: no way."""
+    """Choose a distinct device for each ask, in the order of the asks; at most ``room`` are opened. None: no way.
+
+    ``prospect``: what opening one could bring, for asks that name devices.
+    """
     parts: dict[int, Part] = {}
     taken: set[int] = set()
     for number in _largest_first(asks, node):
@@ -94,7 +107,7 @@ def choose_devices(
         suited = devices if rule.takes_any(ask) else rule.suited(ask, devices)
         found = _best(ask, suited, node, taken=taken, strategy=strategy)
         nano = cost_nano(ask, 0, node)
-        can_open = room > 0 and nano is not None and not rule.names(ask)
+        can_open = room > 0 and nano is not None and (not rule.names(ask) or prospect.may_bring(rule.pin(ask)))
         if can_open and nano is not None and (found is None or _opens_rather(devices[found[0]], strategy)):
             parts[number] = Part(None, next(new_groups), nano, rule.mode)
             room -= 1

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpu.request import FractionAsk
 from gpu.share import mib_from_nano
-from scheduler.core.devices import choose_devices, rule_of, without_silent
+from scheduler.core.devices import choose_answered, choose_devices, rule_of, without_silent
 from scheduler.core.eligibility import KINDS, OK
 from scheduler.core.ledger import MOST_ASKED
 from scheduler.core.probation import Doubt
@@ -42,6 +42,10 @@ CONTENDED = "contended"
 SILENT = "silent"
 ILL = "ill"
 PINNED = "pinned"
+PINNED_FULL = "pinned-full"
+PINNED_WHOLE = "pinned-whole"
+PINNED_ROOM = "pinned-room"
+_LEAST_HOPE_FIRST = (PINNED, PINNED_WHOLE, PINNED_FULL, PINNED_ROOM)
 MODE = "mode"
 GPU_SHARE = "gpu-share"
 GPU_MEMORY = "gpu-memory"
@@ -158,12 +162,39 @@ def _ruled_out(trial: Trial, cls: PodClass, where: Bools) -> list[_Lack]:
     """Nodes that have the devices, though none that the pod's rule allows as far as is known: else it were there."""
     rule = rule_of(cls)
     nothing = np.zeros(len(trial.nodes), np.int64)
-    if any(rule.names(ask) for ask in cls.request.shared):
-        return [_Lack(PINNED, "", "", where, nothing)]
+    if rule.names_any(cls.request.shared):
+        return _pinned(trial, cls, where)
     if not rule.mode:
         return []
     other = np.fromiter((_runs_otherwise(trial, cls, p) for p in range(len(trial.nodes))), np.bool_, len(trial.nodes))
     return [_Lack(MODE, "", "", where & other, nothing)]
+
+
+def _pinned(trial: Trial, cls: PodClass, where: Bools) -> list[_Lack]:
+    """The nodes by what keeps the pod from the devices that it names."""
+    nothing = np.zeros(len(trial.nodes), np.int64)
+    found = {kind: np.zeros(len(trial.nodes), np.bool_) for kind in _LEAST_HOPE_FIRST}
+    for position in np.flatnonzero(where).tolist():
+        found[_why_not(trial, cls, position)][position] = True
+    return [_Lack(kind, "", "", at, nothing) for kind, at in found.items()]
+
+
+def _why_not(trial: Trial, cls: PodClass, position: int) -> str:
+    """What is in the way on one node: of several devices that are named, of the one for which there is least hope."""
+    rule, prospect = rule_of(cls), trial.prospect(position)
+    devices, node = trial.table.devices[position], trial.nodes[position]
+    found = set()
+    for ask in cls.request.shared:
+        pin = rule.pin(ask)
+        if pin.is_any or choose_answered((ask,), devices, node, strategy=Strategy.BINPACK, rule=rule) is not None:
+            continue
+        if any(pin.takes(device) for device in prospect.held):
+            found.add(PINNED_FULL)
+        elif prospect.may_bring(pin):
+            found.add(PINNED_ROOM)
+        else:
+            found.add(PINNED_WHOLE if prospect.is_all and trial.has(position, pin) else PINNED)
+    return next((kind for kind in _LEAST_HOPE_FIRST if kind in found), PINNED_FULL)
 
 
 def _runs_otherwise(trial: Trial, cls: PodClass, position: int) -> bool:

@@ -6,7 +6,10 @@ being there.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from sys import intern
+from typing import Final
 
 import msgspec
 
@@ -43,6 +46,8 @@ from wire.quantity import NANO, MalformedQuantity, mib_down, milli_down, parse_n
 _NOTHING = Translation(dialect=PLAIN, request=NO_GPU)
 _ENDED = {names.SUCCEEDED, names.FAILED}
 _READY = "Ready"
+#: A device as NVML names it.
+_UUID: Final = re.compile(r"GPU-[0-9A-Za-z-]{1,64}", re.ASCII)
 _MIG_SINGLE = "single"
 _MIG_ENABLED_LABEL = "node-role.kubernetes.io/mig-enabled"
 #: A memory label above this many MiB (16 TiB) was written in bytes (kai-contract 1.2).
@@ -214,7 +219,24 @@ def node_record(node: Node) -> NodeRecord:
         largest_card_mib=largest,
         is_mig=_is_mig(labels, allocatable),
         enforces=enforcement.listed((node.metadata.annotations or {}).get(names.NODE_ENFORCES)).known,
+        uuids=_uuids((node.metadata.annotations or {}).get(names.NODE_UUIDS, "")),
+        devices=_devices(node),
     )
+
+
+def _uuids(text: str) -> tuple[str, ...]:
+    """What an administrator lists; nothing, if there is anything else in it than UUIDs as NVML writes them."""
+    listed = tuple(part.strip() for part in text.split(",")) if text else ()
+    return listed if all(map(_UUID.fullmatch, listed)) and len({*listed}) == len(listed) else ()
+
+
+def _devices(node: Node) -> int:
+    there = (_amount(names.GPU_RESOURCE, has.get(names.GPU_RESOURCE, 0)) for has in _amounts_of(node))
+    return min(max(there, default=0), _MOST_GPUS)
+
+
+def _amounts_of(node: Node) -> Iterator[Mapping[str, str | int | float]]:
+    yield from (has for has in (node.status.capacity, node.status.allocatable) if has is not None)
 
 
 def _capacity(allocatable: dict[str, str | int | float]) -> Demand:

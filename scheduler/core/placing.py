@@ -12,6 +12,7 @@ from gpu.request import MemoryAsk, SharedAsk
 from scheduler.core.devices import choose_answered, choose_devices, new_groups, without_silent
 from scheduler.core.plan import Alone, Attempt, Bind, Hold, Join, Placement, Retire
 from scheduler.core.probation import Doubt
+from scheduler.core.prospects import NO_PROSPECT
 from scheduler.core.ranking import Ranking
 from scheduler.core.records import PodClass, PodRecord
 from scheduler.core.retiring import Sacrifice, find_sacrifice
@@ -32,7 +33,8 @@ class Placer:
 
     def __init__(self, cluster: Cluster, *, doubts: Mapping[str, Doubt] | None = None) -> None:
         self._cluster = cluster
-        self.trial = Trial(cluster.refresh(), cluster.settings, cluster.doubts() if doubts is None else doubts)
+        known = cluster.doubts() if doubts is None else doubts
+        self.trial = Trial(cluster.refresh(), cluster.settings, known, sightings=cluster.sightings)
         self._rankings: dict[PodClass, Ranking] = {}
         #: Groups whose devices attempts of this very plan will make known.
         self._opening: set[str] = set()
@@ -105,6 +107,7 @@ class Placer:
             room=self._room(pod, position),
             strategy=strategy,
             rule=rule,
+            prospect=self.trial.prospect(position) if rule.names_any(asks) else NO_PROSPECT,
             new_groups=new_groups(node, pod.uid, self._cluster.next_number(pod.uid), known),
         )
 

@@ -163,6 +163,9 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     largest_card_mib: int = 0
     is_mig: bool = False
     enforces: tuple[str, ...] = ()
+    #: UUIDs of its cards by index, if its administrator lists them; and how many it has, ill ones included.
+    uuids: tuple[str, ...] = ()
+    devices: int = 0
 
     def admits_like(self, other: NodeRecord) -> bool:
         """Whether the same pods may be on both: everything that eligibility reads is equal."""

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from gpu.pinning import Pin
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.ledger import Ledger
 from scheduler.core.probation import Doubt
+from scheduler.core.prospects import Prospect, Sightings
 from scheduler.core.records import Constraints, Demand
 from scheduler.core.settings import Settings
 from scheduler.core.table import CPU, GPUS, MEMORY, PODS, Device, Int8s
@@ -50,6 +52,7 @@ class Trial:
         "_ledger",
         "_order",
         "_settings",
+        "_sightings",
         "doubts",
         "nodes",
         "position_of",
@@ -57,8 +60,11 @@ class Trial:
         "touched",
     )
 
-    def __init__(self, ledger: Ledger, settings: Settings, doubts: Mapping[str, Doubt] | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, settings: Settings, doubts: Mapping[str, Doubt] | None = None, *, sightings: Sightings
+    ) -> None:
         in_order = ledger.in_order()
+        self._sightings = sightings
         self._ledger = ledger
         self._order = in_order.rows
         self._settings = settings
@@ -75,6 +81,14 @@ class Trial:
     def eligible(self, constraints: Constraints) -> Int8s:
         """Judgement of every position for these constraints."""
         return self._ledger.eligible(constraints)[self._order]
+
+    def prospect(self, position: int) -> Prospect:
+        """What opening a device there could bring."""
+        return self._sightings.prospect(self.nodes[position], self.table.devices[position])
+
+    def has(self, position: int, pin: Pin) -> bool:
+        """Whether a node has a device that will do, as far as anybody has ever said."""
+        return self._sightings.is_known(self.nodes[position], pin)
 
     def amounts(self, demand: Demand) -> list[tuple[int, int]]:
         """What one pod takes: resource row and amount, its pod slot included, zeros left out."""

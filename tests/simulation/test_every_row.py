@@ -24,7 +24,7 @@ _NANO: Final = 10**9
 _NO_MIG: Final = "didn't have enough of mig profile"
 _MEMORY: Final = "didn't have enough resources: GPU memory"
 _GPUS: Final = "didn't have enough resources: GPUs"
-_UNKNOWN: Final = "have no shared GPU that is known to be one that the Pod takes by index or UUID"
+_UNKNOWN: Final = "have no GPU that is known to be one that the Pod takes by index or UUID"
 _PART_OF_SLICE: Final = "a part of a MIG slice is not supported yet"
 
 #: Rows that wait on this cluster, and what their pods say then. Simulated nodes have no MIG slices.
@@ -34,7 +34,6 @@ WAITS: Final[Mapping[str, str]] = {
     "A12 MiB in a cluster of GiB (waits, hint remains)": _MEMORY,
     "C1 beside a MIG slice": _NO_MIG,
     "C11 all of it": _UNKNOWN,
-    "C11 two containers on one card": _UNKNOWN,
     "C12 real MIG by default": _NO_MIG,
     "C12 real MIG": _NO_MIG,
     "H12-uuids": _UNKNOWN,

@@ -27,11 +27,13 @@ from binder.core.state import (
 from binder.core.step import Next, step
 from gpu.cause import Cause
 from gpu.handover import PlannedDevice
-from gpu.request import ContainerKind, ContainerRef, ContainerRequest, GpuRequest, MemoryAsk
+from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk
+from gpu.translation import Cards, Translation
 from tests.binder.core import made
 from tests.binder.core.made import attempt, bound, joined, pod, reservation, state, world
 
 ONE = attempt()
+MAIN = ContainerRef(ContainerKind.REGULAR, 0, "main")
 FAILURE = Failure(cause=Cause.DEVICE_TAKEN, detail="full")
 
 
@@ -170,6 +172,32 @@ def test_a_card_smaller_than_the_memory_asked_fails_the_attempt() -> None:
         assert (failure is None) is is_enough
         if failure is not None:
             assert failure.cause is Cause.CARD_TOO_SMALL
+
+
+@pytest.mark.parametrize(
+    ("ask", "cards", "will_do"),
+    [
+        (FractionAsk(made.HALF, index=2), Cards(), True),
+        (FractionAsk(made.HALF, index=3), Cards(), False),
+        (FractionAsk(made.HALF), Cards(uuids=("GPU-x", "GPU-g")), True),
+        (FractionAsk(made.HALF), Cards(uuids=("GPU-x",)), False),
+        (FractionAsk(made.HALF), Cards(not_uuids=("GPU-g",)), False),
+        (FractionAsk(made.HALF, index=2), Cards(not_uuids=("GPU-x",)), True),
+    ],
+)
+def test_a_device_that_the_pod_does_not_name_fails_the_attempt_before_anything_is_bound(
+    ask: FractionAsk, cards: Cards, will_do: bool
+) -> None:
+    request = GpuRequest((ContainerRequest(MAIN, (ask,)),))
+    asks = pod(request=request, recorded=Translation(dialect="hami", request=request, cards=cards))
+    around = world(pod=asks, reservations={"g": reservation("g", ONE, index=2)})
+    for seen, read in [(asks, None), (None, asks)]:  # by the watch, or by the read before the Binding
+        before = state(joined=joined(ONE), pod=read)
+        move = one(before, msgspec.structs.replace(around, pod=seen))
+        assert (move.state.failure is None) is will_do
+        if move.state.failure is not None:
+            assert move.state.failure.cause is Cause.OTHER_DEVICE
+            assert not any(isinstance(action, PostBinding) for action in move.actions)
 
 
 def test_a_disputed_device_is_looked_at_again_until_the_time_is_over() -> None:

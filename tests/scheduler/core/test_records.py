@@ -201,7 +201,6 @@ KNOWN = [
         (FractionAsk(HALF, index=3), Cards(), "b"),
         (FractionAsk(HALF, index=0), Cards(), "a"),
         (FractionAsk(HALF), Cards(uuids=("GPU-9",)), None),
-        (FractionAsk(HALF, index=1), Cards(), None),
         (FractionAsk(HALF, index=0), Cards(uuids=("GPU-2",)), None),
         (FractionAsk(NANO), Cards(uuids=("GPU-2",)), None),
         (MemoryAsk(100, index=3), Cards(), None),
@@ -214,7 +213,7 @@ def test_a_pod_that_names_devices_gets_those_or_waits(ask: Ask, cards: Cards, gr
 
 
 def test_of_the_devices_that_a_pod_names_none_is_known() -> None:
-    _, (verdict,) = _decided(*KNOWN, recorded(said((FractionAsk(HALF, index=1),))))
+    _, (verdict,) = _decided(*KNOWN, recorded(said((FractionAsk(HALF, index=8),))))
     assert [(reason.kind, reason.nodes) for reason in verdict.node_reasons] == [("pinned", 1)]
 
 
