@@ -10,12 +10,14 @@ other, and gives nothing that an ask doesn't.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
+from gpu.dialects.assembly import MOST_ASKS
 from gpu.dialects.plugin import MOST_DEVICES, containers, is_sidecar
+from gpu.dialects.seating import MOST_TRIED
 from gpu.enforcement import MODES
 from gpu.request import (
     Ask,
@@ -38,6 +40,8 @@ MOST_MIB: Final = 2**31 - 1
 _MOST_INDEX: Final = 255
 #: Twice what any dialect makes (gpu/dialects/seating.py); each costs the scheduler a trial.
 _MOST_ALTERNATIVES: Final = 128
+#: Most asks in all of them: the scheduler reads a record with each event of its pod.
+_MOST_TRIED: Final = 2 * MOST_TRIED
 _STRATEGIES: Final = frozenset({"", "binpack", "spread"})
 _MODES: Final = frozenset({"", *MODES})
 _DIALECT: Final = re.compile(r"[a-z][a-z0-9-]{0,30}")
@@ -130,10 +134,21 @@ def _is_sound(record: Record) -> bool:
         and (record.wishes is None or record.wishes.mode in _MODES)
         and 0 <= record.unit <= MOST_MIB
         and len(record.alternatives) <= _MOST_ALTERNATIVES
+        and _are_few(record.asks)
+        and all(map(_are_few, record.alternatives))
+        and sum(map(_count, (record.asks, *record.alternatives))) <= _MOST_TRIED
         # What is shown to people as it stands, on their terminals too. Values are shown in quotes.
         and _DIALECT.fullmatch(record.dialect) is not None
         and all((note.field + note.instead).isprintable() for note in record.notes)
     )
+
+
+def _are_few(asks: Sequence[RecordedAsk]) -> bool:
+    return all(ask.count > 0 for ask in asks) and _count(asks) <= MOST_ASKS
+
+
+def _count(asks: Iterable[RecordedAsk]) -> int:
+    return sum(ask.count for ask in asks)
 
 
 def is_about(translation: Translation, spec: PodSpec) -> bool:

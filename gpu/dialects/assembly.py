@@ -12,6 +12,7 @@ pod that was through admission once reads the same again.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -33,6 +34,10 @@ from wire import names
 from wire.core import Container, PodSpec
 
 Asks = Mapping[ContainerRef, tuple[Ask, ...]]
+
+#: Most devices and slices that all containers of a pod may ask together. A Binding has no room for as many shares
+#: (gpu/room.py), but that is known only at the end, and a pod of a few lines may ask for a million.
+MOST_ASKS: Final = 384
 
 
 class Assembled(msgspec.Struct, frozen=True, gc=False):
@@ -73,6 +78,8 @@ def assembled(
             return too_many(f"{key} of container {ref.name}", f"for {len(everything)} devices")
         if everything:
             requests.append(ContainerRequest(ref, everything, is_sidecar(ref, container)))
+    if (count := sum(len(asking.asks) for asking in requests)) > MOST_ASKS:
+        return _too_many_together(key, count)
     return Assembled(GpuRequest(tuple(requests)), tuple(edits))
 
 
@@ -93,6 +100,16 @@ def _edit(ref: ContainerRef, asked: tuple[Ask, ...], mine: tuple[Ask, ...]) -> R
     have = sum(isinstance(ask, WholeAsk) for ask in asked)
     want = sum(isinstance(ask, WholeAsk) for ask in mine)
     return None if have == want else ResourceEdit(ref, names.GPU_RESOURCE, want or None)
+
+
+def _too_many_together(key: str, count: int) -> Refusal:
+    return Refusal(
+        code=Mistake.TOO_MANY,
+        field=key,
+        value=str(count),
+        message=f"the containers ask for {count} devices together, by {key}",
+        allowed=f"at most {MOST_ASKS} in a pod",
+    )
 
 
 def beside_whole(ref: ContainerRef, container: Container, key: str) -> Refusal:

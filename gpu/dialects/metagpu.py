@@ -17,7 +17,7 @@ import msgspec
 from gpu.dialects.assembly import assembled, taken_out
 from gpu.dialects.handed import Handed, handed
 from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, too_many
-from gpu.dialects.seating import MOST_ALTERNATIVES, seatings
+from gpu.dialects.seating import most_ways, seatings
 from gpu.dialects.settings import DialectSettings, MetagpuSettings
 from gpu.refusal import Mistake, Refusal, shown
 from gpu.request import Ask, ContainerRef, FractionAsk, GpuRequest, MigAsk, SharedAsk, WholeAsk
@@ -115,7 +115,9 @@ def _spans_of(counts: dict[ContainerRef, int], form: MetagpuSettings) -> list[tu
     if len(counts) != 1:
         return []
     [count] = counts.values()
-    return list(islice(_spans(*divmod(count, form.units), form.units), MOST_ALTERNATIVES))
+    devices, rest = divmod(count, form.units)
+    spans = (span for span in _spans(devices, rest, form.units) if len(span) <= MOST_DEVICES)
+    return list(islice(spans, most_ways(devices + 2)))
 
 
 def _spans(devices: int, rest: int, units: int) -> Iterator[tuple[int, ...]]:

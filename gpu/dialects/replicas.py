@@ -18,7 +18,7 @@ import msgspec
 from gpu.dialects.assembly import Assembled, assembled, taken_out
 from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, too_many
 from gpu.dialects.replicaentries import MEMORY, MPS, PREFIX, Entry, even, is_vendors, splits, table
-from gpu.dialects.seating import MOST_ALTERNATIVES, seatings
+from gpu.dialects.seating import MOST_ALTERNATIVES, most_ways, seatings
 from gpu.dialects.settings import DialectSettings, ReplicasSettings
 from gpu.refusal import Mistake, Refusal
 from gpu.request import Ask, ContainerRef, FractionAsk, GpuRequest, MemoryAsk, MigAsk, WholeAsk
@@ -73,14 +73,17 @@ def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
         return wanted
     requests: dict[GpuRequest, None] = {}
     first: Assembled | None = None
-    for ways in _choices([one.ways for one in wanted]):
+    most = most_ways(sum(len(one.ways[0]) for one in wanted))
+    for ways in _choices([one.ways for one in wanted], most=most):
         made = _assembled(pod.spec, wanted, ways)
         if isinstance(made, Refusal):
             return made
         first = first or made
         requests.update(dict.fromkeys(seatings(made.request, together=settings.replicas.packed)))
+        if len(requests) > most:
+            break
     edits = (*(first.edits if first else ()), *_edits(pod.spec, wanted, found))
-    return _translation(wanted, list(requests), edits, settings=settings.replicas)
+    return _translation(wanted, list(requests)[: most + 1], edits, settings=settings.replicas)
 
 
 def _translation(
@@ -100,7 +103,7 @@ def _translation(
     return Translation(
         dialect=NAME,
         request=requests[0],
-        alternatives=tuple(requests[1 : MOST_ALTERNATIVES + 1]),
+        alternatives=tuple(requests[1:]),
         strategy=strategy if any(one.entry.replicas != 1 for one in wanted) else "",
         wishes=Wishes(memory_cap=MPS in modes, compute_cap=MPS in modes, mode=max(modes, default="")),
         notes=notes,
@@ -179,10 +182,10 @@ def _replicas(entry: Entry, count: int) -> Ask:
     return FractionAsk(nano, compute_percent=100 // entry.replicas * count if entry.mode == MPS else 0)
 
 
-def _choices(ways: Sequence[Sequence[tuple[Ask, ...]]]) -> Iterator[tuple[tuple[Ask, ...], ...]]:
+def _choices(ways: Sequence[Sequence[tuple[Ask, ...]]], *, most: int) -> Iterator[tuple[tuple[Ask, ...], ...]]:
     """One way for each; those that leave the first ways least come first. Of too many, those next to the first go."""
     kept = [list(each) for each in ways]
-    while prod(map(len, kept)) > MOST_ALTERNATIVES:
+    while prod(map(len, kept)) > max(most, 1):
         del max(kept, key=len)[1]
     for chosen in sorted(product(*(range(len(each)) for each in kept)), key=sum):
         yield tuple(each[number] for each, number in zip(kept, chosen, strict=True))

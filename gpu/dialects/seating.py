@@ -18,6 +18,8 @@ from gpu.share import NANO_PER_DEVICE
 
 #: Most ways in which one pod may be placed: a bound on what a request can cost the scheduler.
 MOST_ALTERNATIVES: Final = 64
+#: Most asks in all these ways together: a pod that asks for many devices has fewer ways.
+MOST_TRIED: Final = 4096
 #: Up to so many shares every way to seat them is told (15 for 4); of more, only the closest and the widest.
 _EVERY_WAY: Final = 4
 
@@ -25,6 +27,11 @@ _Share = TypeVar("_Share", bound=SharedAsk)
 
 #: A share by the places of its container and of itself.
 _Place = tuple[int, int]
+
+
+def most_ways(asks: int) -> int:
+    """In how many ways a pod of so many asks may be placed."""
+    return min(MOST_ALTERNATIVES, MOST_TRIED // max(asks, 1))
 
 
 def seatings(request: GpuRequest, *, together: bool) -> tuple[GpuRequest, ...]:
@@ -68,12 +75,18 @@ def _all_ways(count: int) -> list[tuple[int, ...]]:
 def _two_ways(request: GpuRequest, places: Sequence[_Place]) -> list[tuple[int, ...]]:
     """Each share on the first device that holds it, and each on a device of its own."""
     blocks: list[list[_Place]] = []
+    here: list[set[int]] = []
     way = []
     for place in places:
-        device = next((n for n, block in enumerate(blocks) if _fits(request, [*block, place])), len(blocks))
+        at = place[0]
+        # Most devices are left out by this alone; hundreds of shares would take seconds without it.
+        meetable = (n for n, asking in enumerate(here) if at not in asking)
+        device = next((n for n in meetable if _fits(request, [*blocks[n], place])), len(blocks))
         if device == len(blocks):
             blocks.append([])
+            here.append(set())
         blocks[device].append(place)
+        here[device].add(at)
         way.append(device)
     apart = tuple(range(len(places)))
     return [tuple(way)] if tuple(way) == apart else [tuple(way), apart]

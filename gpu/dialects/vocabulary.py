@@ -112,10 +112,12 @@ def form(pod: Pod, dialect: Dialect, settings: DialectSettings) -> tuple[str, st
 
 
 def _alone(pod: Pod) -> Iterator[tuple[str, str, Pod]]:
-    """The pod with one of its labels, annotations and resources at a time."""
-    for key, text in sorted((pod.metadata.labels or {}).items()):
+    """The pod with one of its words at a time: labels, annotations and resources. A pod may have 10^5 other labels."""
+    for key, text in sorted(each for each in (pod.metadata.labels or {}).items() if is_word(each[0], is_label=True)):
         yield f"label {key}", text, Pod(metadata=ObjectMeta(labels={key: text}))
-    for key, text in sorted((pod.metadata.annotations or {}).items()):
+    for key, text in sorted(
+        each for each in (pod.metadata.annotations or {}).items() if is_word(each[0], is_label=False)
+    ):
         yield key, text, Pod(metadata=ObjectMeta(annotations={key: text}))
     for ref, container in containers(pod.spec):
         for name, amount in sorted(amounts(container).items()):

@@ -147,6 +147,28 @@ def test_a_record_has_so_many_alternatives_at_most(alternatives: int, is_read: b
     assert (record.read(text) is not None) is is_read
 
 
+@pytest.mark.parametrize(
+    ("asks", "alternatives", "is_read"),
+    [
+        ([256, 128], [], True),
+        ([256, 129], [], False),
+        ([1], [[256, 129]], False),
+        ([256], [[256]] * 31, True),
+        ([256], [[256]] * 32, False),
+    ],
+)
+def test_a_record_asks_for_so_many_devices_at_most(
+    asks: list[int], alternatives: list[list[int]], is_read: bool
+) -> None:
+    """The scheduler reads it with each event of its pod: one of 200,000 characters took it five seconds."""
+
+    def listed(counts: list[int]) -> list[Any]:
+        return [{"container": f"c{n}", "count": count, "nano": 1} for n, count in enumerate(counts)]
+
+    said = {"version": 1, "dialect": "hami", "asks": listed(asks), "alternatives": [*map(listed, alternatives)]}
+    assert (record.read(json.dumps(said)) is not None) is is_read
+
+
 @pytest.mark.parametrize(("name", "is_there"), [("", True), ("main", True), ("other", False)])
 def test_a_record_is_about_containers_of_these_names(name: str, is_there: bool) -> None:
     found = record.read(json.dumps({"version": 1, "dialect": "kai", "asks": [{**ASK, "name": name}]}))

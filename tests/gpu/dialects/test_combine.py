@@ -506,3 +506,46 @@ def test_more_memory_than_a_record_can_say_is_refused(units: int) -> None:
     found = combine.translate(asking({MEM: units}), DEFAULTS)
     assert isinstance(found, Refusal)
     assert (found.code, found.field) == (Mistake.TOO_LARGE, "aliyun.com/gpu-mem of container main")
+
+
+MANY = [container(f"c{n}", {GPU: 256, "nvidia.com/gpumem": 10}) for n in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("containers", "asked"),
+    [
+        (MANY, 51_200),
+        ([container(f"c{n}", {METAGPU: 25_600}) for n in range(2)], 512),
+        ([container(f"c{n}", {MEM: 1}) for n in range(385)], 385),
+        ([container(f"c{n}", {"nvidia.com/mig-1g.5gb": 200, METAGPU: 30}) for n in range(2)], 402),
+    ],
+)
+def test_a_pod_that_asks_for_more_than_fits_into_a_binding_is_refused_before_its_ways_are_looked_for(
+    containers: list[Raw], asked: int
+) -> None:
+    """Every way in which 200 containers of 256 shares each might meet took minutes, in which nobody else got in."""
+    answer = combine.translate(pod(*containers), DEFAULTS)
+    assert isinstance(answer, Refusal)
+    assert (answer.code, answer.value, answer.allowed) == (Mistake.TOO_MANY, str(asked), "at most 384 in a pod")
+
+
+@pytest.mark.parametrize(
+    ("asked", "settings"),
+    [
+        (pod(*(container(f"c{n}", {"nvidia.com/gpumem": 10}) for n in range(384))), DEFAULTS),
+        (pod(*(container(f"c{n}", {GPU: 192, "nvidia.com/gpumem": 10}) for n in range(2))), DEFAULTS),
+        (asking({METAGPU: 25_599}), DialectSettings(metagpu=MetagpuSettings(allow_span=True))),
+        (
+            pod(*(container(f"c{n}", {"nvidia.com/a": 3, "nvidia.com/b": 6}) for n in range(40))),
+            replicas(entries=("gpu:a:4", "gpu:b:8")),
+        ),
+        (
+            asking({"nvidia.com/mem": 200}),
+            msgspec.structs.replace(DEFAULTS, replicas=ReplicasSettings(entries=("gpu:mem:-1",), shred_memory=True)),
+        ),
+    ],
+)
+def test_what_the_largest_pods_are_recorded_with_can_be_read(asked: Pod, settings: DialectSettings) -> None:
+    answer = combine.translate(asked, settings)
+    assert isinstance(answer, Translation)
+    assert record.read(record.render(answer)) == msgspec.structs.replace(answer, edits=(), env=())
