@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from gpu import cdi as cdi_names
-from gpu.request import ContainerRef, GpuRequest, MigAsk
+from gpu.request import ContainerRef, GpuRequest, MemoryAsk, MigAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE, portion_text
 from wire import names
 
@@ -51,12 +51,17 @@ def shared_metadata(grant: Grant, request: GpuRequest, *, cdi: bool = False) -> 
     annotations = {
         names.RECEIVED_RESOURCE_TYPE: names.RECEIVED_FRACTION,
         names.GRANT: msgspec.json.encode(grant).decode(),
-        names.GPU_PORTION_ANNOTATION: portion_text(grant.devices[0].nano),
+        names.GPU_PORTION_ANNOTATION: portion(grant.devices[0], request.shared[0]),
     }
     for container, devices in dealt(grant, request):
         uuids = (device.uuid for device in devices)
         annotations[names.VISIBLE_DEVICES_PREFIX + container.key] = cdi_names.listed(uuids, cdi=cdi)
     return BoundMetadata(group_labels([device.group for device in grant.devices]), annotations)
+
+
+def portion(device: DeviceGrant, ask: SharedAsk) -> str:
+    """A share as KAI's variables say it."""
+    return portion_text(device.nano, of_memory=isinstance(ask, MemoryAsk))
 
 
 def dealt(grant: Grant, request: GpuRequest) -> list[tuple[ContainerRef, tuple[DeviceGrant, ...]]]:

@@ -24,10 +24,11 @@ def mib_from_nano(nano: int, card_mib: int) -> int:
     return nano * card_mib // NANO_PER_DEVICE
 
 
-def portion_text(nano: int) -> str:
+def portion_text(nano: int, *, of_memory: bool = False) -> str:
     """Write the share as KAI does, two decimals ("0.50"). For readers only: rounded, never read back.
 
-    Rounded half up in integers; KAI prints ``%.2f`` of the float, which agrees wherever the share has two decimals.
+    A fraction is rounded half up in integers; KAI prints ``%.2f`` of the float, which agrees wherever the share has two
+    decimals. What memory comes to on a card is rounded up, as KAI counts it (kai-contract 1.2; row K3).
     """
-    cents = (nano * 100 + NANO_PER_DEVICE // 2) // NANO_PER_DEVICE
+    cents = -(-nano * 100 // NANO_PER_DEVICE) if of_memory else (nano * 100 + NANO_PER_DEVICE // 2) // NANO_PER_DEVICE
     return f"{cents // 100}.{cents % 100:02d}"

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from gpu import handover
-from gpu.handover import Handover
+from gpu.handover import Handover, PlannedDevice
 from gpu.request import GpuRequest, MigAsk
 from gpu.share import portion_text
 from kube.api import Api
@@ -36,7 +36,7 @@ def manifest(placement: Placement, request: GpuRequest, *, plan: str = "", membe
         "receivedResourceType": _received(placement, request),
     }
     if devices:
-        spec["receivedGPU"] = {"count": len(devices), "portion": portion_text(devices[0].nano)}
+        spec["receivedGPU"] = {"count": len(devices), "portion": _portion(devices[0])}
         spec["selectedGPUGroups"] = [device.group for device in devices]
     elif request.whole:
         spec["receivedGPU"] = {"count": request.whole, "portion": "1.00"}
@@ -52,6 +52,10 @@ def manifest(placement: Placement, request: GpuRequest, *, plan: str = "", membe
         },
         "spec": spec,
     }
+
+
+def _portion(device: PlannedDevice) -> str:
+    return portion_text(device.nano, of_memory=device.mem_mib > 0)
 
 
 def _received(placement: Placement, request: GpuRequest) -> str:

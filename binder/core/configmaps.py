@@ -16,9 +16,8 @@ from typing import Any
 
 from gpu import cdi as cdi_names
 from gpu.configmaps import capabilities_name, direct_env_name
-from gpu.grant import Grant, dealt
+from gpu.grant import Grant, dealt, portion
 from gpu.request import GpuRequest
-from gpu.share import portion_text
 from wire import names
 from wire.core import ConfigMap
 from wire.versions import is_older
@@ -65,11 +64,12 @@ def manifests(
     metadata = {"annotations": {names.POD_VERSION: rv}, "ownerReferences": [owner]}
     built = []
     for container, devices in dealt(grant, request):
-        portion = portion_text(devices[0].nano)
+        first, *_ = request.devices_of(container)
+        told = portion(devices[0], request.shared[first])
         data = {
             names.ENV_VISIBLE_DEVICES: cdi_names.listed((device.uuid for device in devices), cdi=cdi),
-            names.ENV_NUM_OF_GPUS: portion,
-            names.ENV_GPU_PORTION: portion,
+            names.ENV_NUM_OF_GPUS: told,
+            names.ENV_GPU_PORTION: told,
         }
         name = capabilities_name(prefix, container)
         built.append(_config_map({"name": name, **metadata}, data))

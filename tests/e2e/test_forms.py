@@ -31,7 +31,7 @@ def _two_devices() -> Pod:
 
 FORMS = [
     pytest.param(share("fraction", "0.5"), "main", 1, "0.50", id="fraction"),
-    pytest.param(memory("memory", 2000), "main", 1, "0.02", id="memory"),
+    pytest.param(memory("memory", 2000), "main", 1, "0.03", id="memory"),
     pytest.param(_named_container(), "worker", 1, "0.50", id="named-container"),
     pytest.param(_init_container(), "load", 1, "0.50", id="init-container"),
     pytest.param(_two_devices(), "main", 2, "0.50", id="two-devices"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gpu import grant
@@ -32,6 +33,12 @@ def test_the_binding_of_one_share_says_all_in_kais_words_and_ours() -> None:
     assert said.annotations["moorage.dev/visible-devices.c0"] == "GPU-a"
     assert said.annotations["moorage.dev/gpu-portion"] == "0.50"
     assert grant.read(said.annotations) == Grant("attempt", (ONE,))
+
+
+def test_a_portion_of_memory_is_rounded_up() -> None:
+    device = msgspec.structs.replace(ONE, nano=132_371_435)
+    said = grant.shared_metadata(Grant("attempt", (device,)), GpuRequest((asking(MemoryAsk(2000)),)))
+    assert said.annotations["moorage.dev/gpu-portion"] == "0.14"
 
 
 def test_devices_are_dealt_to_containers_in_the_order_of_their_asks() -> None:

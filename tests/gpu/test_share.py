@@ -100,6 +100,16 @@ def test_a_portion_is_off_by_at_most_half_a_cent(nano: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("mem_mib", "card_mib", "text"),
+    [(2000, 15109, "0.14"), (2000, 81920, "0.03"), (1, 81920, "0.01"), (8192, 81920, "0.10"), (81920, 81920, "1.00")],
+)
+def test_a_portion_that_memory_comes_to_is_rounded_up_as_kai_counts_it(mem_mib: int, card_mib: int, text: str) -> None:
+    nano = nano_from_memory(mem_mib, card_mib)
+    assert nano is not None
+    assert portion_text(nano, of_memory=True) == text
+
+
+@pytest.mark.parametrize(
     ("ask", "card_mib", "nano"),
     [
         (FractionAsk(250_000_000), 0, 250_000_000),

@@ -57,6 +57,12 @@ def test_a_share_is_handed_over_as_kai_writes_it_with_exact_charges_beside() -> 
     assert parse(made["metadata"]["annotations"][names.HANDOVER]) == Handover("17", PLACEMENT.devices, "p", 8)
 
 
+def test_the_portion_of_memory_is_rounded_up_as_kai_does() -> None:
+    placement = msgspec.structs.replace(PLACEMENT, devices=(PlannedDevice("group-1", 132_371_435, mem_mib=2000),))
+    made = handing.manifest(placement, _request(share("trainer")))
+    assert made["spec"]["receivedGPU"] == {"count": 1, "portion": "0.14"}
+
+
 def test_a_gang_member_with_whole_gpus_is_handed_over_as_regular() -> None:
     placement = msgspec.structs.replace(PLACEMENT, devices=())
     made = handing.manifest(placement, _request(pod("trainer", gpus=2)))

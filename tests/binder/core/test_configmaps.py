@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from binder.core.configmaps import Standing, standing
+from binder.core.configmaps import Standing, manifests, standing
+from gpu.grant import DeviceGrant, Grant
+from gpu.request import Ask, ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk
 from wire import names
 from wire.core import ConfigMap
 
@@ -47,3 +49,11 @@ def test_only_what_an_attempt_wrote_that_can_not_bind_any_more_is_replaced(
     there: dict[str, Any], expected: Standing
 ) -> None:
     assert standing(msgspec.convert(there, ConfigMap), _config_map()) is expected
+
+
+@pytest.mark.parametrize(("ask", "portion"), [(FractionAsk(132_371_435), "0.13"), (MemoryAsk(2000), "0.14")])
+def test_what_memory_comes_to_is_rounded_up_as_kai_counts_it(ask: Ask, portion: str) -> None:
+    request = GpuRequest((ContainerRequest(ContainerRef(ContainerKind.REGULAR, 0), (ask,)),))
+    grant = Grant("attempt", (DeviceGrant("g", "R-g", "GPU-0", 132_371_435),))
+    made, _ = manifests(prefix="maps", pod_name="p", pod_uid="pod-1", rv="10", grant=grant, request=request)
+    assert made["data"] == {"NVIDIA_VISIBLE_DEVICES": "GPU-0", "RUNAI_NUM_OF_GPUS": portion, "GPU_PORTION": portion}
