@@ -54,7 +54,8 @@ _CAP_SYS_RESOURCE = 24
 class Node:
     """One machine: ``start`` it, ``kill`` and ``start_again`` its programs, ``reboot`` it, ``stop`` it.
 
-    ``gpus``: how many emulated devices it has. ``archives``: images that are imported into it.
+    ``gpus``: how many emulated devices it has, or which. ``archives``: images that are imported into it.
+    ``default_runtime``: ``nvidia``, as many GPU nodes have it, reads ``NVIDIA_VISIBLE_DEVICES`` of every container.
     ``number`` tells apart nodes of one cluster, whose addresses must differ.
     """
 
@@ -63,19 +64,21 @@ class Node:
         plane: ControlPlane,
         name: str,
         *,
-        gpus: int = 0,
+        gpus: int | Sequence[_gpus.Gpu] = 0,
         number: int = 1,
         max_pods: int = 110,
         labels: Mapping[str, str] | None = None,
         archives: Sequence[Path] | None = None,
+        default_runtime: str = "runc",
     ) -> None:
         self.name = name
-        self.gpus = _gpus.made_up(name, gpus)
+        self.gpus = _gpus.made_up(name, gpus) if isinstance(gpus, int) else tuple(gpus)
         self._plane = plane
         self._number = number
         self._max_pods = max_pods
         self._labels = dict(labels or {})
         self._archives = archives
+        self._default_runtime = default_runtime
         self._family: Family | None = None
         self._init_pid = 0
         self._cgroup = ""
@@ -302,7 +305,12 @@ class Node:
         config = settings.kubelet(cgroup=self._cgroup, folder=folder, max_pods=self._max_pods)
         (folder / "kubelet.yaml").write_text(json.dumps(config, indent=1))
         (folder / "containerd.toml").write_text(
-            settings.containerd(folder=folder, nvidia_runtime=runtime, may_raise_scores=_may_raise_scores())
+            settings.containerd(
+                folder=folder,
+                nvidia_runtime=runtime,
+                default_runtime=self._default_runtime,
+                may_raise_scores=_may_raise_scores(),
+            )
         )
         (folder / "cni-conf").mkdir()
         (folder / "cni-conf" / "10-pods.conflist").write_text(settings.cni(f"10.98.{self._number}.0/24"))

@@ -45,9 +45,10 @@ def kubelet(*, cgroup: str, folder: Path, max_pods: int) -> dict[str, Any]:
     }
 
 
-def containerd(*, folder: Path, nvidia_runtime: Path, may_raise_scores: bool) -> str:
+def containerd(*, folder: Path, nvidia_runtime: Path, default_runtime: str, may_raise_scores: bool) -> str:
     """Return containerd's configuration (TOML), with the runtimes ``runc`` and ``nvidia``.
 
+    ``default_runtime``: which of them serves pods without a runtime class.
     Without ``may_raise_scores`` (CAP_SYS_RESOURCE) runc could not give a sandbox its negative oom_score_adj, and would
     fail in a way that says nothing about it.
     """
@@ -67,7 +68,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
     conf_dir = "{folder / "cni-conf"}"
   [{_CRI}.containerd]
     snapshotter = "overlayfs"
-    default_runtime_name = "runc"
+    default_runtime_name = "{default_runtime}"
   [{_CRI}.containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
   [{_CRI}.containerd.runtimes.nvidia]

@@ -1,0 +1,142 @@
+"""The forms of five systems on a real node: manifests unchanged, and what their apps find in their containers.
+
+One test for all of them, on a node of its own: a node takes long to start, and so does each container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.node.documents.apps import Found
+from tests.node.documents.asked import ASKED, CARD_MIB, GPU_OF, GPUS, INDEXED, NODE, Asked, Name
+from tests.node.documents.stage import Stage
+from tests.node.pods import Machine
+from tools.cluster import ControlPlane
+from tools.deployment import ADMISSION, BINDER, Deployment, Options
+from tools.node.node import Node
+from wire import names
+
+pytestmark = pytest.mark.node
+
+_LABELS = {"nvidia.com/gpu.memory": str(CARD_MIB), "nvidia.com/gpu.count": str(len(GPUS))}
+#: Replicas are a setting of iktos' plugin, and so are ours.
+_SETTINGS = {"replicas": {"entries": ["gpu:sharedgpu:4", "mig-3g.20gb:small:2"]}}
+#: Namespace -> what stands in it beside the label that adopts its pods.
+_SPACES = {
+    "clearml": {},
+    "clearml-older": {names.DIALECTS: '{"clearml": {"legacy_replicas": 8}}'},
+    "aliyun": {},
+    "metagpu": {},
+    "kai": {},
+    "replicas": {},
+}
+#: As KAI's installation makes it.
+_QUEUE = {
+    "apiVersion": "scheduling.run.ai/v2",
+    "kind": "Queue",
+    "metadata": {"name": "default-queue"},
+    "spec": {
+        "resources": {kind: {"quota": -1, "limit": -1, "overQuotaWeight": 1} for kind in ("gpu", "cpu", "memory")}
+    },
+}
+#: What MetaGPU's guide has set on GPU nodes.
+_TAINTS = [{"key": key, "value": "present", "effect": "NoSchedule"} for key in ("cnvrg.io/metagpu", "nvidia.com/gpu")]
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A node as the documents have it: NVIDIA's runtime is the default one; all of Moorage, and namespaces to adopt."""
+    settings = tmp_path_factory.mktemp("settings") / "dialects.yaml"
+    settings.write_text(yaml.safe_dump(_SETTINGS))
+    arguments = {BINDER: ["--reservation-runtime-class", "nvidia"], ADMISSION: ["--dialects", str(settings)]}
+    with (
+        ControlPlane(nodes=[NODE]) as plane,
+        Node(plane, NODE, gpus=GPUS, labels=_LABELS, default_runtime="nvidia") as node,
+        Deployment(plane, Options(arguments=arguments)) as moorage,
+    ):
+        plane.apply(yaml.safe_dump_all([_QUEUE, *(_namespace(*space) for space in _SPACES.items())]))
+        yield Machine(plane, node)
+        moorage.check()
+
+
+def _namespace(name: str, annotations: Mapping[str, str]) -> dict[str, Any]:
+    metadata = {"name": name, "labels": {names.ADOPT: "true"}, "annotations": dict(annotations)}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+SPANS: Name = ("metagpu", "one-and-a-half")
+SIXTEENTH: Name = ("clearml", "fraction-0-0625")
+#: What waits for what is not there yet (row I6).
+UNSUPPORTED: Name = ("replicas", "small")
+#: Beside those three there is room on the second card for one of these, and for none of the others.
+FIT: Sequence[Name] = (("clearml", "fraction-0-250"), ("replicas", "sharedgpu"))
+TOO_LARGE: Sequence[Name] = (("aliyun", "gpushare-test-pod"), ("metagpu", "half"), ("kai", "gpu-sharing"))
+
+
+def test_apps_of_five_systems_find_what_they_asked_for(machine: Machine, subtests: pytest.Subtests) -> None:
+    stage = Stage(machine, _SPACES)
+    with subtests.test("only pods that tolerate the taints of MetaGPU's guide come onto its node"):
+        stage.taint(_TAINTS)
+        stage.create(SIXTEENTH, SPANS)
+        stage.run(SPANS)
+        assert "untolerated taint" in stage.says_why_it_waits(SIXTEENTH)
+    stage.taint([])
+    _indexed(stage)
+    with subtests.test("pods of several systems share one card, and who finds no room waits"):
+        _crowded(stage)
+    with subtests.test("a part of a MIG slice waits"):
+        stage.create(UNSUPPORTED)
+        assert "not supported yet" in stage.says_why_it_waits(UNSUPPORTED)
+    stage.create(*stage.waiting)
+    runs = stage.run(*ASKED)
+    for (space, name), containers in ASKED.items():
+        for container, asked in containers.items():
+            with subtests.test("finds what it asked for", space=space, pod=name, container=container):
+                _finds(runs[space, name][container], asked)
+    with subtests.test("no card is given away more than once"):
+        assert {uuid: rest for uuid, rest in _left(runs).items() if rest < 0} == {}
+
+
+def _indexed(stage: Stage) -> None:
+    """CFGI's renamed resources: a part of the card of one index (C11)."""
+    runs = stage.run(SIXTEENTH)
+    (uuid,) = runs[SIXTEENTH]["clearml-task"].devices
+    stage.create_beside(INDEXED, f"nvidia.com/gpu-{GPU_OF[uuid].minor}", 1)
+    (app,) = stage.run(INDEXED)[INDEXED].values()
+    assert app.devices == (uuid,)
+
+
+def _crowded(stage: Stage) -> None:
+    """Whole GPUs take all cards but the two of the first pods, of which one is half free, but for three sixteenths."""
+    guard = ("replicas", "guard")
+    stage.create_beside(guard, "nvidia.com/gpu", len(GPUS) - 2)
+    stage.run(guard)
+    stage.create(*FIT, *TOO_LARGE)
+    for one in TOO_LARGE:
+        assert "GPU" in stage.says_why_it_waits(one)
+    fits = stage.first_bound(FIT)
+    runs = stage.run(SPANS, SIXTEENTH, fits)
+    seen = [{uuid for app in runs[one].values() for uuid in app.devices} for one in runs]
+    assert seen[1] == seen[2] < seen[0]
+    stage.remove(guard)
+
+
+def _finds(app: Found, asked: Asked) -> None:
+    gpus = [GPU_OF[uuid] for uuid in app.given]
+    assert len(gpus) == len(asked.cards)
+    assert dict(app.env) == asked.env(gpus)
+
+
+def _left(runs: Mapping[Name, Mapping[str, Found]]) -> dict[str, Fraction]:
+    """What is left of each card, by what its pods asked. An init container's share is kept for its pod's life."""
+    left = {gpu.uuid: Fraction(1) for gpu in GPUS}
+    for one, apps in runs.items():
+        for container, app in apps.items():
+            for uuid, card in zip(app.given, ASKED[one][container].cards, strict=True):
+                left[uuid] -= card
+    return left
