@@ -17,8 +17,9 @@ from tests.node.documents.asked import ASKED, CARD_MIB, GPU_OF, GPUS, INDEXED, N
 from tests.node.documents.stage import Stage
 from tests.node.pods import Machine
 from tools.cluster import ControlPlane
-from tools.deployment import ADMISSION, BINDER, Deployment, Options
+from tools.deployment import ADMISSION, BINDER, SCHEDULER, Deployment, Options
 from tools.node.node import Node
+from tools.node.nvidia_runtime import CDI_KIND
 from wire import names
 
 pytestmark = pytest.mark.node
@@ -49,19 +50,25 @@ _TAINTS = [{"key": key, "value": "present", "effect": "NoSchedule"} for key in (
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """A node as the documents have it: NVIDIA's runtime is the default one; all of Moorage, and namespaces to adopt."""
-    settings = tmp_path_factory.mktemp("settings") / "dialects.yaml"
-    settings.write_text(yaml.safe_dump(_SETTINGS))
-    arguments = {BINDER: ["--reservation-runtime-class", "nvidia"], ADMISSION: ["--dialects", str(settings)]}
+def machine() -> Iterator[Machine]:
+    """A node as the documents have it: NVIDIA's runtime is the default one."""
     with (
         ControlPlane(nodes=[NODE]) as plane,
         Node(plane, NODE, gpus=GPUS, labels=_LABELS, default_runtime="nvidia") as node,
-        Deployment(plane, Options(arguments=arguments)) as moorage,
     ):
-        plane.apply(yaml.safe_dump_all([_QUEUE, *(_namespace(*space) for space in _SPACES.items())]))
         yield Machine(plane, node)
-        moorage.check()
+
+
+@pytest.fixture(scope="module")
+def moorage(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """All of Moorage, and namespaces whose pods it adopts."""
+    settings = tmp_path_factory.mktemp("settings") / "dialects.yaml"
+    settings.write_text(yaml.safe_dump(_SETTINGS))
+    arguments = {BINDER: ["--reservation-runtime-class", "nvidia"], ADMISSION: ["--dialects", str(settings)]}
+    with Deployment(machine.plane, Options(arguments=arguments)) as deployment:
+        machine.plane.apply(yaml.safe_dump_all([_QUEUE, *(_namespace(*space) for space in _SPACES.items())]))
+        yield deployment
+        deployment.check()
 
 
 def _namespace(name: str, annotations: Mapping[str, str]) -> dict[str, Any]:
@@ -73,12 +80,16 @@ SPANS: Name = ("metagpu", "one-and-a-half")
 SIXTEENTH: Name = ("clearml", "fraction-0-0625")
 #: What waits for what is not there yet (row I6).
 UNSUPPORTED: Name = ("replicas", "small")
+#: Keeps cards from others for a while.
+_GUARD: Name = ("replicas", "guard")
 #: Beside those three there is room on the second card for one of these, and for none of the others.
 FIT: Sequence[Name] = (("clearml", "fraction-0-250"), ("replicas", "sharedgpu"))
 TOO_LARGE: Sequence[Name] = (("aliyun", "gpushare-test-pod"), ("metagpu", "half"), ("kai", "gpu-sharing"))
 
 
-def test_apps_of_five_systems_find_what_they_asked_for(machine: Machine, subtests: pytest.Subtests) -> None:
+def test_apps_of_five_systems_find_what_they_asked_for(
+    machine: Machine, moorage: Deployment, subtests: pytest.Subtests
+) -> None:
     stage = Stage(machine, _SPACES)
     with subtests.test("only pods that tolerate the taints of MetaGPU's guide come onto its node"):
         stage.taint(_TAINTS)
@@ -88,7 +99,9 @@ def test_apps_of_five_systems_find_what_they_asked_for(machine: Machine, subtest
     stage.taint([])
     _indexed(stage)
     with subtests.test("pods of several systems share one card, and who finds no room waits"):
-        _crowded(stage)
+        fits = _crowded(stage)
+    _switch_to_cdi(moorage)
+    stage.remove(_GUARD)
     with subtests.test("a part of a MIG slice waits"):
         stage.create(UNSUPPORTED)
         assert "not supported yet" in stage.says_why_it_waits(UNSUPPORTED)
@@ -97,7 +110,8 @@ def test_apps_of_five_systems_find_what_they_asked_for(machine: Machine, subtest
     for (space, name), containers in ASKED.items():
         for container, asked in containers.items():
             with subtests.test("finds what it asked for", space=space, pod=name, container=container):
-                _finds(runs[space, name][container], asked)
+                cdi = (space, name) not in {SPANS, SIXTEENTH, INDEXED, fits}
+                _finds(runs[space, name][container], asked, cdi=cdi)
     with subtests.test("no card is given away more than once"):
         assert {uuid: rest for uuid, rest in _left(runs).items() if rest < 0} == {}
 
@@ -111,25 +125,37 @@ def _indexed(stage: Stage) -> None:
     assert app.devices == (uuid,)
 
 
-def _crowded(stage: Stage) -> None:
-    """Whole GPUs take all cards but the two of the first pods, of which one is half free, but for three sixteenths."""
-    guard = ("replicas", "guard")
-    stage.create_beside(guard, "nvidia.com/gpu", len(GPUS) - 2)
-    stage.run(guard)
+def _crowded(stage: Stage) -> Name:
+    """Whole GPUs take all cards but the two of the first pods, of which one is half free, but for three sixteenths.
+
+    Returns the pod that came onto that one.
+    """
+    stage.create_beside(_GUARD, "nvidia.com/gpu", len(GPUS) - 2)
+    stage.run(_GUARD)
     stage.create(*FIT, *TOO_LARGE)
     for one in TOO_LARGE:
         assert "GPU" in stage.says_why_it_waits(one)
     fits = stage.first_bound(FIT)
     runs = stage.run(SPANS, SIXTEENTH, fits)
-    seen = [{uuid for app in runs[one].values() for uuid in app.devices} for one in runs]
-    assert seen[1] == seen[2] < seen[0]
-    stage.remove(guard)
+    spanned, shared, late = ({uuid for app in runs[one].values() for uuid in app.devices} for one in runs)
+    assert late == shared < spanned
+    return fits
 
 
-def _finds(app: Found, asked: Asked) -> None:
+def _switch_to_cdi(moorage: Deployment) -> None:
+    """Who is bound from now on is told CDI names."""
+    for component in (BINDER, SCHEDULER):
+        moorage.stop(component)
+        moorage.start(component, "--cdi-enabled")
+
+
+def _finds(app: Found, asked: Asked, *, cdi: bool) -> None:
     gpus = [GPU_OF[uuid] for uuid in app.given]
     assert len(gpus) == len(asked.cards)
-    assert dict(app.env) == asked.env(gpus)
+    env = asked.env(gpus)
+    if cdi and asked.is_shared:
+        env[names.ENV_VISIBLE_DEVICES] = ",".join(CDI_KIND + gpu.uuid for gpu in gpus)
+    assert dict(app.env) == env
 
 
 def _left(runs: Mapping[Name, Mapping[str, Found]]) -> dict[str, Fraction]:

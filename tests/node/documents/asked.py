@@ -21,15 +21,19 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What one container asks: of each card that it shall see so much; and what its app reads, once it has them."""
+    """What one container asks: of each card that it shall see so much; and what its app reads, once it has them.
+
+    ``is_shared``: whether it is told its devices by us, by UUIDs or, where that is on, CDI names.
+    """
 
     cards: Sequence[Fraction]
     env: Callable[[Sequence[Gpu]], Env]
+    is_shared: bool = True
 
 
 def whole(count: int, **env: str) -> Asked:
     """Whole GPUs, from kubelet."""
-    return Asked([Fraction(1)] * count, lambda gpus: {names.ENV_VISIBLE_DEVICES: _uuids(gpus), **env})
+    return Asked([Fraction(1)] * count, lambda gpus: {names.ENV_VISIBLE_DEVICES: _uuids(gpus), **env}, is_shared=False)
 
 
 def part(*cards: Fraction, portion: str, **env: str) -> Asked:
@@ -38,7 +42,7 @@ def part(*cards: Fraction, portion: str, **env: str) -> Asked:
 
 
 #: Beside a container that asks.
-NOTHING = Asked((), lambda _: {names.ENV_VISIBLE_DEVICES: "void"})
+NOTHING = Asked((), lambda _: {names.ENV_VISIBLE_DEVICES: "void"}, is_shared=False)
 
 
 def aliyun(units: int, *, pod_units: int) -> Asked:
