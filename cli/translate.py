@@ -171,10 +171,11 @@ def _facts(made: Translation | Refusal | str) -> Iterator[tuple[str, str]]:
 
 def _understood(made: Translation) -> Iterator[tuple[str, str]]:
     yield "dialect", made.dialect
-    for line in telling.request_lines(made.request):
+    first, *others = telling.way_lines(made)
+    for line in first:
         yield "asks", line
-    for request in made.alternatives:
-        yield "or", "; ".join(telling.request_lines(request))
+    for lines in others:
+        yield "or", "; ".join(lines)
     for line in telling.wish_lines(made):
         yield "wish", line
     for note in made.notes:

@@ -90,7 +90,10 @@ def alternative(translation: Translation, number: int) -> GpuRequest | None:
 def taken(translation: Translation, number: int) -> Translation | None:
     """The same with the alternative of this number as its request, for what a Binding writes. None: no such one."""
     request = alternative(translation, number)
-    return None if request is None else msgspec.structs.replace(translation, request=request)
+    if request is None:
+        return None
+    unit = translation.places[number].unit if translation.places else translation.unit
+    return msgspec.structs.replace(translation, request=request, unit=unit)
 
 
 def _unreadable(text: str, allowed: str) -> Refusal:

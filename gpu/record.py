@@ -31,10 +31,12 @@ from gpu.request import (
     WholeAsk,
 )
 from gpu.share import NANO_PER_DEVICE
-from gpu.translation import ANY_CARD, Cards, Note, Translation, Wishes
+from gpu.translation import ANY_CARD, Cards, Note, Place, Translation, Wishes
 from wire.core import PodSpec
 
 VERSION: Final = 1
+#: Of a record that asks otherwise on some nodes: who knows version 1 only must not read it as if it were for all.
+VERSION_OF_PLACES: Final = 2
 #: Most MiB of one ask, and most devices that a node can number: bounds against numbers that nobody means.
 MOST_MIB: Final = 2**31 - 1
 _MOST_INDEX: Final = 255
@@ -42,6 +44,9 @@ _MOST_INDEX: Final = 255
 _MOST_ALTERNATIVES: Final = 128
 #: Most asks in all of them: the scheduler reads a record with each event of its pod.
 _MOST_TRIED: Final = 2 * MOST_TRIED
+#: Twice what the settings hold (gpu/dialects/nodesettings.py); each node is compared with all of them.
+_MOST_SELECTORS: Final = 33
+_MOST_LABELS: Final = 16
 _STRATEGIES: Final = frozenset({"", "binpack", "spread"})
 _MODES: Final = frozenset({"", *MODES})
 _DIALECT: Final = re.compile(r"[a-z][a-z0-9-]{0,30}")
@@ -68,8 +73,19 @@ class RecordedAsk(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_de
     compute_percent: int = 0
 
 
+class RecordedPlace(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """Nodes with all of ``labels`` and not all of any of ``other_than``; ``unit`` as in Record."""
+
+    labels: dict[str, str] = {}
+    other_than: tuple[dict[str, str], ...] = ()
+    unit: int = 0
+
+
 class Record(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """All of it. ``alternatives`` are whole lists of asks in order of preference; ``unit`` is the Translation's."""
+    """All of it. ``alternatives`` are whole lists of asks in order of preference; ``unit`` is the Translation's.
+
+    ``places``: one for ``asks`` and one for each of the alternatives, where a pod asks otherwise on some nodes.
+    """
 
     version: int
     dialect: str
@@ -80,6 +96,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_default
     wishes: Wishes | None = None
     notes: tuple[Note, ...] = ()
     unit: int = 0
+    places: tuple[RecordedPlace, ...] = ()
 
 
 class _Malformed(ValueError):
@@ -92,7 +109,7 @@ _decoder = msgspec.json.Decoder(Record)
 def render(translation: Translation) -> str:
     """Write the annotation."""
     record = Record(
-        version=VERSION,
+        version=VERSION_OF_PLACES if translation.places else VERSION,
         dialect=translation.dialect,
         asks=tuple(_recorded(translation.request)),
         alternatives=tuple(tuple(_recorded(request)) for request in translation.alternatives),
@@ -100,7 +117,8 @@ def render(translation: Translation) -> str:
         cards=translation.cards if translation.cards != ANY_CARD else None,
         wishes=translation.wishes if translation.wishes != Wishes() else None,
         notes=translation.notes,
-        unit=translation.unit,
+        unit=translation.unit if not translation.places else 0,
+        places=tuple(_recorded_place(place) for place in translation.places),
     )
     return msgspec.json.encode(record).decode()
 
@@ -121,7 +139,8 @@ def read(text: str | None) -> Translation | None:
             cards=record.cards or ANY_CARD,
             wishes=record.wishes or Wishes(),
             notes=record.notes,
-            unit=record.unit,
+            unit=record.places[0].unit if record.places else record.unit,
+            places=tuple(_place(place) for place in record.places),
         )
     except (msgspec.DecodeError, UnicodeError, RecursionError, _Malformed):
         return None
@@ -129,7 +148,9 @@ def read(text: str | None) -> Translation | None:
 
 def _is_sound(record: Record) -> bool:
     return (
-        record.version == VERSION
+        record.version == (VERSION_OF_PLACES if record.places else VERSION)
+        and len(record.places) in {0, 1 + len(record.alternatives)}
+        and all(_is_sound_place(place) for place in record.places)
         and record.strategy in _STRATEGIES
         and (record.wishes is None or record.wishes.mode in _MODES)
         and 0 <= record.unit <= MOST_MIB
@@ -149,6 +170,31 @@ def _are_few(asks: Sequence[RecordedAsk]) -> bool:
 
 def _count(asks: Iterable[RecordedAsk]) -> int:
     return sum(ask.count for ask in asks)
+
+
+def _is_sound_place(place: RecordedPlace) -> bool:
+    labels = (place.labels, *place.other_than)
+    return (
+        0 <= place.unit <= MOST_MIB
+        and len(labels) <= _MOST_SELECTORS
+        and all(len(each) <= _MOST_LABELS for each in labels)
+        and all(other for other in place.other_than)
+        and all((key + value).isprintable() for each in labels for key, value in each.items())
+    )
+
+
+def _recorded_place(place: Place) -> RecordedPlace:
+    return RecordedPlace(
+        labels=dict(place.labels), other_than=tuple(dict(other) for other in place.other_than), unit=place.unit
+    )
+
+
+def _place(recorded: RecordedPlace) -> Place:
+    return Place(
+        labels=tuple(sorted(recorded.labels.items())),
+        other_than=tuple(tuple(sorted(other.items())) for other in recorded.other_than),
+        unit=recorded.unit,
+    )
 
 
 def is_about(translation: Translation, spec: PodSpec) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from gpu.asked import needs_record
+from gpu.asked import needs_record, taken
 from gpu.dialects import metagpu
 from gpu.refusal import Mistake, Refusal
 from gpu.request import GpuRequest, SharedAsk
@@ -47,10 +47,10 @@ def cramped(annotations: Mapping[str, str] | None, translation: Translation) -> 
 
     Whichever of its alternatives will be taken.
     """
-    requests = (translation.request, *translation.alternatives)
+    ways = [way for number in range(1 + len(translation.alternatives)) if (way := taken(translation, number))]
     is_foreign = needs_record(translation)
     return _cramped(
-        annotations, kept=max(_of_ours(each) + (_back(each, translation) if is_foreign else 0) for each in requests)
+        annotations, kept=max(_of_ours(way.request) + (_back(way.request, way) if is_foreign else 0) for way in ways)
     )
 
 

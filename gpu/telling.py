@@ -20,7 +20,7 @@ from gpu.request import (
     SharedAsk,
 )
 from gpu.share import NANO_PER_DEVICE
-from gpu.translation import Note, NoteCode, ResourceEdit, Translation, Wishes
+from gpu.translation import Labels, Note, NoteCode, Place, ResourceEdit, Translation, Wishes
 
 _NOTES: Final = {
     NoteCode.COUNT_DROPPED: "a count of whole GPUs beside a share is not read",
@@ -33,6 +33,7 @@ _NOTES: Final = {
     NoteCode.SAID_TWICE: "says again what another form says",
     NoteCode.EXCLUSIVE: "all the compute of a device is asked, so nobody else gets in and it is charged whole",
     NoteCode.APPROXIMATED: "placement can't follow this, or only in part",
+    NoteCode.LEFT_OUT: "the pod is not placed on these: its words would change its containers otherwise there",
 }
 
 
@@ -42,9 +43,28 @@ def note_text(note: Note) -> str:
     return f"{note.field} is {shown(note.value)!r}{instead}: {_NOTES[note.code]}"
 
 
-def taken_text(requests: Sequence[GpuRequest], number: int) -> str:
-    """Which of a pod's requests was served: ``number`` above 0 is an alternative, which is told beside the first."""
-    given, wanted = ("; ".join(request_lines(requests[index])) for index in (number, 0))
+def place_text(place: Place) -> str:
+    """On which nodes a request is meant."""
+    parts = [f"with {_labels(place.labels)}"] if place.labels else []
+    parts += [f"without {' or '.join(map(_labels, place.other_than))}"] if place.other_than else []
+    return f"on nodes {', '.join(parts)}" if parts else "on all nodes"
+
+
+def _labels(labels: Labels) -> str:
+    return ",".join(f"{key}={value}" for key, value in labels)
+
+
+def way_lines(translation: Translation) -> Iterator[tuple[str, ...]]:
+    """The lines of each request, best first; where requests are for some nodes only, the last line says for which."""
+    requests = (translation.request, *translation.alternatives)
+    for number, request in enumerate(requests):
+        place = (place_text(translation.places[number]),) if translation.places else ()
+        yield (*request_lines(request), *place)
+
+
+def taken_text(requests: Sequence[GpuRequest], number: int, first: int = 0) -> str:
+    """Which of a pod's requests was served: ``number`` is an alternative, told beside the ``first`` for such nodes."""
+    given, wanted = ("; ".join(request_lines(requests[index])) for index in (number, first))
     return f"given is {given}, instead of {wanted}"
 
 

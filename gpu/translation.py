@@ -38,6 +38,8 @@ class NoteCode(enum.Enum):
     EXCLUSIVE = "exclusive"
     #: Done as far as the normal form can say it, or not at all: preferences of placement (H14, O14).
     APPROXIMATED = "approximated"
+    #: Nodes on which the words would change the containers otherwise, or are refused (gpu/dialects/bynodes.py).
+    LEFT_OUT = "left-out"
 
 
 #: Of these the pod gets less than its words say, or something in their place; of the others no less.
@@ -84,6 +86,28 @@ class Cards(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel",
 
 ANY_CARD = Cards()
 
+#: Labels of a node, sorted by name: all of them.
+Labels = tuple[tuple[str, str], ...]
+
+
+class Place(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
+    """Nodes that a request is for: with all of ``labels``, and not with all of those of one of ``other_than``.
+
+    ``unit``: how amounts are counted there, as in Translation.
+    """
+
+    labels: Labels = ()
+    other_than: tuple[Labels, ...] = ()
+    unit: int = 0
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node with these labels is one of them."""
+        return _has(labels, self.labels) and not any(_has(labels, other) for other in self.other_than)
+
+
+def _has(labels: Mapping[str, str], wanted: Labels) -> bool:
+    return all(labels.get(key) == value for key, value in wanted)
+
 
 class ResourceEdit(msgspec.Struct, frozen=True, gc=False):
     """What admission does to limits and requests of a container: set a count of ``resource``, or None to take it out.
@@ -111,7 +135,8 @@ class Translation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``alternatives`` are whole requests in order of preference, for when ``request`` fits nowhere. ``strategy``:
     ``binpack``, ``spread`` or "" for the cluster's. ``dialect`` is the module's name. ``unit`` is how its amounts were
     counted when the pod came, for what is written back: MiB of one unit (aliyun, volcano) or units of one device
-    (metagpu); 0 for what is usual there.
+    (metagpu); 0 for what is usual there. ``places``: where ``request`` and each of the alternatives is meant, in this
+    order, for a pod that asks otherwise on some nodes; empty: everywhere.
     """
 
     dialect: str
@@ -122,6 +147,7 @@ class Translation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     wishes: Wishes = Wishes()
     notes: tuple[Note, ...] = ()
     unit: int = 0
+    places: tuple[Place, ...] = ()
     edits: tuple[ResourceEdit, ...] = ()
     env: tuple[EnvEdit, ...] = ()
 

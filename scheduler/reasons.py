@@ -42,6 +42,7 @@ _KIND_WORDS: Final = {
     "ill": "node(s) have a shared GPU that is closed: its device plugin calls it unhealthy",
     "cards": "node(s) have GPUs of a product that the Pod does not take, or do not tell it",
     "enforcement": "node(s) can't enforce the GPU limits that the Pod wants to be enforced",
+    "place": "node(s) have other units or replicas than any that the Pod can be served in",
     "mode": "node(s) have room only on shared GPUs whose pods run in another mode than the Pod",
     "pinned": "node(s) have no GPU that is known to be one that the Pod takes by index or UUID",
     "pinned-full": "node(s) have too little left of the shared GPU that the Pod names by index or UUID",

@@ -39,10 +39,11 @@ class Remarking:
         if not self._is_leading:
             return
         requests = [*pod.cls.requests()]
-        is_other = 0 < alternative < len(requests)
+        first = _first_there(pod, alternative)
+        is_other = first < alternative < len(requests)
         # That less may be given is no news to a pod that was given all.
         notes = [note for note in _notes(pod) if is_other or note.code is not NoteCode.WEAKENED]
-        texts = [taken_text(requests, alternative)] if is_other else []
+        texts = [taken_text(requests, alternative, first)] if is_other else []
         texts += [note_text(note) for note in notes]
         if not texts:
             return
@@ -54,6 +55,12 @@ class Remarking:
             type=WARNING if any(note.code in LOSSES for note in notes) else NORMAL,
             is_final=True,
         )
+
+
+def _first_there(pod: PodRecord, alternative: int) -> int:
+    """What the pod asks first on nodes such as the one that it was bound to."""
+    places = pod.cls.places
+    return places.index(places[alternative]) if alternative < len(places) else 0
 
 
 def _notes(pod: PodRecord) -> tuple[Note, ...]:

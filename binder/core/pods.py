@@ -9,7 +9,7 @@ import msgspec
 
 from gpu import grant as grants
 from gpu import pinning
-from gpu.asked import PLAIN, alternative, recorded, unrecorded
+from gpu.asked import PLAIN, alternative, recorded, taken, unrecorded
 from gpu.grant import Grant
 from gpu.refusal import Refusal
 from gpu.request import NO_GPU, GpuRequest
@@ -65,10 +65,10 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     def taken(self, number: int) -> Translation | None:
         """All of what it asks, with the request of this number. None if there is no such one."""
+        if self.recorded is not None:
+            return taken(self.recorded, number)
         request = self.asks(number)
-        if request is None:
-            return None
-        return msgspec.structs.replace(self.recorded or _UNRECORDED, request=request)
+        return None if request is None else msgspec.structs.replace(_UNRECORDED, request=request)
 
     def names_devices(self, number: int) -> bool:
         """Whether the request of this number names devices by index or UUID."""

@@ -74,10 +74,8 @@ def _with_request(view: PodView, found: Translation) -> PodView:
     """Add what it asks, if it asks anything."""
     if not found.request.containers:
         return view
-    words = (
-        *telling.request_lines(found.request),
-        *(f"or {'; '.join(telling.request_lines(request))}" for request in found.alternatives),
-    )
+    first, *others = telling.way_lines(found)
+    words = (*first, *(f"or {'; '.join(lines)}" for lines in others))
     return msgspec.structs.replace(
         view,
         dialect=found.dialect,

@@ -10,9 +10,10 @@ from gpu.translation import Translation
 
 
 def is_same(one: Translation, other: Translation) -> bool:
-    """Whether both ask the same: of the same containers, of the same devices, in a mode that is either's."""
+    """Whether both ask the same: of the same containers, devices and nodes, in a mode that is either's."""
     modes = {one.wishes.mode, other.wishes.mode} - {""}
-    return one.request == other.request and one.cards == other.cards and len(modes) < 2
+    where = (one.cards, one.places) == (other.cards, other.places)
+    return one.request == other.request and where and len(modes) < 2
 
 
 def is_shared(request: GpuRequest) -> bool:

@@ -19,6 +19,7 @@ import msgspec
 from gpu.asked import needs_record, recorded
 from gpu.dialects import aliyun, hami, koordinator, metagpu, nvfractions, volcano, volcanoshare
 from gpu.dialects.agreeing import contradicted, disabled, is_same, is_shared, too_large
+from gpu.dialects.bynodes import everywhere
 from gpu.dialects.native import native
 from gpu.dialects.settings import DialectSettings
 from gpu.dialects.vocabulary import Dialect, form, spoken
@@ -38,9 +39,9 @@ def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     if isinstance(own, Refusal):
         return own
     if own is None:
-        return _in_words(pod, settings)
+        return everywhere(pod, settings, _in_words)
     asked = nvfractions.unwritten(pod, own)
-    return native(asked, own, _in_words(asked, settings), settings)
+    return native(asked, own, everywhere(asked, settings, _in_words), settings)
 
 
 def _in_words(pod: Pod, settings: DialectSettings) -> Translation | Refusal:

@@ -5,7 +5,11 @@ The ids are rows of docs/reference/dialects.md.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
+
+_Settings = TypeVar("_Settings", bound=msgspec.Struct)
 
 
 class ClearmlSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +77,50 @@ class VolcanoSettings(msgspec.Struct, frozen=True, kw_only=True):
     memory_factor: int = 1
 
 
+class NodeReplicas(msgspec.Struct, frozen=True, kw_only=True):
+    """Of ReplicasSettings what nodes may have of their own. None: as the cluster."""
+
+    entries: tuple[str, ...] | None = None
+    time_slices: int | None = None
+    mps_replicas: int | None = None
+
+
+class NodeMetagpu(msgspec.Struct, frozen=True, kw_only=True):
+    """Of MetagpuSettings the same."""
+
+    units: int | None = None
+
+
+class NodeAliyun(msgspec.Struct, frozen=True, kw_only=True):
+    """Of AliyunSettings the same."""
+
+    unit_mib: int | None = None
+
+
+class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is different on nodes that have all of ``labels`` (pairs, sorted)."""
+
+    labels: tuple[tuple[str, str], ...] = ()
+    replicas: NodeReplicas = NodeReplicas()
+    metagpu: NodeMetagpu = NodeMetagpu()
+    aliyun: NodeAliyun = NodeAliyun()
+
+    def over(self, settings: DialectSettings) -> DialectSettings:
+        """The settings as they are on these nodes."""
+        return msgspec.structs.replace(
+            settings,
+            replicas=_said(settings.replicas, self.replicas),
+            metagpu=_said(settings.metagpu, self.metagpu),
+            aliyun=_said(settings.aliyun, self.aliyun),
+            nodes=(),
+        )
+
+
+def _said(base: _Settings, over: msgspec.Struct) -> _Settings:
+    values = {name: getattr(over, name) for name in over.__struct_fields__}
+    return msgspec.structs.replace(base, **{name: value for name, value in values.items() if value is not None})
+
+
 class DialectSettings(msgspec.Struct, frozen=True, kw_only=True):
     """All of them. ``strict``: what the origin would silently weaken is refused instead of noted (X6)."""
 
@@ -85,3 +133,5 @@ class DialectSettings(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool = False
     #: Shares at all (KAI's setting).
     sharing: bool = True
+    #: Nodes that differ; the first that matches a node holds there.
+    nodes: tuple[NodeSettings, ...] = ()

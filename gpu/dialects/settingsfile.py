@@ -12,29 +12,46 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from gpu.dialects import nodesettings
 from gpu.dialects.checking import mistakes
-from gpu.dialects.settings import DialectSettings
+from gpu.dialects.settings import DialectSettings, NodeAliyun
 from gpu.refusal import Mistake, Refusal, shown
 from wire import names
 
 #: What nodes have and administrators promise, so it is the same in all namespaces; and what is no dialect's.
-_OF_THE_CLUSTER: Final = frozenset({"replicas", "sharing", "metagpu.units", "metagpu.resource"})
+_OF_THE_CLUSTER: Final = frozenset({"replicas", "sharing", "nodes", "metagpu.units", "metagpu.resource"})
 _ALLOWED: Final = {bool: "true or false", int: "a whole number", str: "text", tuple[str, ...]: "a list of texts"}
 
 
 def of_cluster(text: str) -> DialectSettings | tuple[Refusal, ...]:
     """Read a file, or say all that is wrong with it."""
-    found = _merged(DialectSettings(), _decoded(text, "the file"), path="", kept=frozenset())
+    said = _decoded(text, "the file")
+    if isinstance(said, Refusal):
+        return (said,)
+    found = _merged(
+        DialectSettings(), {name: said[name] for name in said if name != "nodes"}, path="", kept=frozenset()
+    )
     if isinstance(found, Refusal):
         return (found,)
-    return mistakes(found) or found
+    nodes = nodesettings.read(said.get("nodes"), _merged)
+    if isinstance(nodes, Refusal):
+        return (nodes,)
+    settings: DialectSettings = msgspec.structs.replace(found, nodes=nodes)
+    return mistakes(settings) or nodesettings.mistakes(settings) or settings
 
 
 def of_namespace(text: str, cluster: DialectSettings) -> DialectSettings | Refusal:
     """Read a namespace's annotation over the cluster's settings, or say the first thing that is wrong with it."""
-    found = _merged(cluster, _decoded(text, names.DIALECTS), path="", kept=_OF_THE_CLUSTER)
+    said = _decoded(text, names.DIALECTS)
+    if isinstance(said, Refusal):
+        return said
+    found = _merged(cluster, said, path="", kept=_OF_THE_CLUSTER)
     if isinstance(found, Refusal):
         return found
+    if found.aliyun.unit_mib != cluster.aliyun.unit_mib or "unit_mib" in (said.get("aliyun") or {}):
+        # In which unit manifests are written is their namespace's to say, wherever their pods go.
+        nodes = tuple(msgspec.structs.replace(node, aliyun=NodeAliyun()) for node in found.nodes)
+        found = msgspec.structs.replace(found, nodes=nodes)
     wrong = mistakes(found)
     return wrong[0] if wrong else found
 

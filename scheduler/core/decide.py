@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.explaining import explain
+from scheduler.core.explaining import explain_ways
 from scheduler.core.order import Candidate, order, order_members
 from scheduler.core.placing import Placer
 from scheduler.core.plan import Attempt, Entry, Explain, Gang, Placement, Plan, Retire, Withdraw
@@ -80,7 +80,9 @@ class _Decision:
     def made(self) -> Plan:
         """Decide everything."""
         waiting = self.cluster.waiting()
-        self.cluster.ledger.forget_constraints({pod.cls.constraints for pod in waiting})
+        self.cluster.ledger.forget_constraints(
+            {constraints for cls in {pod.cls for pod in waiting} for constraints in cls.all_constraints()}
+        )
         for candidate in order(self._candidates(waiting)):
             if candidate.pod_group is not None:
                 self._decide_gang(candidate.pods, candidate.pod_group)
@@ -126,13 +128,14 @@ class _Decision:
 
         What is judged stays judged, so each decision gets further than the one before.
         """
-        ledger, constraints = self.cluster.ledger, pod.cls.constraints
-        effort = ledger.effort(constraints)
+        ledger, all_constraints = self.cluster.ledger, pod.cls.all_constraints()
+        effort = sum(ledger.effort(constraints) for constraints in all_constraints)
         if effort and self.effort and self.effort + effort > _MOST_EFFORT:
             self.wake_at_ns = self.now_ns
             return True
         self.effort += effort
-        ledger.eligible(constraints)
+        for constraints in all_constraints:
+            ledger.eligible(constraints)
         return False
 
     def _wait(self, pod: PodRecord, verdict: Verdict) -> None:
@@ -169,11 +172,17 @@ class _Decision:
         placed = self.placer.place(pod, without=without)
         if placed is not None:
             return placed
-        ranking = self.placer.ranking(pod.cls)
-        verdict = explain(self.placer.trial, ranking, pod.cls, settings=self.cluster.settings, without=without)
+        verdict = self._explained(pod.cls, without)
         if not without:
             self.hopeless[pod.cls] = verdict
         return verdict
+
+    def _explained(self, cls: PodClass, without: frozenset[str]) -> Verdict:
+        """Why a class fits nowhere: on each kind of node by what is asked first there."""
+        placer, settings = self.placer, self.cluster.settings
+        first = {way.constraints: way for way in reversed(placer.ways(cls))} if cls.places else {cls.constraints: cls}
+        rankings = [placer.ranking(way) for way in reversed(first.values())]
+        return explain_ways(placer.trial, rankings, settings=settings, without=without)
 
     def _await_device(self, pod: PodRecord, verdict: Verdict) -> Verdict:
         """Make room for whole GPUs out of idle reservations; the verdict that then holds."""

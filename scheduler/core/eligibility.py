@@ -22,6 +22,7 @@ AFFINITY = 5
 NO_NODE = 6
 CARDS = 7
 ENFORCEMENT = 8
+PLACE = 9
 
 #: Kinds of NodeReason by judgement.
 KINDS = {
@@ -32,6 +33,7 @@ KINDS = {
     AFFINITY: "affinity",
     CARDS: "cards",
     ENFORCEMENT: "enforcement",
+    PLACE: "place",
 }
 
 #: A list of values is gone through so much faster than all else.
@@ -59,7 +61,9 @@ def judge(node: NodeRecord, constraints: Constraints) -> int:
 def _judge_gpus(node: NodeRecord, constraints: Constraints) -> int:
     if not _has_cards(node, constraints):
         return CARDS
-    return OK if {*constraints.enforced} <= {*node.enforces} else ENFORCEMENT
+    if not {*constraints.enforced} <= {*node.enforces}:
+        return ENFORCEMENT
+    return OK if constraints.place is None or constraints.place.holds(node.labels) else PLACE
 
 
 def effort(constraints: Constraints) -> int:
@@ -67,7 +71,9 @@ def effort(constraints: Constraints) -> int:
     terms = constraints.terms or ()
     asked = sum(1 + sum(map(_effort_of, (*term.labels, *term.fields))) for term in terms)
     cards = len(constraints.products) + len(constraints.not_products)
-    return 1 + len(constraints.selector) + asked + len(constraints.tolerations) + cards
+    place = constraints.place
+    labels = 0 if place is None else len(place.labels) + sum(map(len, place.other_than))
+    return 1 + len(constraints.selector) + asked + len(constraints.tolerations) + cards + labels
 
 
 def _effort_of(requirement: Requirement) -> int:

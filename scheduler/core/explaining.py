@@ -5,6 +5,7 @@ A node that may not be used at all counts once, with the first reason; one that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -13,7 +14,7 @@ import numpy as np
 from gpu.request import FractionAsk
 from gpu.share import mib_from_nano
 from scheduler.core.devices import choose_answered, choose_devices, rule_of, without_silent
-from scheduler.core.eligibility import KINDS, OK
+from scheduler.core.eligibility import KINDS, OK, PLACE
 from scheduler.core.ledger import MOST_ASKED
 from scheduler.core.probation import Doubt
 from scheduler.core.ranking import Bools, Ranking, tightest_devices
@@ -49,6 +50,9 @@ _LEAST_HOPE_FIRST = (PINNED, PINNED_WHOLE, PINNED_FULL, PINNED_ROOM)
 MODE = "mode"
 GPU_SHARE = "gpu-share"
 GPU_MEMORY = "gpu-memory"
+
+#: Of these a node is out of question, whatever is asked.
+_WHATEVER_IS_ASKED = frozenset(KINDS.values())
 
 #: Devices that nobody is let on: the reason, and where the table counts them.
 _WITHHELD = {CONTENDED: CONTENDED_DEVICES, SILENT: SILENT_DEVICES, ILL: ILL_DEVICES}
@@ -94,6 +98,28 @@ def explain(trial: Trial, ranking: Ranking, cls: PodClass, *, settings: Settings
         code=Code.NO_NODE_FITS,
         node_reasons=tuple(sorted(reason for reason in reasons if reason.nodes)),
         shortfall=_shortfall(lacks, usable),
+    )
+
+
+def explain_ways(trial: Trial, rankings: Sequence[Ranking], *, settings: Settings, without: frozenset[str]) -> Verdict:
+    """Say the same of a pod that asks otherwise on some nodes: ``rankings`` are one for each kind of node.
+
+    A node that is out of question whatever is asked is so in each of them; all else is about their own nodes only.
+    """
+    verdicts = [explain(trial, each, each.cls, settings=settings, without=without) for each in rankings]
+    if len(verdicts) == 1:
+        return verdicts[0]
+    counts: dict[tuple[str, str], int] = {}
+    for verdict in verdicts:
+        for reason in verdict.node_reasons:
+            key, known = (reason.kind, reason.resource), counts.get((reason.kind, reason.resource), 0)
+            counts[key] = max(known, reason.nodes) if reason.kind in _WHATEVER_IS_ASKED else known + reason.nodes
+    counts["place", ""] = int(np.count_nonzero(np.logical_and.reduce([each.eligible == PLACE for each in rankings])))
+    reasons = (NodeReason(kind, resource, nodes) for (kind, resource), nodes in counts.items() if nodes)
+    return Verdict(
+        code=Code.NO_NODE_FITS,
+        node_reasons=tuple(sorted(reasons)),
+        shortfall=next((verdict.shortfall for verdict in verdicts if verdict.shortfall is not None), None),
     )
 
 

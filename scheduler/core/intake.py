@@ -138,6 +138,7 @@ def _waiting(pod: Pod, settings: Settings) -> PodRecord:
         alternatives=found.alternatives,
         wishes=found.wishes,
         mode=mode_of(found),
+        places=tuple(msgspec.structs.replace(place, unit=0) for place in found.places),
     )
     came_by_the_door = own is not None or not vocabulary.is_spoken(pod)
     return msgspec.structs.replace(
@@ -185,7 +186,8 @@ def _lenient_demand(pod: Pod) -> Demand:
 def _blocker(pod: Pod, cls: PodClass, *, problem: str, admitted: bool) -> Verdict | None:
     if problem:
         return Verdict(code=Code.INVALID_REQUEST, detail=problem)
-    if constraint := constraining.unsupported(pod, cls.request) or constraining.excessive(cls.constraints):
+    named = filter(None, (constraining.unsupported(pod, request) for request in cls.requests()))
+    if constraint := next(named, "") or constraining.excessive(cls.constraints):
         return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=constraint)
     in_group = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME)
     if not in_group and (kind := gangs.gang_kind(pod)):

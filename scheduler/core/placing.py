@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from gpu.handover import PlannedDevice
 from gpu.request import MemoryAsk, SharedAsk
 from scheduler.core.devices import choose_answered, choose_devices, new_groups, without_silent
@@ -29,13 +27,14 @@ class Placer:
     ``doubts``: nodes that come last (probation.py), by default those that the cluster has.
     """
 
-    __slots__ = ("_cluster", "_opening", "_rankings", "trial")
+    __slots__ = ("_cluster", "_opening", "_rankings", "_ways", "trial")
 
     def __init__(self, cluster: Cluster, *, doubts: Mapping[str, Doubt] | None = None) -> None:
         self._cluster = cluster
         known = cluster.doubts() if doubts is None else doubts
         self.trial = Trial(cluster.refresh(), cluster.settings, known, sightings=cluster.sightings)
         self._rankings: dict[PodClass, Ranking] = {}
+        self._ways: dict[PodClass, tuple[PodClass, ...]] = {}
         #: Groups whose devices attempts of this very plan will make known.
         self._opening: set[str] = set()
 
@@ -46,18 +45,23 @@ class Placer:
             known = self._rankings[cls] = Ranking(self.trial, cls, self._cluster.settings)
         return known
 
+    def ways(self, cls: PodClass) -> tuple[PodClass, ...]:
+        """A class for each request of a class, best first."""
+        known = self._ways.get(cls)
+        if known is None:
+            known = self._ways[cls] = cls.ways()
+        return known
+
     def place(self, pod: PodRecord, *, without: frozenset[str]) -> Placement | None:
         """Place and charge a pod on the best node that is not in ``without``; None if it fits nowhere."""
-        placed = self._place_as(pod, pod.cls, without=without)
-        for number, request in enumerate(pod.cls.alternatives, 1):
-            if placed is not None:
-                break
-            cls = msgspec.structs.replace(pod.cls, request=request, alternatives=())
+        for number, cls in enumerate(self.ways(pod.cls)):
             placed = self._place_as(pod, cls, without=without, alternative=number)
-        return placed
+            if placed is not None:
+                return placed
+        return None
 
     def _place_as(
-        self, pod: PodRecord, cls: PodClass, *, without: frozenset[str], alternative: int = 0
+        self, pod: PodRecord, cls: PodClass, *, without: frozenset[str], alternative: int
     ) -> Placement | None:
         """Place and charge a pod as one of this class."""
         ranking = self.ranking(cls)
@@ -74,10 +78,11 @@ class Placer:
 
         Returns the node and the reservations to remove (none if enough are leaving already).
         """
-        sacrifice = find_sacrifice(self.trial, self.ranking(pod.cls), pod.cls, without=without)
-        if sacrifice is None:
-            return None
-        return self._nominate(pod, sacrifice)
+        for cls in self.ways(pod.cls) if pod.cls.places else (pod.cls,):
+            sacrifice = find_sacrifice(self.trial, self.ranking(cls), cls, without=without)
+            if sacrifice is not None:
+                return self._nominate(pod, sacrifice)
+        return None
 
     def _nominate(self, pod: PodRecord, sacrifice: Sacrifice) -> tuple[str, list[Retire]]:
         groups = frozenset(device.group for device in sacrifice.devices)

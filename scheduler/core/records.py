@@ -14,7 +14,7 @@ from gpu.asked import PLAIN, taken
 from gpu.handover import PlannedDevice
 from gpu.request import NO_GPU, GpuRequest
 from gpu.reservation import Reservation
-from gpu.translation import Translation, Wishes
+from gpu.translation import Place, Translation, Wishes
 from scheduler.core.verdict import Verdict
 from wire.core import Taint, Toleration
 
@@ -61,6 +61,8 @@ class Constraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_onl
     products: tuple[str, ...] = ()
     not_products: tuple[str, ...] = ()
     enforced: tuple[str, ...] = ()
+    #: Nodes that this request of the pod is for; None: all.
+    place: Place | None = None
 
 
 ANYWHERE = Constraints()
@@ -86,6 +88,31 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     wishes: Wishes = NO_WISHES
     #: Its mode, if tenants of another one may not be on its devices (gpu/asked.py).
     mode: str = ""
+
+    #: Where ``request`` and each of the alternatives is meant, without units; empty: everywhere.
+    places: tuple[Place, ...] = ()
+
+    def ways(self) -> tuple[PodClass, ...]:
+        """A class for each of its requests, best first, with the nodes that this one is for."""
+        if not self.places:
+            alone = (msgspec.structs.replace(self, request=each, alternatives=()) for each in self.alternatives)
+            return (self, *alone)
+        return tuple(
+            msgspec.structs.replace(
+                self,
+                request=request,
+                alternatives=(),
+                places=(),
+                constraints=msgspec.structs.replace(self.constraints, place=place),
+            )
+            for request, place in zip(self.requests(), self.places, strict=True)
+        )
+
+    def all_constraints(self) -> frozenset[Constraints]:
+        """The constraints of all ways."""
+        if not self.places:
+            return frozenset((self.constraints,))
+        return frozenset(msgspec.structs.replace(self.constraints, place=place) for place in self.places)
 
     def requests(self) -> Iterator[GpuRequest]:
         """What will do, best first."""

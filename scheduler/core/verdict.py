@@ -42,10 +42,10 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
     ``kind``: ``insufficient`` | ``not-ready`` | ``cordoned`` | ``taint`` | ``selector`` | ``affinity`` | ``pods`` |
     ``no-gpu-memory-label`` | ``excluded`` (earlier attempt failed there) | ``mig`` | ``probation`` (owes an answer) |
     ``contended`` (pods use a GPU that their reservation lost) | ``silent`` (a reservation with tenants tells no GPU) |
-    ``ill`` (a shared GPU is unhealthy) | ``cards`` (GPUs of a product that the pod doesn't take) | ``pinned`` (no GPU
-    known to be one that the pod takes by index or UUID; and of one that is known: ``pinned-full`` (it is shared and has
-    not enough left), ``pinned-whole`` (it is a whole-GPU pod's), ``pinned-room`` (it may be free, and the node has no
-    room left to open devices until it comes)).
+    ``place`` (what the pod asks is served in no way there) | ``ill`` (a shared GPU is unhealthy) | ``cards`` (GPUs of a
+    product that the pod doesn't take) | ``pinned`` (no GPU known to be one that the pod takes by index or UUID; and of
+    one that is known: ``pinned-full`` (it is shared and has not enough left), ``pinned-whole`` (it is a whole-GPU
+    pod's), ``pinned-room`` (it may be free, and the node has no room left to open devices until it comes)).
     ``resource``: Kubernetes name, or ``gpu-share`` / ``gpu-memory`` for parts of a device.
     """
 

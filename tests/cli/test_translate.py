@@ -323,6 +323,17 @@ def test_a_terminal_gets_a_table(
     assert "50% of a GPU" in shown
 
 
+def test_what_is_asked_on_some_nodes_is_told_beside_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = tmp_path / "dialects.yaml"
+    settings.write_text("replicas: {time_slices: 4}\nnodes: [{labels: {a: b}, replicas: {time_slices: 2}}]")
+    shared = 'gpu-fraction: "0.5"', "main, resources: {limits: {nvidia.com/gpu.shared: 1}}"
+    path = path_of(tmp_path, POD.replace(shared[0], "").replace("main", shared[1]))
+    assert main(["translate", path, "--dialects", str(settings)]) == 0
+    shown = capsys.readouterr().out
+    assert "  asks      main: 25% of a GPU\n  asks      on nodes without a=b\n" in shown
+    assert "  or        main: 50% of a GPU; on nodes with a=b\n" in shown
+
+
 def test_pods_are_read_with_the_settings_of_the_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = tmp_path / "dialects.yaml"
     settings.write_text("hami: {memory_factor: 10}")

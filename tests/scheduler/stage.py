@@ -16,6 +16,7 @@ from kube.memory.calls import AuditEntry, Call
 from kube.resources import NODES, POD_GROUPS, PODS
 from kube.retry import Retry
 from simulator import shape
+from simulator.shape import NodeShape
 from simulator.violations import SOUND
 from simulator.virtualtime import VirtualClock
 from simulator.world import World, WorldSettings
@@ -25,10 +26,12 @@ TEAM = "team-a"
 
 
 @asynccontextmanager
-async def stage(*shapes: str, settings: WorldSettings | None = None) -> AsyncIterator[World]:
+async def stage(*shapes: str | NodeShape, settings: WorldSettings | None = None) -> AsyncIterator[World]:
     """Run a cluster of these nodes; at the end every invariant must have held."""
     clock = VirtualClock(asyncio.get_running_loop())
-    world = World(shape.parse(shapes), clock=clock, settings=settings or WorldSettings(seed=1))
+    nodes = [*shape.parse([each for each in shapes if isinstance(each, str)])]
+    nodes += [each for each in shapes if isinstance(each, NodeShape)]
+    world = World(nodes, clock=clock, settings=settings or WorldSettings(seed=1))
     async with world:
         yield world
         broken = {key: told for key, told in world.finish().items() if told not in SOUND}

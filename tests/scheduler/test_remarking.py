@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from gpu.request import FractionAsk, GpuRequest
-from gpu.translation import Note, NoteCode, Translation
+from gpu.translation import Note, NoteCode, Place, Translation
 from kube.events import EventRecorder
 from scheduler.cache import Cache
 from scheduler.core.cluster import Cluster
@@ -130,3 +130,25 @@ async def test_a_pod_that_was_bound_before_it_was_seen_is_told_nothing() -> None
     stage = Stage()
     await stage.run(bound(_pod(DROPPED), "n1", ("g", NANO)))
     assert stage.told == []
+
+
+@pytest.mark.parametrize(
+    ("alternative", "text"), [(0, ""), (1, ""), (2, "given is c0: 50% of a GPU; c1: 50% of a GPU")]
+)
+async def test_what_is_asked_first_on_the_node_that_was_chosen_is_no_alternative(alternative: int, text: str) -> None:
+    """A pod that asks otherwise on some nodes: it was given less only where that node has something better."""
+    others, pool = Place(other_than=((("pool", "a"),),)), Place(labels=(("pool", "a"),))
+    waiting = recorded(
+        Translation(dialect="hami", request=SAME, alternatives=(SAME, APART), places=(others, pool, pool))
+    )
+    stage = Stage(waiting)
+    found = stage.cache.cluster.pod("uid-p")
+    assert found is not None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stage.remarking.run)
+        tasks.start_soon(stage.events.run)
+        await anyio.sleep(1)
+        stage.cache.on_bound(found, alternative)
+        await anyio.sleep(10)
+        tasks.cancel_scope.cancel()
+    assert [said.startswith(text) for _, said in stage.told] == ([True] if text else [])
