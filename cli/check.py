@@ -31,7 +31,7 @@ def add_command(commands: _Commands) -> None:
         default="nvidia",
         help="RuntimeClass of pods with shares; empty: they need none (default: nvidia)",
     )
-    components.add_connection(parser)
+    components.add_connection(parser, without="as kubectl")
     parser.set_defaults(run=_check, log_level="error")
 
 

@@ -64,7 +64,7 @@ async def look(reader: Reader, wanted: dict[str, Check]) -> list[Finding]:
 async def run(arguments: argparse.Namespace) -> int:
     """Check, print, and return the exit code. Raises BadInput when it can't be told where the API server is."""
     try:
-        credentials = await connections.credentials(arguments)
+        credentials = await connections.credentials_of_user(arguments)
         async with HttpTransport(credentials, user_agent="moorage-check") as transport:
             wanted = checks(runtime_class=arguments.runtime_class, clock=SystemClock())
             findings = await look(Reader(transport), wanted)

@@ -46,7 +46,7 @@ def add_command(commands: _Commands) -> None:
         metavar="DURATION",
         help="look again after so long whether a kubelet has put something back (default: 15s)",
     )
-    components.add_connection(parser)
+    components.add_connection(parser, without="as kubectl")
     parser.set_defaults(run=_clean, log_level="error")
 
 

@@ -108,7 +108,7 @@ class Cleaner:
 async def run(arguments: argparse.Namespace) -> int:
     """Look, clean and return the exit code. Raises BadInput."""
     try:
-        credentials = await connections.credentials(arguments)
+        credentials = await connections.credentials_of_user(arguments)
         async with HttpTransport(credentials, user_agent="moorage-clean-nodes") as transport:
             cleaner = Cleaner(transport, also=arguments.resource, tell=print)
             return await cleaner.clean(arguments.nodes, is_meant=arguments.yes, settle_s=arguments.settle_s)

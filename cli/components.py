@@ -288,9 +288,12 @@ def _component(
     return parser
 
 
-def add_connection(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where the API server is and who we are there (cli/connections.py)."""
-    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default: the pod's service account")
+def add_connection(parser: argparse.ArgumentParser, *, without: str = "the pod's service account") -> None:
+    """Add the options that say where the API server is and who we are there (cli/connections.py).
+
+    ``without``: what holds where none of them is given.
+    """
+    parser.add_argument("--kubeconfig", default="", metavar="FILE", help=f"default: {without}")
     parser.add_argument("--context", default="", help="context of the kubeconfig")
     parser.add_argument("--server", default="", metavar="URL", help="API server, with --ca-file and --token-file")
     parser.add_argument("--ca-file", default="", metavar="PEM")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import secrets
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 import anyio
 
@@ -17,6 +19,7 @@ from kube import config
 from kube.config import ConfigError, Credentials
 from kube.http import HttpTransport
 
+_DEFAULT_KUBECONFIG: Final = anyio.Path("~/.kube/config")
 #: Runs a component until it ends; one that sees ``stop`` set finishes what it has begun.
 Run = Callable[[argparse.Namespace, anyio.Event], Awaitable[None]]
 
@@ -50,6 +53,33 @@ async def credentials(arguments: argparse.Namespace) -> Credentials:
         return config.in_cluster()
     except ConfigError as error:
         raise ConfigError(f"{error}; outside of one name --kubeconfig, or --server") from error
+
+
+async def credentials_of_user(arguments: argparse.Namespace) -> Credentials:
+    """Return the credentials for a command that people run: those that it names, or else kubectl's.
+
+    Raises kube.config.ConfigError.
+    """
+    if arguments.server:
+        return await credentials(arguments)
+    return await as_kubectl(kubeconfig=arguments.kubeconfig, context=arguments.context)
+
+
+async def as_kubectl(*, kubeconfig: str, context: str) -> Credentials:
+    """Return what is told, else what a kubeconfig says where there is one, else the pod's service account.
+
+    Raises kube.config.ConfigError.
+    """
+    if kubeconfig and not await anyio.Path(kubeconfig).is_file():
+        raise ConfigError(f"--kubeconfig {kubeconfig}: there is no such file")
+    path = kubeconfig or os.environ.get("KUBECONFIG", "")
+    default = await _DEFAULT_KUBECONFIG.expanduser()
+    if path or context or await default.is_file():
+        return await config.from_kubeconfig(path=path or str(default), context=context)
+    try:
+        return config.in_cluster()
+    except ConfigError as error:
+        raise ConfigError(f"{error}; name --kubeconfig, or set KUBECONFIG, or have {_DEFAULT_KUBECONFIG}") from error
 
 
 @asynccontextmanager

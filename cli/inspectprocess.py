@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from typing import Final
 
@@ -11,20 +10,18 @@ import anyio
 import msgspec
 
 from cli import inspect
-from cli.connections import rng
+from cli.connections import as_kubectl, rng
 from cli.inspection import aliyun, reading, sheets, telling
 from cli.inspection.surveying import Found, survey
 from cli.inspection.values import Inspection
 from cli.refusing import BadInput
-from kube import config
 from kube.api import Api
-from kube.config import ConfigError, Credentials
+from kube.config import ConfigError
 from kube.errors import ApiError, Forbidden
 from kube.http import HttpTransport
 from kube.retry import Retry
 
 _DEFAULT_NAMESPACE: Final = "default"
-_DEFAULT_KUBECONFIG: Final = anyio.Path("~/.kube/config")
 #: Somebody waits at a terminal.
 _TRIES: Final = 2
 
@@ -44,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _seen(arguments: argparse.Namespace) -> Inspection:
-    credentials = await _credentials(arguments)
+    credentials = await as_kubectl(kubeconfig=arguments.kubeconfig, context=arguments.context)
     async with HttpTransport(credentials, user_agent="moorage-inspect") as transport:
         return await look(
             Api(transport, retry=Retry(rng(), tries=_TRIES)), arguments, own_namespace=credentials.namespace
@@ -65,19 +62,6 @@ async def _found(api: Api, arguments: argparse.Namespace, namespace: str) -> Fou
     if arguments.names:
         return await reading.read_nodes(api, arguments.names)
     return await reading.read_cluster(api)
-
-
-async def _credentials(arguments: argparse.Namespace) -> Credentials:
-    """As kubectl: what is told, else a kubeconfig where there is one, else the pod's service account."""
-    if arguments.kubeconfig and not await anyio.Path(arguments.kubeconfig).is_file():
-        raise ConfigError(f"--kubeconfig {arguments.kubeconfig}: there is no such file")
-    is_there = "KUBECONFIG" in os.environ or await (await _DEFAULT_KUBECONFIG.expanduser()).is_file()
-    if arguments.kubeconfig or arguments.context or is_there:
-        return await config.from_kubeconfig(path=arguments.kubeconfig, context=arguments.context)
-    try:
-        return config.in_cluster()
-    except ConfigError as error:
-        raise ConfigError(f"{error}; name --kubeconfig, or set KUBECONFIG, or have {_DEFAULT_KUBECONFIG}") from error
 
 
 def show(seen: Inspection, arguments: argparse.Namespace) -> None:

@@ -81,20 +81,6 @@ def test_what_makes_no_sense_is_refused_in_one_line(
     assert told in line
 
 
-def without_cluster(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(home))
-
-
-def test_without_any_cluster_it_says_how_to_name_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    without_cluster(monkeypatch, tmp_path)
-    assert main(["inspect"]) == 2
-    assert "name --kubeconfig, or set KUBECONFIG" in capsys.readouterr().err
-
-
 def test_a_cluster_that_can_not_be_reached_ends_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = {
         "apiVersion": "v1",

@@ -29,9 +29,14 @@ LEFT = {"cpu": "2", "pods": "9", "aliyun.com/gpu-mem": "0"}
 
 
 async def test_the_steps_and_the_way_back_go_as_the_page_says(
-    control_plane: ControlPlane, moorage: Deployment, capsys: pytest.CaptureFixture[str]
+    control_plane: ControlPlane,
+    moorage: Deployment,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     del moorage  # it is there
+    # As whoever follows the page has it: the commands name no cluster.
+    monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig_path))
     (page,) = (page for page in PAGES if page.name == STEPS)
     steps = list(shown(page))
     assert len(steps) >= 8
@@ -74,8 +79,7 @@ async def _is_made_so(there: Scene, adopts: bool) -> bool | None:
 async def _run(command: str, plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -> str:
     words = shlex.split(command)
     if "moorage" in words[:2]:
-        given = [*words[words.index("moorage") + 1 :], "--kubeconfig", str(plane.kubeconfig_path)]
-        assert await anyio.to_thread.run_sync(main, given) == 0
+        assert await anyio.to_thread.run_sync(main, words[words.index("moorage") + 1 :]) == 0
         return capsys.readouterr().out
     ended = await _kubectl(command, plane)
     assert ended.returncode == 0, ended.stderr.decode()

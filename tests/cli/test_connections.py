@@ -1,0 +1,67 @@
+"""Which API server a command reaches: as kubectl would, where people run it; components only what they are told."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cli import connections
+from cli.main import main
+from kube.config import ConfigError
+
+
+def kubeconfig(path: Path, server: str) -> str:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A person's own folder, and an environment that knows no cluster."""
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def given(**options: str) -> argparse.Namespace:
+    return argparse.Namespace(
+        **{"server": "", "ca_file": "", "token_file": "", "kubeconfig": "", "context": "", **options}
+    )
+
+
+async def test_people_reach_what_they_name_then_what_kubeconfig_says_then_their_own_file(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeconfig(home / ".kube" / "config", "https://of-home:6443")
+    assert (await connections.credentials_of_user(given())).server == "https://of-home:6443"
+    monkeypatch.setenv("KUBECONFIG", kubeconfig(home / "environment", "https://of-environment:6443"))
+    assert (await connections.credentials_of_user(given())).server == "https://of-environment:6443"
+    named = given(kubeconfig=kubeconfig(home / "named", "https://named:6443"))
+    assert (await connections.credentials_of_user(named)).server == "https://named:6443"
+    assert (await connections.credentials_of_user(given(server="https://told:6443"))).server == "https://told:6443"
+
+
+async def test_a_component_does_not_take_somebodys_kubeconfig(home: Path) -> None:
+    kubeconfig(home / ".kube" / "config", "https://of-home:6443")
+    with pytest.raises(ConfigError, match="not in a cluster"):
+        await connections.credentials(given())
+
+
+@pytest.mark.parametrize("command", ["inspect", "check", "clean-nodes"])
+@pytest.mark.usefixtures("home")
+def test_without_any_cluster_a_command_says_how_to_name_one(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command]) == 2
+    assert "name --kubeconfig, or set KUBECONFIG" in capsys.readouterr().err
