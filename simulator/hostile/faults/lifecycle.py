@@ -1,14 +1,15 @@
 """What Kubernetes itself does about a node that is not heard of, which the in-memory API server leaves out.
 
-The node life-cycle controller writes that it is not ready, then evicts; a cloud's controller deletes a node whose
-machine is gone; the pod garbage collector deletes by force the pods that are bound to no node (k8s.io documentation,
-"Nodes" and "Pod Lifecycle"). Times are the controllers' defaults, but for the cloud's, which has none.
+The node life-cycle controller writes that it is not ready, then evicts, but not who tolerates that for ever; a cloud's
+controller deletes a node whose machine is gone; the pod garbage collector deletes by force pods that are bound to no
+node (k8s.io documentation, "Nodes", "Pod Lifecycle" and "Taints and Tolerations"). Times are the controllers' defaults,
+but for the cloud's, which has none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -18,15 +19,23 @@ from simulator import nodeobject
 from simulator.hostile.faults.ground import Ground
 from simulator.kubelet import Kubelet
 from wire import names
-from wire.core import Pod
+from wire.core import Pod, Toleration
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds after which a silent node is called not ready, its pods are evicted, and it is deleted (None: never)."""
+    """Seconds after which a silent node is called not ready, its pods are evicted, and it is deleted (None: never).
+
+    Pods are evicted at one time: all but reservations have the toleration of 300 s that the API server gives them.
+    """
 
     unready_s: float = 40.0
     evict_s: float = 340.0
     forget_s: float | None = None
+
+
+#: The taint that evicts from a node that is not heard of.
+_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+_NO_EXECUTE: Final = "NoExecute"
 
 
 class LifeCycle:
@@ -86,7 +95,8 @@ class LifeCycle:
 
     async def _evict(self) -> None:
         for pod in await self.pods():
-            await self.delete(pod)
+            if not _stays_for_ever(pod):
+                await self.delete(pod)
 
     async def _forget(self) -> None:
         self._is_forgotten = True
@@ -101,3 +111,18 @@ class LifeCycle:
     async def _patch(self, body: dict[str, Any], *, subresource: str = "") -> None:
         api = self._ground.api
         await self._ground.insist(lambda: api.patch(NODES, self._node, body, subresource=subresource))
+
+
+def _stays_for_ever(pod: Pod) -> bool:
+    """Whether it tolerates the taint, and no toleration says for how long: the shortest that is said counts."""
+    matching = [each for each in pod.spec.tolerations or () if _is_of_taint(each)]
+    return bool(matching) and all(each.toleration_seconds is None for each in matching)
+
+
+def _is_of_taint(toleration: Toleration) -> bool:
+    """Whether it matches the taint, which has no value (core/v1 Toleration)."""
+    if toleration.effect not in {"", _NO_EXECUTE}:
+        return False
+    if not toleration.key:
+        return toleration.operator == "Exists"
+    return toleration.key == _UNREACHABLE and (toleration.operator == "Exists" or not toleration.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kube.resources import PODS
@@ -20,6 +22,8 @@ from simulator.hostile.faults.nodes import (
     SlowStarts,
 )
 from tests.simulator.hostile.faults.grounds import NAMESPACE, Stage, stage
+
+UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
 def processes(on: Stage) -> int:
@@ -120,6 +124,50 @@ async def test_containers_of_a_node_that_is_cut_off_go_on_until_it_hears_otherwi
         assert len(on.world.pods) == 2
         await on.until(20 + for_s + 30)
         assert (processes(on), await is_ready(on)) == (2 * after, "True")
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "is_evicted"),
+    [
+        pytest.param([], True, id="none: the API server gives it 300 s"),
+        pytest.param([{"operator": "Exists"}], False, id="everything, for ever, as reservations do"),
+        pytest.param([{"operator": "Exists", "effect": "NoSchedule"}], True, id="only what keeps it from coming"),
+        pytest.param([{"key": UNREACHABLE, "operator": "Exists"}], False, id="this, for ever"),
+        pytest.param(
+            [{"key": UNREACHABLE, "operator": "Exists", "tolerationSeconds": 300}], True, id="this, for 300 s"
+        ),
+        pytest.param([{"key": UNREACHABLE, "value": "x"}], True, id="this with a value, which it has not"),
+        pytest.param(
+            [{"operator": "Exists"}, {"key": UNREACHABLE, "operator": "Exists", "tolerationSeconds": 300}],
+            True,
+            id="for ever and for 300 s: the shorter counts",
+        ),
+        pytest.param([{"key": "other", "operator": "Exists"}], True, id="something else"),
+    ],
+)
+async def test_a_silent_node_loses_all_pods_but_those_that_tolerate_it_for_ever(
+    tolerations: list[dict[str, Any]], is_evicted: bool
+) -> None:
+    async with stage() as on:
+        container = {"name": "main", "image": "work"}
+        spec = {"schedulerName": "kai-scheduler", "containers": [container], "tolerations": tolerations}
+        await on.world.api.create(PODS, {"metadata": {"name": "p"}, "spec": spec}, namespace=NAMESPACE)
+        await on.until(20)
+        on.strike(NodeCutOff(at_s=20, for_s=400, node="node-0"))
+        await on.until(370)
+        assert ((await on.read("p")).metadata.deletion_timestamp is not None) is is_evicted
+
+
+async def test_a_reservation_outlives_the_eviction_of_its_tenant_and_no_longer() -> None:
+    async with stage() as on:
+        await a_share_runs(on)
+        on.strike(NodeCutOff(at_s=20, for_s=400, node="node-0"))
+        await on.until(370)
+        deleted = {raw["metadata"]["name"]: "deletionTimestamp" in raw["metadata"] for raw in on.world.pods}
+        (held,) = deleted.keys() - {"p"}
+        assert deleted == {"p": True, held: False}
+        await on.until(600)
+        assert on.world.pods == []
 
 
 async def test_a_forgotten_node_ends_what_was_deleted_when_it_is_back() -> None:
