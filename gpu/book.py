@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from gpu.share import NANO_PER_DEVICE
+from gpu.share import MOST_TENANTS, NANO_PER_DEVICE
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -46,7 +46,10 @@ class Tenant(msgspec.Struct, frozen=True, gc=False):
 
 
 class Book(msgspec.Struct, frozen=True, gc=False):
-    """All tenants of one device by pod UID. The sum of ``nano`` is at most one device in every book ever written."""
+    """All tenants of one device by pod UID. The sum of ``nano`` is at most one device in every book ever written.
+
+    They are MOST_TENANTS at most: so many can share a card and none be promised memory that it hasn't (gpu/share.py).
+    """
 
     entries: Mapping[str, Entry] = {}
 
@@ -74,7 +77,7 @@ class MalformedBook(ValueError):
 
 
 class DeviceFull(msgspec.Struct, frozen=True, gc=False):
-    """The join would charge more than the device has."""
+    """The join would charge more than the device has, or make more tenants than a book may have."""
 
     asked_nano: int
     free_nano: int
@@ -137,7 +140,8 @@ def join(book: Book, tenants: Iterable[Tenant]) -> Book | NotEntered:
         modes.update({mode} - {""})
         entries[tenant.pod_uid] = known or tenant.entry
     joined = Book(entries)
-    if joined.total_nano > NANO_PER_DEVICE:
+    is_crowded = len(entries) > max(MOST_TENANTS, len(book.entries))
+    if joined.total_nano > NANO_PER_DEVICE or is_crowded:
         added = joined.total_nano - book.total_nano
         return DeviceFull(asked_nano=added, free_nano=book.free_nano)
     return joined

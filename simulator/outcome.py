@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gpu import grant as grants
-from gpu.share import NANO_PER_DEVICE, mib_from_nano
+from gpu.share import NANO_PER_DEVICE, memory_from_nano
 from simulator.devices import Device
 from simulator.violations import SOUND
 from wire import names
@@ -166,7 +166,7 @@ def _pod(raw: Mapping[str, Any], world: World, cards: Mapping[str, Device]) -> P
 
 
 def _share(device: Device, nano: int) -> DeviceShare:
-    return DeviceShare(device.index, device.uuid, nano, mib_from_nano(nano, device.mem_mib))
+    return DeviceShare(device.index, device.uuid, nano, memory_from_nano(nano, device.mem_mib))
 
 
 def _shares(raw: Mapping[str, Any]) -> dict[str, int]:

@@ -15,6 +15,7 @@ from typing import Final
 
 from simulator.devices import Device
 from simulator.facts import Json, PodFacts
+from simulator.sharing import Share
 from wire import names
 
 _NANO: Final = 10**9
@@ -47,14 +48,22 @@ class Placed:
     parts: Mapping[str, Way]
     cards: Mapping[str, Device]
 
-    def of(self, container: str) -> dict[str, Fraction]:
+    def of(self, container: str) -> dict[str, Share]:
         """Return what a container may have of each of its devices."""
-        found: dict[str, Fraction] = {}
+        found: dict[str, Share] = {}
         for uuid, parts in self.parts.items():
             mine = [part.charge(self.cards[uuid].mem_mib) for part in parts if part.container == container]
             if mine:
-                found[uuid] = sum(mine, Fraction(0))
+                found[uuid] = Share(sum(mine, Fraction(0)), self._is_memory(uuid))
         return found
+
+    def share(self, uuid: str) -> Share:
+        """Return what the pod may have of a device at one time."""
+        return Share(self.charge(uuid), self._is_memory(uuid))
+
+    def _is_memory(self, uuid: str) -> bool:
+        """Whether MiB of it are asked: parts of one seat are asked in one way."""
+        return any(part.mem_mib for part in self.parts.get(uuid, ()))
 
     def charge(self, uuid: str) -> Fraction:
         """Return what a device has to hold at one time: init containers end before the next start, but for sidecars."""
@@ -100,7 +109,9 @@ def placed(pod: PodFacts, cards: Mapping[str, Device]) -> Placed | None:
 
 
 def _is_charged(placed: Placed, uuid: str, nanos: Mapping[str, int]) -> bool:
-    return -(-placed.charge(uuid) * _NANO // 1) == nanos.get(uuid)
+    """Whether a device is charged with just that, but for less than the nano that can't be said."""
+    nano = nanos.get(uuid)
+    return nano is not None and abs(placed.charge(uuid) * _NANO - nano) < 1
 
 
 def _on_devices(way: Way, shown: Mapping[str, Sequence[str]]) -> dict[str, Way] | None:

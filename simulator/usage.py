@@ -16,6 +16,7 @@ from typing import Final
 from simulator import recorded
 from simulator.devices import Device
 from simulator.facts import PodFacts
+from simulator.sharing import Share, asked, excess
 from simulator.violations import Findings
 from simulator.witness import Freed, Held, Started, Stopped
 from wire import names
@@ -30,7 +31,7 @@ class Tenant:
 
     pod: PodFacts
     container: str
-    charge: Fraction
+    share: Share
 
 
 @dataclass(slots=True)
@@ -102,23 +103,23 @@ class Usage:
     def started(self, record: Started, pod: PodFacts) -> None:
         """A container runs, and sees devices."""
         self._judge_view(record, pod)
-        for uuid, charge in self._charges(record, pod).items():
-            self._uses[uuid].tenants[pod.uid, record.container] = Tenant(pod, record.container, charge)
+        for uuid, share in self._shares(record, pod).items():
+            self._uses[uuid].tenants[pod.uid, record.container] = Tenant(pod, record.container, share)
             self._touched[pod.uid].add(uuid)
             self._judge(uuid, record.at_s)
 
-    def _charges(self, record: Started, pod: PodFacts) -> dict[str, Fraction]:
+    def _shares(self, record: Started, pod: PodFacts) -> dict[str, Share]:
         """What a container may have of each device that it sees."""
         if pod.is_reservation or pod.is_placed_by_hand:
             return {}
         if recorded.ways(pod):
             placed = recorded.placed(pod, self.devices)
-            charges = placed.of(record.container) if placed is not None else {}
-            return {uuid: charges.get(uuid, Fraction(0)) for uuid in record.devices}
+            shares = placed.of(record.container) if placed is not None else {}
+            return {uuid: shares.get(uuid, Share()) for uuid in record.devices}
         ask = pod.asks.get(record.container)
         if ask is None or ask.is_whole:
             return {}
-        return {uuid: ask.charge(self.devices[uuid].mem_mib) for uuid in record.devices}
+        return {uuid: asked(ask, self.devices[uuid].mem_mib) for uuid in record.devices}
 
     def stopped(self, record: Stopped) -> None:
         """A container is gone."""
@@ -172,10 +173,10 @@ class Usage:
         self._judge_holders(uuid, counted, at_s)
 
     def _judge_sum(self, uuid: str, use: Use, at_s: float) -> None:
-        total = sum((tenant.charge for tenant in use.tenants.values()), Fraction(0))
-        if total > 1:
-            shares = ", ".join(f"{t.pod.key} {_decimal(t.charge)}" for t in use.tenants.values())
-            self.findings.add("S1", at_s, f"{uuid} carries {_decimal(total)} of a device: {shares}")
+        found = excess((tenant.share for tenant in use.tenants.values()), self.devices[uuid].mem_mib)
+        if found:
+            shares = ", ".join(f"{t.pod.key} {_decimal(t.share.part)}" for t in use.tenants.values())
+            self.findings.add("S1", at_s, f"{uuid} carries {found}: {shares}")
 
     def _judge_groups(self, uuid: str, use: Use, at_s: float) -> None:
         """All who use a device together must have one group in common."""

@@ -12,7 +12,7 @@ from gpu import asked, grant, record, reservation, telling
 from gpu.dialects import vocabulary
 from gpu.refusal import Refusal, told
 from gpu.reservation import Reservation
-from gpu.share import mib_from_nano
+from gpu.share import memory_from_nano
 from gpu.translation import Translation
 from scheduler.core.intake import has_ended
 from wire import names
@@ -103,7 +103,7 @@ def _given(pod: Pod, around: Surroundings) -> Iterator[GivenView]:
             uuid=uuid or (held.uuid if held else ""),
             index=held.index if held and uuid in {"", held.uuid} else -1,
             nano=nano,
-            mem_mib=mib_from_nano(nano, told_mib or around.cards_mib.get(pod.spec.node_name, 0)),
+            mem_mib=memory_from_nano(nano, told_mib or around.cards_mib.get(pod.spec.node_name, 0)),
         )
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from cli.inspection.sheets import Cell, Sheet
 from cli.inspection.values import GivenView, Inspection, PodView
-from gpu.share import NANO_PER_DEVICE, mib_from_nano
+from gpu.share import NANO_PER_DEVICE, memory_from_nano
 from scheduler.core.inspection import DeviceView, Kind, NodeView, TenantView
 from scheduler.reasons import closed_text
 
@@ -190,8 +190,8 @@ def _memory(mem_mib: int) -> str:
 
 def _amount(nano: int, device: DeviceView, *, up: bool) -> str:
     """A share of a device, and how much memory that is: of what is used, all that is not free."""
-    mem_mib = device.mem_mib - mib_from_nano(NANO_PER_DEVICE - nano, device.mem_mib) if up else 0
-    mem_mib = mem_mib if up else mib_from_nano(nano, device.mem_mib)
+    mem_mib = device.mem_mib - memory_from_nano(NANO_PER_DEVICE - nano, device.mem_mib) if up else 0
+    mem_mib = mem_mib if up else memory_from_nano(nano, device.mem_mib)
     return (percent_up(nano) if up else percent_down(nano)) + (f" {mem_mib} MiB" if device.mem_mib else "")
 
 

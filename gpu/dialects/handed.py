@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from gpu.request import ContainerRef, FractionAsk, GpuRequest, SharedAsk
-from gpu.share import mib_from_nano
+from gpu.share import mib_of_fraction
 from gpu.translation import GivenDevice
 
 _SUFFIXES: Final = ("Mi", "Gi", "Ti", "Pi", "Ei")
@@ -24,14 +24,14 @@ class Handed(msgspec.Struct, frozen=True, gc=False):
     def mem_mib(self) -> int:
         """How much of its memory the container asked; parts of a card are floored."""
         if isinstance(self.ask, FractionAsk):
-            return mib_from_nano(self.ask.nano, self.device.mem_mib)
+            return mib_of_fraction(self.ask.nano, self.device.mem_mib)
         return self.ask.mem_mib
 
     @property
     def cap_mib(self) -> int:
         """How much of its memory the container may use."""
         if isinstance(self.ask, FractionAsk):
-            return mib_from_nano(self.ask.limit_nano or self.ask.nano, self.device.mem_mib)
+            return mib_of_fraction(self.ask.limit_nano or self.ask.nano, self.device.mem_mib)
         return self.ask.limit_mib or self.ask.mem_mib
 
 

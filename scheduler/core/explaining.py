@@ -12,7 +12,7 @@ from itertools import count
 import numpy as np
 
 from gpu.request import FractionAsk
-from gpu.share import mib_from_nano
+from gpu.share import memory_from_nano
 from scheduler.core.devices import choose_answered, choose_devices, rule_of, without_silent
 from scheduler.core.eligibility import KINDS, OK, PLACE
 from scheduler.core.ledger import MOST_ASKED
@@ -275,7 +275,9 @@ def _missing(trial: Trial, cls: PodClass, short: Bools) -> Int64s:
         if isinstance(ask, FractionAsk):
             missing[position] = ask.nano - max((d.free_nano for d in devices), default=0)
         else:
-            best = max((mib_from_nano(d.free_nano, d.card_mib or node.smallest_card_mib) for d in devices), default=0)
+            best = max(
+                (memory_from_nano(d.free_nano, d.card_mib or node.smallest_card_mib) for d in devices), default=0
+            )
             missing[position] = min(ask.mem_mib, MOST_ASKED) - best
     return missing
 

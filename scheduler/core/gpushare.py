@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from gpu.share import mib_from_nano
+from gpu.share import memory_from_nano
 from scheduler.core.inspection import DeviceView, Kind, NodeView, TenantView
 
 #: Of a device of which nobody has told which one of its node it is.
@@ -79,12 +79,12 @@ def _device(index: int, device: DeviceView, smallest_card_mib: int, unit_mib: in
     """A device whose card is not known counts as the smallest of its node, as for the scheduler."""
     card_mib = device.mem_mib or smallest_card_mib
     total = card_mib // unit_mib
-    used_mib = sum(mib_from_nano(tenant.nano, card_mib) for tenant in device.tenants)
+    used_mib = sum(memory_from_nano(tenant.nano, card_mib) for tenant in device.tenants)
     pods = tuple(_pods(device.tenants, card_mib, unit_mib))
     return DeviceUse(id=index, total=total, used=min(total, -(-used_mib // unit_mib)), pods=pods)
 
 
 def _pods(tenants: Iterable[TenantView], card_mib: int, unit_mib: int) -> Iterator[PodUse]:
     for tenant in tenants:
-        used = -(-mib_from_nano(tenant.nano, card_mib) // unit_mib)
+        used = -(-memory_from_nano(tenant.nano, card_mib) // unit_mib)
         yield PodUse(tenant.name, tenant.namespace, min(used, card_mib // unit_mib))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from gpu.reservation import Reservation
-from gpu.share import NANO_PER_DEVICE, mib_from_nano
+from gpu.share import NANO_PER_DEVICE, memory_from_nano
 from scheduler.core.occupancy import Charge, Group, Occupancy
 from scheduler.core.records import NodeRecord, PodRecord
 from wire import names
@@ -125,7 +125,7 @@ class Known(msgspec.Struct, frozen=True, gc=False):
             name=pod.name if pod else name,
             uid=uid,
             nano=nano,
-            mem_mib=mib_from_nano(nano, card_mib),
+            mem_mib=memory_from_nano(nano, card_mib),
             is_bound=pod is not None and bool(pod.node),
         )
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.reservation import Reservation
-from gpu.share import NANO_PER_DEVICE, mib_from_nano
+from gpu.share import NANO_PER_DEVICE, memory_from_nano
 from scheduler.core.occupancy import Group
 from scheduler.core.records import NodeRecord
 from wire import names
@@ -103,10 +103,10 @@ def largest_ask_mib(dev: Device, smallest_card_mib: int, largest_card_mib: int) 
     if not dev.is_open:
         return CLOSED
     if dev.card_mib:
-        return mib_from_nano(dev.free_nano, dev.card_mib)
+        return memory_from_nano(dev.free_nano, dev.card_mib)
     if dev.free_nano == NANO_PER_DEVICE:
         return largest_card_mib
-    return mib_from_nano(dev.free_nano, smallest_card_mib)
+    return memory_from_nano(dev.free_nano, smallest_card_mib)
 
 
 #: Rows of ``Table.extra``: what is left of the node's GPUs, whole and in parts, in milli-GPU (rounded down, cut to

@@ -9,10 +9,10 @@ from typing import Final
 
 from simulator import recorded
 from simulator.checks import counting
-from simulator.checks.counting import NANO
 from simulator.checks.writes import Writes
 from simulator.devices import Device
-from simulator.facts import PodFacts
+from simulator.facts import Granted, PodFacts
+from simulator.sharing import Share, asked
 from simulator.violations import Findings
 from wire import names
 
@@ -43,24 +43,26 @@ class Keeping:
     def bound(self, pod: PodFacts, at_s: float) -> None:
         """A pod of ours was just bound: each device is charged with what was asked, and its book says so."""
         for grant in pod.grants:
-            asked = self._asked(pod, grant.uuid)
-            if Fraction(grant.nano, NANO) < asked:
-                told = f"{float(asked):.9g} of {grant.uuid} and is charged {grant.nano} nano"
-                self._add(at_s, f"pod {pod.key} asked {told}")
+            card = self.cards.get(grant.uuid)
+            if card is not None:
+                self._judge_charge(pod, grant, card, at_s)
             reservation = self.pods.get(grant.reservation)
             if reservation is not None:
                 self._judge_entry(reservation, pod, grant.group, at_s)
 
-    def _asked(self, pod: PodFacts, uuid: str) -> Fraction:
+    def _judge_charge(self, pod: PodFacts, grant: Granted, card: Device, at_s: float) -> None:
+        share = self._asked(pod, grant.uuid, card)
+        if grant.nano < share.least_nano(card.mem_mib):
+            told = f"{float(share.part):.9g} of {grant.uuid} and is charged {grant.nano} nano"
+            self._add(at_s, f"pod {pod.key} asked {told}")
+
+    def _asked(self, pod: PodFacts, uuid: str, card: Device) -> Share:
         """What it asked of a device that it was given; all of one that nobody can have asked for."""
-        card = self.cards.get(uuid)
-        if card is None:
-            return Fraction(0)
         if recorded.ways(pod):
             placed = recorded.placed(pod, self.cards)
-            return placed.charge(uuid) if placed is not None else Fraction(1)
+            return placed.share(uuid) if placed is not None else Share(Fraction(1))
         ask = next((ask for ask in pod.asks.values() if not ask.is_whole), None)
-        return ask.charge(card.mem_mib) if ask is not None else Fraction(0)
+        return asked(ask, card.mem_mib) if ask is not None else Share()
 
     def changed(self, known: PodFacts, pod: PodFacts, at_s: float) -> None:
         """A bound pod has a new version."""

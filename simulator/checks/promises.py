@@ -13,6 +13,7 @@ from fractions import Fraction
 from simulator import recorded
 from simulator.devices import Device
 from simulator.facts import PodFacts
+from simulator.sharing import Share, asked, excess
 from simulator.violations import Findings
 
 
@@ -52,16 +53,18 @@ class Promises:
         card = self.cards.get(uuid)
         if card is None:
             return
-        charges = {pod.key: self._charge(pod, uuid, card) for pod in self.to(uuid)}
-        if sum(charges.values()) > 1:
-            told = ", ".join(f"{key} {float(charge):.6g}" for key, charge in sorted(charges.items()))
-            self.findings.add("S1", at_s, f"{uuid} is promised to {told}")
+        shares = {pod.key: self._share(pod, uuid, card) for pod in self.to(uuid)}
+        found = excess(shares.values(), card.mem_mib)
+        if found:
+            told = ", ".join(f"{key} {float(share.part):.6g}" for key, share in sorted(shares.items()))
+            self.findings.add("S1", at_s, f"{uuid} is promised to {told}, {found}")
 
-    def _charge(self, pod: PodFacts, uuid: str, card: Device) -> Fraction:
+    def _share(self, pod: PodFacts, uuid: str, card: Device) -> Share:
         if recorded.ways(pod):
             placed = recorded.placed(pod, self.cards)
-            return placed.charge(uuid) if placed is not None else Fraction(0)
-        return sum((ask.charge(card.mem_mib) for ask in pod.asks.values()), Fraction(0))
+            return placed.share(uuid) if placed is not None else Share()
+        shares = [asked(ask, card.mem_mib) for ask in pod.asks.values()]
+        return Share(sum((share.part for share in shares), Fraction(0)), any(share.is_memory for share in shares))
 
     def _judge_modes(self, uuid: str, at_s: float) -> None:
         modes = {pod.key: pod.mode for pod in self.to(uuid) if pod.mode}

@@ -9,6 +9,7 @@ from itertools import combinations
 from simulator.checks import counting
 from simulator.checks.counting import NANO
 from simulator.facts import Ask, PodFacts
+from simulator.sharing import asked
 from wire import names
 
 Shared = dict[str, tuple[int, int]]
@@ -114,7 +115,7 @@ def share_of(pod: PodFacts) -> Ask | None:
 
 
 def nano_of(ask: Ask, card_mib: int) -> int:
-    """What an ask costs on a card, rounded up; more than a device where it can't be."""
+    """What an ask costs on a card at least; more than a device where it can't be."""
     if not card_mib and ask.mem_mib is not None:
         return NANO + 1
-    return int(-(-ask.charge(card_mib) * NANO // 1))
+    return asked(ask, card_mib).least_nano(card_mib)

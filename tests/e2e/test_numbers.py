@@ -56,6 +56,20 @@ async def test_of_24_pods_of_2000_mib_23_run_on_a_card_of_46068_and_one_says_why
         assert [len(sharers) for sharers in scene.sharers(await scene.pods()).values()] == [23]
 
 
+@pytest.mark.parametrize(
+    ("asked", "card"), [([8192, 8192, 8192], "24GiB"), ([5120, 10240], "15GiB")], ids=["thirds", "a third and two"]
+)
+async def test_memory_that_adds_up_to_a_card_runs_on_it_and_not_a_mib_more(
+    set_scene: SetScene, asked: list[int], card: str
+) -> None:
+    async with set_scene([f"1x1x{card}"]) as scene:
+        await scene.create(*(memory(f"p{i}", mem_mib) for i, mem_mib in enumerate(asked)))
+        pods = await scene.running(len(asked))
+        assert [len(sharers) for sharers in scene.sharers(pods).values()] == [len(asked)]
+        await scene.create(memory("late", 1))
+        await scene.says("late", "no nodes with enough resources were found")
+
+
 async def test_memory_asks_find_the_larger_cards_of_an_uneven_node(set_scene: SetScene) -> None:
     async with set_scene(["1x2x24GiB+2x80GiB"]) as scene:
         await scene.create(memory("a", 60_000), memory("b", 60_000))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 
 import pytest
 from hypothesis import assume, given
@@ -8,8 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gpu import book as device_book
+from gpu import room
 from gpu.book import EMPTY, Book, DeviceFull, Entry, MalformedBook, ModeConflict, OtherAttempt, Tenant
-from gpu.share import NANO_PER_DEVICE
+from gpu.share import MOST_TENANTS, NANO_PER_DEVICE, nano_from_memory
 
 HALF = NANO_PER_DEVICE // 2
 
@@ -38,6 +40,41 @@ def test_a_thousand_thousandths_fit_and_not_one_more() -> None:
     book = joined(*(tenant(f"u{index}", 1_000_000) for index in range(1000)))
     assert book.free_nano == 0
     assert device_book.join(book, [tenant("late", 1)]) == DeviceFull(asked_nano=1, free_nano=0)
+
+
+def memory(uid: str, mem_mib: int, card_mib: int) -> Tenant:
+    """A tenant that asks memory of a card."""
+    nano = nano_from_memory(mem_mib, card_mib)
+    assert nano is not None
+    return tenant(uid, nano)
+
+
+def test_memory_that_adds_up_to_the_card_fits_a_book_and_not_a_mib_more() -> None:
+    book = joined(*(memory(uid, 8192, 24576) for uid in ("u1", "u2", "u3")))
+    assert isinstance(device_book.join(book, [memory("u4", 1, 24576)]), DeviceFull)
+
+
+def test_a_book_of_an_older_version_is_read_as_it_stands_and_takes_what_is_left() -> None:
+    """It charged memory rounded up, which is a nano more here: nobody lowers it, and nobody is let in for it."""
+    book = joined(tenant("u1", 333_333_334), tenant("u2", 333_333_334))
+    assert device_book.parse(device_book.render(book)) == book
+    assert device_book.join(book, [memory("u1", 8192, 24576)]) == book
+    assert isinstance(device_book.join(book, [memory("u3", 8192, 24576)]), DeviceFull)
+    assert isinstance(device_book.join(book, [memory("u3", 8191, 24576)]), Book)
+
+
+def test_a_book_takes_so_many_tenants_as_are_proven_not_to_pass_the_card() -> None:
+    full = [tenant(f"u{number}", 1) for number in range(MOST_TENANTS)]
+    book = joined(*full)
+    assert device_book.join(book, [tenant("late", 1)]) == DeviceFull(1, NANO_PER_DEVICE - MOST_TENANTS)
+    assert device_book.join(book, full) == book
+
+
+def test_so_many_tenants_would_not_fit_the_annotations_of_a_pod() -> None:
+    """So nobody meets that number: each takes a UID, an attempt's UUID and a time at least."""
+    ids = [str(uuid.UUID(int=number)) for number in range(MOST_TENANTS)]
+    shortest = [Tenant(each, Entry(1, attempt=each, rv="1", since=1_767_225_600, pod="a/b")) for each in ids]
+    assert len(device_book.render(joined(*shortest))) > room.LARGEST
 
 
 def test_tenants_join_all_or_none() -> None:

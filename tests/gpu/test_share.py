@@ -1,73 +1,152 @@
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpu.request import FractionAsk, MemoryAsk, charge_nano
-from gpu.share import NANO_PER_DEVICE, mib_from_nano, nano_from_memory, portion_text
+from gpu.share import (
+    LARGEST_FLOORED_MIB,
+    MOST_TENANTS,
+    NANO_PER_DEVICE,
+    memory_from_nano,
+    mib_of_fraction,
+    nano_from_memory,
+    portion_text,
+)
 
-CARDS = st.integers(1, 200_000)
+#: Of all sizes; with those around the largest on which a charge is rounded down, and two that no power of two divides.
+CARDS = st.one_of(
+    st.integers(1, 2 * LARGEST_FLOORED_MIB),
+    st.sampled_from([LARGEST_FLOORED_MIB - 1, LARGEST_FLOORED_MIB, LARGEST_FLOORED_MIB + 1, 46068, 24576]),
+)
+FLOORED = CARDS.filter(lambda card_mib: card_mib <= LARGEST_FLOORED_MIB)
+#: A tenant's ask: of memory, or a fraction in nano.
+Kind = Literal["memory", "fraction"]
+
+
+def charged(mem_mib: int, card_mib: int) -> int:
+    nano = nano_from_memory(mem_mib, card_mib)
+    assert nano is not None
+    return nano
+
+
+def rounded_up(mem_mib: int, card_mib: int) -> int:
+    """What versions before this one charged."""
+    return -(-mem_mib * NANO_PER_DEVICE // card_mib)
 
 
 @pytest.mark.parametrize(
     ("mem_mib", "card_mib", "nano"),
     [
-        (40960, 81920, 500_000_000),
-        (1, 3, 333_333_334),
-        (2000, 46068, 43_414_084),
-        (81920, 81920, NANO_PER_DEVICE),
-        (1, 1_000_000_000, 1),
-        (1, 2**40, 1),
-        (81921, 81920, None),
-        (1, 0, None),
-        (2**64 - 1, 81920, None),
+        pytest.param(40960, 81920, 500_000_000, id="a half"),
+        pytest.param(1, 3, 333_333_333, id="a third"),
+        pytest.param(8192, 24576, 333_333_333, id="a third of a real card"),
+        pytest.param(2000, 46068, 43_414_083, id="what no decimal says"),
+        pytest.param(81920, 81920, NANO_PER_DEVICE, id="all of it"),
+        pytest.param(1, LARGEST_FLOORED_MIB, MOST_TENANTS, id="the least that is rounded down"),
+        pytest.param(1, LARGEST_FLOORED_MIB + 1, MOST_TENANTS + 1, id="a card so large that it is rounded up"),
+        pytest.param(1, 1_000_000_000, 1, id="a nano a MiB"),
+        pytest.param(1, 2**40, 1, id="never nothing"),
+        pytest.param(81921, 81920, None, id="more than the card"),
+        pytest.param(1, 0, None, id="a card that is not known"),
+        pytest.param(2**64 - 1, 81920, None, id="the largest number"),
     ],
 )
-def test_memory_costs_its_part_of_the_card_rounded_up(mem_mib: int, card_mib: int, nano: int | None) -> None:
+def test_memory_costs_its_part_of_the_card(mem_mib: int, card_mib: int, nano: int | None) -> None:
     assert nano_from_memory(mem_mib, card_mib) == nano
 
 
 def test_as_many_shares_of_memory_fit_as_the_card_holds_and_not_one_more() -> None:
-    each = nano_from_memory(2000, 46068)
-    assert each is not None
-    assert NANO_PER_DEVICE // each == 23 == 46068 // 2000
+    assert NANO_PER_DEVICE // charged(2000, 46068) == 23 == 46068 // 2000
 
 
-@given(CARDS, st.data())
-def test_shares_that_fit_the_device_never_exceed_its_memory(card_mib: int, data: st.DataObject) -> None:
-    total_nano = total_mib = 0
-    for mem_mib in data.draw(st.lists(st.integers(1, card_mib), max_size=50)):
-        nano = nano_from_memory(mem_mib, card_mib)
-        assert nano is not None
-        if total_nano + nano <= NANO_PER_DEVICE:
-            total_nano += nano
+@given(FLOORED, st.data())
+def test_memory_that_adds_up_to_the_card_fits_it(card_mib: int, data: st.DataObject) -> None:
+    left = card_mib
+    parts: list[int] = []
+    while left and len(parts) < 20:
+        parts.append(data.draw(st.integers(1, left)))
+        left -= parts[-1]
+    assert sum(charged(part, card_mib) for part in (*parts, left) if part) <= NANO_PER_DEVICE
+
+
+@given(CARDS, st.lists(st.tuples(st.sampled_from(get_args(Kind)), st.floats(0, 1)), max_size=50), st.booleans())
+def test_tenants_that_fit_a_device_are_never_promised_more_than_its_memory(
+    card_mib: int, asked: list[tuple[Kind, float]], is_older: bool
+) -> None:
+    """Memory and fractions mixed, each entered while there is room; some may be charged as older versions did."""
+    free_nano, total_mib = NANO_PER_DEVICE, 0
+    for number, (kind, part) in enumerate(asked):
+        if kind == "fraction":
+            nano = max(1, int(part * free_nano))
+            mem_mib = mib_of_fraction(nano, card_mib)
+        else:
+            # Up to one MiB more than there is room for, which is where a wrong charge would let it in.
+            mem_mib = min(card_mib, max(1, int(part * memory_from_nano(free_nano, card_mib)) + 1))
+            charge = rounded_up if is_older and number % 2 else charged
+            nano = charge(mem_mib, card_mib)
+        if nano <= free_nano:
+            free_nano -= nano
             total_mib += mem_mib
     assert total_mib <= card_mib
 
 
-@given(CARDS, st.data())
-def test_memory_that_fills_the_card_exactly_is_refused_only_by_rounding(card_mib: int, data: st.DataObject) -> None:
-    first = data.draw(st.integers(1, card_mib))
-    charges = [nano_from_memory(part, card_mib) for part in (first, card_mib - first) if part]
-    total = sum(charge for charge in charges if charge is not None)
-    assert NANO_PER_DEVICE <= total <= NANO_PER_DEVICE + 1
+@given(FLOORED, st.integers(1, MOST_TENANTS), st.booleans())
+@example(LARGEST_FLOORED_MIB, MOST_TENANTS, False)
+@example(LARGEST_FLOORED_MIB, MOST_TENANTS, True)
+def test_as_many_tenants_as_a_book_may_have_are_never_promised_more_than_the_memory(
+    card_mib: int, tenants: int, is_mixed: bool
+) -> None:
+    """About the worst that there is: together they fill the card, and each pays nearly a nano less than its part.
+
+    What they leave goes to one more, in memory or as a fraction.
+    """
+    least = max(1, card_mib // tenants)
+    mem_mib = max(range(least, min(card_mib, least + 200) + 1), key=lambda mib: mib * NANO_PER_DEVICE % card_mib)
+    nano = charged(mem_mib, card_mib)
+    fitting = min(tenants - 1, NANO_PER_DEVICE // nano)
+    left_nano = NANO_PER_DEVICE - fitting * nano
+    last_mib = mib_of_fraction(left_nano, card_mib) if is_mixed else memory_from_nano(left_nano, card_mib)
+    assert fitting * mem_mib + last_mib <= card_mib
+
+
+def test_the_bound_is_needed() -> None:
+    """One tenant more on a card as much larger, and the sum of what is short would reach a MiB."""
+    assert MOST_TENANTS * LARGEST_FLOORED_MIB <= NANO_PER_DEVICE < (MOST_TENANTS + 1) * LARGEST_FLOORED_MIB
 
 
 @given(CARDS, st.integers(0, NANO_PER_DEVICE))
-def test_a_share_stands_for_no_more_memory_than_it_pays(card_mib: int, nano: int) -> None:
-    mem_mib = mib_from_nano(nano, card_mib)
-    charge = nano_from_memory(mem_mib, card_mib)
-    assert charge is not None
-    assert charge <= nano
+def test_what_is_free_says_which_memory_ask_is_the_largest_that_fits(card_mib: int, free_nano: int) -> None:
+    mem_mib = memory_from_nano(free_nano, card_mib)
+    assert mem_mib == 0 or charged(mem_mib, card_mib) <= free_nano
+    assert mem_mib == card_mib or charged(mem_mib + 1, card_mib) > free_nano
 
 
 @given(CARDS, st.data())
-def test_a_charge_of_memory_gives_that_memory_back(card_mib: int, data: st.DataObject) -> None:
+def test_a_charge_of_memory_gives_that_memory_back_whichever_way_it_was_rounded(
+    card_mib: int, data: st.DataObject
+) -> None:
     mem_mib = data.draw(st.integers(1, card_mib))
-    nano = nano_from_memory(mem_mib, card_mib)
-    assert nano is not None
-    assert mib_from_nano(nano, card_mib) == mem_mib
+    for charge in (charged, rounded_up):
+        assert memory_from_nano(charge(mem_mib, card_mib), card_mib) == mem_mib
+
+
+@given(CARDS, st.integers(0, NANO_PER_DEVICE))
+def test_a_fraction_stands_for_no_more_memory_than_is_in_it(card_mib: int, nano: int) -> None:
+    mem_mib = mib_of_fraction(nano, card_mib)
+    assert mem_mib * NANO_PER_DEVICE <= nano * card_mib < (mem_mib + 1) * NANO_PER_DEVICE
+
+
+def test_two_halves_of_an_odd_card_do_not_pass_it() -> None:
+    half = NANO_PER_DEVICE // 2
+    assert mib_of_fraction(half, 46069) == memory_from_nano(half, 46069) == 23034
+
+
+def test_of_a_card_that_is_not_known_no_charge_pays_for_any_memory() -> None:
+    assert memory_from_nano(NANO_PER_DEVICE, 0) == mib_of_fraction(NANO_PER_DEVICE, 0) == 0
 
 
 @pytest.mark.parametrize(

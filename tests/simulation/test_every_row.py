@@ -110,7 +110,7 @@ def test_a_seat_is_one_device_which_is_charged_what_is_used_of_it_at_one_time(
         parts[uuid] = (*parts.get(uuid, ()), part)
     assert len(parts) == len(seats)
     placed = Placed(parts, seen.cards)
-    charged = {uuid: -(-placed.charge(uuid) * _NANO // 1) for uuid in parts}
+    charged = {uuid: placed.share(uuid).least_nano(seen.cards[uuid].mem_mib) for uuid in parts}
     assert {grant.uuid: grant.nano for grant in facts.pod(seen.pod).grants} == charged
     assert all(0 < nano <= _NANO for nano in charged.values())
 

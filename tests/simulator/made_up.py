@@ -63,8 +63,8 @@ def reservation(name: str, group: str, book: dict[str, int] | None = None) -> di
 class Story:
     """Tells a checker a story, second by second."""
 
-    def __init__(self, **settings: float) -> None:
-        self.checker = Checker({NODE: (A, B, C)}, **settings)
+    def __init__(self, *, cards: tuple[Device, ...] = (A, B, C), **settings: Any) -> None:
+        self.checker = Checker({NODE: cards}, **settings)
         self.now_s = 0.0
         self._seen: set[str] = set()
 
@@ -145,6 +145,13 @@ def granted(name: str, group: str, fraction: str = "0.5", *, nano: int | None = 
     grant = json.dumps({"attempt": "a", "devices": [device]})
     annotations = {"moorage.dev/grant": grant, "moorage.dev/visible-devices.c0": "GPU-a", **more.pop("annotations", {})}
     return share(name, group, fraction, annotations=annotations, **more)
+
+
+def granted_memory(name: str, group: str, mem_mib: int, nano: int) -> dict[str, Any]:
+    """A pod that asks memory, and was bound by us through the reservation ``r`` to GPU-a for a charge of ``nano``."""
+    raw = granted(name, group, nano=nano, annotations={"gpu-memory": str(mem_mib)})
+    del raw["metadata"]["annotations"]["gpu-fraction"]
+    return raw
 
 
 def waiting(name: str, message: str | None = None, **more: Any) -> dict[str, Any]:

@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
+from simulator.devices import Device
 from simulator.invariants import BIND_REQUESTS, CONFIG_MAPS, POD_GROUPS, PODS
-from tests.simulator.made_up import Story, pod, reservation, share, whole
+from tests.simulator.made_up import Story, granted, granted_memory, pod, reservation, share, whole
+
+GRANT = "moorage.dev/grant"
 
 
-def shared_device(*tenants: dict[str, Any], **settings: float) -> Story:
+def shared_device(*tenants: dict[str, Any], **settings: Any) -> Story:
     """A reservation of group g holds GPU-a, and the tenants run on it."""
     story = Story(**settings).sees(reservation("r", "g")).holds("r", "GPU-a")
     for tenant in tenants:
@@ -37,6 +40,49 @@ def test_thirds_that_floats_would_overflow_hold() -> None:
 )
 def test_more_than_a_device_breaks_s1(tenants: list[dict[str, Any]]) -> None:
     assert shared_device(*tenants).broken() == {"S1"}
+
+
+THIRDS_MIB = 24576
+"""A card of which no third is a whole number of nano-GPU."""
+
+
+def on_thirds(*tenants: dict[str, Any], runs: bool) -> Story:
+    """Tenants of one such card, that a ledger has room for: bound there, and running if they ``run``."""
+    nanos = {raw["metadata"]["uid"]: json.loads(raw["metadata"]["annotations"][GRANT]) for raw in tenants}
+    book = {uid: grant["devices"][0]["nano"] for uid, grant in nanos.items()}
+    assert sum(book.values()) <= 10**9
+    story = Story(cards=(Device(0, "GPU-a", THIRDS_MIB),)).sees(reservation("r", "g", book)).holds("r", "GPU-a")
+    for tenant in tenants:
+        story.sees(tenant)
+        if runs:
+            story.starts(tenant["metadata"]["name"], "GPU-a")
+    return story
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["running", "promised"])
+@pytest.mark.parametrize(
+    ("asked", "broken"),
+    [
+        pytest.param([8192, 8192, 8192], set(), id="all of it"),
+        pytest.param([8192, 8192, 8193], {"S1"}, id="a MiB more"),
+        pytest.param([8192, 8192, "0.333333334"], set(), id="with a fraction that is all the rest"),
+        pytest.param([8191, 8192, "0.3333740233"], set(), id="with one that is a MiB more, and a MiB less"),
+        pytest.param([8192, 8192, "0.3333740235"], {"S1"}, id="with one that is a MiB more"),
+        pytest.param(["0.333333333"] * 3, set(), id="fractions"),
+        pytest.param(["0.333333333", "0.333333333", "0.333333335"], {"S1"}, id="fractions, a nano more"),
+        pytest.param([24576, "0.000000001"], {"S1"}, id="a nano more than all of it"),
+    ],
+)
+def test_memory_and_fractions_together_never_pass_the_card(
+    asked: list[int | str], broken: set[str], runs: bool
+) -> None:
+    """Whatever they are charged: what asks for too much is charged a nano here, as a ledger with a bug might."""
+    nanos = [333_333_333] * len(asked) if not broken else [1] * len(asked)
+    tenants = [
+        granted_memory(f"p{i}", "g", ask, nano) if isinstance(ask, int) else granted(f"p{i}", "g", ask, nano=nano)
+        for i, (ask, nano) in enumerate(zip(asked, nanos, strict=True))
+    ]
+    assert on_thirds(*tenants, runs=runs).broken() - {"S8"} == broken
 
 
 def test_a_claim_lowered_after_binding_counts_as_it_was_and_breaks_s8() -> None:

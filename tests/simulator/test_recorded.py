@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from simulator import facts, recorded
+from simulator.sharing import Share
 from tests.simulator.made_up import A, B, C, Story, pod, reservation
 
 CARDS = {card.uuid: card for card in (A, B, C)}
@@ -110,7 +111,7 @@ def test_unequal_shares_stand_in_the_order_of_the_asks() -> None:
     raw = given("p", asks, {"c0": "GPU-b,GPU-a"}, {"GPU-b": 10**9, "GPU-a": 5 * 10**8})
     placed = recorded.placed(facts.pod(raw), CARDS)
     assert placed is not None
-    assert placed.of("main") == {"GPU-b": 1, "GPU-a": Fraction(1, 2)}
+    assert placed.of("main") == {"GPU-b": Share(Fraction(1)), "GPU-a": Share(Fraction(1, 2))}
 
 
 def test_equal_devices_of_several_ways_are_told_apart_by_the_charge() -> None:

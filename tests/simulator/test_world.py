@@ -107,6 +107,28 @@ async def test_what_fits_runs_and_what_does_not_says_why(
         assert await settled(running) == HELD
 
 
+@pytest.mark.parametrize(
+    ("asked", "card_mib", "late"),
+    [
+        pytest.param((8192, 8192, 8192), 24576, 1, id="three thirds"),
+        pytest.param((5120, 10240), 15360, 1, id="a third and two"),
+        pytest.param((8192, 8192, 8191), 24576, 2, id="a MiB is left, and two are asked"),
+    ],
+)
+async def test_memory_that_adds_up_to_a_card_runs_on_it_and_each_is_told_what_it_asked(
+    asked: Sequence[int], card_mib: int, late: int
+) -> None:
+    async with world(f"1x1x{card_mib}MiB") as running:
+        for number, mem_mib in enumerate(asked):
+            await running.apply(pods(1, f'gpu-memory: "{mem_mib}"', prefix=f"p{number}"))
+        assert await running.until_idle()
+        assert sorted(pod.devices[0].mem_mib for pod in outcome.pods(running)) == sorted(asked)
+        await running.apply(pods(1, f'gpu-memory: "{late}"', prefix="late"))
+        assert await running.until_idle()
+        assert phases(running) == {"Running": len(asked), "Pending": 1}
+        assert await settled(running) == HELD
+
+
 async def test_a_device_is_used_again_when_its_tenants_are_gone() -> None:
     async with world("1x1x1GiB") as running:
         await running.apply(pods(2, HALF))

@@ -200,6 +200,18 @@ def test_a_device_that_the_pod_does_not_name_fails_the_attempt_before_anything_i
             assert not any(isinstance(action, PostBinding) for action in move.actions)
 
 
+@pytest.mark.parametrize("charged", [333_333_333, 333_333_334], ids=["this version", "an older one, rounded up"])
+def test_a_memory_ask_is_bound_whichever_way_it_was_charged_and_its_grant_says_the_lower_charge(charged: int) -> None:
+    asks = attempt(devices=(PlannedDevice("g", charged, mem_mib=8192),))
+    request = GpuRequest((ContainerRequest(ContainerRef(ContainerKind.REGULAR, 0), (MemoryAsk(8192),)),))
+    held = reservation("g", asks, mem_mib=24576)
+    (action,) = one(
+        state(asks, joined=joined(asks)), world(asks, pod=pod(request=request), reservations={"g": held})
+    ).actions
+    assert isinstance(action, PostBinding)
+    assert [device.nano for device in action.grant.devices] == [333_333_333]
+
+
 def test_a_disputed_device_is_looked_at_again_until_the_time_is_over() -> None:
     disputed = state(joined=joined(ONE), disputed="device GPU-g is also held by x")
     assert one(disputed, world(verified=False)).actions == (Verify("g"),)

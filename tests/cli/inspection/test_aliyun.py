@@ -16,7 +16,7 @@ from wire import names
 from wire.core import Node, NodeAddress, Pod
 
 CARD_MIB = 40536
-SHARE = -(-9 * 1024 * NANO // CARD_MIB)
+SHARE = 9 * 1024 * NANO // CARD_MIB
 
 
 def machine(name: str, gpus: int, mem_mib: int, address: str) -> Node:
@@ -34,7 +34,7 @@ def seen(*further: Pod) -> Inspection:
     nodes = [machine("node-a", 2, CARD_MIB, "10.0.0.11"), machine("node-b", 1, 15109, "10.0.0.12")]
     tenants = [
         bound(pod("train", mem=9216), "node-a", ("g", SHARE), uuid="GPU-g"),
-        bound(pod("serve", mem=4096), "node-b", ("h", -(-4096 * NANO // 15109)), uuid="GPU-h"),
+        bound(pod("serve", mem=4096), "node-b", ("h", 4096 * NANO // 15109), uuid="GPU-h"),
     ]
     books = [card("g", "node-a", 0, **{"uid-train": SHARE}), card("h", "node-b", 0)]
     return survey(Found(nodes=nodes, pods=[*books, *tenants, *further]))

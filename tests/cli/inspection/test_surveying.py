@@ -94,9 +94,10 @@ def test_a_pod_that_has_no_part_in_it_is_shown_only_where_it_is_named(nobody: Po
     assert only(nobody, asked_for=frozenset({nobody.metadata.name})).name == nobody.metadata.name
 
 
-def test_a_bound_pod_shows_exactly_what_it_was_given_and_how_much_memory_that_is() -> None:
-    tenant = bound(pod("t", mem=2000), "n1", ("g", 81_380_209), uuid="GPU-1")
-    card = reservation("g", uuid="GPU-1", mem_mib=24576, book={"uid-t": 81_380_209})
+@pytest.mark.parametrize("nano", [81_380_208, 81_380_209], ids=["charged now", "by an older version, rounded up"])
+def test_a_bound_pod_shows_exactly_what_it_was_given_and_how_much_memory_that_is(nano: int) -> None:
+    tenant = bound(pod("t", mem=2000), "n1", ("g", nano), uuid="GPU-1")
+    card = reservation("g", uuid="GPU-1", mem_mib=24576, book={"uid-t": nano})
     card = changed(card, annotations={**(card.metadata.annotations or {}), names.DEVICE_INDEX: "3"})
     assert only(tenant, card).given == (
         GivenView(
@@ -104,7 +105,7 @@ def test_a_bound_pod_shows_exactly_what_it_was_given_and_how_much_memory_that_is
             reservation=card.metadata.name,
             uuid="GPU-1",
             index=3,
-            nano=81_380_209,
+            nano=nano,
             mem_mib=2000,
         ),
     )

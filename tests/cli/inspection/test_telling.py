@@ -117,7 +117,7 @@ def test_devices_that_take_nobody_say_why() -> None:
 
 def test_a_node_is_a_line_for_each_device_and_further_tenant() -> None:
     other = bound(pod("u", fraction="0.25"), "n1", ("g", NANO // 4), uuid="GPU-1")
-    head = "1     24576 MiB   shared   58.34% 14337 MiB   41.66% 10239 MiB   "
+    head = "1     24576 MiB   shared   58.34% 14336 MiB   41.66% 10240 MiB   "
     assert lines(node_sheets(seen(card(), TENANT, other))) == [
         "n1: ready, 2 GPUs, 0.59 used",
         "GPU   MEMORY      STATE    USED               FREE               POD    SHARE             DIALECT   ASKS",
@@ -129,7 +129,7 @@ def test_a_node_is_a_line_for_each_device_and_further_tenant() -> None:
 
 def test_used_and_free_memory_of_a_device_are_all_of_it() -> None:
     told = lines(node_sheets(seen(card(), TENANT)))[2].split("   ")
-    assert [cell.strip() for cell in told if "MiB" in cell][1:3] == ["33.34% 8193 MiB", "66.66% 16383 MiB"]
+    assert [cell.strip() for cell in told if "MiB" in cell][1:3] == ["33.34% 8192 MiB", "66.66% 16384 MiB"]
 
 
 def test_a_device_tells_its_mode_and_a_pod_what_is_not_enforced() -> None:

@@ -365,10 +365,10 @@ def test_of_five_dialects_on_one_card_three_fit() -> None:
         charges[answer.dialect] = charge_nano(ask, card_mib)
     assert charges == {
         "clearml": 250_000_000,
-        "aliyun": -(-5120 * NANO_PER_DEVICE // card_mib),
+        "aliyun": 5120 * NANO_PER_DEVICE // card_mib,
         "metagpu": 300_000_000,
-        "kai": -(-4096 * NANO_PER_DEVICE // card_mib),
-        "replicas": -(-5000 * NANO_PER_DEVICE // card_mib),
+        "kai": 4096 * NANO_PER_DEVICE // card_mib,
+        "replicas": 5000 * NANO_PER_DEVICE // card_mib,
     }
     free, placed = NANO_PER_DEVICE, []
     for dialect, nano in sorted(charges.items(), key=lambda pair: -(pair[1] or 0)):

@@ -66,7 +66,7 @@ class Want:
             return self.fraction
         card = card_mib or machine.smallest_mib
         if card and self.mem_mib <= card:
-            return Fraction(math.ceil(Fraction(self.mem_mib, card) * NANO), NANO)
+            return Fraction(math.floor(Fraction(self.mem_mib, card) * NANO), NANO)
         if not card_mib and self.mem_mib <= machine.largest_mib:
             return Fraction(1)
         return None

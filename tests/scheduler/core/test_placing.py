@@ -124,12 +124,70 @@ def test_twenty_three_pods_of_2000_mib_fit_on_a_card_of_46068() -> None:
 
 
 @pytest.mark.parametrize(
+    ("mems", "card_mib", "fit"),
+    [
+        pytest.param([8192] * 4, 24576, 3, id="three thirds"),
+        pytest.param([5120, 10240, 1], 15360, 2, id="a third and two"),
+        pytest.param([8192, 8192, 8193], 24576, 2, id="a MiB more"),
+        pytest.param([1000] * 50, 46068, 46, id="many, and a rest"),
+        pytest.param([1001] * 46, 46046, 46, id="many that add up"),
+        pytest.param([174763, 174763, 174762], 512 * 1024, 3, id="the largest card that is rounded down on"),
+        pytest.param([262144, 262145], 512 * 1024 + 1, 1, id="a larger card"),
+    ],
+)
+@pytest.mark.parametrize("reported", [True, False], ids=["a device that is there", "one that is opened"])
+def test_memory_that_adds_up_to_a_card_fits_it_and_not_a_mib_more(
+    mems: list[int], card_mib: int, fit: int, reported: bool
+) -> None:
+    pods = [pod(f"p{i:02}", mem=mem) for i, mem in enumerate(mems)]
+    there = [reservation("g", mem_mib=card_mib)] if reported else []
+    placed = _placed(node(gpus=1, mem_mib=card_mib), *there, *pods)
+    assert len(placed) == fit
+    assert sum(device.mem_mib for each in placed.values() for device in each.devices) <= card_mib
+
+
+@pytest.mark.parametrize(
+    ("book", "mems", "fit"),
+    [
+        ({"a": 333_333_334}, [8192, 8192], 2),
+        ({"a": 333_333_334, "b": 333_333_334}, [8192, 8191], 1),
+        ({"a": 333_333_334, "b": 333_333_334, "c": 333_333_332}, [1], 0),
+    ],
+    ids=["beside one", "beside two", "a full device"],
+)
+def test_what_an_older_version_charged_rounded_up_stands_as_it_is(
+    book: dict[str, int], mems: list[int], fit: int
+) -> None:
+    held = reservation("g", mem_mib=24576, book=book)
+    older = [bound(pod(uid, uid=uid, mem=8192), "n1", ("g", nano)) for uid, nano in book.items()]
+    pods = [pod(f"p{i}", mem=mem) for i, mem in enumerate(mems)]
+    assert len(_placed(node(gpus=1, mem_mib=24576), held, *older, *pods)) == fit
+
+
+@pytest.mark.parametrize(
+    ("fraction", "mems", "fit"),
+    [
+        ("0.333333333", [8192, 8192], 2),
+        ("0.333333334", [8192, 8192], 2),
+        ("0.333333335", [8192, 8192], 1),
+        ("0.5", [6144, 6144], 2),
+    ],
+)
+def test_fractions_and_memory_share_a_card(fraction: str, mems: list[int], fit: int) -> None:
+    """A third of 24576 and a nano is 8192 MiB still, and two nanos leave room for 8191."""
+    held = reservation("g", mem_mib=24576, book={"a": int(fraction[2:].ljust(9, "0"))})
+    there = bound(pod("a", uid="a", fraction=fraction), "n1", ("g", int(fraction[2:].ljust(9, "0"))))
+    pods = [pod(f"p{i}", mem=mem) for i, mem in enumerate(mems)]
+    assert len(_placed(node(gpus=1, mem_mib=24576), held, there, *pods)) == fit
+
+
+@pytest.mark.parametrize(
     ("node_fields", "mem", "nano"),
     [
         ({"mem_mib": 40000}, 40000, NANO),
         ({"mem_mib": 40000}, 40001, None),
         ({"mem_mib": 40000}, 10000, NANO // 4),
-        ({"mem_mib": 30000}, 10000, 333_333_334),
+        ({"mem_mib": 30000}, 10000, 333_333_333),
         ({}, 1, None),
         # Cards differ: charged as on the smallest; what only a larger one holds takes a device whole.
         ({"annotations": {names.NODE_CARDS: "20000,40000"}}, 10000, HALF),

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.simulator.made_up import Story, granted, reservation, share, version
+from simulator.devices import Device
+from tests.simulator.made_up import Story, granted, granted_memory, reservation, share, version
 
 HALF = 500_000_000
 
@@ -28,6 +29,36 @@ def test_a_pod_bound_without_being_in_the_book_breaks_s8() -> None:
 def test_a_pod_charged_less_than_it_asked_breaks_s8() -> None:
     story = Story().sees(reservation("r", "g", {"uid-p": HALF - 1}))
     assert story.sees(granted("p", "g", nano=HALF - 1)).broken() == {"S8"}
+
+
+@pytest.mark.parametrize(
+    ("mem_mib", "nano", "broken"),
+    [
+        (8192, 333_333_333, set()),
+        (8192, 333_333_334, set()),
+        (8192, 333_333_332, {"S8"}),
+        (12288, 500_000_000, set()),
+        (12288, 499_999_999, {"S8"}),
+    ],
+    ids=[
+        "less than a nano short",
+        "rounded up, by an older version",
+        "more than that",
+        "what divides",
+        "short of that",
+    ],
+)
+def test_memory_may_be_charged_short_of_what_it_is_by_less_than_a_nano(
+    mem_mib: int, nano: int, broken: set[str]
+) -> None:
+    story = Story(cards=(Device(0, "GPU-a", 24576),)).sees(reservation("r", "g", {"uid-p": nano}))
+    assert story.sees(granted_memory("p", "g", mem_mib, nano)).broken() == broken
+
+
+@pytest.mark.parametrize(("nano", "broken"), [(500_000_954, set()), (500_000_953, {"S8"})])
+def test_on_a_card_of_more_than_512_gib_memory_is_charged_in_full(nano: int, broken: set[str]) -> None:
+    story = Story(cards=(Device(0, "GPU-a", 512 * 1024 + 1),)).sees(reservation("r", "g", {"uid-p": nano}))
+    assert story.sees(granted_memory("p", "g", 262145, nano)).broken() == broken
 
 
 @pytest.mark.parametrize(("book", "broken"), [({}, {"S8"}), ({"uid-p": HALF - 1}, {"S8"}), ({"uid-p": HALF}, set())])

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from simulator.devices import Device
 from simulator.invariants import NODES, POD_GROUPS
-from tests.simulator.made_up import Story, granted, node, pod_group, reservation, waiting, whole
+from tests.simulator.made_up import Story, granted, granted_memory, node, pod_group, reservation, waiting, whole
 
 ADMITTED = {"name": "main", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {}}}]}
 BY_MAP = {"name": "main", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "m"}}}]}
@@ -73,6 +74,23 @@ def half_full(gpus: int = 1, *, device: str = "GPU-a") -> Story:
 )
 def test_a_pod_that_waits_though_it_fits_breaks_l1(asker: dict[str, Any], gpus: int, broken: set[str]) -> None:
     assert half_full(gpus).sees(asker).rests().broken() - {"L3", "S11"} == broken
+
+
+@pytest.mark.parametrize(
+    ("mem_mib", "nano", "broken"),
+    [(8192, 333_333_333, {"L1"}), (8193, 333_333_333, set()), (8192, 333_333_334, set()), (8191, 333_333_334, {"L1"})],
+    ids=["what adds up to the card", "a MiB more", "beside what an older version charged", "a MiB less than that"],
+)
+def test_memory_fits_beside_memory_as_far_as_what_is_charged_leaves_room(
+    mem_mib: int, nano: int, broken: set[str]
+) -> None:
+    held = reservation("r", "g", {"uid-p": nano, "uid-q": nano})
+    held["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"] = "GPU-a"
+    held["status"]["phase"] = "Running"
+    story = Story(cards=(Device(0, "GPU-a", 24576),)).sees(node(gpus=1), kind=NODES).sees(held)
+    story.sees(granted_memory("p", "g", 8192, nano)).sees(granted_memory("q", "g", 8192, nano))
+    asker = asks("late", {"gpu-memory": str(mem_mib)})
+    assert story.sees(asker).rests().broken() - {"L3", "S11"} == broken
 
 
 def test_nobody_new_comes_to_a_device_that_two_groups_claim() -> None:
