@@ -30,6 +30,8 @@ _log: Final = logging.getLogger(__name__)
 
 #: Plans of PodGroups that are gone are forgotten from so many on.
 _FORGET_ABOVE: Final = 1000
+#: So long a watch has to tell of a Binding before its pod is read.
+_TOLD_WITHIN_S: Final = 1.0
 #: Before what could not be taken back is tried again.
 _AGAIN_S: Final = 1.0
 
@@ -155,12 +157,31 @@ class Gangs:
                 for sharer in sharers:
                     tasks.start_soon(self._direct.give_back, sharer, "", "GangFailed: a device had no room any more")
             return
+        bound: list[Sharer] = []
         async with anyio.create_task_group() as tasks:
             for sharer in sharers:
-                tasks.start_soon(self._post, sharer)
+                tasks.start_soon(self._post, sharer, bound)
+        if len(bound) < len(sharers):
+            await self._look_at(bound)
 
-    async def _post(self, sharer: Sharer) -> None:
-        await self._direct.post(sharer, may_renew=True)
+    async def _post(self, sharer: Sharer, bound: list[Sharer]) -> None:
+        if await self._direct.post(sharer, may_renew=True):
+            bound.append(sharer)
+
+    async def _look_at(self, bound: Sequence[Sharer]) -> None:
+        """Read those that are bound where others of their gang are not: a watch may tell it minutes late.
+
+        Until then they would count as on their way, and the time in which the gang has to be whole would not begin.
+        """
+        await anyio.sleep(_TOLD_WITHIN_S)
+        for sharer in bound:
+            if not self._cache.cluster.is_in_flight(sharer.placement.pod_uid):
+                continue
+            pod = await until_answered(partial(binding.read, self._api, sharer.identity))
+            if pod is None:
+                self._cache.forget_pod(sharer.placement.pod_uid)
+            else:
+                self._cache.note_pod(pod)
 
     def _fail(self, placements: Sequence[Placement], because: str) -> None:
         """Give placements back that the server refused for a reason that stays: their pods back off and say why."""

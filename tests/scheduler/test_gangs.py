@@ -89,6 +89,27 @@ async def test_what_is_left_of_a_gang_is_released_when_a_member_is_lost_on_its_w
         assert phases(world) == {}
 
 
+@pytest.mark.parametrize(("late_s", "reads"), [(600.0, ["m0", "m1"]), (0.0, [])], ids=["minutes late", "in time"])
+async def test_the_time_to_be_whole_begins_however_late_a_watch_tells_that_the_others_are_bound(
+    late_s: float, reads: list[str]
+) -> None:
+    async with stage.stage("1x4x80GiB", settings=WorldSettings(seed=1, gang_grace_s=90.0)) as world:
+        slow, audit = is_call("scheduler", "create", "pods", "binding"), world.server.audit
+        world.server.faults.on_request.append(
+            lambda call: Fault(delay_s=3.0 if call.name == "m2" else 0.5) if slow(call) else None
+        )
+        await create_gang(world, "g", 3, *(pod(f"m{i}", gpus=1) for i in range(3)))
+        await settle(0.4)
+        world.server.faults.on_watch_line.append(lambda call, _: late_s if call.user == "scheduler" else 0.0)
+        await settle(0.6)
+        assert bound(world) == {"m0", "m1"}
+        await world.api.delete(PODS, "m2", namespace=stage.TEAM)
+        await settle(85)
+        assert phases(world) == {}
+        read = [each.name for each in audit if (each.user, each.verb, each.resource) == ("scheduler", "get", "pods")]
+        assert sorted(name for name in read if name != "m2") == reads
+
+
 def of_subgroup(wanted: dict[str, Any], subgroup: str) -> dict[str, Any]:
     wanted["metadata"]["labels"] = {names.SUBGROUP_LABEL: subgroup}
     return wanted
