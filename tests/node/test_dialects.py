@@ -22,7 +22,8 @@ from tools.node.node import Node
 from tools.node.nvidia_runtime import CDI_KIND
 from wire import names
 
-pytestmark = pytest.mark.node
+# All in one test: where a machine is short of processors its node alone takes minutes to start.
+pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
 
 _LABELS = {"nvidia.com/gpu.memory": str(CARD_MIB), "nvidia.com/gpu.count": str(len(GPUS))}
 #: Replicas are a setting of iktos' plugin, and so are ours.
