@@ -31,6 +31,10 @@ pods; no kubelet speaks for them. A part is *preliminary* when the machine did o
 _PARTS: Final[Mapping[str, tuple[str, str]]] = {
     "core": ("Decisions", "The scheduler's core alone, without any I/O (`bench/core.py` says what each row is)."),
     "translate": ("Understanding a pod", "At the door, once a pod. Goal: 50 us (`bench/translate.py`)."),
+    "asking": (
+        "Asking without a cluster",
+        "`kubectl moorage`, from start to end of the process. Goal: 150 ms (`bench/asking.py`).",
+    ),
     "reservation": ("The reservation process", "There is one beside every shared GPU. Bounds: 32 MiB, 150 ms."),
     "cache": ("The scheduler's cache", "Pods of about 5 KB, as real ones are."),
     "whole": (

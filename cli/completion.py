@@ -8,11 +8,8 @@ options are read from the parser; names of nodes, pods, namespaces and contexts 
 from __future__ import annotations
 
 import argparse
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cli import inspect
@@ -34,17 +31,17 @@ _KUBECTL: Final = {
 Names = Callable[[str, Sequence[str]], Sequence[str]]
 
 
-@dataclass(slots=True)
 class _Typed:
-    """What stands before the word that is completed."""
+    """What stands before the word that is completed. No dataclass: those cost a shell 10 ms at each press of Tab."""
 
-    parser: argparse.ArgumentParser
-    command: str = ""
-    positionals: list[str] = field(default_factory=list)
-    #: Options that say which cluster and namespace, with their values.
-    where: list[str] = field(default_factory=list)
-    #: An option that waits for its value.
-    open: argparse.Action | None = None
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self.parser = parser
+        self.command = ""
+        self.positionals: list[str] = []
+        #: Options that say which cluster and namespace, with their values.
+        self.where: list[str] = []
+        #: An option that waits for its value.
+        self.open: argparse.Action | None = None
 
 
 def main() -> int:
@@ -143,6 +140,9 @@ def _actions(parser: argparse.ArgumentParser) -> Sequence[argparse.Action]:
 
 def _ask_kubectl(kind: str, where: Sequence[str]) -> Sequence[str]:
     """Names as kubectl knows them; none where it can't tell them in time."""
+    import shutil  # noqa: PLC0415 - for those who ask a cluster
+    import subprocess  # noqa: PLC0415
+
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         return ()

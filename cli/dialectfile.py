@@ -1,13 +1,17 @@
-"""The file of settings of dialects that an administrator gives by ``--dialects`` (docs/dialects.md)."""
+"""The file of settings of dialects that an administrator gives by ``--dialects`` (docs/dialects.md).
+
+Only what the option needs is imported at the top: ``--help`` is to come at once.
+"""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cli.refusing import BadInput
-from gpu.dialects.settings import DialectSettings
-from gpu.refusal import told
+
+if TYPE_CHECKING:
+    from gpu.dialects.settings import DialectSettings
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
@@ -22,9 +26,14 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 
 def read(name: str) -> DialectSettings:
     """Read the file of that name; no name is the defaults. Raises BadInput, which names all that is wrong in it."""
+    from gpu.dialects.settings import DialectSettings  # noqa: PLC0415 - as above
+
     if not name:
         return DialectSettings()
-    from gpu.dialects import settingsfile  # noqa: PLC0415 - YAML is for those who give a file
+    from pathlib import Path  # noqa: PLC0415 - as above
+
+    from gpu.dialects import settingsfile  # noqa: PLC0415
+    from gpu.refusal import told  # noqa: PLC0415
 
     try:
         text = Path(name).read_text(encoding="utf-8")

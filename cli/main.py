@@ -1,21 +1,20 @@
-"""``moorage``: one entry point with sub-commands. What a sub-command needs is imported when it is called."""
+"""``moorage``: one entry point with sub-commands. What a sub-command needs is imported when it is called.
+
+Whoever asks waits for imports more than for anything else (docs/benchmarks.md): what is imported at the top of this
+module, ``cli.inspect`` and ``cli.offline`` is what argparse needs, and no more.
+"""
 
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NoReturn
-
-from typing_extensions import override
 
 from cli import inspect, offline
 from cli.refusing import BadInput
 
-_EXAMPLES = Path("examples")
 _BAD_INPUT = 2
 _INTERRUPTED = 130
 #: As of a program that SIGPIPE has ended.
@@ -25,8 +24,7 @@ _READER_GONE = 141
 class _Parser(argparse.ArgumentParser):
     """Refuses in one line, as everything else here does."""
 
-    @override
-    def error(self, message: str) -> NoReturn:
+    def error(self, message: str) -> NoReturn:  # type: ignore[explicit-override] # typing_extensions takes 20 ms
         self.exit(_BAD_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
@@ -50,7 +48,8 @@ def plugin_parser() -> argparse.ArgumentParser:
 
 def _run(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
     arguments = parser.parse_args(given)
-    logging.basicConfig(level=logging.INFO if arguments.verbose else logging.ERROR, format="%(levelname)s %(message)s")
+    if arguments.logs:
+        _log(verbose=arguments.verbose)
     try:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
@@ -66,6 +65,12 @@ def _run(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
     return code
 
 
+def _log(*, verbose: bool) -> None:
+    import logging  # noqa: PLC0415 - 10 ms, for those who log
+
+    logging.basicConfig(level=logging.INFO if verbose else logging.ERROR, format="%(levelname)s %(message)s")
+
+
 def _parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Know all commands; but where one that asks is called, only those, since the others cost 0.1 s to load."""
     parser = _Parser(prog="moorage", description="A Kubernetes scheduler for GPU batch work.")
@@ -77,6 +82,7 @@ def _parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
 
 def _add_asking(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[Any]:
     parser.add_argument("-v", "--verbose", action="store_true", help="log what happens to stderr")
+    parser.set_defaults(logs=True)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     inspect.add_command(commands)
     offline.add_commands(commands)
@@ -123,7 +129,7 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = commands.add_parser("demo", help="watch the examples on simulated GPUs", description=_demo.__doc__)
-    parser.add_argument("--examples", type=Path, default=_EXAMPLES, metavar="FOLDER", help="(default: examples)")
+    parser.add_argument("--examples", default="examples", metavar="FOLDER", help="(default: examples)")
     parser.add_argument("--seed", type=int, default=0, help="device order and identities follow from it (default 0)")
     parser.set_defaults(run=_demo)
 
@@ -145,9 +151,11 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
 def _demo(arguments: argparse.Namespace) -> int:
     """Apply the examples one by one to a simulated cluster and show its GPUs, in real time."""
-    from cli import demo  # noqa: PLC0415 - lazily, as above
+    from pathlib import Path  # noqa: PLC0415 - lazily, as above
 
-    return demo.run(arguments.examples, seed=arguments.seed)
+    from cli import demo  # noqa: PLC0415
+
+    return demo.run(Path(arguments.examples), seed=arguments.seed)
 
 
 def _seconds(option: str, text: str) -> float:

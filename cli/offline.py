@@ -40,7 +40,7 @@ def add_commands(commands: _Commands) -> None:
         metavar="DIALECT",
         help=f"say the same in these words as well: {', '.join(TARGETS)} (default native: the record alone)",
     )
-    translate.set_defaults(run=_translate)
+    translate.set_defaults(run=_translate, logs=False)
     lint: argparse.ArgumentParser = commands.add_parser(
         "lint",
         help="say what admission would say of manifests, and what is surely not meant",
@@ -52,7 +52,7 @@ def add_commands(commands: _Commands) -> None:
     )
     _add_files(lint)
     lint.add_argument("--strict", action="store_true", help="warnings and notes end with 1 as well")
-    lint.set_defaults(run=_lint)
+    lint.set_defaults(run=_lint, logs=False)
 
 
 def _add_files(parser: argparse.ArgumentParser) -> None:

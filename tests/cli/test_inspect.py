@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -270,18 +268,6 @@ async def test_the_documents_show_what_is_printed(capsys: pytest.CaptureFixture[
             arguments = understood(*given.split())
             inspectprocess.show(await looked(world, *given.split()), arguments)
             assert capsys.readouterr().out == printed, given
-
-
-@pytest.mark.parametrize("given", [["--help"], ["inspect", "--help"], ["translate", "--help"]])
-def test_help_comes_before_what_talks_to_clusters_is_loaded(given: list[str]) -> None:
-    """150 ms to the first output is mostly what Python loads: no client, no event loop, no tables."""
-    code = (
-        "import atexit, sys; from cli.main import kubectl; heavy = {'kube', 'scheduler', 'anyio', 'aiohttp', 'rich'}; "
-        "atexit.register(lambda: print(*sorted(heavy & set(sys.modules)))); kubectl()"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *given], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("usage: kubectl moorage")
-    assert done.stdout.splitlines()[-1] == ""
 
 
 def test_kubectl_finds_the_plugin_by_its_name() -> None:

@@ -290,17 +290,6 @@ def test_what_the_parser_refuses_ends_with_two(arguments: list[str], capsys: pyt
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_the_first_word_comes_before_what_talks_to_clusters_is_loaded(tmp_path: Path) -> None:
-    """150 ms to the first output is mostly what Python loads: no client, no event loop, no tables."""
-    code = (
-        "import sys; from cli.main import main; main(sys.argv[1:]); "
-        "print(*sorted({'kube', 'admission', 'anyio', 'asyncio', 'aiohttp', 'numpy', 'rich'} & set(sys.modules)))"
-    )
-    arguments = [sys.executable, "-c", code, "translate", path_of(tmp_path, POD)]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.splitlines()[-1] == ""
-
-
 def test_a_reader_who_has_enough_ends_it_without_a_word(tmp_path: Path) -> None:
     path = path_of(tmp_path, *[DEPLOYMENT] * 500)
     program = [sys.executable, "-m", "cli.main", "translate", path]
