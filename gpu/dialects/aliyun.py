@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from gpu.dialects.assembly import assembled, taken_out
-from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, too_many
+from gpu.dialects.plugin import MOST_DEVICES, containers, count_of, names_any, too_many
 from gpu.dialects.seating import seat_name
 from gpu.dialects.settings import AliyunSettings, DialectSettings
 from gpu.refusal import Mistake, Refusal, shown
@@ -52,7 +52,7 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
 def speaks(pod: Pod, settings: DialectSettings) -> bool:
     """Whether a container names one of the two resources."""
     del settings  # the names are fixed
-    return any(name in {MEMORY, COUNT} for _, container in containers(pod.spec) for name in amounts(container))
+    return names_any(pod.spec, (MEMORY, COUNT))
 
 
 def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:

@@ -11,7 +11,7 @@ pod that was through admission once reads the same again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -81,6 +81,25 @@ def assembled(
     if (count := sum(len(asking.asks) for asking in requests)) > MOST_ASKS:
         return _too_many_together(key, count)
     return Assembled(GpuRequest(tuple(requests)), tuple(edits))
+
+
+def reassembled(made: GpuRequest, asks: Asks, ways: Iterable[Asks]) -> Iterator[GpuRequest]:
+    """``made`` of ``asks`` with each of ``ways`` in their place: the same served by no more devices.
+
+    The ways are of the same containers and kinds, so what stands beside them is the same, and so are the edits.
+    """
+    beside = [(asking, asking.asks[len(asks.get(asking.container, ())) :]) for asking in made.containers]
+    has_whole = any(isinstance(ask, WholeAsk) for mine in asks.values() for ask in mine)
+    for way in ways:
+        mine = _of_one_kind(way) if has_whole else way
+        yield GpuRequest(
+            tuple(
+                [
+                    ContainerRequest(asking.container, (*mine.get(asking.container, ()), *rest), asking.is_sidecar)
+                    for asking, rest in beside
+                ]
+            )
+        )
 
 
 def _is_slice(ask: Ask, ref: ContainerRef, replaced: Collection[tuple[ContainerRef, str]]) -> bool:

@@ -65,10 +65,14 @@ def _in_words(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
 
 def _largest_mib(translation: Translation) -> int:
     """The most memory that is asked of one device, or is its cap."""
+    requests = (translation.request, *translation.alternatives)
+    # Alternatives may be many, and most are of fractions.
+    if not any(isinstance(ask, MemoryAsk) for each in requests for asking in each.containers for ask in asking.asks):
+        return 0
     return max(
         (
             max(ask.mem_mib, ask.limit_mib)
-            for request in (translation.request, *translation.alternatives)
+            for request in requests
             for ask in request.shared
             if isinstance(ask, MemoryAsk)
         ),

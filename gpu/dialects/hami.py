@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from gpu.dialects.handed import handed
-from gpu.dialects.plugin import amounts, containers, count_of
+from gpu.dialects.plugin import amounts, containers, count_of, names_any
 from gpu.dialects.settings import DialectSettings, HamiSettings
 from gpu.dialects.vgpu import Form, chosen, encoded, field_of, limits, listed, malformed
 from gpu.dialects.vgpupod import Annotated, cards, sliced, together
@@ -38,7 +38,7 @@ _NS_PER_S: Final = 10**9
 
 def speaks(pod: Pod, settings: DialectSettings) -> bool:
     """Whether a container names one of HAMi's own resources."""
-    return any(name in amounts(container) for _, container in containers(pod.spec) for name in _OWN)
+    return names_any(pod.spec, _OWN)
 
 
 def claims(pod: Pod, settings: DialectSettings) -> bool:

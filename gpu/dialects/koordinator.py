@@ -17,7 +17,7 @@ import msgspec
 from gpu.dialects.assembly import Assembled, assembled, taken_out
 from gpu.dialects.handed import Handed, handed, quantity_text
 from gpu.dialects.koordinatorsums import OWN, Said, Share, divided, said_by, summed
-from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, too_many
+from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, names_any, too_many
 from gpu.dialects.seating import seat_name, sit
 from gpu.dialects.settings import DialectSettings
 from gpu.dialects.vgpu import chosen, field_of
@@ -45,7 +45,7 @@ Asks = dict[ContainerRef, tuple[Ask, ...]]
 
 def speaks(pod: Pod, settings: DialectSettings) -> bool:
     """Whether a container names one of Koordinator's resources for GPUs."""
-    return any(name in amounts(container) for _, container in containers(pod.spec) for name in OWN)
+    return names_any(pod.spec, OWN)
 
 
 def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:

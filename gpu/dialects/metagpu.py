@@ -6,21 +6,17 @@ fragmented, and miscounts. A unit is floored in nano-GPU, so that as many as the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from fractions import Fraction
 from itertools import islice
 from typing import Final
 
-import msgspec
-
-from gpu.dialects.assembly import assembled, taken_out
+from gpu.dialects.assembly import Asks, assembled, reassembled, taken_out
 from gpu.dialects.handed import Handed, handed
-from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, too_many
+from gpu.dialects.plugin import MOST_DEVICES, containers, count_of, names_any, too_many
 from gpu.dialects.seating import most_ways, seatings
 from gpu.dialects.settings import DialectSettings, MetagpuSettings
-from gpu.refusal import Mistake, Refusal, shown
-from gpu.request import Ask, ContainerRef, FractionAsk, GpuRequest, MigAsk, SharedAsk, WholeAsk
+from gpu.refusal import Refusal
+from gpu.request import Ask, ContainerRef, FractionAsk, GpuRequest, SharedAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import GivenDevice, Note, NoteCode, Translation, Wishes, Written
 from wire.core import Pod
@@ -34,12 +30,10 @@ ENV_MOST_MEMORY: Final = "METAGPU_MAX_MEM"
 _USUAL_UNITS: Final = MetagpuSettings().units
 MOST_UNITS: Final = 1000
 
-_DECIMAL: Final = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?", re.ASCII)
-
 
 def speaks(pod: Pod, settings: DialectSettings) -> bool:
     """Whether a container names the resource."""
-    return any(settings.metagpu.resource in amounts(container) for _, container in containers(pod.spec))
+    return names_any(pod.spec, (settings.metagpu.resource,))
 
 
 def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
@@ -55,7 +49,7 @@ def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     if isinstance(made, Refusal):
         return made
     ways = seatings(made.request, together=True)
-    alternatives = (*ways[1:], *(_spanned(made.request, span, form) for span in spans))
+    alternatives = (*ways[1:], *_spanned(made.request, asks, spans, form))
     is_shared = made.request.is_shared
     return Translation(
         dialect=NAME,
@@ -93,20 +87,6 @@ def _part(count: int, form: MetagpuSettings) -> FractionAsk:
     return FractionAsk(count * NANO_PER_DEVICE // form.units)
 
 
-def units_of(text: str, form: MetagpuSettings) -> int | Refusal:
-    """Read a number of GPUs as the product's form takes it (0.5, 1.5), in units (M7)."""
-    count = Fraction(text) * form.units if _DECIMAL.fullmatch(text) else Fraction(0)
-    if count > 0 and count.denominator == 1:
-        return count.numerator
-    return Refusal(
-        code=Mistake.MALFORMED,
-        field=form.resource,
-        value=shown(text),
-        message=f"{shown(text) or 'an empty text'} GPUs are no whole number of units, of which a GPU has {form.units}",
-        allowed=f"a positive decimal number that is a multiple of 1/{form.units}",
-    )
-
-
 # --- shares over two cards (M5) ----------------------------------------------------------------------------------
 
 
@@ -135,17 +115,12 @@ def _cuts(count: int, most: int) -> Iterator[tuple[int, int]]:
             yield larger, count - larger
 
 
-def _spanned(request: GpuRequest, span: Sequence[int], form: MetagpuSettings) -> GpuRequest:
-    """The same request with other parts in its one container; MIG slices stay."""
-    parts = tuple(_part(count, form) for count in span)
-    return GpuRequest(
-        tuple(
-            msgspec.structs.replace(asking, asks=(*parts, *(ask for ask in asking.asks if isinstance(ask, MigAsk))))
-            if any(isinstance(ask, FractionAsk) for ask in asking.asks)
-            else asking
-            for asking in request.containers
-        )
-    )
+def _spanned(
+    request: GpuRequest, asks: Asks, spans: Sequence[Sequence[int]], form: MetagpuSettings
+) -> Iterator[GpuRequest]:
+    """The same request with other parts in its one container, for each span."""
+    parts = {count: _part(count, form) for count in {count for span in spans for count in span}}
+    return reassembled(request, asks, (dict.fromkeys(asks, tuple([parts[count] for count in span])) for span in spans))
 
 
 def _weakened(counts: dict[ContainerRef, int], form: MetagpuSettings) -> tuple[Note, ...]:

@@ -5,7 +5,7 @@ No dialect owns these; every one of them finds them beside its own words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from gpu.refusal import Mistake, Refusal, shown
@@ -41,6 +41,16 @@ def amounts(container: Container) -> Mapping[str, Amount]:
     if limits and requests:
         return {**requests, **limits}
     return limits or requests or {}
+
+
+def names_any(spec: PodSpec, resources: Iterable[str]) -> bool:
+    """Whether a container names one of these resources."""
+    return any(
+        amounts_of and not amounts_of.keys().isdisjoint(resources)
+        for listed in (spec.containers, spec.init_containers or ())
+        for container in listed
+        for amounts_of in (container.resources.limits, container.resources.requests)
+    )
 
 
 def plugin_resources(container: Container) -> dict[str, Amount]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -53,8 +55,12 @@ class Entry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return names.MIG_RESOURCE_PREFIX + self.profile if self.profile else names.GPU_RESOURCE
 
 
+@lru_cache(maxsize=64)
 def table(settings: ReplicasSettings) -> Mapping[str, Entry] | Refusal:
-    """Read all entries, by the resource that pods ask; a wrong one is refused by name, which stops the start (I9)."""
+    """Read all entries, by the resource that pods ask; a wrong one is refused by name, which stops the start (I9).
+
+    It is asked several times for each pod, and settings are few: the cluster's, and those of some namespaces.
+    """
     found: dict[str, Entry] = {}
     for text in (part for entry in settings.entries for part in entry.split(",")):
         entry = _entry(text)
@@ -69,7 +75,9 @@ def table(settings: ReplicasSettings) -> Mapping[str, Entry] | Refusal:
         if not 1 < entry.replicas <= _most(entry):
             return _wrong(entry.mode, str(entry.replicas), "is no number of replicas", f"1 to {_most(entry)}")
         found[entry.resource] = entry
-    return {name: entry for name, entry in found.items() if entry.replicas != 1 or name != entry.vendors}
+    return MappingProxyType(
+        {name: entry for name, entry in found.items() if entry.replicas != 1 or name != entry.vendors}
+    )
 
 
 def _entry(text: str) -> Entry | None:
@@ -110,7 +118,8 @@ def is_vendors(resource: str) -> bool:
     return resource == names.GPU_RESOURCE or resource.startswith(names.MIG_RESOURCE_PREFIX)
 
 
-def splits(count: int, most: int) -> list[tuple[int, ...]]:
+@lru_cache(maxsize=256)
+def splits(count: int, most: int) -> tuple[tuple[int, ...], ...]:
     """Ways to take ``count`` replicas from fewer devices, of which each has ``most``: many devices first, evenly first.
 
     Of few replicas these are all ways; of more, the most even one for each number of devices.
@@ -121,7 +130,7 @@ def splits(count: int, most: int) -> list[tuple[int, ...]]:
         )
     else:
         found = (even(count, devices) for devices in range(count - 1, -(-count // most) - 1, -1))
-    return sorted(found, key=lambda parts: (-len(parts), parts[0]))
+    return tuple(sorted(found, key=lambda parts: (-len(parts), parts[0])))
 
 
 def _partitions(count: int, most: int) -> Iterator[tuple[int, ...]]:

@@ -9,13 +9,13 @@ request is shredded over all of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from math import prod
 from typing import Final
 
 import msgspec
 
-from gpu.dialects.assembly import Assembled, assembled, taken_out
+from gpu.dialects.assembly import Asks, Assembled, assembled, reassembled, taken_out
 from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, too_many
 from gpu.dialects.replicaentries import MEMORY, MPS, PREFIX, Entry, even, is_vendors, splits, table
 from gpu.dialects.seating import MOST_ALTERNATIVES, most_ways, seatings
@@ -71,18 +71,19 @@ def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     wanted = _wanted(pod.spec, found, settings)
     if isinstance(wanted, Refusal):
         return wanted
-    requests: dict[GpuRequest, None] = {}
-    first: Assembled | None = None
     most = most_ways(sum(len(one.ways[0]) for one in wanted))
-    for ways in _choices([one.ways for one in wanted], most=most):
-        made = _assembled(pod.spec, wanted, ways)
-        if isinstance(made, Refusal):
-            return made
-        first = first or made
-        requests.update(dict.fromkeys(seatings(made.request, together=settings.replicas.packed)))
+    choices = (_asks(wanted, ways) for ways in _choices([one.ways for one in wanted], most=most))
+    # Of several ways the first one asks for the most devices: where it is taken, so are the others.
+    first = next(choices)
+    made = _assembled(pod.spec, wanted, first)
+    if isinstance(made, Refusal):
+        return made
+    requests: dict[GpuRequest, None] = {}
+    for way in chain([made.request], reassembled(made.request, first, choices)):
+        requests.update(dict.fromkeys(seatings(way, together=settings.replicas.packed)))
         if len(requests) > most:
             break
-    edits = (*(first.edits if first else ()), *_edits(pod.spec, wanted, found))
+    edits = (*made.edits, *_edits(pod.spec, wanted, found))
     return _translation(wanted, list(requests)[: most + 1], edits, settings=settings.replicas)
 
 
@@ -168,8 +169,9 @@ def _ways(entry: Entry, count: int, settings: DialectSettings) -> Iterator[tuple
         return
     yield (_replicas(entry, 1),) * count
     if entry.replicas > 1 and not (own.distinct_only or settings.strict):
+        asks = [_replicas(entry, part) for part in range(min(count, entry.replicas) + 1)]
         for parts in splits(count, entry.replicas):
-            yield tuple(_replicas(entry, part) for part in parts)
+            yield tuple([asks[part] for part in parts])
 
 
 def _replicas(entry: Entry, count: int) -> Ask:
@@ -194,10 +196,15 @@ def _choices(ways: Sequence[Sequence[tuple[Ask, ...]]], *, most: int) -> Iterato
 # --- the pod -----------------------------------------------------------------------------------------------------
 
 
-def _assembled(spec: PodSpec, wanted: Sequence[_Wanted], ways: Sequence[tuple[Ask, ...]]) -> Assembled | Refusal:
+def _asks(wanted: Sequence[_Wanted], ways: Sequence[tuple[Ask, ...]]) -> Asks:
+    """One way for each that is wanted, put together by container."""
     asks: dict[ContainerRef, tuple[Ask, ...]] = {}
     for one, way in zip(wanted, ways, strict=True):
         asks[one.ref] = (*asks.get(one.ref, ()), *way)
+    return asks
+
+
+def _assembled(spec: PodSpec, wanted: Sequence[_Wanted], asks: Asks) -> Assembled | Refusal:
     everywhere = [ref for ref, _ in containers(spec)]
     return assembled(spec, asks, key=f"{PREFIX}<name>", owned=everywhere, replaced=_served_slices(wanted))
 

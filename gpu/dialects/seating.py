@@ -40,6 +40,8 @@ def seatings(request: GpuRequest, *, together: bool) -> tuple[GpuRequest, ...]:
     ``together``: as few devices as possible first, else as many. Shares of one container are always on different
     devices. Shares that name a seat or an index already, and whole devices, stay as they are.
     """
+    if len(request.containers) < 2:
+        return (request,)
     places = [
         (at, number)
         for at, container in enumerate(request.containers)
@@ -102,6 +104,8 @@ def _fits(request: GpuRequest, block: Sequence[_Place]) -> bool:
 
     Fractions and memory can't be added up, so they don't meet.
     """
+    if len(block) == 1:
+        return True
     seated = [(request.containers[at], request.containers[at].asks[number]) for at, number in block]
     if len({at for at, _ in block}) < len(block) or len({type(ask) for _, ask in seated}) > 1:
         return False

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from gpu.dialects.handed import handed
-from gpu.dialects.plugin import amounts, containers
+from gpu.dialects.plugin import names_any
 from gpu.dialects.settings import DialectSettings, VolcanoSettings
 from gpu.dialects.vgpu import Form, Slices, chosen, encoded, limits
 from gpu.dialects.vgpupod import SPREAD, Annotated, cards, sliced, together
@@ -47,7 +47,7 @@ _NS_PER_S: Final = 10**9
 
 def speaks(pod: Pod, settings: DialectSettings) -> bool:
     """Whether a container names a resource of vGPU."""
-    return any(name in amounts(container) for _, container in containers(pod.spec) for name in OWN)
+    return names_any(pod.spec, OWN)
 
 
 def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:

@@ -11,7 +11,7 @@ from typing import Final
 
 from gpu.dialects.assembly import assembled, taken_out
 from gpu.dialects.handed import handed
-from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, too_many
+from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, names_any, too_many
 from gpu.dialects.seating import seat_name
 from gpu.dialects.settings import DialectSettings
 from gpu.dialects.vgpu import LARGEST_MIB, field_of, malformed
@@ -32,7 +32,7 @@ _ONE_CARD: Final = seat_name(0)
 
 def speaks(pod: Pod, settings: DialectSettings) -> bool:
     """Whether a container names a resource of GPU share."""
-    return any(True for _ in _named(pod, OWN))
+    return names_any(pod.spec, OWN)
 
 
 def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:

@@ -3,7 +3,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -238,21 +237,6 @@ def test_a_pod_that_was_through_admission_names_no_resource_that_no_node_has(row
     assert not metagpu.speaks(edited(row.pod, row.expected.edits), row.settings)
 
 
-@pytest.mark.parametrize(
-    ("text", "units"), [("0.5", 50), ("1.5", 150), ("2", 200), ("0.01", 1), ("0.55", 55), ("02.0", 200)]
-)
-def test_m7_the_form_of_the_product_counts_gpus(text: str, units: int) -> None:
-    assert metagpu.units_of(text, MetagpuSettings()) == units
-
-
-@pytest.mark.parametrize("text", ["0", "0.0", "0.005", "-0.5", "", "half", "NaN", "1e2", ".5", "٠.٥"])  # noqa: RUF001 - digits of another script are a case
-def test_m7_a_number_of_gpus_that_is_no_number_of_units_is_refused(text: str) -> None:
-    refusal = metagpu.units_of(text, MetagpuSettings())
-    assert isinstance(refusal, Refusal)
-    assert (refusal.code, refusal.field, refusal.value) == (Mistake.MALFORMED, RESOURCE, text)
-    assert refusal.allowed == "a positive decimal number that is a multiple of 1/100"
-
-
 def test_other_resources_are_left_alone() -> None:
     assert not metagpu.speaks(asking({"nvidia.com/gpu": 1}, {"cnvrg.io/metagpus": 1}), DialectSettings())
 
@@ -287,14 +271,12 @@ COUNTED: st.SearchStrategy[Raw] = st.dictionaries(st.just(RESOURCE), st.integers
     st.lists(LIMITS | COUNTED, min_size=1, max_size=3),
     st.lists(LIMITS | COUNTED, max_size=1),
     st.booleans(),
-    st.text(max_size=12),
 )
 def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
-    limits: list[Raw], init: list[Raw], allow_span: bool, text: str
+    limits: list[Raw], init: list[Raw], allow_span: bool
 ) -> None:
     asked, choices = asking(*limits, init=init), settings(allow_span=allow_span)
 
-    metagpu.units_of(text, choices.metagpu)
     answer = metagpu.translate(asked, choices)
 
     assert metagpu.translate(asked, choices) == answer
