@@ -13,6 +13,7 @@ from cli.checks.cdi import check_cdi
 from cli.checks.enforcement import check_enforcement
 from cli.checks.finding import Finding, Level
 from cli.checks.foreign import check_node_resources
+from cli.checks.multiplied import check_multiplied
 from cli.checks.namespaces import check_namespaces
 from cli.checks.policies import check_budget, check_policies
 from cli.checks.reader import CantLook, Reader
@@ -43,6 +44,7 @@ def checks(*, runtime_class: str, clock: Clock) -> dict[str, Check]:
         "trials": check_trials,
         "namespaces": check_namespaces,
         "node resources": check_node_resources,
+        "node GPUs": check_multiplied,
         "enforcement": check_enforcement,
         "rights": check_rights,
         "leaders": check_leaders,

@@ -48,6 +48,7 @@ _KIND_WORDS: Final = {
     "pinned-full": "node(s) have too little left of the shared GPU that the Pod names by index or UUID",
     "pinned-whole": "node(s) have the GPU that the Pod names by index or UUID with Pods of whole GPUs, or unhealthy",
     "pinned-room": "node(s) may have the GPU that the Pod names by index or UUID, and no room to open GPUs and look",
+    "multiplied": "node(s) offer each GPU several times (time-slicing, MPS, HAMi's plugin), so none is shared there",
     "mig": "node(s) have MIG devices, which can't be shared in parts",
 }
 

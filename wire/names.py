@@ -113,6 +113,11 @@ MOORAGE_PREFIX: Final = "moorage.dev/"
 NODE_GPU_MEMORY: Final = "nvidia.com/gpu.memory"
 NODE_GPU_PRODUCT: Final = "nvidia.com/gpu.product"
 NODE_GPU_COUNT: Final = "nvidia.com/gpu.count"
+#: How many times NVIDIA's plugin offers each GPU, and by which way of sharing.
+NODE_GPU_REPLICAS: Final = "nvidia.com/gpu.replicas"
+NODE_GPU_SHARING: Final = "nvidia.com/gpu.sharing-strategy"
+#: Node annotation of HAMi's plugin: its cards, each with its UUID.
+HAMI_NODE_REGISTER: Final = "hami.io/node-nvidia-register"
 NODE_MIG_STRATEGY: Final = "nvidia.com/mig.strategy"
 #: Node annotation for nodes whose cards differ: MiB of each card, joined by commas, in no particular order.
 NODE_CARDS: Final = "moorage.dev/gpu-memory-mib"

@@ -96,6 +96,7 @@ def _state(node: NodeView) -> Cell:
         "" if node.is_ready else "not ready",
         "cordoned" if node.is_cordoned else "",
         "MIG" if node.is_mig else "",
+        "GPUs offered several times" if node.is_multiplied else "",
         f"{node.unhealthy_gpus} unhealthy" if node.unhealthy_gpus else "",
         f"{node.lost_gpus} lost" if node.lost_gpus else "",
         f"{closed} closed" if (closed := sum(bool(device.closed) for device in node.devices)) else "",
@@ -114,7 +115,7 @@ def _cards(node: NodeView) -> str:
 
 def _largest(node: NodeView) -> str:
     """The largest share that fits on one device, where the node takes shares at all."""
-    if node.is_mig or not node.is_ready or node.is_cordoned:
+    if node.is_mig or node.is_multiplied or not node.is_ready or node.is_cordoned:
         return _NONE
     return percent_down(max((device.free_nano for device in node.devices if not device.closed), default=0))
 

@@ -28,6 +28,7 @@ from scheduler.core.table import (
     LARGEST_CARD,
     MEMORY,
     MIG,
+    MULTIPLIED,
     PODS,
     SILENT_DEVICES,
     Int64s,
@@ -163,14 +164,15 @@ def _resource_lacks(trial: Trial, cls: PodClass, settings: Settings) -> list[_La
 
 
 def _device_lacks(trial: Trial, cls: PodClass) -> list[_Lack]:
-    """What keeps shares out: MIG, a card of unknown memory, no device with enough left."""
+    """What keeps shares out: MIG, GPUs that are offered several times, a card of unknown memory, too little left."""
     asks = cls.request.shared
     if not asks:
         return []
     table = trial.table
     nothing = np.zeros(len(trial.nodes), np.int64)
     mig = table.extra[MIG] > 0
-    short = ~_fits_somewhere(trial, cls) & ~mig
+    multiplied = (table.extra[MULTIPLIED] > 0) & ~mig
+    short = ~_fits_somewhere(trial, cls) & ~mig & ~multiplied
     blind = np.zeros(len(trial.nodes), np.bool_)
     if any(not isinstance(ask, FractionAsk) for ask in asks):
         blind = short & (table.extra[LARGEST_CARD] == 0) & (table.total[GPUS] > 0)
@@ -178,9 +180,10 @@ def _device_lacks(trial: Trial, cls: PodClass) -> list[_Lack]:
     resource = GPU_SHARE if isinstance(asks[0], FractionAsk) else GPU_MEMORY
     return [
         _Lack("mig", "", "", mig, nothing),
+        _Lack("multiplied", "", "", multiplied, nothing),
         _Lack("no-gpu-memory-label", "", "", blind, nothing),
         _Lack(INSUFFICIENT, resource, _unit(resource), short, _missing(trial, cls, short)),
-        *_ruled_out(trial, cls, ~(short | blind | mig)),
+        *_ruled_out(trial, cls, ~(short | blind | mig | multiplied)),
     ]
 
 

@@ -89,6 +89,7 @@ class SlicesView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="ca
 class NodeView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
     """A node. ``gpus`` that its device plugin offers, ``free_gpus`` of them whole; MIG slices are counted apart.
 
+    ``is_multiplied``: each GPU is offered several times, so none is shared (gpu/multiplied.py).
     ``lost_gpus`` are used by pods whose reservation lost them: nobody gets those. ``free_nano``: what shares may still
     get, on free devices and on shared ones that are not closed. ``unhealthy_gpus`` and ``address`` are for readers of
     nodes; the scheduler keeps neither.
@@ -99,6 +100,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="came
     is_ready: bool
     is_cordoned: bool
     is_mig: bool
+    is_multiplied: bool = False
     gpus: int
     unhealthy_gpus: int = 0
     free_gpus: int
@@ -146,6 +148,7 @@ def node_view(
         is_ready=node.is_ready,
         is_cordoned=node.is_cordoned,
         is_mig=node.is_mig,
+        is_multiplied=node.is_multiplied,
         gpus=node.capacity.gpus,
         free_gpus=free,
         lost_gpus=used.gpus - held,

@@ -16,6 +16,7 @@ import msgspec
 from gpu import enforcement, grant, order, reservation, room
 from gpu.asked import PLAIN, asked, mode_of, recorded, unrecorded
 from gpu.dialects import vocabulary
+from gpu.multiplied import multiplied
 from gpu.order import Foreign
 from gpu.refusal import Refusal, told
 from gpu.request import NO_GPU
@@ -206,6 +207,7 @@ def _held(pod: Pod) -> tuple[Held, ...]:
 def node_record(node: Node) -> NodeRecord:
     """Read a node; a resource that can't be read counts as none."""
     labels = node.metadata.labels or {}
+    annotations = node.metadata.annotations or {}
     allocatable = node.status.allocatable or {}
     smallest, largest = _cards(node)
     return NodeRecord(
@@ -220,9 +222,10 @@ def node_record(node: Node) -> NodeRecord:
         smallest_card_mib=smallest,
         largest_card_mib=largest,
         is_mig=_is_mig(labels, allocatable),
-        enforces=enforcement.listed((node.metadata.annotations or {}).get(names.NODE_ENFORCES)).known,
-        uuids=_uuids((node.metadata.annotations or {}).get(names.NODE_UUIDS, "")),
-        devices=_devices(node),
+        is_multiplied=bool(multiplied(labels, annotations, offered_gpus(node))),
+        enforces=enforcement.listed(annotations.get(names.NODE_ENFORCES)).known,
+        uuids=_uuids(annotations.get(names.NODE_UUIDS, "")),
+        devices=offered_gpus(node),
     )
 
 
@@ -232,7 +235,8 @@ def _uuids(text: str) -> tuple[str, ...]:
     return listed if all(map(_UUID.fullmatch, listed)) and len({*listed}) == len(listed) else ()
 
 
-def _devices(node: Node) -> int:
+def offered_gpus(node: Node) -> int:
+    """How many GPUs the device plugin has registered. Unhealthy ones stand in the capacity only."""
     there = (_amount(names.GPU_RESOURCE, has.get(names.GPU_RESOURCE, 0)) for has in _amounts_of(node))
     return min(max(there, default=0), _MOST_GPUS)
 

@@ -92,7 +92,7 @@ class Ledger:
         if devices != table.devices[row]:
             found.append(f"node {name}: shared devices are {table.devices[row]}, a recount gives {devices}")
         slots = [int(nano) for nano in table.share_nano[:, row] if nano != CLOSED]
-        if slots != [dev.free_nano for dev in devices if dev.is_open and not node.is_mig]:
+        if slots != [dev.free_nano for dev in devices if dev.is_open and not node.refuses_shares]:
             found.append(f"node {name}: the device slots hold {slots}, not what its devices have")
         return found
 

@@ -39,6 +39,7 @@ from scheduler.core.table import (
     MEMORY,
     MIG,
     MILLI_PER_GPU,
+    MULTIPLIED,
     PODS,
     Int64s,
     Table,
@@ -100,7 +101,7 @@ class Ranking:
         self._largest_mib = max((ask.mem_mib for ask in self.asks if not isinstance(ask, FractionAsk)), default=0)
         self._usable = (self.eligible == OK) & self.known
         if self.asks:
-            self._usable &= trial.table.extra[MIG] == 0
+            self._usable &= (trial.table.extra[MIG] == 0) & (trial.table.extra[MULTIPLIED] == 0)
         #: How it chooses devices, and nodes by their devices.
         self.rule = rule_of(cls)
         self.strategy = Strategy(cls.strategy) if cls.strategy else settings.gpu_strategy

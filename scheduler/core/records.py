@@ -174,8 +174,9 @@ class SeenPod(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A node: where it is, what it has, whom it takes.
 
-    ``smallest_card_mib`` and ``largest_card_mib``: memory of its cards, 0 if unknown. ``enforces``: what it can hold
-    pods to, in words (gpu/enforcement.py).
+    ``smallest_card_mib`` and ``largest_card_mib``: memory of its cards, 0 if unknown. ``is_multiplied``: its plugin
+    offers each GPU several times (gpu/multiplied.py). ``enforces``: what it can hold pods to, in words
+    (gpu/enforcement.py).
     """
 
     name: str
@@ -189,10 +190,16 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     smallest_card_mib: int = 0
     largest_card_mib: int = 0
     is_mig: bool = False
+    is_multiplied: bool = False
     enforces: tuple[str, ...] = ()
     #: UUIDs of its cards by index, if its administrator lists them; and how many it has, ill ones included.
     uuids: tuple[str, ...] = ()
     devices: int = 0
+
+    @property
+    def refuses_shares(self) -> bool:
+        """Whether nobody gets a part of a GPU here, whatever is free."""
+        return self.is_mig or self.is_multiplied
 
     def admits_like(self, other: NodeRecord) -> bool:
         """Whether the same pods may be on both: everything that eligibility reads is equal."""

@@ -110,17 +110,21 @@ def largest_ask_mib(dev: Device, smallest_card_mib: int, largest_card_mib: int) 
 
 
 #: Rows of ``Table.extra``: what is left of the node's GPUs, whole and in parts, in milli-GPU (rounded down, cut to
-#: LEFT_BITS); devices that are idle, that are leaving; largest card in MiB (0 unknown); 1 if the node refuses shares;
-#: devices that nobody is let on: contended, silent, unhealthy.
+#: LEFT_BITS); devices that are idle, that are leaving; largest card in MiB (0 unknown); 1 if the node refuses shares
+#: because of MIG, 1 if because its GPUs are offered several times; devices that nobody is let on: contended, silent,
+#: unhealthy.
 LEFT_MILLI: Final = 0
 IDLE: Final = 1
 LEAVING: Final = 2
 LARGEST_CARD: Final = 3
 MIG: Final = 4
-CONTENDED_DEVICES: Final = 5
-SILENT_DEVICES: Final = 6
-ILL_DEVICES: Final = 7
-EXTRAS: Final = (LEFT_MILLI, IDLE, LEAVING, LARGEST_CARD, MIG, CONTENDED_DEVICES, SILENT_DEVICES, ILL_DEVICES)
+MULTIPLIED: Final = 5
+CONTENDED_DEVICES: Final = 6
+SILENT_DEVICES: Final = 7
+ILL_DEVICES: Final = 8
+EXTRAS: Final = (
+    LEFT_MILLI, IDLE, LEAVING, LARGEST_CARD, MIG, MULTIPLIED, CONTENDED_DEVICES, SILENT_DEVICES, ILL_DEVICES,
+)  # fmt: skip
 
 
 class Table:
@@ -170,6 +174,7 @@ class Table:
             sum(dev.is_leaving for dev in devices),
             node.largest_card_mib,
             node.is_mig,
+            node.is_multiplied,
             sum(dev.is_contended for dev in devices),
             sum(dev.is_silent for dev in devices),
             sum(dev.is_ill for dev in devices),
@@ -194,7 +199,7 @@ class Table:
         self.extra[LEFT_MILLI, column] = self._left_milli(column)
 
     def _put_slot(self, column: int, slot: int, node: NodeRecord, dev: Device) -> None:
-        takes = dev.is_open and not node.is_mig
+        takes = dev.is_open and not node.refuses_shares
         self.share_nano[slot, column] = dev.free_nano if takes else CLOSED
         largest = largest_ask_mib(dev, node.smallest_card_mib, node.largest_card_mib) if takes else CLOSED
         self.share_mib[slot, column] = largest

@@ -350,6 +350,26 @@ def test_the_placement_names_the_version_that_was_decided_on() -> None:
     assert entry.placement.rv == newer.metadata.resource_version
 
 
+REPLICAS = {names.NODE_GPU_COUNT: "2", "nvidia.com/gpu.replicas": "4"}
+
+
+@pytest.mark.parametrize("asked", [{"fraction": "0.5"}, {"mem": 1000}])
+def test_shares_never_go_to_nodes_that_offer_each_gpu_several_times(asked: dict[str, Any]) -> None:
+    """Kubelet would give the card of a reservation to others as well, whole or to a second reservation."""
+    made = cluster(node(mem_mib=80000, labels=REPLICAS), reservation("g"), pod(**asked))
+    entry = decide(made, 0).entries[0]
+    assert isinstance(entry, Explain)
+    assert entry.verdict.code is Code.NO_NODE_FITS
+    assert [(reason.kind, reason.nodes) for reason in entry.verdict.node_reasons] == [("multiplied", 1)]
+    feed(made, node("n1", 2, mem_mib=80000, labels=REPLICAS))
+    assert isinstance(decide(made, 0).entries[0], Attempt | Join)
+
+
+def test_whole_gpus_are_given_as_the_device_plugin_offers_them() -> None:
+    entry = decide(cluster(node(labels=REPLICAS), pod(gpus=1)), 0).entries[0]
+    assert isinstance(entry, Bind)
+
+
 def test_shares_never_go_to_nodes_with_slices() -> None:
     made = cluster(node(labels={names.NODE_MIG_STRATEGY: "single"}), reservation("g"), pod(fraction="0.5"))
     entry = decide(made, 0).entries[0]
