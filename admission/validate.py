@@ -17,7 +17,7 @@ from admission import protected
 from admission.containers import Raw
 from admission.mutate import shared_containers
 from admission.settings import Choices, Guard
-from gpu import room
+from gpu import enforcement, room
 from gpu.asked import asked
 from gpu.dialects import combine, vocabulary
 from gpu.refusal import Mistake, Refusal, shown, told
@@ -32,6 +32,8 @@ def refusal_of_new(pod: Raw, *, choices: Choices, renamed: Collection[str] = ())
         return told(translation)
     if (no_room := room.cramped(pod["metadata"].get("annotations"), translation)) is not None:
         return told(no_room)
+    if isinstance(insists := enforcement.is_required(_annotations(pod)), Refusal):
+        return told(insists)
     if choices.guard is Guard.OFF:
         return None
     keys = {ref.key for ref in shared_containers(translation.request)}
@@ -52,11 +54,19 @@ def refusal_of_update(before: Raw, after: Raw, *, sharing: bool = True) -> str |
     if _is_placed(before):
         said = f"annotations {', '.join(changed)} can't be changed any more: the pod has its GPUs on a node already"
         return said if changed else None
+    insists = enforcement.is_required(new)
+    if isinstance(insists, Refusal) and old.get(insists.field) != new.get(insists.field):
+        return told(insists)
+    refusal = _unreadable(after, is_changed=bool(changed), grows=room.used(new) > room.used(old), sharing=sharing)
+    return told(refusal) if refusal is not None else None
+
+
+def _unreadable(after: Raw, *, is_changed: bool, grows: bool, sharing: bool) -> Refusal | None:
+    """Why what a pod asks can't be served any more, after a change of what it asks or of how much it says."""
     translation = asked(msgspec.convert(after, Pod), sharing=sharing)
     if isinstance(translation, Refusal):
-        return told(translation) if changed else None
-    no_room = room.cramped(new, translation) if changed or room.used(new) > room.used(old) else None
-    return told(no_room) if no_room is not None else None
+        return translation if is_changed else None
+    return room.cramped(_annotations(after), translation) if is_changed or grows else None
 
 
 def _said_too_late(before: Raw, after: Raw) -> Refusal | None:

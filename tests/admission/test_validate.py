@@ -47,6 +47,25 @@ def test_a_refusal_names_field_value_and_what_is_allowed() -> None:
     assert refusal.startswith(NEGATIVE + ' (gpu-fraction is "ü\\""; allowed: a decimal number above 0 and below 1')
 
 
+@pytest.mark.parametrize("text", ["yes", "True", "", " true"])
+def test_whether_limits_must_be_enforced_is_said_by_true_or_false(text: str) -> None:
+    words = f'{names.REQUIRE_ENFORCEMENT} is "{text}"; allowed: true or false'
+    insisting = pod(annotations={names.REQUIRE_ENFORCEMENT: text})
+    refusal = refusal_of_new(insisting, choices=Choices())
+    assert refusal is not None
+    assert words in refusal
+    late = refusal_of_update(pod(annotations={names.REQUIRE_ENFORCEMENT: "true"}), insisting)
+    assert late is not None
+    assert words in late
+    # One that came past the door can be labelled and ungated all the same.
+    assert refusal_of_update(insisting, pod(annotations={**insisting["metadata"]["annotations"], "a": "b"})) is None
+
+
+@pytest.mark.parametrize("text", ["true", "false"])
+def test_a_pod_may_insist_on_enforcement_or_not(text: str) -> None:
+    assert refusal_of_new(pod(annotations={names.REQUIRE_ENFORCEMENT: text}), choices=Choices()) is None
+
+
 def test_shares_can_be_switched_off() -> None:
     refusal = refusal_of_new(half(), choices=Choices(dialects=DialectSettings(sharing=False)))
     assert refusal is not None
