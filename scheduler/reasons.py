@@ -77,6 +77,15 @@ def closed_text(why: Closed) -> str:
     return _CLOSED_WORDS[why]
 
 
+def unread_staleness_text(value: str, *, grace_s: float) -> str:
+    """Say that a PodGroup's own grace time is no duration, and what holds in its place."""
+    said = msgspec.json.encode(value).decode()
+    return (
+        f"spec.stalenessGracePeriod {said} can't be read and counts as not set, so what is left of this gang is "
+        f"evicted after {grace_s:g} s below its minimum; allowed: a duration such as 90s or 1h30m, or -1s for never"
+    )
+
+
 def _message(verdict: Verdict) -> str:  # noqa: C901, PLR0911 - one case per code
     match verdict.code:
         case Code.NO_NODE_FITS:

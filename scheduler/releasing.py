@@ -22,6 +22,7 @@ from kube.errors import ApiError
 from kube.events import EventRecorder
 from kube.patience import doubled_s
 from kube.resources import POD_GROUPS, PODS
+from scheduler import reasons
 from scheduler.cache import Cache
 from scheduler.core import intake
 from scheduler.core.quorum import quorum
@@ -48,6 +49,8 @@ class Releasing:
         self._since: dict[Key, float] = {}
         #: Gang -> (evictions that were refused in a row, when to ask again).
         self._refused: dict[Key, tuple[int, float]] = {}
+        #: Gangs (UID) that were told that their grace time can't be read, and what stood there.
+        self._unread: dict[str, str] = {}
         cache.on_gang = self._note
 
     async def run(self) -> None:
@@ -62,7 +65,8 @@ class Releasing:
             del self._since[key]
 
     async def look(self) -> None:
-        """Release what has been below its minimum for the grace time."""
+        """Release what has been below its minimum for the grace time; say whose own time can't be read."""
+        self._tell_unclear()
         now = anyio.current_time()
         broken = {(group.namespace, group.name): group for group in self._cache.cluster.broken_gangs()}
         finished = self._cache.finished
@@ -73,6 +77,18 @@ class Releasing:
             is_due = now >= self._refused.get(key, (0, now))[1]
             if is_due and not self._cache.cluster.is_gang_in_flight(*key):
                 await self._release_safely(key, broken[key])
+
+    def _tell_unclear(self) -> None:
+        """Tell each PodGroup once, long before its time is over if it ever is."""
+        unread: dict[str, str] = {}
+        for group in self._cache.cluster.unclear_gangs():
+            text = unread[group.uid] = group.unread_stale or ""
+            if self._unread.get(group.uid) != text:
+                note = reasons.unread_staleness_text(text, grace_s=self._grace_s)
+                self._events.record(
+                    _reference(group), reason=names.REASON_MALFORMED_GROUP, action="Reading", note=note, type=WARNING
+                )
+        self._unread = unread
 
     def _is_over(self, group: PodGroupRecord, broken_s: float) -> bool:
         """Whether a gang that has been below its minimum for so long has had its time."""
@@ -112,15 +128,18 @@ class Releasing:
             self._tell(group, pod)
 
     def _tell(self, group: PodGroupRecord, pod: Pod) -> None:
-        regarding = ObjectReference(
-            api_version=POD_GROUPS.api_version,
-            kind=POD_GROUPS.kind,
-            name=group.name,
-            namespace=group.namespace,
-            uid=group.uid,
-        )
         note = (
             f"Workload doesn't meet the minimum required number of pods ({group.minimum}), evicting remaining pod: "
             f"{pod.metadata.namespace}/{pod.metadata.name}"
         )
-        self._events.record(regarding, reason="Evict", action="Evicting", note=note, type=WARNING)
+        self._events.record(_reference(group), reason="Evict", action="Evicting", note=note, type=WARNING)
+
+
+def _reference(group: PodGroupRecord) -> ObjectReference:
+    return ObjectReference(
+        api_version=POD_GROUPS.api_version,
+        kind=POD_GROUPS.kind,
+        name=group.name,
+        namespace=group.namespace,
+        uid=group.uid,
+    )

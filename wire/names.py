@@ -149,6 +149,7 @@ REASON_NOT_READY: Final = "NotReady"
 REASON_BOUND: Final = "Bound"
 REASON_NOT_ENFORCED: Final = "NotEnforced"
 REASON_UNDERSTOOD: Final = "GPURequestUnderstood"
+REASON_MALFORMED_GROUP: Final = "MalformedPodGroup"
 #: Health of a device in a container's status (KEP-4680).
 UNHEALTHY: Final = "Unhealthy"
 UNEXPECTED_ADMISSION_ERROR: Final = "UnexpectedAdmissionError"

@@ -308,6 +308,10 @@ class Cluster:
         """Gangs of which some pods are bound, and fewer than the minimum, or than that of a subgroup (S4)."""
         return [group for group in self._pod_groups.values() if self._is_broken(group)]
 
+    def unclear_gangs(self) -> list[PodGroupRecord]:
+        """Gangs that say something which can't be read and is left out of account."""
+        return [group for group in self._pod_groups.values() if group.unread_stale is not None]
+
     def is_broken_gang(self, namespace: str, name: str) -> bool:
         """Whether this gang is one of ``broken_gangs``."""
         group = self._pod_groups.get((namespace, name))

@@ -18,7 +18,7 @@ from gpu.asked import PLAIN, asked, mode_of, recorded, unrecorded
 from gpu.dialects import vocabulary
 from gpu.multiplied import multiplied
 from gpu.order import Foreign
-from gpu.refusal import Refusal, told
+from gpu.refusal import Refusal, shown, told
 from gpu.request import NO_GPU
 from gpu.translation import Cards, Translation
 from scheduler.core import constraining, deviceenv, gangplan, gangs, requests
@@ -300,6 +300,7 @@ def pod_group_record(group: PodGroup) -> PodGroupRecord:
     subgroups = tuple(SubgroupRecord(s.name, s.min_member or 0) for s in spec.sub_groups or ())
     default = sum(s.minimum for s in subgroups) if subgroups else 1
     meta = group.metadata
+    stale_ns, unread_stale = _stale(spec.staleness_grace_period)
     return PodGroupRecord(
         namespace=meta.namespace,
         name=meta.name,
@@ -309,7 +310,8 @@ def pod_group_record(group: PodGroup) -> PodGroupRecord:
         created=meta.creation_timestamp or "",
         subgroups=subgroups,
         unsupported=_unsupported_in(group),
-        stale_ns=_stale_ns(spec.staleness_grace_period),
+        stale_ns=stale_ns,
+        unread_stale=unread_stale,
         planned=gangplan.members((meta.annotations or {}).get(names.PLAN)),
     )
 
@@ -325,14 +327,14 @@ def _unsupported_in(group: PodGroup) -> str:
     return ", ".join(name for name, is_there in found.items() if is_there)
 
 
-def _stale_ns(text: str | None) -> int | None:
-    """``stalenessGracePeriod`` (kai-contract 3.2); one that can't be read is as if it were not said."""
+def _stale(text: str | None) -> tuple[int | None, str | None]:
+    """``stalenessGracePeriod`` (kai-contract 3.2), or what stands there and can't be read: as if it were not said."""
     if text is None:
-        return None
+        return None, None
     try:
-        return goduration.parse_ns(text)
+        return goduration.parse_ns(text), None
     except goduration.MalformedDuration:
-        return None
+        return None, shown(text)
 
 
 def bind_request_record(request: BindRequest) -> BindRequestRecord | None:

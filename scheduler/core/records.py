@@ -231,7 +231,7 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A gang. ``unsupported`` names a constraint that is not implemented ("": none).
 
     ``stale_ns``: how long it may run below its minimum before the rest is evicted; None: as long as the scheduler says,
-    below zero: for ever.
+    below zero: for ever. ``unread_stale``: what stands there and is no duration, so that it counts as not said.
     """
 
     namespace: str
@@ -243,6 +243,7 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     subgroups: tuple[SubgroupRecord, ...] = ()
     unsupported: str = ""
     stale_ns: int | None = None
+    unread_stale: str | None = None
     #: Pod UID -> place, of a plan that was written and not taken back.
     planned: dict[str, PlannedMember] = {}
 

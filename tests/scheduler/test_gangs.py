@@ -8,7 +8,7 @@ import pytest
 
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
-from kube.resources import POD_GROUPS, PODS
+from kube.resources import EVENTS, POD_GROUPS, PODS
 from simulator.settings import ReservationFault
 from simulator.world import WorldSettings
 from tests.scheduler import stage
@@ -190,6 +190,21 @@ async def test_a_gang_may_say_how_long_it_runs_below_its_minimum(period: str, af
         await world.api.delete(PODS, "m1", namespace=stage.TEAM, grace_s=0)
         await settle(after_s)
         assert bound(world) == left
+
+
+async def test_a_gang_whose_time_can_not_be_read_is_told_once_while_it_is_whole() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create_gang(world, "g", 2, pod("m0", gpus=1), pod("m1", gpus=1))
+        await world.api.patch(POD_GROUPS, "g", {"spec": {"stalenessGracePeriod": "soon"}}, namespace=stage.TEAM)
+        await settle(60)
+        events = (await world.api.list(EVENTS, namespace=stage.TEAM)).items
+        [event] = [one for one in events if one.reason == "MalformedPodGroup"]
+        assert event.regarding is not None
+        assert (event.regarding.name, event.type) == ("g", "Warning")
+        assert 'spec.stalenessGracePeriod "soon" can' in event.note
+        assert "after 60 s below its minimum" in event.note
+        assert event.series is None
+        assert bound(world) == {"m0", "m1"}
 
 
 async def test_a_gang_whose_minimum_was_lowered_unseen_is_not_released() -> None:
