@@ -62,14 +62,21 @@ _CLOSED_WORDS: Final = {
     Closed.NO_GROUP: "its reservation names no group",
 }
 
+#: What is said where no device of a node has enough memory left, here and by gpushare's scheduler (A3).
+_NO_GPU_MEMORY: Final = "node(s) didn't have enough resources: GPU memory"
+_IN_ONE_DEVICE: Final = "Insufficient GPU Memory in one device"
+
 #: Condition messages longer than this help nobody.
 _MAX: Final = 1000
 
 
-def told(verdict: Verdict) -> Told:
-    """Render a verdict."""
+def told(verdict: Verdict, *, of_gpushare: bool = False) -> Told:
+    """Render a verdict. ``of_gpushare``: its pods ask as at Aliyun's gpushare, whose users search for its words."""
     reason = names.REASON_NOT_READY if verdict.code is Code.GANG_NOT_READY else names.REASON_UNSCHEDULABLE
-    return Told(reason, _message(verdict)[:_MAX])
+    message = _message(verdict)
+    if of_gpushare:
+        message = message.replace(_NO_GPU_MEMORY, f"{_NO_GPU_MEMORY} ({_IN_ONE_DEVICE})")
+    return Told(reason, message[:_MAX])
 
 
 def closed_text(why: Closed) -> str:

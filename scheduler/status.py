@@ -12,6 +12,7 @@ from typing import Final
 import anyio
 import msgspec
 
+from gpu.dialects import aliyun
 from kube.api import Api
 from kube.clock import Clock, rfc3339
 from kube.errors import ApiError, Conflict, NotFound
@@ -53,13 +54,24 @@ class Status:
     def want(self, entries: list[Explain]) -> None:
         """Take what one decision says of waiting pods. Pods that it does not name keep what they say."""
         for entry in entries:
-            told = reasons.told(entry.verdict)
+            in_words: dict[bool, Told] = {}
             for uid in entry.pods:
+                of_gpushare = self._asks_as_gpushare(uid)
+                if of_gpushare not in in_words:
+                    in_words[of_gpushare] = reasons.told(entry.verdict, of_gpushare=of_gpushare)
+                told = in_words[of_gpushare]
                 if self._wanted.get(uid) != told:
                     self._wanted[uid] = told
                     self._fresh[uid] = None
         if self._fresh:
             self._wake.set()
+
+    def _asks_as_gpushare(self, uid: str) -> bool:
+        """Whether a pod asks for memory of one device in the words of Aliyun's gpushare (A3)."""
+        record = self._cache.cluster.pod(uid)
+        if record is None or record.recorded is None or record.recorded.dialect != aliyun.NAME:
+            return False
+        return len(record.cls.request.shared) == 1
 
     def forget_gone(self) -> None:
         """Let go of what was said of pods that wait no more."""

@@ -6,6 +6,7 @@ from kube.memory.faults import Fault
 from kube.resources import PODS
 from tests.scheduler import stage
 from tests.scheduler.stage import cordon, create, is_call, phases, pod, settle, share, waits_because, writes
+from wire import names
 
 
 async def test_a_pod_that_fits_nowhere_says_so_once_and_then_nothing_is_written() -> None:
@@ -19,6 +20,20 @@ async def test_a_pod_that_fits_nowhere_says_so_once_and_then_nothing_is_written(
         before = len(world.server.write_log)
         await settle(600)
         assert len(world.server.write_log) == before
+
+
+async def test_who_asks_as_at_gpushare_is_told_in_its_words_that_no_device_has_enough() -> None:
+    """A3: the node has the memory, but not one of its devices."""
+    asked = pod("large")
+    asked["spec"]["containers"][0]["resources"] = {"limits": {"aliyun.com/gpu-mem": "100"}}
+    async with stage.stage("1x4x80GiB") as world:
+        await create(world, asked, pod("larger", annotations={names.GPU_MEMORY: str(100 * 1024)}))
+        await settle()
+        assert waits_because(world, "large") == (
+            "no nodes with enough resources were found: 1 node(s) didn't have enough resources: GPU memory "
+            "(Insufficient GPU Memory in one device). The best node lacks 102400 MiB of GPU memory."
+        )
+        assert "Insufficient GPU Memory" not in waits_because(world, "larger")
 
 
 async def test_the_reason_follows_the_cluster() -> None:
