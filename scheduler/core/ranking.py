@@ -12,6 +12,8 @@ The order (kai-contract 4.4, made exact), smaller first, then by node name:
 
 A node that owes an answer comes after all others for a share that would have to wait for it, too (probation.py).
 
+Of equal ones those come first that enforce all that the class wishes, where it does not insist on that anyhow.
+
 What is left of a node's GPUs counts in milli-GPU, rounded down; a share of something in 2^20ths, rounded down.
 """
 
@@ -21,9 +23,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from gpu import enforcement
 from gpu.request import FractionAsk, MemoryAsk, MigAsk, SharedAsk
 from scheduler.core.devices import choose_answered, rule_of
 from scheduler.core.eligibility import OK
@@ -70,6 +74,7 @@ class Ranking:
     __slots__ = (
         "_amounts",
         "_largest_mib",
+        "_preferred",
         "_rank_one_kind",
         "_reservation_asks",
         "_seen",
@@ -102,12 +107,21 @@ class Ranking:
         self._usable = (self.eligible == OK) & self.known
         if self.asks:
             self._usable &= (trial.table.extra[MIG] == 0) & (trial.table.extra[MULTIPLIED] == 0)
+        self._preferred = self._enforcing()
         #: How it chooses devices, and nodes by their devices.
         self.rule = rule_of(cls)
         self.strategy = Strategy(cls.strategy) if cls.strategy else settings.gpu_strategy
         self._rank_one_kind = self._choose_kind(settings)
         self._seen = len(trial.touched)
         self.keys: Int64s = self._rank(_EVERYWHERE)
+
+    def _enforcing(self) -> Bools | None:
+        """Nodes that enforce all that the class wishes; None where that makes no difference."""
+        wished = enforcement.needed(self.cls.wishes)
+        if not wished or self.cls.constraints.enforced:
+            return None
+        there: Bools = self._trial.eligible(msgspec.structs.replace(self.cls.constraints, enforced=wished)) == OK
+        return there if there.any() else None
 
     def _choose_kind(self, settings: Settings) -> Callable[[_Look], Int64s]:
         by_gpu = bool(self.asks or self.cls.demand.gpus)
@@ -131,7 +145,13 @@ class Ranking:
             keys = keys.copy()
             keys[[p for name in without if (p := self._trial.position_of.get(name)) is not None]] = NOWHERE
         position = int(keys.argmin())
-        return position if keys[position] != NOWHERE else None
+        least = keys[position]
+        if least == NOWHERE:
+            return None
+        if self._preferred is None or self._preferred[position]:
+            return position
+        equals = np.flatnonzero(self._preferred & (keys == least))
+        return int(equals[0]) if len(equals) else position
 
     def strike(self, position: int) -> None:
         """Take a node out until it is charged again: a closer look found that the class doesn't fit."""

@@ -62,8 +62,24 @@ def test_a_pod_that_insists_goes_only_where_all_it_wishes_is_enforced(
     assert place == expected
 
 
-def test_a_pod_that_does_not_insist_goes_by_rank_alone() -> None:
-    place, _ = _decided(_node("n1", None), _node("n2", "memory-cap,compute-cap"), _pod(CAPS))
+@pytest.mark.parametrize(
+    ("wishes", "expected"),
+    [
+        pytest.param(CAPS, "n3", id="the first that enforces all of it"),
+        pytest.param(Wishes(memory_cap=True), "n2", id="less is wished"),
+        pytest.param(Wishes(mode="mps"), "n1", id="nobody enforces it"),
+        pytest.param(Wishes(), "n1", id="nothing wished"),
+    ],
+)
+def test_of_equal_nodes_a_pod_that_does_not_insist_gets_one_that_enforces(wishes: Wishes, expected: str) -> None:
+    caps = "memory-cap,compute-cap"
+    nodes = [_node("n1", None), _node("n2", "memory-cap"), _node("n3", caps), _node("n4", caps)]
+    assert _decided(*nodes, _pod(wishes))[0] == expected
+
+
+def test_a_node_that_ranks_better_comes_before_one_that_enforces() -> None:
+    busy = pod("busy", gpus=1, bound_to="n1")
+    place, _ = _decided(_node("n1", None), _node("n2", "memory-cap,compute-cap"), busy, _pod(CAPS))
     assert place == "n1"
 
 
