@@ -86,7 +86,12 @@ _PLAIN: Final = Dialect(PLAIN, _asks_the_plugin, _unrecorded)
 
 
 def is_spoken(pod: Pod) -> bool:
-    """Whether a pod that has no record speaks a dialect that nobody reads without one: it came past the door."""
+    """Whether a pod that has no record speaks a dialect that nobody reads without one: it came past the door.
+
+    By the words that are the same in every cluster. Settings, which admission alone knows, add names of resources; who
+    came past the door with one of those asks for what no node of ours has, and waits for that. (They may also make an
+    image a request, C13. Only the door can keep such a pod from running without its share.)
+    """
     return any(dialect.name != KAI and dialect.speaks(pod, _DEFAULTS) for dialect in DIALECTS)
 
 

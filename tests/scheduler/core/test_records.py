@@ -87,6 +87,14 @@ def test_what_came_past_the_door_waits_and_says_so(obj: Any) -> None:
     assert verdict.code in {Code.NOT_ADMITTED, Code.INVALID_REQUEST}
 
 
+@pytest.mark.parametrize("resource", ["example.com/metagpu", "nvidia.com/sharedgpu"])
+def test_what_came_past_the_door_in_words_of_a_setting_waits_for_what_no_node_has(resource: str) -> None:
+    obj = pod(spec={"containers": [{"name": "c", "resources": {"limits": {resource: "5"}}}]})
+    placed, (verdict,) = _decided(node(), obj)
+    assert not placed
+    assert [(reason.kind, reason.resource) for reason in verdict.node_reasons] == [("insufficient", resource)]
+
+
 def test_a_record_that_can_not_be_read_keeps_the_pod_waiting() -> None:
     placed, (verdict,) = _decided(node(), pod(fraction="0.5", annotations={names.GPU_RECORD: "{}"}))
     assert placed == {}
