@@ -7,6 +7,7 @@ user edits before the pod is placed counts, as it does there. What any other dia
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -94,6 +95,17 @@ def taken(translation: Translation, number: int) -> Translation | None:
         return None
     unit = translation.places[number].unit if translation.places else translation.unit
     return msgspec.structs.replace(translation, request=request, unit=unit)
+
+
+def asked_on(pod: Pod, labels: Mapping[str, str]) -> GpuRequest | None:
+    """What a pod with a record asks first on a node with these labels; None without one, or if it is not for it."""
+    found = recorded(pod)
+    if not isinstance(found, Translation):
+        return None
+    requests = (found.request, *found.alternatives)
+    if not found.places:
+        return requests[0]
+    return next((each for each, place in zip(requests, found.places, strict=True) if place.holds(labels)), None)
 
 
 def _unreadable(text: str, allowed: str) -> Refusal:

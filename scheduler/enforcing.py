@@ -12,6 +12,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 
+from gpu.asked import asked_on
 from gpu.enforcement import lacking
 from gpu.telling import unenforced_text
 from kube import binding
@@ -82,7 +83,8 @@ class Enforcing:
         words = lacking(record.cls.wishes, node.enforces)
         if not words or record.deleting:
             return ""
-        limits = unenforced_text(record.cls.request, record.cls.wishes, words)
+        request = asked_on(pod, node.labels) or record.cls.request
+        limits = unenforced_text(request, record.cls.wishes, words)
         return f"Node {node.name} does not enforce {limits}: kept as bookkeeping only"
 
     async def _patch(self, pod: Pod, message: str) -> Pod:

@@ -58,7 +58,12 @@ async def test_a_replica_costs_what_it_is_on_the_node_that_is_chosen() -> None:
         assert "2 node(s) didn't have enough resources: GPUs" in stage.waits_because(world, waiting)
 
 
-async def test_units_of_a_node_are_written_back_as_that_node_counts_them() -> None:
+def unenforced(world: World, name: str) -> str:
+    conditions = find(world, name)["status"]["conditions"]
+    return next(str(each["message"]) for each in conditions if each["type"] == names.CONDITION_LIMITS_ENFORCED)
+
+
+async def test_units_of_a_node_are_written_back_and_told_as_that_node_counts_them() -> None:
     async with stage.stage(FOUR, TWO, settings=differing()) as world:
         await create(world, asking("b", "cnvrg.io/metagpu", 30, nodeSelector={CONFIG: "two"}))
         await create(world, asking("a", "cnvrg.io/metagpu", 30))
@@ -68,6 +73,8 @@ async def test_units_of_a_node_are_written_back_as_that_node_counts_them() -> No
         told = {name: find(world, name)["metadata"]["annotations"] for name in ("a", "b")}
         assert told["a"]["env.moorage.dev/c0.METAGPU_MAX_MEM"] == str(40_960 // 100 * 30)
         assert told["b"]["env.moorage.dev/c0.METAGPU_MAX_MEM"] == str(40_960 // 40 * 30)
+        assert "a memory cap of 30%" in unenforced(world, "a")
+        assert "a memory cap of 75%" in unenforced(world, "b")
 
 
 async def test_whole_devices_of_some_nodes_are_shares_of_all_of_one_there() -> None:
