@@ -13,9 +13,10 @@ from typing import Protocol
 class Device:
     """The one device of a reservation pod.
 
-    ``uuid`` is NVML's, ``GPU-...``. ``minor`` is the N of ``/dev/nvidiaN``: the same number inside and outside of the
-    container, whereas NVML's own index counts what a process can see and is always 0 here. ``mem_mib`` is rounded
-    down. None: the driver does not support that question on this device.
+    ``uuid`` is NVML's: ``GPU-...``, or ``MIG-...`` of a slice. ``minor`` is the N of ``/dev/nvidiaN``: the same number
+    inside and outside of the container, whereas NVML's own index counts what a process can see and is always 0 here.
+    ``mem_mib`` is rounded down. None: the driver does not support that question on this device; a slice has no minor
+    number of its own.
     """
 
     uuid: str

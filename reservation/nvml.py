@@ -1,12 +1,16 @@
 """Reading the device through NVML (nvidia-ml-py, module ``pynvml``).
 
-The questions and their error texts are KAI's (kai-contract 1.7); memory and minor number are ours.
+The questions and their error texts are KAI's (kai-contract 1.7); memory, minor number and MIG slices are ours.
+
+Of a container that has a MIG slice the driver shows the whole card, with that slice as the only one of it. What the
+device plugin handed out, and what tenants are to see, is the slice.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import pynvml
@@ -50,10 +54,37 @@ def _only_device() -> Device:
     if count != 1:
         raise _QuestionFailed(f"found {count} devices, 1 was expected")
     handle = _ask("get device handle", lambda: pynvml.nvmlDeviceGetHandleByIndex(0))
+    if _is_cut(handle):
+        # A minor number is the card's, and says nothing of which slice.
+        return _named(_only_slice(handle), minor=None)
+    return _named(handle, minor=_minor(handle))
+
+
+def _named(handle: Any, *, minor: int | None) -> Device:
     uuid: str = _ask("get device uuid", lambda: pynvml.nvmlDeviceGetUUID(handle))
     if not uuid:
         raise _QuestionFailed("unable to get device uuid: the driver answered with an empty one")
-    return Device(uuid=uuid, minor=_minor(handle), mem_mib=_mem_mib(handle))
+    return Device(uuid=uuid, minor=minor, mem_mib=_mem_mib(handle))
+
+
+def _is_cut(handle: Any) -> bool:
+    """Whether the card's MIG mode is on. Cards and drivers from before MIG don't know the question."""
+    mode = _ask_if_supported("get MIG mode", lambda: pynvml.nvmlDeviceGetMigMode(handle))
+    return mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+
+
+def _only_slice(card: Any) -> Any:
+    most: int = _ask("get the number of MIG devices", lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(card))
+    found = [slice_ for index in range(most) if (slice_ := _slice_at(card, index)) is not None]
+    if len(found) != 1:
+        raise _QuestionFailed(f"found {len(found)} MIG devices, 1 was expected")
+    return found[0]
+
+
+def _slice_at(card: Any, index: int) -> Any | None:
+    """The slice at one of the places of a card; None if there is none, or it is not ours to see."""
+    question = partial(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, card, index)
+    return _ask_unless({pynvml.NVML_ERROR_NOT_FOUND}, "get MIG device handle", question)
 
 
 def _minor(handle: Any) -> int | None:
@@ -75,9 +106,14 @@ def _ask(what: str, question: Callable[[], _T]) -> _T:
 
 def _ask_if_supported(what: str, question: Callable[[], _T]) -> _T | None:
     """Return None where the device has no answer (unified memory has no memory of its own to report)."""
+    return _ask_unless({pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND}, what, question)
+
+
+def _ask_unless(nothing: Container[int], what: str, question: Callable[[], _T]) -> _T | None:
+    """Return None where the driver answers with one of these codes."""
     try:
         return question()
     except pynvml.NVMLError as error:
-        if error.value == pynvml.NVML_ERROR_NOT_SUPPORTED:
+        if error.value in nothing:
             return None
         raise _QuestionFailed(f"unable to {what}: {error}") from error

@@ -11,6 +11,7 @@ from tests.reservation.pod_server import NAME, NAMESPACE, PATH, UID, PodServer, 
 
 GPU = "GPU-5e2b1c00-0000-4000-8000-000000000001"
 OTHER_GPU = "GPU-5e2b1c00-0000-4000-8000-000000000002"
+SLICE = "MIG-5e2b1c00-0000-4000-8000-000000000003"
 IDENTITY = {
     "run.ai/reserve_for_gpu_index": GPU,
     "moorage.dev/device": "3",
@@ -48,6 +49,12 @@ def test_a_restart_on_the_same_device_writes_nothing(launcher: Launcher, api: Po
     assert api.methods == ["GET"]
 
 
+def test_of_a_mig_slice_it_tells_the_slice_and_not_the_card(launcher: Launcher, api: PodServer) -> None:
+    launcher.machine(f"gpu {GPU} NVIDIA_H100_80GB_HBM3 81559 3", f"mig {SLICE} {GPU} 9856")
+    stop(launcher.start_and_await_hold(POD_UID=UID))
+    assert api.annotations == {"run.ai/reserve_for_gpu_index": SLICE, "moorage.dev/device-memory-mib": "9856"}
+
+
 def test_a_restart_on_another_device_makes_the_loss_visible(launcher: Launcher, api: PodServer) -> None:
     stop(launcher.start_and_await_hold(POD_UID=UID))
     launcher.machine(f"gpu {OTHER_GPU} NVIDIA_L40S 46068 5", "fail nvmlDeviceGetMinorNumber 3")
@@ -74,6 +81,16 @@ def test_without_the_nvml_library_it_fails_in_one_line(launcher: Launcher, api: 
         (["fail nvmlDeviceGetMinorNumber 15"], "unable to get device minor number: GPU is lost"),
         (["fail nvmlDeviceGetMemoryInfo 15"], "unable to get device memory: GPU is lost"),
         ([f"gpu {OTHER_GPU} NVIDIA_L40S 46068 5"], "found 2 devices, 1 was expected"),
+        (["fail nvmlDeviceGetMigMode 15"], "unable to get MIG mode: GPU is lost"),
+        ([f"mig {SLICE} {GPU} 9856", f"mig MIG-b {GPU} 9856"], "found 2 MIG devices, 1 was expected"),
+        (
+            [f"mig {SLICE} {GPU} 9856", "fail nvmlDeviceGetMigDeviceHandleByIndex 6"],
+            "found 0 MIG devices, 1 was expected",
+        ),
+        (
+            [f"mig {SLICE} {GPU} 9856", "fail nvmlDeviceGetMigDeviceHandleByIndex 15"],
+            "unable to get MIG device handle: GPU is lost",
+        ),
     ],
 )
 def test_a_broken_machine_is_told_in_one_line_and_nothing_is_written(
@@ -87,6 +104,13 @@ def test_a_broken_machine_is_told_in_one_line_and_nothing_is_written(
 def test_a_pod_without_any_device_is_refused(launcher: Launcher) -> None:
     launcher.machine("# nothing here")
     assert launcher.run() == (1, "found 0 devices, 1 was expected\n")
+
+
+@pytest.mark.parametrize("code", [3, 13], ids=["not supported", "function not found"])
+def test_a_driver_that_knows_nothing_of_mig_tells_the_card(launcher: Launcher, api: PodServer, code: int) -> None:
+    launcher.machine(f"gpu {GPU} NVIDIA_H100_80GB_HBM3 81559 3", f"fail nvmlDeviceGetMigMode {code}")
+    stop(launcher.start_and_await_hold(POD_UID=UID))
+    assert api.annotations == IDENTITY
 
 
 @pytest.mark.parametrize("function", ["nvmlDeviceGetMinorNumber", "nvmlDeviceGetMemoryInfo"])

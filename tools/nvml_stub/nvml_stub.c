@@ -4,6 +4,7 @@
  * process. One statement a line, words separated by blanks, '#' starts a comment line:
  *
  *     gpu UUID NAME MEM_MIB MINOR    a device; '_' in NAME is shown as a blank; NVML's index is its position
+ *     mig UUID GPU MEM_MIB           a MIG slice of the device with the UUID GPU, whose MIG mode is on then
  *     fail FUNCTION CODE             that function, by its exported name, returns this nvmlReturn_t
  *
  * A missing file answers "driver not loaded" (9), a malformed one "unknown error" (999) and a line on stderr.
@@ -19,6 +20,7 @@ enum {
     SUCCESS = 0,
     UNINITIALIZED = 1,
     INVALID_ARGUMENT = 2,
+    NOT_SUPPORTED = 3,
     NOT_FOUND = 6,
     INSUFFICIENT_SIZE = 7,
     DRIVER_NOT_LOADED = 9,
@@ -27,18 +29,21 @@ enum {
     UNKNOWN = 999,
 };
 
-enum { MAX_GPUS = 32, MAX_FAILURES = 32, WORD = 96 };
+enum { MAX_GPUS = 32, MAX_SLICES_OF_GPU = 7, MAX_FAILURES = 32, WORD = 96 };
 
 typedef struct {
     char uuid[WORD];
     char name[WORD];
     unsigned long long mem_mib;
     unsigned int minor;
+    char parent[WORD]; /* of a slice: the device that it is a part of; else "" */
 } gpu_t;
 
 typedef struct {
     gpu_t gpus[MAX_GPUS];
     unsigned int gpu_count;
+    gpu_t slices[MAX_GPUS * MAX_SLICES_OF_GPU];
+    unsigned int slice_count;
     struct {
         char function[WORD];
         int code;
@@ -73,6 +78,10 @@ static int read_line(state_t *state, const char *line) {
             if (*c == '_')
                 *c = ' ';
         return 1;
+    }
+    if (strcmp(word, "mig") == 0 && state->slice_count < MAX_GPUS * MAX_SLICES_OF_GPU) {
+        gpu_t *slice = &state->slices[state->slice_count++];
+        return sscanf(line, " mig %95s %95s %llu %c", slice->uuid, slice->parent, &slice->mem_mib, &rest) == 3;
     }
     if (strcmp(word, "fail") == 0 && state->failure_count < MAX_FAILURES) {
         unsigned int i = state->failure_count++;
@@ -113,6 +122,9 @@ static const gpu_t *find(const state_t *state, const char *uuid) {
     for (unsigned int i = 0; i < state->gpu_count; i++)
         if (strcmp(state->gpus[i].uuid, uuid) == 0)
             return &state->gpus[i];
+    for (unsigned int i = 0; i < state->slice_count; i++)
+        if (strcmp(state->slices[i].uuid, uuid) == 0)
+            return &state->slices[i];
     return NULL;
 }
 
@@ -126,11 +138,25 @@ static int enter_device(state_t *state, const char *function, handle_t handle, c
     return *gpu ? SUCCESS : GPU_IS_LOST;
 }
 
+/* For what slices have not: an index and a minor number of their own, and slices. */
+static int enter_gpu(state_t *state, const char *function, handle_t handle, const gpu_t **gpu) {
+    int result = enter_device(state, function, handle, gpu);
+    return result == SUCCESS && (*gpu)->parent[0] ? NOT_SUPPORTED : result;
+}
+
+/* The slice at an index among those of one device; NULL if it has none there. */
+static const gpu_t *slice_of(const state_t *state, const gpu_t *gpu, unsigned int index) {
+    for (unsigned int i = 0; i < state->slice_count; i++)
+        if (strcmp(state->slices[i].parent, gpu->uuid) == 0 && index-- == 0)
+            return &state->slices[i];
+    return NULL;
+}
+
 /* Handles live as long as the process: a UUID keeps its handle, as with the driver. */
 static handle_t handle_of(const char *uuid) {
     static struct {
         char uuid[WORD];
-    } handles[MAX_GPUS * 8];
+    } handles[MAX_GPUS * (1 + MAX_SLICES_OF_GPU) * 8];
     static unsigned int used;
     for (unsigned int i = 0; i < used; i++)
         if (strcmp(handles[i].uuid, uuid) == 0)
@@ -239,7 +265,7 @@ int nvmlDeviceGetName(handle_t handle, char *name, unsigned int size) {
 int nvmlDeviceGetMinorNumber(handle_t handle, unsigned int *minor) {
     state_t state;
     const gpu_t *gpu;
-    int result = enter_device(&state, "nvmlDeviceGetMinorNumber", handle, &gpu);
+    int result = enter_gpu(&state, "nvmlDeviceGetMinorNumber", handle, &gpu);
     if (result == SUCCESS)
         *minor = gpu->minor;
     return result;
@@ -248,7 +274,7 @@ int nvmlDeviceGetMinorNumber(handle_t handle, unsigned int *minor) {
 int nvmlDeviceGetIndex(handle_t handle, unsigned int *index) {
     state_t state;
     const gpu_t *gpu;
-    int result = enter_device(&state, "nvmlDeviceGetIndex", handle, &gpu);
+    int result = enter_gpu(&state, "nvmlDeviceGetIndex", handle, &gpu);
     if (result == SUCCESS)
         *index = (unsigned int)(gpu - state.gpus);
     return result;
@@ -276,4 +302,37 @@ int nvmlDeviceGetMemoryInfo_v2(handle_t handle, memory_v2_t *memory) {
     memory->total = memory->free = gpu->mem_mib << 20;
     memory->reserved = memory->used = 0;
     return SUCCESS;
+}
+
+int nvmlDeviceGetMigMode(handle_t handle, unsigned int *current, unsigned int *pending) {
+    state_t state;
+    const gpu_t *gpu;
+    int result = enter_gpu(&state, "nvmlDeviceGetMigMode", handle, &gpu);
+    if (result == SUCCESS)
+        *current = *pending = slice_of(&state, gpu, 0) != NULL;
+    return result;
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(handle_t handle, unsigned int *count) {
+    state_t state;
+    const gpu_t *gpu;
+    int result = enter_gpu(&state, "nvmlDeviceGetMaxMigDeviceCount", handle, &gpu);
+    if (result == SUCCESS)
+        *count = MAX_SLICES_OF_GPU;
+    return result;
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(handle_t handle, unsigned int index, handle_t *slice) {
+    state_t state;
+    const gpu_t *gpu, *found;
+    int result = enter_gpu(&state, "nvmlDeviceGetMigDeviceHandleByIndex", handle, &gpu);
+    if (result != SUCCESS)
+        return result;
+    if (index >= MAX_SLICES_OF_GPU)
+        return INVALID_ARGUMENT;
+    found = slice_of(&state, gpu, index);
+    if (!found)
+        return NOT_FOUND;
+    *slice = handle_of(found->uuid);
+    return *slice ? SUCCESS : UNKNOWN;
 }

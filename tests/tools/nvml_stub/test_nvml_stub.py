@@ -7,7 +7,7 @@ import pytest
 
 from tools.nvml_stub.build import LIBRARY, BuildFailed, build, main
 
-SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_FOUND, INSUFFICIENT_SIZE = 0, 1, 2, 6, 7
+SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT_SIZE = 0, 1, 2, 3, 6, 7
 DRIVER_NOT_LOADED, GPU_IS_LOST, ARGUMENT_VERSION_MISMATCH, UNKNOWN = 9, 15, 25, 999
 
 
@@ -94,6 +94,25 @@ def test_memory_is_told_in_both_layouts(nvml: ctypes.CDLL) -> None:
     assert (memory.total, memory.used, memory_v2.total) == (46068 << 20, 0, 46068 << 20)
     memory_v2.version = 1
     assert nvml.nvmlDeviceGetMemoryInfo_v2(handle, ctypes.byref(memory_v2)) == ARGUMENT_VERSION_MISMATCH
+
+
+def test_slices_are_those_of_their_card(nvml: ctypes.CDLL, machine: Path) -> None:
+    with machine.open("a") as state:
+        state.write("mig MIG-x GPU-b 9856\nmig MIG-y GPU-b 20096\n")
+    card, slice_, memory = handle_at(nvml, 1), ctypes.c_void_p(), Memory()
+    current, pending, value = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
+    for index, is_on in ((0, 0), (1, 1)):
+        handle = handle_at(nvml, index)
+        assert nvml.nvmlDeviceGetMigMode(handle, ctypes.byref(current), ctypes.byref(pending)) == SUCCESS
+        assert (current.value, pending.value) == (is_on, is_on)
+    assert number(nvml, "nvmlDeviceGetMaxMigDeviceCount", card) == 7
+    assert nvml.nvmlDeviceGetMigDeviceHandleByIndex(card, 1, ctypes.byref(slice_)) == SUCCESS
+    assert text(nvml, "nvmlDeviceGetUUID", slice_) == "MIG-y"
+    assert nvml.nvmlDeviceGetMemoryInfo(slice_, ctypes.byref(memory)) == SUCCESS
+    assert memory.total == 20096 << 20
+    assert nvml.nvmlDeviceGetMinorNumber(slice_, ctypes.byref(value)) == NOT_SUPPORTED
+    assert nvml.nvmlDeviceGetMigDeviceHandleByIndex(card, 2, ctypes.byref(slice_)) == NOT_FOUND
+    assert nvml.nvmlDeviceGetMigDeviceHandleByIndex(card, 7, ctypes.byref(slice_)) == INVALID_ARGUMENT
 
 
 def test_a_device_that_leaves_the_file_is_lost_and_may_come_back(nvml: ctypes.CDLL, machine: Path) -> None:
