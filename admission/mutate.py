@@ -20,8 +20,7 @@ from admission.settings import Choices, HandOver, Settings
 from gpu import bound
 from gpu.dialects import combine
 from gpu.refusal import Refusal
-from gpu.request import Ask, ContainerRef, GpuRequest, MigAsk, WholeAsk
-from gpu.share import NANO_PER_DEVICE
+from gpu.request import ContainerRef, GpuRequest, SharedAsk
 from gpu.translation import Note
 from wire.core import Pod
 
@@ -54,14 +53,7 @@ def mutated(pod: Raw, *, choices: Choices, settings: Settings, rng: random.Rando
 
 def shared_containers(request: GpuRequest) -> list[ContainerRef]:
     """Return the containers that are given a part of a device, or of a slice."""
-    return [asked.container for asked in request.containers if any(_is_part(ask) for ask in asked.asks)]
-
-
-def _is_part(ask: Ask) -> bool:
-    """Whether we hand this out, and not the vendor's device plugin."""
-    if isinstance(ask, MigAsk):
-        return ask.nano < NANO_PER_DEVICE
-    return not isinstance(ask, WholeAsk)
+    return [asked.container for asked in request.containers if any(isinstance(ask, SharedAsk) for ask in asked.asks)]
 
 
 def _handed_over(pod: Raw, shared: list[ContainerRef], *, settings: Settings, rng: random.Random) -> Raw:

@@ -50,13 +50,15 @@ _MOST_LABELS: Final = 16
 _STRATEGIES: Final = frozenset({"", "binpack", "spread"})
 _MODES: Final = frozenset({"", *MODES})
 _DIALECT: Final = re.compile(r"[a-z][a-z0-9-]{0,30}")
+#: Fields of asks that are called otherwise in a record.
+_SAID_AS: Final = {"profile": "mig"}
 _KEY: Final = re.compile(r"([ci])(0|[1-9][0-9]{0,3})")
 
 
 class RecordedAsk(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """One ask, or ``count`` equal ones. Exactly one of ``nano``, ``mem_mib``, ``mig`` says of what; none: whole GPUs.
 
-    ``nano`` beside ``mig`` is a part of each slice.
+    ``nano`` beside ``mig`` is a share of each slice: of a whole one, where it has to be in our books.
     """
 
     container: str
@@ -224,10 +226,11 @@ def _one(container: ContainerRequest, ask: Ask, count: int) -> RecordedAsk:
     match ask:
         case WholeAsk():
             return where
-        case MigAsk(profile=profile, nano=nano):
-            return msgspec.structs.replace(where, mig=profile, nano=nano if nano != NANO_PER_DEVICE else 0)
+        case MigAsk(profile=profile):
+            return msgspec.structs.replace(where, mig=profile)
         case FractionAsk() | MemoryAsk():
-            return msgspec.structs.replace(where, **{name: getattr(ask, name) for name in ask.__struct_fields__})
+            said = {_SAID_AS.get(name, name): getattr(ask, name) for name in ask.__struct_fields__}
+            return msgspec.structs.replace(where, **said)
 
 
 def _request(asks: Iterable[RecordedAsk]) -> GpuRequest:
@@ -274,11 +277,11 @@ def _asks(recorded: RecordedAsk) -> tuple[Ask, ...]:
 
 
 def _ask(recorded: RecordedAsk) -> Ask:
-    if recorded.mig:
-        return MigAsk(recorded.mig, recorded.nano or NANO_PER_DEVICE)
+    if recorded.mig and not recorded.nano:
+        return MigAsk(recorded.mig)
     if recorded.nano and recorded.mem_mib:
         raise _Malformed(recorded.container)
     if not recorded.nano and not recorded.mem_mib:
         return WholeAsk()
     kind = FractionAsk if recorded.nano else MemoryAsk
-    return kind(**{name: getattr(recorded, name) for name in kind.__struct_fields__})
+    return kind(**{name: getattr(recorded, _SAID_AS.get(name, name)) for name in kind.__struct_fields__})

@@ -41,9 +41,10 @@ class ContainerRef(msgspec.Struct, frozen=True, gc=False):
 class FractionAsk(msgspec.Struct, frozen=True, gc=False, tag="fraction"):
     """A share of one device: 0 < nano <= 1e9. All of it where a foreign form mixes whole devices with parts.
 
-    ``seat``: asks of a pod that name the same one get the same device; "" is a device of its own. ``index``: the only
-    device of a node that will do, -1 for any. ``compute_percent``: a cap on its compute, 0 for none.
-    ``limit_nano``: the cap on its memory, 0 for the same.
+    ``profile``: the device is a MIG slice of this profile (``1g.5gb``), "" for a card. ``seat``: asks of a pod
+    that name the same one get the same device; "" is a device of its own. ``index``: the only device of a node that
+    will do, -1 for any. ``compute_percent``: a cap on its compute, 0 for none. ``limit_nano``: the cap on its memory,
+    0 for the same.
     """
 
     nano: int
@@ -51,10 +52,11 @@ class FractionAsk(msgspec.Struct, frozen=True, gc=False, tag="fraction"):
     index: int = -1
     compute_percent: int = 0
     limit_nano: int = 0
+    profile: str = ""
 
 
 class MemoryAsk(msgspec.Struct, frozen=True, gc=False, tag="memory"):
-    """Memory of one device in MiB, > 0; what it costs depends on the card. ``limit_mib``: the cap, 0 for the same.
+    """Memory of one card in MiB, > 0; what it costs depends on the card. ``limit_mib``: the cap, 0 for the same.
 
     The other fields are those of FractionAsk.
     """
@@ -65,16 +67,20 @@ class MemoryAsk(msgspec.Struct, frozen=True, gc=False, tag="memory"):
     index: int = -1
     compute_percent: int = 0
 
+    @property
+    def profile(self) -> str:
+        """Memory is asked of cards only."""
+        return ""
+
 
 class WholeAsk(msgspec.Struct, frozen=True, gc=False, tag="whole"):
     """One whole device, handed out by the vendor's device plugin."""
 
 
 class MigAsk(msgspec.Struct, frozen=True, gc=False, tag="mig"):
-    """One MIG slice of this profile (``1g.5gb``), handed out by the vendor's device plugin, or ``nano`` of one."""
+    """One whole MIG slice of this profile (``1g.5gb``), handed out by the vendor's device plugin."""
 
     profile: str
-    nano: int = NANO_PER_DEVICE
 
 
 SharedAsk = FractionAsk | MemoryAsk
@@ -148,12 +154,14 @@ NO_GPU = GpuRequest()
 
 
 def _together(seated: Sequence[tuple[ContainerRequest, SharedAsk]]) -> SharedAsk:
-    """One ask for all that one device has to hold at one time. Raises ValueError if the units differ."""
+    """One ask for all that one device has to hold at one time. Raises ValueError if units or profiles differ."""
     first = seated[0][1]
     if len(seated) == 1:
         return first
     if len({type(ask) for _, ask in seated}) > 1:
         raise ValueError(f"seat {first.seat}: a fraction and memory can't be added up")
+    if len({ask.profile for _, ask in seated}) > 1:
+        raise ValueError(f"seat {first.seat}: a device is of one profile")
     if isinstance(first, FractionAsk):
         nano = _at_one_time(seated, attrgetter("nano"))
         limit_nano = _at_one_time(seated, lambda ask: ask.limit_nano or ask.nano)

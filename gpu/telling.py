@@ -136,12 +136,13 @@ def _asks(asking: ContainerRequest) -> str:
 
 def _counted(ask: Ask, count: int) -> str:
     match ask:
-        case FractionAsk(nano=nano):
-            amount = f"{percent(nano)} of a GPU" + (f" (up to {percent(ask.limit_nano)})" if ask.limit_nano else "")
+        case FractionAsk(nano=nano, profile=profile):
+            device = f"MIG slice {profile}" if profile else "a GPU"
+            amount = f"{percent(nano)} of {device}" + (f" (up to {percent(ask.limit_nano)})" if ask.limit_nano else "")
         case MemoryAsk(mem_mib=mem_mib):
             amount = f"{mem_mib} MiB of a GPU" + (f" (up to {ask.limit_mib} MiB)" if ask.limit_mib else "")
-        case MigAsk(profile=profile, nano=nano):
-            amount = f"MIG slice {profile}" if nano == NANO_PER_DEVICE else f"{percent(nano)} of MIG slice {profile}"
+        case MigAsk(profile=profile):
+            amount = f"MIG slice {profile}"
         case _:
             amount = "a whole GPU"
     text = amount if count == 1 else f"{count} times {amount}"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gpu.record import MOST_MIB
 from gpu.refusal import Mistake, Refusal
-from gpu.request import GpuRequest, MigAsk
-from gpu.share import NANO_PER_DEVICE
+from gpu.request import GpuRequest
 from gpu.translation import Translation
 
 
@@ -18,8 +17,7 @@ def is_same(one: Translation, other: Translation) -> bool:
 
 def is_shared(request: GpuRequest) -> bool:
     """Whether it asks for a part of a device, or of a slice."""
-    slices = (ask for asking in request.containers for ask in asking.asks if isinstance(ask, MigAsk))
-    return request.is_shared or any(ask.nano < NANO_PER_DEVICE for ask in slices)
+    return request.is_shared
 
 
 def contradicted(first: str, field: str, value: str) -> Refusal:

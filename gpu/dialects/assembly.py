@@ -24,8 +24,8 @@ from gpu.request import (
     ContainerRequest,
     FractionAsk,
     GpuRequest,
-    MemoryAsk,
     MigAsk,
+    SharedAsk,
     WholeAsk,
 )
 from gpu.share import NANO_PER_DEVICE
@@ -74,6 +74,8 @@ def assembled(
         if edit is not None:
             edits.append(edit)
         everything = (*mine, *(ask for ask in asked if _is_slice(ask, ref, replaced)))
+        if _would_hide(everything):
+            return _hidden(ref, key)
         if len(everything) > MOST_DEVICES:
             return too_many(f"{key} of container {ref.name}", f"for {len(everything)} devices")
         if everything:
@@ -102,13 +104,29 @@ def reassembled(made: GpuRequest, asks: Asks, ways: Iterable[Asks]) -> Iterator[
         )
 
 
+def _would_hide(asks: tuple[Ask, ...]) -> bool:
+    """Whether one container asks for a part of a slice, which we tell it, and for whole devices, which kubelet does."""
+    has_part = any(isinstance(ask, SharedAsk) and ask.profile for ask in asks)
+    return has_part and any(isinstance(ask, MigAsk | WholeAsk) for ask in asks)
+
+
+def _hidden(ref: ContainerRef, key: str) -> Refusal:
+    return Refusal(
+        code=Mistake.CONFLICTING,
+        field=f"{key} of container {ref.name}",
+        value="",
+        message=f"container {ref.name} asks for a part of a MIG slice and for whole devices, and could see one of both",
+        allowed="parts of slices and whole devices in containers of their own",
+    )
+
+
 def _is_slice(ask: Ask, ref: ContainerRef, replaced: Collection[tuple[ContainerRef, str]]) -> bool:
     return isinstance(ask, MigAsk) and (ref, names.MIG_RESOURCE_PREFIX + ask.profile) not in replaced
 
 
 def _of_one_kind(asks: Asks) -> Asks:
-    """Whole devices beside shares, in any container of the pod, are shares of 10^9 nano."""
-    if not any(isinstance(ask, (FractionAsk, MemoryAsk)) for mine in asks.values() for ask in mine):
+    """Whole devices beside shares of such, in any container of the pod, are shares of 10^9 nano."""
+    if not any(isinstance(ask, SharedAsk) and not ask.profile for mine in asks.values() for ask in mine):
         return asks
     whole = FractionAsk(NANO_PER_DEVICE)
     return {ref: tuple(whole if isinstance(ask, WholeAsk) else ask for ask in mine) for ref, mine in asks.items()}

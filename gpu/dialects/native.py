@@ -17,7 +17,6 @@ from gpu.dialects.settings import DialectSettings
 from gpu.dialects.vocabulary import DIALECTS, form, spoken
 from gpu.refusal import Refusal, shown
 from gpu.request import Ask, FractionAsk, GpuRequest, MigAsk, WholeAsk
-from gpu.share import NANO_PER_DEVICE
 from gpu.translation import ResourceEdit, Translation
 from wire import names
 from wire.core import Pod
@@ -69,7 +68,7 @@ def _resource_of(ask: Ask) -> str:
     """The resource by which the vendor's plugin hands this out; "" where it does not."""
     if isinstance(ask, WholeAsk):
         return names.GPU_RESOURCE
-    if isinstance(ask, MigAsk) and ask.nano == NANO_PER_DEVICE:
+    if isinstance(ask, MigAsk):
         return names.MIG_RESOURCE_PREFIX + ask.profile
     return ""
 

@@ -179,9 +179,8 @@ def _replicas(entry: Entry, count: int) -> Ask:
     if entry.replicas == 1:
         return MigAsk(entry.profile) if entry.profile else WholeAsk()
     nano = NANO_PER_DEVICE // entry.replicas * count
-    if entry.profile:
-        return MigAsk(entry.profile, nano)
-    return FractionAsk(nano, compute_percent=100 // entry.replicas * count if entry.mode == MPS else 0)
+    percent = 100 // entry.replicas * count if entry.mode == MPS else 0
+    return FractionAsk(nano, compute_percent=percent, profile=entry.profile)
 
 
 def _choices(ways: Sequence[Sequence[tuple[Ask, ...]]], *, most: int) -> Iterator[tuple[tuple[Ask, ...], ...]]:

@@ -254,7 +254,7 @@ def _of_plugin(asking: ContainerRequest) -> Mapping[str, int | str] | Unsayable:
     for ask, equal in groupby(asking.asks):
         if isinstance(ask, WholeAsk):
             made[names.GPU_RESOURCE] = len(list(equal))
-        elif isinstance(ask, MigAsk) and ask.nano == NANO_PER_DEVICE:
+        elif isinstance(ask, MigAsk):
             made[names.MIG_RESOURCE_PREFIX + ask.profile] = len(list(equal))
         elif isinstance(ask, MemoryAsk):
             return _unsaid(0, "memMib", ask.mem_mib)
@@ -279,7 +279,7 @@ def _equal(asking: ContainerRequest) -> SharedAsk | Unsayable:
     first = asking.asks[0]
     different = next((ask for ask in asking.asks if ask != first or not isinstance(ask, FractionAsk | MemoryAsk)), None)
     if different is None and isinstance(first, FractionAsk | MemoryAsk):
-        return first
+        return Unsayable("asks[0].mig", first.profile) if first.profile else first
     return Unsayable(f"asks of {asking.container.name or asking.container.key}", "devices that are not alike")
 
 

@@ -102,14 +102,18 @@ def _blocks(way: Sequence[int], places: Sequence[_Place]) -> Iterator[list[_Plac
 def _fits(request: GpuRequest, block: Sequence[_Place]) -> bool:
     """Whether one device can hold these, as kubelet counts containers. What memory costs only the card tells.
 
-    Fractions and memory can't be added up, so they don't meet.
+    Fractions and memory can't be added up, so they don't meet; nor do parts of a card and of a slice.
     """
     if len(block) == 1:
         return True
     seated = [(request.containers[at], request.containers[at].asks[number]) for at, number in block]
-    if len({at for at, _ in block}) < len(block) or len({type(ask) for _, ask in seated}) > 1:
+    if len({at for at, _ in block}) < len(block) or len({_kind(ask) for _, ask in seated}) > 1:
         return False
     return _in_use(seated, _nano) <= NANO_PER_DEVICE and _in_use(seated, _compute_percent) <= 100
+
+
+def _kind(ask: Ask) -> tuple[type[Ask], str]:
+    return type(ask), ask.profile if isinstance(ask, SharedAsk) else ""
 
 
 def _in_use(seated: Sequence[tuple[ContainerRequest, Ask]], amount: Callable[[Ask], int]) -> int:

@@ -39,6 +39,7 @@ _ASKS: st.SearchStrategy[Ask] = st.one_of(
         seat=_SEATS,
         compute_percent=_PERCENT,
         limit_nano=st.integers(0, NANO_PER_DEVICE),
+        profile=st.sampled_from(["", "", "1g.5gb"]),
     ),
     st.builds(
         MemoryAsk, st.integers(1, 2**31 - 1), seat=_SEATS, compute_percent=_PERCENT, limit_mib=st.integers(0, 2**31 - 1)

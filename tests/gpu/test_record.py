@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gpu import record
 from gpu.request import (
+    Ask,
     ContainerKind,
     ContainerRef,
     ContainerRequest,
@@ -58,6 +59,28 @@ def test_a_record_says_in_words_what_is_asked() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("said", "ask"),
+    [
+        ({"mig": "1g.5gb"}, MigAsk("1g.5gb")),
+        ({"mig": "1g.5gb", "nano": HALF}, FractionAsk(HALF, profile="1g.5gb")),
+        ({"mig": "1g.5gb", "nano": NANO_PER_DEVICE}, FractionAsk(NANO_PER_DEVICE, profile="1g.5gb")),
+    ],
+    ids=["a slice of the plugin's", "a part", "a whole one in our books"],
+)
+def test_a_slice_is_said_by_its_profile(said: dict[str, Any], ask: Ask) -> None:
+    text = json.dumps({"version": 1, "dialect": "replicas", "asks": [{"container": "c0", **said}]})
+    found = record.read(text)
+    assert found is not None
+    assert found.request.containers[0].asks == (ask,)
+    assert json.loads(record.render(found)) == json.loads(text)
+
+
+def test_parts_of_two_kinds_of_slices_are_on_no_seat_together() -> None:
+    asks = [{"container": "c0", "nano": HALF, "seat": "a", "mig": profile} for profile in ("1g.5gb", "3g.20gb")]
+    assert record.read(json.dumps({"version": 1, "dialect": "replicas", "asks": asks})) is None
+
+
 _seats = st.sampled_from(["", "a"])
 _fractions = st.builds(
     FractionAsk,
@@ -68,8 +91,10 @@ _fractions = st.builds(
     limit_nano=st.integers(0, NANO_PER_DEVICE),
 )
 _memory = st.builds(MemoryAsk, st.integers(1, 10**6), limit_mib=st.integers(0, 10**6))
-_mig = st.builds(MigAsk, st.sampled_from(["1g.5gb", "3g.20gb"]), st.integers(1, NANO_PER_DEVICE))
-_asks = st.lists(st.one_of(_fractions, _memory, _mig, st.just(WholeAsk())), min_size=1, max_size=4).map(tuple)
+_profiles = st.sampled_from(["1g.5gb", "3g.20gb"])
+_mig = st.builds(MigAsk, _profiles)
+_parts_of_slices = st.builds(FractionAsk, st.integers(1, NANO_PER_DEVICE), profile=_profiles)
+_asks = st.lists(st.one_of(_fractions, _memory, _mig, _parts_of_slices, st.just(WholeAsk())), min_size=1, max_size=4).map(tuple)
 _requests = st.lists(
     st.tuples(st.sampled_from(ContainerKind), st.integers(0, 99), _asks, st.booleans()),
     max_size=3,

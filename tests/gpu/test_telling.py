@@ -63,7 +63,11 @@ def test_what_is_not_enforced_is_told_with_its_amount(
             "main: 5 MiB of a GPU, 30% of its compute, index 3, on card a",
         ),
         (LOAD, (WholeAsk(), WholeAsk(), HALF), "init container load: 2 times a whole GPU + 50% of a GPU"),
-        (MAIN, (MigAsk("1g.5gb"), MigAsk("1g.5gb", 500_000_000)), "main: MIG slice 1g.5gb + 50% of MIG slice 1g.5gb"),
+        (
+            MAIN,
+            (MigAsk("1g.5gb"), FractionAsk(500_000_000, profile="1g.5gb")),
+            "main: MIG slice 1g.5gb + 50% of MIG slice 1g.5gb",
+        ),
     ],
 )
 def test_asks_are_told_exactly(where: ContainerRef, asks: tuple[Ask, ...], line: str) -> None:

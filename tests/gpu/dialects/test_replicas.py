@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ from tests.gpu.dialects.rows import Row, asks, holds, note, parametrized, withou
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/sharedgpu"
 MIG = "nvidia.com/mig-3g.20gb"
 FULL = FractionAsk(NANO_PER_DEVICE)
-HALF_SLICE = MigAsk("3g.20gb", NANO_PER_DEVICE // 2)
+HALF_SLICE = FractionAsk(NANO_PER_DEVICE // 2, profile="3g.20gb")
 SLICED = Wishes(mode="time-slicing")
 MPS = Wishes(memory_cap=True, compute_cap=True, mode="mps")
 
@@ -38,6 +39,10 @@ TIME = settings(time_slices=4)
 
 def quarters(count: int = 1, seat: str = "") -> FractionAsk:
     return FractionAsk(count * 250_000_000, seat)
+
+
+def sat(ask: FractionAsk) -> FractionAsk:
+    return msgspec.structs.replace(ask, seat="a")
 
 
 def made(request: GpuRequest, *, strategy: str = "spread", **more: Any) -> Translation:
@@ -167,7 +172,7 @@ LISTED = [
         one(
             HALF_SLICE,
             HALF_SLICE,
-            alternatives=instead([MigAsk("3g.20gb")]),
+            alternatives=instead([FractionAsk(NANO_PER_DEVICE, profile="3g.20gb")]),
             notes=fewer("nvidia.com/small", 2, "1 to 2"),
         ),
         SLICES,
@@ -177,6 +182,39 @@ LISTED = [
         asking({MIG: 1}),
         one(HALF_SLICE, edits=(edit(MIG),)),
         settings("mig-3g.20gb:mig-3g.20gb:2"),
+    ),
+    Row(
+        "I6 two halves in two containers, apart before together",
+        asking({"nvidia.com/small": 1}, {"nvidia.com/small": 1}),
+        made(
+            asks((C0, [HALF_SLICE]), (C1, [HALF_SLICE])),
+            alternatives=(asks((C0, [sat(HALF_SLICE)]), (C1, [sat(HALF_SLICE)])),),
+        ),
+        SLICES,
+    ),
+    Row(
+        "I6 parts of a card and of a slice are of two devices",
+        asking({"nvidia.com/small": 1}, {SHARED: 1}),
+        made(asks((C0, [HALF_SLICE]), (C1, [quarters()]))),
+        settings("mig-3g.20gb:small:2,gpu:sharedgpu:4"),
+    ),
+    Row(
+        "I6 half a slice beside a whole one and a whole GPU in other containers",
+        asking({"nvidia.com/small": 1}, {MIG: 1, GPU: 1}),
+        made(asks((C0, [HALF_SLICE]), (C1, [WholeAsk(), MigAsk("3g.20gb")]))),
+        SLICES,
+    ),
+    Row(
+        "I6 half a slice beside a whole one in its container",
+        asking({"nvidia.com/small": 1, "nvidia.com/mig-1g.5gb": 1}),
+        (Mistake.CONFLICTING, "nvidia.com/<name> of container main"),
+        SLICES,
+    ),
+    Row(
+        "I6 half a slice beside a whole GPU in its container",
+        asking({"nvidia.com/small": 1, GPU: 1}),
+        (Mistake.CONFLICTING, "nvidia.com/<name> of container main"),
+        SLICES,
     ),
     Row(
         "I7 a slice by the name of a device",
@@ -380,13 +418,14 @@ CHOICES = st.builds(
 )
 
 
-def charged(request: GpuRequest) -> tuple[int, int, int, int]:
+def charged(request: GpuRequest) -> tuple[int, int, int, int, int]:
     """Of each kind, all asks together."""
     found = [ask for container in request.containers for ask in container.asks]
     return (
-        sum(ask.nano for ask in found if isinstance(ask, FractionAsk)),
+        sum(ask.nano for ask in found if isinstance(ask, FractionAsk) and not ask.profile),
+        sum(ask.nano for ask in found if isinstance(ask, FractionAsk) and ask.profile),
         sum(ask.mem_mib for ask in found if isinstance(ask, MemoryAsk)),
-        sum(ask.nano for ask in found if isinstance(ask, MigAsk)),
+        sum(isinstance(ask, MigAsk) for ask in found),
         sum(isinstance(ask, WholeAsk) for ask in found),
     )
 
@@ -408,5 +447,5 @@ def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
     assert len(answer.alternatives) <= MOST_ALTERNATIVES
     for request in (answer.request, *answer.alternatives):
         assert charged(request) == charged(answer.request)
-        assert not (request.is_shared and request.whole)
+        assert not (request.whole and any(not ask.profile for ask in request.shared))
         assert all(0 < ask.nano <= NANO_PER_DEVICE for ask in request.shared if isinstance(ask, FractionAsk))

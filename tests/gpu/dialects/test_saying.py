@@ -132,7 +132,7 @@ def test_it_is_said_as_its_users_would(asked: Translation, target: str, expected
         (asks(FractionAsk(333_000_000)), "hami", "asks[0].nano"),
         (asks(GIB5), "plugin", "asks[0].memMib"),
         (asks(HALF), "plugin", "asks[0].nano"),
-        (asks(MigAsk("1g.5gb", 500_000_000)), "plugin", "asks[0].nano"),
+        (asks(FractionAsk(500_000_000, profile="1g.5gb")), "plugin", "asks[0].nano"),
         (asks(FractionAsk(500_000_000, compute_percent=30)), "kai", "asks[0].computePercent"),
         (asks(MemoryAsk(2048, limit_mib=3072)), "kai", "asks[0].limitMib"),
         (asks(FractionAsk(500_000_000, index=3)), "kai", "asks[0].index"),

@@ -14,7 +14,6 @@ from gpu.request import (
     FractionAsk,
     GpuRequest,
     MemoryAsk,
-    MigAsk,
 )
 from gpu.translation import Cards, Translation
 from scheduler.core.decide import decide
@@ -226,7 +225,7 @@ def test_of_the_devices_that_a_pod_names_none_is_known() -> None:
 
 
 def test_a_part_of_a_slice_is_not_served_yet() -> None:
-    placed, (verdict,) = _decided(node(), recorded(said((MigAsk("3g.20gb", HALF),))))
+    placed, (verdict,) = _decided(node(), recorded(said((FractionAsk(HALF, profile="3g.20gb"),))))
     assert placed == {}
     assert (verdict.code, verdict.detail) == (Code.UNSUPPORTED_CONSTRAINT, "a part of a MIG slice")
 
