@@ -14,15 +14,29 @@ from typing import Final
 
 import msgspec
 
+from simulator.shape import NodeShape, slice_mib
+from wire import names
+
 _UUIDS: Final = uuid.UUID("0d1f6f1e-9d0b-4f5a-8a5e-1f1a3f6c2b77")
+_CARD: Final = "GPU-"
+_SLICE: Final = "MIG-"
 
 
 class Device(msgspec.Struct, frozen=True, gc=False):
-    """One physical GPU: its index on the node, the UUID that NVML tells, its memory."""
+    """One physical GPU, or one MIG slice: its place on the node, the UUID that NVML tells, its memory.
+
+    ``resource``: by which name the device plugin hands it out.
+    """
 
     index: int
     uuid: str
     mem_mib: int
+    resource: str = names.GPU_RESOURCE
+
+    @property
+    def is_slice(self) -> bool:
+        """Whether it is a part of a card: NVML has no index for it, only for its card."""
+        return self.uuid.startswith(_SLICE)
 
 
 class Shortage(msgspec.Struct, frozen=True, gc=False):
@@ -32,11 +46,13 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
     available: int
 
 
-def make_devices(node: str, cards_mib: Sequence[int], *, seed: int) -> tuple[Device, ...]:
-    """Make the cards of a node; their UUIDs follow from the seed, the node's name and the index."""
+def make_devices(shape: NodeShape, *, seed: int) -> tuple[Device, ...]:
+    """Make the cards of a node, then its slices; UUIDs follow from the seed, the node's name and the place."""
+    cards = [(_CARD, mem_mib, names.GPU_RESOURCE) for mem_mib in shape.cards_mib]
+    slices = [(_SLICE, slice_mib(profile), shape.resource_of(profile)) for profile in shape.slices]
     return tuple(
-        Device(index, f"GPU-{uuid.uuid5(_UUIDS, f'{seed}/{node}/{index}')}", mem_mib)
-        for index, mem_mib in enumerate(cards_mib)
+        Device(index, f"{prefix}{uuid.uuid5(_UUIDS, f'{seed}/{shape.name}/{index}')}", mem_mib, resource)
+        for index, (prefix, mem_mib, resource) in enumerate([*cards, *slices])
     )
 
 
@@ -76,24 +92,43 @@ class DeviceManager:
         """UIDs of the pods that hold devices."""
         return {uid for uid, _ in self._held}
 
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """What the node hands out, sorted."""
+        return tuple(sorted({device.resource for device in self.order}))
+
+    def well(self, resource: str) -> int:
+        """How many devices of a kind are healthy, given out or not."""
+        return sum(device.resource == resource and device.uuid not in self.ill for device in self.order)
+
     def allocate(
-        self, pod_uid: str, container: str, count: int, *, lent: Iterable[Device] = ()
+        self,
+        pod_uid: str,
+        container: str,
+        count: int,
+        *,
+        resource: str = names.GPU_RESOURCE,
+        lent: Iterable[Device] = (),
     ) -> tuple[Device, ...] | Shortage:
-        """Give ``count`` devices to a container, the same when it comes again after a restart.
+        """Give ``count`` devices of a kind to a container, the same when it comes again after a restart.
 
         Devices ``lent`` by init containers of the pod come first.
         """
         if count == 0:
             return ()
-        if before := self._held.get((pod_uid, container)):
+        others = self.held(pod_uid, container)
+        if before := tuple(device for device in others if device.resource == resource):
             return before
         taken = {device.uuid for devices in self._held.values() for device in devices}
-        reusable = list(dict.fromkeys(lent))
-        free = reusable + [device for device in self.order if device.uuid not in taken | self.ill]
+        reusable = dict.fromkeys(lent)
+        free = [
+            *(device for device in reusable if device.resource == resource),
+            *(d for d in self.order if d.resource == resource and d.uuid not in taken | self.ill),
+        ]
         if len(free) < count:
             return Shortage(count, len(free))
         chosen = tuple(sorted(free[:count], key=lambda device: device.index))
-        self._held[pod_uid, container] = chosen
+        self._held[pod_uid, container] = others + chosen
         self.save(self._held)
         return chosen
 

@@ -83,7 +83,8 @@ def visible(value: str | None, devices: Sequence[Device]) -> tuple[Device, ...] 
         return ()
     if value == "all":
         return tuple(devices)
-    by_name = {str(device.index): device for device in devices} | {device.uuid: device for device in devices}
+    by_name = {str(device.index): device for device in devices if not device.is_slice}
+    by_name |= {device.uuid: device for device in devices}
     shown: dict[str, Device] = {}
     for part in value.split(","):
         device = by_name.get(part.strip().removeprefix(names.CDI_DEVICE_PREFIX))

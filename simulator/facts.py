@@ -118,7 +118,7 @@ class PodFacts:
         """UUIDs that its annotations hand to its containers."""
         values = [v for k, v in self.annotations.items() if k.startswith(names.VISIBLE_DEVICES_PREFIX)]
         uuids = (each.removeprefix(names.CDI_DEVICE_PREFIX) for value in values for each in value.split(","))
-        return frozenset(uuid for uuid in uuids if uuid.startswith("GPU-"))
+        return frozenset(uuid for uuid in uuids if uuid.startswith(("GPU-", "MIG-")))
 
     @property
     def mode(self) -> str:

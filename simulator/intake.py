@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,8 +16,8 @@ from simulator.witness import Freed, Held, Refused, Witness
 from wire import names, quantity
 from wire.core import Container, Pod
 
-#: Said while the device plugin is away, and when all devices are ill.
-_NONE_HEALTHY: Final = f"no healthy devices present; cannot allocate unhealthy devices {names.GPU_RESOURCE}"
+#: Said while the device plugin is away, and when all devices of a kind are ill.
+_NONE_HEALTHY: Final = "no healthy devices present; cannot allocate unhealthy devices"
 
 
 @dataclass(slots=True)
@@ -62,9 +62,10 @@ class Intake:
         return self._refused(uid, refusal)
 
     @property
-    def offered(self) -> int:
-        """How many devices the node has for pods, as its status tells."""
-        return 0 if self.plugin_is_down else len(self.manager.order) - len(self.manager.ill)
+    def offered(self) -> dict[str, int]:
+        """How many devices the node has for pods, as its status tells, by resource."""
+        is_up = not self.plugin_is_down
+        return {resource: self.manager.well(resource) if is_up else 0 for resource in self.manager.resources}
 
     def assigned(self, pod_uid: str, container: str) -> tuple[Device, ...]:
         """Return the devices that were given to a container."""
@@ -104,10 +105,11 @@ class Intake:
         others, and kubelet does not wait for it.
         """
         uid = pod.metadata.uid
-        if not self.plugin_is_down or not self.manager.held_by_pod(uid):
+        held = self.manager.held_by_pod(uid)
+        if not self.plugin_is_down or not held:
             return None
         self.free(uid)
-        return self._refused(uid, _rejected(_NONE_HEALTHY))
+        return self._refused(uid, _rejected(f"{_NONE_HEALTHY} {held[0].resource}"))
 
     def _refused(self, uid: str, refusal: Refusal) -> Refusal:
         at_s, node = anyio.current_time(), self.shape.name
@@ -128,17 +130,23 @@ class Intake:
         uid = pod.metadata.uid
         lent: list[Device] = []
         for kind, container in environment.containers_of(pod):
-            count = _asked(container)
-            if count and self.manager.order and not self.offered:
-                return _rejected(_NONE_HEALTHY)
-            given = self.manager.allocate(uid, container.name, count, lent=lent)
-            if isinstance(given, Shortage):
-                return _shortage(given)
-            # Only init containers that end lend their devices; each is lent to one container after them.
-            lent = [device for device in lent if device not in given]
-            if kind == environment.INIT and container.restart_policy != "Always":
-                lent += given
+            is_lending = kind == environment.INIT and container.restart_policy != "Always"
+            for resource, count in self._asked(container):
+                if self.offered.get(resource) == 0:
+                    return _rejected(f"{_NONE_HEALTHY} {resource}")
+                given = self.manager.allocate(uid, container.name, count, resource=resource, lent=lent)
+                if isinstance(given, Shortage):
+                    return _shortage(given, resource)
+                # Only init containers that end lend their devices; each is lent to one container after them.
+                lent = [device for device in lent if device not in given] + list(given if is_lending else ())
         return None
+
+    def _asked(self, container: Container) -> Iterator[tuple[str, int]]:
+        """What a container asks that a plugin serves here. Of what none does kubelet knows nothing, but for GPUs."""
+        limits = container.resources.limits or {}
+        for resource in sorted({names.GPU_RESOURCE, *self.manager.resources} & limits.keys()):
+            if count := quantity.whole(limits[resource]):
+                yield resource, count
 
     def _tell_devices(self, uid: str) -> None:
         if held := self.manager.held_by_pod(uid):
@@ -146,13 +154,9 @@ class Intake:
             self.witness.record(Held(at_s=anyio.current_time(), node=self.shape.name, pod_uid=uid, devices=devices))
 
 
-def _asked(container: Container) -> int:
-    return quantity.whole((container.resources.limits or {}).get(names.GPU_RESOURCE, 0))
-
-
-def _shortage(shortage: Shortage) -> Refusal:
+def _shortage(shortage: Shortage, resource: str) -> Refusal:
     numbers = f"Requested: {shortage.requested}, Available: {shortage.available}"
-    return _rejected(f"requested number of devices unavailable for {names.GPU_RESOURCE}. {numbers}")
+    return _rejected(f"requested number of devices unavailable for {resource}. {numbers}")
 
 
 def _rejected(why: str) -> Refusal:

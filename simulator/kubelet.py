@@ -68,7 +68,7 @@ class Kubelet:
         self.faults = Faults()
         self.settings = around.settings
         self.rng = random.Random(f"{around.seed}/{shape.name}")
-        self.devices = make_devices(shape.name, shape.cards_mib, seed=around.seed)
+        self.devices = make_devices(shape, seed=around.seed)
         self.labels = nodeobject.labels(shape)
         self.intake = Intake(shape, self.labels, self._device_manager(around), around.witness)
         self._around = around
@@ -133,11 +133,6 @@ class Kubelet:
         for uid, worker in list(self._workers.items()):
             if any(device.uuid == uuid for device in self.intake.manager.held_by_pod(uid)):
                 await worker.report()
-
-    @property
-    def healthy(self) -> int:
-        """How many GPUs the node offers."""
-        return len(self.devices) - len(self.intake.manager.ill)
 
     def kill_reservations(self) -> None:
         """Kill the reservation processes; their containers are started again."""
@@ -257,9 +252,9 @@ class Kubelet:
         """Return the devices that the device manager gave to a container."""
         return self.intake.assigned(pod_uid, container)
 
-    def health(self, pod_uid: str, container: str) -> dict[str, bool]:
-        """Return the UUIDs of those devices, and whether they are well."""
-        return {d.uuid: d.uuid not in self.intake.manager.ill for d in self.assigned(pod_uid, container)}
+    def health(self, pod_uid: str, container: str) -> dict[Device, bool]:
+        """Return those devices, and whether they are well."""
+        return {d: d.uuid not in self.intake.manager.ill for d in self.assigned(pod_uid, container)}
 
     def image_env(self) -> dict[str, str]:
         """Return what images set."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from simulator.shape import NodeShape
+from simulator.shape import NodeShape, slice_mib
 from wire import names
 
 #: On every simulated node, with the value "true"; also the key of the taint that keeps ordinary pods away.
@@ -45,7 +46,15 @@ def labels(shape: NodeShape) -> dict[str, str]:
     if shape.cards_mib:
         own[names.NODE_GPU_COUNT] = str(len(shape.cards_mib))
         own[names.NODE_GPU_MEMORY] = str(min(shape.cards_mib))
-    return own | shape.labels
+    own |= shape.labels
+    if shape.slices:
+        own[names.NODE_MIG_STRATEGY] = "single" if shape.is_single else "mixed"
+    if shape.slices and shape.is_single:
+        profile = shape.slices[0]
+        own[names.NODE_GPU_COUNT] = str(len(shape.slices))
+        own[names.NODE_GPU_MEMORY] = str(slice_mib(profile))
+        own[names.NODE_GPU_PRODUCT] = f"{own.get(names.NODE_GPU_PRODUCT, 'NVIDIA')}-MIG-{profile}"
+    return own
 
 
 def readiness(*, is_ready: bool, now: str) -> dict[str, Any]:
@@ -57,20 +66,19 @@ def readiness(*, is_ready: bool, now: str) -> dict[str, Any]:
     return {"type": "Ready", **told, "lastHeartbeatTime": now, "lastTransitionTime": now}
 
 
-def status(shape: NodeShape, *, now: str, offered: int | None = None) -> dict[str, Any]:
-    """Make the status of a Ready node; ``now`` is the last heartbeat, ``offered`` GPUs that pods can have: all."""
+def status(shape: NodeShape, *, now: str, offered: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """Make the status of a Ready node; ``now`` is the last heartbeat, ``offered`` devices that pods can have: all."""
     amounts = {
         names.CPU_RESOURCE: f"{shape.cpu_milli}m",
         names.MEMORY_RESOURCE: f"{shape.mem_mib}Mi",
         names.EPHEMERAL_STORAGE_RESOURCE: f"{shape.ephemeral_mib}Mi",
         names.PODS_RESOURCE: str(shape.pods),
     }
-    if shape.cards_mib:
-        amounts[names.GPU_RESOURCE] = str(len(shape.cards_mib))
+    amounts |= {resource: str(count) for resource, count in shape.devices().items()}
     # For people: kubectl shows the version in the list of nodes.
     info = dict.fromkeys(_NODE_INFO, "") | {"kubeletVersion": "simulated", "operatingSystem": "linux"}
     conditions = [readiness(is_ready=True, now=now)]
-    allocatable = amounts if offered is None or not shape.cards_mib else {**amounts, names.GPU_RESOURCE: str(offered)}
+    allocatable = amounts | {resource: str(count) for resource, count in (offered or {}).items()}
     return {"capacity": amounts, "allocatable": allocatable, "conditions": conditions, "nodeInfo": info}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from simulator.devices import Device
 from wire import names
 from wire.core import Condition, ContainerStatus, Pod
 
@@ -34,8 +35,8 @@ class Life:
     exit_code: int | None = None
     #: Why it ended, if not by itself.
     ended_by: str = ""
-    #: UUIDs of the devices that it was given, and whether they are well.
-    devices: Mapping[str, bool] = field(default_factory=dict)
+    #: The devices that it was given, and whether they are well.
+    devices: Mapping[Device, bool] = field(default_factory=dict)
     #: Whether a terminated container is final: its restart policy doesn't start it again.
     is_final: bool = False
     has_started: bool = False
@@ -151,8 +152,11 @@ def _container(life: Life) -> dict[str, Any]:
 
 def _allocated(life: Life) -> list[dict[str, Any]] | None:
     """Tell the devices of a container and their health, as kubelet does by KEP-4680."""
-    told = [{"resourceID": uuid, "health": _WELL if well else names.UNHEALTHY} for uuid, well in life.devices.items()]
-    return [{"name": names.GPU_RESOURCE, "resources": told}] if told else None
+    told: dict[str, list[dict[str, str]]] = {}
+    for device, well in life.devices.items():
+        said = {"resourceID": device.uuid, "health": _WELL if well else names.UNHEALTHY}
+        told.setdefault(device.resource, []).append(said)
+    return [{"name": resource, "resources": devices} for resource, devices in sorted(told.items())] or None
 
 
 def _state(life: Life) -> dict[str, Any]:

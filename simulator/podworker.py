@@ -37,8 +37,8 @@ class Machine(Protocol):
         """Return the devices that the device manager gave to a container."""
         ...
 
-    def health(self, pod_uid: str, container: str) -> dict[str, bool]:
-        """Return the UUIDs of those devices, and whether they are well."""
+    def health(self, pod_uid: str, container: str) -> dict[Device, bool]:
+        """Return those devices, and whether they are well."""
         ...
 
     def image_env(self) -> dict[str, str]:

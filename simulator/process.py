@@ -112,7 +112,8 @@ async def _read(
     if len(devices) != 1:
         return reservation_device.Unreadable(f"found {len(devices)} devices, 1 was expected")
     (device,) = devices
-    return reservation_device.Device(uuid=fault.lie or device.uuid, minor=device.index, mem_mib=device.mem_mib)
+    minor = None if device.is_slice else device.index
+    return reservation_device.Device(uuid=fault.lie or device.uuid, minor=minor, mem_mib=device.mem_mib)
 
 
 def _seconds(text: str | None) -> float | None:

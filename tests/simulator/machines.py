@@ -100,9 +100,10 @@ async def machines(
 
 
 def bound(name: str, *, node: str = "node-0", gpus: int = 0, **more: Any) -> dict[str, Any]:
-    """Return a pod with nodeName set; ``annotations``, ``env`` and ``cpu`` apart, keywords go into its spec."""
+    """Return a pod with nodeName set; but for ``annotations``, ``env``, ``limits``, ``cpu`` keywords go to its spec."""
     container: dict[str, Any] = {"name": "main", "image": "work", "env": more.pop("env", [])}
     limits = {names.GPU_RESOURCE: str(gpus)} if gpus else {}
+    limits |= more.pop("limits", {})
     if cpu := more.pop("cpu", ""):
         limits["cpu"] = cpu
     container["resources"] = {"limits": limits, "requests": limits}
@@ -112,9 +113,11 @@ def bound(name: str, *, node: str = "node-0", gpus: int = 0, **more: Any) -> dic
     }
 
 
-def reservation(name: str, *, group: str = "g", node: str = "node-0") -> dict[str, Any]:
+def reservation(
+    name: str, *, group: str = "g", node: str = "node-0", resource: str = names.GPU_RESOURCE
+) -> dict[str, Any]:
     """A reservation pod, as in kai-contract 1.6."""
-    amounts = {names.GPU_RESOURCE: "1"}
+    amounts = {resource: "1"}
     fields = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_UID": "metadata.uid"}
     env = [{"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in fields.items()]
     container = {

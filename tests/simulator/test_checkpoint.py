@@ -6,8 +6,9 @@ import pytest
 
 from simulator.checkpoint import BadCheckpoint, Checkpoints
 from simulator.devices import DeviceManager, make_devices
+from simulator.shape import NodeShape
 
-CARDS = make_devices("node-0", [1024] * 4, seed=1)
+CARDS = make_devices(NodeShape(name="node-0", cards_mib=(1024,) * 4), seed=1)
 
 
 def manager(checkpoints: Checkpoints, *, reverse: bool = False) -> DeviceManager:

@@ -78,6 +78,61 @@ async def test_what_the_node_cannot_take_fails(shape: NodeShape, manifest: dict[
         assert [record.reason for record in m.nodes.witness.history if isinstance(record, Refused)] == [reason]
 
 
+SLICE = "nvidia.com/mig-1g.10gb"
+
+
+async def test_slices_are_handed_out_by_their_own_name() -> None:
+    async with machines(["1x1x1GiB+2x1g.10gb"]) as m:
+        both = await m.create(bound("both", gpus=1, limits={SLICE: "1"}))
+        await anyio.sleep(5)
+        late = await m.create(bound("late", limits={SLICE: "2"}))
+        unknown = await m.create(bound("unknown", limits={"nvidia.com/mig-7g.80gb": "1"}))
+        await anyio.sleep(5)
+        node = await m.api.get(NODES, "node-0")
+        assert node.status.allocatable is not None
+        assert (node.status.allocatable[names.GPU_RESOURCE], node.status.allocatable[SLICE]) == ("1", "2")
+        assert m.seen(both) == {"main": (0, 1)}
+        assert m.seen(unknown) == {"main": ()}
+        assert m.starts(late) == []
+        assert (await m.pod("late")).status.message.endswith(
+            f"unavailable for {SLICE}. Requested: 2, Available: 1, which is unexpected"
+        )
+
+
+@pytest.mark.parametrize("is_single", [False, True], ids=["mixed", "single"])
+async def test_a_reservation_of_a_slice_tells_the_slice(is_single: bool) -> None:
+    shape = NodeShape(name="node-0", slices=("1g.10gb",), is_single=is_single)
+    resource = names.GPU_RESOURCE if is_single else SLICE
+    async with machines(shapes=[shape]) as m:
+        await m.create(reservation("r", resource=resource))
+        await anyio.sleep(5)
+        told = await m.pod("r", names.RESERVATION_NAMESPACE)
+        (device,) = m.nodes.devices["node-0"]
+        annotations = told.metadata.annotations or {}
+        assert annotations[names.RESERVE_FOR_GPU_INDEX] == device.uuid
+        assert annotations[names.DEVICE_MEMORY] == "10240"
+        assert names.DEVICE_INDEX not in annotations
+        given = [each for s in told.status.container_statuses or () for each in s.allocated_resources_status or ()]
+        assert [(each.name, [d.resource_id for d in each.resources or ()]) for each in given] == [
+            (resource, [device.uuid])
+        ]
+
+
+async def test_discovery_labels_say_how_slices_are_called() -> None:
+    shapes = [
+        NodeShape(name="mixed", slices=("1g.10gb",)),
+        NodeShape(
+            name="single", slices=("1g.10gb",) * 2, is_single=True, labels={names.NODE_GPU_PRODUCT: "NVIDIA-A100"}
+        ),
+    ]
+    async with machines(shapes=shapes) as m:
+        mixed, single = [(await m.api.get(NODES, name)).metadata.labels or {} for name in ("mixed", "single")]
+        assert (mixed[names.NODE_MIG_STRATEGY], names.NODE_GPU_COUNT in mixed) == ("mixed", False)
+        assert single[names.NODE_MIG_STRATEGY] == "single"
+        assert single[names.NODE_GPU_PRODUCT] == "NVIDIA-A100-MIG-1g.10gb"
+        assert (single[names.NODE_GPU_COUNT], single[names.NODE_GPU_MEMORY]) == ("2", "10240")
+
+
 async def test_a_container_waits_for_the_key_of_its_config_map() -> None:
     ref = {"configMapKeyRef": {"name": "shared", "key": "NVIDIA_VISIBLE_DEVICES"}}
     async with machines() as m:

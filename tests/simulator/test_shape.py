@@ -22,6 +22,18 @@ def test_nodes_are_read(texts: list[str], cards: list[tuple[int, ...]]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "cards", "slices"),
+    [
+        ("1x7x1g.10gb", (), ("1g.10gb",) * 7),
+        ("1x2x80GiB+2x1g.10gb+1x3g.40gb", (81920, 81920), ("1g.10gb", "1g.10gb", "3g.40gb")),
+    ],
+)
+def test_slices_are_told_by_their_profile(text: str, cards: tuple[int, ...], slices: tuple[str, ...]) -> None:
+    (node,) = shape.parse([text])
+    assert (node.cards_mib, node.slices) == (cards, slices)
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("", "not a number of nodes"),
@@ -30,6 +42,9 @@ def test_nodes_are_read(texts: list[str], cards: list[tuple[int, ...]]) -> None:
         ("1x8", "'8' is not a number of cards"),
         ("1x8x80", "'8x80' is not a number of cards"),
         ("1x8x80GB", "'8x80GB' is not a number of cards"),
+        ("1x7x9g.10gb", "'7x9g.10gb' is not a number of cards"),
+        ("1x0x1g.10gb", "'0x1g.10gb' is not a number of cards"),
+        ("1x60x1g.10gb+5x1GiB", "more than 64 cards"),
         ("1x8x0GiB", "is not between 1 MiB"),
         ("1x8x80GiB+", "'' is not a number of cards"),
         ("1x65x1GiB", "more than 64 cards"),

@@ -75,7 +75,7 @@ def shapes() -> list[NodeShape]:
 
 def devices() -> dict[str, tuple[Device, ...]]:
     """The physical devices of each node."""
-    return {one.name: make_devices(one.name, one.cards_mib, seed=0) for one in shapes()}
+    return {one.name: make_devices(one, seed=0) for one in shapes()}
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ but for the cloud's, which has none.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import anyio
@@ -18,7 +18,6 @@ from kube.resources import NODES, PODS
 from simulator import nodeobject
 from simulator.hostile.faults.ground import Ground
 from simulator.kubelet import Kubelet
-from wire import names
 from wire.core import Pod, Toleration
 
 
@@ -64,9 +63,10 @@ class LifeCycle:
         else:
             await self._condition(is_ready=True)
 
-    async def offers(self, cards: int) -> None:
-        """Have the node offer so many GPUs, as its kubelet does when the device plugin comes or goes."""
-        await self._patch({"status": {"allocatable": {names.GPU_RESOURCE: str(cards)}}}, subresource="status")
+    async def offers(self, devices: Mapping[str, int]) -> None:
+        """Have the node offer so many devices, as its kubelet does when the device plugin comes or goes."""
+        told = {resource: str(count) for resource, count in devices.items()}
+        await self._patch({"status": {"allocatable": told}}, subresource="status")
 
     async def cordon(self, *, is_closed: bool) -> None:
         """Close the node for new pods, or open it."""

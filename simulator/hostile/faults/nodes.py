@@ -97,12 +97,12 @@ class NodeReinstalled(_Away, frozen=True, kw_only=True, tag="node-reinstalled"):
         await life.neglected(Patience(), max(0.0, self.for_s - self.plugin_s))
         await life.returned()
         if self.plugin_s:
-            await life.offers(0)
+            await life.offers(dict.fromkeys(kubelet.intake.offered, 0))
         kubelet.boot(forget_devices=not self.plugin_s, plugin=not self.plugin_s)
         if self.plugin_s:
             await anyio.sleep(ground.left_s(self.end_s))
             kubelet.intake.plugin_is_down = False
-            await life.offers(kubelet.healthy)
+            await life.offers(kubelet.intake.offered)
 
 
 class NodeCutOff(_Away, frozen=True, kw_only=True, tag="node-cut-off"):
@@ -203,10 +203,10 @@ class PluginDown(_OnNode, frozen=True, kw_only=True, tag="plugin-down"):
     async def _strike(self, ground: Ground, kubelet: Kubelet) -> None:
         life = LifeCycle(ground, kubelet)
         kubelet.intake.plugin_is_down = True
-        await life.offers(0)
+        await life.offers(kubelet.intake.offered)
         await anyio.sleep(self.for_s)
         kubelet.intake.plugin_is_down = False
-        await life.offers(kubelet.healthy)
+        await life.offers(kubelet.intake.offered)
 
 
 class GpuIll(_OnNode, frozen=True, kw_only=True, tag="gpu-ill"):
@@ -224,7 +224,7 @@ class GpuIll(_OnNode, frozen=True, kw_only=True, tag="gpu-ill"):
         life, device = LifeCycle(ground, kubelet), kubelet.devices[self.card % len(kubelet.devices)]
         for is_ill, for_s in ((True, self.for_s), (False, 0.0)):
             await kubelet.tell_health(device.uuid, is_ill=is_ill)
-            await life.offers(kubelet.healthy)
+            await life.offers(kubelet.intake.offered)
             await anyio.sleep(for_s)
 
 
