@@ -7,19 +7,16 @@ types of what is touched here are known to be right.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
+from gpu import slices
 from gpu.request import ContainerKind, ContainerRef
-from wire import names, quantity
+from wire import quantity
 
 #: A container, or the whole pod, as the API server sent it.
 Raw = dict[str, Any]
 
-#: Resources of MIG slices as the device plugin names them: ``mig-1g.5gb``, ``mig-1c.3g.20gb``, ``mig-1g.10gb.me``. A
-#: regular expression in the common tongue of Python and CEL.
-MIG_RESOURCE: Final = re.escape(names.MIG_RESOURCE_PREFIX) + r"([1-9]c\.)?[1-9]g\.[1-9][0-9]*gb([.-][a-z]+)*"
 _FIELDS: Final = {ContainerKind.REGULAR: "containers", ContainerKind.INIT: "initContainers"}
 
 
@@ -63,11 +60,9 @@ def asks_for_gpu(container: Raw, renamed: Collection[str] = ()) -> bool:
     """
     resources = container.get("resources") or {}
     asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    return any((_is_gpu(name) or name in renamed) and _is_something(amount) for name, amount in asked.items())
-
-
-def _is_gpu(resource: str) -> bool:
-    return resource == names.GPU_RESOURCE or re.fullmatch(MIG_RESOURCE, resource) is not None
+    return any(
+        (slices.is_device_resource(name) or name in renamed) and _is_something(amount) for name, amount in asked.items()
+    )
 
 
 def _is_something(amount: str | float) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from admission import cel
-from admission.containers import MIG_RESOURCE
 from admission.settings import Guard
+from gpu.slices import MIG_RESOURCE
 from wire import names
 
 _POLICY_QUEUES: Final = "moorage-queues"

@@ -15,7 +15,7 @@ import anyio
 
 from binder.core.failure import Failure
 from binder.core.outcome import Failed, JoinedAs
-from binder.core.rebuilding import rebuild
+from binder.core.rebuilding import rebuild, resource_of
 from binder.making import make
 from binder.settings import BinderSettings
 from binder.view import View
@@ -26,7 +26,6 @@ from gpu.reservation import Reservation
 from kube import books
 from kube.api import Api
 from kube.errors import ApiError
-from wire import names
 
 _log: Final = logging.getLogger(__name__)
 
@@ -125,11 +124,13 @@ class Desk:
             if known.node != node:
                 return _refused(Cause.NOT_JOINABLE, group, f"its device is on node {known.node}")
             return known
-        if self._view.gpus.get(node) == 0:
+        bound = self._view.bound_in(group)
+        resource = resource_of(group, bound, otherwise=batch[0].tenant.resource)
+        if (there := self._view.devices.get(node)) is not None and not there.get(resource):
             # Where GPUs are handed out by DRA alone, kubelet would admit a reservation pod without one.
-            return _refused(Cause.NOT_JOINABLE, group, f"no device plugin of node {node} has {names.GPU_RESOURCE}")
+            return _refused(Cause.NOT_JOINABLE, group, f"no device plugin of node {node} has {resource}")
         async with self._making:
-            first = self._first_book(group, batch)
+            first = self._first_book(group, [waiting for waiting in batch if waiting.tenant.resource == resource])
             if isinstance(first, Failed):
                 return first
             held = await make(
@@ -138,6 +139,7 @@ class Desk:
                 node=node,
                 group=group,
                 book=first,
+                resource=resource,
             )
         if isinstance(held, Failed):
             return held

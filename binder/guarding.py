@@ -66,25 +66,28 @@ class Guarding:
         is_sought = search is not None and held.group in search.groups
         return is_sought or held.uuid in self._used.get(held.node, frozenset())
 
-    async def guard(self, node: str, capacity: int, lost: frozenset[str], tenants: Sequence[PodView]) -> None:
+    async def guard(
+        self, node: str, capacity: int, lost: frozenset[str], tenants: Sequence[PodView], *, resource: str
+    ) -> None:
         """Ask for devices until none of ``lost`` is without a holder, or all are held. Raises ApiError.
 
-        ``capacity``: how many devices the node has, 0 if that is not known.
+        ``resource``: of which kind they are. ``capacity``: how many such devices the node has, 0 if that is not known.
         """
-        if not lost:
-            self._searches.pop(node, None)
-            return
         search = self._searches.setdefault(node, _Search())
         while anyio.current_time() >= search.again_s:
             if len(search.groups) > max(capacity, 1):
                 self._put_off(search)  # as many were asked for as the node has devices
                 return
-            held = await self._ask(node, search, tenants)
+            held = await self._ask(node, search, tenants, resource)
             if held is None:
                 return
             if held.uuid in lost:
                 self._searches.pop(node, None)  # the next look sees what is still lost
                 return
+
+    def end(self, node: str) -> None:
+        """Nothing of a node is without a holder any more."""
+        self._searches.pop(node, None)
 
     def _put_off(self, search: _Search) -> None:
         """Give back what was got, and begin anew after a while."""
@@ -93,11 +96,11 @@ class Guarding:
         pause_s = doubled_s(_FIRST_PAUSE_S, search.refusals, longest_s=_LONGEST_PAUSE_S)
         search.again_s = anyio.current_time() + pause_s
 
-    async def _ask(self, node: str, search: _Search, tenants: Sequence[PodView]) -> Reservation | None:
+    async def _ask(self, node: str, search: _Search, tenants: Sequence[PodView], resource: str) -> Reservation | None:
         """Have one more device, or None: it was refused, or not told soon (then the next look waits on)."""
         group = self._unanswered(search)
         if group is None:
-            group = await self._make(node, search, tenants)
+            group = await self._make(node, search, tenants, resource)
         await self._answer(group)
         held = self._view.reservations.get(group)
         is_silent = anyio.current_time() - search.groups[group] > _PATIENCE_S
@@ -113,9 +116,9 @@ class Guarding:
         held = self._view.reservations.get(last) if last is not None else None
         return last if held is not None and not held.is_learned else None
 
-    async def _make(self, node: str, search: _Search, tenants: Sequence[PodView]) -> str:
+    async def _make(self, node: str, search: _Search, tenants: Sequence[PodView], resource: str) -> str:
         """Make a reservation pod without tenants; return its group. Raises ApiError."""
-        group = reservations.group_id(node, tenants[0].uid, self._number(search))
+        group = reservations.group_id(node, tenants[0].uid, self._number(search), resource)
         search.groups[group] = anyio.current_time()
         _log.warning("asking for a guard of a device on node %s that its reservation lost", node)
         made = await make(
@@ -124,6 +127,7 @@ class Guarding:
             node=node,
             group=group,
             book=device_book.EMPTY,
+            resource=resource,
         )
         if isinstance(made, Reservation):
             self._view.note_reservation(made)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -113,16 +113,28 @@ class Healing:
             self._busy.discard(node)
 
     async def _heal(self, node: str, notes: _Notes) -> None:
-        scene = await self._scene(node, notes)
-        await self._replace_forgotten(scene)
-        claims = scene.claims
-        lost = contending.unheld(scene, claims)
-        notes.proofs, notes.keepers = contending.proofs(scene, claims), contending.keepers(scene, claims)
-        moves = self._due(contending.moves(scene, claims, notes.proofs), notes)
+        """Look at each kind of device by itself: none can be taken for another."""
+        found = [(scene, scene.claims) for scene in await self._scenes(node, notes)]
+        for scene, _ in found:
+            await self._replace_forgotten(scene)
+        proofs = [contending.proofs(scene, claims) for scene, claims in found]
+        notes.proofs = {uuid: proof for each in proofs for uuid, proof in each.items()}
+        notes.keepers = {u: group for scene, claims in found for u, group in contending.keepers(scene, claims).items()}
+        wanted = [move for scene, claims in found for move in contending.moves(scene, claims, notes.proofs)]
+        moves = self._due(wanted, notes)
         if moves:
             await self._moving.move(node, moves)
-        sought = lost - notes.proofs.keys() - scene.taken
-        await self._guarding.guard(node, scene.capacity, sought, _tenants_of(claims, sought))
+        await self._guard(node, found, notes)
+
+    async def _guard(self, node: str, found: Sequence[tuple[Scene, Claims]], notes: _Notes) -> None:
+        """Have what is lost guarded, one kind of device at a time. Raises ApiError."""
+        for scene, claims in found:
+            sought = contending.unheld(scene, claims) - notes.proofs.keys() - scene.taken
+            if sought:
+                tenants = _tenants_of(claims, sought)
+                await self._guarding.guard(node, scene.capacity, sought, tenants, resource=scene.resource)
+                return
+        self._guarding.end(node)
 
     async def _replace_forgotten(self, scene: Scene) -> None:
         """Delete reservation pods whose device kubelet takes for free. Raises ApiError.
@@ -140,8 +152,8 @@ class Healing:
                         PODS, held.name, namespace=held.namespace, uid=held.uid, resource_version=held.rv
                     )
 
-    async def _scene(self, node: str, notes: _Notes) -> Scene:
-        """List the reservation pods, then the pods of a node. Raises ApiError."""
+    async def _scenes(self, node: str, notes: _Notes) -> list[Scene]:
+        """List the reservation pods, then the pods of a node; a scene for each kind of device. Raises ApiError."""
         on_node, template = f"spec.nodeName={node}", self._settings.reservation
         listed = await self._api.list(PODS, namespace=template.namespace, field_selector=on_node)
         held = [
@@ -152,18 +164,23 @@ class Healing:
         pods = await self._api.list(PODS, field_selector=on_node)
         others = [pod for pod in pods.items if pod.metadata.namespace != template.namespace]
         tenants = [Claimant(pod, raw.metadata.creation_timestamp or "") for raw in others if (pod := _tenant(raw))]
-        return Scene(
-            reservations=held,
-            tenants=tenants,
-            strangers={pod.metadata.uid: gpus for pod in others if (gpus := _whole_gpus(pod))},
-            given=frozenset(
-                one.resource_id for pod in others if _whole_gpus(pod) for one in reservations.allocated(pod)
-            ),
-            capacity=self._view.gpus.get(node, 0),
-            proofs=notes.proofs,
-            keepers=notes.keepers,
-            ill=frozenset(one.uuid for one in held if one.is_ill and not one.is_terminal),
-        )
+        granted = {device.resource for one in tenants if one.pod.grant for device in one.pod.grant.devices}
+        return [
+            Scene(
+                resource=resource,
+                reservations=[one for one in held if one.resource == resource],
+                tenants=tenants,
+                strangers={pod.metadata.uid: count for pod in others if (count := _whole(pod, resource))},
+                given=frozenset(
+                    one.resource_id for pod in others if _whole(pod, resource) for one in reservations.allocated(pod)
+                ),
+                capacity=self._view.devices.get(node, {}).get(resource, 0),
+                proofs=notes.proofs,
+                keepers=notes.keepers,
+                ill=frozenset(one.uuid for one in held if one.is_ill and not one.is_terminal),
+            )
+            for resource in sorted({names.GPU_RESOURCE, *granted, *(one.resource for one in held)})
+        ]
 
     def _due(self, moves: list[Move], notes: _Notes) -> list[Move]:
         """Those who have had to go for long enough.
@@ -186,10 +203,10 @@ def _tenants_of(claims: Claims, uuids: frozenset[str]) -> list[PodView]:
     return [tenant.pod for uuid in sorted(uuids) for tenants in claims[uuid].values() for tenant in tenants]
 
 
-def _whole_gpus(pod: Pod) -> int:
-    """GPUs that a pod surely holds: what its containers ask that run together, once kubelet has admitted it."""
+def _whole(pod: Pod, resource: str) -> int:
+    """Devices that a pod surely holds: what its containers ask that run together, once kubelet has admitted it."""
     statuses = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
     if pod.status.phase not in {names.PENDING, names.RUNNING} or not (pod.status.phase == names.RUNNING or statuses):
         return 0
-    asked = [(container.resources.limits or {}).get(names.GPU_RESOURCE, 0) for container in pod.spec.containers]
+    asked = [(container.resources.limits or {}).get(resource, 0) for container in pod.spec.containers]
     return sum(int(amount) for amount in map(str, asked) if amount.isascii() and amount.isdigit())

@@ -12,7 +12,7 @@ from typing import Final
 from binder.core.outcome import Failed
 from binder.core.pods import PodView
 from binder.core.pods import view as read_pod
-from binder.core.rebuilding import is_of_newer_version, rebuild, tenant
+from binder.core.rebuilding import is_of_newer_version, rebuild, resource_of, tenant
 from binder.making import make
 from binder.settings import BinderSettings
 from binder.view import View
@@ -46,7 +46,8 @@ class Restoring:
             return
         _log.warning("the reservation of group %s on node %s was lost; making it anew", group, node)
         template = self._settings.reservation
-        made = await make(self._api, template, node=node, group=group, book=book)
+        resource = resource_of(group, bound)
+        made = await make(self._api, template, node=node, group=group, book=book, resource=resource)
         if isinstance(made, Failed):
             _log.error("the reservation of group %s can't be made: %s", group, made.failure.detail)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -12,6 +12,7 @@ from binder.core.reservation_pod import ReservationTemplate
 from binder.view import View
 from gpu import reservation as reservations
 from gpu.reservation import Reservation
+from gpu.slices import is_device_resource
 from kube.reflector import in_turns
 from wire import names
 from wire.core import Node, Pod
@@ -109,15 +110,15 @@ class RequestSink:
 
 
 class NodeView(msgspec.Struct, frozen=True, gc=False):
-    """A node: whether it is cordoned, whether its cards differ in memory, and how many GPUs device plugins have there.
+    """A node: whether it is cordoned, whether its cards differ in memory, and what devices its device plugins have.
 
-    ``gpus`` None: it tells nothing of what it has.
+    ``devices``: GPUs and MIG slices by resource; None: it tells nothing of what it has.
     """
 
     name: str
     is_cordoned: bool
     is_uneven: bool
-    gpus: int | None = None
+    devices: Mapping[str, int] | None = None
 
 
 class NodeSink:
@@ -129,7 +130,7 @@ class NodeSink:
     def keep(self, obj: Node) -> NodeView:
         """What the view keeps of a node."""
         cards = (obj.metadata.annotations or {}).get(names.NODE_CARDS, "")
-        return NodeView(obj.metadata.name, obj.spec.unschedulable, len(set(cards.split(","))) > 1, _gpus(obj))
+        return NodeView(obj.metadata.name, obj.spec.unschedulable, len(set(cards.split(","))) > 1, _devices(obj))
 
     async def replace(self, kept: Sequence[NodeView]) -> None:
         """Take a list: what is not in it is gone."""
@@ -150,10 +151,10 @@ class NodeSink:
     def _take(self, node: NodeView) -> None:
         was = self._view.nodes.get(node.name)
         self._view.nodes[node.name] = node.is_cordoned
-        if node.gpus is None:
-            self._view.gpus.pop(node.name, None)
+        if node.devices is None:
+            self._view.devices.pop(node.name, None)
         else:
-            self._view.gpus[node.name] = node.gpus
+            self._view.devices[node.name] = node.devices
         if node.is_uneven:
             self._view.uneven.add(node.name)
         else:
@@ -163,7 +164,7 @@ class NodeSink:
 
     def _remove(self, name: str) -> None:
         self._view.nodes.pop(name, None)
-        self._view.gpus.pop(name, None)
+        self._view.devices.pop(name, None)
         self._view.uneven.discard(name)
         self._mark_node(name)
 
@@ -173,8 +174,8 @@ class NodeSink:
                 self._view.mark(group)
 
 
-def _gpus(node: Node) -> int | None:
+def _devices(node: Node) -> dict[str, int] | None:
     if not node.status.capacity:
         return None
-    told = str(node.status.capacity.get(names.GPU_RESOURCE, ""))
-    return int(told) if told.isascii() and told.isdigit() else 0
+    told = {name: str(amount) for name, amount in node.status.capacity.items() if is_device_resource(name)}
+    return {name: int(amount) for name, amount in told.items() if amount.isascii() and amount.isdigit()}

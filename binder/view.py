@@ -8,7 +8,7 @@ destructive.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from binder.core import attempt as attempts
@@ -42,8 +42,8 @@ class View:
         self.verified: set[tuple[str, str]] = set()
         #: Node -> whether it is cordoned.
         self.nodes: dict[str, bool] = {}
-        #: Node -> how many GPUs device plugins have there, unhealthy ones too, as far as it tells.
-        self.gpus: dict[str, int] = {}
+        #: Node -> resource -> how many such devices device plugins have there, unhealthy ones too, as far as it tells.
+        self.devices: dict[str, Mapping[str, int]] = {}
         #: Nodes whose cards differ in memory.
         self.uneven: set[str] = set()
         self.subscriptions = Subscriptions()

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from gpu.share import MOST_TENANTS, NANO_PER_DEVICE
+from wire import names
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -37,12 +38,14 @@ class Entry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, o
 class Tenant(msgspec.Struct, frozen=True, gc=False):
     """An entry with its key: the pod's UID.
 
-    ``is_bound``: it is on the device already, so its mode is a fact, and no reason to leave it out.
+    ``is_bound``: it is on the device already, so its mode is a fact, and no reason to leave it out. ``resource``: of
+    which kind of device it is to have a part.
     """
 
     pod_uid: str
     entry: Entry
     is_bound: bool = False
+    resource: str = names.GPU_RESOURCE
 
 
 class Book(msgspec.Struct, frozen=True, gc=False):

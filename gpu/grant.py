@@ -14,16 +14,21 @@ import msgspec
 from gpu import cdi as cdi_names
 from gpu.request import ContainerRef, GpuRequest, MemoryAsk, MigAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE, portion_text
+from gpu.slices import is_device_resource
 from wire import names
 
 
-class DeviceGrant(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A share of one device. ``reservation`` is the UID of the reservation pod through which it was bound."""
+class DeviceGrant(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """A share of one device. ``reservation`` is the UID of the reservation pod through which it was bound.
+
+    ``resource``: what that pod holds, for when it has to be made anew.
+    """
 
     group: str
     reservation: str
     uuid: str
     nano: int
+    resource: str = names.GPU_RESOURCE
 
 
 class Grant(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -102,5 +107,5 @@ def read(annotations: Mapping[str, str] | None) -> Grant | None:
         grant = _decoder.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    sane = all(0 < device.nano <= NANO_PER_DEVICE for device in grant.devices)
+    sane = all(0 < d.nano <= NANO_PER_DEVICE and is_device_resource(d.resource) for d in grant.devices)
     return grant if sane else None

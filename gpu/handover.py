@@ -13,6 +13,8 @@ from typing import Final
 import msgspec
 
 from gpu.share import NANO_PER_DEVICE
+from gpu.slices import is_device_resource
+from wire import names
 
 _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
@@ -21,13 +23,15 @@ class PlannedDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A charge of ``nano`` on the device of ``group``; the group may have no reservation pod yet.
 
     ``mem_mib`` is what a memory ask asks (0 for a fraction): the card is checked against it once it is known.
-    ``mode``: how the pod runs there, "" for any (gpu/book.py).
+    ``mode``: how the pod runs there, "" for any (gpu/book.py). ``resource``: what the group's reservation asks of the
+    vendor's device plugin, a GPU or a MIG slice (gpu/slices.py).
     """
 
     group: str
     nano: int
     mem_mib: int = 0
     mode: str = ""
+    resource: str = names.GPU_RESOURCE
 
 
 class Handover(msgspec.Struct, frozen=True, gc=False):
@@ -75,11 +79,16 @@ def parse(text: str | None) -> Handover:
 
 
 def _check(device: PlannedDevice) -> None:
-    """The group becomes a label of the pod, which a Binding's server does not validate. Raises MalformedHandover."""
+    """The group becomes a label of the pod, which a Binding's server does not validate, the resource a pod's request.
+
+    Raises MalformedHandover.
+    """
     if not _LABEL_VALUE.fullmatch(device.group):
         raise MalformedHandover(f"group {device.group!r} can't be the value of a label")
     if not 0 < device.nano <= NANO_PER_DEVICE:
         raise MalformedHandover(f"nano is {device.nano}, 1 to {NANO_PER_DEVICE} are allowed")
+    if not is_device_resource(device.resource):
+        raise MalformedHandover(f"resource {device.resource!r} is not one of NVIDIA's device plugin")
     if device.mem_mib < 0:
         raise MalformedHandover(f"mem_mib is {device.mem_mib}, at least 0 is allowed")
 

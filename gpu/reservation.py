@@ -13,6 +13,7 @@ import msgspec
 
 from gpu import book as device_book
 from gpu.book import Book
+from gpu.slices import is_device_resource
 from wire import names
 from wire.core import ContainerStatus, Pod, ResourceHealth
 
@@ -40,6 +41,8 @@ class Reservation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     book: Book | None
     deleting: bool
     finalized: bool
+    #: What its pod asks of the vendor's device plugin: one GPU, or one MIG slice (gpu/slices.py).
+    resource: str = names.GPU_RESOURCE
     #: Without the annotation (not: with an unreadable one) it was made by KAI, and its book is still to be written.
     is_adoptable: bool = False
     #: Its process runs, as far as kubelet has said: one that keeps failing may have lost its device.
@@ -100,6 +103,7 @@ def read(pod: Pod) -> Reservation:
         book=book,
         deleting=pod.metadata.deletion_timestamp is not None,
         finalized=names.BOOK_FINALIZER in (pod.metadata.finalizers or ()),
+        resource=_resource(pod),
         is_adoptable=is_adoptable,
         alive=_is_alive(pod),
         is_ill=any(device.health == names.UNHEALTHY for device in allocated(pod)),
@@ -118,18 +122,29 @@ def name_for(node: str, group: str) -> str:
     return f"{names.RESERVATION_NAME_PREFIX}-{digest[:16]}"
 
 
-def group_id(node_uid: str, pod_uid: str, number: int) -> str:
+def group_id(node_uid: str, pod_uid: str, number: int, resource: str = names.GPU_RESOURCE) -> str:
     """Id of a new group: uuid5 of node, first pod and a number, so that the same decision again gives the same id.
 
-    ``number`` tells apart the devices of one pod and its earlier attempts (protocol.md, Identity).
+    ``number`` tells apart the devices of one pod and its earlier attempts (protocol.md, Identity). A group is of one
+    ``resource`` for ever, so a decision for a slice never comes to a group of cards.
     """
-    return str(uuid.uuid5(_GROUP_IDS, f"{node_uid}/{pod_uid}/{number}"))
+    which = "" if resource == names.GPU_RESOURCE else f"/{resource}"
+    return str(uuid.uuid5(_GROUP_IDS, f"{node_uid}/{pod_uid}/{number}{which}"))
 
 
 def allocated(pod: Pod) -> list[ResourceHealth]:
     """Return the GPUs that kubelet says it gave a pod; none where its feature ResourceHealthStatus is off."""
     told = [each for status in pod.status.container_statuses or () for each in status.allocated_resources_status or ()]
-    return [device for each in told if each.name == names.GPU_RESOURCE for device in each.resources or ()]
+    return [device for each in told if is_device_resource(each.name) for device in each.resources or ()]
+
+
+def _resource(pod: Pod) -> str:
+    """What its container asks; GPUs where it asks for no slice (of nothing at all, kubelet gave it nothing).
+
+    Of GPUs it is the very constant: what is written leaves out defaults by identity.
+    """
+    asked = (name for container in pod.spec.containers for name in container.resources.limits or {})
+    return next((name for name in asked if is_device_resource(name) and name != names.GPU_RESOURCE), names.GPU_RESOURCE)
 
 
 def _is_alive(pod: Pod) -> bool:

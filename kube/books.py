@@ -58,6 +58,8 @@ def joining(tenants: Iterable[Tenant]) -> Callable[[Reservation], Book | NotEnte
     def change(now: Reservation) -> Book | NotEntered | NotJoinable:
         if now.book is None or not now.is_joinable:
             return NotJoinable(_why_not(now))
+        if other := next((one.resource for one in entering if one.resource != now.resource), ""):
+            return NotJoinable(f"it holds one of {now.resource}, and {other} was asked")
         return device_book.join(now.book, entering)
 
     return change
@@ -94,7 +96,7 @@ def rejoining(tenant: Tenant, rv: str) -> Callable[[Reservation], Book | NotEnte
     with all that a join demands; an entry of this pod that is not ours, or at a third version, is left as it is.
     """
     renew = renewing(tenant, rv)
-    join = joining([Tenant(tenant.pod_uid, msgspec.structs.replace(tenant.entry, rv=rv))])
+    join = joining([msgspec.structs.replace(tenant, entry=msgspec.structs.replace(tenant.entry, rv=rv))])
 
     def change(now: Reservation) -> Book | NotEntered | NotHeld | NotJoinable:
         is_there = now.book is not None and tenant.pod_uid in now.book.entries

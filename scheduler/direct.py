@@ -71,7 +71,7 @@ class Sharer:
         device = next(device for device in self.placement.devices if device.group == group)
         pod = f"{self.placement.namespace}/{self.placement.name}"
         entry = Entry(device.nano, self.attempt, rv or self.rv, self.since, pod, self.grace_s, device.mode)
-        return Tenant(self.placement.pod_uid, entry)
+        return Tenant(self.placement.pod_uid, entry, resource=device.resource)
 
 
 class Direct:
@@ -264,7 +264,7 @@ class Direct:
         if not all(each.is_learned and self._cache.cluster.is_verified(each.uid, each.uuid) for each in held):
             return None
         devices = (
-            DeviceGrant(device.group, each.uid, each.uuid, device.nano)
+            DeviceGrant(device.group, each.uid, each.uuid, device.nano, each.resource)
             for device, each in zip(planned, held, strict=True)
         )
         grant = Grant(sharer.attempt, tuple(devices))

@@ -13,6 +13,7 @@ import msgspec
 
 from binder.core.pods import PodView
 from gpu.reservation import Reservation
+from wire import names
 
 #: UUID -> group -> the tenants that were given this device through this group.
 Claims = Mapping[str, Mapping[str, Sequence["Claimant"]]]
@@ -58,14 +59,15 @@ class Proof(msgspec.Struct, frozen=True, gc=False):
 
 
 class Scene(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One node as it was listed: first its reservation pods, then its pods.
+    """The devices of one ``resource`` on one node as it was listed: first its reservation pods, then its pods.
 
-    ``strangers``: pods (UIDs) that kubelet has admitted, and how many GPUs each holds through the device plugin,
-    reservation pods left out. ``given``: the devices (UUIDs) of which kubelet says that it gave them to these.
-    ``capacity``: how many GPUs the node has, unhealthy ones too. ``ill``: devices that are unhealthy. ``proofs``:
+    ``strangers``: pods (UIDs) that kubelet has admitted, and how many such devices each holds through the device
+    plugin, reservation pods left out. ``given``: the devices (UUIDs) of which kubelet says that it gave them to these.
+    ``capacity``: how many of them the node has, unhealthy ones too. ``ill``: devices that are unhealthy. ``proofs``:
     device -> what was proved of it before. ``keepers``: device -> the group that was found to keep it before.
     """
 
+    resource: str = names.GPU_RESOURCE
     reservations: Sequence[Reservation]
     tenants: Sequence[Claimant]
     strangers: Mapping[str, int] = {}
@@ -117,7 +119,7 @@ class Scene(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         for tenant in self.tenants:
             pod = tenant.pod
             given = (
-                [(device.uuid, device.group) for device in pod.grant.devices]
+                [(d.uuid, d.group) for d in pod.grant.devices if d.resource == self.resource]
                 if pod.grant is not None
                 else [(told[group], group) for group in pod.groups if group in told]
             )

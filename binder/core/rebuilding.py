@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -24,12 +24,22 @@ def rebuild(group: str, bound: Sequence[PodView]) -> Book | NotEntered:
     return device_book.join(device_book.EMPTY, [tenant(group, pod) for pod in bound])
 
 
+def resource_of(group: str, bound: Iterable[PodView], *, otherwise: str = names.GPU_RESOURCE) -> str:
+    """Of which kind the device of a group is, as its bound pods' grants say; KAI's pods have cards."""
+    first = next(iter(bound), None)
+    if first is None:
+        return otherwise
+    devices = first.grant.devices if first.grant is not None else ()
+    return next((device.resource for device in devices if device.group == group), names.GPU_RESOURCE)
+
+
 def tenant(group: str, pod: PodView) -> Tenant:
     """The entry that a pod bound to this group must have."""
     attempt = pod.grant.attempt if pod.grant else BOUND_BY_KAI
     mode = mode_of(pod.recorded) if pod.recorded is not None else ""
     name = f"{pod.namespace}/{pod.name}"
-    return Tenant(pod.uid, Entry(_nano(group, pod), attempt, pod.rv, 0, name, pod.grace_s, mode), is_bound=True)
+    entry = Entry(_nano(group, pod), attempt, pod.rv, 0, name, pod.grace_s, mode)
+    return Tenant(pod.uid, entry, is_bound=True, resource=resource_of(group, [pod]))
 
 
 class _EntryAndMore(msgspec.Struct, frozen=True, gc=False):

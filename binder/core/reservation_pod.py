@@ -1,8 +1,8 @@
 """The reservation pod as it is created: KAI's shape (kai-contract 1.6), with its book.
 
-It names its node directly, so no scheduler is involved, and asks for one whole device, so the vendor's device plugin
-gives that device to nobody else. Its first tenants stand in the book from the first moment. It is allowed where Pod
-Security is "restricted".
+It names its node directly, so no scheduler is involved, and asks for one whole device, or one MIG slice, so the
+vendor's device plugin gives that device to nobody else. Its first tenants stand in the book from the first moment. It
+is allowed where Pod Security is "restricted".
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 from gpu import reservation as reservations
 from gpu.book import Book
 from gpu.reservation import name_for
+from gpu.slices import is_device_resource
 from wire import names
 
 
@@ -45,9 +46,12 @@ _FIELD_ENV = {
 _TOLERATIONS = [{"operator": "Exists"}]
 
 
-def manifest(template: ReservationTemplate, *, node: str, group: str, book: Book) -> dict[str, Any]:
-    """Return the object to create."""
-    amounts = {**template.resources, names.GPU_RESOURCE: "1"}
+def manifest(
+    template: ReservationTemplate, *, node: str, group: str, book: Book, resource: str = names.GPU_RESOURCE
+) -> dict[str, Any]:
+    """Return the object to create. ``resource``: of which kind the device is (gpu/slices.py)."""
+    own = {name: amount for name, amount in template.resources.items() if not is_device_resource(name)}
+    amounts = {**own, resource: "1"}
     container = {
         "name": names.RESERVATION_CONTAINER,
         "image": template.image,

@@ -305,7 +305,7 @@ def _held(state: State, world: World) -> list[Reservation] | None:
 def _grant(state: State, held: Sequence[Reservation]) -> Grant:
     """Return what the Binding will say."""
     devices = (
-        DeviceGrant(device.group, holder.uid, holder.uuid, _nano_on_card(device, holder))
+        DeviceGrant(device.group, holder.uid, holder.uuid, _nano_on_card(device, holder), holder.resource)
         for device, holder in zip(state.attempt.devices, held, strict=True)
     )
     return Grant(state.attempt.id, tuple(devices))

@@ -171,9 +171,10 @@ class Cluster:
         mem_mib: int = 0,
         plan: str = "",
         members: int = 1,
+        resource: str = names.GPU_RESOURCE,
     ) -> BindRequest:
         meta = pod.metadata
-        devices = tuple(PlannedDevice(group, nano, mem_mib) for group in groups)
+        devices = tuple(PlannedDevice(group, nano, mem_mib, resource=resource) for group in groups)
         handed = Handover(meta.resource_version, devices, plan, members)
         owner = {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid}
         body = {

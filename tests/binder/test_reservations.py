@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from gpu import grant
 from gpu.book import Entry, Tenant
 from kube import books
 from kube.errors import NotFound
@@ -17,6 +18,8 @@ from scheduler.core.eligibility import tolerates
 from tests.binder.cluster import BINDER, HALF, RESERVATIONS, TEAM, Cluster, cluster
 from wire import names
 from wire.core import Taint
+
+SLICE = "nvidia.com/mig-1g.10gb"
 
 
 async def because(it: Cluster, name: str = "p") -> str:
@@ -291,6 +294,43 @@ async def test_no_reservation_is_made_where_no_device_plugin_has_gpus() -> None:
         why = "ReservationNotJoinable: group g: no device plugin of node node-1 has nvidia.com/gpu"
         assert await because(it) == why
         assert "create pods" not in it.writes(BINDER)
+
+
+async def test_a_slice_is_asked_of_kubelet_by_its_name_and_asked_for_again_when_it_is_lost() -> None:
+    async with cluster() as it:
+        await it.api.patch(NODES, "node-1", {"status": {"capacity": {SLICE: "2"}}}, subresource="status")
+        it.kubelet.uuids = ["MIG-0", "MIG-0"]
+        for name in ("p", "q"):
+            await it.hand_over(await it.pod(name), "g", resource=SLICE)
+        await it.until(it.is_bound, "q")
+        assert await it.tenants() == {"p", "q"}
+        lost = await it.reservation()
+        assert lost.spec.containers[0].resources.limits == {SLICE: "1"}
+        given = grant.read((await it.get("p")).metadata.annotations)
+        assert given is not None
+        assert [(device.uuid, device.resource) for device in given.devices] == [("MIG-0", SLICE)]
+        await it.api.delete(PODS, lost.metadata.name, namespace=RESERVATIONS, grace_s=0)
+        await anyio.sleep(5)
+        again = await it.reservation()
+        assert again.metadata.uid != lost.metadata.uid
+        assert again.spec.containers[0].resources.limits == {SLICE: "1"}
+        assert await it.tenants() == {"p", "q"}
+
+
+async def test_no_reservation_is_made_for_a_slice_that_the_node_has_not() -> None:
+    async with cluster() as it:
+        await it.api.patch(NODES, "node-1", {"status": {"capacity": {names.GPU_RESOURCE: "8"}}}, subresource="status")
+        await it.hand_over(await it.pod(), "g", resource=SLICE)
+        assert await because(it) == f"ReservationNotJoinable: group g: no device plugin of node node-1 has {SLICE}"
+
+
+async def test_a_group_of_cards_is_not_joined_for_a_slice() -> None:
+    async with cluster() as it:
+        await it.bound("p")
+        await it.hand_over(await it.pod("q"), "g", resource=SLICE)
+        why = f"ReservationNotJoinable: group g: it holds one of {names.GPU_RESOURCE}, and {SLICE} was asked"
+        assert await because(it, "q") == why
+        assert await it.tenants() == {"p"}
 
 
 async def test_karpenter_is_kept_from_a_node_while_a_device_of_it_has_tenants_and_no_longer() -> None:

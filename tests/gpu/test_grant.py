@@ -3,8 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpu import grant
-from gpu.grant import DeviceGrant, Grant
+from gpu import grant, reservation
+from gpu.grant import DeviceGrant, Grant, shared_metadata
 from gpu.request import (
     Ask,
     ContainerKind,
@@ -16,6 +16,7 @@ from gpu.request import (
     MigAsk,
     WholeAsk,
 )
+from wire.core import Pod
 
 HALF = 500_000_000
 ONE = DeviceGrant("g", "R-g", "GPU-a", HALF)
@@ -92,8 +93,19 @@ def test_without_shares_only_the_kind_is_said(ask: Ask, kind: str) -> None:
         '{"attempt": "a", "devices": [{"group": "g", "reservation": "R", "uuid": "U", "nano": 0}]}',
         '{"attempt": "a", "devices": [{"group": "g", "reservation": "R", "uuid": "U", "nano": 1000000001}]}',
         '{"attempt": "a", "devices": [{"group": "g", "reservation": "R", "uuid": "U", "nano": 0.5}]}',
+        '{"attempt": "a", "devices": [{"group": "g", "reservation": "R", "uuid": "U", "nano": 1, "resource": "cpu"}]}',
     ],
     ids=lambda text: str(text)[:100],
 )
 def test_what_is_no_grant_is_none(text: str | None) -> None:
     assert grant.read({"moorage.dev/grant": text} if text is not None else None) is None
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "nvidia.com/mig-1g.10gb"])
+def test_a_grant_names_the_kind_of_device_where_it_is_no_card(resource: str) -> None:
+    limits = {"containers": [{"name": "main", "resources": {"limits": {resource: "1"}}}]}
+    held = reservation.read(msgspec.json.decode(msgspec.json.encode({"spec": limits}), type=Pod))
+    made = Grant("a", (DeviceGrant("g", "R", "U", 5, held.resource),))
+    written = shared_metadata(made, GpuRequest((asking(FractionAsk(5)),))).annotations
+    assert grant.read(written) == made
+    assert ("resource" in written["moorage.dev/grant"]) == (resource != "nvidia.com/gpu")

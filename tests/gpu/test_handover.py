@@ -15,6 +15,12 @@ def test_a_hand_over_is_read_as_it_was_written() -> None:
     assert parse(render(handed)) == handed
 
 
+def test_what_is_said_of_a_card_is_what_older_versions_read_and_of_a_slice_it_is_named() -> None:
+    slice_ = PlannedDevice("g", 5, resource="nvidia.com/mig-1g.10gb")
+    assert "resource" not in render(Handover("10", (PlannedDevice("g", 5),)))
+    assert parse(render(Handover("10", (slice_,)))).devices == (slice_,)
+
+
 def test_a_member_without_shares_has_no_devices() -> None:
     assert parse('{"rv": "10"}') == Handover("10")
 
@@ -36,6 +42,9 @@ def test_a_member_without_shares_has_no_devices() -> None:
         ({"devices": [{"group": "a b", "nano": 5}]}, "group 'a b'"),
         ({"devices": [{"group": "x" * 64, "nano": 5}]}, "can't be the value of a label"),
         ({"devices": [{"group": "-g", "nano": 5}]}, "group '-g'"),
+        # It becomes the request of a pod that we make.
+        ({"devices": [{"group": "g", "nano": 5, "resource": "cpu"}]}, "resource 'cpu' is not one of NVIDIA's"),
+        ({"devices": [{"group": "g", "nano": 5, "resource": "nvidia.com/mig-x"}]}, "resource 'nvidia.com/mig-x'"),
         ({"devices": {}}, "Expected `array`"),
     ],
 )

@@ -94,7 +94,9 @@ _memory = st.builds(MemoryAsk, st.integers(1, 10**6), limit_mib=st.integers(0, 1
 _profiles = st.sampled_from(["1g.5gb", "3g.20gb"])
 _mig = st.builds(MigAsk, _profiles)
 _parts_of_slices = st.builds(FractionAsk, st.integers(1, NANO_PER_DEVICE), profile=_profiles)
-_asks = st.lists(st.one_of(_fractions, _memory, _mig, _parts_of_slices, st.just(WholeAsk())), min_size=1, max_size=4).map(tuple)
+_asks = st.lists(
+    st.one_of(_fractions, _memory, _mig, _parts_of_slices, st.just(WholeAsk())), min_size=1, max_size=4
+).map(tuple)
 _requests = st.lists(
     st.tuples(st.sampled_from(ContainerKind), st.integers(0, 99), _asks, st.booleans()),
     max_size=3,

@@ -9,7 +9,7 @@ import pytest
 from gpu import reservation
 from gpu.book import EMPTY, Book, Entry
 from wire import names
-from wire.core import Pod
+from wire.core import Container, Pod
 
 
 def pod(annotations: dict[str, str] | None = None, **status: Any) -> Pod:
@@ -91,6 +91,7 @@ def test_counts_that_can_not_be_read_are_unknown(text: str) -> None:
         ("nvidia.com/gpu", ["Healthy"], False),
         ("nvidia.com/gpu", ["Unknown"], False),
         ("nvidia.com/gpu", ["Unhealthy"], True),
+        ("nvidia.com/mig-1g.10gb", ["Unhealthy"], True),
         ("example.com/nic", ["Unhealthy"], False),
         ("nvidia.com/gpu", [], False),
     ],
@@ -119,6 +120,29 @@ def test_what_kubelet_says_it_gave_is_known_while_a_container_runs(
     health = [{"name": "nvidia.com/gpu", "resources": [{"resourceID": uuid, "health": "Healthy"} for uuid in told]}]
     containers = [{"name": "main", "state": {state: {}}, "allocatedResourcesStatus": health}] if state else []
     assert reservation.read(pod(phase="Running", containerStatuses=containers)).allocated == allocated
+
+
+@pytest.mark.parametrize(
+    ("limits", "resource"),
+    [
+        ({"nvidia.com/gpu": "1"}, "nvidia.com/gpu"),
+        ({"cpu": "1", "nvidia.com/mig-1g.10gb": "1"}, "nvidia.com/mig-1g.10gb"),
+        ({"nvidia.com/mig-odd": "1"}, "nvidia.com/gpu"),
+        ({}, "nvidia.com/gpu"),
+    ],
+)
+def test_its_device_is_of_the_kind_that_it_asks_for(limits: dict[str, str], resource: str) -> None:
+    held = pod()
+    container = msgspec.convert({"name": "main", "resources": {"limits": limits}}, Container)
+    spec = msgspec.structs.replace(held.spec, containers=[container])
+    assert reservation.read(msgspec.structs.replace(held, spec=spec)).resource == resource
+
+
+def test_a_group_of_slices_is_never_one_of_cards() -> None:
+    resources = ("nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb")
+    made = {reservation.group_id("node", "pod", 0, resource) for resource in resources}
+    assert len(made) == len(resources)
+    assert reservation.group_id("node", "pod", 0) in made
 
 
 def test_karpenter_is_kept_away_by_tenants_only() -> None:

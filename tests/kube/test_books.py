@@ -140,6 +140,15 @@ async def test_who_comes_with_another_mode_loses_the_race_for_a_device(shelf: Sh
     assert set(await shelf.entries()) == {"p", "r"}
 
 
+async def test_who_was_promised_a_slice_never_joins_a_card_nor_is_moved_to_one(shelf: Shelf) -> None:
+    held = await shelf.put(**{names.TENANTS: "{}"})
+    of_slice = msgspec.structs.replace(tenant("p"), resource="nvidia.com/mig-1g.10gb")
+    refused = books.NotJoinable("it holds one of nvidia.com/gpu, and nvidia.com/mig-1g.10gb was asked")
+    assert await books.join(shelf.api, held, [tenant("q"), of_slice]) == refused
+    assert books.rejoining(of_slice, "2")(await shelf.read()) == refused
+    assert await shelf.entries() == {}
+
+
 async def test_what_is_gone_departing_or_without_a_book_can_not_be_joined(shelf: Shelf) -> None:
     held = await shelf.put()
     assert await books.join(shelf.api, held, [tenant("p")]) == books.NotJoinable("it has no book that can be read")

@@ -206,3 +206,18 @@ def test_nobody_goes_for_the_word_of_a_process_that_kubelet_contradicts(
 ) -> None:
     full = scene(holds("g", "B", allocated=allocated), OLD, strangers={"w": 1}, capacity=2)
     assert going(full) == expected
+
+
+SLICE = "nvidia.com/mig-1g.10gb"
+
+
+def test_each_kind_of_device_is_judged_by_itself() -> None:
+    """A card that a stranger has proves nothing of slices, and a reservation of a slice fills no node of cards."""
+    grant = OLD.pod.grant
+    assert grant is not None
+    device = msgspec.structs.replace(grant.devices[0], resource=SLICE)
+    pod = msgspec.structs.replace(OLD.pod, grant=msgspec.structs.replace(grant, devices=(device,)))
+    of_slice = Claimant(pod, OLD.created)
+    assert scene(of_slice).claims == {}
+    assert going(scene(of_slice, strangers={"s": 2}, capacity=2)) == []
+    assert going(scene(of_slice, strangers={"s": 2}, capacity=2, resource=SLICE)) == [("old", Why.STRANGER)]
