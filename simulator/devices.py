@@ -25,18 +25,19 @@ _SLICE: Final = "MIG-"
 class Device(msgspec.Struct, frozen=True, gc=False):
     """One physical GPU, or one MIG slice: its place on the node, the UUID that NVML tells, its memory.
 
-    ``resource``: by which name the device plugin hands it out.
+    ``resource``: by which name the device plugin hands it out. ``profile``: of a slice, "" for a card.
     """
 
     index: int
     uuid: str
     mem_mib: int
     resource: str = names.GPU_RESOURCE
+    profile: str = ""
 
     @property
     def is_slice(self) -> bool:
         """Whether it is a part of a card: NVML has no index for it, only for its card."""
-        return self.uuid.startswith(_SLICE)
+        return bool(self.profile)
 
 
 class Shortage(msgspec.Struct, frozen=True, gc=False):
@@ -48,11 +49,11 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
 
 def make_devices(shape: NodeShape, *, seed: int) -> tuple[Device, ...]:
     """Make the cards of a node, then its slices; UUIDs follow from the seed, the node's name and the place."""
-    cards = [(_CARD, mem_mib, names.GPU_RESOURCE) for mem_mib in shape.cards_mib]
-    slices = [(_SLICE, slice_mib(profile), shape.resource_of(profile)) for profile in shape.slices]
+    cards = [(_CARD, mem_mib, names.GPU_RESOURCE, "") for mem_mib in shape.cards_mib]
+    slices = [(_SLICE, slice_mib(profile), shape.resource_of(profile), profile) for profile in shape.slices]
     return tuple(
-        Device(index, f"{prefix}{uuid.uuid5(_UUIDS, f'{seed}/{shape.name}/{index}')}", mem_mib, resource)
-        for index, (prefix, mem_mib, resource) in enumerate([*cards, *slices])
+        Device(index, f"{prefix}{uuid.uuid5(_UUIDS, f'{seed}/{shape.name}/{index}')}", mem_mib, resource, profile)
+        for index, (prefix, mem_mib, resource, profile) in enumerate([*cards, *slices])
     )
 
 

@@ -58,6 +58,7 @@ class Granted:
     reservation: str
     uuid: str
     nano: int
+    resource: str = names.GPU_RESOURCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class PodFacts:
     #: Container name -> what it asked, but for parts of devices that stand in a record (simulator/recorded.py).
     asks: Mapping[str, Ask]
     deleting: bool
-    #: Whether a container asks for GPUs by means that are not simulated: MIG slices, claims, other vendors' names.
+    #: Whether a container asks for GPUs by means that are not simulated: claims, other vendors' names.
     has_other_gpus: bool
     #: This version as JSON.
     raw: Json = field(default_factory=dict, repr=False)
@@ -151,6 +152,18 @@ class PodFacts:
         return str(self.annotations.get(names.POD_GROUP_NAME, ""))
 
     @property
+    def asks_slices(self) -> bool:
+        """Whether a container asks for whole MIG slices."""
+        asked = (name for container in _containers(self.raw["spec"]) for name in _limits(container))
+        return any(name.startswith(names.MIG_RESOURCE_PREFIX) for name in asked)
+
+    @property
+    def resource(self) -> str:
+        """Of a reservation pod: what it asks of the device plugin."""
+        asked = (name for c in _containers(self.raw["spec"]) for name in _limits(c))
+        return next((name for name in asked if name.startswith(names.MIG_RESOURCE_PREFIX)), names.GPU_RESOURCE)
+
+    @property
     def is_ours(self) -> bool:
         """Whether it is for us to place."""
         return self.scheduler == names.SCHEDULER_NAME
@@ -171,7 +184,13 @@ class PodFacts:
         grant = _json(self.annotations.get(names.GRANT))
         devices = grant.get("devices") if isinstance(grant, dict) else None
         return tuple(
-            Granted(str(d.get("group")), str(d.get("reservation")), str(d.get("uuid")), _count(d.get("nano")))
+            Granted(
+                str(d.get("group")),
+                str(d.get("reservation")),
+                str(d.get("uuid")),
+                _count(d.get("nano")),
+                str(d.get("resource", names.GPU_RESOURCE)),
+            )
             for d in devices or ()
         )
 
@@ -240,7 +259,7 @@ def _asks(spec: Json, annotations: Json) -> Iterator[tuple[str, Ask]]:
             yield target, ask
         return
     for container in _containers(spec):
-        count = _count(_limits(container).get(names.GPU_RESOURCE))
+        count = sum(_count(amount) for name, amount in _limits(container).items() if _is_device(name))
         if count:
             yield container["name"], Ask(count)
 
@@ -308,8 +327,12 @@ def _limits(container: Json) -> Json:
 
 
 def _is_other_gpu(container: Json) -> bool:
-    others = [name for name in _limits(container) if name != names.GPU_RESOURCE]
+    others = [name for name in _limits(container) if not _is_device(name)]
     return any("gpu" in name or name.startswith("nvidia.com/") for name in others)
+
+
+def _is_device(resource: str) -> bool:
+    return resource == names.GPU_RESOURCE or resource.startswith(names.MIG_RESOURCE_PREFIX)
 
 
 def _count(value: object) -> int:

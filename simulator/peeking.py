@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from gpu.slices import is_device_resource
 from scheduler.app import Scheduler
 from scheduler.core.cluster import Cluster
-from scheduler.core.table import CPU, GPUS, MEMORY, PODS
+from scheduler.core.table import CPU, MEMORY, PODS
 from simulator.checks.ledgers import Ledger, Row
 
 #: What a scheduler follows, by plural.
@@ -31,5 +32,6 @@ def _rows(cluster: Cluster) -> dict[str, Row]:
     for node, row in counted.row_of.items():
         free = [int(amount) for amount in counted.table.free[:, row]]
         shared = {device.group: device.free_nano for device in counted.table.devices[row]}
-        rows[node] = Row(free[CPU], free[MEMORY], free[PODS], free[GPUS], shared)
+        devices = {name: free[at] for at, name in enumerate(counted.table.resources) if is_device_resource(name)}
+        rows[node] = Row(free[CPU], free[MEMORY], free[PODS], devices, shared)
     return rows

@@ -24,7 +24,10 @@ _LISTS: Final = {"c": "containers", "i": "initContainers"}
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one container asks of one device. Parts of one ``seat`` are of the same device, all others of another."""
+    """What one container asks of one device. Parts of one ``seat`` are of the same device, all others of another.
+
+    ``profile``: of a MIG slice of this profile, "" for a card.
+    """
 
     key: str
     container: str
@@ -32,6 +35,7 @@ class Part:
     fraction: Fraction
     mem_mib: int
     is_sidecar: bool
+    profile: str = ""
 
     def charge(self, card_mib: int) -> Fraction:
         """Return the part of a card of ``card_mib``."""
@@ -102,10 +106,17 @@ def placed(pod: PodFacts, cards: Mapping[str, Device]) -> Placed | None:
         if key.startswith(names.VISIBLE_DEVICES_PREFIX)
     }
     nanos = {grant.uuid: grant.nano for grant in pod.grants}
-    on_devices = [on for way in ways(pod) if (on := _on_devices(way, shown)) is not None and on.keys() <= cards.keys()]
+    on_devices = [on for way in ways(pod) if (on := _on_devices(way, shown)) is not None and _are_of_kind(on, cards)]
     candidates = [Placed(parts, cards) for parts in on_devices]
     charged = (each for each in candidates if all(_is_charged(each, uuid, nanos) for uuid in each.parts))
     return next(charged, candidates[0] if candidates else None)
+
+
+def _are_of_kind(on: Mapping[str, Way], cards: Mapping[str, Device]) -> bool:
+    """Whether each device is there, and a card or a slice of the profile that was asked."""
+    return on.keys() <= cards.keys() and all(
+        part.profile == cards[uuid].profile for uuid, parts in on.items() for part in parts
+    )
 
 
 def _is_charged(placed: Placed, uuid: str, nanos: Mapping[str, int]) -> bool:
@@ -137,10 +148,11 @@ def _parts(asks: Sequence[Json], spec: Json) -> Iterator[Part]:
         key = str(ask["container"])
         container = spec[_LISTS[key[0]]][int(key[1:])]
         nano, mem_mib = int(ask.get("nano", 0)), int(ask.get("memMib", 0))
-        if ask.get("mig") or not (nano or mem_mib):
+        if not (nano or mem_mib):
             continue
         for _ in range(int(ask.get("count", 1))):
             number += 1
             seat = str(ask.get("seat") or f"/{number}")
             is_sidecar = key.startswith("i") and container.get("restartPolicy") == "Always"
-            yield Part(key, container["name"], seat, Fraction(nano, _NANO), mem_mib, is_sidecar)
+            profile = str(ask.get("mig", ""))
+            yield Part(key, container["name"], seat, Fraction(nano, _NANO), mem_mib, is_sidecar, profile)

@@ -7,6 +7,7 @@ is in it: whoever compares waits until nothing is.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -26,17 +27,27 @@ _SUFFIXES: Final = {
 
 @dataclass(slots=True)
 class NodeUse:
-    """What is used of one node. ``gpus``: whole devices, shared or not. ``groups``: group -> pod UID -> nano-GPU."""
+    """What is used of one node. ``groups``: group -> pod UID -> nano-GPU.
+
+    ``devices``: whole devices by resource (GPUs, MIG slices of a profile), shared or not.
+    """
 
     cpu_milli: int = 0
     mem_mib: int = 0
     pods: int = 0
-    gpus: int = 0
+    devices: Counter[str] = field(default_factory=Counter)
     groups: dict[str, dict[str, int]] = field(default_factory=dict)
     #: Group -> its reservation pods that hold a device.
     reservations: dict[str, list[PodFacts]] = field(default_factory=dict)
     #: Group -> devices (UUIDs) that its bound pods were given.
     given: dict[str, set[str]] = field(default_factory=dict)
+    #: Group -> the resource of its device, as its reservation or else its bound pods' grants say.
+    kinds: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> int:
+        """Whole devices under the name of GPUs."""
+        return self.devices[names.GPU_RESOURCE]
 
     def free_nano(self, group: str) -> int:
         """What is left of a group's device."""
@@ -56,10 +67,15 @@ class NodeFacts:
     cpu_milli: int
     mem_mib: int
     pods: int
-    gpus: int
+    devices: Mapping[str, int]
     is_ready: bool
     is_cordoned: bool
     is_tainted: bool
+
+    @property
+    def gpus(self) -> int:
+        """What its device plugin offers under the name of GPUs."""
+        return self.devices.get(names.GPU_RESOURCE, 0)
 
 
 def node(raw: Json) -> NodeFacts:
@@ -73,7 +89,7 @@ def node(raw: Json) -> NodeFacts:
         cpu_milli=int(amount(has.get("cpu", 0)) * 1000),
         mem_mib=int(amount(has.get("memory", 0)) / MIB),
         pods=int(amount(has.get("pods", 0))),
-        gpus=int(amount(has.get(names.GPU_RESOURCE, 0))),
+        devices={name: int(amount(value)) for name, value in has.items() if _is_device(name)},
         is_ready=any(c["type"] == "Ready" and c["status"] == "True" for c in conditions),
         is_cordoned=bool(spec.get("unschedulable")),
         is_tainted=any(taint["key"] != names.UNSCHEDULABLE_TAINT for taint in taints),
@@ -95,13 +111,15 @@ def _count(use: NodeUse, pod: PodFacts) -> None:
     holds = not is_over(pod)
     if pod.is_reservation:
         for group in pod.groups:
+            use.kinds[group] = pod.resource
             if pod.phase not in {"Succeeded", "Failed"}:
                 use.reservations.setdefault(group, []).append(pod)
             for pod_uid, nano in book_nano(pod).items():
                 use.charge(group, pod_uid, nano)
     elif holds:
-        use.gpus += demand(pod, names.GPU_RESOURCE)
+        use.devices.update({name: demand(pod, name) for name in _devices_named(pod)})
         for grant in pod.grants:
+            use.kinds.setdefault(grant.group, grant.resource)
             use.charge(grant.group, pod.uid, grant.nano)
             use.given.setdefault(grant.group, set()).add(grant.uuid)
     if holds:
@@ -115,20 +133,20 @@ def _close(use: NodeUse) -> None:
     for group in {**use.groups, **use.reservations}:
         there = len(use.reservations.get(group, ()))
         is_charged = bool(use.groups.get(group))
-        use.gpus += max(there, 1 if is_charged else 0)
+        use.devices[use.kinds.get(group, names.GPU_RESOURCE)] += max(there, 1 if is_charged else 0)
         use.pods += 1 if is_charged and not there else 0
-    use.gpus += len(_unheld(use))
+    use.devices.update(_unheld(use).values())
 
 
-def _unheld(use: NodeUse) -> set[str]:
-    """Devices that pods use though their reservation tells another one, and no reservation this one: nobody's to give.
+def _unheld(use: NodeUse) -> dict[str, str]:
+    """Devices that pods use though their reservation tells another one, and no reservation this one; their resources.
 
-    The device plugin takes them for free, and whoever got one would share it without knowing.
+    They are nobody's to give: the device plugin takes them for free, and whoever got one would share it unknowingly.
     """
     told = {group: {_told(pod) for pod in pods} - {""} for group, pods in use.reservations.items()}
     held: set[str] = set().union(*told.values())
     return {
-        uuid
+        uuid: use.kinds.get(group, names.GPU_RESOURCE)
         for group, given in use.given.items()
         for uuid in given - held
         if len(use.reservations.get(group, ())) == 1 and told[group]
@@ -169,9 +187,22 @@ def demand(pod: PodFacts, resource: str, *, per: Fraction = Fraction(1)) -> int:
 
 
 def _asked(container: Json, resource: str) -> Fraction:
+    return amount(_resources(container).get(resource, 0))
+
+
+def _resources(container: Json) -> Json:
     resources = container.get("resources") or {}
-    both = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return amount(both.get(resource, 0))
+    return {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+
+
+def _devices_named(pod: PodFacts) -> set[str]:
+    spec = pod.raw["spec"]
+    containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    return {name for container in containers for name in _resources(container) if _is_device(name)}
+
+
+def _is_device(resource: str) -> bool:
+    return resource == names.GPU_RESOURCE or resource.startswith(names.MIG_RESOURCE_PREFIX)
 
 
 def amount(text: object) -> Fraction:

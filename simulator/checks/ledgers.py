@@ -11,16 +11,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from simulator.checks.counting import NANO, NodeFacts, NodeUse
+from wire import names
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One node in a scheduler's ledger: what is free, and of each shared device what is left of it."""
+    """One node in a scheduler's ledger: what is free, and of each shared device what is left of it.
+
+    ``devices``: whole ones by resource, as far as the scheduler has a number for it.
+    """
 
     cpu_milli: int
     mem_mib: int
     pods: int
-    gpus: int
+    devices: Mapping[str, int]
     shared_nano: Mapping[str, int]
 
 
@@ -47,8 +51,11 @@ def _differences(row: Row, node: NodeFacts, use: NodeUse) -> Iterator[str]:
         "milli of CPU": (row.cpu_milli, node.cpu_milli - use.cpu_milli),
         "MiB of memory": (row.mem_mib, node.mem_mib - use.mem_mib),
         "pod slots": (row.pods, node.pods - use.pods),
-        "GPUs": (row.gpus, node.gpus - use.gpus),
+        "GPUs": (row.devices.get(names.GPU_RESOURCE, 0), node.gpus - use.gpus),
     }
+    for resource in sorted({*row.devices, *node.devices} - {names.GPU_RESOURCE}):
+        has = node.devices.get(resource, 0)
+        counted[resource] = (row.devices.get(resource, 0), has - use.devices[resource])
     for what, (believed, free) in counted.items():
         if believed != free:
             yield f"{node.name}: {believed} {what} free, a recount gives {free}"

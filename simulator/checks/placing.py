@@ -73,8 +73,9 @@ def _room(node: NodeFacts, use: NodeUse, cards: tuple[Device, ...], *, disputed:
         mem_mib=node.mem_mib - use.mem_mib,
         pods=node.pods - use.pods,
         smallest_mib=min((card.mem_mib for card in cards), default=0),
+        is_cut=any(card.is_slice for card in cards),
     )
-    by_uuid = {card.uuid: card for card in cards if card.uuid not in disputed}
+    by_uuid = {card.uuid: card for card in cards if card.uuid not in disputed and not card.is_slice}
     for group, held in use.reservations.items():
         if group in closed:
             continue
@@ -140,7 +141,8 @@ def _fits_whole(members: list[PodFacts], number: int, free: list[Room]) -> bool:
 def is_judged(pod: PodFacts) -> bool:
     """Whether nothing but room keeps a waiting pod from being placed, as far as can be told here."""
     spec = pod.raw["spec"]
-    is_plain = not any(spec.get(constraint) for constraint in _CONSTRAINTS) and not pod.has_other_gpus
+    asks_others = pod.has_other_gpus or pod.asks_slices
+    is_plain = not any(spec.get(constraint) for constraint in _CONSTRAINTS) and not asks_others
     # Not counted here: what nodes enforce, and what stands in a record, in several ways and of certain cards.
     is_counted = pod.annotations.get(names.REQUIRE_ENFORCEMENT) != "true" and names.GPU_RECORD not in pod.annotations
     return is_plain and is_counted and not pod.is_gated and facts.problem(pod) is None and is_admitted(pod)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from simulator.checks import counting
@@ -18,7 +18,10 @@ Shared = dict[str, tuple[int, int]]
 
 @dataclass(slots=True)
 class Room:
-    """What is free on a node. A device that is opened for a pod counts as full afterwards."""
+    """What is free on a node. A device that is opened for a pod counts as full afterwards.
+
+    ``is_cut``: it has MIG slices, so that no card of it is shared.
+    """
 
     name: str
     gpus: int
@@ -27,18 +30,17 @@ class Room:
     pods: int
     smallest_mib: int
     shared: Shared = field(default_factory=dict)
+    is_cut: bool = False
 
     def copy(self) -> Room:
         """Another one, to try something on."""
-        return Room(
-            self.name, self.gpus, self.cpu_milli, self.mem_mib, self.pods, self.smallest_mib, dict(self.shared)
-        )  # fmt: skip
+        return replace(self, shared=dict(self.shared))
 
     @property
-    def key(self) -> tuple[int | tuple[tuple[int, int], ...], ...]:
+    def key(self) -> tuple[int | bool | tuple[tuple[int, int], ...], ...]:
         """The same for nodes on which the same fits."""
         devices = tuple(sorted(self.shared.values()))
-        return (self.gpus, self.cpu_milli, self.mem_mib, self.pods, self.smallest_mib, devices)
+        return (self.gpus, self.cpu_milli, self.mem_mib, self.pods, self.smallest_mib, devices, self.is_cut)
 
     def without(self, pod: PodFacts) -> Room:
         """The same node when a pod will have left it. A device that it leaves idle counts as shared, not as whole."""
@@ -73,12 +75,14 @@ class Room:
             cpu_milli = self.cpu_milli - counting.demand(pod, "cpu", per=counting.MILLI)
             mem_mib = self.mem_mib - counting.demand(pod, "memory", per=counting.MIB)
             if min(gpus, slots, cpu_milli, mem_mib) >= 0:
-                yield Room(self.name, gpus, cpu_milli, mem_mib, slots, self.smallest_mib, shared)
+                yield Room(self.name, gpus, cpu_milli, mem_mib, slots, self.smallest_mib, shared, self.is_cut)
 
     def _share(self, ask: Ask | None, *, spare: int) -> int | None:
         """Charge shares, the fullest devices first; return how many devices were opened, None if it doesn't fit."""
         if ask is None:
             return 0
+        if self.is_cut:
+            return None
         left = ask.devices
         for group, (free, card_mib) in sorted(self.shared.items(), key=lambda item: item[1][0]):
             nano = nano_of(ask, card_mib)
@@ -93,6 +97,8 @@ class Room:
         """Yield how many devices might be opened, and what would then be left of those that are known."""
         if ask is None:
             yield 0, dict(self.shared)
+            return
+        if self.is_cut:
             return
         roomy = [group for group, (free, card_mib) in self.shared.items() if nano_of(ask, card_mib) <= free]
         most = min(spare, ask.devices) if self._can_open(ask) else 0

@@ -88,7 +88,7 @@ def _lacks(pod: PodFacts, scene: Scene) -> Iterator[tuple[str, int]]:
     if ask is None and whole:
         yield "node(s) didn't have enough resources: GPUs", sum(room.gpus < whole for room in scene.rooms)
     elif ask is not None and ask.fraction is not None and not whole:
-        short = sum(not _has_devices(room, pod) for room in scene.rooms)
+        short = sum(not room.is_cut and not _has_devices(room, pod) for room in scene.rooms)
         yield "node(s) didn't have enough resources: GPUs", short
 
 

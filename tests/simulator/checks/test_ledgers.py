@@ -11,6 +11,7 @@ from simulator.invariants import BIND_REQUESTS, NODES
 from tests.simulator.made_up import NODE, Story, granted, node, pod, reservation, whole
 
 MIB = 16 * 1024
+GPU = "nvidia.com/gpu"
 
 
 def occupied() -> Story:
@@ -22,7 +23,7 @@ def occupied() -> Story:
 
 
 def row(**changed: Any) -> Row:
-    right = {"cpu_milli": 3500, "mem_mib": MIB - 1, "pods": 6, "gpus": 1, "shared_nano": {"g": 500_000_000}}
+    right = {"cpu_milli": 3500, "mem_mib": MIB - 1, "pods": 6, "devices": {GPU: 1}, "shared_nano": {"g": 500_000_000}}
     return Row(**{**right, **changed})
 
 
@@ -42,12 +43,13 @@ def test_a_ledger_that_equals_the_recount_holds() -> None:
         {"cpu_milli": 4000},
         {"mem_mib": MIB},
         {"pods": 7},
-        {"gpus": 2},
+        {"devices": {GPU: 2}},
+        {"devices": {GPU: 1, "nvidia.com/mig-1g.10gb": 1}},
         {"shared_nano": {"g": 500_000_001}},
         {"shared_nano": {}},
         {"shared_nano": {"g": 500_000_000, "gone": 1}},
     ],
-    ids=["cpu", "memory", "pod slots", "GPUs", "a nano", "a device forgotten", "a device that is not there"],
+    ids=["cpu", "memory", "pod slots", "GPUs", "slices", "a nano", "a device forgotten", "a device that is not there"],
 )
 def test_a_ledger_that_differs_breaks_s12(changed: dict[str, Any]) -> None:
     story = occupied()
@@ -63,7 +65,7 @@ def test_a_device_that_is_used_and_not_held_by_its_reservation_is_one_more(other
         raw["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"] = uuid
         story.sees(raw)
     pods = 8 - len(others)
-    assert story.checker.ledger(ledger(row(cpu_milli=4000, mem_mib=MIB, pods=pods, gpus=free)), 0.0)
+    assert story.checker.ledger(ledger(row(cpu_milli=4000, mem_mib=MIB, pods=pods, devices={GPU: free})), 0.0)
     assert story.broken() == set()
 
 
@@ -75,19 +77,19 @@ def test_a_node_that_the_ledger_does_not_know_breaks_s12() -> None:
 
 def test_nothing_is_compared_while_something_is_under_way() -> None:
     story = occupied()
-    assert not story.checker.ledger(ledger(row(gpus=2), is_busy=True), 0.0)
+    assert not story.checker.ledger(ledger(row(devices={GPU: 2}), is_busy=True), 0.0)
     request = {"metadata": {"uid": "attempt", "name": "q"}, "spec": {"selectedNode": NODE}}
     story.sees(request, kind=BIND_REQUESTS)
-    assert not story.checker.ledger(ledger(row(gpus=2)), 0.0)
+    assert not story.checker.ledger(ledger(row(devices={GPU: 2})), 0.0)
     assert story.broken() == set()
     story.sees(request, kind=BIND_REQUESTS, event="DELETED")
-    assert story.checker.ledger(ledger(row(gpus=2)), 0.0)
+    assert story.checker.ledger(ledger(row(devices={GPU: 2})), 0.0)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_what_has_ended_holds_nothing(phase: str) -> None:
     story = occupied().sees({**whole("w"), "status": {"phase": phase}})
-    assert story.checker.ledger(ledger(row(gpus=2, pods=7)), 0.0)
+    assert story.checker.ledger(ledger(row(devices={GPU: 2}, pods=7)), 0.0)
     assert story.broken() == set()
 
 
