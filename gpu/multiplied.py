@@ -30,6 +30,11 @@ def multiplied(labels: Mapping[str, str], annotations: Mapping[str, str], offere
     return _by_replicas(labels)
 
 
+def slices_are(labels: Mapping[str, str], resource: str) -> bool:
+    """Whether the device plugin offers each MIG slice of a resource several times, as feature discovery labels it."""
+    return _count(labels.get(f"{resource}.replicas", "")) > 1
+
+
 def _cards(labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, int]:
     """How many cards the node has, by who says so; 0 where it can't be read."""
     return {

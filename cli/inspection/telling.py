@@ -121,7 +121,7 @@ def _largest(node: NodeView) -> str:
 
 
 def _count(devices: Iterable[DeviceView], kind: Kind) -> int:
-    return sum(device.kind is kind for device in devices)
+    return sum(device.kind is kind and device.is_gpu for device in devices)
 
 
 def _tenants(nodes: Iterable[NodeView]) -> set[str]:

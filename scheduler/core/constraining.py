@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpu.request import NO_GPU, GpuRequest
 from gpu.translation import ANY_CARD, Cards
 from scheduler.core.eligibility import effort
 from scheduler.core.records import Constraints, Requirement, Term
@@ -44,7 +43,7 @@ def _requirements(written: Iterable[NodeSelectorRequirement] | None) -> tuple[Re
     return tuple(Requirement(r.key, r.operator, tuple(r.values or ())) for r in written or ())
 
 
-def unsupported(pod: Pod, request: GpuRequest = NO_GPU) -> str:
+def unsupported(pod: Pod) -> str:
     """Name what ``pod`` asks that is not implemented, hard constraints as the pod spec spells them; "" if nothing."""
     spec = pod.spec
     found = {
@@ -56,7 +55,6 @@ def unsupported(pod: Pod, request: GpuRequest = NO_GPU) -> str:
         "hostPort": any(_takes_host_port(c, host_network=spec.host_network) for c in _containers(spec)),
         "persistentVolumeClaim": any(v.persistent_volume_claim is not None for v in spec.volumes or ()),
         "ephemeral volume": any(v.ephemeral is not None for v in spec.volumes or ()),
-        "a part of a MIG slice": any(ask.profile for ask in request.shared),
         "resourceClaims": bool(spec.resource_claims) or any(c.resources.claims for c in _containers(spec)),
     }
     return ", ".join(name for name, is_there in found.items() if is_there)

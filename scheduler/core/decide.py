@@ -80,9 +80,9 @@ class _Decision:
     def made(self) -> Plan:
         """Decide everything."""
         waiting = self.cluster.waiting()
-        self.cluster.ledger.forget_constraints(
-            {constraints for cls in {pod.cls for pod in waiting} for constraints in cls.all_constraints()}
-        )
+        classes = {pod.cls for pod in waiting}
+        self.cluster.ledger.forget_constraints({one for cls in classes for one in cls.all_constraints()})
+        self.cluster.ledger.forget_profiles({profile for cls in classes for profile in cls.profiles()})
         for candidate in order(self._candidates(waiting)):
             if candidate.pod_group is not None:
                 self._decide_gang(candidate.pods, candidate.pod_group)

@@ -6,7 +6,8 @@ shared yet counts as empty, and is opened only if no shared one is preferred. Ti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from itertools import count
 
 import msgspec
 
@@ -18,7 +19,7 @@ from scheduler.core.prospects import NO_PROSPECT, Prospect
 from scheduler.core.records import NodeRecord, PodClass
 from scheduler.core.settings import Strategy
 from scheduler.core.table import Device
-from scheduler.core.trial import Part
+from scheduler.core.trial import Part, Room
 
 #: Group numbers of one attempt: device indices in the low bits (protocol.md, Identity).
 _NUMBERS_PER_ATTEMPT = 64
@@ -49,7 +50,7 @@ class DeviceRule(msgspec.Struct, frozen=True, gc=False):
         return any(self.names(ask) for ask in asks)
 
     def takes_any(self, ask: SharedAsk) -> bool:
-        """Whether every device will do."""
+        """Whether every device of the kind will do."""
         return not self.mode and not self.names(ask)
 
     def suited(self, ask: SharedAsk, devices: tuple[Device, ...]) -> tuple[Device, ...]:
@@ -90,31 +91,35 @@ def choose_devices(
     devices: tuple[Device, ...],
     node: NodeRecord,
     *,
-    room: int,
+    room: Room,
     strategy: Strategy,
-    new_groups: Iterator[str],
+    new_group: Callable[[str], str],
     rule: DeviceRule = ANY_DEVICE,
     prospect: Prospect = NO_PROSPECT,
 ) -> tuple[Part, ...] | None:
     """Choose a distinct device for each ask, in the order of the asks; at most ``room`` are opened. None: no way.
 
-    ``prospect``: what opening one could bring, for asks that name devices.
+    ``prospect``: what opening one could bring, for asks that name devices. ``new_group`` makes the id of a device that
+    is opened, by its resource.
     """
     parts: dict[int, Part] = {}
     taken: set[int] = set()
     for number in _largest_first(asks, node):
         ask = asks[number]
-        suited = devices if rule.takes_any(ask) else rule.suited(ask, devices)
+        resource = node.resource_of(ask.profile)
+        of_kind = _of_kind(resource, devices)
+        suited = of_kind if rule.takes_any(ask) else rule.suited(ask, of_kind)
         found = _best(ask, suited, node, taken=taken, strategy=strategy)
         nano = cost_nano(ask, 0, node)
-        can_open = room > 0 and nano is not None and (not rule.names(ask) or prospect.may_bring(rule.pin(ask)))
+        may_come = not rule.names(ask) or (not ask.profile and prospect.may_bring(rule.pin(ask)))
+        can_open = room.has(resource) and nano is not None and may_come
         if can_open and nano is not None and (found is None or _opens_rather(devices[found[0]], strategy)):
-            parts[number] = Part(None, next(new_groups), nano, rule.mode)
-            room -= 1
+            parts[number] = Part(None, new_group(resource), nano, rule.mode, resource)
+            room.take(resource)
         elif found is not None:
             slot, charged = found
             taken.add(slot)
-            parts[number] = Part(slot, devices[slot].group, charged, rule.mode)
+            parts[number] = Part(slot, devices[slot].group, charged, rule.mode, resource)
         else:
             return None
     return tuple(parts[number] for number in range(len(asks)))
@@ -130,12 +135,20 @@ def choose_answered(
 ) -> tuple[Part, ...] | None:
     """Choose devices that are known already, so that nothing has to be asked of the node; None: no way."""
     known = tuple(dev if dev.is_answered else _closed(dev) for dev in devices)
-    return choose_devices(asks, known, node, room=0, strategy=strategy, new_groups=iter(()), rule=rule)
+    none = Room({}, 0)
+    return choose_devices(asks, known, node, room=none, strategy=strategy, new_group=str, rule=rule)
 
 
 def without_silent(devices: tuple[Device, ...]) -> tuple[Device, ...]:
     """The same devices in their slots, closed where a reservation is there and says nothing."""
     return tuple(_closed(dev) if dev.reservation is not None and not dev.is_answered else dev for dev in devices)
+
+
+def _of_kind(resource: str, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    """The same devices in their slots, closed where they are of another kind; all are where the node has none."""
+    if all(dev.resource == resource for dev in devices):
+        return devices
+    return tuple(dev if dev.resource == resource else _closed(dev) for dev in devices)
 
 
 def _closed(dev: Device) -> Device:
@@ -170,11 +183,11 @@ def _largest_first(asks: tuple[SharedAsk, ...], node: NodeRecord) -> list[int]:
     return numbers
 
 
-def new_groups(node: NodeRecord, pod_uid: str, number: int, known: frozenset[str]) -> Iterator[str]:
-    """Ids for devices to be opened, in order, leaving out those that the node has already."""
-    index = number * _NUMBERS_PER_ATTEMPT
-    while True:
-        group = group_id(node.uid, pod_uid, index)
-        index += 1
-        if group not in known:
-            yield group
+def new_groups(node: NodeRecord, pod_uid: str, number: int, known: frozenset[str]) -> Callable[[str], str]:
+    """Make ids for devices to be opened, by resource, in order, leaving out those that the node has already."""
+    indices = count(number * _NUMBERS_PER_ATTEMPT)
+
+    def new_group(resource: str) -> str:
+        return next(group for index in indices if (group := group_id(node.uid, pod_uid, index, resource)) not in known)
+
+    return new_group

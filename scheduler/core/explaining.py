@@ -11,13 +11,15 @@ from itertools import count
 
 import numpy as np
 
-from gpu.request import FractionAsk
+from gpu.request import FractionAsk, SharedAsk
 from gpu.share import memory_from_nano
+from gpu.slices import slice_resource
 from scheduler.core.devices import choose_answered, choose_devices, rule_of, without_silent
 from scheduler.core.eligibility import KINDS, OK, PLACE
 from scheduler.core.ledger import MOST_ASKED
+from scheduler.core.pools import Pool, pools_of
 from scheduler.core.probation import Doubt
-from scheduler.core.ranking import Bools, Ranking, tightest_devices
+from scheduler.core.ranking import Ranking
 from scheduler.core.records import PodClass
 from scheduler.core.settings import Settings, Strategy
 from scheduler.core.table import (
@@ -31,6 +33,7 @@ from scheduler.core.table import (
     MULTIPLIED,
     PODS,
     SILENT_DEVICES,
+    Bools,
     Int64s,
 )
 from scheduler.core.trial import Trial
@@ -134,7 +137,8 @@ def _on_probation(trial: Trial, lacks: list[_Lack], usable: Bools) -> int:
 
 def _withheld(trial: Trial, cls: PodClass, lacks: list[_Lack], usable: Bools) -> list[NodeReason]:
     """Nodes that lack devices and have some that nobody is let on, which is why: others can help, and have to know."""
-    wanted = {GPU_SHARE, GPU_MEMORY} if cls.request.is_shared else {names.GPU_RESOURCE}
+    slices = {slice_resource(ask.profile) for ask in cls.request.shared if ask.profile}
+    wanted = {GPU_SHARE, GPU_MEMORY, *slices} if cls.request.is_shared else {names.GPU_RESOURCE}
     short = [lack.where for lack in lacks if lack.resource in wanted]
     if not short:
         return []
@@ -165,14 +169,27 @@ def _resource_lacks(trial: Trial, cls: PodClass, settings: Settings) -> list[_La
 
 def _device_lacks(trial: Trial, cls: PodClass) -> list[_Lack]:
     """What keeps shares out: MIG, GPUs that are offered several times, a card of unknown memory, too little left."""
-    asks = cls.request.shared
-    if not asks:
-        return []
-    table = trial.table
+    pools = pools_of(cls.request.shared, trial)
+    found = [_slice_lack(trial, cls, pool) for pool in pools if pool.profile]
+    found += [lack for pool in pools if not pool.profile for lack in _card_lacks(trial, cls, pool)]
+    if pools:
+        found += _ruled_out(trial, cls, ~np.logical_or.reduce([lack.where for lack in found]))
+    return found
+
+
+def _slice_lack(trial: Trial, cls: PodClass, pool: Pool) -> _Lack:
+    """Nodes without a slice of a profile that has enough left, among them all that have none at all."""
+    resource = slice_resource(pool.profile)
+    short = ~(pool.is_there(trial.table) & _has_room(trial, cls, pool))
+    return _Lack(INSUFFICIENT, resource, resource, short, np.zeros(len(trial.nodes), np.int64))
+
+
+def _card_lacks(trial: Trial, cls: PodClass, pool: Pool) -> list[_Lack]:
+    table, asks = trial.table, pool.asks
     nothing = np.zeros(len(trial.nodes), np.int64)
     mig = table.extra[MIG] > 0
     multiplied = (table.extra[MULTIPLIED] > 0) & ~mig
-    short = ~_fits_somewhere(trial, cls) & ~mig & ~multiplied
+    short = ~_has_room(trial, cls, pool) & ~mig & ~multiplied
     blind = np.zeros(len(trial.nodes), np.bool_)
     if any(not isinstance(ask, FractionAsk) for ask in asks):
         blind = short & (table.extra[LARGEST_CARD] == 0) & (table.total[GPUS] > 0)
@@ -182,8 +199,7 @@ def _device_lacks(trial: Trial, cls: PodClass) -> list[_Lack]:
         _Lack("mig", "", "", mig, nothing),
         _Lack("multiplied", "", "", multiplied, nothing),
         _Lack("no-gpu-memory-label", "", "", blind, nothing),
-        _Lack(INSUFFICIENT, resource, _unit(resource), short, _missing(trial, cls, short)),
-        *_ruled_out(trial, cls, ~(short | blind | mig | multiplied)),
+        _Lack(INSUFFICIENT, resource, _unit(resource), short, _missing(trial, asks[0], short)),
     ]
 
 
@@ -232,27 +248,30 @@ def _runs_otherwise(trial: Trial, cls: PodClass, position: int) -> bool:
     if all(dev.suits(rule.mode) for dev in devices):
         return False
     asks, node, names_ = cls.request.shared, trial.nodes[position], (str(number) for number in count())
-    free = trial.table.free
-    room = min(int(free[GPUS, position]) - cls.demand.gpus, int(free[PODS, position]) - 1)
-    found = choose_devices(asks, devices, node, room=room, strategy=Strategy.BINPACK, new_groups=names_, rule=rule)
+    room = trial.room(position, cls.demand, [node.resource_of(ask.profile) for ask in asks])
+    found = choose_devices(
+        asks, devices, node, room=room, strategy=Strategy.BINPACK, new_group=lambda _: next(names_), rule=rule
+    )
     return found is None
 
 
 def _opened(trial: Trial, cls: PodClass) -> Int64s:
     """Devices that would have to be opened on nodes that have them."""
-    if not cls.request.is_shared:
-        return np.zeros(len(trial.nodes), np.int64)
-    opened, _ = tightest_devices(trial, cls.request.shared, slice(None))
-    return np.where(_fits_somewhere(trial, cls), opened, 0)
+    found = np.zeros(len(trial.nodes), np.int64)
+    for pool in pools_of(cls.request.shared, trial):
+        opened, _ = pool.tightest(trial.table, slice(None))
+        found += np.where(_has_room(trial, cls, pool), opened, 0)
+    return found
 
 
-def _fits_somewhere(trial: Trial, cls: PodClass) -> Bools:
-    """Nodes that have the devices, open or to be opened, whatever else they lack."""
+def _has_room(trial: Trial, cls: PodClass, pool: Pool) -> Bools:
+    """Nodes that have the devices of a kind, open or to be opened, whatever else they lack."""
     table = trial.table
-    opened, _ = tightest_devices(trial, cls.request.shared, slice(None))
-    largest = max((a.mem_mib for a in cls.request.shared if not isinstance(a, FractionAsk)), default=0)
+    opened, _ = pool.tightest(table, slice(None))
+    largest = max((a.mem_mib for a in pool.asks if not isinstance(a, FractionAsk)), default=0)
     big_enough = (opened == 0) | (table.extra[LARGEST_CARD] >= largest)
-    fits: Bools = (table.free[GPUS] - cls.demand.gpus >= opened) & big_enough
+    spare = pool.spare(table, slice(None), dict(trial.amounts(cls.demand)))
+    fits: Bools = (spare >= opened) & big_enough
     for position, doubt in trial.doubts.items():
         if doubt is Doubt.ON_PROBATION:
             fits[position] &= _fits_beside_silent(trial, cls, position)
@@ -261,20 +280,20 @@ def _fits_somewhere(trial: Trial, cls: PodClass) -> Bools:
 
 def _fits_beside_silent(trial: Trial, cls: PodClass, position: int) -> bool:
     """Whether a node on probation has the devices, without those that say nothing (placing.py)."""
-    room = int(trial.table.free[GPUS, position]) - cls.demand.gpus
     devices, node = without_silent(trial.table.devices[position]), trial.nodes[position]
     asks, names_ = cls.request.shared, (str(number) for number in count())
-    found = choose_devices(asks, devices, node, room=room, strategy=Strategy.BINPACK, new_groups=names_)
+    room = trial.room(position, cls.demand, [node.resource_of(ask.profile) for ask in asks])
+    room.pods = len(asks)  # pod slots are another lack
+    found = choose_devices(asks, devices, node, room=room, strategy=Strategy.BINPACK, new_group=lambda _: next(names_))
     return found is not None
 
 
-def _missing(trial: Trial, cls: PodClass, short: Bools) -> Int64s:
+def _missing(trial: Trial, ask: SharedAsk, short: Bools) -> Int64s:
     """How much more the best device of each node would have to have free, in the unit of the ask."""
     missing = np.zeros(len(trial.nodes), np.int64)
-    ask = cls.request.shared[0]
     for position in np.flatnonzero(short).tolist():
         node = trial.nodes[position]
-        devices = [d for d in trial.table.devices[position] if d.is_open]
+        devices = [d for d in trial.table.devices[position] if d.is_open and d.is_gpu]
         if isinstance(ask, FractionAsk):
             missing[position] = ask.nano - max((d.free_nano for d in devices), default=0)
         else:

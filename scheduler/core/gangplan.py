@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from gpu.handover import PlannedDevice
 from gpu.share import NANO_PER_DEVICE
+from gpu.slices import is_device_resource
 from scheduler.core.plan import Placement
 from scheduler.core.records import PlannedMember
 
@@ -43,6 +45,10 @@ def members(text: str | None) -> dict[str, PlannedMember]:
         plan = _decoder.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
-    if any(not 0 < device.nano <= NANO_PER_DEVICE for member in plan.members.values() for device in member.devices):
+    if not all(_is_sound(device) for member in plan.members.values() for device in member.devices):
         return {}
     return {uid: plan.members[uid] for uid in sorted(plan.members)}
+
+
+def _is_sound(device: PlannedDevice) -> bool:
+    return 0 < device.nano <= NANO_PER_DEVICE and is_device_resource(device.resource)

@@ -7,7 +7,7 @@ what it has down; each pod is rounded up for itself, so the sum over pods may be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -53,8 +53,8 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
 
 def node_use(node: NodeView, *, unit_mib: int) -> NodeUse:
-    """Tell of one node. A card of which nobody knows the memory has none here."""
-    devices = tuple(_devices(node, unit_mib))
+    """Tell of one node. A card of which nobody knows the memory has none here; MIG slices are not in these terms."""
+    devices = tuple(_devices([device for device in node.devices if device.is_gpu], node.smallest_card_mib, unit_mib))
     return NodeUse(
         name=node.name,
         total=sum(device.total for device in devices),
@@ -63,16 +63,16 @@ def node_use(node: NodeView, *, unit_mib: int) -> NodeUse:
     )
 
 
-def _devices(node: NodeView, unit_mib: int) -> Iterator[DeviceUse]:
+def _devices(shown: Sequence[DeviceView], smallest_card_mib: int, unit_mib: int) -> Iterator[DeviceUse]:
     """All devices. Free ones have an index where it is certain: when the indexes of all others are known."""
-    indexes = {device.index for device in node.devices if device.index >= 0}
-    others = [device for device in node.devices if device.index < 0]
-    left = [index for index in range(len(node.devices)) if index not in indexes]
+    indexes = {device.index for device in shown if device.index >= 0}
+    others = [device for device in shown if device.index < 0]
+    left = [index for index in range(len(shown)) if index not in indexes]
     are_certain = len(left) == len(others) and all(device.kind is Kind.FREE for device in others)
-    numbered = [(device.index, device) for device in node.devices if device.index >= 0]
+    numbered = [(device.index, device) for device in shown if device.index >= 0]
     numbered += zip(left if are_certain else [UNKNOWN] * len(others), others, strict=True)
     for index, device in sorted(numbered, key=lambda one: (one[0] < 0, one[0])):
-        yield _device(index, device, node.smallest_card_mib, unit_mib)
+        yield _device(index, device, smallest_card_mib, unit_mib)
 
 
 def _device(index: int, device: DeviceView, smallest_card_mib: int, unit_mib: int) -> DeviceUse:

@@ -61,7 +61,8 @@ class TenantView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="ca
 class DeviceView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
     """One device. ``index`` -1, ``uuid`` "" and ``mem_mib`` 0: nobody has told. ``reservation``: the pod's name.
 
-    ``modes``: how its tenants run; more than one only where somebody else has put them together.
+    ``modes``: how its tenants run; more than one only where somebody else has put them together. ``resource``: what its
+    device plugin calls it: a MIG slice is told of here only while parts of it are given out.
     """
 
     kind: Kind
@@ -76,10 +77,16 @@ class DeviceView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="ca
     closed: tuple[Closed, ...] = ()
     modes: tuple[str, ...] = ()
     tenants: tuple[TenantView, ...] = ()
+    resource: str = names.GPU_RESOURCE
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether its device plugin calls it a GPU."""
+        return self.resource == names.GPU_RESOURCE
 
 
 class SlicesView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
-    """MIG slices of one profile."""
+    """MIG slices of one profile: those in use are handed out whole, or held for shares."""
 
     profile: str
     total: int
@@ -140,7 +147,7 @@ def node_view(
     groups = [group for group in used.groups.values() if group.devices]
     shared = [device for group in groups for device in _shared(group, known, card_mib=card_mib)]
     whole = list(_whole(pods, charges, known, card_mib=card_mib))
-    held = sum(group.devices for group in groups) + len(whole)
+    held = sum(group.devices for group in groups if group.resource == names.GPU_RESOURCE) + len(whole)
     free = max(0, node.capacity.gpus - used.gpus)
     devices = [*sorted(shared, key=_place), *whole, *[_free(card_mib)] * free]
     return NodeView(
@@ -154,8 +161,8 @@ def node_view(
         lost_gpus=used.gpus - held,
         smallest_card_mib=node.smallest_card_mib,
         largest_card_mib=node.largest_card_mib,
-        used_nano=sum(device.used_nano for device in devices),
-        free_nano=sum(device.free_nano for device in devices if not device.closed),
+        used_nano=sum(device.used_nano for device in devices if device.is_gpu),
+        free_nano=sum(device.free_nano for device in devices if device.is_gpu and not device.closed),
         devices=tuple(devices),
         slices=tuple(_slices(node, used)),
     )
@@ -167,7 +174,8 @@ def _shared(group: Group, known: Known, *, card_mib: int) -> Iterator[DeviceView
     written = {uid: entry.pod for r in group.reservations if r.book for uid, entry in r.book.entries.items()}
     held: list[Reservation | None] = [*group.reservations] or [None]
     for number, reservation in enumerate(held):
-        mem_mib = (reservation.mem_mib if reservation else 0) or card_mib
+        is_gpu = group.resource == names.GPU_RESOURCE
+        mem_mib = (reservation.mem_mib if reservation else 0) or (card_mib if is_gpu else 0)
         charges = sorted(group.charges.items()) if number == 0 else []
         tenants = [known.tenant(uid, n, card_mib=mem_mib, written=written.get(uid, "")) for uid, n in charges]
         used_nano = sum(tenant.nano for tenant in tenants)
@@ -184,6 +192,7 @@ def _shared(group: Group, known: Known, *, card_mib: int) -> Iterator[DeviceView
             closed=closed,
             modes=tuple(sorted(group.modes)),
             tenants=tuple(sorted(tenants, key=lambda tenant: (tenant.namespace, tenant.name))),
+            resource=group.resource,
         )
 
 
@@ -223,8 +232,8 @@ def _free(card_mib: int) -> DeviceView:
     return DeviceView(kind=Kind.FREE, mem_mib=card_mib, free_nano=NANO_PER_DEVICE)
 
 
-def _place(device: DeviceView) -> tuple[bool, int, str]:
-    return device.index < 0, device.index, device.group
+def _place(device: DeviceView) -> tuple[bool, bool, int, str]:
+    return not device.is_gpu, device.index < 0, device.index, device.group
 
 
 def _slices(node: NodeRecord, used: Occupancy) -> Sequence[SlicesView]:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from gpu import enforcement, grant, order, reservation, room
+from gpu import enforcement, grant, order, reservation, room, slices
 from gpu.asked import PLAIN, asked, mode_of, recorded, unrecorded
 from gpu.dialects import vocabulary
 from gpu.multiplied import multiplied
@@ -187,8 +187,7 @@ def _lenient_demand(pod: Pod) -> Demand:
 def _blocker(pod: Pod, cls: PodClass, *, problem: str, admitted: bool) -> Verdict | None:
     if problem:
         return Verdict(code=Code.INVALID_REQUEST, detail=problem)
-    named = filter(None, (constraining.unsupported(pod, request) for request in cls.requests()))
-    if constraint := next(named, "") or constraining.excessive(cls.constraints):
+    if constraint := constraining.unsupported(pod) or constraining.excessive(cls.constraints):
         return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=constraint)
     in_group = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME)
     if not in_group and (kind := gangs.gang_kind(pod)):
@@ -200,7 +199,7 @@ def _held(pod: Pod) -> tuple[Held, ...]:
     """A bound pod's parts of devices: its grant, else the groups that its labels name."""
     given = grant.read(pod.metadata.annotations)
     if given is not None:
-        return tuple(Held(d.group, d.nano, d.reservation, d.uuid) for d in given.devices)
+        return tuple(Held(d.group, d.nano, d.reservation, d.uuid, d.resource) for d in given.devices)
     return tuple(Held(group, None) for group in grant.labelled_groups(pod.metadata.labels))
 
 
@@ -210,6 +209,8 @@ def node_record(node: Node) -> NodeRecord:
     annotations = node.metadata.annotations or {}
     allocatable = node.status.allocatable or {}
     smallest, largest = _cards(node)
+    is_mig = _is_mig(labels, allocatable)
+    is_single = is_mig and labels.get(names.NODE_MIG_STRATEGY) == _MIG_SINGLE
     return NodeRecord(
         name=node.metadata.name,
         uid=node.metadata.uid,
@@ -221,7 +222,8 @@ def node_record(node: Node) -> NodeRecord:
         pods=_amount(names.PODS_RESOURCE, allocatable.get(names.PODS_RESOURCE, 0)),
         smallest_card_mib=smallest,
         largest_card_mib=largest,
-        is_mig=_is_mig(labels, allocatable),
+        is_mig=is_mig,
+        single_profile=slices.single_profile(labels.get(names.NODE_GPU_PRODUCT, "")) if is_single else "",
         is_multiplied=bool(multiplied(labels, annotations, offered_gpus(node))),
         enforces=enforcement.listed(annotations.get(names.NODE_ENFORCES)).known,
         uuids=_uuids(annotations.get(names.NODE_UUIDS, "")),
@@ -279,7 +281,7 @@ def _cards(node: Node) -> tuple[int, int]:
 
 
 def _is_mig(labels: dict[str, str], allocatable: dict[str, str | int | float]) -> bool:
-    """Whether the node has MIG slices, also as its ``nvidia.com/gpu``: shares are refused there (contract 4.12)."""
+    """Whether the node has MIG slices, also as its ``nvidia.com/gpu``: no card is shared there (contract 4.12)."""
     if _MIG_ENABLED_LABEL in labels:
         return labels[_MIG_ENABLED_LABEL].lower() == "true"
     sliced = any(k.startswith(names.MIG_RESOURCE_PREFIX) and _amount(k, v) > 0 for k, v in allocatable.items())

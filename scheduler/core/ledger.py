@@ -20,6 +20,8 @@ from scheduler.core.table import CLOSED, Device, Int8s, Int64s, Table, device
 #: an absurd ask still fits nowhere.
 MOST_HAD: Final = 1 << 59
 MOST_ASKED: Final = 1 << 60
+#: In the place of a resource's row, on a node that has none of it.
+NO_RESOURCE: Final = -1
 
 
 class InOrder(msgspec.Struct, frozen=True, gc=False):
@@ -33,7 +35,7 @@ class InOrder(msgspec.Struct, frozen=True, gc=False):
 class Ledger:
     """One row a node. Rows without a node are on the free list and not in the order."""
 
-    __slots__ = ("_eligible", "_free_rows", "_in_order", "nodes", "row_of", "table")
+    __slots__ = ("_eligible", "_free_rows", "_in_order", "_slice_rows", "nodes", "row_of", "table")
 
     def __init__(self) -> None:
         self.table = Table()
@@ -41,6 +43,8 @@ class Ledger:
         self.nodes: list[NodeRecord | None] = []
         self._free_rows: list[int] = []
         self._eligible: dict[Constraints, Int8s] = {}
+        #: MIG profile -> the row of the resource that has its slices on each node, NO_RESOURCE where none has.
+        self._slice_rows: dict[str, Int64s] = {}
         self._in_order: InOrder | None = None
 
     def put(self, node: NodeRecord) -> None:
@@ -54,6 +58,8 @@ class Ledger:
         self._in_order = None
         for name, _ in node.capacity.extended:
             self.table.add_resource(name)
+        for profile, rows in self._slice_rows.items():
+            rows[row] = self._slice_row(node, profile)
         if known is None or not known.admits_like(node):
             for constraints, judged in self._eligible.items():
                 judged[row] = judge(node, constraints)
@@ -65,6 +71,8 @@ class Ledger:
         self.table.clear(row)
         for judged in self._eligible.values():
             judged[row] = NO_NODE
+        for rows in self._slice_rows.values():
+            rows[row] = NO_RESOURCE
         self._free_rows.append(row)
         self._in_order = None
 
@@ -91,9 +99,12 @@ class Ledger:
         devices = _devices(used)
         if devices != table.devices[row]:
             found.append(f"node {name}: shared devices are {table.devices[row]}, a recount gives {devices}")
-        slots = [int(nano) for nano in table.share_nano[:, row] if nano != CLOSED]
-        if slots != [dev.free_nano for dev in devices if dev.is_open and not node.refuses_shares]:
-            found.append(f"node {name}: the device slots hold {slots}, not what its devices have")
+        cards = [dev for dev in devices if dev.is_open and dev.is_gpu and not node.refuses_shares]
+        slices = [dev for dev in devices if dev.is_open and (not dev.is_gpu or node.is_mig)]
+        for kind, array, shown in (("device", table.share_nano, cards), ("slice", table.slice_nano, slices)):
+            slots = [int(nano) for nano in array[:, row] if nano != CLOSED]
+            if slots != [dev.free_nano for dev in shown]:
+                found.append(f"node {name}: the {kind} slots hold {slots}, not what its devices have")
         return found
 
     def amounts(self, demand: Demand, *, pods: int, most: int = MOST_ASKED) -> Int64s:
@@ -127,9 +138,26 @@ class Ledger:
             judged = self._eligible[constraints] = np.array(codes, np.int8)
         return judged
 
+    def slice_rows(self, profile: str) -> Int64s:
+        """Of every row of the table, which resource has the slices of a profile; kept and updated from then on."""
+        known = self._slice_rows.get(profile)
+        if known is None:
+            rows = [NO_RESOURCE if node is None else self._slice_row(node, profile) for node in self.nodes]
+            known = self._slice_rows[profile] = np.array(rows, np.int64)
+        return known
+
+    def _slice_row(self, node: NodeRecord, profile: str) -> int:
+        resource = node.resource_of(profile)
+        return self.table.resources.index(resource) if resource else NO_RESOURCE
+
     def effort(self, constraints: Constraints) -> int:
         """What it takes to judge all nodes for these constraints; nothing where they are judged already."""
         return 0 if constraints in self._eligible else effort(constraints) * len(self.nodes)
+
+    def forget_profiles(self, live: set[str]) -> None:
+        """Drop the rows of MIG profiles of which no waiting pod asks a part."""
+        for profile in self._slice_rows.keys() - live:
+            del self._slice_rows[profile]
 
     def forget_constraints(self, live: set[Constraints]) -> None:
         """Drop the judgements of constraints that no waiting pod has."""
@@ -151,6 +179,8 @@ class Ledger:
         self.table.add_columns(more)
         for constraints, judged in self._eligible.items():
             self._eligible[constraints] = np.concatenate([judged, np.full(more, NO_NODE, np.int8)])
+        for profile, rows in self._slice_rows.items():
+            self._slice_rows[profile] = np.concatenate([rows, np.full(more, NO_RESOURCE, np.int64)])
         self._free_rows += range(old + more - 1, old, -1)
         return old
 

@@ -6,6 +6,7 @@ and late, repeated or reordered events can't add up; a recount costs some tens o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
@@ -15,8 +16,10 @@ from gpu.handover import PlannedDevice
 from gpu.request import charge_nano
 from gpu.reservation import Reservation
 from gpu.share import NANO_PER_DEVICE
+from gpu.slices import is_device_resource
 from scheduler.core.records import Demand, NodeRecord, PodRecord
 from scheduler.core.settings import Settings
+from wire import names
 
 
 class Charge(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -48,6 +51,8 @@ class Group:
     modes: set[str] = field(default_factory=set)
     #: Whether bound pods of other groups use the device that its reservation holds.
     is_claimed: bool = False
+    #: Of which kind its device is, as the vendor's plugin calls it: what its reservation asks or will ask.
+    resource: str = names.GPU_RESOURCE
 
     @property
     def reservation(self) -> Reservation | None:
@@ -121,15 +126,23 @@ class Occupancy:
     extended: dict[str, int] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
 
-    def take(self, demand: Demand, *, gpus: int) -> None:
-        """Add one pod."""
+    def take(self, demand: Demand, *, is_reservation: bool = False) -> None:
+        """Add one pod. The device of a reservation is counted with its group."""
         self.cpu_milli += demand.cpu_milli
         self.mem_mib += demand.mem_mib
         self.ephemeral_mib += demand.ephemeral_mib
         self.pods += 1
-        self.gpus += gpus
+        self.gpus += 0 if is_reservation else demand.gpus
         for name, amount in demand.extended:
-            self.extended[name] = self.extended.get(name, 0) + amount
+            if not (is_reservation and is_device_resource(name)):
+                self.extended[name] = self.extended.get(name, 0) + amount
+
+    def take_devices(self, resource: str, count: int) -> None:
+        """Add devices that are out of the device plugin's hands."""
+        if resource == names.GPU_RESOURCE:
+            self.gpus += count
+        else:
+            self.extended[resource] = self.extended.get(resource, 0) + count
 
     def group(self, group_id: str) -> Group:
         """The group, made if it is new."""
@@ -156,18 +169,23 @@ def occupancy(
         _count_reservation(used.group(reservation.group), reservation)
     bound = list(pods)
     for pod in bound:
-        used.take(pod.cls.demand, gpus=0 if pod.is_reservation else pod.cls.demand.gpus)
+        used.take(pod.cls.demand, is_reservation=pod.is_reservation)
     for pod in bound:
         if not pod.is_reservation:
             _count_held(used, pod, smallest_card_mib=node.smallest_card_mib if node else 0)
     _count_charges(used, charges)
     _count_coming_reservations(used, settings)
-    used.gpus += sum(group.devices for group in used.groups.values()) + _count_lost(used.groups.values())
+    for group in used.groups.values():
+        if group.devices:
+            used.take_devices(group.resource, group.devices)
+    for resource, lost in _count_lost(used.groups.values()).items():
+        used.take_devices(resource, lost)
     return used
 
 
 def _count_reservation(group: Group, reservation: Reservation) -> None:
     """Count a reservation and its book. The book of one that has ended holds what is left to withdraw."""
+    group.resource = reservation.resource
     if reservation.is_terminal:
         group.has_terminal = True
     else:
@@ -182,6 +200,8 @@ def _count_held(used: Occupancy, pod: PodRecord, *, smallest_card_mib: int) -> N
     for number, held in enumerate(pod.held):
         group = used.group(held.group)
         group.has_bound = True
+        if not group.reservations:
+            group.resource = held.resource
         if held.uuid:
             group.granted.add(held.uuid)
         nano = held.nano
@@ -191,8 +211,8 @@ def _count_held(used: Occupancy, pod: PodRecord, *, smallest_card_mib: int) -> N
         group.charge(pod.uid, NANO_PER_DEVICE if nano is None else nano, pod.cls.mode)
 
 
-def _count_lost(groups: Collection[Group]) -> int:
-    """Devices that tenants use and that no reservation holds: the device plugin would give them to anybody.
+def _count_lost(groups: Collection[Group]) -> Counter[str]:
+    """Devices that tenants use and that no reservation holds, by resource: the device plugin would give them away.
 
     Whoever got one would meet those tenants. So they are as good as taken, and a reservation that gets one of them is
     joined by nobody, as is each of two that tell one device (protocol.md, A lost or foreign reservation).
@@ -202,25 +222,28 @@ def _count_lost(groups: Collection[Group]) -> int:
         for held in group.reservations:
             if held.uuid:
                 holders.setdefault(held.uuid, []).append((group, held))
-    lost: set[str] = set()
+    lost: dict[str, str] = {}
     for group in groups:
         if group.is_contradicted:
-            lost |= group.granted - holders.keys()
+            lost |= dict.fromkeys(group.granted - holders.keys(), group.resource)
     for uuid, rivals in holders.items():
         is_disputed = sum(not held.deleting for _, held in rivals) > 1
         for group, _ in rivals:
             group.is_claimed |= is_disputed or any(uuid in other.granted for other in groups if other is not group)
-    return len(lost)
+    return Counter(lost.values())
 
 
 def _count_charges(used: Occupancy, charges: Iterable[Charge]) -> None:
     seen: set[str] = set()
     for charge in charges:
         if charge.demand is not None and charge.pod_uid not in seen:
-            used.take(charge.demand, gpus=charge.demand.gpus)
+            used.take(charge.demand)
             seen.add(charge.pod_uid)
         for device in charge.devices:
-            used.group(device.group).charge(charge.pod_uid, device.nano, device.mode)
+            group = used.group(device.group)
+            if not group.reservations:
+                group.resource = device.resource
+            group.charge(charge.pod_uid, device.nano, device.mode)
 
 
 def _count_coming_reservations(used: Occupancy, settings: Settings) -> None:

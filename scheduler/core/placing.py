@@ -14,8 +14,8 @@ from scheduler.core.prospects import NO_PROSPECT
 from scheduler.core.ranking import Ranking
 from scheduler.core.records import PodClass, PodRecord
 from scheduler.core.retiring import Sacrifice, find_sacrifice
-from scheduler.core.table import CPU, GPUS, MEMORY, PODS
-from scheduler.core.trial import Part, Trial
+from scheduler.core.table import CPU, MEMORY
+from scheduler.core.trial import Part, Room, Trial
 
 if TYPE_CHECKING:
     from scheduler.core.cluster import Cluster
@@ -109,22 +109,25 @@ class Placer:
             asks,
             devices,
             node,
-            room=self._room(pod, position),
+            room=self._room(pod, position, asks),
             strategy=strategy,
             rule=rule,
             prospect=self.trial.prospect(position) if rule.names_any(asks) else NO_PROSPECT,
-            new_groups=new_groups(node, pod.uid, self._cluster.next_number(pod.uid), known),
+            new_group=new_groups(node, pod.uid, self._cluster.next_number(pod.uid), known),
         )
 
-    def _room(self, pod: PodRecord, position: int) -> int:
+    def _room(self, pod: PodRecord, position: int, asks: tuple[SharedAsk, ...]) -> Room:
         """How many devices could be opened for this pod: free ones, and slots and requests of their reservations."""
         free, demand, settings = self.trial.table.free, pod.cls.demand, self._cluster.settings
-        limits = [int(free[GPUS, position]) - demand.gpus, int(free[PODS, position]) - 1]
+        node = self.trial.nodes[position]
+        room = self.trial.room(position, demand, [node.resource_of(ask.profile) for ask in asks])
+        limits = [room.pods]
         if settings.reservation_cpu_milli:
             limits.append((int(free[CPU, position]) - demand.cpu_milli) // settings.reservation_cpu_milli)
         if settings.reservation_mem_mib:
             limits.append((int(free[MEMORY, position]) - demand.mem_mib) // settings.reservation_mem_mib)
-        return max(0, min(limits))
+        room.pods = min(limits)
+        return room
 
     def _placement(
         self, pod: PodRecord, position: int, parts: tuple[Part, ...], *, asks: tuple[SharedAsk, ...], alternative: int
@@ -136,7 +139,13 @@ class Placer:
             rv=pod.rv,
             node=self.trial.nodes[position].name,
             devices=tuple(
-                PlannedDevice(part.group, part.nano, ask.mem_mib if isinstance(ask, MemoryAsk) else 0, part.mode)
+                PlannedDevice(
+                    part.group,
+                    part.nano,
+                    mem_mib=ask.mem_mib if isinstance(ask, MemoryAsk) else 0,
+                    mode=part.mode,
+                    resource=part.resource,
+                )
                 for part, ask in zip(parts, asks, strict=True)
             ),
             number=self._cluster.next_number(pod.uid),

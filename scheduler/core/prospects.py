@@ -18,6 +18,7 @@ from gpu.reservation import Reservation
 from scheduler.core.occupancy import Occupancy
 from scheduler.core.records import NodeRecord, PodRecord
 from scheduler.core.table import Device
+from wire import names
 
 
 class Prospect(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -72,7 +73,7 @@ class Sightings:
 
     def see(self, held: Reservation) -> None:
         """A reservation told which device it holds."""
-        if held.is_learned:
+        if held.is_learned and held.resource == names.GPU_RESOURCE:
             self._seen.setdefault(held.node, {})[held.uuid] = held.index
 
     def forget_node(self, name: str) -> None:
@@ -87,7 +88,8 @@ class Sightings:
             return
         owners = {pod.uid: pod.cls.demand.gpus for pod in pods if pod.cls.demand.gpus and not pod.is_reservation}
         whole, taken = frozenset(owners), sum(owners.values())
-        held = [group.reservation for group in used.groups.values() if group.devices]
+        groups = (group for group in used.groups.values() if group.resource == names.GPU_RESOURCE)
+        held = [group.reservation for group in groups if group.devices]
         told = [one for one in held if one is not None and one.is_learned]
         kept = [one for one in known if one.whole <= whole and node.capacity.gpus <= one.gpus]
         if len(told) == len(held) and taken + len(told) == used.gpus == node.capacity.gpus:
@@ -97,7 +99,7 @@ class Sightings:
 
     def prospect(self, node: NodeRecord, devices: Iterable[Device]) -> Prospect:
         """Say what may come on a node, whose shared devices are these."""
-        told = (dev.reservation for dev in devices if dev.reservation is not None and dev.reservation.uuid)
+        told = (dev.reservation for dev in devices if dev.is_gpu and dev.reservation and dev.reservation.uuid)
         held = frozenset(map(_identity, told))
         inventories = self._inventories.get(node.name, ())
         known = frozenset(self._known(node))

@@ -19,18 +19,18 @@ What is left of a node's GPUs counts in milli-GPU, rounded down; a share of some
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from gpu import enforcement
-from gpu.request import FractionAsk, MemoryAsk, MigAsk, SharedAsk
+from gpu.request import FractionAsk, MigAsk
+from gpu.share import NANO_PER_DEVICE
 from scheduler.core.devices import choose_answered, rule_of
 from scheduler.core.eligibility import OK
+from scheduler.core.pools import NOWHERE, pools_of
 from scheduler.core.probation import Doubt
 from scheduler.core.records import PodClass
 from scheduler.core.settings import Settings, Strategy
@@ -41,22 +41,18 @@ from scheduler.core.table import (
     LEFT_BITS,
     LEFT_MILLI,
     MEMORY,
-    MIG,
     MILLI_PER_GPU,
-    MULTIPLIED,
     PODS,
+    Bools,
     Int64s,
+    Selection,
     Table,
 )
 from scheduler.core.trial import Trial
 
-Bools = npt.NDArray[np.bool_]
-#: All positions, or some.
-Selection = slice | Int64s
-
-NOWHERE: Final = np.iinfo(np.int64).max
 _EVERYWHERE: Final = slice(None)
 _WHOLE: Final = 1 << 20
+_NANO_PER_MILLI: Final = NANO_PER_DEVICE // MILLI_PER_GPU
 
 #: Holds LEFT_MILLI, which is cut to that (table.py).
 _MILLI_BITS: Final = LEFT_BITS
@@ -74,6 +70,8 @@ class Ranking:
     __slots__ = (
         "_amounts",
         "_largest_mib",
+        "_own",
+        "_pools",
         "_preferred",
         "_rank_one_kind",
         "_reservation_asks",
@@ -99,14 +97,17 @@ class Ranking:
         #: Whether every resource asked is one that some node has.
         self.known = all(name in resources for name, _ in cls.demand.extended)
         self._amounts = trial.amounts(cls.demand)
+        self._own = dict(self._amounts)
         reservation = ((CPU, settings.reservation_cpu_milli), (MEMORY, settings.reservation_mem_mib), (PODS, 1))
-        asked = dict(self._amounts)
+        asked = self._own
         #: Resource, the pod's own ask, what each device to be opened adds to it.
         self._reservation_asks = [(row, asked.get(row, 0), more) for row, more in reservation if more]
         self._largest_mib = max((ask.mem_mib for ask in self.asks if not isinstance(ask, FractionAsk)), default=0)
         self._usable = (self.eligible == OK) & self.known
-        if self.asks:
-            self._usable &= (trial.table.extra[MIG] == 0) & (trial.table.extra[MULTIPLIED] == 0)
+        #: Its shares by the kind of device.
+        self._pools = pools_of(self.asks, trial)
+        for pool in self._pools:
+            self._usable &= pool.is_there(trial.table)
         self._preferred = self._enforcing()
         #: How it chooses devices, and nodes by their devices.
         self.rule = rule_of(cls)
@@ -124,6 +125,8 @@ class Ranking:
         return there if there.any() else None
 
     def _choose_kind(self, settings: Settings) -> Callable[[_Look], Int64s]:
+        if self.strategy is Strategy.SPREAD and any(ask.profile for ask in self.asks):
+            return self._by_slices_left
         by_gpu = bool(self.asks or self.cls.demand.gpus)
         if by_gpu and self.strategy is Strategy.SPREAD:
             return _by_gpus_left
@@ -175,8 +178,7 @@ class Ranking:
         for row, amount in self._amounts:
             ok &= look.free[row] >= amount
         if self.asks:
-            look.opened, look.tightest = tightest_devices(self._trial, self.asks, selection)
-            self._narrow(ok, look)
+            self._narrow(ok, look, selection)
         keys = self._rank_one_kind(look)
         keys[~ok] = NOWHERE
         if self.asks:
@@ -192,10 +194,25 @@ class Ranking:
             return
         keys[at] = NOWHERE if doubt is Doubt.PROBED else keys[at] | _LAST
 
-    def _narrow(self, ok: Bools, look: _Look) -> None:
+    def _by_slices_left(self, look: _Look) -> Int64s:
+        """The emptiest node by its slices of the kinds that are asked."""
+        left = np.zeros(look.free.shape[1], np.int64)
+        for pool in self._pools:
+            whole = np.maximum(pool.spare(self._trial.table, look.selection, {}), 0) * MILLI_PER_GPU
+            left += whole + pool.left_nano(self._trial.table, look.selection) // _NANO_PER_MILLI
+        keys: Int64s = _WHOLE - np.minimum(left, _WHOLE)
+        return keys
+
+    def _narrow(self, ok: Bools, look: _Look, selection: Selection) -> None:
         """Leave only nodes that have the devices, open or to be opened, and what their reservations need."""
-        opened = look.opened
-        ok &= look.free[GPUS] - self.cls.demand.gpus >= opened
+        table, own = self._trial.table, self._own
+        opened, look.tightest = self._pools[0].tightest(table, selection)
+        ok &= self._pools[0].spare(table, selection, own) >= opened
+        for pool in self._pools[1:]:
+            others, tight = pool.tightest(table, selection)
+            ok &= pool.spare(table, selection, own) >= others
+            opened, look.tightest = opened + others, look.tightest + tight
+        look.opened = opened
         for row, asked, more in self._reservation_asks:
             ok &= (opened == 0) | (look.free[row] >= asked + opened * more)
         if self._largest_mib:
@@ -203,23 +220,23 @@ class Ranking:
 
 
 class _Look:
-    """The table over the nodes that are ranked. ``opened`` and ``tightest``: see ``tightest_devices``."""
+    """The table over the nodes that are ranked. ``opened`` and ``tightest``: see pools.py."""
 
-    __slots__ = ("_selection", "_table", "free", "opened", "tightest")
+    __slots__ = ("_table", "free", "opened", "selection", "tightest")
 
     def __init__(self, table: Table, selection: Selection) -> None:
         self._table = table
-        self._selection = selection
+        self.selection = selection
         self.free = table.free[:, selection]
         self.opened = self.tightest = _NO_DEVICES
 
     def total(self, row: int) -> Int64s:
         """What the nodes have of a resource."""
-        return self._table.total[row, self._selection]
+        return self._table.total[row, self.selection]
 
     def fact(self, row: int) -> Int64s:
         """One of the table's extra rows."""
-        return self._table.extra[row, self._selection]
+        return self._table.extra[row, self.selection]
 
 
 _NO_DEVICES: Final = np.zeros(0, np.int64)
@@ -254,50 +271,3 @@ def _by_cpu_left(look: _Look) -> Int64s:
 def _has_gpus(look: _Look) -> Int64s:
     keys: Int64s = (look.total(GPUS) > 0).astype(np.int64) << _HAS_GPU_BIT
     return keys
-
-
-def tightest_devices(trial: Trial, asks: tuple[SharedAsk, ...], selection: Selection) -> tuple[Int64s, Int64s]:
-    """Per node: devices that have to be opened, and the sum of nano free on the tightest devices that fit.
-
-    Exact for asks in one unit: so many are at least as large as one of them, and all of these need other devices that
-    hold it. A fraction and memory beside each other are looked at as if each were alone, and so is what is tightest for
-    unequal asks: that can only be too hopeful, and the choice of devices (placing.py) has the last word.
-    """
-    if all(ask == asks[0] for ask in asks):
-        return _equal_asks(trial, asks[0], len(asks), selection)
-    each: list[tuple[Int64s, Int64s]] = []
-    for kind in (FractionAsk, MemoryAsk):
-        larger = 0
-        counted = Counter(_amount(ask) for ask in asks if isinstance(ask, kind))
-        for amount, count in sorted(counted.items(), reverse=True):
-            each.append(_equal_asks(trial, kind(amount), count, selection, larger=larger))
-            larger += count
-    most = np.maximum.reduce([opened for opened, _ in each])
-    return most, np.add.reduce([tight for _, tight in each])
-
-
-def _amount(ask: SharedAsk) -> int:
-    return ask.nano if isinstance(ask, FractionAsk) else ask.mem_mib
-
-
-def _equal_asks(
-    trial: Trial, ask: SharedAsk, count: int, selection: Selection, *, larger: int = 0
-) -> tuple[Int64s, Int64s]:
-    """The same for ``count`` asks, beside which ``larger`` ones want such devices as well."""
-    table = trial.table
-    free = table.share_nano[:, selection]
-    fits = free >= ask.nano if isinstance(ask, FractionAsk) else table.share_mib[:, selection] >= ask.mem_mib
-    nodes = free.shape[1]
-    if not len(free):
-        return np.full(nodes, count + larger, np.int64), np.zeros(nodes, np.int64)
-    opened: Int64s = np.maximum(count + larger - fits.sum(axis=0), 0)
-    usable = np.where(fits, free, NOWHERE)
-    if count == 1:
-        tight = usable.min(axis=0)
-        tight[tight == NOWHERE] = 0
-        return opened, tight
-    usable.sort(axis=0)
-    usable = usable[:count]
-    usable[usable == NOWHERE] = 0
-    summed: Int64s = usable.sum(axis=0)
-    return opened, summed

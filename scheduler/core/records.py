@@ -10,12 +10,15 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gpu import multiplied
 from gpu.asked import PLAIN, taken
 from gpu.handover import PlannedDevice
 from gpu.request import NO_GPU, GpuRequest
 from gpu.reservation import Reservation
+from gpu.slices import slice_resource
 from gpu.translation import Place, Translation, Wishes
 from scheduler.core.verdict import Verdict
+from wire import names
 from wire.core import Taint, Toleration
 
 
@@ -114,6 +117,10 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
             return frozenset((self.constraints,))
         return frozenset(msgspec.structs.replace(self.constraints, place=place) for place in self.places)
 
+    def profiles(self) -> set[str]:
+        """MIG profiles of which it asks a part, in any way that will do."""
+        return {ask.profile for request in self.requests() for ask in request.shared} - {""}
+
     def requests(self) -> Iterator[GpuRequest]:
         """What will do, best first."""
         yield self.request
@@ -127,6 +134,7 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     nano: int | None
     reservation: str = ""
     uuid: str = ""
+    resource: str = names.GPU_RESOURCE
 
 
 class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -175,8 +183,8 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A node: where it is, what it has, whom it takes.
 
     ``smallest_card_mib`` and ``largest_card_mib``: memory of its cards, 0 if unknown. ``is_multiplied``: its plugin
-    offers each GPU several times (gpu/multiplied.py). ``enforces``: what it can hold pods to, in words
-    (gpu/enforcement.py).
+    offers each GPU several times (gpu/multiplied.py). ``single_profile``: what its device plugin calls GPUs are MIG
+    slices of this profile, "" if they are cards. ``enforces``: what it can hold pods to, in words (gpu/enforcement.py).
     """
 
     name: str
@@ -191,6 +199,7 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     largest_card_mib: int = 0
     is_mig: bool = False
     is_multiplied: bool = False
+    single_profile: str = ""
     enforces: tuple[str, ...] = ()
     #: UUIDs of its cards by index, if its administrator lists them; and how many it has, ill ones included.
     uuids: tuple[str, ...] = ()
@@ -198,8 +207,19 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def refuses_shares(self) -> bool:
-        """Whether nobody gets a part of a GPU here, whatever is free."""
+        """Whether nobody gets a part of a card here, whatever is free."""
         return self.is_mig or self.is_multiplied
+
+    def resource_of(self, profile: str) -> str:
+        """What to ask of its device plugin for a device to share: a card, or a slice of a profile; "": it has none."""
+        if not profile:
+            return "" if self.refuses_shares else names.GPU_RESOURCE
+        if self.single_profile:
+            wanted = names.GPU_RESOURCE if self.single_profile == profile.replace("+", ".") else ""
+        else:
+            named = slice_resource(profile)
+            wanted = named if any(name == named for name, _ in self.capacity.extended) else ""
+        return "" if multiplied.slices_are(self.labels, wanted) else wanted
 
     def admits_like(self, other: NodeRecord) -> bool:
         """Whether the same pods may be on both: everything that eligibility reads is equal."""

@@ -45,5 +45,5 @@ def find_sacrifice(trial: Trial, ranking: Ranking, cls: PodClass, *, without: fr
     position = int(np.where(ok, np.maximum(missing - leaving, 0), np.iinfo(np.int64).max).argmin())
     owed = int(missing[position])
     fresh = max(0, owed - int(leaving[position]))
-    candidates = [device for device in trial.table.devices[position] if device.is_idle]
+    candidates = [device for device in trial.table.devices[position] if device.is_idle and device.is_gpu]
     return Sacrifice(position, tuple(candidates[:fresh]), owed)

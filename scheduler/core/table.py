@@ -21,6 +21,9 @@ from wire import names
 
 Int64s = npt.NDArray[np.int64]
 Int8s = npt.NDArray[np.int8]
+Bools = npt.NDArray[np.bool_]
+#: All positions, or some.
+Selection = slice | Int64s
 
 #: Resource rows that every table has; extended resources follow as nodes bring them.
 CPU: Final = 0
@@ -40,6 +43,8 @@ MILLI_PER_GPU: Final = 1_000
 _NANO_PER_MILLI: Final = NANO_PER_DEVICE // MILLI_PER_GPU
 #: In a device slot that takes no tenant.
 CLOSED: Final = -1
+#: Row of a slice of which no node ever had any to give.
+_NOBODYS: Final = -2
 
 
 class Device(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -58,10 +63,17 @@ class Device(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is_contended: bool = False
     reservation: Reservation | None = None
     modes: tuple[str, ...] = ()
+    #: What the vendor's plugin calls it: a GPU or a MIG slice.
+    resource: str = names.GPU_RESOURCE
 
     def suits(self, mode: str) -> bool:
         """Whether a tenant of this mode ("" for any) may be beside those that are there."""
         return not mode or self.modes in {(), (mode,)}
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether the vendor's plugin calls it a GPU: on a node of the strategy ``single`` it is a slice."""
+        return self.resource == names.GPU_RESOURCE
 
     @property
     def is_answered(self) -> bool:
@@ -91,6 +103,7 @@ def device(group: Group) -> Device:
         is_contended=group.is_contended,
         reservation=group.reservation,
         modes=tuple(sorted(group.modes)),
+        resource=group.resource,
     )
 
 
@@ -131,10 +144,14 @@ class Table:
     """What is left of each node. Columns without a node have nothing and take no tenant.
 
     ``free`` and ``total``: amount per resource. ``share_nano`` and ``share_mib``: what is free in each device slot and
-    the largest memory ask that fits there, CLOSED where no tenant may enter. ``extra``: see the constants.
+    the largest memory ask that fits there, CLOSED where no tenant of a card may enter. ``slice_nano`` and
+    ``slice_row``: the same of MIG slices, and the row of their resource (docs/design/slices.md); without slots as long
+    as none is shared. ``extra``: see the constants.
     """
 
-    __slots__ = ("devices", "extra", "free", "resources", "share_mib", "share_nano", "total")
+    __slots__ = (
+        *("devices", "extra", "free", "resources", "share_mib", "share_nano", "slice_nano", "slice_row", "total"),
+    )
 
     def __init__(self) -> None:
         self.resources: list[str] = list(RESOURCES)
@@ -143,6 +160,8 @@ class Table:
         self.extra: Int64s = np.zeros((len(EXTRAS), 0), np.int64)
         self.share_nano: Int64s = np.zeros((0, 0), np.int64)
         self.share_mib: Int64s = np.zeros((0, 0), np.int64)
+        self.slice_nano: Int64s = np.zeros((0, 0), np.int64)
+        self.slice_row: Int64s = np.zeros((0, 0), np.int64)
         self.devices: list[tuple[Device, ...]] = []
 
     def taken(self, order: Int64s | slice) -> Self:
@@ -154,6 +173,8 @@ class Table:
         copy.extra = self.extra[:, order].copy()
         copy.share_nano = self.share_nano[:, order].copy()
         copy.share_mib = self.share_mib[:, order].copy()
+        copy.slice_nano = self.slice_nano[:, order].copy()
+        copy.slice_row = self.slice_row[:, order].copy()
         if isinstance(order, slice):
             copy.devices = self.devices[order]
         else:
@@ -164,14 +185,13 @@ class Table:
         """Write the shared devices of one node. Its free GPUs have to be right before."""
         self.devices[column] = devices
         self._ensure_slots(len(devices))
-        self.share_nano[:, column] = CLOSED
-        self.share_mib[:, column] = CLOSED
+        self._close(column)
         for slot, dev in enumerate(devices):
             self._put_slot(column, slot, node, dev)
         self.extra[:, column] = (
             self._left_milli(column),
-            sum(dev.is_idle for dev in devices),
-            sum(dev.is_leaving for dev in devices),
+            sum(dev.is_idle for dev in devices if dev.is_gpu),
+            sum(dev.is_leaving for dev in devices if dev.is_gpu),
             node.largest_card_mib,
             node.is_mig,
             node.is_multiplied,
@@ -187,7 +207,7 @@ class Table:
         self.devices[column] = (*devices[:slot], dev, *devices[slot + 1 :])
         self._ensure_slots(slot + 1)
         self._put_slot(column, slot, node, dev)
-        if old is not None and (old.is_idle or old.is_leaving):
+        if old is not None and old.is_gpu and (old.is_idle or old.is_leaving):
             self.extra[IDLE, column] += dev.is_idle - old.is_idle
             self.extra[LEAVING, column] += dev.is_leaving - old.is_leaving
         if old is not None and dev.is_silent != old.is_silent:
@@ -199,22 +219,37 @@ class Table:
         self.extra[LEFT_MILLI, column] = self._left_milli(column)
 
     def _put_slot(self, column: int, slot: int, node: NodeRecord, dev: Device) -> None:
-        takes = dev.is_open and not node.refuses_shares
+        takes = dev.is_open and dev.is_gpu and not node.refuses_shares
         self.share_nano[slot, column] = dev.free_nano if takes else CLOSED
         largest = largest_ask_mib(dev, node.smallest_card_mib, node.largest_card_mib) if takes else CLOSED
         self.share_mib[slot, column] = largest
+        if not dev.is_gpu or node.is_mig:
+            self._put_slice(column, slot, dev)
+
+    def _put_slice(self, column: int, slot: int, dev: Device) -> None:
+        missing = slot + 1 - len(self.slice_nano)
+        if missing > 0:
+            self.slice_nano = _with_rows(self.slice_nano, missing, CLOSED)
+            self.slice_row = _with_rows(self.slice_row, missing, CLOSED)
+        is_known = dev.resource in self.resources
+        self.slice_nano[slot, column] = dev.free_nano if dev.is_open else CLOSED
+        self.slice_row[slot, column] = self.resources.index(dev.resource) if is_known else _NOBODYS
+
+    def _close(self, column: int) -> None:
+        """Let nobody into any slot."""
+        for array in (self.share_nano, self.share_mib, self.slice_nano, self.slice_row):
+            array[:, column] = CLOSED
 
     def _left_milli(self, column: int) -> int:
         whole = max(0, int(self.free[GPUS, column])) * MILLI_PER_GPU
-        shared = sum(dev.free_nano for dev in self.devices[column]) // _NANO_PER_MILLI
+        shared = sum(dev.free_nano for dev in self.devices[column] if dev.is_gpu) // _NANO_PER_MILLI
         return min(whole + shared, (1 << LEFT_BITS) - 1)
 
     def clear(self, column: int) -> None:
         """Empty the column of a node that is gone."""
         for array in (self.free, self.total, self.extra):
             array[:, column] = 0
-        self.share_nano[:, column] = CLOSED
-        self.share_mib[:, column] = CLOSED
+        self._close(column)
         self.devices[column] = ()
 
     def add_columns(self, more: int) -> None:
@@ -225,6 +260,8 @@ class Table:
         self.extra = _with_columns(self.extra, more, 0)
         self.share_nano = _with_columns(self.share_nano, more, CLOSED)
         self.share_mib = _with_columns(self.share_mib, more, CLOSED)
+        self.slice_nano = _with_columns(self.slice_nano, more, CLOSED)
+        self.slice_row = _with_columns(self.slice_row, more, CLOSED)
 
     def add_resource(self, resource: str) -> None:
         """Make room for a resource that no node had so far."""

@@ -6,7 +6,8 @@ written down and can be taken back, which is how a gang that doesn't fit leaves 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -18,7 +19,8 @@ from scheduler.core.probation import Doubt
 from scheduler.core.prospects import Prospect, Sightings
 from scheduler.core.records import Constraints, Demand
 from scheduler.core.settings import Settings
-from scheduler.core.table import CPU, GPUS, MEMORY, PODS, Device, Int8s
+from scheduler.core.table import CPU, GPUS, MEMORY, PODS, Device, Int8s, Int64s
+from wire import names
 
 
 class OverCommitted(Exception):
@@ -26,12 +28,33 @@ class OverCommitted(Exception):
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
-    """A share of one device of a node. ``slot`` None: a device that is not shared yet, under a new ``group``."""
+    """A share of one device of a node. ``slot`` None: a device that is not shared yet, under a new ``group``.
+
+    ``resource``: what the device plugin calls it.
+    """
 
     slot: int | None
     group: str
     nano: int
     mode: str = ""
+    resource: str = names.GPU_RESOURCE
+
+
+@dataclass(slots=True)
+class Room:
+    """How many devices may be opened on a node: of each resource, and reservation pods in all."""
+
+    devices: dict[str, int]
+    pods: int
+
+    def has(self, resource: str) -> bool:
+        """Whether one more may be opened."""
+        return self.pods > 0 and self.devices.get(resource, 0) > 0
+
+    def take(self, resource: str) -> None:
+        """One was opened."""
+        self.devices[resource] -= 1
+        self.pods -= 1
 
 
 @dataclass(slots=True)
@@ -90,6 +113,10 @@ class Trial:
         """Whether a node has a device that will do, as far as anybody has ever said."""
         return self._sightings.is_known(self.nodes[position], pin)
 
+    def slice_rows(self, profile: str) -> Int64s:
+        """Of every position, which resource has the slices of a profile."""
+        return self._ledger.slice_rows(profile)[self._order]
+
     def amounts(self, demand: Demand) -> list[tuple[int, int]]:
         """What one pod takes: resource row and amount, its pod slot included, zeros left out."""
         known = self._amounts.get(demand)
@@ -104,7 +131,7 @@ class Trial:
         Raises OverCommitted.
         """
         amounts = self.amounts(demand)
-        opened = sum(part.slot is None for part in parts)
+        opened = [part.resource for part in parts if part.slot is None]
         if opened:
             amounts = [*amounts, *self._of_reservations(opened)]
         self._journal.append(_Charged(position, amounts, self.table.devices[position]))
@@ -120,15 +147,32 @@ class Trial:
         if demand.gpus:
             self.table.put_left(position)
 
-    def _of_reservations(self, opened: int) -> list[tuple[int, int]]:
-        settings = self._settings
-        each = ((PODS, 1), (GPUS, 1), (CPU, settings.reservation_cpu_milli), (MEMORY, settings.reservation_mem_mib))
-        return [(row, opened * amount) for row, amount in each if amount]
+    def _of_reservations(self, opened: list[str]) -> list[tuple[int, int]]:
+        settings, rows = self._settings, self.table.resources
+        each = ((PODS, 1), (CPU, settings.reservation_cpu_milli), (MEMORY, settings.reservation_mem_mib))
+        devices = [(rows.index(resource), count) for resource, count in Counter(opened).items()]
+        return [*devices, *((row, len(opened) * amount) for row, amount in each if amount)]
+
+    def room(self, position: int, demand: Demand, resources: Iterable[str]) -> Room:
+        """How many devices could be opened for a pod that asks this: free ones, and pod slots for their reservations.
+
+        What the reservations request beside is another question (placing.py).
+        """
+        free, rows = self.table.free, self.table.resources
+        devices: dict[str, int] = {}
+        for resource in resources:
+            if resource == names.GPU_RESOURCE:
+                devices[resource] = int(free[GPUS, position]) - demand.gpus
+            elif resource and resource not in devices:
+                row = rows.index(resource)
+                devices[resource] = int(free[row, position]) - dict(self.amounts(demand)).get(row, 0)
+        return Room(devices, int(free[PODS, position]) - 1)
 
     def _charge_part(self, position: int, part: Part) -> None:
         devices = self.table.devices[position]
         if part.slot is None:
-            slot, dev = len(devices), Device(group=part.group, free_nano=NANO_PER_DEVICE, card_mib=0, is_open=True)
+            slot = len(devices)
+            dev = Device(group=part.group, free_nano=NANO_PER_DEVICE, card_mib=0, is_open=True, resource=part.resource)
         else:
             slot, dev = part.slot, devices[part.slot]
         left = dev.free_nano - part.nano

@@ -141,8 +141,8 @@ class _Search:
         return len(opened)
 
     def _note(self, pod: PodRecord, nanos: tuple[int, ...] | None) -> None:
-        if not nanos:
-            return
+        if not nanos or any(ask.profile for ask in pod.cls.request.shared):
+            return  # no autoscaler is asked for slices (docs/design/slices.md)
         self.found.append(
             Want(
                 uid=pod.uid,

@@ -1,7 +1,7 @@
 """Plays every row of the translation table on a simulated cluster: each pod as its user wrote it, one after another.
 
-Rows with one kind of settings share a cluster. It has a node of free cards, and one of smaller cards that all have a
-tenant already: of these the UUIDs and the indices are known.
+Rows with one kind of settings share a cluster. It has a node of free cards, one of smaller cards that all have a tenant
+already: of these the UUIDs and the indices are known, and one whose cards are cut into MIG slices.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ _A100: Final = {names.NODE_GPU_PRODUCT: "NVIDIA-A100-SXM4"}
 NODES: Final = (
     NodeShape(name="free", cards_mib=(81_920,) * 8, labels=_A100),
     NodeShape(name="told", cards_mib=(40_960,) * 8, labels=_A100),
+    NodeShape(name="cut", slices=("3g.20gb",) * 4 + ("1g.10gb",) * 4 + ("1g.5gb",), labels=_A100),
 )
 #: Takes a hundredth of each card of the node ``told``, so that each is known.
 _TENANT: Final = stage.pod(

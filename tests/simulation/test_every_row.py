@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, MemoryAsk, WholeAsk
+from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, MemoryAsk, MigAsk, WholeAsk
 from simulator import facts
 from simulator.recorded import Part, Placed
 from tests.simulation.rowsplayed import Asking, Seen, asking_rows, play
@@ -25,31 +25,25 @@ _NO_MIG: Final = "didn't have enough of mig profile"
 _MEMORY: Final = "didn't have enough resources: GPU memory"
 _GPUS: Final = "didn't have enough resources: GPUs"
 _UNKNOWN: Final = "have no GPU that is known to be one that the Pod takes by index or UUID"
-_PART_OF_SLICE: Final = "a part of a MIG slice is not supported yet"
 
-#: Rows that wait on this cluster, and what their pods say then. Simulated nodes have no MIG slices.
+#: Rows that wait on this cluster, and what their pods say then. No card is shared on a node with slices.
 WAITS: Final[Mapping[str, str]] = {
     "A1 beside a MIG slice": _NO_MIG,
     "A3 more than any card (waits)": _MEMORY,
     "A12 MiB in a cluster of GiB (waits, hint remains)": _MEMORY,
     "C1 beside a MIG slice": _NO_MIG,
     "C11 all of it": _UNKNOWN,
-    "C12 real MIG by default": _NO_MIG,
-    "C12 real MIG": _NO_MIG,
     "H12-uuids": _UNKNOWN,
     "M1 beside a MIG slice": _NO_MIG,
     "M6 more than a node has (waits)": _GPUS,
     "K4 more than any card (waits)": _MEMORY,
     "I8 what no entry names is whole, beside a replica a whole share": _NO_MIG,
     "I8 a resource without an entry": _NO_MIG,
+    "I6 parts of a card and of a slice are of two devices": _NO_MIG,
+    "I6 half a slice beside a whole one and a whole GPU in other containers": _NO_MIG,
     "I8 an entry that changes nothing": _NO_MIG,
     "I4 more than all replicas (waits)": _GPUS,
     "I5 more than a card (waits)": _MEMORY,
-    "I6 half a slice": _PART_OF_SLICE,
-    "I6 two halves": _PART_OF_SLICE,
-    "I6 shared under its own name": _PART_OF_SLICE,
-    "I7 a slice by the name of a device": _NO_MIG,
-    "I7 slices by a new name beside their own": _NO_MIG,
 }
 ROWS: Final = asking_rows()
 
@@ -95,7 +89,7 @@ def test_a_container_sees_the_devices_of_its_row_and_no_others(row: Asking, play
         asks = asked[name].asks
         assert sorted(told.split(",")) == sorted(devices)
         assert len(devices) == len(asks)
-        assert seen.assigned[name] == (devices if any(isinstance(ask, WholeAsk) for ask in asks) else ())
+        assert seen.assigned[name] == (devices if any(isinstance(ask, WholeAsk | MigAsk) for ask in asks) else ())
 
 
 @pytest.mark.parametrize("row", PLACED)
@@ -137,6 +131,7 @@ def _parts(row: Asking, seen: Seen) -> Iterator[tuple[Part, str]]:
             if isinstance(ask, (FractionAsk, MemoryAsk)):
                 number += 1
                 nano = ask.nano if isinstance(ask, FractionAsk) else 0
+                assert seen.cards[uuid].profile == ask.profile
                 mem_mib = ask.mem_mib if isinstance(ask, MemoryAsk) else 0
                 ref = asking.container
                 seat = ask.seat or f"/{number}"

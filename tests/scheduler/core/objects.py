@@ -100,6 +100,7 @@ def pod(
     phase: str = "Pending",
     uid: str = "",
     spec: Mapping[str, Any] | None = None,
+    extended: Mapping[str, str] | None = None,
 ) -> Pod:
     """A pod; with a share it has the env that admission injects."""
     asked = {
@@ -109,7 +110,7 @@ def pod(
         names.POD_GROUP_NAME: group,
     }
     requests = {"cpu": cpu, "memory": memory, names.GPU_RESOURCE: str(gpus) if gpus else ""}
-    requests = {key: value for key, value in requests.items() if value}
+    requests = {key: value for key, value in requests.items() if value} | dict(extended or {})
     container: dict[str, Any] = {"name": "main", "resources": {"requests": requests, "limits": requests}}
     if admitted and (fraction or mem):
         path = f"metadata.annotations['{names.VISIBLE_DEVICES_PREFIX}c0']"
@@ -173,9 +174,10 @@ def bound(
     reservation: str = "",
     uuid: str = "",
     with_grant: bool = True,
+    resource: str = names.GPU_RESOURCE,
 ) -> Pod:
     """The pod as its Binding leaves it: node, group labels and, unless KAI bound it, the grant."""
-    devices = tuple(DeviceGrant(group, reservation, uuid, nano) for group, nano in given)
+    devices = tuple(DeviceGrant(group, reservation, uuid, nano, resource) for group, nano in given)
     annotations = dict(obj.metadata.annotations or {})
     if with_grant and given:
         annotations[names.GRANT] = msgspec.json.encode(Grant("attempt", devices)).decode()
@@ -203,6 +205,7 @@ def reservation(
     uid: str = "",
     index: int = -1,
     mode: str = "",
+    resource: str = names.GPU_RESOURCE,
 ) -> Pod:
     """A reservation pod with a book of pod UID -> nano, its tenants in one mode."""
     entries = {key: Entry(nano, "attempt", "1", 0, "ns/p", mode=mode) for key, nano in (book or {}).items()}
@@ -217,7 +220,7 @@ def reservation(
         f"gpu-reservation-{group}-{node_name}",
         namespace=names.RESERVATION_NAMESPACE,
         uid=uid or f"r-{group}",
-        gpus=1,
+        extended={resource: "1"},
         scheduler="default-scheduler",
         labels={names.APP_LABEL: names.RESERVATION_APP, names.GPU_GROUP_LABEL: group},
         annotations=annotations,
@@ -253,9 +256,15 @@ def pod_group(
 
 
 def bind_request(
-    of: Pod, node_name: str, *devices: tuple[str, int], rv: str = "", handover: bool = True, mode: str = ""
+    of: Pod,
+    node_name: str,
+    *devices: tuple[str, int],
+    rv: str = "",
+    handover: bool = True,
+    mode: str = "",
+    resource: str = names.GPU_RESOURCE,
 ) -> BindRequest:
-    planned = tuple(PlannedDevice(group, nano, mode=mode) for group, nano in devices)
+    planned = tuple(PlannedDevice(group, nano, mode=mode, resource=resource) for group, nano in devices)
     text = render_handover(Handover(rv or of.metadata.resource_version, planned))
     return msgspec.convert(
         {

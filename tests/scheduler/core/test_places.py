@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpu.request import Ask, FractionAsk, MigAsk, WholeAsk
+from gpu.request import Ask, FractionAsk, WholeAsk
 from gpu.translation import Place, Translation
 from scheduler.core.decide import decide
 from scheduler.core.plan import Alone, Explain, Placement, Retire
@@ -98,12 +98,13 @@ def test_a_node_that_changes_its_kind_is_judged_anew() -> None:
     assert isinstance(decide(made, 0).entries[0], Alone)
 
 
-def test_what_is_not_served_yet_on_some_nodes_keeps_the_pod_waiting() -> None:
-    placed, (verdict,) = _decided(
-        node("plain", 0), node("pool", labels=IN_POOL), recorded(_asking(then=(MigAsk("3g.20gb", HALF),)))
-    )
-    assert placed == {}
-    assert verdict.code is Code.UNSUPPORTED_CONSTRAINT
+def test_what_is_a_part_of_a_card_on_some_nodes_may_be_one_of_a_slice_on_others() -> None:
+    cut = node("pool", 0, labels=IN_POOL, extended={"nvidia.com/mig-3g.20gb": "1"})
+    asked = _asking(then=(FractionAsk(HALF, profile="3g.20gb"),))
+    placed, _ = _decided(node("plain", 0), cut, recorded(asked))
+    assert (placed["p"].node, placed["p"].devices[0].resource) == ("pool", "nvidia.com/mig-3g.20gb")
+    placed, _ = _decided(node("plain", 1), cut, recorded(asked))
+    assert (placed["p"].node, placed["p"].devices[0].resource) == ("plain", names.GPU_RESOURCE)
 
 
 def test_no_idle_reservation_is_removed_for_whole_gpus_where_the_pod_may_not_be() -> None:

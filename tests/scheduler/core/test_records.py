@@ -224,12 +224,6 @@ def test_of_the_devices_that_a_pod_names_none_is_known() -> None:
     assert [(reason.kind, reason.nodes) for reason in verdict.node_reasons] == [("pinned", 1)]
 
 
-def test_a_part_of_a_slice_is_not_served_yet() -> None:
-    placed, (verdict,) = _decided(node(), recorded(said((FractionAsk(HALF, profile="3g.20gb"),))))
-    assert placed == {}
-    assert (verdict.code, verdict.detail) == (Code.UNSUPPORTED_CONSTRAINT, "a part of a MIG slice")
-
-
 def test_a_further_share_of_a_known_device_needs_no_binder() -> None:
     witness = bound(pod("w", fraction="0.1"), "n1", ("a", TENTH), reservation="r-a", uuid="GPU-1")
     made = cluster(node(gpus=1), reservation("a", book={"uid-w": TENTH}), witness, recorded(said((FractionAsk(HALF),))))

@@ -134,6 +134,11 @@ BUGS: Final[Mapping[str, Bug]] = {
         "memory is counted in whole GiB, fractions in hundredths, rounded down (KAI#416)",
         _on(wires.RoundsDown),
     ),
+    "R4-slices": Bug(
+        "amounts of two kinds taken for each other",
+        "a part of a MIG slice is charged as that part of its card, so that a slice is given out many times",
+        _on(wires.CountsSlicesAsCards),
+    ),
     "R5": Bug(
         "a free map that is not updated",
         "what was decided is charged when it is seen, so a bulk arrival gets one place many times (KAI#2153)",

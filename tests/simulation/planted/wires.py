@@ -204,6 +204,19 @@ class RoundsDown(Rewriting):
 
 
 @dataclass(slots=True)
+class CountsSlicesAsCards(Rewriting):
+    """R4 once more: a part of a MIG slice is charged as that part of the card, of which the slice is a seventh."""
+
+    @override
+    def rewritten(self, text: bytes) -> bytes:
+        return re.sub(rb'(\\"nano\\":)(\d+)(,\\"mig\\":)', self._of_card, text)
+
+    @staticmethod
+    def _of_card(found: re.Match[bytes]) -> bytes:
+        return b"%s%d%s" % (found[1], int(found[2]) // 7, found[3])
+
+
+@dataclass(slots=True)
 class ChargesWhatIsAskedNow(Rewriting):
     """R2 once more: what a bound pod is charged is read from the annotation that its user can edit."""
 
