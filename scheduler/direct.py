@@ -258,8 +258,10 @@ class Direct:
         self._cache.wake.set()
 
     def _metadata(self, sharer: Sharer) -> BoundMetadata | None:
-        """What the Binding carries; None when a device is not the one that was verified any more."""
+        """What the Binding carries; None when a device is not the one that was verified, or the pod is gone."""
         planned = sharer.placement.devices
+        if len(sharer.taken.request.shared) != len(planned):
+            return None  # it was gone when its commit began
         held = [sharer.held[device.group] for device in planned]
         if not all(each.is_learned and self._cache.cluster.is_verified(each.uid, each.uuid) for each in held):
             return None

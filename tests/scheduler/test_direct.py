@@ -136,6 +136,18 @@ async def test_a_pod_that_is_gone_is_tried_once_however_late_its_deletion_shows(
         assert tried == [404]
 
 
+async def test_a_pod_that_goes_between_decision_and_join_breaks_nothing_off(caplog: pytest.LogCaptureFixture) -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        await create(world, share("first", "0.2"))
+        await settle()
+        for after_ms in range(12):
+            await create(world, share("brief", "0.2"))
+            await settle(after_ms / 1000)
+            await world.api.delete(PODS, "brief", namespace=stage.TEAM, grace_s=0)
+            await settle(60)
+        assert [record.message for record in caplog.records if "broken off" in record.message] == []
+
+
 async def test_a_binding_refused_for_good_backs_off_and_says_so() -> None:
     async with stage.stage("1x1x80GiB") as world:
         world.server.faults.on_request.append(
