@@ -1,7 +1,7 @@
 """A certificate authority of our own and a server certificate for the webhooks.
 
-The API server trusts exactly the CA whose PEM stands in ``caBundle``. Both live as long as the caller says; renewing
-them before they end (old and new CA in the bundle for a while) is not done here yet: call again and install both.
+The API server trusts exactly the CAs whose PEM stands in ``caBundle``. Both live as long as the caller says; a new pair
+takes the place of one that is about to end by admission/certificates.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 from cryptography import x509
@@ -16,8 +17,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-#: Certificates begin this long before now, so that a clock that is a little behind accepts them.
-_BACKDATED = datetime.timedelta(hours=1)
+#: The subject (common name) of our CAs.
+AUTHORITY: Final = "moorage-admission-ca"
+YEAR_S: Final = 365 * 24 * 3600
+
+#: Certificates begin so long before now, or a twelfth of their life if that is less, so that a clock that is a little
+#: behind accepts them.
+_BACKDATED_S: Final = 3600
 
 
 class ServingCertificate(msgspec.Struct, frozen=True):
@@ -29,7 +35,7 @@ class ServingCertificate(msgspec.Struct, frozen=True):
 
 
 def serving_certificate(
-    *, dns_names: Iterable[str] = (), addresses: Iterable[str] = (), now_ns: int, days: int = 365
+    *, dns_names: Iterable[str] = (), addresses: Iterable[str] = (), now_ns: int, lifetime_s: int = YEAR_S
 ) -> ServingCertificate:
     """Make a new CA and a P-256 certificate of it for these names and IP addresses.
 
@@ -39,8 +45,9 @@ def serving_certificate(
     subjects += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
     if not subjects:
         raise ValueError("a certificate needs at least one DNS name or IP address")
-    begin = datetime.datetime.fromtimestamp(now_ns // 1_000_000_000, tz=datetime.UTC) - _BACKDATED
-    end = begin + _BACKDATED + datetime.timedelta(days=days)
+    now = datetime.datetime.fromtimestamp(now_ns // 1_000_000_000, tz=datetime.UTC)
+    begin = now - datetime.timedelta(seconds=min(_BACKDATED_S, lifetime_s // 12))
+    end = now + datetime.timedelta(seconds=lifetime_s)
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     ca = _authority(ca_key, begin, end)
     usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
@@ -62,7 +69,7 @@ def serving_certificate(
 
 
 def _authority(key: ec.EllipticCurvePrivateKey, begin: datetime.datetime, end: datetime.datetime) -> x509.Certificate:
-    builder = _unsigned("moorage-admission-ca", key, begin, end)
+    builder = _unsigned(AUTHORITY, key, begin, end)
     may_sign = x509.KeyUsage(
         digital_signature=True,
         key_cert_sign=True,
@@ -75,7 +82,7 @@ def _authority(key: ec.EllipticCurvePrivateKey, begin: datetime.datetime, end: d
         decipher_only=False,
     )
     return (
-        builder.issuer_name(_name("moorage-admission-ca"))
+        builder.issuer_name(_name(AUTHORITY))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(may_sign, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)

@@ -14,10 +14,10 @@ from wire import names
 Manifest = dict[str, Any]
 
 _API: Final = "admissionregistration.k8s.io/v1"
-_NAME: Final = "moorage-pods"
+PODS_CONFIGURATION: Final = "moorage-pods"
 WEBHOOK: Final = "pods.admission.moorage.dev"
 #: Configurations are asked in the order of their names, and this one has to be asked first.
-_ADOPTION_NAME: Final = "moorage-adoption"
+ADOPTION_CONFIGURATION: Final = "moorage-adoption"
 ADOPTION: Final = "adopt.admission.moorage.dev"
 
 #: Resource -> operations that each webhook is asked about.
@@ -66,7 +66,7 @@ def adoption_manifest(
         ],
     }
     webhook["namespaceSelector"] = {**webhook["namespaceSelector"], "matchLabels": {names.ADOPT: "true"}}
-    return _configuration("MutatingWebhookConfiguration", webhook, name=_ADOPTION_NAME)
+    return _configuration("MutatingWebhookConfiguration", webhook, name=ADOPTION_CONFIGURATION)
 
 
 def webhook_manifests(
@@ -78,6 +78,9 @@ def webhook_manifests(
     timeout_s: int = 5,
 ) -> list[Manifest]:
     """Return both configurations. ``ca`` is the PEM of the CA to trust; ``exempt`` names namespaces never asked about.
+
+    Where certificates are self-made or cert-manager's, ``ca`` is empty and no ``caBundle`` is named: whoever applies
+    such a manifest again leaves alone what stands there.
 
     A share of a pod in an exempt namespace is not handed over, so such a pod is never bound.
     """
@@ -94,8 +97,8 @@ def webhook_manifests(
         "rules": _rules(RULES_OF_VALIDATION),
     }
     return [
-        _configuration("MutatingWebhookConfiguration", mutating, name=_NAME),
-        _configuration("ValidatingWebhookConfiguration", validating, name=_NAME),
+        _configuration("MutatingWebhookConfiguration", mutating, name=PODS_CONFIGURATION),
+        _configuration("ValidatingWebhookConfiguration", validating, name=PODS_CONFIGURATION),
     ]
 
 
@@ -134,7 +137,7 @@ def _rules(resources: Mapping[str, tuple[str, ...]]) -> list[Manifest]:
 
 
 def _client_config(endpoint: ServiceEndpoint | UrlEndpoint, path: str, ca: bytes) -> Manifest:
-    bundle = {"caBundle": base64.b64encode(ca).decode()}
+    bundle = {"caBundle": base64.b64encode(ca).decode()} if ca else {}
     match endpoint:
         case UrlEndpoint(base=base):
             return {**bundle, "url": base.rstrip("/") + path}

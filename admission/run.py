@@ -7,6 +7,7 @@ import random
 import anyio
 from anyio.abc import TaskStatus
 
+from admission.certificates.tls import Shown
 from admission.namespaces import NamespaceChoices
 from admission.review import PodAdmission
 from admission.server import Endpoint, WebhookServer
@@ -21,18 +22,20 @@ async def run(
     *,
     settings: Settings,
     endpoint: Endpoint,
+    shown: Shown,
     rng: random.Random,
     stop: anyio.Event,
     task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve the webhooks until ``stop`` is set, and then until they are drained. Reports the port it listens on.
 
-    The port is open at once, so that the process is alive; it is ready when the namespaces are known.
+    The port is open at once, so that the process is alive; it is ready when the namespaces are known
+    and what it shows is trusted.
     """
     choices = NamespaceChoices(settings.choices)
     reflector = Reflector(api, NAMESPACES, choices, rng=rng)
     admission = PodAdmission(settings, rng=rng, choices_of=choices)
-    server = WebhookServer(admission, endpoint, is_ready=reflector.synced.is_set)
+    server = WebhookServer(admission, endpoint, shown, is_ready=reflector.synced.is_set)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(reflector.run)
         task_status.started(await tasks.start(server.run))

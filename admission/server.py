@@ -7,15 +7,14 @@ process and task group as everything else.
 from __future__ import annotations
 
 import logging
-import ssl
 from collections.abc import Callable
-from pathlib import Path
 
 import anyio
 import msgspec
 from aiohttp import web
 from anyio.abc import TaskStatus
 
+from admission.certificates.tls import Shown
 from admission.review import MalformedReview, PodAdmission, Review
 
 log = logging.getLogger(__name__)
@@ -34,24 +33,23 @@ _decoder = msgspec.json.Decoder()
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to listen, and the PEM files to show. Port 0 takes a free one."""
+    """Where to listen. Port 0 takes a free one."""
 
-    certificate: Path
-    key: Path
     host: str = "0.0.0.0"  # noqa: S104 - a webhook in a pod is reached by the pod's address
     port: int = 9443
-    #: How often the files are looked at for a renewed certificate.
-    reload_s: float = 10.0
     #: How long to go on serving, not ready, after being told to stop: longer than it takes endpoints to be removed.
     drain_s: float = 10.0
 
 
 class WebhookServer:
-    """Serves one PodAdmission. ``is_ready`` says whether what it depends on is there yet."""
+    """Serves one PodAdmission. ``is_ready`` says whether what it depends on is there yet, beside the certificate."""
 
-    def __init__(self, admission: PodAdmission, endpoint: Endpoint, *, is_ready: Callable[[], bool]) -> None:
+    def __init__(
+        self, admission: PodAdmission, endpoint: Endpoint, shown: Shown, *, is_ready: Callable[[], bool]
+    ) -> None:
         self._admission = admission
         self._endpoint = endpoint
+        self._shown = shown
         self._is_ready = is_ready
         self._draining = False
         self._stop = anyio.Event()
@@ -68,15 +66,14 @@ class WebhookServer:
 
         Raises ssl.SSLError or OSError when the first certificate can't be read or the port can't be had.
         """
-        tls = _Tls(self._endpoint)
-        await tls.load()
+        await self._shown.begin()
         runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=self._endpoint.drain_s)
         await runner.setup()
         try:
-            site = web.TCPSite(runner, self._endpoint.host, self._endpoint.port, ssl_context=tls.context)
+            site = web.TCPSite(runner, self._endpoint.host, self._endpoint.port, ssl_context=self._shown.context)
             await site.start()
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(tls.keep_fresh)
+                tasks.start_soon(self._shown.run)
                 task_status.started(runner.addresses[0][1])
                 await self._stop.wait()
                 await anyio.sleep(self._endpoint.drain_s)
@@ -113,6 +110,8 @@ class WebhookServer:
             return web.Response(status=503, text="draining")
         if not self._is_ready():
             return web.Response(status=503, text="namespaces are not known yet")
+        if unready := self._shown.unready():
+            return web.Response(status=503, text=unready)
         return web.Response(text="ok")
 
 
@@ -134,31 +133,3 @@ async def _answer(request: web.Request, judge: Callable[[Review], Review]) -> we
         log.warning("malformed review: %s", error)
         return web.Response(status=400, text=f"malformed review: {error}")
     return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
-
-
-class _Tls:
-    """One context for the server's whole life: new handshakes take the certificate that was loaded last."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._endpoint = endpoint
-        self._loaded: tuple[bytes, bytes] | None = None
-
-    async def load(self) -> None:
-        """Load the files if they changed. A broken pair raises ssl.SSLError and leaves the old one in use."""
-        found = (
-            await anyio.Path(self._endpoint.certificate).read_bytes(),
-            await anyio.Path(self._endpoint.key).read_bytes(),
-        )
-        if found != self._loaded:
-            self.context.load_cert_chain(self._endpoint.certificate, self._endpoint.key)
-            self._loaded = found
-
-    async def keep_fresh(self) -> None:
-        """Look at the files now and then, for ever."""
-        while True:
-            await anyio.sleep(self._endpoint.reload_s)
-            try:
-                await self.load()
-            except (OSError, ssl.SSLError) as error:
-                log.warning("the new certificate is not usable, the old one is kept: %s", error)

@@ -91,8 +91,7 @@ def _add_admission(commands: _Commands) -> None:
     admission = _component(commands, "admission", "serve the webhooks")
     admission.add_argument("--port", type=int, default=9443)
     admission.add_argument("--host", default="0.0.0.0")  # noqa: S104 - a webhook is reached by the pod's address
-    admission.add_argument("--certificate", type=Path, required=True, metavar="PEM")
-    admission.add_argument("--key", type=Path, required=True, metavar="PEM")
+    _add_certificates(admission)
     admission.add_argument(
         "--gpu-fraction-runtime-class-name",
         default=Settings().runtime_class,
@@ -133,6 +132,43 @@ def _add_admission(commands: _Commands) -> None:
         help=f"a scheduler whose pods become Moorage's where they ask for GPUs and their namespace has the label "
         f"{names.ADOPT}=true; may be given several times (default: {', '.join(ORIGINS)})",
     )
+
+
+def _add_certificates(admission: argparse.ArgumentParser) -> None:
+    """Add where the certificate of the webhooks comes from (docs/certificates.md): one of two ways."""
+    admission.add_argument(
+        "--certificate", type=Path, metavar="PEM", help="a file that somebody else renews, as cert-manager does"
+    )
+    admission.add_argument("--key", type=Path, metavar="PEM", help="its private key")
+    admission.add_argument(
+        "--self-made-certificates",
+        action="store_true",
+        help=f"instead of these files: make certificates, keep them in the Secret {names.CERTIFICATES_SECRET}, renew "
+        "them, and write their CA into the webhook configurations",
+    )
+    admission.add_argument(
+        "--certificate-name",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="DNS name or IP address by which the API server calls the webhooks; may be given several times (default: "
+        f"moorage-admission.{names.SYSTEM_NAMESPACE}.svc)",
+    )
+    admission.add_argument(
+        "--certificate-lifetime",
+        type=_lifetime,
+        default=None,
+        metavar="DURATION",
+        help="of self-made certificates; a new one is made after two thirds of it (default: 8760h, a year)",
+    )
+
+
+def _lifetime(text: str) -> float:
+    """Read how long a certificate lives, in seconds. Raises ArgumentTypeError."""
+    value = _seconds(text)
+    if value < 60:
+        raise argparse.ArgumentTypeError(f"{text!r} is too short for a certificate; allowed: at least 1m")
+    return value
 
 
 def _add_cdi(parser: argparse.ArgumentParser) -> None:

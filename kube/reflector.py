@@ -134,6 +134,8 @@ class Reflector(Generic[T]):
     ) -> None:
         self.synced = anyio.Event()
         self.undecodable: dict[str, str] = {}
+        #: Why the last list failed; "" after one that did not.
+        self.trouble = ""
         self.counts = ReflectorCounts()
         self._api = api
         self._resource = resource
@@ -176,8 +178,10 @@ class Reflector(Generic[T]):
             await self.relist()
         except errors.ApiError as error:
             self._behind += waiting
+            self.trouble = str(error)
             await self._back_off("list", error)
             return False
+        self.trouble = ""
         for listed in waiting:
             listed.set()
         return True

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from wire import core, events, names
+from wire.admissionregistration import WebhookConfiguration
 from wire.clusterpolicy import ClusterPolicy
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
@@ -44,6 +45,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 PODS = Resource(version="v1", plural="pods", kind="Pod", namespaced=True, type=core.Pod)
 NODES = Resource(version="v1", plural="nodes", kind="Node", namespaced=False, type=core.Node)
 CONFIG_MAPS = Resource(version="v1", plural="configmaps", kind="ConfigMap", namespaced=True, type=core.ConfigMap)
+SECRETS = Resource(version="v1", plural="secrets", kind="Secret", namespaced=True, type=core.Secret)
 NAMESPACES = Resource(version="v1", plural="namespaces", kind="Namespace", namespaced=False, type=core.Namespace)
 PRIORITY_CLASSES = Resource(
     group="scheduling.k8s.io",
@@ -58,6 +60,22 @@ LEASES = Resource(
 )
 EVENTS = Resource(
     group="events.k8s.io", version="v1", plural="events", kind="Event", namespaced=True, type=events.Event
+)
+MUTATING_WEBHOOKS = Resource(
+    group="admissionregistration.k8s.io",
+    version="v1",
+    plural="mutatingwebhookconfigurations",
+    kind="MutatingWebhookConfiguration",
+    namespaced=False,
+    type=WebhookConfiguration,
+)
+VALIDATING_WEBHOOKS = Resource(
+    group="admissionregistration.k8s.io",
+    version="v1",
+    plural="validatingwebhookconfigurations",
+    kind="ValidatingWebhookConfiguration",
+    namespaced=False,
+    type=WebhookConfiguration,
 )
 
 BIND_REQUESTS = Resource(

@@ -43,7 +43,9 @@ POLICY: Final = json.dumps(
 
 _PROGRAMS: Final = "moorage"
 #: Objects that roles name one by one; other names are many, and in no role.
-_NAMED: Final = frozenset({"leases", "serviceaccounts"})
+_NAMED: Final = frozenset(
+    {"leases", "serviceaccounts", "secrets", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
+)
 _REASON: Final = re.compile(r'allowed by (ClusterRoleBinding|RoleBinding) "([^"]+)"')
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from typing_extensions import override
 
 
 class WireStruct(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
@@ -301,6 +302,26 @@ class ConfigMap(WireStruct, frozen=True, gc=False):
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] | None = None
     immutable: bool | None = None
+
+
+class Secret(WireStruct, frozen=True, gc=False):
+    """``data`` is in base64. Neither it nor what it says is ever shown."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    type: str = ""
+    data: dict[str, str] | None = None
+
+    @override
+    def __repr__(self) -> str:
+        """Name it and its keys; a log that is told a Secret must not know it."""
+        return f"Secret({self.metadata.namespace}/{self.metadata.name}: {', '.join(sorted(self.data or {}))})"
+
+    @override
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Tell rich no more than anybody else."""
+        return []
 
 
 class ObjectReference(WireStruct, frozen=True, gc=False):

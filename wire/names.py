@@ -15,6 +15,8 @@ SCALING_SCHEDULER_NAME: Final = "moorage-nobody"
 
 # --- namespaces and identities -----------------------------------------------------------------------------------
 SYSTEM_NAMESPACE: Final = "kai-scheduler"
+#: What the webhooks show the API server (admission/certificates).
+CERTIFICATES_SECRET: Final = "moorage-webhook-certificates"  # noqa: S105 - its name
 RESERVATION_NAMESPACE: Final = "kai-resource-reservation"
 RESERVATION_SERVICE_ACCOUNT: Final = "kai-resource-reservation"
 RESERVATION_APP: Final = "kai-resource-reservation"

@@ -15,7 +15,10 @@ NOW_NS = int(NOW.timestamp()) * 10**9
 
 def _make() -> ServingCertificate:
     return serving_certificate(
-        dns_names=["moorage-admission.kai-scheduler.svc"], addresses=["127.0.0.1", "::1"], now_ns=NOW_NS, days=90
+        dns_names=["moorage-admission.kai-scheduler.svc"],
+        addresses=["127.0.0.1", "::1"],
+        now_ns=NOW_NS,
+        lifetime_s=90 * 86400,
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from admission.certificates.rotation import CONFIGURATIONS
 from admission.manifests import ServiceEndpoint, UrlEndpoint, adoption_manifest, webhook_manifests
 from admission.policies import Identities, policy_manifests
 from wire import names
@@ -82,8 +83,13 @@ def test_every_key_under_our_prefix_that_a_pod_can_bear_is_named_by_a_policy() -
 
 def test_the_identities_are_those_that_the_roles_are_bound_to() -> None:
     rbac = Path(__file__).parents[2] / "admission" / "rbac.yaml"
-    account, role, binding = yaml.safe_load_all(rbac.read_text())
+    account, role, binding, secret, of_secret, _ = yaml.safe_load_all(rbac.read_text())
     assert account["metadata"] == {"name": "moorage-admission", "namespace": names.SYSTEM_NAMESPACE}
-    assert role["rules"] == [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]}]
+    assert role["rules"][0] == {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]}
+    of_webhooks = {(rule["resources"][0], name) for rule in role["rules"][1:] for name in rule["resourceNames"]}
+    assert of_webhooks == {(resource.plural, name) for resource, name in CONFIGURATIONS}
+    assert secret["metadata"] == {"name": names.CERTIFICATES_SECRET, "namespace": names.SYSTEM_NAMESPACE}
+    assert "data" not in secret
+    assert of_secret["rules"][0]["resourceNames"] == [names.CERTIFICATES_SECRET]
     assert binding["subjects"][0]["name"] == account["metadata"]["name"]
     assert all(user.startswith("system:serviceaccount:kai-scheduler:moorage-") for user in Identities().ours)

@@ -15,6 +15,7 @@ import anyio
 import msgspec
 import pytest
 
+from admission.certificates.tls import Files, FilesShown
 from admission.certs import ServingCertificate, serving_certificate
 from admission.review import PodAdmission
 from admission.server import MUTATE_PATH, VALIDATE_PATH, Endpoint, WebhookServer
@@ -55,15 +56,9 @@ Serve = Callable[..., Any]
 def serve(tmp_path: Path) -> Serve:
     @asynccontextmanager
     async def run(made: ServingCertificate, *, ready: Callable[[], bool] = lambda: True) -> AsyncIterator[Site]:
-        endpoint = Endpoint(
-            certificate=tmp_path / "tls.crt",
-            key=tmp_path / "tls.key",
-            host="127.0.0.1",
-            port=0,
-            reload_s=0.02,
-            drain_s=0.3,
-        )
-        server = WebhookServer(PodAdmission(Settings(), rng=random.Random(1)), endpoint, is_ready=ready)
+        shown = FilesShown(Files(certificate=tmp_path / "tls.crt", key=tmp_path / "tls.key", reload_s=0.02))
+        endpoint = Endpoint(host="127.0.0.1", port=0, drain_s=0.3)
+        server = WebhookServer(PodAdmission(Settings(), rng=random.Random(1)), endpoint, shown, is_ready=ready)
         site = Site(server, tmp_path, 0)
         site.show(made.certificate, made.key)
         async with anyio.create_task_group() as tasks:
@@ -167,7 +162,8 @@ async def _is_trusted(site: Site, ca: bytes) -> bool:
 async def test_a_certificate_that_is_broken_from_the_start_is_an_error(tmp_path: Path) -> None:
     for name in ("tls.crt", "tls.key"):
         (tmp_path / name).write_text("nothing")
-    endpoint = Endpoint(certificate=tmp_path / "tls.crt", key=tmp_path / "tls.key", host="127.0.0.1", port=0)
-    server = WebhookServer(PodAdmission(Settings(), rng=random.Random(1)), endpoint, is_ready=lambda: True)
+    shown = FilesShown(Files(certificate=tmp_path / "tls.crt", key=tmp_path / "tls.key"))
+    endpoint = Endpoint(host="127.0.0.1", port=0)
+    server = WebhookServer(PodAdmission(Settings(), rng=random.Random(1)), endpoint, shown, is_ready=lambda: True)
     with pytest.raises(ssl.SSLError):
         await server.run()

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from admission.adopt import ORIGINS
+from admission.certificates.rotation import SelfMade
+from admission.certificates.tls import Files
 from admission.settings import Guard
 from cli import admissionprocess
 from cli.main import _parser, main
@@ -104,4 +106,28 @@ def test_a_file_that_can_not_be_ends_with_2_and_one_line_that_names_all_of_it(
     assert main([*command, "--dialects", str(path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert str(path) in line
+    assert said in line
+
+
+def test_certificates_are_made_where_a_flag_says_so() -> None:
+    given = ["admission", "--self-made-certificates", "--certificate-lifetime=720h", "--certificate-name", "127.0.0.1"]
+    chosen = admissionprocess.certificates(_parser().parse_args(given))
+    assert chosen == SelfMade(names=frozenset({"127.0.0.1"}), lifetime_s=720 * 3600)
+    assert admissionprocess.certificates(_parser().parse_args(given[:2])) == SelfMade()
+    files = Files(certificate=Path("c.pem"), key=Path("k.pem"))
+    assert admissionprocess.certificates(_parser().parse_args(REQUIRED)) == files
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], "no certificate for the webhooks: --certificate and --key not given; allowed: either --self-made"),
+        (["--certificate", "c.pem"], "no certificate for the webhooks: --key not given"),
+        (["--self-made-certificates", "--key", "k.pem"], "certificates are self-made, and read from files as well"),
+        ([*REQUIRED[1:], "--certificate-lifetime", "24h"], "are of --self-made-certificates, which is not given"),
+    ],
+)
+def test_certificates_come_from_one_place(given: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["admission", *given]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
     assert said in line

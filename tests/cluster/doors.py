@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import anyio
 
+from admission.certificates.tls import Files, FilesShown
 from admission.certs import serving_certificate
 from admission.manifests import UrlEndpoint
 from admission.review import PodAdmission
@@ -74,8 +75,9 @@ async def served(admission: PodAdmission, folder: Path) -> AsyncIterator[tuple[U
     made = serving_certificate(addresses=["127.0.0.1"], now_ns=SystemClock().now_ns())
     (folder / "tls.crt").write_bytes(made.certificate)
     (folder / "tls.key").write_bytes(made.key)
-    endpoint = Endpoint(certificate=folder / "tls.crt", key=folder / "tls.key", host="127.0.0.1", port=0, drain_s=0.1)
-    server = WebhookServer(admission, endpoint, is_ready=lambda: True)
+    shown = FilesShown(Files(certificate=folder / "tls.crt", key=folder / "tls.key"))
+    endpoint = Endpoint(host="127.0.0.1", port=0, drain_s=0.1)
+    server = WebhookServer(admission, endpoint, shown, is_ready=lambda: True)
     async with anyio.create_task_group() as tasks:
         port = await tasks.start(server.run)
         yield UrlEndpoint(f"https://127.0.0.1:{port}"), made.ca

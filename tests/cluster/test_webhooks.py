@@ -16,6 +16,7 @@ import aiohttp
 import anyio
 import pytest
 
+from admission.certificates.tls import Files, FilesShown
 from admission.certs import serving_certificate
 from admission.manifests import UrlEndpoint, webhook_manifests
 from admission.run import run
@@ -115,11 +116,12 @@ async def _serving(settings: Settings, folder: Path, plane: ControlPlane) -> Asy
     (folder / "tls.key").write_bytes(made.key)
     (folder / "ca.crt").write_text(plane.ca_pem)
     token = plane.service_account_token(names.SYSTEM_NAMESPACE, "moorage-admission")
-    endpoint = Endpoint(certificate=folder / "tls.crt", key=folder / "tls.key", host="127.0.0.1", port=0, drain_s=0.1)
+    shown = FilesShown(Files(certificate=folder / "tls.crt", key=folder / "tls.key"))
+    endpoint = Endpoint(host="127.0.0.1", port=0, drain_s=0.1)
     rng, stop = random.Random(1), anyio.Event()
     async with HttpTransport(plain(plane.url, ca_file=str(folder / "ca.crt"), token=token)) as transport:
         component = functools.partial(
-            run, Api(transport, retry=Retry(rng)), settings=settings, endpoint=endpoint, rng=rng, stop=stop
+            run, Api(transport, retry=Retry(rng)), settings=settings, endpoint=endpoint, shown=shown, rng=rng, stop=stop
         )
         async with anyio.create_task_group() as tasks:
             port = await tasks.start(component)

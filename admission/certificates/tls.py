@@ -1,0 +1,97 @@
+"""The TLS context of the webhooks' server, for its whole life: new handshakes take the pair that was loaded last."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from pathlib import Path
+from typing import Final, Protocol
+
+import anyio
+import msgspec
+from typing_extensions import override
+
+log = logging.getLogger(__name__)
+
+_READY: Final = ""
+
+
+class Shown(Protocol):
+    """What the server shows. ``begin`` makes it usable, ``run`` keeps it up to date until cancelled."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context, always the same one."""
+        ...
+
+    async def begin(self) -> None:
+        """Have something to show."""
+        ...
+
+    async def run(self) -> None:
+        """Keep it fresh."""
+        ...
+
+    def unready(self) -> str:
+        """Say why what is shown is of no use; "" if it is."""
+        ...
+
+
+class Files(msgspec.Struct, frozen=True, kw_only=True):
+    """PEM files that somebody else renews."""
+
+    certificate: Path
+    key: Path
+    #: How often they are looked at.
+    reload_s: float = 10.0
+
+
+class FilesShown(Shown):
+    """Shows the pair in two files."""
+
+    def __init__(self, files: Files) -> None:
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._files = files
+        self._loaded: tuple[bytes, bytes] | None = None
+
+    @property
+    @override
+    def context(self) -> ssl.SSLContext:
+        return self._context
+
+    @override
+    async def begin(self) -> None:
+        """Load the files if they changed. A broken pair raises ssl.SSLError and leaves the old one in use."""
+        found = (await anyio.Path(self._files.certificate).read_bytes(), await anyio.Path(self._files.key).read_bytes())
+        if found != self._loaded:
+            self._context.load_cert_chain(self._files.certificate, self._files.key)
+            self._loaded = found
+
+    @override
+    async def run(self) -> None:
+        """Look at the files now and then, for ever."""
+        while True:
+            await anyio.sleep(self._files.reload_s)
+            try:
+                await self.begin()
+            except (OSError, ssl.SSLError) as error:
+                log.warning("the new certificate is not usable, the old one is kept: %s", error)
+
+    @override
+    def unready(self) -> str:
+        return _READY
+
+
+def load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Load PEM texts into a context. OpenSSL reads files only, so they lie in memory for that moment, on no disk.
+
+    Raises ssl.SSLError.
+    """
+    descriptor = os.memfd_create("certificate")
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(certificate + b"\n" + key)
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
