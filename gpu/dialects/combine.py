@@ -4,9 +4,9 @@ Words of a system's own decide first. Counts of the vendor's own resources mean 
 only where no such words stand beside them: so a label of ClearML's wins over a count (X1), and HAMi's words say what a
 count is (T3). What nobody speaks is KAI's and NVIDIA's: whole GPUs, MIG slices, or nothing.
 
-Two systems in one pod have to ask the same for the same containers (X3, X4); then the first in the order of the table
-is told its part back, and the others are named in a note. Strict mode (X6) is a matter of the modules: what the origin
-would weaken waits (I3, M5) or is refused (A11) there.
+Two systems in one pod have to ask the same for the same containers (X3, X4); then the first in the order of the table,
+KAI last, is told its part back, and the others are named in a note. Strict mode (X6) is a matter of the modules: what
+the origin would weaken waits (I3, M5) or is refused (A11) there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gpu.dialects.agreeing import contradicted, disabled, is_same, is_shared, to
 from gpu.dialects.bynodes import everywhere
 from gpu.dialects.native import native
 from gpu.dialects.settings import DialectSettings
-from gpu.dialects.vocabulary import Dialect, form, spoken
+from gpu.dialects.vocabulary import Dialect, form, spoken, unheard
 from gpu.record import MOST_MIB
 from gpu.refusal import Refusal, shown
 from gpu.request import MemoryAsk
@@ -60,7 +60,7 @@ def _in_words(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
         return disabled(*form(pod, speaking[0], settings))
     if needs_record(translation) and _largest_mib(translation) > MOST_MIB:
         return too_large(*form(pod, speaking[0], settings))
-    return _remarked(pod, translation)
+    return _remarked(pod, translation, speaking)
 
 
 def _largest_mib(translation: Translation) -> int:
@@ -88,12 +88,16 @@ def _merged(
 ) -> Translation:
     """The first one's translation, with what the others remark, change and wish."""
     first = answers[0]
+    strategy = next((answer.strategy for answer in answers if answer.strategy), "")
     twice = []
-    for other in speaking[1:]:
+    for other, answer in zip(speaking[1:], answers[1:], strict=True):
         field, value = form(pod, other, settings)
         twice.append(Note(NoteCode.SAID_TWICE, field, value, first.dialect))
+        if answer.strategy not in {"", strategy}:
+            twice.append(Note(NoteCode.APPROXIMATED, f"placement by {other.name}", answer.strategy, strategy))
     return msgspec.structs.replace(
         first,
+        strategy=strategy,
         wishes=_all_wishes([answer.wishes for answer in answers]),
         notes=_distinct(note for notes in (*(answer.notes for answer in answers), twice) for note in notes),
         edits=_distinct(edit for answer in answers for edit in answer.edits),
@@ -122,13 +126,20 @@ def _ambiguous(pod: Pod, one: Dialect, other: Dialect, settings: DialectSettings
 # --- remarks on any pod ------------------------------------------------------------------------------------------
 
 
-def _remarked(pod: Pod, translation: Translation) -> Translation:
-    """Note a label of nodes among the pod's annotations, where somebody meant to ask for memory by it (K13)."""
-    mistaken = (pod.metadata.annotations or {}).get(names.NODE_GPU_MEMORY)
-    if mistaken is None:
-        return translation
-    note = Note(NoteCode.NO_EFFECT, names.NODE_GPU_MEMORY, shown(mistaken))
-    return msgspec.structs.replace(translation, notes=(*translation.notes, note))
+def _remarked(pod: Pod, translation: Translation, speaking: Sequence[Dialect]) -> Translation:
+    """Note words that mean nothing in this pod.
+
+    A label of nodes among its annotations, where somebody meant to ask for memory by it (K13); and what goes with the
+    resources of a system that has none in this pod, such as HAMi's types of cards beside a plain count (T3).
+    """
+    annotations = pod.metadata.annotations or {}
+    unread = (
+        [(names.NODE_GPU_MEMORY, annotations[names.NODE_GPU_MEMORY])] if names.NODE_GPU_MEMORY in annotations else []
+    )
+    if translation.request.containers:
+        unread += unheard(pod, speaking)
+    notes = (Note(NoteCode.NO_EFFECT, field, shown(text)) for field, text in unread)
+    return msgspec.structs.replace(translation, notes=(*translation.notes, *notes)) if unread else translation
 
 
 # --- what is written back ----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import msgspec
 from gpu.asked import unrecorded
 from gpu.dialects import clearml
 from gpu.dialects.agreeing import contradicted, disabled, is_same, is_shared
-from gpu.dialects.plugin import containers, plugin_resources
+from gpu.dialects.plugin import containers, count_of, plugin_asks
 from gpu.dialects.settings import DialectSettings
 from gpu.dialects.vocabulary import DIALECTS, form, spoken
 from gpu.refusal import Refusal, shown
@@ -44,12 +44,22 @@ def _is_what_is_left(pod: Pod, own: Translation, in_words: Translation | Refusal
     which container and card it is for (C1, C11).
     """
     if isinstance(in_words, Refusal) or not in_words.request.containers:
-        return True
+        return _asks_no_more(pod, own.request)
     if not any(dialect.speaks(pod, settings) for dialect in DIALECTS):
         plain = unrecorded(pod, sharing=settings.sharing)
         return isinstance(plain, Translation) and _handed_out(plain.request) == _handed_out(own.request)
     is_label = own.dialect == in_words.dialect == clearml.NAME and not in_words.edits
     return is_label and _amounts(own.request) == _amounts(in_words.request)
+
+
+def _asks_no_more(pod: Pod, request: GpuRequest) -> bool:
+    """Whether each container asks the vendor's plugin for what is handed out to it, or for nothing."""
+    handed_out = _handed_out(request)
+    for ref, container in containers(pod.spec):
+        asked = plugin_asks(ref, container)
+        if isinstance(asked, Refusal) or (asked and Counter(asked) != Counter(handed_out.get(ref.key, ()))):
+            return False
+    return True
 
 
 def _handed_out(request: GpuRequest) -> dict[str, list[Ask]]:
@@ -75,12 +85,12 @@ def _resource_of(ask: Ask) -> str:
 
 def _of_the_plugin(pod: Pod, request: GpuRequest) -> tuple[ResourceEdit, ...]:
     """What the vendor's plugin has to be asked for, as far as the containers don't."""
-    there = {ref.key: plugin_resources(container) for ref, container in containers(pod.spec)}
+    there = {ref.key: (ref, container) for ref, container in containers(pod.spec)}
     wanted: dict[tuple[str, str], ResourceEdit] = {}
     for asking in request.containers:
         for ask in asking.asks:
             name = _resource_of(ask)
-            if name and name not in there[asking.container.key]:
+            if name and not count_of(*there[asking.container.key], name):
                 key = asking.container.key, name
                 count = known.count or 0 if (known := wanted.get(key)) else 0
                 wanted[key] = ResourceEdit(asking.container, name, count + 1)

@@ -58,30 +58,39 @@ def _unrecorded(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     return unrecorded(pod, sharing=settings.sharing)
 
 
-#: In the order of the translation table. It decides nothing but who is told back where two ask the same.
+#: In the order of the translation table. It decides nothing but who is told back where two ask the same: KAI's own keys
+#: are in every Binding, and beside another system's words its annotations alone don't say all that is wished.
 DIALECTS: Final = (
     Dialect(clearml.NAME, clearml.speaks, clearml.translate, clearml.claims),
     Dialect(aliyun.NAME, aliyun.speaks, aliyun.translate),
     Dialect(metagpu.NAME, metagpu.speaks, metagpu.translate),
-    Dialect(KAI, _speaks_kai, _unrecorded),
     Dialect(nvfractions.NAME, nvfractions.speaks, nvfractions.translate),
     Dialect(replicas.NAME, replicas.speaks, replicas.translate, replicas.claims),
     Dialect(hami.NAME, hami.speaks, hami.translate, hami.claims),
     Dialect(volcano.NAME, volcano.speaks, volcano.translate),
     Dialect(volcanoshare.NAME, volcanoshare.speaks, volcanoshare.translate),
     Dialect(koordinator.NAME, koordinator.speaks, koordinator.translate),
+    Dialect(KAI, _speaks_kai, _unrecorded),
 )
 _DEFAULTS: Final = DialectSettings()
 
+_HAMI: Final = frozenset({hami.NAME})
+_VOLCANO: Final = frozenset({volcano.NAME})
+_EITHER: Final = _HAMI | _VOLCANO
+_KOORDINATOR: Final = frozenset({koordinator.NAME})
+#: Annotations that go with resources: whose they are. Alone they ask for nothing.
+_COMPANIONS: Final = {
+    names.HAMI_MODE: _HAMI, names.HAMI_USE_TYPE: _EITHER, names.HAMI_NO_USE_TYPE: _EITHER, names.HAMI_USE_UUID: _HAMI,
+    names.HAMI_NO_USE_UUID: _HAMI, names.HAMI_NUMA_BIND: _HAMI, names.HAMI_NODE_POLICY: _HAMI,
+    names.HAMI_GPU_POLICY: _HAMI, names.VOLCANO_MODE: _VOLCANO, names.VOLCANO_USE_UUID: _VOLCANO,
+    names.VOLCANO_NO_USE_UUID: _VOLCANO, names.VOLCANO_PODGROUP_POLICY: _VOLCANO, names.KOORDINATOR_HINT: _KOORDINATOR,
+    names.KOORDINATOR_JOINT: _KOORDINATOR, names.KOORDINATOR_PARTITION: _KOORDINATOR,
+}  # fmt: skip
 #: Labels and annotations that some dialect reads, beside those of KAI's newer form, whose keys name containers.
 _LABELS: Final = frozenset({clearmllabel.LABEL, names.KOORDINATOR_ISOLATION})
-_ANNOTATIONS: Final = frozenset((
-    *KAI_WORDS, names.GPU_FRACTION_CONTAINER_NAME, names.GPU_FRACTION_CONTAINER_TYPE, names.MPS,
-    names.HAMI_MODE, names.HAMI_USE_TYPE, names.HAMI_NO_USE_TYPE, names.HAMI_USE_UUID, names.HAMI_NO_USE_UUID,
-    names.HAMI_NUMA_BIND, names.HAMI_NODE_POLICY, names.HAMI_GPU_POLICY,
-    names.VOLCANO_MODE, names.VOLCANO_USE_UUID, names.VOLCANO_NO_USE_UUID, names.VOLCANO_PODGROUP_POLICY,
-    names.KOORDINATOR_HINT, names.KOORDINATOR_JOINT, names.KOORDINATOR_PARTITION,
-))  # fmt: skip
+_ANNOTATIONS: Final = frozenset({
+    *KAI_WORDS, names.GPU_FRACTION_CONTAINER_NAME, names.GPU_FRACTION_CONTAINER_TYPE, names.MPS, *_COMPANIONS,
+})  # fmt: skip
 _PLAIN: Final = Dialect(PLAIN, _asks_the_plugin, _unrecorded)
 
 
@@ -106,6 +115,16 @@ def spoken(pod: Pod, settings: DialectSettings) -> Sequence[Dialect]:
     if found:
         return found
     return [dialect for dialect in DIALECTS if dialect.claims and dialect.claims(pod, settings)] or [_PLAIN]
+
+
+def unheard(pod: Pod, speaking: Sequence[Dialect]) -> list[tuple[str, str]]:
+    """Words that go with the resources of systems that don't speak in this pod: field and value."""
+    said = {dialect.name for dialect in speaking}
+    annotations, labels = pod.metadata.annotations or {}, pod.metadata.labels or {}
+    found = [(key, annotations[key]) for key, whose in _COMPANIONS.items() if key in annotations and not whose & said]
+    if names.KOORDINATOR_ISOLATION in labels and not _KOORDINATOR & said:
+        found.append((f"label {names.KOORDINATOR_ISOLATION}", labels[names.KOORDINATOR_ISOLATION]))
+    return found
 
 
 def form(pod: Pod, dialect: Dialect, settings: DialectSettings) -> tuple[str, str]:

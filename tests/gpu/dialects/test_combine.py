@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu import record
+from gpu.asked import needs_record
 from gpu.dialects import aliyun, combine, hami, kai, metagpu
 from gpu.dialects.settings import (
     AliyunSettings,
@@ -102,7 +103,7 @@ ROWS = [
     Row(
         "X3 Koordinator and KAI",
         asking({"koordinator.sh/gpu": 50}, annotations={"gpu-fraction": "0.4"}),
-        (CONFLICT, "koordinator.sh/gpu of container main"),
+        (CONFLICT, "gpu-fraction"),
     ),
     Row(
         "X3 another container",
@@ -305,6 +306,57 @@ def test_x3_what_both_change_and_wish_is_kept() -> None:
     assert answer.edits == gone(METAGPU)
     assert answer.wishes == CAP
     assert [edit.value for edit in answer.env] == ["0.500"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "annotations", "wishes", "strategy"),
+    [
+        ({"nvidia.com/gpumem": 5120}, {}, CAP, ""),
+        ({"nvidia.com/gpumem": 5120}, {"nvidia.com/vgpu-mode": "mps"}, Wishes(memory_cap=True, mode="mps"), ""),
+        ({"nvidia.com/gpumem": 5120}, {"hami.io/gpu-scheduler-policy": "spread"}, CAP, "spread"),
+        ({"volcano.sh/vgpu-memory": 5120}, {"volcano.sh/vgpu-podgroup-policy": "spread"}, CAP, "spread"),
+        ({MEM: 5}, {}, Wishes(), "binpack"),
+    ],
+)
+def test_x3_what_is_said_beside_kais_annotations_is_recorded(
+    limits: Raw, annotations: dict[str, str], wishes: Wishes, strategy: str
+) -> None:
+    """KAI's own pods have no record: what the other system wished was lost where KAI's words counted as the first."""
+    answer = combine.translate(asking(limits, annotations={"gpu-memory": "5120", **annotations}), DEFAULTS)
+    assert isinstance(answer, Translation)
+    assert needs_record(answer)
+    assert (answer.wishes, answer.strategy) == (wishes, strategy)
+    assert ("gpu-memory", NoteCode.SAID_TWICE) in [(note.field, note.code) for note in answer.notes]
+
+
+def test_x3_of_two_placements_the_first_counts_and_the_other_is_noted() -> None:
+    asked = asking({MEM: 5, "nvidia.com/gpumem": 5120}, annotations={"hami.io/gpu-scheduler-policy": "spread"})
+    answer = combine.translate(asked, DEFAULTS)
+    assert isinstance(answer, Translation)
+    assert answer.strategy == "binpack"
+    assert Note(NoteCode.APPROXIMATED, "placement by hami", "spread", "binpack") in answer.notes
+
+
+TYPE, ISOLATION = "nvidia.com/use-gputype", "koordinator.sh/gpu-isolation-provider"
+
+
+@pytest.mark.parametrize(
+    ("asked", "unread"),
+    [
+        (asking({GPU: 1}, annotations={TYPE: "A100", "nvidia.com/vgpu-mode": "mps"}), [TYPE, "nvidia.com/vgpu-mode"]),
+        (asking({}, annotations={TYPE: "A100", "gpu-fraction": "0.5"}), [TYPE]),
+        (asking({MEM: 5}, annotations={"volcano.sh/vgpu-mode": "mps"}), ["volcano.sh/vgpu-mode"]),
+        (asking({MEM: 5}, labels={ISOLATION: "HAMi-core"}), [f"label {ISOLATION}"]),
+        (asking({"nvidia.com/gpumem": 5}, annotations={TYPE: "A100"}), []),
+        (asking({"volcano.sh/vgpu-memory": 5}, annotations={TYPE: "A100"}), []),
+        (asking({"koordinator.sh/gpu": 50}, labels={ISOLATION: "HAMi-core"}), []),
+        (asking({}, annotations={TYPE: "A100"}), []),
+    ],
+)
+def test_words_of_a_system_that_does_not_speak_in_the_pod_are_noted(asked: Pod, unread: list[str]) -> None:
+    answer = combine.translate(asked, DEFAULTS)
+    assert isinstance(answer, Translation)
+    assert sorted(note.field for note in answer.notes if note.code is NoteCode.NO_EFFECT) == sorted(unread)
 
 
 @pytest.mark.parametrize(("mps", "mode"), [("true", "mps"), ("false", "")])

@@ -64,6 +64,16 @@ TWO_WHOLE = Translation(dialect="metagpu", request=asks((C0, (WholeAsk(), WholeA
             msgspec.structs.replace(TWO_WHOLE, edits=(ResourceEdit(C0, GPU, 2),)),
             id="of whole GPUs that the pod does not ask for yet",
         ),
+        pytest.param(
+            recorded(TWO_WHOLE, {GPU: 0}),
+            msgspec.structs.replace(TWO_WHOLE, edits=(ResourceEdit(C0, GPU, 2),)),
+            id="of whole GPUs beside a count of none",
+        ),
+        pytest.param(
+            recorded(FIVE, {GPU: 4, "nvidia.com/gpucores": 200}),
+            (CONFLICT, "nvidia.com/gpucores of container main"),
+            id="beside whole GPUs in words that can't be",
+        ),
     ],
 )
 def test_a_record_is_an_ask_that_all_other_words_have_to_agree_with(pod: Pod, expected: Any) -> None:
