@@ -126,8 +126,15 @@ def test_an_audit_log_tells_what_was_used(tmp_path: Path) -> None:
 
 
 def test_no_component_reads_secrets_but_the_webhooks_their_own() -> None:
-    named = {(right.account, right.name) for right in rights.granted() if right.resource in {"*", "secrets"}}
-    assert named == {("kai-scheduler:moorage-admission", "moorage-webhook-certificates")}
+    granted = rights.granted()
+    assert {right.account for right in granted} == {
+        account.removeprefix(rightsused.ACCOUNT) for account in rightsused.ACCOUNTS
+    }
+    for right in granted:
+        assert "*" not in {right.verb, right.group, right.resource}, right
+        if right.resource.partition("/")[0] == "secrets":
+            allowed = ("kai-scheduler:moorage-admission", names.CERTIFICATES_SECRET)
+            assert (right.account, right.name) == allowed, right
 
 
 def test_the_exit_code_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
