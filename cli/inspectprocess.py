@@ -14,6 +14,7 @@ from cli.connections import as_kubectl, rng
 from cli.inspection import aliyun, reading, sheets, telling
 from cli.inspection.surveying import Found, survey
 from cli.inspection.values import Inspection
+from cli.printable import line
 from cli.refusing import BadInput
 from kube.api import Api
 from kube.config import ConfigError
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise BadInput(str(error)) from error
     except ApiError as error:
         hint = "; your own pods are shown by: inspect pod" if isinstance(error, Forbidden) else ""
-        sys.stderr.write(f"moorage: {error}{hint}\n")
+        sys.stderr.write(f"moorage: {line(str(error))}{hint}\n")
         return 1
     show(seen, arguments)
     return 0

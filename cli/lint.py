@@ -9,6 +9,7 @@ import msgspec
 
 from cli import podfiles
 from cli.podfiles import FoundPod
+from cli.printable import line
 from cli.suspicions import Level, suspicions
 from cli.translate import MALFORMED, write
 from cli.understanding import understood
@@ -78,7 +79,7 @@ def _finding(found: FoundPod, level: Level, *, code: str, text: str, field: str 
 
 def _show(findings: Sequence[Finding], summary: str) -> None:
     """One line a finding, as compilers write them, and the sum. On a terminal a table."""
-    rows = [(_place(finding), finding.level, f"{finding.text} [{finding.code}]") for finding in findings]
+    rows = [(line(_place(one)), one.level, line(f"{one.text} [{one.code}]")) for one in findings]
     if sys.stdout.isatty():
         from cli import offlinetables  # noqa: PLC0415 - rich is for terminals
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from cli import inspect, offline
+from cli.printable import line
 from cli.refusing import BadInput
 
 _BAD_INPUT = 2
@@ -58,7 +59,7 @@ def _run(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _READER_GONE
     except BadInput as error:
-        sys.stderr.write(f"moorage: {error}\n")
+        sys.stderr.write(f"moorage: {line(str(error))}\n")
         return _BAD_INPUT
     except KeyboardInterrupt:
         return _INTERRUPTED

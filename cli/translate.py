@@ -10,6 +10,7 @@ import msgspec
 
 from cli import podfiles
 from cli.podfiles import FoundPod
+from cli.printable import line
 from cli.understanding import understood
 from gpu import record, telling
 from gpu.dialects.plugin import containers
@@ -72,7 +73,7 @@ def run(files: Sequence[str], *, output: str, settings: DialectSettings, to: str
     words = [_in_words(pod, each, to) for pod, each in zip(pods, made, strict=True)]
     if output == "text":
         listed = zip(pods, made, words, strict=True)
-        _show([(pod.place, [*_facts(each), *_words(said)]) for pod, each, said in listed])
+        _show([(line(pod.place), _lines([*_facts(each), *_words(said)])) for pod, each, said in listed])
     else:
         listed = zip(pods, made, words, strict=True)
         write([msgspec.structs.replace(_answer(pod, each), said=said) for pod, each, said in listed], output)
@@ -160,6 +161,10 @@ def _show(rows: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> None:
         sys.stdout.writelines(f"  {what:<9} {text}\n" for what, text in facts)
 
 
+def _lines(facts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(what, line(text)) for what, text in facts]
+
+
 def _facts(made: Translation | Refusal | str) -> Iterator[tuple[str, str]]:
     if isinstance(made, str):
         yield "refused", f"{MALFORMED}: {made}"
@@ -172,12 +177,12 @@ def _facts(made: Translation | Refusal | str) -> Iterator[tuple[str, str]]:
 def _understood(made: Translation) -> Iterator[tuple[str, str]]:
     yield "dialect", made.dialect
     first, *others = telling.way_lines(made)
-    for line in first:
-        yield "asks", line
+    for text in first:
+        yield "asks", text
     for lines in others:
         yield "or", "; ".join(lines)
-    for line in telling.wish_lines(made):
-        yield "wish", line
+    for text in telling.wish_lines(made):
+        yield "wish", text
     for note in made.notes:
         yield "note", telling.note_text(note)
     for edit in made.edits:

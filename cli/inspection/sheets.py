@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+from cli.printable import line
+
 _GAP: Final = "   "
 
 
@@ -31,25 +33,30 @@ def show(sheets: Sequence[Sheet], notes: Sequence[str]) -> None:
     if sys.stdout.isatty():
         _draw(sheets)
     else:
-        sys.stdout.write("\n".join("".join(f"{line}\n" for line in plain(sheet)) for sheet in sheets))
-    sys.stderr.writelines(f"not read: {note}\n" for note in notes)
+        sys.stdout.write("\n".join("".join(f"{each}\n" for each in plain(sheet)) for sheet in sheets))
+    sys.stderr.writelines(f"not read: {line(note)}\n" for note in notes)
 
 
 def plain(sheet: Sheet) -> list[str]:
     """Columns as wide as they need, whatever that is: lines are for programs, or for ``less -S``."""
     rows = [list(sheet.columns), *(_line for row in sheet.rows for _line in _lines(row))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(sheet.columns))]
-    title = [sheet.title] if sheet.title else []
+    title = [line(sheet.title)] if sheet.title else []
     made = (_GAP.join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
-    return [*title, *(line.rstrip() for line in made)]
+    return [*title, *(each.rstrip() for each in made)]
 
 
 def _lines(row: Sequence[Cell]) -> list[list[str]]:
     """A row as lines of text, as many as its longest cell has."""
-    cells = [cell.text.split("\n") for cell in row]
+    cells = [_text(cell).split("\n") for cell in row]
     return [
         [cell[number] if number < len(cell) else "" for cell in cells] for number in range(max(len(c) for c in cells))
     ]
+
+
+def _text(cell: Cell) -> str:
+    """The lines of a cell. What pods say of themselves is in them."""
+    return "\n".join(line(each) for each in cell.text.split("\n"))
 
 
 def _draw(sheets: Sequence[Sheet]) -> None:
@@ -62,10 +69,10 @@ def _draw(sheets: Sequence[Sheet]) -> None:
         if number:
             console.print()
         if sheet.title:
-            console.print(Text(sheet.title, style="bold"))
+            console.print(Text(line(sheet.title), style="bold"))
         table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, len(_GAP), 0, 0))
         for column in sheet.columns:
             table.add_column(column, overflow="fold")
         for row in sheet.rows:
-            table.add_row(*(Text(cell.text, style=cell.style) for cell in row))
+            table.add_row(*(Text(_text(cell), style=cell.style) for cell in row))
         console.print(table)

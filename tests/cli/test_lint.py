@@ -176,6 +176,31 @@ def test_notes_tell_what_is_understood_otherwise_than_it_reads(
     assert (finding["level"], finding["code"]) == ("note", "exclusive")
 
 
+@pytest.mark.parametrize("command", ["lint", "translate"])
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_manifest_moves_no_cursor_and_forges_no_line(
+    command: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_terminal: bool,
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "400")
+    made = pod({"gpu_memory": "5", "nvidia.com/use-gputype": "a\x1b[2J"}, limits={"nvidia.com/gpumem": 5})
+    made["metadata"]["name"] = "p\x1b[2J\nforged.yaml: error: p"
+    made["kind"] = "Po\u202ed"
+    made["spec"]["containers"][0]["name"] = "main\x9b2J"
+    main([command, written(tmp_path, made)])
+    told = capsys.readouterr().out
+    assert told.replace("\n", "").isprintable()
+    assert not any(each.startswith("forged.yaml") for each in told.splitlines())
+    assert "p\\x1b[2J\\nforged.yaml" in told
+
+
 def test_lines_name_place_level_and_code_and_end_with_a_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, pod({"gpu-memory": "8"}), pod({"gpu-fraction": "x"}), pod())
     assert main(["lint", path]) == 1

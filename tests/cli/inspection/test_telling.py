@@ -47,6 +47,24 @@ def test_columns_are_as_wide_as_they_need_and_lines_have_no_blanks_at_the_end() 
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_pod_moves_no_cursor_of_those_who_look_at_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "400")
+    hostile = changed(pod("h"), annotations={"gpu-fraction": "0.\x1b[2J5"})
+    denied = Condition(type="PodScheduled", status="False", reason="Unschedulable", message="no\x1b[2Jthing")
+    waits = pod("w", fraction="0.5")
+    waits = msgspec.structs.replace(waits, status=msgspec.structs.replace(waits.status, conditions=[denied]))
+    show(pod_sheets(seen(hostile, waits)), ["pod a\x1b[2J"])
+    told = capsys.readouterr()
+    assert (told.out + told.err).replace("\n", "").isprintable()
+    assert "no\\x1b[2Jthing" in told.out
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
 def test_a_terminal_gets_the_same_cells_in_colour(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool
 ) -> None:

@@ -1,0 +1,12 @@
+"""Text from manifests and clusters, for terminals: whoever wrote it must not move the cursor or forge lines."""
+
+from __future__ import annotations
+
+
+def line(text: str) -> str:
+    """One line of it; all that does not print, line ends too, is written as Python writes it in a literal."""
+    return text if text.isprintable() else "".join(map(_shown, text))
+
+
+def _shown(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
