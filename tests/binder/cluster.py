@@ -53,6 +53,8 @@ class Kubelet:
     """Runs reservation pods: Running and a UUID, the next one of the node or the one that is told here."""
 
     api: Api
+    #: The server's latest version: where nothing was written, there is nothing new to see.
+    version: Callable[[], int]
     #: Nodes whose kubelet says nothing.
     silent: set[str] = field(default_factory=set)
     #: Reservation pods to be rejected.
@@ -63,8 +65,11 @@ class Kubelet:
     given: dict[str, str] = field(default_factory=dict)
 
     async def run(self) -> None:
+        seen: object = None
         while True:
             await anyio.sleep(0.1)
+            if seen == (seen := (self.version(), frozenset(self.silent))):
+                continue
             for pod in (await self.api.list(PODS, namespace=RESERVATIONS)).items:
                 try:
                     await self._tend(pod)
@@ -113,7 +118,9 @@ class Cluster:
         self.settings = settings
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.api = Api(server.transport("test"), retry=Retry(random.Random(1)))
-        self.kubelet = Kubelet(Api(server.transport(KUBELET), retry=Retry(random.Random(2))))
+        self.kubelet = Kubelet(
+            Api(server.transport(KUBELET), retry=Retry(random.Random(2))), version=lambda: server.resource_version
+        )
         self.binder: Binder
         self._tasks = tasks
         self._transport: MemoryTransport
