@@ -15,7 +15,7 @@ import msgspec
 from gpu import record
 from gpu.dialects import kai
 from gpu.dialects.replicaentries import MPS
-from gpu.refusal import Mistake, Refusal, shown
+from gpu.refusal import Refusal, shown
 from gpu.request import GpuRequest
 from gpu.translation import Translation, Wishes
 from wire import names
@@ -45,14 +45,11 @@ def recorded(pod: Pod) -> Translation | Refusal | None:
     if text is None:
         return None
     found = record.read(text)
-    if found is None:
-        return _unreadable(text, "a record of version 1, as docs/reference/record.md says")
-    if not record.is_about(found, pod.spec):
-        return _unreadable(
-            text,
-            "asks of containers that the pod has, by their names, and sidecars as in the pod",
-        )
-    return found
+    if isinstance(found, Refusal) or record.is_about(found, pod.spec):
+        return found
+    return record.refused(
+        names.GPU_RECORD, shown(text), "asks of containers that the pod has, by their names, and sidecars as in the pod"
+    )
 
 
 def unrecorded(pod: Pod, *, sharing: bool = True) -> Translation | Refusal:
@@ -106,13 +103,3 @@ def asked_on(pod: Pod, labels: Mapping[str, str]) -> GpuRequest | None:
     if not found.places:
         return requests[0]
     return next((each for each, place in zip(requests, found.places, strict=True) if place.holds(labels)), None)
-
-
-def _unreadable(text: str, allowed: str) -> Refusal:
-    return Refusal(
-        code=Mistake.MALFORMED,
-        field=names.GPU_RECORD,
-        value=shown(text),
-        message="the record of what the pod asks of GPUs can't be read",
-        allowed=allowed,
-    )

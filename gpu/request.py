@@ -8,6 +8,7 @@ devices, caps and compute modes are new values here and not a new shape.
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
@@ -153,8 +154,25 @@ class GpuRequest(msgspec.Struct, frozen=True, gc=False):
 NO_GPU = GpuRequest()
 
 
+def served(request: GpuRequest) -> dict[str, Counter[Ask | None]]:
+    """What each container that asks is made ready for: what the vendor's plugin hands out, and shares at all (None).
+
+    By the container's key. Requests of which one may take the place of another are the same in this.
+    """
+    return {
+        asking.container.key: Counter(
+            [ask for ask in asking.asks if not isinstance(ask, SharedAsk)]
+            + [None] * any(isinstance(ask, SharedAsk) for ask in asking.asks)
+        )
+        for asking in request.containers
+    }
+
+
 def _together(seated: Sequence[tuple[ContainerRequest, SharedAsk]]) -> SharedAsk:
-    """One ask for all that one device has to hold at one time. Raises ValueError if units or profiles differ."""
+    """One ask for all that one device has to hold at one time.
+
+    Raises ValueError if units, profiles or indexes differ.
+    """
     first = seated[0][1]
     if len(seated) == 1:
         return first
@@ -162,6 +180,8 @@ def _together(seated: Sequence[tuple[ContainerRequest, SharedAsk]]) -> SharedAsk
         raise ValueError(f"seat {first.seat}: a fraction and memory can't be added up")
     if len({ask.profile for _, ask in seated}) > 1:
         raise ValueError(f"seat {first.seat}: a device is of one profile")
+    if len({ask.index for _, ask in seated}) > 1:
+        raise ValueError(f"seat {first.seat}: a device has one index")
     if isinstance(first, FractionAsk):
         nano = _at_one_time(seated, attrgetter("nano"))
         limit_nano = _at_one_time(seated, lambda ask: ask.limit_nano or ask.nano)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpu.record import MOST_MIB
+from gpu.recordedasks import MOST_MIB
 from gpu.refusal import Mistake, Refusal
 from gpu.request import GpuRequest
 from gpu.translation import Translation

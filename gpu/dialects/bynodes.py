@@ -23,7 +23,7 @@ from gpu.dialects.seating import MOST_ALTERNATIVES, MOST_TRIED
 from gpu.dialects.settings import DialectSettings
 from gpu.dialects.vocabulary import DIALECTS
 from gpu.refusal import Refusal
-from gpu.request import FractionAsk, GpuRequest, MigAsk, WholeAsk
+from gpu.request import FractionAsk, GpuRequest, MigAsk, WholeAsk, served
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import Note, NoteCode, Place, Translation
 from wire.core import Pod
@@ -148,6 +148,7 @@ def _changes_the_same(made: Translation, lead: Translation) -> bool:
         made.dialect == lead.dialect
         and {*made.edits} == {*lead.edits}
         and {*made.env} == {*lead.env}
+        and served(made.request) == served(lead.request)
         and (made.cards, made.wishes, made.strategy) == (lead.cards, lead.wishes, lead.strategy)
     )
 

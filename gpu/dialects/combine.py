@@ -23,7 +23,7 @@ from gpu.dialects.bynodes import everywhere
 from gpu.dialects.native import native
 from gpu.dialects.settings import DialectSettings
 from gpu.dialects.vocabulary import Dialect, form, spoken, unheard
-from gpu.record import MOST_MIB
+from gpu.recordedasks import MOST_MIB
 from gpu.refusal import Refusal, shown
 from gpu.request import MemoryAsk
 from gpu.translation import GivenDevice, Note, NoteCode, Translation, Wishes, Written

@@ -70,7 +70,7 @@ SIDECAR = ContainerRequest(C0, (HALF,), is_sidecar=True)
             id="of a sidecar that is none",
         ),
         pytest.param(
-            record.render(Translation(dialect="kai", request=NO_GPU, alternatives=(GpuRequest((SIDECAR,)),))),
+            record.render(Translation(dialect="kai", request=HALVED, alternatives=(GpuRequest((SIDECAR,)),))),
             id="in an alternative",
         ),
     ],

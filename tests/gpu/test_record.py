@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu import record
+from gpu.refusal import Refusal, told
 from gpu.request import (
     Ask,
     ContainerKind,
@@ -19,6 +21,7 @@ from gpu.request import (
     GpuRequest,
     MemoryAsk,
     MigAsk,
+    SharedAsk,
     WholeAsk,
 )
 from gpu.share import NANO_PER_DEVICE
@@ -31,6 +34,12 @@ MAIN, SECOND = ContainerRef(ContainerKind.REGULAR, 0, "main"), ContainerRef(Cont
 
 def one(*containers: ContainerRequest, **said: Any) -> Translation:
     return Translation(dialect="kai", request=GpuRequest(containers), **said)
+
+
+def refusal(said: dict[str, Any]) -> Refusal:
+    found = record.read(json.dumps(said))
+    assert isinstance(found, Refusal)
+    return found
 
 
 def test_a_record_says_in_words_what_is_asked() -> None:
@@ -71,14 +80,15 @@ def test_a_record_says_in_words_what_is_asked() -> None:
 def test_a_slice_is_said_by_its_profile(said: dict[str, Any], ask: Ask) -> None:
     text = json.dumps({"version": 1, "dialect": "replicas", "asks": [{"container": "c0", **said}]})
     found = record.read(text)
-    assert found is not None
+    assert isinstance(found, Translation)
     assert found.request.containers[0].asks == (ask,)
     assert json.loads(record.render(found)) == json.loads(text)
 
 
 def test_parts_of_two_kinds_of_slices_are_on_no_seat_together() -> None:
     asks = [{"container": "c0", "nano": HALF, "seat": "a", "mig": profile} for profile in ("1g.5gb", "3g.20gb")]
-    assert record.read(json.dumps({"version": 1, "dialect": "replicas", "asks": asks})) is None
+    refused = refusal({"version": 1, "dialect": "replicas", "asks": asks})
+    assert refused.field == "moorage.dev/gpu: seat"
 
 
 _seats = st.sampled_from(["", "a"])
@@ -89,7 +99,7 @@ _fractions = st.builds(
     index=st.integers(-1, 7),
     compute_percent=st.integers(0, 100),
     limit_nano=st.integers(0, NANO_PER_DEVICE),
-)
+).map(lambda ask: msgspec.structs.replace(ask, index=-1) if ask.seat else ask)
 _memory = st.builds(MemoryAsk, st.integers(1, 10**6), limit_mib=st.integers(0, 10**6))
 _profiles = st.sampled_from(["1g.5gb", "3g.20gb"])
 _mig = st.builds(MigAsk, _profiles)
@@ -108,12 +118,30 @@ _requests = st.lists(
 )
 
 
+def of_other_shares(request: GpuRequest, nano: int) -> GpuRequest:
+    """The same whole devices for the same containers, and of shares one of another size for all of each container."""
+    other = FractionAsk(nano)
+    return GpuRequest(
+        tuple(
+            msgspec.structs.replace(
+                asking,
+                asks=(
+                    *(ask for ask in asking.asks if not isinstance(ask, SharedAsk)),
+                    *[other] * any(isinstance(ask, SharedAsk) for ask in asking.asks),
+                ),
+            )
+            for asking in request.containers
+        )
+    )
+
+
 @given(
     request=_requests,
-    alternatives=st.lists(_requests, max_size=2).map(tuple),
+    others=st.lists(st.integers(1, NANO_PER_DEVICE), max_size=2),
     cards=st.builds(Cards, products=st.lists(st.text(max_size=8), max_size=2).map(tuple)),
 )
-def test_what_is_written_is_read(request: GpuRequest, alternatives: tuple[GpuRequest, ...], cards: Cards) -> None:
+def test_what_is_written_is_read(request: GpuRequest, others: list[int], cards: Cards) -> None:
+    alternatives = tuple(of_other_shares(request, nano) for nano in others)
     said = Translation(dialect="hami", request=request, alternatives=alternatives, cards=cards, strategy="spread")
     assert record.read(record.render(said)) == said
 
@@ -143,14 +171,70 @@ ASK = {"container": "c0", "nano": HALF}
     ids=str,
 )
 def test_what_can_not_be_is_no_record(asks: Any) -> None:
-    assert record.read(json.dumps({"version": 1, "dialect": "kai", "asks": [ASK]})) is not None
-    assert record.read(json.dumps({"version": 1, "dialect": "kai", "asks": asks})) is None
+    assert isinstance(record.read(json.dumps({"version": 1, "dialect": "kai", "asks": [ASK]})), Translation)
+    assert refusal({"version": 1, "dialect": "kai", "asks": asks}).allowed
+
+
+SLICE = {"container": "c0", "mig": "1g.5gb"}
+PART = {**SLICE, "nano": HALF}
+A_WORD = "at most 63 of A-Z, a-z, 0-9, ., _, + and -"
+ON_A_SEAT = "asks of one unit, one profile and one index on each seat"
+
+
+@pytest.mark.parametrize(
+    ("asks", "field", "value", "allowed"),
+    [
+        (
+            [{**ASK, "limitMib": 5}],
+            "limitMib of c0",
+            "5",
+            "a share by nano: nano, seat, index, computePercent, limitNano, mig",
+        ),
+        ([{**ASK, "memMib": 5}], "memMib of c0", "5", "a share by nano"),
+        ([{"container": "c0", "memMib": 5, "limitNano": 7}], "limitNano of c0", "7", "a share by memMib"),
+        ([{"container": "c1", "computePercent": 30}], "computePercent of c1", "30", "a whole device: no amount"),
+        ([{"container": "c0", "index": 3}], "index of c0", "3", "a whole device: no amount"),
+        ([{**SLICE, "computePercent": 30}], "computePercent of c0", "30", "a whole MIG slice: mig"),
+        ([{**SLICE, "memMib": 5}], "memMib of c0", "5", "a whole MIG slice: mig"),
+        ([{**PART, "limitMib": 5}], "limitMib of c0", "5", "a share by nano"),
+        ([{**ASK, "computePercent": 101}], "computePercent of c0", "101", "0 to 100"),
+        ([{**ASK, "index": 256}], "index of c0", "256", "-1 to 255"),
+        ([{**ASK, "seat": "\x1b[2J"}], "seat of c0", "\x1b[2J", A_WORD),
+        ([{**ASK, "seat": "a\n"}], "seat of c0", "a\n", A_WORD),
+        ([{**ASK, "seat": "a" * 64}], "seat of c0", "a" * 64, A_WORD),
+        ([{**SLICE, "mig": "1g\x07"}], "mig of c0", "1g\x07", A_WORD),
+        (
+            [{**ASK, "seat": "a", "index": 0}, {"container": "c1", "nano": 1, "seat": "a", "index": 1}],
+            "seat",
+            "seat a: a device has one index",
+            ON_A_SEAT,
+        ),
+        ([{**ASK, "container": "\x1bc0"}], "container", "\x1bc0", "c0 to c9999, i0 to i9999"),
+    ],
+)
+def test_what_would_be_dropped_is_refused_with_what_is_allowed(
+    asks: list[dict[str, Any]], field: str, value: str, allowed: str
+) -> None:
+    """A cap on the compute of a whole device was taken and never given; of two indexes of a seat the first counted."""
+    refused = refusal({"version": 1, "dialect": "kai", "asks": asks})
+    assert (refused.field, refused.value) == (f"moorage.dev/gpu: {field}", value)
+    assert allowed in refused.allowed
+    assert told(refused).isprintable()
+
+
+@pytest.mark.parametrize("said", [{"computePercent": 30}, {"limitNano": NANO_PER_DEVICE}, {"seat": "a"}, {"index": 3}])
+def test_a_part_of_a_slice_is_a_share_like_any(said: dict[str, Any]) -> None:
+    text = json.dumps({"version": 1, "dialect": "replicas", "asks": [{**PART, **said}]})
+    found = record.read(text)
+    assert isinstance(found, Translation)
+    assert isinstance(found.request.containers[0].asks[0], FractionAsk)
+    assert json.loads(record.render(found)) == json.loads(text)
 
 
 @pytest.mark.parametrize(("unit", "is_read"), [(0, True), (1024, True), (2**31 - 1, True), (-1, False), (2**31, False)])
 def test_a_unit_is_a_sound_number(unit: int, is_read: bool) -> None:
     found = record.read(json.dumps({"version": 1, "dialect": "aliyun", "asks": [ASK], "unit": unit}))
-    assert (found.unit if found else None) == (unit if is_read else None)
+    assert (found.unit if isinstance(found, Translation) else None) == (unit if is_read else None)
 
 
 @pytest.mark.parametrize(
@@ -165,13 +249,51 @@ def test_a_unit_is_a_sound_number(unit: int, is_read: bool) -> None:
     ],
 )
 def test_what_is_shown_to_people_holds_nothing_for_their_terminals(said: dict[str, Any]) -> None:
-    assert record.read(json.dumps({"version": 1, "dialect": "kai", "asks": [ASK], **said})) is None
+    assert told(refusal({"version": 1, "dialect": "kai", "asks": [ASK], **said})).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("asks", "other", "wrong"),
+    [
+        ([ASK], [{**ASK, "nano": 1}], ""),
+        ([{**ASK, "count": 2}], [{**ASK, "nano": NANO_PER_DEVICE}], ""),
+        ([ASK], [{"container": "c0", "memMib": 5}], ""),
+        ([ASK], [PART], ""),
+        ([PART], [{**PART, "count": 2}], ""),
+        ([ASK, {**SLICE, "container": "c1"}], [PART, {**SLICE, "container": "c1"}], ""),
+        ([{"container": "c0"}, {**ASK, "container": "c1"}], [{**ASK, "container": "c1"}, {"container": "c0"}], ""),
+        ([ASK], [{**ASK, "container": "c1"}], "c0"),
+        ([ASK], [ASK, {**ASK, "container": "c1"}], "c1"),
+        ([ASK], [], "c0"),
+        ([], [ASK], "c0"),
+        ([ASK], [{"container": "c0"}], "c0"),
+        ([{"container": "c0"}], [ASK], "c0"),
+        ([{"container": "c0"}], [{"container": "c0", "count": 2}], "c0"),
+        ([ASK, {"container": "c1"}], [ASK], "c1"),
+        ([PART], [SLICE], "c0"),
+        ([SLICE], [PART], "c0"),
+        ([SLICE], [{**SLICE, "count": 2}], "c0"),
+        ([SLICE], [{**SLICE, "mig": "3g.20gb"}], "c0"),
+        ([SLICE], [{"container": "c0"}], "c0"),
+        ([ASK, SLICE], [ASK], "c0"),
+    ],
+)
+def test_alternatives_are_for_what_admission_made_ready(asks: Any, other: Any, wrong: str) -> None:
+    """A pod was bound without a device or a charge where an alternative was a GPU that nobody asked the plugin for."""
+    found = record.read(json.dumps({"version": 1, "dialect": "hami", "asks": asks, "alternatives": [asks, other]}))
+    if not wrong:
+        assert isinstance(found, Translation)
+        return
+    assert isinstance(found, Refusal)
+    assert found.field == f"moorage.dev/gpu: alternatives[1] of {wrong}"
+    assert json.loads(found.value) == [ask for ask in other if ask["container"] == wrong]
+    assert found.allowed == "shares for the containers that have them in asks, and the same whole GPUs and MIG slices"
 
 
 @pytest.mark.parametrize(("alternatives", "is_read"), [(0, True), (128, True), (129, False)])
 def test_a_record_has_so_many_alternatives_at_most(alternatives: int, is_read: bool) -> None:
     text = json.dumps({"version": 1, "dialect": "hami", "asks": [ASK], "alternatives": [[ASK]] * alternatives})
-    assert (record.read(text) is not None) is is_read
+    assert isinstance(record.read(text), Translation) is is_read
 
 
 @pytest.mark.parametrize(
@@ -193,27 +315,30 @@ def test_a_record_asks_for_so_many_devices_at_most(
         return [{"container": f"c{n}", "count": count, "nano": 1} for n, count in enumerate(counts)]
 
     said = {"version": 1, "dialect": "hami", "asks": listed(asks), "alternatives": [*map(listed, alternatives)]}
-    assert (record.read(json.dumps(said)) is not None) is is_read
+    assert isinstance(record.read(json.dumps(said)), Translation) is is_read
 
 
 @pytest.mark.parametrize(("name", "is_there"), [("", True), ("main", True), ("other", False)])
 def test_a_record_is_about_containers_of_these_names(name: str, is_there: bool) -> None:
     found = record.read(json.dumps({"version": 1, "dialect": "kai", "asks": [{**ASK, "name": name}]}))
-    assert found is not None
+    assert isinstance(found, Translation)
     assert record.is_about(found, PodSpec(containers=[Container(name="main")])) is is_there
 
 
 @pytest.mark.parametrize(
-    "text", [None, "", "{", "[]", "null", "\ud800", '{"version": 2, "dialect": "kai"}', '{"version": 1}']
+    "text", ["", "{", "[]", "null", "\ud800", '{"version": 2, "dialect": "kai"}', '{"version": 1}']
 )
-def test_what_is_no_record_is_none(text: str | None) -> None:
-    assert record.read(text) is None
+def test_what_is_no_record_is_refused(text: str) -> None:
+    found = record.read(text)
+    assert isinstance(found, Refusal)
+    assert found.allowed == "a record of version 1 or 2, as docs/reference/record.md says"
 
 
-def test_a_record_that_a_user_nests_deep_is_none() -> None:
-    assert record.read('{"version": 1, "dialect": "kai", "x": ' + "[" * 50_000 + "]" * 50_000 + "}") is None
+def test_a_record_that_a_user_nests_deep_is_refused() -> None:
+    deep = '{"version": 1, "dialect": "kai", "x": ' + "[" * 50_000 + "]" * 50_000 + "}"
+    assert isinstance(record.read(deep), Refusal)
 
 
 @given(st.text())
-def test_any_text_is_a_record_or_none(text: str) -> None:
+def test_any_text_is_a_record_or_refused(text: str) -> None:
     record.read(text)

@@ -211,7 +211,7 @@ def test_the_record_says_it_all_and_reads_back_the_same() -> None:
     assert said["version"] == 2
     assert said["places"] == [{"otherThan": [{"pool": "a"}]}, {"labels": {"pool": "a"}, "unit": 60}]
     read = record.read(text)
-    assert read is not None
+    assert isinstance(read, Translation)
     assert (read.request, read.alternatives, read.places) == (made.request, made.alternatives, made.places)
     assert [way.unit for number in range(2) if (way := taken(read, number))] == [0, 60]
 
@@ -241,8 +241,8 @@ def test_a_pod_with_its_record_that_comes_again_keeps_it() -> None:
 )
 def test_places_that_cant_be_make_no_record(change: dict[str, Any]) -> None:
     said = msgspec.json.decode(record.render(translated(asking({"nvidia.com/gpu.shared": 1}), SLICES)))
-    assert record.read(msgspec.json.encode(said).decode()) is not None
-    assert record.read(msgspec.json.encode({**said, **change}).decode()) is None
+    assert isinstance(record.read(msgspec.json.encode(said).decode()), Translation)
+    assert isinstance(record.read(msgspec.json.encode({**said, **change}).decode()), Refusal)
 
 
 def test_people_are_told_on_which_nodes() -> None:
@@ -301,5 +301,5 @@ def test_however_many_ways_there_are_on_however_many_kinds_of_nodes_the_record_c
     assert len(record.render(made)) < 100_000
     assert len({place.labels for place in made.places}) == 17
     read = record.read(record.render(made))
-    assert read is not None
+    assert isinstance(read, Translation)
     assert read.places == made.places

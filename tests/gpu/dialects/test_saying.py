@@ -252,7 +252,7 @@ def read_back(words: Any) -> Translation:
 
 
 def is_valid(translation: Translation) -> bool:
-    return record.read(record.render(translation)) is not None
+    return isinstance(record.read(record.render(translation)), Translation)
 
 
 @given(_translations, st.sampled_from(TARGETS))
