@@ -100,7 +100,9 @@ def pod_record(pod: Pod, settings: Settings) -> PodRecord | None:
 def _bound(pod: Pod, settings: Settings) -> PodRecord:
     found = asked(pod)
     known = _NOTHING if isinstance(found, Refusal) else found
-    cls = PodClass(demand=_lenient_demand(pod), request=known.request, wishes=known.wishes, mode=mode_of(known))
+    cls = PodClass(
+        demand=requests.readable_demand(pod), request=known.request, wishes=known.wishes, mode=mode_of(known)
+    )
     return msgspec.structs.replace(
         _record(pod, cls),
         node=intern(pod.spec.node_name),
@@ -174,14 +176,6 @@ def _record(pod: Pod, cls: PodClass) -> PodRecord:
 def _shared_constraints(pod: Pod, cards: Cards, enforced: tuple[str, ...]) -> Constraints:
     found = constraining.constraints(pod, cards, enforced)
     return ANYWHERE if found == ANYWHERE else found
-
-
-def _lenient_demand(pod: Pod) -> Demand:
-    """Read a bound pod; an unreadable one runs all the same, and counts with nothing but its slot."""
-    try:
-        return requests.demand(pod)
-    except requests.MalformedDemand:
-        return Demand()
 
 
 def _blocker(pod: Pod, cls: PodClass, *, problem: str, admitted: bool) -> Verdict | None:

@@ -6,7 +6,8 @@ asked and what is allocated), overhead on top. A limit without a request is the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from scheduler.core.records import Demand
 from wire import names
@@ -22,6 +23,7 @@ _HUGE_PAGES = "hugepages-"
 #: Resource name -> milli for CPU, whole units (bytes, devices) for all others.
 Amounts = dict[str, int]
 Written = Mapping[str, str | int | float]
+_Read = Callable[[Written], Amounts]
 
 
 class MalformedDemand(ValueError):
@@ -33,12 +35,21 @@ class MalformedDemand(ValueError):
 
 def demand(pod: Pod) -> Demand:
     """Read what ``pod`` takes. Raises MalformedDemand."""
+    return _demand(pod, _read)
+
+
+def readable_demand(pod: Pod) -> Demand:
+    """Read what ``pod`` takes of what can be read: for one that runs, whatever is wrong with one of its amounts."""
+    return _demand(pod, _readable)
+
+
+def _demand(pod: Pod, read: _Read) -> Demand:
     spec = pod.spec
-    amounts = _of_containers(pod)
+    amounts = _of_containers(pod, read)
     if spec.resources is not None:
-        level = _asked(spec.resources)
+        level = read(_asked(spec.resources))
         amounts.update({k: v for k, v in level.items() if k in _POD_LEVEL or k.startswith(_HUGE_PAGES)})
-    _add(amounts, _read(spec.overhead or {}))
+    _add(amounts, read(spec.overhead or {}))
     return from_amounts(amounts)
 
 
@@ -54,14 +65,14 @@ def from_amounts(amounts: Amounts) -> Demand:
     )
 
 
-def _of_containers(pod: Pod) -> Amounts:
+def _of_containers(pod: Pod, read: _Read) -> Amounts:
     """Add up the containers that run together; an init container counts with the sidecars started before it."""
-    steady = _summed(pod.spec.containers, pod.status.container_statuses)
+    steady = _summed(pod.spec.containers, pod.status.container_statuses, read)
     statuses = {status.name: status for status in pod.status.init_container_statuses or ()}
     sidecars: Amounts = {}
     peak: Amounts = {}
     for container in pod.spec.init_containers or ():
-        own = _of_container(container, statuses.get(container.name))
+        own = _of_container(container, statuses.get(container.name), read)
         if container.restart_policy == _ALWAYS:
             _add(sidecars, own)
             _raise(peak, sidecars)
@@ -72,30 +83,40 @@ def _of_containers(pod: Pod) -> Amounts:
     return steady
 
 
-def _summed(containers: Iterable[Container], statuses: Sequence[ContainerStatus] | None) -> Amounts:
+def _summed(containers: Iterable[Container], statuses: Sequence[ContainerStatus] | None, read: _Read) -> Amounts:
     by_name = {status.name: status for status in statuses or ()}
     total: Amounts = {}
     for container in containers:
-        _add(total, _of_container(container, by_name.get(container.name)))
+        _add(total, _of_container(container, by_name.get(container.name), read))
     return total
 
 
-def _of_container(container: Container, status: ContainerStatus | None) -> Amounts:
+def _of_container(container: Container, status: ContainerStatus | None, read: _Read) -> Amounts:
     """One container's request; while a resize goes on, the largest of asked, allocated and actual."""
-    amounts = _asked(container.resources)
+    amounts = read(_asked(container.resources))
     if status is not None and status.allocated_resources:
-        _raise(amounts, _read(status.allocated_resources))
+        _raise(amounts, read(status.allocated_resources))
     if status is not None and status.resources is not None:
-        _raise(amounts, _read(status.resources.requests or {}))
+        _raise(amounts, read(status.resources.requests or {}))
     return amounts
 
 
-def _asked(resources: ResourceRequirements) -> Amounts:
-    return _read({**(resources.limits or {}), **(resources.requests or {})})
+def _asked(resources: ResourceRequirements) -> Written:
+    return {**(resources.limits or {}), **(resources.requests or {})}
 
 
 def _read(written: Written) -> Amounts:
+    """Read all amounts. Raises MalformedDemand."""
     return {resource: _amount(resource, value) for resource, value in written.items()}
+
+
+def _readable(written: Written) -> Amounts:
+    """Read those amounts that can be read."""
+    amounts = {}
+    for resource, value in written.items():
+        with contextlib.suppress(MalformedDemand):
+            amounts[resource] = _amount(resource, value)
+    return amounts
 
 
 def _amount(resource: str, value: str | float) -> int:

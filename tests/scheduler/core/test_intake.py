@@ -8,7 +8,7 @@ import pytest
 from gpu.handover import PlannedDevice
 from scheduler.core import gangplan, intake
 from scheduler.core.plan import Placement
-from scheduler.core.records import NodeRecord, PlannedMember, PodRecord
+from scheduler.core.records import Demand, NodeRecord, PlannedMember, PodRecord
 from scheduler.core.settings import Settings
 from scheduler.core.verdict import Code
 from tests.scheduler.core.objects import NANO, changed, ended, node, pod, pod_group, reservation
@@ -215,6 +215,32 @@ def test_a_pod_whose_annotations_leave_no_room_for_the_binding_waits() -> None:
 
 def test_a_bound_pod_with_an_unreadable_request_still_takes_its_slot() -> None:
     assert _read(pod(cpu="much", bound_to="n1")).node == "n1"
+
+
+GPUS = {"cpu": "2", "memory": "1Gi", names.GPU_RESOURCE: 2, "example.com/nic": 1}
+ALL_OF_IT = Demand(cpu_milli=2000, mem_mib=1024, gpus=2, extended=(("example.com/nic", 1),))
+
+
+@pytest.mark.parametrize(
+    ("unreadable", "counted"),
+    [
+        ({}, ALL_OF_IT),
+        ({"memory": "100E"}, msgspec.structs.replace(ALL_OF_IT, mem_mib=0)),
+        ({"cpu": "much"}, msgspec.structs.replace(ALL_OF_IT, cpu_milli=0)),
+        ({"example.com/nic": "100E"}, msgspec.structs.replace(ALL_OF_IT, extended=())),
+        ({names.GPU_RESOURCE: "many"}, msgspec.structs.replace(ALL_OF_IT, gpus=0)),
+    ],
+)
+def test_of_a_bound_pod_all_amounts_count_that_can_be_read(unreadable: dict[str, str], counted: Demand) -> None:
+    """Its GPUs counted as free where its memory could not be read, and were given to others as well."""
+    spec = {"containers": [{"name": "main", "resources": {"limits": {**GPUS, **unreadable}}}]}
+    assert _read(pod("p", bound_to="n1", spec=spec)).cls.demand == counted
+
+
+def test_of_an_unreadable_amount_in_one_container_the_others_count() -> None:
+    limits = [{"memory": "100E", names.GPU_RESOURCE: 1}, {"memory": "1Gi", names.GPU_RESOURCE: 1}]
+    spec = {"containers": [{"name": f"c{n}", "resources": {"limits": each}} for n, each in enumerate(limits)]}
+    assert _read(pod("p", bound_to="n1", spec=spec)).cls.demand == Demand(mem_mib=1024, gpus=2)
 
 
 @pytest.mark.parametrize(
