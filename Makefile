@@ -36,11 +36,11 @@ define environment
 	@touch $@
 endef
 
-.PHONY: help demo test test-fast node-test node-install simulate-soak enumerate chaos lint format pins images cluster cluster-status cluster-down bench clean
+.PHONY: help demo test test-fast node-test node-install simulate-soak enumerate chaos lint format pins chart images cluster cluster-status cluster-down bench clean
 
 help:
 	@echo 'make demo          the scheduler at work on simulated GPUs, no cluster needed'
-	@echo 'make test          all tests, with a real control plane (built once, 5 to 9 minutes, if no other source has it)'
+	@echo 'make test          all tests, with a real control plane (built once, 7 to 12 minutes, if no other source has it)'
 	@echo 'make test-fast     all tests but those of the real control plane and the long searches'
 	@echo 'make node-test     tests on a real kubelet with containerd, runc and emulated GPUs: part of make test where root,'
 	@echo '                   containerd and runc are; make node-install gets them from Debian'
@@ -55,6 +55,7 @@ help:
 	@echo 'make bench         measurements; ARGS names some of them'
 	@echo 'make pins          renew requirements/*.txt from pyproject.toml'
 	@echo 'make images        our images as OCI archives in build/images; needs Debian, but no engine, registry or root'
+	@echo 'make chart         renew what of helm/moorage is made from the code'
 	@echo 'make clean         remove environments and caches (not the programs of the control plane)'
 
 demo: $(RUN_READY)
@@ -65,6 +66,7 @@ NODE_TESTS = $(BIN)/pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal -m no
 
 test: $(READY)
 	$(BIN)/python -m tools.controlplane
+	$(BIN)/python -m tools.helmprogram
 	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m 'not cluster and not node' $(ARGS)
 	@rm -rf $(RIGHTS)
 	MOORAGE_RIGHTS=$(RIGHTS) $(BIN)/pytest -m cluster $(ARGS)
@@ -73,7 +75,7 @@ test: $(READY)
 	@$(BIN)/python -m tools.node ready; case $$? in 0) $(NODE_TESTS) ;; 3) ;; *) exit 1 ;; esac
 
 test-fast: $(READY)
-	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m 'not cluster and not node and not thorough' $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m 'not cluster and not node and not thorough and not helm' $(ARGS)
 
 # Needs root, containerd, runc and CNI plug-ins.
 node-test: $(READY)
@@ -108,6 +110,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 	$(BIN)/hadolint images/Containerfile*
+	$(BIN)/python -m tools.chart check
 
 format: $(READY)
 	$(BIN)/ruff format .
@@ -121,6 +124,10 @@ pins: $(READY)
 	$(BIN)/$(COMPILE) pyproject.toml --group dev -c requirements/run.txt -o requirements/dev.txt
 	$(BIN)/$(COMPILE) --group bootstrap -o requirements/bootstrap.txt
 	$(BIN)/$(COMPILE) --group build -c requirements/dev.txt -o requirements/build.txt
+
+# What of the chart is made from the code (docs/design/installing.md).
+chart: $(READY)
+	$(BIN)/python -m tools.chart write
 
 # docs/images.md. ARGS: which ones, and --out DIR
 images: $(READY)

@@ -79,7 +79,7 @@ class Deployment:
         self._running: dict[str, Child] = {}
         #: Replica -> its own proxy, and the address of that.
         self._proxies: dict[str, tuple[Child, str]] = {}
-        self._port = _free_port()
+        self._port = free_port()
         self._server = self._options.server or plane.url
 
     def __enter__(self) -> Self:
@@ -158,7 +158,7 @@ class Deployment:
 
     def _proxy(self, name: str, delay_ms: int) -> tuple[Child, str]:
         """Put a delaying proxy between components and the API server: the process, and where it is found."""
-        port = _free_port()
+        port = free_port()
         target = self._plane.url.rpartition(":")[2]
         numbers = (port, target, self._options.seed, delay_ms)
         command = [sys.executable, "-m", "tools.lateproxy", *(str(number) for number in numbers)]
@@ -336,7 +336,8 @@ def _yaml(documents: Sequence[Mapping[str, Any]]) -> str:
     return yaml.safe_dump_all(documents, sort_keys=False)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of this machine's loopback that nobody listens on."""
     with socket.socket() as probe:
         probe.bind((_LOOPBACK, 0))
         port: int = probe.getsockname()[1]

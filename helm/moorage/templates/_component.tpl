@@ -1,0 +1,121 @@
+{{/*
+A component's Deployment, with what is the same for all:
+(dict "root" $ "component" NAME "values" ITS-VALUES "args" LIST "ports" LIST "probes" DICT "mounts" LIST "volumes" LIST)
+*/}}
+{{- define "moorage.deployment" -}}
+{{- $root := .root -}}
+{{- $global := $root.Values.global -}}
+{{- $values := .values -}}
+{{- $selector := include "moorage.selector" (dict "root" $root "component" .component) -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: moorage-{{ .component }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "moorage.labels" $root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}
+spec:
+  replicas: {{ $values.replicas }}
+  # A replica goes when its successor is there.
+  strategy:
+    type: RollingUpdate
+    rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
+  selector:
+    matchLabels:
+      {{- $selector | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- $selector | nindent 8 }}
+        app.kubernetes.io/name: moorage
+        app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+      {{- with .annotations }}
+      annotations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+    spec:
+      serviceAccountName: moorage-{{ .component }}
+      # Its own shutdown takes 12 s at most.
+      terminationGracePeriodSeconds: 30
+      {{- with $global.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
+      {{- with $global.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $global.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $global.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $global.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      topologySpreadConstraints:
+        {{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+        - maxSkew: 1
+          topologyKey: {{ $key }}
+          whenUnsatisfiable: ScheduleAnyway
+          labelSelector:
+            matchLabels:
+              {{- $selector | nindent 14 }}
+        {{- end }}
+      securityContext:
+        {{- toYaml (mergeOverwrite (dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault")) $global.podSecurityContext) | nindent 8 }}
+      containers:
+        - name: {{ .component }}
+          image: {{ include "moorage.image" (dict "root" $root "name" $values.image.name) | quote }}
+          imagePullPolicy: {{ $global.imagePullPolicy }}
+          args:
+            - {{ .component }}
+            - --log-level={{ $values.logLevel }}
+            {{- range .args }}
+            - {{ . | quote }}
+            {{- end }}
+            {{- range $name, $value := $values.args }}
+            - {{ printf "--%s=%v" $name $value | quote }}
+            {{- end }}
+          {{- with .ports }}
+          ports:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
+          {{- with .probes }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+          resources:
+            {{- toYaml $values.resources | nindent 12 }}
+          securityContext:
+            {{- $own := dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "runAsNonRoot" true "capabilities" (dict "drop" (list "ALL")) }}
+            {{- toYaml (mergeOverwrite $own $global.securityContext) | nindent 12 }}
+          {{- with .mounts }}
+          volumeMounts:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
+      {{- with .volumes }}
+      volumes:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+{{- if and $values.podDisruptionBudget.enabled (gt (int $values.replicas) 1) }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: moorage-{{ .component }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "moorage.labels" $root | nindent 4 }}
+spec:
+  maxUnavailable: {{ $values.podDisruptionBudget.maxUnavailable }}
+  # A replica that can't become ready holds up no drain.
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- $selector | nindent 6 }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,156 @@
+"""The chart on a real control plane: Helm installs it, and each component runs as its Deployment says.
+
+There are no nodes that could run images, so a component is a process here: with the arguments of its Deployment, the
+token of its service account and the files of its volumes. The API server reaches the webhooks by the Service, whose
+name the certificate has to bear: it is turned into an alias of this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.helm.chart import Values
+from tools import deployment
+from tools.chart import CHART, ROOT
+from tools.cluster import ControlPlane
+from tools.helmprogram import ensure
+from tools.processes import Family
+
+Object = dict[str, Any]
+
+NAMESPACE = "kai-scheduler"
+COMPONENTS = ("admission", "binder", "scheduler")
+_DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+_SERVICE = f"/api/v1/namespaces/{NAMESPACE}/services/moorage-admission"
+#: As in the Deployments.
+_GRACE_S = 30.0
+_CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
+
+
+class Release:
+    """One release of the chart, and its components while they run."""
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        self.plane = plane
+        self._folder = folder
+        self._rest = plane.rest()
+        self._port = deployment.free_port()
+        self._family = Family(folder)
+        (folder / "ca.pem").write_text(plane.ca_pem)
+
+    def helm(self, *arguments: str) -> str:
+        """Run Helm as the administrator; return what it prints. Raises AssertionError with what went wrong."""
+        environment = {
+            name: str(self._folder / name) for name in ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME")
+        }
+        command = [str(ensure()), "--kubeconfig", str(self.plane.kubeconfig_path), "-n", NAMESPACE, *arguments]
+        done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
+
+    def install(self, values: Values) -> str:
+        """As the README does. Returns the notes."""
+        return self._changed("install", "moorage", str(CHART), "--create-namespace", "-f", self._file_of(values))
+
+    def upgrade(self, values: Values) -> None:
+        """Change the values."""
+        self._changed("upgrade", "moorage", str(CHART), "--force-conflicts", "-f", self._file_of(values))
+
+    def roll_back(self) -> None:
+        """To the revision before."""
+        self._changed("rollback", "moorage", "--force-conflicts")
+
+    def uninstall(self) -> None:
+        """Remove the release. Whoever runs is ended, as its Deployment's pods are."""
+        self.helm("uninstall", "moorage")
+        self.stop()
+
+    def run(self) -> None:
+        """Start, or start anew, all components as their Deployments are now."""
+        self.stop()
+        for component in COMPONENTS:
+            spec = self.deployment(component)["spec"]["template"]["spec"]
+            (container,) = spec["containers"]
+            arguments = [self._on_this_machine(word, component, spec) for word in container["args"]]
+            token = self._folder / f"{component}.token"
+            token.write_text(self.plane.service_account_token(NAMESPACE, spec["serviceAccountName"]))
+            arguments += ["--server", self.plane.url, "--token-file", str(token)]
+            arguments += ["--ca-file", str(self._folder / "ca.pem")]
+            if component == "admission":
+                arguments += ["--host", "127.0.0.1", "--port", str(self._port)]
+            command = ["/usr/bin/env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "cli.main", *arguments]
+            self._family.start(component, command)
+
+    def stop(self) -> None:
+        """Tell what runs to end, as kubelet does: leases are given back."""
+        for child in self._family.children:
+            child.process.terminate()
+        for child in self._family.children:
+            child.process.wait(_GRACE_S)
+        self._family.stop()
+
+    def check(self) -> None:
+        """Raise ProcessDied if a component has ended."""
+        self._family.check()
+
+    def log(self, component: str) -> str:
+        """What a component has written."""
+        return (self._folder / f"{component}.log").read_text()
+
+    def deployment(self, component: str) -> Object:
+        """A component's Deployment."""
+        return self._rest.call("GET", f"{_DEPLOYMENTS}/moorage-{component}")
+
+    def everything(self) -> set[tuple[str, str]]:
+        """Kind and name of all that bears the release's label."""
+        served = self.plane.kubectl("api-resources", "--verbs=list", "-o", "name").split()
+        listed = self.plane.kubectl(
+            *("get", ",".join(served), "-A", "-o", "json", "--ignore-not-found"),
+            *("-l", "app.kubernetes.io/instance=moorage"),
+        )
+        items = json.loads(listed)["items"] if listed else []
+        return {(item["kind"], item["metadata"]["name"]) for item in items}
+
+    def _changed(self, *arguments: str) -> str:
+        said = self.helm(*arguments)
+        self._lead_here()
+        return said
+
+    def _lead_here(self) -> None:
+        """Let the API server find the webhooks: an alias has no port of its own, so the configurations name ours."""
+        alias = {"type": "ExternalName", "externalName": "localhost", "clusterIP": None, "clusterIPs": None}
+        self.plane.kubectl(
+            "patch", "service", "moorage-admission", "-n", NAMESPACE, "--type=merge", "-p", json.dumps({"spec": alias})
+        )
+        for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+            for found in self._rest.call("GET", f"{_CONFIGURATIONS}/{kind}")["items"]:
+                if not found["metadata"]["name"].startswith("moorage-"):
+                    continue
+                patch = [{"op": "replace", "path": "/webhooks/0/clientConfig/service/port", "value": self._port}]
+                self.plane.kubectl("patch", kind, found["metadata"]["name"], "--type=json", "-p", json.dumps(patch))
+
+    def _on_this_machine(self, argument: str, component: str, spec: Object) -> str:
+        """Write out the volumes that an argument names, and name the files here."""
+        volumes = {volume["name"]: volume for volume in spec.get("volumes") or ()}
+        for mount in spec["containers"][0].get("volumeMounts") or ():
+            if f"={mount['mountPath']}/" in argument:
+                folder = self._folder / component / mount["name"]
+                folder.mkdir(parents=True, exist_ok=True)
+                name = volumes[mount["name"]]["configMap"]["name"]
+                path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}"
+                for key, text in self._rest.call("GET", path)["data"].items():
+                    (folder / key).write_text(text)
+                argument = argument.replace(mount["mountPath"], str(folder))
+        return argument
+
+    def _file_of(self, values: Values) -> str:
+        path = self._folder / "values.yaml"
+        path.write_text(yaml.safe_dump(dict(values)))
+        return str(path)

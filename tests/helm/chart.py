@@ -1,0 +1,103 @@
+"""Helm on our chart, as the tests see it: what it renders, and what it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tools.chart import CHART
+from tools.helmprogram import ensure
+
+Object = dict[str, Any]
+#: libyaml's, ten times as fast.
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+Values = Mapping[str, Any]
+
+#: What people choose, in ways that render differently: each is linted, rendered and validated.
+TABLE: Mapping[str, Values] = {
+    "defaults": {},
+    "as-the-readme": {"global": {"gpuSharing": True}},
+    "autoscaling": {"global": {"clusterAutoscaling": True, "registry": "registry.example/team/", "tag": "7"}},
+    "everywhere-else": {
+        "global": {
+            "imagePullPolicy": "Always",
+            "imagePullSecrets": [{"name": "pull"}],
+            "nodeSelector": {"pool": "system"},
+            "tolerations": [{"key": "system", "operator": "Exists"}],
+            "affinity": {"nodeAffinity": {}},
+            "priorityClassName": "system-cluster-critical",
+            "podSecurityContext": {"fsGroup": 7},
+            "securityContext": {"runAsUser": 7},
+        }
+    },
+    "one-replica": {name: {"replicas": 1} for name in ("scheduler", "binder", "admission")},
+    "cert-manager": {"admission": {"certificates": {"by": "certManager"}}},
+    "cert-manager-of-theirs": {
+        "admission": {
+            "certificates": {"by": "certManager", "certManager": {"issuerRef": {"kind": "ClusterIssuer", "name": "ca"}}}
+        }
+    },
+    "kais-hand-over": {"admission": {"handOver": "configMaps", "visibleDevicesGuard": "off"}},
+    "dialects": {"admission": {"dialects": {"aliyun": {"unit_mib": 1}}}},
+    "bare": {
+        "networkPolicy": {"enabled": False},
+        "flowControl": {"enabled": False},
+        "defaultPriorityClasses": {"enabled": False},
+        "defaultQueue": {"createDefaultQueue": False},
+        "admission": {"adoption": {"enabled": False}, "podDisruptionBudget": {"enabled": False}},
+    },
+    "arguments": {
+        "scheduler": {"args": {"default-staleness-grace-period": "2m", "require-enforcement": True}},
+        "binder": {"args": {"idle-s": 5}, "cdiEnabled": True, "resourceReservation": {"runtimeClassName": ""}},
+        "admission": {"args": {"gpu-resource": "nvidia.com/gpu.shared"}},
+    },
+    "kais-values": {
+        "global": {"gpuSharingMode": "NvFractions", "leaderElection": True, "vpa": {"enabled": False}},
+        "operator": {"replicaCount": 1},
+        "podgrouper": {"enabled": True},
+        "binder": {"runtimeClassName": "nvidia-cdi", "ports": {"metricsPort": 8080}},
+        "prometheus": {"enabled": False},
+    },
+}
+
+
+class Refused(Exception):
+    """Raised with what Helm said, when it does not render."""
+
+
+def helm(*arguments: str | Path) -> str:
+    """Run Helm; return what it prints. Raises Refused."""
+    done = subprocess.run([ensure(), *arguments], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Refused(done.stderr + done.stdout)
+    return done.stdout
+
+
+def written(folder: Path, values: Values) -> Path:
+    """A file of values."""
+    path = folder / "values.yaml"
+    path.write_text(yaml.safe_dump(dict(values)))
+    return path
+
+
+def rendered(folder: Path, values: Values, *, namespace: str = "kai-scheduler") -> list[Object]:
+    """All objects but the CRDs. Raises Refused."""
+    text = helm("template", "moorage", CHART, "-n", namespace, "-f", written(folder, values))
+    return [made for made in yaml.load_all(text, Loader=_Loader) if made]
+
+
+def only(objects: Sequence[Object], kind: str, name: str) -> Object:
+    """The one object of that kind and name."""
+    (found,) = [made for made in objects if (made["kind"], made["metadata"]["name"]) == (kind, name)]
+    return found
+
+
+def arguments_of(objects: Sequence[Object], component: str) -> list[str]:
+    """The command line of a component, after the program's name."""
+    (container,) = only(objects, "Deployment", f"moorage-{component}")["spec"]["template"]["spec"]["containers"]
+    arguments: list[str] = container["args"]
+    return arguments

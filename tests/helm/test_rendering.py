@@ -1,0 +1,186 @@
+"""What the chart renders, and what it refuses, with the real Helm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.main import _parser
+from tests.helm.chart import TABLE, Refused, Values, arguments_of, helm, only, rendered, written
+from tools.chart import CHART
+
+pytestmark = pytest.mark.helm
+
+COMPONENTS = ("scheduler", "binder", "admission")
+
+
+@pytest.mark.parametrize("values", TABLE.values(), ids=TABLE)
+def test_helm_lints_it_strictly(values: Values, tmp_path: Path) -> None:
+    said = helm("lint", "--strict", CHART, "-n", "kai-scheduler", "-f", written(tmp_path, values))
+    assert "0 chart(s) failed" in said
+
+
+@pytest.mark.parametrize("values", TABLE.values(), ids=TABLE)
+def test_every_argument_is_one_that_its_component_takes(values: Values, tmp_path: Path) -> None:
+    objects = rendered(tmp_path, values)
+    for component in COMPONENTS:
+        given = arguments_of(objects, component)
+        assert vars(_parser().parse_args(given))
+
+
+@pytest.mark.parametrize("values", TABLE.values(), ids=TABLE)
+def test_everything_bears_the_charts_labels_and_no_name_is_kais(values: Values, tmp_path: Path) -> None:
+    kais = {"admission", "binder", "scheduler", "kai-admission", "kai-binder", "kai-scheduler-default", "kai-operator"}
+    for made in rendered(tmp_path, values):
+        assert made["metadata"]["labels"]["app.kubernetes.io/part-of"] == "moorage", made["metadata"]["name"]
+        assert made["metadata"]["name"] not in kais
+
+
+@pytest.mark.parametrize("values", TABLE.values(), ids=TABLE)
+def test_pods_of_components_are_what_restricted_pod_security_lets_in(values: Values, tmp_path: Path) -> None:
+    objects = rendered(tmp_path, values)
+    for component in COMPONENTS:
+        spec = only(objects, "Deployment", f"moorage-{component}")["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        own = container["securityContext"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert (own["allowPrivilegeEscalation"], own["readOnlyRootFilesystem"]) == (False, True)
+        assert own["capabilities"] == {"drop": ["ALL"]}
+        assert not any("hostPath" in volume for volume in spec.get("volumes") or ())
+        assert container["resources"]["limits"]["memory"]
+
+
+@pytest.mark.parametrize(
+    ("values", "component", "expected"),
+    [
+        ({}, "admission", "--gpu-sharing-enabled=true"),
+        ({"global": {"gpuSharing": False}}, "admission", "--gpu-sharing-enabled=false"),
+        ({"global": {"gpuSharingMode": "Disabled"}}, "admission", "--gpu-sharing-enabled=false"),
+        ({"global": {"gpuSharingMode": "NvFractions"}}, "admission", "--gpu-sharing-enabled=true"),
+        ({}, "admission", "--visible-devices-guard=inject"),
+        ({"global": {"blockNvidiaVisibleDevices": True}}, "admission", "--visible-devices-guard=reject"),
+        ({"admission": {"visibleDevicesGuard": "off"}}, "admission", "--visible-devices-guard=off"),
+        ({}, "admission", "--self-made-certificates"),
+        ({"admission": {"certificates": {"by": "certManager"}}}, "admission", "--certificate=/certificates/tls.crt"),
+        ({}, "binder", "--reservation-runtime-class=nvidia"),
+        ({"binder": {"resourceReservation": {"runtimeClassName": ""}}}, "binder", "--reservation-runtime-class="),
+        ({"binder": {"runtimeClassName": "theirs"}}, "binder", "--reservation-runtime-class=theirs"),
+        ({}, "binder", "--reservation-image=moorage/reservation:0.1.0"),
+        (
+            {"global": {"registry": "r:5000/a/", "tag": "7"}},
+            "binder",
+            "--reservation-image=r:5000/a/moorage/reservation:7",
+        ),
+        ({"scheduler": {"placementStrategy": "spread"}}, "scheduler", "--gpu-strategy=spread"),
+        ({"scheduler": {"placementStrategy": "spread"}}, "scheduler", "--cpu-strategy=spread"),
+        ({"binder": {"cdiEnabled": False}}, "scheduler", "--cdi-enabled=false"),
+        ({"global": {"clusterAutoscaling": True}}, "scheduler", "--scaling-pod-image=moorage/scalingpod:0.1.0"),
+        ({"scheduler": {"args": {"lease-duration-s": 20}}}, "scheduler", "--lease-duration-s=20"),
+    ],
+)
+def test_a_value_becomes_an_argument(values: Values, component: str, expected: str, tmp_path: Path) -> None:
+    assert expected in arguments_of(rendered(tmp_path, values), component)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (
+            {"global": {"gpuSharing": True, "gpuSharingMode": "Disabled"}},
+            "global.gpuSharing=true contradicts global.gpuSharingMode=Disabled: set one of them",
+        ),
+        (
+            {"global": {"gpuSharing": False, "gpuSharingMode": "NvFractions"}},
+            "global.gpuSharing=false contradicts global.gpuSharingMode=NvFractions: set one of them",
+        ),
+        ({"global": {"gpuSharingMode": "HamiCore"}}, "global.gpuSharingMode: HamiCore is not served"),
+        (
+            {"global": {"blockNvidiaVisibleDevices": True}, "admission": {"visibleDevicesGuard": "off"}},
+            "global.blockNvidiaVisibleDevices=true contradicts admission.visibleDevicesGuard=off",
+        ),
+        (
+            {"binder": {"runtimeClassName": "a", "resourceReservation": {"runtimeClassName": "b"}}},
+            'binder.resourceReservation.runtimeClassName="b" contradicts binder.runtimeClassName="a"',
+        ),
+        ({"scheduler": {"plugins": {"numa": {"enabled": True}}}}, "scheduler.plugins: Moorage has nothing that does"),
+        ({"global": {"nodePoolLabelKey": "pool"}}, "global.nodePoolLabelKey: Moorage has nothing that does this"),
+        (
+            {"global": {"resourceReservation": {"namespace": "runai-reservation"}}},
+            "global.resourceReservation.namespace=runai-reservation: allowed: kai-resource-reservation",
+        ),
+        ({"global": {"gpuSharring": True}}, "additional properties 'gpuSharring' not allowed"),
+        ({"schedular": {}}, "additional properties 'schedular' not allowed"),
+        ({"scheduler": {"replicas": "two"}}, "at '/scheduler/replicas': got string, want integer"),
+        ({"admission": {"handOver": "mail"}}, "at '/admission/handOver'"),
+        ({"scheduler": {"args": {"--idle": 1}}}, "'--idle' does not match pattern"),
+    ],
+)
+def test_what_can_not_be_is_refused_with_a_sentence(values: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(Refused) as refused:
+        rendered(tmp_path, values)
+    assert sentence in str(refused.value)
+
+
+def test_another_namespace_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="the release's namespace is default; allowed: kai-scheduler"):
+        rendered(tmp_path, {}, namespace="default")
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "name", "is_there"),
+    [
+        ({}, "Namespace", "kai-scale-adjust", False),
+        ({"global": {"clusterAutoscaling": True}}, "Namespace", "kai-scale-adjust", True),
+        ({}, "ClusterRole", "moorage-binder-configmaps", False),
+        ({"admission": {"handOver": "configMaps"}}, "ClusterRole", "moorage-binder-configmaps", True),
+        ({}, "MutatingWebhookConfiguration", "moorage-adoption", True),
+        ({"admission": {"adoption": {"enabled": False}}}, "MutatingWebhookConfiguration", "moorage-adoption", False),
+        ({}, "PriorityClass", "train", True),
+        ({"defaultPriorityClasses": {"enabled": False}}, "PriorityClass", "train", False),
+        ({"defaultPriorityClasses": {"enabled": False}}, "PriorityClass", "moorage-reservation", True),
+        ({}, "Queue", "default-queue", True),
+        ({"defaultQueue": {"createDefaultQueue": False}}, "Queue", "default-queue", False),
+        ({}, "PodDisruptionBudget", "moorage-binder", True),
+        ({"binder": {"replicas": 1}}, "PodDisruptionBudget", "moorage-binder", False),
+        ({}, "Certificate", "moorage-admission", False),
+        ({}, "Secret", "moorage-webhook-certificates", True),
+        ({"admission": {"certificates": {"by": "certManager"}}}, "Secret", "moorage-webhook-certificates", False),
+        ({"admission": {"certificates": {"by": "certManager"}}}, "Role", "moorage-admission", False),
+        ({"admission": {"certificates": {"by": "certManager"}}}, "Certificate", "moorage-admission", True),
+        ({"admission": {"certificates": {"by": "certManager"}}}, "Issuer", "moorage-self-signed", True),
+    ],
+)
+def test_what_the_values_do_not_want_is_not_there(
+    values: Values, kind: str, name: str, is_there: bool, tmp_path: Path
+) -> None:
+    found = [made for made in rendered(tmp_path, values) if (made["kind"], made["metadata"]["name"]) == (kind, name)]
+    assert len(found) == is_there
+
+
+def test_what_tenants_and_administrators_need_stays_at_an_uninstallation(tmp_path: Path) -> None:
+    kept = {
+        (made["kind"], made["metadata"]["name"])
+        for made in rendered(tmp_path, {})
+        if made["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
+    }
+    assert kept == {
+        ("Namespace", "kai-resource-reservation"),
+        ("ServiceAccount", "kai-resource-reservation"),
+        ("Role", "kai-resource-reservation"),
+        ("RoleBinding", "kai-resource-reservation"),
+        ("PodDisruptionBudget", "moorage-reservations"),
+        *(("PriorityClass", name) for name in ("train", "build-preemptible", "build", "inference")),
+        ("Queue", "default-parent-queue"),
+        ("Queue", "default-queue"),
+    }
+
+
+def test_the_notes_name_what_of_kais_values_changes_nothing(tmp_path: Path) -> None:
+    values = written(tmp_path, TABLE["kais-values"])
+    said = helm("install", "moorage", CHART, "-n", "kai-scheduler", "-f", values, "--dry-run=client")
+    notes = said.partition("NOTES:")[2]
+    named = notes.partition("change nothing here:")[2].split()[:5]
+    assert named == ["operator", "podgrouper", "prometheus", "global.leaderElection", "global.vpa"]
