@@ -16,6 +16,7 @@ import msgspec
 from gpu.dialects.plugin import MOST_DEVICES
 from gpu.refusal import shown
 from gpu.request import (
+    MOST_INDEX,
     Ask,
     ContainerKind,
     ContainerRef,
@@ -29,9 +30,8 @@ from gpu.request import (
 )
 from gpu.share import NANO_PER_DEVICE
 
-#: Most MiB of one ask, and most devices that a node can number: bounds against numbers that nobody means.
+#: Most MiB of one ask: a bound against numbers that nobody means.
 MOST_MIB: Final = 2**31 - 1
-MOST_INDEX: Final = 255
 #: Fields of asks that are called otherwise in a record.
 _SAID_AS: Final = {"profile": "mig"}
 _KEY: Final = re.compile(r"([ci])(0|[1-9][0-9]{0,3})")

@@ -11,12 +11,15 @@ import enum
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from gpu.effective import effective
 from gpu.share import NANO_PER_DEVICE, nano_from_memory
+
+#: The highest index that a device of a node can have: a bound against numbers that nobody means.
+MOST_INDEX: Final = 255
 
 
 class ContainerKind(enum.Enum):

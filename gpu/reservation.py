@@ -13,6 +13,7 @@ import msgspec
 
 from gpu import book as device_book
 from gpu.book import Book
+from gpu.request import MOST_INDEX
 from gpu.slices import is_device_resource
 from wire import names
 from wire.core import ContainerStatus, Pod, ResourceHealth
@@ -25,7 +26,8 @@ _GROUP_IDS = uuid.UUID("6f1c2a52-6d0c-4d55-9a30-3d5c7e0b6f3e")
 class Reservation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What a reservation pod says. ``book`` is None when it has none that can be read (foreign, or KAI's).
 
-    ``uuid`` "" : the device is not known yet. ``mem_mib`` 0: memory not reported. ``index`` -1: not reported.
+    ``uuid`` "" : the device is not known yet. ``mem_mib`` 0: memory not reported. ``index`` -1: not reported, or higher
+    than any device's.
     """
 
     group: str
@@ -98,8 +100,8 @@ def read(pod: Pod) -> Reservation:
         node=pod.spec.node_name,
         phase=pod.status.phase,
         uuid=_uuid(annotations.get(names.RESERVE_FOR_GPU_INDEX, "")),
-        index=_count(annotations.get(names.DEVICE_INDEX), default=-1),
-        mem_mib=_count(annotations.get(names.DEVICE_MEMORY), default=0),
+        index=_index(annotations.get(names.DEVICE_INDEX)),
+        mem_mib=_count(annotations.get(names.DEVICE_MEMORY)) or 0,
         book=book,
         deleting=pod.metadata.deletion_timestamp is not None,
         finalized=names.BOOK_FINALIZER in (pod.metadata.finalizers or ()),
@@ -168,5 +170,11 @@ def _uuid(text: str) -> str:
     return text if _UUID.fullmatch(text) else ""
 
 
-def _count(text: str | None, *, default: int) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else default
+def _index(text: str | None) -> int:
+    """What is out of range is as if it were not told: tables have a column for each index."""
+    index = _count(text)
+    return index if index is not None and index <= MOST_INDEX else -1
+
+
+def _count(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else None

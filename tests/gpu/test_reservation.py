@@ -79,6 +79,12 @@ def test_without_a_book_nobody_joins_and_only_a_missing_one_may_be_written(
     assert (held.is_joinable, held.is_adoptable) == (is_joinable, is_adoptable)
 
 
+@pytest.mark.parametrize(("text", "index"), [("0", 0), ("255", 255), ("256", -1), ("999999999", -1)])
+def test_an_index_that_no_device_can_have_is_as_if_it_were_not_told(text: str, index: int) -> None:
+    """Tables have a column for each index up to the highest: a billion of them would be built."""
+    assert reservation.read(pod({names.DEVICE_INDEX: text})).index == index
+
+
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "\N{SUPERSCRIPT TWO}", "9" * 10, "x"])
 def test_counts_that_can_not_be_read_are_unknown(text: str) -> None:
     held = reservation.read(pod({names.DEVICE_INDEX: text, names.DEVICE_MEMORY: text}))

@@ -64,6 +64,14 @@ def test_what_is_on_a_device_of_unknown_index_is_pending(capsys: pytest.CaptureF
     assert told[-1] == "52/92 (56%)"
 
 
+@pytest.mark.parametrize("details", [False, True])
+def test_an_index_beyond_any_devices_makes_no_columns(capsys: pytest.CaptureFixture[str], details: bool) -> None:
+    odd = card("i", "node-a", 10**6, **{"uid-odd": SHARE})
+    told = shown(capsys, seen(odd, bound(pod("odd", mem=9216), "node-a", ("i", SHARE), uuid="GPU-i")), details=details)
+    assert max(line.count("(Allocated") for line in told) == 3
+    assert any("ending(Allocated)" in line or "PENDING(Allocated)" in line for line in told)
+
+
 def test_details_have_a_line_for_each_pod(capsys: pytest.CaptureFixture[str]) -> None:
     told = shown(capsys, seen(pod("w", gpus=1, bound_to="node-a")), details=True)
     assert told[:9] == [
