@@ -48,6 +48,7 @@ def add_commands(commands: _Commands) -> None:
 def _add_scheduler(commands: _Commands) -> None:
     scheduler = _component(commands, "scheduler", "decide where pods go")
     _add_election(scheduler)
+    _add_health(scheduler)
     for resource in ("gpu", "cpu"):
         scheduler.add_argument(
             f"--{resource}-strategy", choices=[s.value for s in Strategy], default=Strategy.BINPACK.value
@@ -68,6 +69,7 @@ def _add_scheduler(commands: _Commands) -> None:
 def _add_binder(commands: _Commands) -> None:
     binder = _component(commands, "binder", "reserve devices and bind")
     _add_election(binder)
+    _add_health(binder)
     _add_cdi(binder)
     binder.add_argument("--reservation-image", default=ReservationTemplate().image)
     binder.add_argument("--reservation-runtime-class", default="", help="runtime class of reservation pods")
@@ -289,6 +291,17 @@ def _duration(text: str) -> float:
     if value <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no time at all; allowed: {durations.ALLOWED}, above zero")
     return value
+
+
+def _add_health(parser: argparse.ArgumentParser) -> None:
+    """Add where kubelet asks for a replica's health (cli/health.py), by KAI's name."""
+    parser.add_argument(
+        "--health-probe-bind-address",
+        type=_address,
+        default=None,
+        metavar="HOST:PORT",
+        help="answer /healthz and /readyz there (default: nowhere)",
+    )
 
 
 def _add_election(parser: argparse.ArgumentParser) -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import anyio
 
 from cli import connections
+from cli.health import Health
+from cli.listening import listening
 from cli.livekai import Found, look_for_kai, sentence
 from cli.refusing import BadInput
 from kube.api import Api
@@ -23,6 +25,7 @@ from kube.patience import until_answered
 from kube.replica import Replica, take_part
 from kube.retry import Retry
 from kube.rivals import Rivals
+from kube.serving import serve
 from wire import names
 
 log = logging.getLogger(__name__)
@@ -43,9 +46,14 @@ async def run_replica(
 ) -> None:
     """Run a replica until told to stop."""
     identity = incarnation(socket.gethostname(), own.rng)
+    health = Health()
+    listener = listening("--health-probe-bind-address", arguments.health_probe_bind_address)
     opened = connections.transport(arguments, own.component, replica=identity)
     async with opened as transport, anyio.create_task_group() as tasks:
         retry = Retry(own.rng)
+        if listener is not None:
+            tasks.start_soon(serve, health.app(), listener)
+            tasks.start_soon(health.end_with, stop)
         # Neither the election nor events may wait for the election.
         unfenced = Api(transport, retry=retry)
         await _alone(unfenced, stop)
@@ -59,7 +67,8 @@ async def run_replica(
             election.on_rival = Rivals(events)
             tasks.start_soon(election.run, anyio.sleep_forever)
         replica = make(Api(transport, retry=retry, fence=election.fence), events)
-        await take_part(replica, election=election if is_elected else None, fence=election.fence, stop=stop)
+        elected = election if is_elected else None
+        await take_part(replica, election=elected, fence=election.fence, stop=stop, task_status=health)
         tasks.cancel_scope.cancel()
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import socket
 
 import anyio
 
 from cli import connections
 from cli.inspect import UNITS_MIB
-from cli.refusing import BadInput
+from cli.listening import listening
 from cli.replicas import Own, run_replica
 from kube.api import Api
 from kube.clock import SystemClock
@@ -43,21 +42,10 @@ def inspect_settings(arguments: argparse.Namespace) -> InspectSettings:
     return InspectSettings(unit_mib=UNITS_MIB[arguments.inspect_memory_unit])
 
 
-def listening(address: tuple[str, int] | None) -> socket.socket | None:
-    """Listen there; None for nowhere. Raises BadInput if that can't be had."""
-    if address is None:
-        return None
-    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    try:
-        return socket.create_server(address, family=family)
-    except OSError as error:
-        raise BadInput(f"--inspect-address: {address[0]}:{address[1]}: {error.strerror or error}") from error
-
-
 async def run(arguments: argparse.Namespace, stop: anyio.Event) -> None:
     """Run a replica of the scheduler."""
     rng, clock = connections.rng(), SystemClock()
-    listener = listening(arguments.inspect_address)
+    listener = listening("--inspect-address", arguments.inspect_address)
 
     def make(api: Api, events: EventRecorder) -> Replica:
         scheduler = Scheduler(api, settings=settings(arguments), clock=clock, rng=rng, events=events)

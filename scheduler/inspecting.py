@@ -18,6 +18,7 @@ from aiohttp import web
 from anyio.abc import TaskStatus
 
 from kube.replica import Replica
+from kube.serving import serve
 from scheduler.core.cluster import Cluster
 from scheduler.core.gpushare import Answer, NodeUse, node_use
 from scheduler.settings import InspectSettings
@@ -33,8 +34,6 @@ _NODES_PER_TURN: Final = 32
 _LARGEST_BODY_BYTES: Final = 1024
 #: An answer is used so many times as long as it took to make (0.2 ms a node).
 _USED_FOR: Final = 20
-_KEEP_ALIVE_S: Final = 15.0
-_CLOSE_WITHIN_S: Final = 1.0
 
 
 class Inspecting:
@@ -51,18 +50,8 @@ class Inspecting:
 
     async def run(self, listener: socket.socket, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Serve on a listening socket until cancelled."""
-        runner = web.AppRunner(
-            self.app(), access_log=None, keepalive_timeout=_KEEP_ALIVE_S, shutdown_timeout=_CLOSE_WITHIN_S
-        )
-        await runner.setup()
-        try:
-            await web.SockSite(runner, listener).start()
-            _log.info("the inspect API listens on %s", listener.getsockname())
-            task_status.started()
-            await anyio.sleep_forever()
-        finally:
-            with anyio.move_on_after(_CLOSE_WITHIN_S + 1, shield=True):
-                await runner.cleanup()
+        _log.info("the inspect API listens on %s", listener.getsockname())
+        await serve(self.app(), listener, task_status=task_status)
 
     def app(self) -> web.Application:
         """Return the routes: GET and nothing else."""

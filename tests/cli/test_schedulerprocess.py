@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import socket
-
 import pytest
 
 from cli import schedulerprocess
 from cli.main import _parser
-from cli.refusing import BadInput
 from gpu.cdi import Cdi
 from scheduler.settings import ScalingSettings
 
@@ -105,15 +102,3 @@ def test_an_address_that_is_none_is_refused_in_one_line(value: str, capsys: pyte
 def test_the_inspect_api_counts_in_the_unit_that_is_said(given: list[str], unit_mib: int) -> None:
     arguments = _parser().parse_args(["scheduler", *given])
     assert schedulerprocess.inspect_settings(arguments).unit_mib == unit_mib
-
-
-def test_an_address_that_is_taken_is_refused_in_one_line() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = taken.getsockname()
-        with pytest.raises(BadInput, match=f"--inspect-address: 127.0.0.1:{address[1]}: ") as caught:
-            schedulerprocess.listening(address)
-    assert len(str(caught.value).splitlines()) == 1
-
-
-def test_without_an_address_nothing_listens() -> None:
-    assert schedulerprocess.listening(None) is None

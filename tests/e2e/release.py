@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ class Release:
         self._folder = folder
         self._rest = plane.rest()
         self._port = deployment.free_port()
+        self._health: dict[str, int] = {}
         self._family = Family(folder)
         (folder / "ca.pem").write_text(plane.ca_pem)
 
@@ -83,7 +85,9 @@ class Release:
             token.write_text(self.plane.service_account_token(NAMESPACE, spec["serviceAccountName"]))
             arguments += ["--server", self.plane.url, "--token-file", str(token)]
             arguments += ["--ca-file", str(self._folder / "ca.pem")]
-            if component == "admission":
+            if component != "admission":
+                arguments += ["--health-probe-bind-address", f"127.0.0.1:{self._health_of(component)}"]
+            else:
                 arguments += ["--host", "127.0.0.1", "--port", str(self._port)]
             command = ["/usr/bin/env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "cli.main", *arguments]
             self._family.start(component, command)
@@ -95,6 +99,16 @@ class Release:
         for child in self._family.children:
             child.process.wait(_GRACE_S)
         self._family.stop()
+
+    def is_ready(self, component: str) -> bool:
+        """What kubelet would be told by a scheduler or a binder, where its Deployment says."""
+        (container,) = self.deployment(component)["spec"]["template"]["spec"]["containers"]
+        path = container["readinessProbe"]["httpGet"]["path"]
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._health_of(component)}{path}", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
 
     def check(self) -> None:
         """Raise ProcessDied if a component has ended."""
@@ -135,6 +149,10 @@ class Release:
                     continue
                 patch = [{"op": "replace", "path": "/webhooks/0/clientConfig/service/port", "value": self._port}]
                 self.plane.kubectl("patch", kind, found["metadata"]["name"], "--type=json", "-p", json.dumps(patch))
+
+    def _health_of(self, component: str) -> int:
+        """A port of this machine for a replica's health."""
+        return self._health.setdefault(component, deployment.free_port())
 
     def _on_this_machine(self, argument: str, component: str, spec: Object) -> str:
         """Write out the volumes that an argument names, and name the files here."""

@@ -81,6 +81,8 @@ async def test_a_release_lives_and_its_tenants_outlive_it(plane: ControlPlane, r
     async with scene(plane, "team", ["1x2x80GiB"]) as it:
         await let_in(it, "first", "0.5")
         first = (await it.running(1))["first"]
+        assert release.is_ready("scheduler")
+        assert release.is_ready("binder")
 
         release.upgrade({**VALUES, "scheduler": {"placementStrategy": "spread"}})
         assert "--gpu-strategy=spread" in _arguments(release, "scheduler")

@@ -1,3 +1,14 @@
+{{/* How kubelet asks a scheduler's or binder's health (docs/design/installing.md, Ports). */}}
+{{- define "moorage.probes" -}}
+livenessProbe:
+  httpGet: {path: /healthz, port: health}
+  periodSeconds: 10
+  failureThreshold: 6
+readinessProbe:
+  httpGet: {path: /readyz, port: health}
+  periodSeconds: 2
+{{- end }}
+
 {{/*
 A component's Deployment, with what is the same for all:
 (dict "root" $ "component" NAME "values" ITS-VALUES "args" LIST "ports" LIST "probes" DICT "mounts" LIST "volumes" LIST)
@@ -17,7 +28,7 @@ metadata:
     app.kubernetes.io/component: {{ .component }}
 spec:
   replicas: {{ $values.replicas }}
-  # A replica goes when its successor is there.
+  # A replica goes when its successor is ready: in step with the cluster, so that it can take over.
   strategy:
     type: RollingUpdate
     rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
