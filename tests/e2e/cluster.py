@@ -30,6 +30,8 @@ from tools.cluster import ControlPlane
 from wire import names
 
 Pod = dict[str, Any]
+#: How long something may take whose time is not what a test is about: a busy machine is no failure.
+PATIENCE_S = 180.0
 T = TypeVar("T")
 
 #: Machines that start containers quickly, so that tests wait for Moorage and not for them.
@@ -116,7 +118,7 @@ class Scene:
         for name in pod_names:
             await self.core.delete_namespaced_pod(name, self.namespace)
 
-    async def running(self, count: int, *, within_s: float = 90) -> dict[str, Pod]:
+    async def running(self, count: int, *, within_s: float = PATIENCE_S) -> dict[str, Pod]:
         """Wait until ``count`` pods run, and return all pods."""
 
         async def enough() -> dict[str, Pod] | None:
@@ -125,7 +127,7 @@ class Scene:
 
         return await eventually(enough, f"{count} pods of {self.namespace} to run", within_s=within_s)
 
-    async def says(self, name: str, text: str, *, within_s: float = 60) -> str:
+    async def says(self, name: str, text: str, *, within_s: float = PATIENCE_S) -> str:
         """Wait until a pod's PodScheduled condition holds ``text``, and return its message."""
 
         async def said() -> str | None:
@@ -134,14 +136,14 @@ class Scene:
 
         return await eventually(said, f"pod {name} to say {text!r}", within_s=within_s)
 
-    async def empty(self, *, within_s: float = 90) -> None:
+    async def empty(self, *, within_s: float = PATIENCE_S) -> None:
         """Delete all pods and wait until they, and the reservations of the scene's nodes, are gone."""
         for name in await self.pods():
             with contextlib.suppress(client.ApiException):  # it went by itself meanwhile
                 await self.core.delete_namespaced_pod(name, self.namespace)
         await eventually(self._is_empty, f"{self.namespace} to be empty", within_s=within_s)
 
-    async def gone(self, pod_names: Sequence[str], *, within_s: float = 90) -> None:
+    async def gone(self, pod_names: Sequence[str], *, within_s: float = PATIENCE_S) -> None:
         """Wait until these pods are gone."""
 
         async def all_gone() -> bool | None:
@@ -220,7 +222,7 @@ async def scene(plane: ControlPlane, namespace: str, shapes: Sequence[str], *, s
         )
         core = client.CoreV1Api(api)
         await core.create_namespace({"metadata": {"name": namespace}})
-        await eventually(lambda: _default_account(core, namespace), "the default service account", within_s=60)
+        await eventually(lambda: _default_account(core, namespace), "the default service account", within_s=PATIENCE_S)
         async with anyio.create_task_group() as tasks:
             await tasks.start(nodes.run)
             yield (made := Scene(api, namespace, nodes))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from kubernetes_asyncio import client
 
-from tests.e2e.cluster import Pod, Scene, eventually, scheduled_message, share
+from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, scheduled_message, share
 from tests.e2e.tenant import Identity
 from tools.deployment import COMPONENTS, Deployment
 from wire import names
@@ -80,4 +80,4 @@ class Crowd:
         async def is_clear() -> bool | None:
             return not await self.scene.pods() or None
 
-        await eventually(is_clear, "the pods to go", within_s=60)
+        await eventually(is_clear, "the pods to go", within_s=PATIENCE_S)

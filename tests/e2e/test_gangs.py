@@ -30,7 +30,7 @@ async def test_a_gang_of_eight_halves_with_room_for_seven_waits_whole_and_then_r
 async def test_a_gang_of_64_whole_gpus_starts_over_eight_nodes(set_scene: SetScene) -> None:
     async with set_scene(["8x8x80GiB"]) as scene:
         await scene.create_gang("gang", 64, *(pod(f"m{i}", gpus=1) for i in range(64)))
-        pods = await scene.running(64, within_s=60)
+        pods = await scene.running(64)
         by_node: dict[str, int] = {}
         for found in pods.values():
             by_node[found["spec"]["nodeName"]] = by_node.get(found["spec"]["nodeName"], 0) + 1

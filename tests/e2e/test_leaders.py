@@ -23,7 +23,7 @@ from tools.cluster import ControlPlane
 from tools.deployment import ADMISSION, BINDER, SCHEDULER, Deployment, Options
 from wire import names
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 DURATION_S = 3.0
 LEASE = ["--lease-duration-s", "3", "--lease-renew-deadline-s", "2", "--lease-renew-s", "0.5", "--lease-poll-s", "0.5"]
@@ -140,7 +140,7 @@ class Stage:
 
     async def has_run(self) -> None:
         """Wait until all pods of the scene run."""
-        await self.scene.running(len(await self.scene.pods()), within_s=60)
+        await self.scene.running(len(await self.scene.pods()))
 
 
 @pytest.fixture

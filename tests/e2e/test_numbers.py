@@ -73,13 +73,13 @@ async def test_memory_that_adds_up_to_a_card_runs_on_it_and_not_a_mib_more(
 async def test_memory_asks_find_the_larger_cards_of_an_uneven_node(set_scene: SetScene) -> None:
     async with set_scene(["1x2x24GiB+2x80GiB"]) as scene:
         await scene.create(memory("a", 60_000), memory("b", 60_000))
-        pods = await scene.running(2, within_s=60)
+        pods = await scene.running(2)
         cards = {device.uuid: device.mem_mib for devices in scene.nodes.devices.values() for device in devices}
         by_device = scene.sharers(pods)
         assert sorted(map(tuple, by_device.values())) == [("a",), ("b",)]
         assert {cards[uuid] for uuid in by_device} == {80 * 1024}
         await scene.create(*_small())
-        pods = await scene.running(6, within_s=60)
+        pods = await scene.running(6)
         _nothing_over(scene.sharers(pods), cards, {"a": 60_000, "b": 60_000, **{f"s{i}": 20_000 for i in range(4)}})
 
 

@@ -12,7 +12,7 @@ from tests.e2e.conftest import SetScene
 from tools.deployment import SCHEDULER, Deployment
 from wire import names
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
