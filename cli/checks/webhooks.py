@@ -143,7 +143,8 @@ def _of_certificate(kind: str, hook: Raw, clock: Clock) -> list[Finding]:
         return []
     ends = max(certificate.not_valid_after_utc for certificate in x509.load_pem_x509_certificates(pem))
     now = datetime.datetime.fromtimestamp(clock.now_ns() // 1_000_000_000, tz=datetime.UTC)
-    said, do = f"the CA of {kind} ends on {ends:%Y-%m-%d}", "make new certificates (admission/certs.py)"
+    said = f"the CA of {kind} ends on {ends:%Y-%m-%d}"
+    do = "renew the webhooks' certificates, or see why they are not renewed (docs/certificates.md)"
     if ends <= now:
         return [Finding(Level.FAILED, _CHECK, said, do)]
     return [Finding(Level.WARNING, _CHECK, said, do)] if ends - now < _SOON else []
