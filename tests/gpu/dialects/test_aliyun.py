@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpu.dialects import aliyun
@@ -255,7 +256,16 @@ CHOICES = st.builds(
 )
 
 
+def written_amount(value: str | float) -> int:
+    """A whole amount as it is written down: a float has its shortest decimal, a text may have k or m behind it."""
+    text = str(value)
+    scale = {"k": Decimal(1000), "m": Decimal("0.001")}.get(text[-1:])
+    return int(Decimal(text) if scale is None else Decimal(text[:-1]) * scale)
+
+
 @given(st.lists(LIMITS | COUNTED, min_size=1, max_size=3), st.lists(LIMITS | COUNTED, max_size=1), CHOICES)
+@example([{MEM: 3.995899709432087e16}], [], DialectSettings())
+@example([{MEM: "1k"}], [], DialectSettings())
 def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
     limits: list[Raw], init: list[Raw], settings: DialectSettings
 ) -> None:
@@ -273,7 +283,7 @@ def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
     for asking_container, limit in zip(asked.spec.containers, limits, strict=True):
         mine = [c.asks for c in answer.request.containers if c.container.name == asking_container.name]
         mib = sum(ask.mem_mib for mine_asks in mine for ask in mine_asks if isinstance(ask, MemoryAsk))
-        assert mib == int(limit.get(MEM, 0)) * unit
+        assert mib == written_amount(limit.get(MEM, 0)) * unit
     devices = [GivenDevice(f"GPU-{n}", n, 80000, 0) for n in range(len(answer.request.shared))]
     back = aliyun.written_back(answer, devices, at_ns=NOW_NS)
     assert set(back.env) == {c.container.key for c in answer.request.containers if c.whole == 0}
