@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 import yaml
+from typing_extensions import override
 
 from gpu.dialects import nodesettings
 from gpu.dialects.checking import mistakes
@@ -20,6 +21,8 @@ from wire import names
 
 #: What nodes have and administrators promise, so it is the same in all namespaces; and what is no dialect's.
 _OF_THE_CLUSTER: Final = frozenset({"replicas", "sharing", "nodes", "metagpu.units", "metagpu.resource"})
+#: Of a namespace's settings; all of them take a tenth. Reviews wait while it is read.
+_LONGEST_OF_NAMESPACE: Final = 16_384
 _ALLOWED: Final = {bool: "true or false", int: "a whole number", str: "text", tuple[str, ...]: "a list of texts"}
 
 
@@ -42,6 +45,9 @@ def of_cluster(text: str) -> DialectSettings | tuple[Refusal, ...]:
 
 def of_namespace(text: str, cluster: DialectSettings) -> DialectSettings | Refusal:
     """Read a namespace's annotation over the cluster's settings, or say the first thing that is wrong with it."""
+    if len(text) > _LONGEST_OF_NAMESPACE:
+        allowed = f"at most {_LONGEST_OF_NAMESPACE} characters"
+        return _wrong(names.DIALECTS, text[:40], f"has {len(text)} characters", allowed)
     said = _decoded(text, names.DIALECTS)
     if isinstance(said, Refusal):
         return said
@@ -56,9 +62,19 @@ def of_namespace(text: str, cluster: DialectSettings) -> DialectSettings | Refus
     return wrong[0] if wrong else found
 
 
+class _WrittenOut(yaml.SafeLoader):
+    """Reads no aliases: a few lines of them, merged into each other, would be read for hours."""
+
+    @override
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.composer.ComposerError(None, None, "aliases (*name) are not read here: write them out")
+        return super().compose_node(parent, index)
+
+
 def _decoded(text: str, field: str) -> Mapping[str, Any] | Refusal:
     try:
-        value = yaml.safe_load(text)
+        value = yaml.load(text, Loader=_WrittenOut)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         return _wrong(field, text, "is not YAML", " ".join(str(error).split()) or "YAML or JSON")
     if value is None:

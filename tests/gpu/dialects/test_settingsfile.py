@@ -17,6 +17,7 @@ from gpu.dialects.settings import (
     ReplicasSettings,
 )
 from gpu.refusal import Refusal
+from wire import names
 
 ROOT = Path(__file__).parents[3]
 
@@ -78,14 +79,31 @@ def refusals(text: str) -> tuple[Refusal, ...]:
     return found
 
 
-def test_what_little_text_makes_large_is_not_written_out() -> None:
-    lines = [
-        "a0: &a0 [x, x]",
-        *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60)),
-        "hami: {default_gpus: *a59}",
-    ]
-    assert all(refusal.value == "a list" for refusal in refusals("\n".join(lines)))
+#: Each line doubles what the one before it stands for.
+LISTS = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60)), "strict: *a59"]
+MERGES = ["a0: &a0 {x: 1}", *(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, 60)), "strict: *a59"]
+
+
+@pytest.mark.parametrize("lines", [LISTS, MERGES], ids=["lists", "merges"])
+def test_what_little_text_makes_large_is_not_written_out(lines: list[str]) -> None:
+    (refusal,) = refusals("\n".join(lines))
+    assert refusal.allowed == "aliases (*name) are not read here: write them out"
+    assert settingsfile.of_namespace("\n".join(lines), CLUSTER) == msgspec.structs.replace(
+        refusal, field=names.DIALECTS, message=refusal.message.replace("the file", names.DIALECTS)
+    )
+
+
+def test_a_key_that_is_a_list_is_refused() -> None:
     assert refusals("? [1, 2]\n: 3")[0].field == "the file"
+
+
+def test_what_a_namespace_says_is_read_up_to_a_length() -> None:
+    said = "hami: {memory_factor: 2} #"
+    long = said + " " * (16_384 - len(said))
+    assert isinstance(settingsfile.of_namespace(long, CLUSTER), DialectSettings)
+    refusal = settingsfile.of_namespace(long + " ", CLUSTER)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.field, refusal.allowed) == (names.DIALECTS, "at most 16384 characters")
 
 
 def test_what_is_no_yaml_is_told_with_its_place() -> None:
