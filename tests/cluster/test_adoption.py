@@ -12,9 +12,11 @@ from pathlib import Path
 import anyio
 import pytest
 
+from admission.certs import serving_certificate
 from admission.manifests import UrlEndpoint, adoption_manifest, webhook_manifests
 from admission.review import PodAdmission
 from admission.settings import Settings
+from kube.clock import SystemClock
 from tests.cluster.doors import Door, Object, opened, registered, served
 from tools.cluster import ControlPlane
 from wire import names
@@ -144,3 +146,34 @@ async def test_a_webhook_whose_turn_was_before_the_change_is_not_asked_again(
         shared, refused = await late.tried(late.adopting, {}, annotations={names.GPU_FRACTION: "0.5"})
         assert shared == 201, refused
         assert "env" not in refused["spec"]["containers"][0]
+
+
+@pytest.mark.parametrize(
+    ("adopts", "scheduler", "is_made"),
+    [(False, "default-scheduler", True), (False, names.SCHEDULER_NAME, False), (True, "default-scheduler", False)],
+)
+async def test_while_nobody_answers_pods_of_others_are_made_and_ours_are_not(
+    control_plane: ControlPlane, adopts: bool, scheduler: str, is_made: bool
+) -> None:
+    mark = uuid.uuid4().hex[:8]
+    spaces = {f"adopting-{mark}": {names.ADOPT: "true"}, f"other-{mark}": {names.ADOPT: "false"}}
+    nobody = UrlEndpoint("https://127.0.0.1:1")
+    ca = serving_certificate(addresses=["127.0.0.1"], now_ns=SystemClock().now_ns()).ca
+    async with opened(control_plane, spaces) as door, registered(door, _manifests(nobody, ca, ""), list(spaces)):
+        there = Spaces(door, *spaces)
+        await _refuses(there)
+        namespace = there.adopting if adopts else there.other
+        status, answer = await there.tried(namespace, {names.GPU_RESOURCE: "1"}, scheduler)
+        assert status == (201 if is_made else 500), answer
+        assert is_made or "failed calling webhook" in answer["message"]
+
+
+async def _refuses(spaces: Spaces) -> None:
+    """Wait until the server asks them all."""
+    with anyio.fail_after(20):
+        while True:
+            ours = await spaces.tried(spaces.other, {}, names.SCHEDULER_NAME)
+            adopted = await spaces.tried(spaces.adopting, {})
+            if ours[0] != 201 and adopted[0] != 201:
+                return
+            await anyio.sleep(0.1)
