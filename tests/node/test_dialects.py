@@ -79,8 +79,8 @@ def _namespace(name: str, annotations: Mapping[str, str]) -> dict[str, Any]:
 
 SPANS: Name = ("metagpu", "one-and-a-half")
 SIXTEENTH: Name = ("clearml", "fraction-0-0625")
-#: What waits for what is not there yet (row I6).
-UNSUPPORTED: Name = ("replicas", "small")
+#: What waits for slices, which these cards have not (row I6).
+SLICED: Name = ("replicas", "small")
 #: Keeps cards from others for a while.
 _GUARD: Name = ("replicas", "guard")
 #: Beside those three there is room on the second card for one of these, and for none of the others.
@@ -103,9 +103,9 @@ def test_apps_of_five_systems_find_what_they_asked_for(
         fits = _crowded(stage)
     _switch_to_cdi(moorage)
     stage.remove(_GUARD)
-    with subtests.test("a part of a MIG slice waits"):
-        stage.create(UNSUPPORTED)
-        assert "not supported yet" in stage.says_why_it_waits(UNSUPPORTED)
+    with subtests.test("a part of a MIG slice waits where there are none"):
+        stage.create(SLICED)
+        assert "enough of mig profile: nvidia.com/mig-3g.20gb" in stage.says_why_it_waits(SLICED)
     stage.create(*stage.waiting)
     runs = stage.run(*ASKED)
     for (space, name), containers in ASKED.items():
