@@ -69,7 +69,9 @@ def left(machine: Machine) -> set[str]:
 
 def has_left(machine: Machine, name: str) -> str:
     """Wait until a tenant was evicted, and return what it was told."""
-    eventually(lambda: name not in left(machine) or None, lambda: f"{name} to go: {reservations(machine)}", within_s=90)
+    eventually(
+        lambda: name not in left(machine) or None, lambda: f"{name} to go: {reservations(machine)}", within_s=180
+    )
     notes = [one for one in machine.events(NAMESPACE) if one["reason"] == "GPUMoved"]
     return str([one["message"] for one in notes if one["involvedObject"]["name"] == name][-1])
 
