@@ -36,11 +36,16 @@ _PATIENCE_S: Final = 120.0
 
 @dataclass(slots=True)
 class _Search:
-    """On one node: groups of the reservation pods that were made, and since when each is, and when to go on."""
+    """On one node: groups of the reservation pods that were made, and since when each is, and when to go on.
+
+    ``is_over``: nothing more was to be had. What was got is kept until a look that began after that has seen it: only
+    while all is held it is plain that somebody else has what is missing (core/contending.py, ``proofs``).
+    """
 
     groups: dict[str, float] = field(default_factory=dict)
     refusals: int = 0
     again_s: float = 0.0
+    is_over: bool = False
 
 
 class Guarding:
@@ -71,9 +76,13 @@ class Guarding:
     ) -> None:
         """Ask for devices until none of ``lost`` is without a holder, or all are held. Raises ApiError.
 
+        To be called with what a look has found that began after the last call.
         ``resource``: of which kind they are. ``capacity``: how many such devices the node has, 0 if that is not known.
         """
         search = self._searches.setdefault(node, _Search())
+        if search.is_over:  # and this look has not found out who has what is missing
+            search.groups.clear()
+            search.is_over = False
         while anyio.current_time() >= search.again_s:
             if len(search.groups) > max(capacity, 1):
                 self._put_off(search)  # as many were asked for as the node has devices
@@ -90,8 +99,8 @@ class Guarding:
         self._searches.pop(node, None)
 
     def _put_off(self, search: _Search) -> None:
-        """Give back what was got, and begin anew after a while."""
-        search.groups.clear()
+        """Begin anew after a while; what was got is given back with the next look."""
+        search.is_over = True
         search.refusals += 1
         pause_s = doubled_s(_FIRST_PAUSE_S, search.refusals, longest_s=_LONGEST_PAUSE_S)
         search.again_s = anyio.current_time() + pause_s

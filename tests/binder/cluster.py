@@ -60,6 +60,8 @@ class Kubelet:
     #: Reservation pods to be rejected.
     rejects: int = 0
     uuids: list[str] = field(default_factory=list)
+    #: Devices of which free ones are given, in this order, and a pod is rejected where none is; () is without end.
+    free: Sequence[str] = ()
     start_s: float = 0.5
     #: UID -> UUID that was given.
     given: dict[str, str] = field(default_factory=dict)
@@ -88,14 +90,27 @@ class Kubelet:
             await self._start(meta)
 
     async def _start(self, meta: ObjectMeta) -> None:
-        if self.rejects:
-            self.rejects -= 1
+        uuid = await self._choose()
+        if not uuid:
             await self.status(meta.name, phase="Failed", reason="UnexpectedAdmissionError")
             return
-        self.given[meta.uid] = self.uuids.pop(0) if self.uuids else f"GPU-{len(self.given)}"
+        self.given[meta.uid] = uuid
         running = [{"name": "resource-reservation", "state": {"running": {}}, "ready": True}]
         await self.status(meta.name, phase="Running", containerStatuses=running)
         await self.tell(meta.name, self.given[meta.uid])
+
+    async def _choose(self) -> str:
+        """The next device, "" where there is none."""
+        if self.rejects:
+            self.rejects -= 1
+            return ""
+        if self.uuids:
+            return self.uuids.pop(0)
+        if not self.free:
+            return f"GPU-{len(self.given)}"
+        there = {pod.metadata.uid for pod in (await self.api.list(PODS, namespace=RESERVATIONS)).items}
+        held = {uuid for uid, uuid in self.given.items() if uid in there}
+        return next((uuid for uuid in self.free if uuid not in held), "")
 
     async def status(self, name: str, *, namespace: str = RESERVATIONS, **status: Any) -> None:
         await self.api.patch(PODS, name, {"status": status}, namespace=namespace, subresource="status")

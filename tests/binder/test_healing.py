@@ -265,6 +265,23 @@ async def test_a_stranger_is_found_where_all_else_is_held_and_what_was_held_for_
         assert await going(it) == {"p"}
 
 
+async def test_what_a_search_got_is_kept_until_a_look_has_seen_whether_the_node_is_full() -> None:
+    async with cluster(idle_s=0.5) as it:
+        await gpus(it, 3)
+        await it.bound()
+        await whole(it, "stranger")
+        await lose(it)
+        it.kubelet.free = ["GPU-b", "GPU-c"]
+        with anyio.move_on_after(45):
+            while True:  # the binder looks at a reservation pod when it changes, and not only now and then
+                await anyio.sleep(0.3)
+                for pod in await it.reservations():
+                    patch = {"metadata": {"labels": {"changed": str(anyio.current_time())}}}
+                    await it.api.patch(PODS, pod.metadata.name, patch, namespace=RESERVATIONS)
+        assert await going(it) == {"p"}
+        assert set(await held(it)) == {"GPU-b"}
+
+
 async def test_a_device_that_a_stranger_leaves_is_guarded() -> None:
     async with cluster(contended_s=100.0) as it:
         await gpus(it, 2)

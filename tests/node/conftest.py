@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from tests.node.histories.scenarios import MOST_PODS, NODE
 from tests.node.pods import Machine
 from tools.cluster import ControlPlane
-from tools.deployment import Deployment, Options
+from tools.deployment import BINDER, SCHEDULER, Deployment, Options
 from tools.node import needs
 from tools.node.node import Node
 
@@ -43,6 +43,37 @@ def moorage(plane: ControlPlane) -> Iterator[Deployment]:
     with Deployment(plane, Options(arguments=arguments)) as deployment:
         yield deployment
         deployment.check()
+
+
+@pytest.fixture
+def nothing_is_left(machine: Machine, moorage: Deployment) -> Iterator[None]:
+    """After a test its pods are taken away, and their reservations go."""
+    del moorage  # has to be there still
+    yield
+    machine.clear()
+
+
+def _started_with(machine: Machine, moorage: Deployment, components: Sequence[str], *arguments: str) -> Iterator[None]:
+    """Components with further arguments; afterwards the usual ones again."""
+    for further in (arguments, ()):
+        for component in components:
+            moorage.stop(component)
+            moorage.start(component, *further)
+        if further:
+            yield
+            machine.clear()
+
+
+@pytest.fixture
+def quick(machine: Machine, moorage: Deployment) -> Iterator[None]:
+    """A binder that moves tenants soon."""
+    yield from _started_with(machine, moorage, [BINDER], "--contended-s", "3")
+
+
+@pytest.fixture
+def by_cdi(machine: Machine, moorage: Deployment) -> Iterator[None]:
+    """Devices are named otherwise for a while, as after a change of the setting."""
+    yield from _started_with(machine, moorage, [BINDER, SCHEDULER], "--cdi-enabled")
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from tools.cluster import ControlPlane
 from tools.node.node import CTR, Node
+from wire import names
 
 Pod = dict[str, Any]
 T = TypeVar("T")
@@ -112,14 +113,31 @@ class Machine:
         """What was said of the objects of a namespace."""
         return list(self.plane.rest().call("GET", f"/api/v1/namespaces/{namespace}/events")["items"])
 
-    def remove(self, *names: str) -> None:
+    def remove(self, *gone: str) -> None:
         """Delete pods and wait until kubelet has ended them."""
-        for name in names:
+        for name in gone:
             self.plane.rest().send("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}")
         eventually(
-            lambda: not {one["metadata"]["name"] for one in self.pods(NAMESPACE)} & set(names) or None,
-            lambda: f"{', '.join(names)} to go",
+            lambda: not {one["metadata"]["name"] for one in self.pods(NAMESPACE)} & set(gone) or None,
+            lambda: f"{', '.join(gone)} to go",
             within_s=60,
+        )
+
+    def reservations(self) -> list[Pod]:
+        """All reservation pods."""
+        return self.pods(names.RESERVATION_NAMESPACE)
+
+    def clear(self) -> None:
+        """Take every pod away, and see that their reservations go.
+
+        Before a binder is replaced, too: the next one would not have seen the pods run, and waits a minute more for
+        what vanished unseen.
+        """
+        self.remove(*(one["metadata"]["name"] for one in self.pods(NAMESPACE)))
+        eventually(
+            lambda: not self.reservations() or None,
+            lambda: f"reservations to go: {self.reservations()}",
+            within_s=180,
         )
 
     def kill(self, name: str, namespace: str = NAMESPACE) -> None:

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.node.histories.scenarios import MOST_PODS
 from tests.node.histories.stage import on_node, placed, program
 from tests.node.pods import NAMESPACE, Machine, Pod, eventually
-from tests.node.test_sharing import no_reservations, reservations, share
+from tests.node.test_sharing import share
 from tools.deployment import ADMISSION, Deployment
 from tools.rest import RestError
 from wire import names
 
 #: Answer of the API server when an object of the name is there.
 _TAKEN = 409
-pytestmark = [pytest.mark.node, pytest.mark.usefixtures("moorage")]
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(machine: Machine) -> Iterator[None]:
-    yield
-    machine.remove(*(one["metadata"]["name"] for one in machine.pods(NAMESPACE)))
-    no_reservations(machine)
+pytestmark = [pytest.mark.node, pytest.mark.usefixtures("nothing_is_left")]
 
 
 def says_why_it_waits(machine: Machine, name: str) -> str:
@@ -43,7 +34,7 @@ def test_a_first_share_needs_two_slots_of_a_node_and_a_further_one_needs_one(mac
         machine.reached(one["metadata"]["name"], "Running")
     machine.create(placed("first", fraction="0.3"))
     assert "pod" in says_why_it_waits(machine, "first").lower()
-    assert reservations(machine) == []
+    assert machine.reservations() == []
     machine.remove("taken-0")
     seen = machine.sees("first")
     machine.create(placed("second", fraction="0.3"))
@@ -62,7 +53,7 @@ def test_a_pod_that_comes_again_under_its_name_gets_a_share_of_its_own(machine: 
         uids.add(machine.get("web-0")["metadata"]["uid"])
         machine.plane.rest().call("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/web-0")
     assert len(uids) == 2
-    assert len(reservations(machine)) == 1
+    assert len(machine.reservations()) == 1
 
 
 def _created(machine: Machine, wanted: Pod) -> bool | None:
@@ -96,7 +87,7 @@ def test_a_share_is_told_its_device_by_config_maps_as_well(machine: Machine, moo
     try:
         machine.create(share("told", "0.5"))
         seen = machine.sees("told")
-        (reservation,) = reservations(machine)
+        (reservation,) = machine.reservations()
         assert {reservation["metadata"]["annotations"][names.RESERVE_FOR_GPU_INDEX]} == seen
         maps = machine.plane.rest().call("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps")["items"]
         told = [

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 
 import pytest
 
 from tests.node.histories.stage import on_node
 from tests.node.pods import NAMESPACE, Machine, Pod, eventually
-from tests.node.test_sharing import no_reservations, reservations, share
+from tests.node.test_sharing import share
 from tools.controlplane import KUBELET
 from tools.deployment import BINDER, Deployment
 from tools.node.gpus import made_up
@@ -17,24 +16,7 @@ from tools.node.node import PLUGIN
 from wire import names
 
 MOVED = "evicted: GPU {} was lost by the pod's reservation and given to another pod"
-pytestmark = [pytest.mark.node, pytest.mark.usefixtures("moorage")]
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(machine: Machine) -> Iterator[None]:
-    yield
-    machine.remove(*(one["metadata"]["name"] for one in machine.pods(NAMESPACE)))
-    no_reservations(machine)
-
-
-@pytest.fixture
-def quick(moorage: Deployment) -> Iterator[None]:
-    """A binder that moves tenants soon; afterwards the usual one again."""
-    for arguments in (["--contended-s", "3"], []):
-        moorage.stop(BINDER)
-        moorage.start(BINDER, *arguments)
-        if arguments:
-            yield
+pytestmark = [pytest.mark.node, pytest.mark.usefixtures("nothing_is_left")]
 
 
 def stays(wanted: Pod) -> Pod:
@@ -57,7 +39,7 @@ def given(machine: Machine) -> dict[str, Fraction]:
 
 def known_to_kubelet(machine: Machine) -> set[str]:
     """The devices that kubelet knows it gave to reservation pods."""
-    statuses = [status for one in reservations(machine) for status in one["status"].get("containerStatuses", ())]
+    statuses = [status for one in machine.reservations() for status in one["status"].get("containerStatuses", ())]
     told = [each for status in statuses for each in status.get("allocatedResourcesStatus", ())]
     return {device["resourceID"] for each in told for device in each["resources"]}
 
@@ -70,7 +52,7 @@ def left(machine: Machine) -> set[str]:
 def has_left(machine: Machine, name: str) -> str:
     """Wait until a tenant was evicted, and return what it was told."""
     eventually(
-        lambda: name not in left(machine) or None, lambda: f"{name} to go: {reservations(machine)}", within_s=180
+        lambda: name not in left(machine) or None, lambda: f"{name} to go: {machine.reservations()}", within_s=180
     )
     notes = [one for one in machine.events(NAMESPACE) if one["reason"] == "GPUMoved"]
     return str([one["message"] for one in notes if one["involvedObject"]["name"] == name][-1])
@@ -80,7 +62,7 @@ def test_a_device_that_kubelet_forgot_with_its_checkpoint_is_held_again_and_its_
     machine.create(share("left", "0.5"), share("right", "0.5"))
     seen = machine.sees("left")
     assert machine.sees("right") == seen
-    (before,) = reservations(machine)
+    (before,) = machine.reservations()
     machine.node.kill(KUBELET)
     machine.node.lose_devices()
     machine.node.start_again(KUBELET)
@@ -89,10 +71,10 @@ def test_a_device_that_kubelet_forgot_with_its_checkpoint_is_held_again_and_its_
     # What it gives now may be the other device; then a second reservation pod guards this one.
     eventually(
         lambda: seen <= known_to_kubelet(machine) or None,
-        lambda: f"a reservation to hold {seen}: {reservations(machine)}",
+        lambda: f"a reservation to hold {seen}: {machine.reservations()}",
         within_s=90,
     )
-    assert before["metadata"]["uid"] not in {one["metadata"]["uid"] for one in reservations(machine)}
+    assert before["metadata"]["uid"] not in {one["metadata"]["uid"] for one in machine.reservations()}
     for name in ("left", "right"):
         assert machine.get(name)["status"]["containerStatuses"][0]["restartCount"] == 0
 
@@ -106,9 +88,6 @@ def test_tenants_of_a_device_that_has_another_uuid_after_a_reboot_are_moved(mach
     assert has_left(machine, "renewed") == MOVED.format(device)
     machine.create(share("next", "0.5"))
     assert machine.sees("next") < set(machine.devices)
-    # Another binder would not have seen it run, and wait a minute more for what vanished unseen.
-    machine.remove("next")
-    no_reservations(machine)
 
 
 def test_while_a_reservation_is_refused_nobody_is_let_on_its_device_beyond_what_that_has(machine: Machine) -> None:
@@ -116,22 +95,22 @@ def test_while_a_reservation_is_refused_nobody_is_let_on_its_device_beyond_what_
     machine.create(stays(share("left", "0.5")), stays(share("right", "0.4")))
     seen = machine.sees("left")
     assert machine.sees("right") == seen
-    (before,) = reservations(machine)
+    (before,) = machine.reservations()
     machine.node.reboot(plugin=False)
     machine.create(stays(share("little", "0.1")), share("much", "0.3"))
 
     def is_refused() -> bool | None:
         assert max(given(machine).values()) <= 1, given(machine)
-        there = {one["metadata"]["uid"]: one["status"]["phase"] for one in reservations(machine)}
+        there = {one["metadata"]["uid"]: one["status"]["phase"] for one in machine.reservations()}
         return there.get(before["metadata"]["uid"], names.FAILED) == names.FAILED or None
 
     def is_held_again() -> bool | None:
         assert max(given(machine).values()) <= 1, given(machine)
         return seen <= known_to_kubelet(machine) or None
 
-    eventually(is_refused, lambda: f"the reservation to be refused: {reservations(machine)}", within_s=60)
+    eventually(is_refused, lambda: f"the reservation to be refused: {machine.reservations()}", within_s=60)
     machine.node.start_again(PLUGIN)
-    eventually(is_held_again, lambda: f"a reservation to hold {seen}: {reservations(machine)}", within_s=90)
+    eventually(is_held_again, lambda: f"a reservation to hold {seen}: {machine.reservations()}", within_s=90)
     for name in ("left", "right"):
         machine.restarted(name)
         assert machine.sees(name) == seen
@@ -145,8 +124,8 @@ def test_tenants_leave_a_device_that_went_to_others_while_their_reservation_was_
     moorage.stop(BINDER)
     machine.node.reboot(plugin=False)
     eventually(
-        lambda: all(one["status"]["phase"] == names.FAILED for one in reservations(machine)) or None,
-        lambda: f"the reservation to be refused: {reservations(machine)}",
+        lambda: all(one["status"]["phase"] == names.FAILED for one in machine.reservations()) or None,
+        lambda: f"the reservation to be refused: {machine.reservations()}",
         within_s=60,
     )
     machine.node.start_again(PLUGIN)
@@ -157,5 +136,6 @@ def test_tenants_leave_a_device_that_went_to_others_while_their_reservation_was_
     try:
         assert has_left(machine, "overtaken") == MOVED.format(device)
     finally:
+        machine.clear()
         moorage.stop(BINDER)
         moorage.start(BINDER)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.node.pods import NAMESPACE, Machine, Pod, eventually, pod
-from tools.deployment import BINDER, SCHEDULER, Deployment
+from tools.deployment import SCHEDULER, Deployment
 from tools.node.node import CTR
 from wire import names
 
-pytestmark = [pytest.mark.node, pytest.mark.usefixtures("moorage")]
+pytestmark = [pytest.mark.node, pytest.mark.usefixtures("nothing_is_left")]
 
 
 def share(name: str, fraction: str) -> Pod:
@@ -43,24 +41,6 @@ def whole(name: str) -> Pod:
     return pod(name, gpus=1, schedulerName=names.SCHEDULER_NAME)
 
 
-def reservations(machine: Machine) -> list[Pod]:
-    return machine.pods(names.RESERVATION_NAMESPACE)
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(machine: Machine) -> Iterator[None]:
-    """Take every pod away after a test, and see that their reservations go."""
-    yield
-    machine.remove(*(one["metadata"]["name"] for one in machine.pods(NAMESPACE)))
-    no_reservations(machine)
-
-
-def no_reservations(machine: Machine) -> None:
-    eventually(
-        lambda: not reservations(machine) or None, lambda: f"reservations to go: {reservations(machine)}", within_s=60
-    )
-
-
 def bind_requests(machine: Machine) -> list[Pod]:
     path = f"/apis/scheduling.run.ai/v1alpha2/namespaces/{NAMESPACE}/bindrequests"
     return list(machine.plane.rest().call("GET", path)["items"])
@@ -74,7 +54,7 @@ def refusals(machine: Machine) -> list[Pod]:
 def test_two_halves_share_the_device_that_their_reservation_pod_holds(machine: Machine) -> None:
     machine.create(share("left", "0.5"), share("right", "0.5"))
     seen = [machine.sees(name) for name in ("left", "right")]
-    (reservation,) = reservations(machine)
+    (reservation,) = machine.reservations()
     (device,) = seen[0]
     assert seen == [{device}, {device}]
     assert device in machine.devices
@@ -87,18 +67,6 @@ def test_two_halves_share_the_device_that_their_reservation_pod_holds(machine: M
     assert machine.sees("whole") == set(machine.devices) - {device}
 
 
-@pytest.fixture
-def by_cdi(moorage: Deployment) -> Iterator[None]:
-    """Devices are named otherwise for a while, as after a change of the setting."""
-    for component in (BINDER, SCHEDULER):
-        moorage.stop(component)
-        moorage.start(component, "--cdi-enabled")
-    yield
-    for component in (BINDER, SCHEDULER):
-        moorage.stop(component)
-        moorage.start(component)
-
-
 @pytest.mark.usefixtures("by_cdi")
 def test_shares_that_are_told_by_a_cdi_name_see_their_device(machine: Machine) -> None:
     machine.create(share("first", "0.5"))
@@ -106,7 +74,7 @@ def test_shares_that_are_told_by_a_cdi_name_see_their_device(machine: Machine) -
     # The first one was the binder's to tell, the second is the scheduler's.
     machine.create(share("further", "0.5"))
     seen.append(machine.sees("further"))
-    (reservation,) = reservations(machine)
+    (reservation,) = machine.reservations()
     device = reservation["metadata"]["annotations"][names.RESERVE_FOR_GPU_INDEX]
     assert seen == [{device}, {device}]
     told = [one["metadata"]["annotations"][f"{names.VISIBLE_DEVICES_PREFIX}c0"] for one in machine.pods(NAMESPACE)]
@@ -116,7 +84,7 @@ def test_shares_that_are_told_by_a_cdi_name_see_their_device(machine: Machine) -
 def test_a_share_outlives_its_reservations_container(machine: Machine) -> None:
     machine.create(share("tenant", "0.5"))
     seen = machine.sees("tenant")
-    (reservation,) = reservations(machine)
+    (reservation,) = machine.reservations()
     pod_name = reservation["metadata"]["name"]
     (status,) = reservation["status"]["containerStatuses"]
     container = status["containerID"].removeprefix("containerd://")
@@ -136,7 +104,7 @@ def test_a_form_of_asking_gets_the_devices_of_its_reservations(machine: Machine,
     machine.create(wanted)
     seen = machine.sees(name)
     assert len(seen) == devices
-    held = {one["metadata"]["annotations"][names.RESERVE_FOR_GPU_INDEX] for one in reservations(machine)}
+    held = {one["metadata"]["annotations"][names.RESERVE_FOR_GPU_INDEX] for one in machine.reservations()}
     assert held == seen
     for container in wanted["spec"]["containers"][:-1]:
         assert "NVML Shared Library Not Found" in machine.node.output(NAMESPACE, name, container["name"])
@@ -160,18 +128,8 @@ def test_a_reservation_that_kubelet_refuses_is_given_up_and_the_share_runs_when_
     moorage.stop(SCHEDULER)
     moorage.start(SCHEDULER)
     seen = machine.sees("late")
-    (reservation,) = [one for one in reservations(machine) if one["status"]["phase"] == "Running"]
+    (reservation,) = [one for one in machine.reservations() if one["status"]["phase"] == "Running"]
     assert {reservation["metadata"]["annotations"][names.RESERVE_FOR_GPU_INDEX]} == seen
-
-
-@pytest.fixture
-def quick(moorage: Deployment) -> Iterator[None]:
-    """A binder that moves tenants soon; afterwards the usual one again."""
-    for arguments in (["--contended-s", "3"], []):
-        moorage.stop(BINDER)
-        moorage.start(BINDER, *arguments)
-        if arguments:
-            yield
 
 
 @pytest.mark.usefixtures("quick")
@@ -185,22 +143,19 @@ def test_the_tenant_of_a_device_that_its_plugin_calls_unhealthy_is_evicted_and_t
     try:
         eventually(
             lambda: {one["metadata"]["name"] for one in machine.pods(NAMESPACE)} == {"well"} or None,
-            lambda: f"the tenant of {seen} to go: {reservations(machine)}",
+            lambda: f"the tenant of {seen} to go: {machine.reservations()}",
             within_s=60,
         )
         notes = [one for one in machine.events(NAMESPACE) if one["reason"] == "GPUMoved"]
         (note,) = [one["message"] for one in notes if one["involvedObject"]["name"] == "ill"]
         assert note == f"evicted: GPU {min(seen)} is unhealthy, as its device plugin says"
-        eventually(lambda: len(reservations(machine)) == 1 or None, lambda: "the idle reservation to go", within_s=60)
+        eventually(lambda: len(machine.reservations()) == 1 or None, lambda: "the idle reservation to go", within_s=60)
         machine.create(share("late", "0.6"))
         machine.node.set_unhealthy(())
         assert machine.sees("late") == seen
     finally:
         machine.node.set_unhealthy(())
     assert machine.get("well", NAMESPACE)["status"]["containerStatuses"][0]["restartCount"] == 0
-    # Another binder would not have seen them run, and wait a minute more for what vanished unseen.
-    machine.remove("well", "late")
-    no_reservations(machine)
 
 
 def test_after_a_reboot_tenants_are_on_the_device_that_their_reservation_holds(machine: Machine) -> None:
@@ -214,8 +169,8 @@ def test_after_a_reboot_tenants_are_on_the_device_that_their_reservation_holds(m
     for name in ("one", "other"):
         machine.restarted(name)
         assert machine.sees(name) == seen
-    (reservation,) = reservations(machine)
+    (reservation,) = machine.reservations()
     machine.restarted(reservation["metadata"]["name"], names.RESERVATION_NAMESPACE)
-    (again,) = reservations(machine)
+    (again,) = machine.reservations()
     assert {again["metadata"]["annotations"][names.RESERVE_FOR_GPU_INDEX]} == seen
     assert again["status"]["containerStatuses"][0]["allocatedResourcesStatus"][0]["resources"][0]["resourceID"] in seen
