@@ -130,7 +130,7 @@ class Desk:
             # Where GPUs are handed out by DRA alone, kubelet would admit a reservation pod without one.
             return _refused(Cause.NOT_JOINABLE, group, f"no device plugin of node {node} has {resource}")
         async with self._making:
-            first = self._first_book(group, [waiting for waiting in batch if waiting.tenant.resource == resource])
+            first = self._first_book(group, node, [waiting for waiting in batch if waiting.tenant.resource == resource])
             if isinstance(first, Failed):
                 return first
             held = await make(
@@ -146,9 +146,9 @@ class Desk:
         self._view.note_reservation(held)
         return held
 
-    def _first_book(self, group: str, batch: Sequence[_Waiting]) -> Book | Failed:
+    def _first_book(self, group: str, node: str, batch: Sequence[_Waiting]) -> Book | Failed:
         """Bound pods of the group come first (a lost reservation is rebuilt), then as many of the batch as fit."""
-        book = rebuild(group, self._view.bound_in(group))
+        book = rebuild(group, self._view.bound_in(group), card_mib=self._view.cards_mib.get(node, 0))
         if not isinstance(book, Book):
             return _refused(Cause.DEVICE_CLAIMED, group, "its bound pods need more than one device")
         for waiting in batch:

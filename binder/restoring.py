@@ -40,7 +40,7 @@ class Restoring:
     async def restore(self, group: str, bound: Sequence[PodView]) -> None:
         """Make the reservation of a group anew, whose bound pods have lost it."""
         node = bound[0].node
-        book = rebuild(group, bound)
+        book = rebuild(group, bound, card_mib=self._view.cards_mib.get(node, 0))
         if not isinstance(book, Book):
             _log.error("group %s on node %s: its pods were given more than one device: %s", group, node, book)
             return
@@ -62,12 +62,17 @@ class Restoring:
         if fresh is None or fresh.uid != held.uid or not fresh.is_adoptable or fresh.deleting:
             return
         bound = await self._listed_in(held)
-        adopted = await books.adopt(self._api, fresh, [tenant(held.group, pod) for pod in bound])
+        card_mib = self._card_mib(fresh)
+        adopted = await books.adopt(self._api, fresh, [tenant(held.group, pod, card_mib=card_mib) for pod in bound])
         if isinstance(adopted, Reservation):
             _log.info("reservation %s adopted with %d tenants", held.name, len(bound))
             self._view.note_reservation(adopted)
         elif not isinstance(adopted, books.Contended):
             _log.error("reservation %s can't be adopted: %s", held.name, adopted)
+
+    def _card_mib(self, held: Reservation) -> int:
+        """What its process told; KAI's tells no memory, so as its node says, by which KAI shared it, too."""
+        return held.mem_mib or self._view.cards_mib.get(held.node, 0)
 
     async def _listed_in(self, held: Reservation) -> list[PodView]:
         """Live pods that are bound to the group, by quorum."""
@@ -87,7 +92,7 @@ class Restoring:
             return None
         if is_of_newer_version((pod.metadata.annotations or {}).get(names.TENANTS, "")):
             return "it was written by a newer version of the scheduler or the binder"
-        book = rebuild(held.group, await self._listed_in(fresh))
+        book = rebuild(held.group, await self._listed_in(fresh), card_mib=self._card_mib(fresh))
         return fresh if isinstance(book, Book) else f"its bound pods were given more than one device: {book}"
 
     async def rewrite(self, fresh: Reservation, *, known: Collection[str]) -> Reservation | None:
@@ -97,7 +102,7 @@ class Restoring:
         that were bound when all who vanished had been waited for: one that went since then may still run.
         """
         bound = await self._listed_in(fresh)
-        book = rebuild(fresh.group, bound)
+        book = rebuild(fresh.group, bound, card_mib=self._card_mib(fresh))
         if not isinstance(book, Book) or not {pod.uid for pod in bound}.issuperset(known):
             return None
         try:
@@ -124,7 +129,8 @@ class Restoring:
                 missing.append(now)
         if not missing:
             return held
-        joined = await books.join(self._api, held, [tenant(held.group, pod) for pod in missing])
+        card_mib = self._card_mib(held)
+        joined = await books.join(self._api, held, [tenant(held.group, pod, card_mib=card_mib) for pod in missing])
         if isinstance(joined, Reservation):
             self._view.note_reservation(joined)
             return joined

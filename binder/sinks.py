@@ -11,6 +11,7 @@ from binder.core.pods import view as read_pod
 from binder.core.reservation_pod import ReservationTemplate
 from binder.view import View
 from gpu import reservation as reservations
+from gpu.cards import cards_mib
 from gpu.reservation import Reservation
 from gpu.slices import is_device_resource
 from kube.reflector import in_turns
@@ -112,13 +113,15 @@ class RequestSink:
 class NodeView(msgspec.Struct, frozen=True, gc=False):
     """A node: whether it is cordoned, whether its cards differ in memory, and what devices its device plugins have.
 
-    ``devices``: GPUs and MIG slices by resource; None: it tells nothing of what it has.
+    ``devices``: GPUs and MIG slices by resource; None: it tells nothing of what it has. ``card_mib``: memory of its
+    smallest card, 0 if unknown.
     """
 
     name: str
     is_cordoned: bool
     is_uneven: bool
     devices: Mapping[str, int] | None = None
+    card_mib: int = 0
 
 
 class NodeSink:
@@ -129,8 +132,10 @@ class NodeSink:
 
     def keep(self, obj: Node) -> NodeView:
         """What the view keeps of a node."""
-        cards = (obj.metadata.annotations or {}).get(names.NODE_CARDS, "")
-        return NodeView(obj.metadata.name, obj.spec.unschedulable, len(set(cards.split(","))) > 1, _devices(obj))
+        labels, annotations = obj.metadata.labels or {}, obj.metadata.annotations or {}
+        is_uneven = len(set(annotations.get(names.NODE_CARDS, "").split(","))) > 1
+        smallest_mib, _ = cards_mib(labels, annotations)
+        return NodeView(obj.metadata.name, obj.spec.unschedulable, is_uneven, _devices(obj), smallest_mib)
 
     async def replace(self, kept: Sequence[NodeView]) -> None:
         """Take a list: what is not in it is gone."""
@@ -159,6 +164,7 @@ class NodeSink:
             self._view.uneven.add(node.name)
         else:
             self._view.uneven.discard(node.name)
+        self._view.cards_mib[node.name] = node.card_mib
         if was is not node.is_cordoned:
             self._mark_node(node.name)
 
@@ -166,6 +172,7 @@ class NodeSink:
         self._view.nodes.pop(name, None)
         self._view.devices.pop(name, None)
         self._view.uneven.discard(name)
+        self._view.cards_mib.pop(name, None)
         self._mark_node(name)
 
     def _mark_node(self, name: str) -> None:

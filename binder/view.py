@@ -46,6 +46,8 @@ class View:
         self.devices: dict[str, Mapping[str, int]] = {}
         #: Nodes whose cards differ in memory.
         self.uneven: set[str] = set()
+        #: Node -> memory of its smallest card, where it says that.
+        self.cards_mib: dict[str, int] = {}
         self.subscriptions = Subscriptions()
         self.dirty: set[str] = set()
         self.collector = Signal()

@@ -11,7 +11,7 @@ from binder.core.pods import PodView
 from gpu import book as device_book
 from gpu.asked import mode_of
 from gpu.book import Book, Entry, NotEntered, Tenant
-from gpu.request import FractionAsk
+from gpu.request import charge_nano
 from gpu.share import NANO_PER_DEVICE
 from wire import names
 
@@ -19,9 +19,12 @@ from wire import names
 BOUND_BY_KAI = "kai"
 
 
-def rebuild(group: str, bound: Sequence[PodView]) -> Book | NotEntered:
-    """Return the book that these bound pods make; DeviceFull where they were given more than there is."""
-    return device_book.join(device_book.EMPTY, [tenant(group, pod) for pod in bound])
+def rebuild(group: str, bound: Sequence[PodView], *, card_mib: int = 0) -> Book | NotEntered:
+    """Return the book that these bound pods make; DeviceFull where they were given more than there is.
+
+    ``card_mib``: of the smallest card that it can be, 0 if unknown.
+    """
+    return device_book.join(device_book.EMPTY, [tenant(group, pod, card_mib=card_mib) for pod in bound])
 
 
 def resource_of(group: str, bound: Iterable[PodView], *, otherwise: str = names.GPU_RESOURCE) -> str:
@@ -33,12 +36,12 @@ def resource_of(group: str, bound: Iterable[PodView], *, otherwise: str = names.
     return next((device.resource for device in devices if device.group == group), names.GPU_RESOURCE)
 
 
-def tenant(group: str, pod: PodView) -> Tenant:
-    """The entry that a pod bound to this group must have."""
+def tenant(group: str, pod: PodView, *, card_mib: int = 0) -> Tenant:
+    """The entry that a pod bound to this group must have; ``card_mib`` as of ``rebuild``."""
     attempt = pod.grant.attempt if pod.grant else BOUND_BY_KAI
     mode = mode_of(pod.recorded) if pod.recorded is not None else ""
     name = f"{pod.namespace}/{pod.name}"
-    entry = Entry(_nano(group, pod), attempt, pod.rv, 0, name, pod.grace_s, mode)
+    entry = Entry(_nano(group, pod, card_mib), attempt, pod.rv, 0, name, pod.grace_s, mode)
     return Tenant(pod.uid, entry, is_bound=True, resource=resource_of(group, [pod]))
 
 
@@ -79,11 +82,12 @@ def may_stand_in_a_book(pod: PodView) -> bool:
     return pod.request is None or bool(pod.request.shared)
 
 
-def _nano(group: str, pod: PodView) -> int:
-    """What it was granted. Without a grant what its fraction asks; anything else is charged whole, to be safe."""
+def _nano(group: str, pod: PodView, card_mib: int) -> int:
+    """What it was granted. Without a grant what it asks, as the scheduler counts it; else all, to be safe."""
     for device in pod.grant.devices if pod.grant else ():
         if device.group == group:
             return device.nano
     asks = pod.request.shared if pod.request is not None else ()
-    nanos = {ask.nano for ask in asks if isinstance(ask, FractionAsk)}
-    return nanos.pop() if len(nanos) == 1 and all(isinstance(ask, FractionAsk) for ask in asks) else NANO_PER_DEVICE
+    charges = {charge_nano(ask, card_mib) for ask in asks}
+    nano = charges.pop() if len(charges) == 1 else None
+    return NANO_PER_DEVICE if nano is None else nano

@@ -15,6 +15,7 @@ import msgspec
 
 from gpu import enforcement, grant, order, reservation, room, slices
 from gpu.asked import PLAIN, asked, mode_of, recorded, unrecorded
+from gpu.cards import cards_mib, integer
 from gpu.dialects import vocabulary
 from gpu.multiplied import multiplied
 from gpu.order import Foreign
@@ -51,9 +52,6 @@ _READY = "Ready"
 _UUID: Final = re.compile(r"GPU-[0-9A-Za-z-]{1,64}", re.ASCII)
 _MIG_SINGLE = "single"
 _MIG_ENABLED_LABEL = "node-role.kubernetes.io/mig-enabled"
-#: A memory label above this many MiB (16 TiB) was written in bytes (kai-contract 1.2).
-_ABSURD_MIB = 2**24
-_BYTES_PER_MIB = 2**20
 #: What a node says is cut to a billion cores and a million devices, so that ranks fit into 64 bits (ranking.py).
 _MOST_CPU_MILLI = 2**40
 _MOST_GPUS = 2**20
@@ -165,7 +163,7 @@ def _record(pod: Pod, cls: PodClass) -> PodRecord:
         cls=cls,
         created=intern(meta.creation_timestamp or ""),
         priority=pod.spec.priority or 0,
-        task_priority=_integer(labels.get(names.TASK_PRIORITY_LABEL, "")),
+        task_priority=integer(labels.get(names.TASK_PRIORITY_LABEL, "")),
         pod_group=intern((meta.annotations or {}).get(names.POD_GROUP_NAME, "")),
         subgroup=intern(labels.get(names.SUBGROUP_LABEL, "")),
         deleting=meta.deletion_timestamp is not None,
@@ -202,7 +200,7 @@ def node_record(node: Node) -> NodeRecord:
     labels = node.metadata.labels or {}
     annotations = node.metadata.annotations or {}
     allocatable = node.status.allocatable or {}
-    smallest, largest = _cards(node)
+    smallest, largest = cards_mib(labels, annotations)
     is_mig = _is_mig(labels, allocatable)
     is_single = is_mig and labels.get(names.NODE_MIG_STRATEGY) == _MIG_SINGLE
     return NodeRecord(
@@ -263,31 +261,12 @@ def _amount(name: str, value: str | float) -> int:
         return 0
 
 
-def _cards(node: Node) -> tuple[int, int]:
-    """Memory of the smallest and the largest card in MiB: our annotation if it is readable, else NVIDIA's label."""
-    listed = (node.metadata.annotations or {}).get(names.NODE_CARDS, "").split(",")
-    cards = [_integer(card.strip()) for card in listed]
-    if all(0 < card <= _ABSURD_MIB for card in cards):
-        return min(cards), max(cards)
-    labelled = _integer((node.metadata.labels or {}).get(names.NODE_GPU_MEMORY, ""))
-    card = labelled // _BYTES_PER_MIB if labelled > _ABSURD_MIB else labelled
-    return (card, card) if 0 < card <= _ABSURD_MIB else (0, 0)
-
-
 def _is_mig(labels: dict[str, str], allocatable: dict[str, str | int | float]) -> bool:
     """Whether the node has MIG slices, also as its ``nvidia.com/gpu``: no card is shared there (contract 4.12)."""
     if _MIG_ENABLED_LABEL in labels:
         return labels[_MIG_ENABLED_LABEL].lower() == "true"
     sliced = any(k.startswith(names.MIG_RESOURCE_PREFIX) and _amount(k, v) > 0 for k, v in allocatable.items())
     return sliced or labels.get(names.NODE_MIG_STRATEGY) == _MIG_SINGLE
-
-
-def _integer(text: str) -> int:
-    """A decimal integer as people write it in labels; anything else is 0."""
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
-        return 0
-    return int(text)
 
 
 def pod_group_record(group: PodGroup) -> PodGroupRecord:

@@ -391,16 +391,17 @@ async def test_reservations_of_a_node_that_is_gone_go_too() -> None:
         assert (await it.reservations()) == []
 
 
-async def _kais(it: Cluster, **annotations: str) -> None:
-    """A reservation pod and a tenant as KAI leaves them: labels only, no book."""
+async def _kais(it: Cluster, *tenants: dict[str, str]) -> None:
+    """A reservation pod and tenants that ask this, as KAI leaves them: labels only, no book."""
     spec: dict[str, Any] = {"nodeName": "node-1", "containers": [{"name": "main", "image": "work"}]}
     labels = {"runai-gpu-group": "g"}
     held = {"name": "gpu-reservation-node-1-abcde", "labels": {**labels, "app": "kai-resource-reservation"}}
     held_spec = {**spec, "serviceAccountName": names.RESERVATION_SERVICE_ACCOUNT}
     await it.api.create(PODS, {"metadata": held, "spec": held_spec}, namespace=RESERVATIONS)
-    tenant = {"name": "old", "labels": labels, "annotations": annotations}
-    tenant_spec = {**spec, "schedulerName": "kai-scheduler"}
-    await it.api.create(PODS, {"metadata": tenant, "spec": tenant_spec}, namespace=TEAM)
+    for number, asked in enumerate(tenants):
+        tenant = {"name": f"old-{number}", "labels": labels, "annotations": asked}
+        tenant_spec = {**spec, "schedulerName": "kai-scheduler"}
+        await it.api.create(PODS, {"metadata": tenant, "spec": tenant_spec}, namespace=TEAM)
 
 
 @pytest.mark.parametrize(
@@ -408,19 +409,41 @@ async def _kais(it: Cluster, **annotations: str) -> None:
 )
 async def test_a_reservation_of_kais_is_adopted_with_its_tenants(asked: dict[str, str], nano: int) -> None:
     async with cluster(started=False) as it:
-        await _kais(it, **asked)
+        await _kais(it, asked)
         await it.start()
         await anyio.sleep(2)
         (entry,) = (await it.book()).entries.values()
-        assert (entry.nano, entry.pod) == (nano, "team/old")
+        assert (entry.nano, entry.pod) == (nano, "team/old-0")
+
+
+async def test_tenants_of_kais_that_ask_memory_are_charged_by_their_nodes_cards_and_others_join() -> None:
+    async with cluster(started=False) as it:
+        await it.api.patch(NODES, "node-1", {"metadata": {"labels": {names.NODE_GPU_MEMORY: "40000"}}})
+        await _kais(it, {"gpu-memory": "10000"}, {"gpu-memory": "10000"})
+        await it.start()
+        await it.bound("q")
+        charged = {entry.pod: entry.nano for entry in (await it.book()).entries.values()}
+        assert charged == {"team/old-0": HALF // 2, "team/old-1": HALF // 2, "team/q": HALF}
+
+
+async def test_a_device_that_kai_gave_away_more_than_once_is_joined_when_enough_tenants_have_ended() -> None:
+    async with cluster(started=False) as it:
+        await _kais(it, *[{"gpu-fraction": "0.4"}] * 3)
+        await it.start()
+        await anyio.sleep(5)
+        assert names.TENANTS not in ((await it.reservation()).metadata.annotations or {})
+        assert len((await it.api.list(PODS, namespace=TEAM)).items) == 3
+        await it.api.delete(PODS, "old-1", namespace=TEAM, grace_s=0)
+        await anyio.sleep(60)
+        assert await it.tenants() == {"old-0", "old-2"}
 
 
 async def test_an_adopted_reservation_can_be_shared() -> None:
     async with cluster(started=False) as it:
-        await _kais(it, **{"gpu-fraction": "0.25"})
+        await _kais(it, {"gpu-fraction": "0.25"})
         await it.start()
         await it.bound("q")
-        assert await it.tenants() == {"old", "q"}
+        assert await it.tenants() == {"old-0", "q"}
 
 
 async def test_a_bound_pod_that_the_book_does_not_know_is_charged() -> None:

@@ -119,10 +119,22 @@ MEMORY = GpuRequest((ContainerRequest(ContainerRef(ContainerKind.REGULAR, 0), (M
 
 
 @pytest.mark.parametrize(
-    ("asked", "nano"), [(request(), HALF), (request(2), HALF), (MEMORY, 10**9), (None, 10**9), (GpuRequest(), 10**9)]
+    ("asked", "card_mib", "nano"),
+    [
+        (request(), 0, HALF),
+        (request(2), 0, HALF),
+        (request(), 400, HALF),
+        (MEMORY, 400, HALF // 2),
+        (MEMORY, 0, 10**9),
+        (MEMORY, 99, 10**9),
+        (None, 400, 10**9),
+        (GpuRequest(), 400, 10**9),
+    ],
 )
-def test_a_pod_that_kai_bound_is_charged_what_it_asks_or_whole(asked: GpuRequest | None, nano: int) -> None:
-    book = rebuild("g", [pod(node="node-1", groups=("g",), request=asked)])
+def test_a_pod_that_kai_bound_is_charged_what_it_asks_or_whole(
+    asked: GpuRequest | None, card_mib: int, nano: int
+) -> None:
+    book = rebuild("g", [pod(node="node-1", groups=("g",), request=asked)], card_mib=card_mib)
     assert isinstance(book, Book)
     (entry,) = book.entries.values()
     assert (entry.nano, entry.attempt) == (nano, BOUND_BY_KAI)
