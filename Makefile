@@ -36,7 +36,7 @@ define environment
 	@touch $@
 endef
 
-.PHONY: help demo test test-fast node-test node-install simulate-soak enumerate chaos lint format pins chart images cluster cluster-status cluster-down bench clean
+.PHONY: help demo test test-fast node-test node-install simulate-soak enumerate chaos lint format pins chart settings images cluster cluster-status cluster-down bench clean
 
 help:
 	@echo 'make demo          the scheduler at work on simulated GPUs, no cluster needed'
@@ -56,6 +56,7 @@ help:
 	@echo 'make pins          renew requirements/*.txt from pyproject.toml'
 	@echo 'make images        our images as OCI archives in build/images; needs Debian, but no engine, registry or root'
 	@echo 'make chart         renew what of helm/moorage is made from the code'
+	@echo 'make settings      renew the tables of docs/settings.md, which are made from the code'
 	@echo 'make clean         remove environments and caches (not the programs of the control plane)'
 
 demo: $(RUN_READY)
@@ -111,6 +112,7 @@ lint: $(READY)
 	$(BIN)/deptry .
 	$(BIN)/hadolint images/Containerfile*
 	$(BIN)/python -m tools.chart check
+	$(BIN)/python -m tools.settingsdoc check
 
 format: $(READY)
 	$(BIN)/ruff format .
@@ -128,6 +130,10 @@ pins: $(READY)
 # What of the chart is made from the code (docs/design/installing.md).
 chart: $(READY)
 	$(BIN)/python -m tools.chart write
+
+# The tables of docs/settings.md.
+settings: $(READY)
+	$(BIN)/python -m tools.settingsdoc write
 
 # docs/images.md. ARGS: which ones, and --out DIR
 images: $(READY)

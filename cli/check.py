@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import anyio
 
-from cli import components
+from cli.settings.common import AsKubectl
+from cli.settings.declaring import add_options
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -31,8 +32,8 @@ def add_command(commands: _Commands) -> None:
         default="nvidia",
         help="RuntimeClass of pods with shares; empty: they need none (default: nvidia)",
     )
-    components.add_connection(parser, without="as kubectl")
-    parser.set_defaults(run=_check, log_level="error")
+    add_options(parser, AsKubectl)
+    parser.set_defaults(run=_check)
 
 
 def _check(arguments: argparse.Namespace) -> int:

@@ -22,6 +22,8 @@ from cli.checks.server import check_kinds, check_leaders, check_version, runtime
 from cli.checks.trials import check_trials
 from cli.checks.webhooks import webhooks_check
 from cli.refusing import BadInput
+from cli.settings.common import AsKubectl
+from cli.settings.gathering import from_line
 from kube.clock import Clock, SystemClock
 from kube.config import ConfigError
 from kube.http import HttpTransport
@@ -66,7 +68,7 @@ async def look(reader: Reader, wanted: dict[str, Check]) -> list[Finding]:
 async def run(arguments: argparse.Namespace) -> int:
     """Check, print, and return the exit code. Raises BadInput when it can't be told where the API server is."""
     try:
-        credentials = await connections.credentials_of_user(arguments)
+        credentials = await connections.credentials_of_user(from_line(AsKubectl, arguments))
         async with HttpTransport(credentials, user_agent="moorage-check") as transport:
             wanted = checks(runtime_class=arguments.runtime_class, clock=SystemClock())
             findings = await look(Reader(transport), wanted)

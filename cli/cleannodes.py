@@ -12,8 +12,10 @@ from typing import Any, Final
 
 import anyio
 
-from cli import components, durations
+from cli import durations
 from cli.refusing import BadInput
+from cli.settings.common import AsKubectl
+from cli.settings.declaring import add_options
 from wire import names
 
 _Commands = Any  # argparse keeps the type of sub-commands private
@@ -46,8 +48,8 @@ def add_command(commands: _Commands) -> None:
         metavar="DURATION",
         help="look again after so long whether a kubelet has put something back (default: 15s)",
     )
-    components.add_connection(parser, without="as kubectl")
-    parser.set_defaults(run=_clean, log_level="error")
+    add_options(parser, AsKubectl)
+    parser.set_defaults(run=_clean)
 
 
 def _clean(arguments: argparse.Namespace) -> int:

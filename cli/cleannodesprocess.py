@@ -12,6 +12,8 @@ from cli import connections, leftovers
 from cli.checks.foreign import Offer, foreign_offers
 from cli.checks.reader import CantLook, Raw, Reader
 from cli.refusing import BadInput
+from cli.settings.common import AsKubectl
+from cli.settings.gathering import from_line
 from kube.api import Api
 from kube.config import ConfigError
 from kube.errors import ApiError
@@ -108,7 +110,7 @@ class Cleaner:
 async def run(arguments: argparse.Namespace) -> int:
     """Look, clean and return the exit code. Raises BadInput."""
     try:
-        credentials = await connections.credentials_of_user(arguments)
+        credentials = await connections.credentials_of_user(from_line(AsKubectl, arguments))
         async with HttpTransport(credentials, user_agent="moorage-clean-nodes") as transport:
             cleaner = Cleaner(transport, also=arguments.resource, tell=print)
             return await cleaner.clean(arguments.nodes, is_meant=arguments.yes, settle_s=arguments.settle_s)

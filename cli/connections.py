@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import secrets
@@ -15,22 +14,23 @@ from typing import Final
 import anyio
 
 from cli.memory import trim_now_and_then
+from cli.settings.common import Connection
 from kube import config
 from kube.config import ConfigError, Credentials
 from kube.http import HttpTransport
 
 _DEFAULT_KUBECONFIG: Final = anyio.Path("~/.kube/config")
 #: Runs a component until it ends; one that sees ``stop`` set finishes what it has begun.
-Run = Callable[[argparse.Namespace, anyio.Event], Awaitable[None]]
+Run = Callable[[anyio.Event], Awaitable[None]]
 
 
-async def until_told(run: Run, arguments: argparse.Namespace) -> None:
+async def until_told(run: Run) -> None:
     """Run a component until it ends; the first signal asks it to stop, a second one makes it."""
     stop = anyio.Event()
     async with anyio.create_task_group() as tasks:
 
         async def component() -> None:
-            await run(arguments, stop)
+            await run(stop)
             tasks.cancel_scope.cancel()
 
         tasks.start_soon(component)
@@ -42,27 +42,27 @@ async def until_told(run: Run, arguments: argparse.Namespace) -> None:
                 stop.set()
 
 
-async def credentials(arguments: argparse.Namespace) -> Credentials:
-    """Return the credentials that a command line names (cli/components.py). Raises kube.config.ConfigError."""
-    if arguments.server:
-        token = config.TokenFile(Path(arguments.token_file)) if arguments.token_file else None
-        return Credentials(server=arguments.server, ca_file=arguments.ca_file, authorization=token)
-    if arguments.kubeconfig:
-        return await config.from_kubeconfig(path=arguments.kubeconfig, context=arguments.context)
+async def credentials(where: Connection) -> Credentials:
+    """Return the credentials that settings name. Raises kube.config.ConfigError."""
+    if where.server:
+        token = config.TokenFile(Path(where.token_file)) if where.token_file else None
+        return Credentials(server=where.server, ca_file=where.ca_file, authorization=token)
+    if where.kubeconfig:
+        return await config.from_kubeconfig(path=where.kubeconfig, context=where.context)
     try:
         return config.in_cluster()
     except ConfigError as error:
         raise ConfigError(f"{error}; outside of one name --kubeconfig, or --server") from error
 
 
-async def credentials_of_user(arguments: argparse.Namespace) -> Credentials:
+async def credentials_of_user(where: Connection) -> Credentials:
     """Return the credentials for a command that people run: those that it names, or else kubectl's.
 
     Raises kube.config.ConfigError.
     """
-    if arguments.server:
-        return await credentials(arguments)
-    return await as_kubectl(kubeconfig=arguments.kubeconfig, context=arguments.context)
+    if where.server:
+        return await credentials(where)
+    return await as_kubectl(kubeconfig=where.kubeconfig, context=where.context)
 
 
 async def as_kubectl(*, kubeconfig: str, context: str) -> Credentials:
@@ -83,14 +83,14 @@ async def as_kubectl(*, kubeconfig: str, context: str) -> Credentials:
 
 
 @asynccontextmanager
-async def transport(arguments: argparse.Namespace, component: str, *, replica: str) -> AsyncIterator[HttpTransport]:
-    """Open a transport under the identity that a command line names.
+async def transport(where: Connection, component: str, *, replica: str) -> AsyncIterator[HttpTransport]:
+    """Open a transport under the identity that settings name.
 
     Replicas share a service account, so the User-Agent tells which one it was: audit logs keep it. The API server
     takes what stands before the slash for the name in managedFields, which must be the same for all replicas.
     """
     user_agent = f"moorage-{component}/{replica}"
-    async with HttpTransport(await credentials(arguments), user_agent=user_agent) as opened:
+    async with HttpTransport(await credentials(where), user_agent=user_agent) as opened:
         yield opened
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from cli import connections
 from cli.refusing import BadInput, refuse
+from cli.settings.common import Connection
 from kube import errors
 from kube.api import Api
 from kube.clock import SystemClock
@@ -44,9 +45,9 @@ def shapes(arguments: argparse.Namespace) -> tuple[shape.NodeShape, ...]:
     )
 
 
-async def run_nodes(arguments: argparse.Namespace, stop: anyio.Event) -> None:
+async def run_nodes(where: Connection, arguments: argparse.Namespace, stop: anyio.Event) -> None:
     """Play the nodes; at the end take them away, unless told to keep them."""
-    credentials = await connections.credentials(arguments)
+    credentials = await connections.credentials(where)
     async with (
         HttpTransport(credentials, user_agent="moorage-nodes") as transport,
         HttpTransport(_anonymous(credentials), user_agent="moorage-reservation") as inside,

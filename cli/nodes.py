@@ -13,6 +13,9 @@ from typing import Any, Final
 
 from cli import components
 from cli.refusing import BadInput
+from cli.settings.common import Process
+from cli.settings.declaring import add_options
+from cli.settings.gathering import from_line
 
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 _Commands = Any  # argparse keeps the type of sub-commands private
@@ -55,7 +58,7 @@ def add_command(commands: _Commands) -> None:
     parser.add_argument(
         "--no-taint", action="store_true", help="let pods come that don't tolerate simulator.moorage.dev/simulated"
     )
-    components.add_connection(parser)
+    add_options(parser, Process)
     parser.set_defaults(run=_nodes)
 
 
@@ -66,5 +69,5 @@ def _nodes(arguments: argparse.Namespace) -> int:
         )
     process = importlib.import_module("cli.nodeprocess")
     arguments.shapes = process.shapes(arguments)
-    components.start(process.run_nodes, arguments)
+    components.start(process.run_nodes, from_line(Process, arguments), arguments)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import random
 import socket
@@ -16,6 +15,7 @@ from cli.health import Health
 from cli.listening import listening
 from cli.livekai import Found, look_for_kai, sentence
 from cli.refusing import BadInput
+from cli.settings.common import Replica as Options
 from kube.api import Api
 from kube.clock import Clock
 from kube.events import EventRecorder
@@ -42,13 +42,13 @@ class Own:
 
 
 async def run_replica(
-    arguments: argparse.Namespace, stop: anyio.Event, *, own: Own, make: Callable[[Api, EventRecorder], Replica]
+    options: Options, stop: anyio.Event, *, own: Own, make: Callable[[Api, EventRecorder], Replica]
 ) -> None:
     """Run a replica until told to stop."""
     identity = incarnation(socket.gethostname(), own.rng)
     health = Health()
-    listener = listening("--health-probe-bind-address", arguments.health_probe_bind_address)
-    opened = connections.transport(arguments, own.component, replica=identity)
+    listener = listening("--health-probe-bind-address", options.health_probe_bind_address)
+    opened = connections.transport(options, own.component, replica=identity)
     async with opened as transport, anyio.create_task_group() as tasks:
         retry = Retry(own.rng)
         if listener is not None:
@@ -59,9 +59,9 @@ async def run_replica(
         await _alone(unfenced, stop)
         events = EventRecorder(unfenced, clock=own.clock, controller=own.controller, instance=identity)
         tasks.start_soon(events.run)
-        is_elected = not arguments.no_leader_election
+        is_elected = not options.no_leader_election
         # Without election writes don't end with the lease.
-        election = _election(arguments, unfenced, own, identity=identity, fence=None if is_elected else WriteFence())
+        election = _election(options, unfenced, own, identity=identity, fence=None if is_elected else WriteFence())
         if not is_elected:
             # It works whoever holds the lease. It takes part all the same: so it sees others, and they see it.
             election.on_rival = Rivals(events)
@@ -90,9 +90,7 @@ async def _alone(api: Api, stop: anyio.Event) -> None:
         log.warning("this looks like a KAI Scheduler: %s; if it is, stop it: two can't share pods", found.elsewhere)
 
 
-def _election(
-    arguments: argparse.Namespace, api: Api, own: Own, *, identity: str, fence: WriteFence | None
-) -> LeaderElection:
+def _election(options: Options, api: Api, own: Own, *, identity: str, fence: WriteFence | None) -> LeaderElection:
     return LeaderElection(
         api,
         namespace=names.SYSTEM_NAMESPACE,
@@ -100,18 +98,19 @@ def _election(
         identity=identity,
         clock=own.clock,
         rng=own.rng,
-        settings=_lease_settings(arguments),
+        settings=_lease_settings(options),
         fence=fence,
     )
 
 
-def _lease_settings(arguments: argparse.Namespace) -> LeaseSettings:
+def _lease_settings(options: Options) -> LeaseSettings:
     try:
         return LeaseSettings(
-            duration_s=arguments.lease_duration_s,
-            renew_deadline_s=arguments.lease_renew_deadline_s,
-            retry_s=arguments.lease_renew_s,
-            poll_s=arguments.lease_poll_s,
+            duration_s=options.lease_duration_s,
+            renew_deadline_s=options.lease_renew_deadline_s,
+            retry_s=options.lease_renew_s,
+            poll_s=options.lease_poll_s,
         )
     except ValueError as error:
-        raise BadInput(f"--lease-...-s: {error}") from error
+        flags = "--lease-duration-s, --lease-renew-deadline-s, --lease-renew-s, --lease-poll-s"
+        raise BadInput(f"{flags}: {error}") from error

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import msgspec
 import yaml
-from typing_extensions import override
 
 from gpu.dialects import nodesettings
 from gpu.dialects.checking import mistakes
 from gpu.dialects.settings import DialectSettings, NodeAliyun
 from gpu.refusal import Mistake, Refusal, shown
 from wire import names
+from wire.writtenout import WrittenOut
 
 #: What nodes have and administrators promise, so it is the same in all namespaces; and what is no dialect's.
 _OF_THE_CLUSTER: Final = frozenset({"replicas", "sharing", "nodes", "metagpu.units", "metagpu.resource"})
@@ -62,19 +62,9 @@ def of_namespace(text: str, cluster: DialectSettings) -> DialectSettings | Refus
     return wrong[0] if wrong else found
 
 
-class _WrittenOut(yaml.SafeLoader):
-    """Reads no aliases: a few lines of them, merged into each other, would be read for hours."""
-
-    @override
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.composer.ComposerError(None, None, "aliases (*name) are not read here: write them out")
-        return super().compose_node(parent, index)
-
-
 def _decoded(text: str, field: str) -> Mapping[str, Any] | Refusal:
     try:
-        value = yaml.load(text, Loader=_WrittenOut)  # noqa: S506 - a SafeLoader
+        value = yaml.load(text, Loader=WrittenOut)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         return _wrong(field, text, "is not YAML", " ".join(str(error).split()) or "YAML or JSON")
     if value is None:

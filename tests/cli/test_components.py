@@ -6,6 +6,7 @@ import pytest
 
 from cli.main import _parser
 from gpu.cdi import Cdi
+from tests.cli.given import options
 
 
 @pytest.mark.parametrize("flag", ["--idle-s", "--contended-s"])
@@ -31,7 +32,7 @@ def test_a_time_of_the_binder_that_can_not_be_is_refused(
     ],
 )
 def test_how_devices_are_named_is_said_by_kais_word(component: str, given: list[str], cdi: Cdi) -> None:
-    assert _parser().parse_args([component, *given]).cdi_enabled is cdi
+    assert options(component, given).cdi_enabled is cdi
 
 
 @pytest.mark.parametrize("value", ["", "on", "yes", "Auto"])
@@ -43,5 +44,5 @@ def test_another_word_for_it_is_refused(value: str, capsys: pytest.CaptureFixtur
 
 
 def test_a_time_of_the_binder_may_be_zero_or_part_of_a_second() -> None:
-    arguments = _parser().parse_args(["binder", "--idle-s", "0", "--contended-s", "0.5"])
+    arguments = options("binder", ["--idle-s", "0", "--contended-s", "0.5"])
     assert (arguments.idle_s, arguments.contended_s) == (0.0, 0.5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import yaml
 
 from cli import connections
 from cli.main import main
+from cli.settings.common import Connection
 from kube.config import ConfigError
 
 
@@ -36,28 +36,22 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def given(**options: str) -> argparse.Namespace:
-    return argparse.Namespace(
-        **{"server": "", "ca_file": "", "token_file": "", "kubeconfig": "", "context": "", **options}
-    )
-
-
 async def test_people_reach_what_they_name_then_what_kubeconfig_says_then_their_own_file(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubeconfig(home / ".kube" / "config", "https://of-home:6443")
-    assert (await connections.credentials_of_user(given())).server == "https://of-home:6443"
+    assert (await connections.credentials_of_user(Connection())).server == "https://of-home:6443"
     monkeypatch.setenv("KUBECONFIG", kubeconfig(home / "environment", "https://of-environment:6443"))
-    assert (await connections.credentials_of_user(given())).server == "https://of-environment:6443"
-    named = given(kubeconfig=kubeconfig(home / "named", "https://named:6443"))
+    assert (await connections.credentials_of_user(Connection())).server == "https://of-environment:6443"
+    named = Connection(kubeconfig=kubeconfig(home / "named", "https://named:6443"))
     assert (await connections.credentials_of_user(named)).server == "https://named:6443"
-    assert (await connections.credentials_of_user(given(server="https://told:6443"))).server == "https://told:6443"
+    assert (await connections.credentials_of_user(Connection(server="https://told:6443"))).server == "https://told:6443"
 
 
 async def test_a_component_does_not_take_somebodys_kubeconfig(home: Path) -> None:
     kubeconfig(home / ".kube" / "config", "https://of-home:6443")
     with pytest.raises(ConfigError, match="not in a cluster"):
-        await connections.credentials(given())
+        await connections.credentials(Connection())
 
 
 @pytest.mark.parametrize("command", ["inspect", "check", "clean-nodes"])

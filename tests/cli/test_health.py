@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from cli.health import ENDING, STARTING, Health
-from cli.main import _parser
 from kube.serving import serve
+from tests.cli.given import options
 
 
 @pytest.fixture
@@ -49,6 +49,6 @@ async def test_it_is_alive_while_it_can_answer(health: Health, base: str) -> Non
 
 @pytest.mark.parametrize("component", ["scheduler", "binder"])
 def test_it_is_asked_nowhere_unless_an_address_is_given(component: str) -> None:
-    assert _parser().parse_args([component]).health_probe_bind_address is None
+    assert options(component).health_probe_bind_address is None
     given = ["--health-probe-bind-address=:8081"]
-    assert _parser().parse_args([component, *given]).health_probe_bind_address == ("", 8081)
+    assert options(component, given).health_probe_bind_address == ("", 8081)

@@ -6,13 +6,14 @@ from cli import schedulerprocess
 from cli.main import _parser
 from gpu.cdi import Cdi
 from scheduler.settings import ScalingSettings
+from tests.cli.given import options
 
 FLAG = "--default-staleness-grace-period"
 
 
 @pytest.mark.parametrize(("given", "grace_s"), [([], 60.0), ([FLAG, "90s"], 90.0), ([f"{FLAG}=1m"], 60.0)])
 def test_how_long_a_broken_gang_is_left_alone_is_said_by_kais_flag(given: list[str], grace_s: float) -> None:
-    assert schedulerprocess.settings(_parser().parse_args(["scheduler", *given])).broken_gang_s == grace_s
+    assert schedulerprocess.settings(options("scheduler", given)).broken_gang_s == grace_s
 
 
 @pytest.mark.parametrize("value", ["", "soon", "0s", "-1s", "1d"])
@@ -42,7 +43,7 @@ def test_a_time_that_is_none_is_refused_in_one_line(value: str, capsys: pytest.C
     ],
 )
 def test_autoscaling_is_off_unless_it_is_asked_for(given: list[str], scaling: ScalingSettings | None) -> None:
-    assert schedulerprocess.settings(_parser().parse_args(["scheduler", *given])).scaling == scaling
+    assert schedulerprocess.settings(options("scheduler", given)).scaling == scaling
 
 
 @pytest.mark.parametrize(
@@ -55,12 +56,12 @@ def test_autoscaling_is_off_unless_it_is_asked_for(given: list[str], scaling: Sc
     ],
 )
 def test_limits_need_not_be_enforced_unless_it_is_asked_for(given: list[str], is_required: bool) -> None:
-    decisions = schedulerprocess.settings(_parser().parse_args(["scheduler", *given])).decisions
+    decisions = schedulerprocess.settings(options("scheduler", given)).decisions
     assert decisions.require_enforcement is is_required
 
 
 def test_the_scheduler_is_told_how_devices_are_named() -> None:
-    assert schedulerprocess.settings(_parser().parse_args(["scheduler", "--cdi-enabled"])).cdi is Cdi.ON
+    assert schedulerprocess.settings(options("scheduler", ["--cdi-enabled"])).cdi is Cdi.ON
 
 
 @pytest.mark.parametrize("ratio", ["0", "-0.1", "1.1", "a tenth", "", "nan"])
@@ -86,7 +87,7 @@ def test_a_ratio_that_is_no_part_of_a_device_is_refused_in_one_line(
 def test_the_inspect_api_is_served_nowhere_unless_an_address_is_given(
     given: list[str], address: tuple[str, int] | None
 ) -> None:
-    assert _parser().parse_args(["scheduler", *given]).inspect_address == address
+    assert options("scheduler", given).inspect_address == address
 
 
 @pytest.mark.parametrize("value", ["", "12345", "localhost", "::1:80", "h:0", "h:65536", "h:80a", "h:", "h:\uff11"])
@@ -100,5 +101,4 @@ def test_an_address_that_is_none_is_refused_in_one_line(value: str, capsys: pyte
 
 @pytest.mark.parametrize(("given", "unit_mib"), [([], 1024), (["--inspect-memory-unit", "MiB"], 1)])
 def test_the_inspect_api_counts_in_the_unit_that_is_said(given: list[str], unit_mib: int) -> None:
-    arguments = _parser().parse_args(["scheduler", *given])
-    assert schedulerprocess.inspect_settings(arguments).unit_mib == unit_mib
+    assert schedulerprocess.inspect_settings(options("scheduler", given)).unit_mib == unit_mib

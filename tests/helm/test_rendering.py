@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.main import _parser
+from tests.cli.given import options
 from tests.helm.chart import TABLE, Refused, Values, arguments_of, helm, only, rendered, written
 from tools.chart import CHART
 
@@ -26,8 +26,9 @@ def test_helm_lints_it_strictly(values: Values, tmp_path: Path) -> None:
 def test_every_argument_is_one_that_its_component_takes(values: Values, tmp_path: Path) -> None:
     objects = rendered(tmp_path, values)
     for component in COMPONENTS:
-        given = arguments_of(objects, component)
-        assert vars(_parser().parse_args(given))
+        command, *given = arguments_of(objects, component)
+        assert command == component
+        assert options(component, given)
 
 
 @pytest.mark.parametrize("values", TABLE.values(), ids=TABLE)
@@ -49,6 +50,8 @@ def test_pods_of_components_are_what_restricted_pod_security_lets_in(values: Val
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert (own["allowPrivilegeEscalation"], own["readOnlyRootFilesystem"]) == (False, True)
         assert own["capabilities"] == {"drop": ["ALL"]}
+        # Variables of Services would look like settings.
+        assert spec["enableServiceLinks"] is False
         assert not any("hostPath" in volume for volume in spec.get("volumes") or ())
         assert container["resources"]["limits"]["memory"]
 

@@ -47,6 +47,8 @@ spec:
       {{- end }}
     spec:
       serviceAccountName: moorage-{{ .component }}
+      # Variables that are named after Services look like settings (docs/settings.md).
+      enableServiceLinks: false
       # Its own shutdown takes 12 s at most.
       terminationGracePeriodSeconds: 30
       {{- with $global.priorityClassName }}

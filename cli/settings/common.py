@@ -1,0 +1,107 @@
+"""Settings that components share: where the API server is, what is logged, how replicas agree on a leader."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from cli.settings import kinds
+from cli.settings.declaring import Setting
+from gpu.cdi import Cdi
+from kube.lease import LeaseSettings
+
+_LEASE: Final = LeaseSettings()
+_LONGEST_LEASE_S: Final = 3600
+Address = tuple[str, int]
+
+
+class Connection(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the API server is and who we are there (cli/connections.py)."""
+
+    kubeconfig: Annotated[
+        str,
+        Setting(
+            help="file that says where the API server is", kind=kinds.FILE, default="none: the pod's service account"
+        ),
+    ] = ""
+    context: Annotated[
+        str, Setting(help="context of the kubeconfig", kind=kinds.text("NAME"), default="its current one")
+    ] = ""
+    server: Annotated[
+        str, Setting(help="API server instead of a kubeconfig, with --ca-file and --token-file", kind=kinds.URL)
+    ] = ""
+    ca_file: Annotated[
+        str, Setting(help="certificates that --server is checked by", kind=kinds.PEM_NAME, default="the system's")
+    ] = ""
+    token_file: Annotated[str, Setting(help="who we are there: a token, read again once a minute", kind=kinds.FILE)] = (
+        ""
+    )
+
+
+class Process(Connection, frozen=True, kw_only=True):
+    """Of everything that runs until it is told to end."""
+
+    log_level: Annotated[
+        str, Setting(help="what is logged: this and worse", kind=kinds.choice(("debug", "info", "warning", "error")))
+    ] = "info"
+
+
+class AsKubectl(Process, frozen=True, kw_only=True):
+    """Of commands that people run: without any of these they reach what kubectl would."""
+
+    kubeconfig: Annotated[
+        str, Setting(help="file that says where the API server is", kind=kinds.FILE, default="as kubectl")
+    ] = ""
+
+
+class Component(Process, frozen=True, kw_only=True):
+    """Of all components."""
+
+    config: Annotated[
+        str,
+        Setting(
+            help="a file of settings by their names, as YAML or JSON; environment and command line go before it",
+            kind=kinds.FILE,
+            in_file=False,
+        ),
+    ] = ""
+
+
+class Replica(Component, frozen=True, kw_only=True):
+    """Of components whose replicas elect a leader (kube/lease.py) and tell kubelet their health (cli/health.py)."""
+
+    no_leader_election: Annotated[
+        bool, Setting(help="work without asking who leads: for a single replica", kind=kinds.SWITCH)
+    ] = False
+    lease_duration_s: Annotated[
+        int,
+        Setting(
+            help="seconds that other replicas wait after the last renewal that they saw",
+            kind=kinds.whole("S", least=1, most=_LONGEST_LEASE_S),
+        ),
+    ] = _LEASE.duration_s
+    lease_renew_deadline_s: Annotated[
+        float,
+        Setting(
+            help="a leader that could not renew its lease for so long stops working",
+            kind=kinds.seconds(above=True, most_s=_LONGEST_LEASE_S),
+        ),
+    ] = _LEASE.renew_deadline_s
+    lease_renew_s: Annotated[
+        float, Setting(help="between renewals", kind=kinds.seconds(above=True, most_s=_LONGEST_LEASE_S))
+    ] = _LEASE.retry_s
+    lease_poll_s: Annotated[
+        float, Setting(help="between looks at another's lease", kind=kinds.seconds(above=True, most_s=_LONGEST_LEASE_S))
+    ] = _LEASE.poll_s
+    health_probe_bind_address: Annotated[
+        Address | None, Setting(help="answer /healthz and /readyz there", kind=kinds.ADDRESS, default="nowhere")
+    ] = None
+    # The same for all components that tell containers their devices (docs/cdi.md).
+    cdi_enabled: Annotated[
+        Cdi,
+        Setting(
+            help="name the devices of shares as CDI does; auto: where NVIDIA's ClusterPolicy has CDI on",
+            kind=kinds.CDI,
+        ),
+    ] = Cdi.AUTO

@@ -1,0 +1,17 @@
+"""Settings of components as a command line, an environment and a file make them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cli.components import COMPONENTS
+from cli.main import _parser
+from cli.settings.gathering import gathered
+
+
+def options(component: str, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Any:
+    """The settings that a component would start with. Raises BadInput and SystemExit as its start does."""
+    settings, _ = COMPONENTS[component]
+    parsed = _parser().parse_args([component, *arguments])
+    return gathered(settings, component, parsed, environment or {}).settings
