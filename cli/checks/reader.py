@@ -51,14 +51,17 @@ class Reader:
             return None
         return _good(answer, path)
 
-    async def items(self, path: str, *, fields: str = "") -> list[Raw]:
-        """Read a whole list, or what a field selector leaves of it."""
+    async def items(self, path: str, *, fields: str = "", if_served: bool = False) -> list[Raw]:
+        """Read a whole list, or what a field selector leaves of it. ``if_served``: none of a kind that is not known."""
         found: list[Raw] = []
         token = ""
         while True:
             query = {"limit": _PAGE} | ({"continue": token} if token else {})
             query |= {"fieldSelector": fields} if fields else {}
-            page = _good(await self._send("GET", path, query), path)
+            answer = await self._send("GET", path, query)
+            if if_served and answer.status == 404:
+                return []
+            page = _good(answer, path)
             found += page.get("items") or []
             token = (page.get("metadata") or {}).get("continue", "")
             if not token:

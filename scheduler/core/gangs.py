@@ -35,10 +35,15 @@ def gang_kind(pod: Pod) -> str:
     Pods of a Job, ReplicaSet or StatefulSet are pods alone.
     """
     for owner in pod.metadata.owner_references or ():
-        if owner.kind in _GANG_KINDS.get(_api_group(owner), ()):
+        if is_gang_kind(_api_group(owner), owner.kind):
             return owner.kind
     labels = pod.metadata.labels or {}
     return next((kind for label, kind in _GANG_LABELS.items() if labels.get(label)), "")
+
+
+def is_gang_kind(group: str, kind: str) -> bool:
+    """Whether pods of an owner of this kind start together."""
+    return kind in _GANG_KINDS.get(group, ())
 
 
 def _api_group(owner: OwnerReference) -> str:

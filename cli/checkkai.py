@@ -1,0 +1,43 @@
+"""``moorage check-kai``: what would differ if Moorage took a cluster over from KAI? The work is cli/migration's.
+
+A command of its own, since ``moorage check`` asks about a cluster in which Moorage is at work, and this one about one
+in which it is not yet. There is none that migrates: nothing has to be moved, the binder adopts what it finds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+from typing import Any, Final
+
+import anyio
+
+from cli import components
+from cli.inspect import OUTPUTS
+
+_Commands = Any  # argparse keeps the type of sub-commands private
+
+_DESCRIPTION: Final = (
+    "A dry run of coming from KAI Scheduler: read its Config, shards, Queues, PodGroups, running shares and what of it "
+    "still runs, and list what Moorage does otherwise, what goes on, and what has to be done first. Changes nothing. "
+    "Exit code 0: nothing has to be done first; 1: something has; 2: bad input."
+)
+
+
+def add_command(commands: _Commands) -> None:
+    """Add the sub-command."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "check-kai", help="see what would differ if Moorage took over from KAI Scheduler", description=_DESCRIPTION
+    )
+    parser.add_argument(
+        "-o", "--output", choices=OUTPUTS, default=OUTPUTS[0], help="wide: a line for each object (default: table)"
+    )
+    components.add_connection(parser, without="as kubectl")
+    parser.set_defaults(run=_check, log_level="error")
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    process = importlib.import_module("cli.checkkaiprocess")
+    code: int = anyio.run(functools.partial(process.run, arguments))
+    return code

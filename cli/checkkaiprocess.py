@@ -1,0 +1,40 @@
+"""The process of ``moorage check-kai``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from cli import connections
+from cli.checks.reader import Reader
+from cli.migration.judging import judge
+from cli.migration.reading import Survey
+from cli.migration.rows import Level, Row
+from cli.migration.telling import tell
+from cli.refusing import BadInput
+from kube.api import Api
+from kube.config import ConfigError
+from kube.http import HttpTransport
+from kube.retry import Retry
+from kube.transport import Transport
+
+#: Somebody waits at a terminal.
+_TRIES: Final = 2
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Look, print, and return the exit code. Raises BadInput when it can't be told where the API server is."""
+    try:
+        credentials = await connections.credentials_of_user(arguments)
+        async with HttpTransport(credentials, user_agent="moorage-check-kai") as transport:
+            rows = await look(transport)
+    except ConfigError as error:
+        raise BadInput(str(error)) from error
+    tell(rows, output=arguments.output)
+    return 1 if any(row.level is Level.FIRST for row in rows) else 0
+
+
+async def look(transport: Transport) -> list[Row]:
+    """All rows about a cluster."""
+    api = Api(transport, retry=Retry(connections.rng(), tries=_TRIES))
+    return judge(await Survey(Reader(transport), api).read())

@@ -1,0 +1,88 @@
+"""Rows about KAI's Config and shards: what was set to something else than its default, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from cli.checks.reader import Raw
+from cli.migration.options import CONFIG, SHARD, Fate, Option
+from cli.migration.rows import Code, Row, row
+
+_CODES: Final = {
+    Fate.MAPPED: Code.OPTION_MAPPED,
+    Fate.UNUSED: Code.OPTION_UNUSED,
+    Fate.MISSING: Code.OPTION_MISSING,
+    Fate.FIXED: Code.OPTION_FIXED,
+}
+_SHARING: Final = "admission.gpuSharing"
+_RUNTIME_CLASS: Final = "binder.resourceReservation.runtimeClassName"
+#: What says no more than nothing.
+_EMPTY: Final[tuple[Any, ...]] = (None, {}, [])
+
+
+def config_rows(config: Raw) -> Iterator[Row]:
+    """What a Config says, and what its silence means here."""
+    spec, about = config.get("spec") or {}, f"Config {config['metadata']['name']}"
+    if _at(spec, _SHARING) in {None, False}:
+        yield row(Code.SHARING_OFF, f"{about}: {_SHARING}")
+    if not _at(spec, _RUNTIME_CLASS):
+        yield row(Code.NO_RUNTIME_CLASS, f"{about}: {_RUNTIME_CLASS}")
+    yield from _rows(about, spec, CONFIG)
+
+
+def shard_rows(shard: Raw) -> Iterator[Row]:
+    """What a shard says."""
+    spec, about = dict(shard.get("spec") or {}), f"SchedulingShard {shard['metadata']['name']}"
+    if partition := spec.pop("partitionLabelValue", ""):
+        yield row(Code.SHARD_PARTITION, about, value=partition)
+    strategy = spec.get("placementStrategy") or {}
+    if strategy.get("gpu") == strategy.get("cpu"):
+        spec["placementStrategy"] = strategy.get("gpu")
+    yield from _rows(about, spec, SHARD)
+
+
+def _rows(about: str, spec: Raw, table: Mapping[str, Option]) -> Iterator[Row]:
+    for path, value in _set(spec, table):
+        option = _option(path, table) or Option(Fate.MISSING)
+        if value in _EMPTY or value == option.default:
+            continue
+        shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        values = {"chart": f"{option.chart}={shown}", "allowed": str(option.default), "value": shown}
+        said = {name: values[name] for name in _NAMES[option.fate]}
+        yield row(_CODES[option.fate], f"{about}: {path}", **said)
+
+
+_NAMES: Final = {
+    Fate.MAPPED: ("value", "chart"),
+    Fate.UNUSED: ("value",),
+    Fate.MISSING: ("value",),
+    Fate.FIXED: ("value", "allowed"),
+}
+
+
+def _set(spec: Raw, table: Mapping[str, Option], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Options by their paths: as deep as the table knows them, and to the leaves where it does not."""
+    for key, value in sorted(spec.items()):
+        path = f"{before}{key}"
+        if path in table and not any(other.startswith(f"{path}.") for other in table):
+            yield path, value
+        elif isinstance(value, dict) and value:
+            yield from _set(value, table, f"{path}.")
+        else:
+            yield path, value
+
+
+def _option(path: str, table: Mapping[str, Option]) -> Option | None:
+    parts = path.split(".")
+    begun = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((table[each] for each in begun if each in table), None)
+
+
+def _at(spec: Raw, path: str) -> Any:
+    found: Any = spec
+    for part in path.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found

@@ -1,0 +1,103 @@
+"""Rows about Queues, PodGroups and Topologies: what of them Moorage reads otherwise, or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import yaml
+
+from cli.migration.found import Found
+from cli.migration.rows import Code, Row, row
+from scheduler.core.gangs import is_gang_kind
+from scheduler.core.intake import pod_group_record
+from wire import names
+from wire.crds.podgroup import PodGroup
+from wire.crds.queue import DEFAULT_PRIORITY, UNLIMITED, Queue, QueueResource
+
+#: What KAI's pod-grouper writes on a PodGroup: whose pods it is of (kai-contract 3.1).
+TOP_OWNER: Final = "kai.scheduler/top-owner-metadata"
+#: Fields of a PodGroup that nothing here reads.
+_UNREAD_FIELDS: Final = {
+    "preemptibility": "preemptibility",
+    "preemption_delay": "preemptionDelay",
+    "scheduling_backoff": "schedulingBackoff",
+    "topology_constraint": "topologyConstraint.preferredTopologyLevel",
+}
+
+
+def queue_rows(found: Found) -> Iterator[Row]:
+    """Queues are kept and not read (README, What is not there yet)."""
+    for queue in found.queues:
+        yield from _queue(queue)
+    known = {queue.metadata.name for queue in found.queues}
+    named = {(pod.metadata.labels or {}).get(names.QUEUE_LABEL, "") for pod in found.pods}
+    for name in sorted(named - known - {""}):
+        yield row(Code.QUEUE_MISSING, f"Queue {name}")
+
+
+def _queue(queue: Queue) -> Iterator[Row]:
+    about, spec = f"Queue {queue.metadata.name}", queue.spec
+    resources = spec.resources
+    amounts = {name: getattr(resources, name) for name in ("gpu", "cpu", "memory")} if resources is not None else {}
+    if limits := _said(amounts, "limit", plain=UNLIMITED):
+        yield row(Code.QUEUE_LIMIT, about, value=limits)
+    quotas = ", ".join(
+        text for text in (_said(amounts, "quota", plain=0), _said(amounts, "over_quota_weight", plain=1)) if text
+    )
+    if quotas:
+        yield row(Code.QUEUE_QUOTA, about, value=quotas)
+    if spec.priority not in {None, DEFAULT_PRIORITY}:
+        yield row(Code.QUEUE_ORDER, about, value=f"priority {spec.priority}")
+    for field, value in (
+        ("preemptMinRuntime", spec.preempt_min_runtime),
+        ("reclaimMinRuntime", spec.reclaim_min_runtime),
+    ):
+        if value:
+            yield row(Code.QUEUE_ORDER, about, value=f"{field} {value}")
+
+
+def _said(amounts: dict[str, QueueResource | None], field: str, *, plain: float) -> str:
+    """What a queue says of one field, by resource. An absent amount is 0 (kai-contract 2.1)."""
+    said = {name: getattr(amount, field) or 0 for name, amount in amounts.items() if amount is not None}
+    told = [f"{name} {value:g}" for name, value in said.items() if value != plain]
+    return f"{_WORDS[field]} {', '.join(told)}" if told else ""
+
+
+_WORDS: Final = {"limit": "limit", "quota": "quota", "over_quota_weight": "overQuotaWeight"}
+
+
+def group_rows(groups: Sequence[PodGroup]) -> Iterator[Row]:
+    """What PodGroups ask that is not served, and who made them: nothing here groups pods."""
+    for group in groups:
+        about = f"PodGroup {group.metadata.namespace}/{group.metadata.name}"
+        if unsupported := pod_group_record(group).unsupported:
+            yield row(Code.GROUP_UNSUPPORTED, about, value=unsupported)
+        for field, name in _UNREAD_FIELDS.items():
+            value = getattr(group.spec, field)
+            is_set = value.preferred_topology_level if field == "topology_constraint" and value else value
+            if is_set:
+                yield row(Code.GROUP_FIELD, about, value=name)
+        if group.spec.mark_unschedulable is False:
+            yield row(Code.GROUP_FIELD, about, value="markUnschedulable")
+        if owner := (group.metadata.annotations or {}).get(TOP_OWNER):
+            api_group, kind = _owner(owner)
+            is_gang = is_gang_kind(api_group, kind)
+            yield row(Code.GROUPS_OF_GANGS if is_gang else Code.GROUPS_ALONE, about, kind=kind)
+
+
+def _owner(text: str) -> tuple[str, str]:
+    """API group and kind of the owner; what can't be read is of no group."""
+    try:
+        said = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        return "", "workload"
+    return str(said.get("group") or ""), str(said.get("kind") or "workload")
+
+
+def topology_rows(found: Found) -> Iterator[Row]:
+    """Topologies are kept and not read."""
+    for topology in found.topologies:
+        yield row(Code.TOPOLOGY, f"Topology {topology['metadata']['name']}")

@@ -1,0 +1,111 @@
+"""KAI's options (Config and SchedulingShard, kai-contract 2.5 and 2.6) and what becomes of each: a table.
+
+A path that is not here is told as an option without counterpart: newer versions of KAI have further ones.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Final
+
+import msgspec
+
+from wire import names
+
+
+class Fate(enum.Enum):
+    """What becomes of an option that is set to something else than its default."""
+
+    MAPPED = "mapped"
+    UNUSED = "unused"
+    MISSING = "missing"
+    #: Only ``default`` is served: pods that run were made under it.
+    FIXED = "fixed"
+
+
+class Option(msgspec.Struct, frozen=True):
+    """``chart``: the value of Moorage's chart that says the same. ``default``: what KAI takes where it is not set."""
+
+    fate: Fate
+    chart: str = ""
+    default: Any = None
+
+
+def _same(path: str, default: Any = None) -> Option:
+    return Option(Fate.MAPPED, path, default)
+
+
+_UNUSED: Final = Option(Fate.UNUSED)
+_MISSING: Final = Option(Fate.MISSING)
+_RESERVATION: Final = "kai-resource-reservation"
+
+#: Below ``spec`` of the Config. The longest path that begins an option's is its own.
+CONFIG: Final[dict[str, Option]] = {
+    "namespace": Option(Fate.FIXED, default=names.SYSTEM_NAMESPACE),
+    "global.schedulerName": Option(Fate.FIXED, default=names.SCHEDULER_NAME),
+    "global.securityContext": _same("global.securityContext"),
+    "global.podSecurityContext": _same("global.podSecurityContext"),
+    "global.additionalImagePullSecrets": _same("global.imagePullSecrets"),
+    "global.imagesPullSecret": _same("global.imagePullSecrets", ""),
+    "global.nodeSelector": _same("global.nodeSelector"),
+    "global.tolerations": _same("global.tolerations"),
+    "global.affinity": _same("global.affinity"),
+    "global.priorityClassName": _same("global.priorityClassName", ""),
+    "global.replicaCount": _same("scheduler.replicas, binder.replicas, admission.replicas"),
+    "global.queueLabelKey": Option(Fate.MISSING, default=names.QUEUE_LABEL),
+    "global.nodePoolLabelKey": Option(Fate.MISSING, default="kai.scheduler/node-pool"),
+    "global.namespaceLabelSelector": _MISSING,
+    "global.podLabelSelector": _MISSING,
+    "global": _UNUSED,
+    "admission.gpuSharing": _same("global.gpuSharing", default=False),
+    "admission.blockNvidiaVisibleDevices": _same("global.blockNvidiaVisibleDevices", default=False),
+    "admission.gpuFractionRuntimeClassName": _same("admission.gpuFractionRuntimeClassName", "nvidia"),
+    "admission.gpuPodRuntimeClassName": _MISSING,
+    "admission.queueLabelSelector": Option(Fate.MISSING, default=False),
+    "admission": _UNUSED,
+    "binder.cdiEnabled": _same("binder.cdiEnabled"),
+    "binder.plugins": _MISSING,
+    "binder.resourceReservation.namespace": Option(Fate.FIXED, default=_RESERVATION),
+    "binder.resourceReservation.serviceAccountName": Option(Fate.FIXED, default=_RESERVATION),
+    "binder.resourceReservation.appLabel": Option(Fate.FIXED, default=_RESERVATION),
+    "binder.resourceReservation.runtimeClassName": _same("binder.resourceReservation.runtimeClassName"),
+    "binder": _UNUSED,
+    "scheduler": _UNUSED,
+    "podGrouper.args": _MISSING,
+    "podGrouper": _UNUSED,
+    "podGroupController": _UNUSED,
+    "queueController": _UNUSED,
+    "nodeScaleAdjuster.service.enabled": _same("global.clusterAutoscaling", default=False),
+    "nodeScaleAdjuster.args.gpuMemoryToFractionRatio": _same("scheduler.args.gpu-memory-to-fraction-ratio", 0.1),
+    "nodeScaleAdjuster.args.nodeScaleNamespace": Option(Fate.FIXED, default=names.SCALE_ADJUST_NAMESPACE),
+    "nodeScaleAdjuster": _UNUSED,
+    "numaPlacementExporter.service.enabled": Option(Fate.MISSING, default=False),
+    "numaPlacementExporter": _UNUSED,
+    "prometheus.enabled": Option(Fate.MISSING, default=False),
+    "prometheus": _UNUSED,
+    "scheduler.replicas": _same("scheduler.replicas"),
+    "scheduler.service.resources": _same("scheduler.resources"),
+    "binder.replicas": _same("binder.replicas"),
+    "binder.service.resources": _same("binder.resources"),
+    "admission.replicas": _same("admission.replicas"),
+    "admission.service.resources": _same("admission.resources"),
+}
+
+#: Below ``spec`` of a SchedulingShard.
+SHARD: Final[dict[str, Option]] = {
+    "placementStrategy": _same("scheduler.placementStrategy", "binpack"),
+    "placementStrategy.gpu": _same("scheduler.args.gpu-strategy", "binpack"),
+    "placementStrategy.cpu": _same("scheduler.args.cpu-strategy", "binpack"),
+    "args.default-staleness-grace-period": _same("scheduler.args.default-staleness-grace-period", "60s"),
+    "args.v": _UNUSED,
+    "args": _MISSING,
+    "queueDepthPerAction": _MISSING,
+    "minRuntime": _MISSING,
+    "kValue": Option(Fate.MISSING, default=1.0),
+    "plugins": _MISSING,
+    "actions": _MISSING,
+    "scenarioSearchBudgets": _MISSING,
+    "usageDBConfig": _MISSING,
+    "goMemLimitRatio": _UNUSED,
+    "goMemLimit": _UNUSED,
+}
