@@ -262,5 +262,5 @@ def _tenant(state: State, group: str, rv: str, *, since: int = 0, grace_s: int =
     attempt = state.attempt
     device = next(device for device in attempt.devices if device.group == group)
     pod = f"{attempt.namespace}/{attempt.pod_name}"
-    entry = Entry(device.nano, attempt.id, rv, since, pod, grace_s, device.mode)
+    entry = Entry(device.nano, attempt.id, rv, since, pod, grace_s, device.mode, device.compute_percent)
     return Tenant(attempt.pod_uid, entry, resource=device.resource)

@@ -20,7 +20,7 @@ from binder.making import make
 from binder.settings import BinderSettings
 from binder.view import View
 from gpu import book as device_book
-from gpu.book import Book, DeviceFull, ModeConflict, NotEntered, OtherAttempt, Tenant
+from gpu.book import Book, ComputeTaken, DeviceFull, ModeConflict, NotEntered, OtherAttempt, Tenant
 from gpu.cause import Cause
 from gpu.reservation import Reservation
 from kube import books
@@ -179,5 +179,7 @@ def _why(group: str, refusal: NotEntered | books.NotJoinable) -> Failed:
             return _refused(Cause.DEVICE_TAKEN, group, f"the pod is there under attempt {attempt}")
         case ModeConflict(asked=mode, there=there):
             return _refused(Cause.DEVICE_TAKEN, group, f"mode {mode} asked, its tenants run in mode {there}")
+        case ComputeTaken(asked_percent=asked, free_percent=free):
+            return _refused(Cause.DEVICE_TAKEN, group, f"{asked} percent of its compute asked, {free} free")
         case books.NotJoinable(why=why):
             return _refused(Cause.NOT_JOINABLE, group, why)

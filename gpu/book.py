@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from gpu.share import MOST_TENANTS, NANO_PER_DEVICE
+from gpu.share import MOST_TENANTS, NANO_PER_DEVICE, PERCENT_PER_DEVICE
 from wire import names
 
 
@@ -33,13 +33,15 @@ class Entry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, o
     grace_s: int = 30
     #: How it runs on the device (gpu/translation.py, Wishes), "" for any: two modes never meet in a book.
     mode: str = ""
+    #: How much of the device's compute it asks, 0 for none: all that is asked is 100 at most.
+    compute_percent: int = 0
 
 
 class Tenant(msgspec.Struct, frozen=True, gc=False):
     """An entry with its key: the pod's UID.
 
-    ``is_bound``: it is on the device already, so its mode is a fact, and no reason to leave it out. ``resource``: of
-    which kind of device it is to have a part.
+    ``is_bound``: it is on the device already, so its mode and its compute are facts, and no reason to leave it out.
+    ``resource``: of which kind of device it is to have a part.
     """
 
     pod_uid: str
@@ -65,6 +67,11 @@ class Book(msgspec.Struct, frozen=True, gc=False):
     def free_nano(self) -> int:
         """What is left of the device."""
         return NANO_PER_DEVICE - self.total_nano
+
+    @property
+    def free_compute_percent(self) -> int:
+        """Compute that nobody asks yet; below 0 where somebody else has put its tenants together."""
+        return PERCENT_PER_DEVICE - sum(entry.compute_percent for entry in self.entries.values())
 
     @property
     def modes(self) -> frozenset[str]:
@@ -100,8 +107,15 @@ class ModeConflict(msgspec.Struct, frozen=True, gc=False):
     there: str
 
 
+class ComputeTaken(msgspec.Struct, frozen=True, gc=False):
+    """The tenant asks for more of the device's compute than is left."""
+
+    asked_percent: int
+    free_percent: int
+
+
 #: Why tenants were not entered.
-NotEntered: TypeAlias = DeviceFull | OtherAttempt | ModeConflict
+NotEntered: TypeAlias = DeviceFull | OtherAttempt | ModeConflict | ComputeTaken
 
 _decoder = msgspec.json.Decoder(dict[str, Entry])
 
@@ -119,6 +133,8 @@ def parse(text: str | None) -> Book:
         raise MalformedBook(str(error)) from error
     if any(entry.nano <= 0 for entry in book.entries.values()):
         raise MalformedBook("a charge is not positive")
+    if any(not 0 <= entry.compute_percent <= PERCENT_PER_DEVICE for entry in book.entries.values()):
+        raise MalformedBook(f"compute asked is not 0 to {PERCENT_PER_DEVICE} percent")
     if book.total_nano > NANO_PER_DEVICE:
         raise MalformedBook(f"charges sum to {book.total_nano} nano-GPU, a device has {NANO_PER_DEVICE}")
     return book
@@ -132,16 +148,21 @@ def render(book: Book) -> str:
 def join(book: Book, tenants: Iterable[Tenant]) -> Book | NotEntered:
     """Add tenants, all or none. Joining again under the same attempt is idempotent (the entry there is kept)."""
     entries = dict(book.entries)
-    modes = set(book.modes)
+    modes, free_percent = set(book.modes), book.free_compute_percent
     for tenant in tenants:
         known = entries.get(tenant.pod_uid)
         if known is not None and known.attempt != tenant.entry.attempt:
             return OtherAttempt(tenant.pod_uid, known.attempt)
-        mode = tenant.entry.mode if known is None else ""
-        if mode and not tenant.is_bound and modes - {mode}:
-            return ModeConflict(mode, min(modes - {mode}))
-        modes.update({mode} - {""})
-        entries[tenant.pod_uid] = known or tenant.entry
+        if known is not None:
+            continue
+        asked = tenant.entry
+        if asked.mode and not tenant.is_bound and modes - {asked.mode}:
+            return ModeConflict(asked.mode, min(modes - {asked.mode}))
+        if asked.compute_percent > max(free_percent, 0) and not tenant.is_bound:
+            return ComputeTaken(asked.compute_percent, max(free_percent, 0))
+        modes.update({asked.mode} - {""})
+        free_percent -= asked.compute_percent
+        entries[tenant.pod_uid] = asked
     joined = Book(entries)
     is_crowded = len(entries) > max(MOST_TENANTS, len(book.entries))
     if joined.total_nano > NANO_PER_DEVICE or is_crowded:

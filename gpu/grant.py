@@ -13,7 +13,7 @@ import msgspec
 
 from gpu import cdi as cdi_names
 from gpu.request import ContainerRef, GpuRequest, MemoryAsk, MigAsk, SharedAsk
-from gpu.share import NANO_PER_DEVICE, portion_text
+from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE, portion_text
 from gpu.slices import is_device_resource
 from wire import names
 
@@ -21,7 +21,7 @@ from wire import names
 class DeviceGrant(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """A share of one device. ``reservation`` is the UID of the reservation pod through which it was bound.
 
-    ``resource``: what that pod holds, for when it has to be made anew.
+    ``resource``: what that pod holds, for when it has to be made anew. ``compute_percent``: asked of its compute.
     """
 
     group: str
@@ -29,6 +29,7 @@ class DeviceGrant(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_de
     uuid: str
     nano: int
     resource: str = names.GPU_RESOURCE
+    compute_percent: int = 0
 
 
 class Grant(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -107,5 +108,9 @@ def read(annotations: Mapping[str, str] | None) -> Grant | None:
         grant = _decoder.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    sane = all(0 < d.nano <= NANO_PER_DEVICE and is_device_resource(d.resource) for d in grant.devices)
-    return grant if sane else None
+    return grant if all(_is_sane(device) for device in grant.devices) else None
+
+
+def _is_sane(device: DeviceGrant) -> bool:
+    is_some = 0 < device.nano <= NANO_PER_DEVICE and 0 <= device.compute_percent <= PERCENT_PER_DEVICE
+    return is_some and is_device_resource(device.resource)

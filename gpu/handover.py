@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from gpu.share import NANO_PER_DEVICE
+from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE
 from gpu.slices import is_device_resource
 from wire import names
 
@@ -24,7 +24,7 @@ class PlannedDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     ``mem_mib`` is what a memory ask asks (0 for a fraction): the card is checked against it once it is known.
     ``mode``: how the pod runs there, "" for any (gpu/book.py). ``resource``: what the group's reservation asks of the
-    vendor's device plugin, a GPU or a MIG slice (gpu/slices.py).
+    vendor's device plugin, a GPU or a MIG slice (gpu/slices.py). ``compute_percent``: asked of its compute.
     """
 
     group: str
@@ -32,6 +32,7 @@ class PlannedDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     mem_mib: int = 0
     mode: str = ""
     resource: str = names.GPU_RESOURCE
+    compute_percent: int = 0
 
 
 class Handover(msgspec.Struct, frozen=True, gc=False):
@@ -89,6 +90,8 @@ def _check(device: PlannedDevice) -> None:
         raise MalformedHandover(f"nano is {device.nano}, 1 to {NANO_PER_DEVICE} are allowed")
     if not is_device_resource(device.resource):
         raise MalformedHandover(f"resource {device.resource!r} is not one of NVIDIA's device plugin")
+    if not 0 <= device.compute_percent <= PERCENT_PER_DEVICE:
+        raise MalformedHandover(f"compute_percent is {device.compute_percent}, 0 to {PERCENT_PER_DEVICE} are allowed")
     if device.mem_mib < 0:
         raise MalformedHandover(f"mem_mib is {device.mem_mib}, at least 0 is allowed")
 

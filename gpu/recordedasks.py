@@ -28,7 +28,7 @@ from gpu.request import (
     WholeAsk,
     served,
 )
-from gpu.share import NANO_PER_DEVICE
+from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE
 
 #: Most MiB of one ask: a bound against numbers that nobody means.
 MOST_MIB: Final = 2**31 - 1
@@ -72,7 +72,7 @@ _BOUNDS: Final = (
     ("limit_nano", 0, NANO_PER_DEVICE),
     ("mem_mib", 0, MOST_MIB),
     ("limit_mib", 0, MOST_MIB),
-    ("compute_percent", 0, 100),
+    ("compute_percent", 0, PERCENT_PER_DEVICE),
     ("index", -1, MOST_INDEX),
 )
 _KINDS: Final[dict[type[Ask], str]] = {
@@ -151,6 +151,9 @@ def request(asks: Iterable[RecordedAsk]) -> GpuRequest:
         raise MalformedAsk("seat", error, "asks of one unit, one profile and one index on each seat") from error
     if any(isinstance(ask, FractionAsk) and ask.nano > NANO_PER_DEVICE for ask in shared):
         raise MalformedAsk("seat", "more than a device", f"at most {NANO_PER_DEVICE} nano at one time on each seat")
+    if (percent := max((ask.compute_percent for ask in shared), default=0)) > PERCENT_PER_DEVICE:
+        allowed = f"at most {PERCENT_PER_DEVICE} percent at one time on each seat"
+        raise MalformedAsk("computePercent", f"{percent} percent of a device", allowed)
     return read
 
 

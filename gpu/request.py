@@ -179,6 +179,7 @@ def _together(seated: Sequence[tuple[ContainerRequest, SharedAsk]]) -> SharedAsk
     first = seated[0][1]
     if len(seated) == 1:
         return first
+    first = msgspec.structs.replace(first, compute_percent=_at_one_time(seated, attrgetter("compute_percent")))
     if len({type(ask) for _, ask in seated}) > 1:
         raise ValueError(f"seat {first.seat}: a fraction and memory can't be added up")
     if len({ask.profile for _, ask in seated}) > 1:

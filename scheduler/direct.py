@@ -70,7 +70,16 @@ class Sharer:
         """Its entry for a group's book, at ``rv`` or at the version it stands at."""
         device = next(device for device in self.placement.devices if device.group == group)
         pod = f"{self.placement.namespace}/{self.placement.name}"
-        entry = Entry(device.nano, self.attempt, rv or self.rv, self.since, pod, self.grace_s, device.mode)
+        entry = Entry(
+            nano=device.nano,
+            attempt=self.attempt,
+            rv=rv or self.rv,
+            since=self.since,
+            pod=pod,
+            grace_s=self.grace_s,
+            mode=device.mode,
+            compute_percent=device.compute_percent,
+        )
         return Tenant(self.placement.pod_uid, entry, resource=device.resource)
 
 
@@ -266,7 +275,7 @@ class Direct:
         if not all(each.is_learned and self._cache.cluster.is_verified(each.uid, each.uuid) for each in held):
             return None
         devices = (
-            DeviceGrant(device.group, each.uid, each.uuid, device.nano, each.resource)
+            DeviceGrant(device.group, each.uid, each.uuid, device.nano, each.resource, device.compute_percent)
             for device, each in zip(planned, held, strict=True)
         )
         grant = Grant(sharer.attempt, tuple(devices))

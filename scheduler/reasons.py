@@ -44,6 +44,7 @@ _KIND_WORDS: Final = {
     "enforcement": "node(s) can't enforce the GPU limits that the Pod wants to be enforced",
     "place": "node(s) have other units or replicas than any that the Pod can be served in",
     "mode": "node(s) have room only on shared GPUs whose pods run in another mode than the Pod",
+    "compute": "node(s) have room only on shared GPUs whose pods leave too little of the compute that the Pod asks",
     "pinned": "node(s) have no GPU that is known to be one that the Pod takes by index or UUID",
     "pinned-full": "node(s) have too little left of the shared GPU that the Pod names by index or UUID",
     "pinned-whole": "node(s) have the GPU that the Pod names by index or UUID with Pods of whole GPUs, or unhealthy",
@@ -167,6 +168,8 @@ def _amount(unit: str, amount: int) -> str:  # noqa: PLR0911 - one case per unit
             return f"{amount} MiB of memory"
         case "gpu_mem_mib":
             return f"{amount} MiB of GPU memory"
+        case "compute_percent":
+            return f"{amount}% of the compute of a GPU"
         case "pods":
             return f"{amount} pod slot(s)"
         case _:

@@ -8,7 +8,7 @@ that leaves several, in the charges of its grant.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -26,7 +26,7 @@ _LISTS: Final = {"c": "containers", "i": "initContainers"}
 class Part:
     """What one container asks of one device. Parts of one ``seat`` are of the same device, all others of another.
 
-    ``profile``: of a MIG slice of this profile, "" for a card.
+    ``profile``: of a MIG slice of this profile, "" for a card. ``percent``: asked of its compute.
     """
 
     key: str
@@ -36,6 +36,7 @@ class Part:
     mem_mib: int
     is_sidecar: bool
     profile: str = ""
+    percent: int = 0
 
     def charge(self, card_mib: int) -> Fraction:
         """Return the part of a card of ``card_mib``."""
@@ -70,15 +71,23 @@ class Placed:
         return any(part.mem_mib for part in self.parts.get(uuid, ()))
 
     def charge(self, uuid: str) -> Fraction:
-        """Return what a device has to hold at one time: init containers end before the next start, but for sidecars."""
+        """Return what a device has to hold at one time."""
+        card_mib = self.cards[uuid].mem_mib if uuid in self.parts else 0
+        return self._at_one_time(uuid, lambda part: part.charge(card_mib))
+
+    def percent(self, uuid: str) -> int:
+        """Return how much of the compute of a device is asked at one time."""
+        return int(self._at_one_time(uuid, lambda part: Fraction(part.percent)))
+
+    def _at_one_time(self, uuid: str, amount: Callable[[Part], Fraction]) -> Fraction:
+        """Init containers end before the next start, but for sidecars."""
         parts = self.parts.get(uuid, ())
-        card_mib = self.cards[uuid].mem_mib if parts else 0
         beside = most = Fraction(0)
         for part in sorted((p for p in parts if p.key.startswith("i")), key=lambda p: int(p.key[1:])):
-            now = beside + part.charge(card_mib)
+            now = beside + amount(part)
             most = max(most, now)
             beside = now if part.is_sidecar else beside
-        regular = sum((part.charge(card_mib) for part in parts if part.key.startswith("c")), Fraction(0))
+        regular = sum((amount(part) for part in parts if part.key.startswith("c")), Fraction(0))
         return max(most, beside + regular)
 
 
@@ -154,5 +163,5 @@ def _parts(asks: Sequence[Json], spec: Json) -> Iterator[Part]:
             number += 1
             seat = str(ask.get("seat") or f"/{number}")
             is_sidecar = key.startswith("i") and container.get("restartPolicy") == "Always"
-            profile = str(ask.get("mig", ""))
-            yield Part(key, container["name"], seat, Fraction(nano, _NANO), mem_mib, is_sidecar, profile)
+            profile, percent = str(ask.get("mig", "")), int(ask.get("computePercent", 0))
+            yield Part(key, container["name"], seat, Fraction(nano, _NANO), mem_mib, is_sidecar, profile, percent)

@@ -11,6 +11,7 @@ from binder.core.pods import PodView
 from gpu import book as device_book
 from gpu.asked import mode_of
 from gpu.book import Book, Entry, NotEntered, Tenant
+from gpu.grant import DeviceGrant
 from gpu.request import charge_nano
 from gpu.share import NANO_PER_DEVICE
 from wire import names
@@ -41,7 +42,9 @@ def tenant(group: str, pod: PodView, *, card_mib: int = 0) -> Tenant:
     attempt = pod.grant.attempt if pod.grant else BOUND_BY_KAI
     mode = mode_of(pod.recorded) if pod.recorded is not None else ""
     name = f"{pod.namespace}/{pod.name}"
-    entry = Entry(_nano(group, pod, card_mib), attempt, pod.rv, 0, name, pod.grace_s, mode)
+    given = _given(group, pod)
+    percent = given.compute_percent if given is not None else 0
+    entry = Entry(_nano(group, pod, card_mib), attempt, pod.rv, 0, name, pod.grace_s, mode, percent)
     return Tenant(pod.uid, entry, is_bound=True, resource=resource_of(group, [pod]))
 
 
@@ -82,11 +85,15 @@ def may_stand_in_a_book(pod: PodView) -> bool:
     return pod.request is None or bool(pod.request.shared)
 
 
+def _given(group: str, pod: PodView) -> DeviceGrant | None:
+    devices = pod.grant.devices if pod.grant is not None else ()
+    return next((device for device in devices if device.group == group), None)
+
+
 def _nano(group: str, pod: PodView, card_mib: int) -> int:
     """What it was granted. Without a grant what it asks, as the scheduler counts it; else all, to be safe."""
-    for device in pod.grant.devices if pod.grant else ():
-        if device.group == group:
-            return device.nano
+    if (given := _given(group, pod)) is not None:
+        return given.nano
     asks = pod.request.shared if pod.request is not None else ()
     charges = {charge_nano(ask, card_mib) for ask in asks}
     nano = charges.pop() if len(charges) == 1 else None

@@ -305,7 +305,14 @@ def _held(state: State, world: World) -> list[Reservation] | None:
 def _grant(state: State, held: Sequence[Reservation]) -> Grant:
     """Return what the Binding will say."""
     devices = (
-        DeviceGrant(device.group, holder.uid, holder.uuid, _nano_on_card(device, holder), holder.resource)
+        DeviceGrant(
+            group=device.group,
+            reservation=holder.uid,
+            uuid=holder.uuid,
+            nano=_nano_on_card(device, holder),
+            resource=holder.resource,
+            compute_percent=device.compute_percent,
+        )
         for device, holder in zip(state.attempt.devices, held, strict=True)
     )
     return Grant(state.attempt.id, tuple(devices))

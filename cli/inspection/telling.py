@@ -171,8 +171,9 @@ def _device_state(device: DeviceView) -> Cell:
         return Cell("closed:\n" + "\n".join(closed_text(why) for why in device.closed), "red")
     if device.kind is Kind.SHARED and not device.tenants:
         return Cell("idle", "dim")
-    if device.modes:
-        return Cell(f"{device.kind.value}, {', '.join(device.modes)}")
+    if device.modes or device.compute_percent:
+        compute = [f"{device.compute_percent}% of compute"] * bool(device.compute_percent)
+        return Cell(", ".join([device.kind.value, *device.modes, *compute]))
     return Cell(device.kind.value, "green" if device.kind is Kind.FREE else "")
 
 

@@ -26,7 +26,9 @@ _NUMBERS_PER_ATTEMPT = 64
 
 
 class DeviceRule(msgspec.Struct, frozen=True, gc=False):
-    """Which very devices a pod takes: by UUID, by the index that one of its asks names, and by their tenants' mode.
+    """Which very devices a pod takes: by UUID, by the index that one of its asks names, and by their tenants.
+
+    Those run in the same ``mode`` or in any, and leave the compute that is asked.
 
     Nobody knows which device kubelet hands out next. So where devices are named, those will do that are shared already
     and whose reservations said what they are; others are opened only where one of those may come (prospects.py), and
@@ -51,14 +53,15 @@ class DeviceRule(msgspec.Struct, frozen=True, gc=False):
 
     def takes_any(self, ask: SharedAsk) -> bool:
         """Whether every device of the kind will do."""
-        return not self.mode and not self.names(ask)
+        return not (self.mode or ask.compute_percent or self.names(ask))
 
     def suited(self, ask: SharedAsk, devices: tuple[Device, ...]) -> tuple[Device, ...]:
         """The same devices in their slots, closed where they won't do."""
         return tuple(dev if self._takes(ask, dev) else _closed(dev) for dev in devices)
 
     def _takes(self, ask: SharedAsk, dev: Device) -> bool:
-        return dev.suits(self.mode) and (not self.names(ask) or self._is_named(ask, dev))
+        suits = dev.suits(self.mode) and ask.compute_percent <= dev.free_compute_percent
+        return suits and (not self.names(ask) or self._is_named(ask, dev))
 
     def _is_named(self, ask: SharedAsk, dev: Device) -> bool:
         held = dev.reservation
@@ -114,12 +117,12 @@ def choose_devices(
         may_come = not rule.names(ask) or (not ask.profile and prospect.may_bring(rule.pin(ask)))
         can_open = room.has(resource) and nano is not None and may_come
         if can_open and nano is not None and (found is None or _opens_rather(devices[found[0]], strategy)):
-            parts[number] = Part(None, new_group(resource), nano, rule.mode, resource)
+            parts[number] = Part(None, new_group(resource), nano, rule.mode, resource, ask.compute_percent)
             room.take(resource)
         elif found is not None:
             slot, charged = found
             taken.add(slot)
-            parts[number] = Part(slot, devices[slot].group, charged, rule.mode, resource)
+            parts[number] = Part(slot, devices[slot].group, charged, rule.mode, resource, ask.compute_percent)
         else:
             return None
     return tuple(parts[number] for number in range(len(asks)))

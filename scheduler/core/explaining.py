@@ -6,7 +6,6 @@ A node that may not be used at all counts once, with the first reason; one that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
@@ -14,13 +13,15 @@ import numpy as np
 from gpu.request import FractionAsk, SharedAsk
 from gpu.share import memory_from_nano
 from gpu.slices import slice_resource
-from scheduler.core.devices import choose_answered, choose_devices, rule_of, without_silent
+from scheduler.core.devices import choose_devices, without_silent
 from scheduler.core.eligibility import KINDS, OK, PLACE
+from scheduler.core.lack import GPU_MEMORY, GPU_SHARE, UNITS, Lack, unit
 from scheduler.core.ledger import MOST_ASKED
 from scheduler.core.pools import Pool, pools_of
 from scheduler.core.probation import Doubt
 from scheduler.core.ranking import Ranking
 from scheduler.core.records import PodClass
+from scheduler.core.ruledout import ruled_out
 from scheduler.core.settings import Settings, Strategy
 from scheduler.core.table import (
     CONTENDED_DEVICES,
@@ -46,42 +47,12 @@ PROBATION = "probation"
 CONTENDED = "contended"
 SILENT = "silent"
 ILL = "ill"
-PINNED = "pinned"
-PINNED_FULL = "pinned-full"
-PINNED_WHOLE = "pinned-whole"
-PINNED_ROOM = "pinned-room"
-_LEAST_HOPE_FIRST = (PINNED, PINNED_WHOLE, PINNED_FULL, PINNED_ROOM)
-MODE = "mode"
-GPU_SHARE = "gpu-share"
-GPU_MEMORY = "gpu-memory"
 
 #: Of these a node is out of question, whatever is asked.
 _WHATEVER_IS_ASKED = frozenset(KINDS.values())
 
 #: Devices that nobody is let on: the reason, and where the table counts them.
 _WITHHELD = {CONTENDED: CONTENDED_DEVICES, SILENT: SILENT_DEVICES, ILL: ILL_DEVICES}
-
-#: What a shortfall is counted in, by resource; GPUs first, since they are what people wait for.
-_UNITS = {
-    GPU_SHARE: "nano_gpu",
-    GPU_MEMORY: "gpu_mem_mib",
-    names.GPU_RESOURCE: "gpu",
-    names.CPU_RESOURCE: "cpu_milli",
-    names.MEMORY_RESOURCE: "mem_mib",
-    names.EPHEMERAL_STORAGE_RESOURCE: "ephemeral_mib",
-    names.PODS_RESOURCE: "pods",
-}
-
-
-@dataclass(slots=True)
-class _Lack:
-    """One thing that some of the usable nodes lack: which ones, and how much of it each, in ``unit``."""
-
-    kind: str
-    resource: str
-    unit: str
-    where: Bools
-    amount: Int64s
 
 
 def explain(trial: Trial, ranking: Ranking, cls: PodClass, *, settings: Settings, without: frozenset[str]) -> Verdict:
@@ -127,7 +98,7 @@ def explain_ways(trial: Trial, rankings: Sequence[Ranking], *, settings: Setting
     )
 
 
-def _on_probation(trial: Trial, lacks: list[_Lack], usable: Bools) -> int:
+def _on_probation(trial: Trial, lacks: list[Lack], usable: Bools) -> int:
     """Nodes that have all that is asked, but take nobody before they have answered (probation.py)."""
     return sum(
         doubt is not Doubt.LATE and bool(usable[position]) and not any(lack.where[position] for lack in lacks)
@@ -135,7 +106,7 @@ def _on_probation(trial: Trial, lacks: list[_Lack], usable: Bools) -> int:
     )
 
 
-def _withheld(trial: Trial, cls: PodClass, lacks: list[_Lack], usable: Bools) -> list[NodeReason]:
+def _withheld(trial: Trial, cls: PodClass, lacks: list[Lack], usable: Bools) -> list[NodeReason]:
     """Nodes that lack devices and have some that nobody is let on, which is why: others can help, and have to know."""
     slices = {slice_resource(ask.profile) for ask in cls.request.shared if ask.profile}
     wanted = {GPU_SHARE, GPU_MEMORY, *slices} if cls.request.is_shared else {names.GPU_RESOURCE}
@@ -147,44 +118,44 @@ def _withheld(trial: Trial, cls: PodClass, lacks: list[_Lack], usable: Bools) ->
     return [NodeReason(kind, "", int(np.count_nonzero(where & (extra[row] > 0)))) for kind, row in _WITHHELD.items()]
 
 
-def _resource_lacks(trial: Trial, cls: PodClass, settings: Settings) -> list[_Lack]:
+def _resource_lacks(trial: Trial, cls: PodClass, settings: Settings) -> list[Lack]:
     """What the pod itself lacks, and the reservation pods of devices that would have to be opened for it."""
     table = trial.table
     opened = _opened(trial, cls)
     surcharge = {PODS: 1, CPU: settings.reservation_cpu_milli, MEMORY: settings.reservation_mem_mib}
-    lacks: list[_Lack] = []
+    lacks: list[Lack] = []
     asked = dict(trial.amounts(cls.demand))
     for row in sorted({*asked, *surcharge} if cls.request.is_shared else asked):
         needed = asked.get(row, 0) + opened * surcharge.get(row, 0)
         missing = needed - table.free[row]
         kind, resource = ("pods", "") if row == PODS else (INSUFFICIENT, table.resources[row])
-        lacks.append(_Lack(kind, resource, _unit(table.resources[row]), (missing > 0) & (needed > 0), missing))
+        lacks.append(Lack(kind, resource, unit(table.resources[row]), (missing > 0) & (needed > 0), missing))
     for name, amount in cls.demand.extended:
         if name not in table.resources:
             everywhere = np.ones(len(trial.nodes), np.bool_)
             missing = np.full(len(trial.nodes), min(amount, MOST_ASKED), np.int64)
-            lacks.append(_Lack(INSUFFICIENT, name, name, everywhere, missing))
+            lacks.append(Lack(INSUFFICIENT, name, name, everywhere, missing))
     return lacks
 
 
-def _device_lacks(trial: Trial, cls: PodClass) -> list[_Lack]:
+def _device_lacks(trial: Trial, cls: PodClass) -> list[Lack]:
     """What keeps shares out: MIG, GPUs that are offered several times, a card of unknown memory, too little left."""
     pools = pools_of(cls.request.shared, trial)
     found = [_slice_lack(trial, cls, pool) for pool in pools if pool.profile]
     found += [lack for pool in pools if not pool.profile for lack in _card_lacks(trial, cls, pool)]
     if pools:
-        found += _ruled_out(trial, cls, ~np.logical_or.reduce([lack.where for lack in found]))
+        found += ruled_out(trial, cls, ~np.logical_or.reduce([lack.where for lack in found]))
     return found
 
 
-def _slice_lack(trial: Trial, cls: PodClass, pool: Pool) -> _Lack:
+def _slice_lack(trial: Trial, cls: PodClass, pool: Pool) -> Lack:
     """Nodes without a slice of a profile that has enough left, among them all that have none at all."""
     resource = slice_resource(pool.profile)
     short = ~(pool.is_there(trial.table) & _has_room(trial, cls, pool))
-    return _Lack(INSUFFICIENT, resource, resource, short, np.zeros(len(trial.nodes), np.int64))
+    return Lack(INSUFFICIENT, resource, resource, short, np.zeros(len(trial.nodes), np.int64))
 
 
-def _card_lacks(trial: Trial, cls: PodClass, pool: Pool) -> list[_Lack]:
+def _card_lacks(trial: Trial, cls: PodClass, pool: Pool) -> list[Lack]:
     table, asks = trial.table, pool.asks
     nothing = np.zeros(len(trial.nodes), np.int64)
     mig = table.extra[MIG] > 0
@@ -196,63 +167,11 @@ def _card_lacks(trial: Trial, cls: PodClass, pool: Pool) -> list[_Lack]:
     short &= ~blind
     resource = GPU_SHARE if isinstance(asks[0], FractionAsk) else GPU_MEMORY
     return [
-        _Lack("mig", "", "", mig, nothing),
-        _Lack("multiplied", "", "", multiplied, nothing),
-        _Lack("no-gpu-memory-label", "", "", blind, nothing),
-        _Lack(INSUFFICIENT, resource, _unit(resource), short, _missing(trial, asks[0], short)),
+        Lack("mig", "", "", mig, nothing),
+        Lack("multiplied", "", "", multiplied, nothing),
+        Lack("no-gpu-memory-label", "", "", blind, nothing),
+        Lack(INSUFFICIENT, resource, unit(resource), short, _missing(trial, asks[0], short)),
     ]
-
-
-def _ruled_out(trial: Trial, cls: PodClass, where: Bools) -> list[_Lack]:
-    """Nodes that have the devices, though none that the pod's rule allows as far as is known: else it were there."""
-    rule = rule_of(cls)
-    nothing = np.zeros(len(trial.nodes), np.int64)
-    if rule.names_any(cls.request.shared):
-        return _pinned(trial, cls, where)
-    if not rule.mode:
-        return []
-    other = np.fromiter((_runs_otherwise(trial, cls, p) for p in range(len(trial.nodes))), np.bool_, len(trial.nodes))
-    return [_Lack(MODE, "", "", where & other, nothing)]
-
-
-def _pinned(trial: Trial, cls: PodClass, where: Bools) -> list[_Lack]:
-    """The nodes by what keeps the pod from the devices that it names."""
-    nothing = np.zeros(len(trial.nodes), np.int64)
-    found = {kind: np.zeros(len(trial.nodes), np.bool_) for kind in _LEAST_HOPE_FIRST}
-    for position in np.flatnonzero(where).tolist():
-        found[_why_not(trial, cls, position)][position] = True
-    return [_Lack(kind, "", "", at, nothing) for kind, at in found.items()]
-
-
-def _why_not(trial: Trial, cls: PodClass, position: int) -> str:
-    """What is in the way on one node: of several devices that are named, of the one for which there is least hope."""
-    rule, prospect = rule_of(cls), trial.prospect(position)
-    devices, node = trial.table.devices[position], trial.nodes[position]
-    found = set()
-    for ask in cls.request.shared:
-        pin = rule.pin(ask)
-        if pin.is_any or choose_answered((ask,), devices, node, strategy=Strategy.BINPACK, rule=rule) is not None:
-            continue
-        if any(pin.takes(device) for device in prospect.held):
-            found.add(PINNED_FULL)
-        elif prospect.may_bring(pin):
-            found.add(PINNED_ROOM)
-        else:
-            found.add(PINNED_WHOLE if prospect.is_all and trial.has(position, pin) else PINNED)
-    return next((kind for kind in _LEAST_HOPE_FIRST if kind in found), PINNED_FULL)
-
-
-def _runs_otherwise(trial: Trial, cls: PodClass, position: int) -> bool:
-    """Whether a node lacks devices for a pod only because tenants of another mode are on those that it has."""
-    devices, rule = trial.table.devices[position], rule_of(cls)
-    if all(dev.suits(rule.mode) for dev in devices):
-        return False
-    asks, node, names_ = cls.request.shared, trial.nodes[position], (str(number) for number in count())
-    room = trial.room(position, cls.demand, [node.resource_of(ask.profile) for ask in asks])
-    found = choose_devices(
-        asks, devices, node, room=room, strategy=Strategy.BINPACK, new_group=lambda _: next(names_), rule=rule
-    )
-    return found is None
 
 
 def _opened(trial: Trial, cls: PodClass) -> Int64s:
@@ -304,7 +223,7 @@ def _missing(trial: Trial, ask: SharedAsk, short: Bools) -> Int64s:
     return missing
 
 
-def _shortfall(lacks: list[_Lack], usable: Bools) -> tuple[str, int] | None:
+def _shortfall(lacks: list[Lack], usable: Bools) -> tuple[str, int] | None:
     """The least amount that would help a usable node which lacks one thing only."""
     if not lacks or not usable.any():
         return None
@@ -314,9 +233,5 @@ def _shortfall(lacks: list[_Lack], usable: Bools) -> tuple[str, int] | None:
         alone = usable & lack.where & (count == 1) & (lack.amount > 0)
         if alone.any():
             found.append((lack.unit, int(lack.amount[alone].min())))
-    order = list(_UNITS.values())
+    order = list(UNITS.values())
     return min(found, key=lambda pair: (order.index(pair[0]) if pair[0] in order else len(order), pair), default=None)
-
-
-def _unit(resource: str) -> str:
-    return _UNITS.get(resource, resource)

@@ -61,8 +61,9 @@ class TenantView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="ca
 class DeviceView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
     """One device. ``index`` -1, ``uuid`` "" and ``mem_mib`` 0: nobody has told. ``reservation``: the pod's name.
 
-    ``modes``: how its tenants run; more than one only where somebody else has put them together. ``resource``: what its
-    device plugin calls it: a MIG slice is told of here only while parts of it are given out.
+    ``modes``: how its tenants run; more than one only where somebody else has put them together. ``compute_percent``:
+    what they ask of its compute, all together. ``resource``: what its device plugin calls it: a MIG slice is told of
+    here only while parts of it are given out.
     """
 
     kind: Kind
@@ -76,6 +77,7 @@ class DeviceView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="ca
     reservation_phase: str = ""
     closed: tuple[Closed, ...] = ()
     modes: tuple[str, ...] = ()
+    compute_percent: int = 0
     tenants: tuple[TenantView, ...] = ()
     resource: str = names.GPU_RESOURCE
 
@@ -191,6 +193,7 @@ def _shared(group: Group, known: Known, *, card_mib: int) -> Iterator[DeviceView
             reservation_phase=reservation.phase if reservation else "",
             closed=closed,
             modes=tuple(sorted(group.modes)),
+            compute_percent=sum(group.computes.values()) if number == 0 else 0,
             tenants=tuple(sorted(tenants, key=lambda tenant: (tenant.namespace, tenant.name))),
             resource=group.resource,
         )

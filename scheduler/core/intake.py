@@ -191,7 +191,7 @@ def _held(pod: Pod) -> tuple[Held, ...]:
     """A bound pod's parts of devices: its grant, else the groups that its labels name."""
     given = grant.read(pod.metadata.annotations)
     if given is not None:
-        return tuple(Held(d.group, d.nano, d.reservation, d.uuid, d.resource) for d in given.devices)
+        return tuple(Held(d.group, d.nano, d.reservation, d.uuid, d.resource, d.compute_percent) for d in given.devices)
     return tuple(Held(group, None) for group in grant.labelled_groups(pod.metadata.labels))
 
 

@@ -15,7 +15,7 @@ import msgspec
 from gpu.handover import PlannedDevice
 from gpu.request import charge_nano
 from gpu.reservation import Reservation
-from gpu.share import NANO_PER_DEVICE
+from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE
 from gpu.slices import is_device_resource
 from scheduler.core.records import Demand, NodeRecord, PodRecord
 from scheduler.core.settings import Settings
@@ -41,6 +41,8 @@ class Group:
     id: str
     #: Pod UID -> nano. Per pod the largest of what book, grant and placement under way say.
     charges: dict[str, int] = field(default_factory=dict)
+    #: The same of the compute that is asked, in percent; pods that ask for none are left out.
+    computes: dict[str, int] = field(default_factory=dict)
     #: Reservation pods of this group on the node, terminal ones left out.
     reservations: list[Reservation] = field(default_factory=list)
     has_bound: bool = False
@@ -63,6 +65,11 @@ class Group:
     def free_nano(self) -> int:
         """What is left of the device; never below zero, whatever was charged by others."""
         return max(0, NANO_PER_DEVICE - sum(self.charges.values()))
+
+    @property
+    def free_compute_percent(self) -> int:
+        """Compute that nobody asks yet; never below zero."""
+        return max(0, PERCENT_PER_DEVICE - sum(self.computes.values()))
 
     @property
     def devices(self) -> int:
@@ -107,10 +114,12 @@ class Group:
         """The card's memory as its reservation reported it, 0 if unknown."""
         return self.reservation.mem_mib if self.reservation else 0
 
-    def charge(self, pod_uid: str, nano: int, mode: str) -> None:
+    def charge(self, pod_uid: str, nano: int, *, mode: str, compute_percent: int) -> None:
         """Count a pod once, with the largest that anybody says."""
         if mode:
             self.modes.add(mode)
+        if compute_percent:
+            self.computes[pod_uid] = max(self.computes.get(pod_uid, 0), compute_percent)
         self.charges[pod_uid] = max(self.charges.get(pod_uid, 0), nano)
 
 
@@ -192,7 +201,7 @@ def _count_reservation(group: Group, reservation: Reservation) -> None:
         group.reservations.append(reservation)
     if reservation.book is not None:
         for pod_uid, entry in reservation.book.entries.items():
-            group.charge(pod_uid, entry.nano, entry.mode)
+            group.charge(pod_uid, entry.nano, mode=entry.mode, compute_percent=entry.compute_percent)
 
 
 def _count_held(used: Occupancy, pod: PodRecord, *, smallest_card_mib: int) -> None:
@@ -208,7 +217,8 @@ def _count_held(used: Occupancy, pod: PodRecord, *, smallest_card_mib: int) -> N
         if nano is None:
             ask = asks[min(number, len(asks) - 1)] if asks else None
             nano = charge_nano(ask, group.mem_mib or smallest_card_mib) if ask is not None else None
-        group.charge(pod.uid, NANO_PER_DEVICE if nano is None else nano, pod.cls.mode)
+        charged = NANO_PER_DEVICE if nano is None else nano
+        group.charge(pod.uid, charged, mode=pod.cls.mode, compute_percent=held.compute_percent)
 
 
 def _count_lost(groups: Collection[Group]) -> Counter[str]:
@@ -243,7 +253,7 @@ def _count_charges(used: Occupancy, charges: Iterable[Charge]) -> None:
             group = used.group(device.group)
             if not group.reservations:
                 group.resource = device.resource
-            group.charge(charge.pod_uid, device.nano, device.mode)
+            group.charge(charge.pod_uid, device.nano, mode=device.mode, compute_percent=device.compute_percent)
 
 
 def _count_coming_reservations(used: Occupancy, settings: Settings) -> None:

@@ -145,6 +145,7 @@ class Placer:
                     mem_mib=ask.mem_mib if isinstance(ask, MemoryAsk) else 0,
                     mode=part.mode,
                     resource=part.resource,
+                    compute_percent=part.compute_percent,
                 )
                 for part, ask in zip(parts, asks, strict=True)
             ),

@@ -135,6 +135,7 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     reservation: str = ""
     uuid: str = ""
     resource: str = names.GPU_RESOURCE
+    compute_percent: int = 0
 
 
 class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.reservation import Reservation
-from gpu.share import NANO_PER_DEVICE, memory_from_nano
+from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE, memory_from_nano
 from scheduler.core.occupancy import Group
 from scheduler.core.records import NodeRecord
 from wire import names
@@ -52,6 +52,7 @@ class Device(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     ``card_mib``: its memory as reported, 0 if unknown. ``is_idle``: could be given back whole. ``is_contended``: closed
     because tenants use a device that their reservation lost. ``modes``: of its tenants, sorted.
+    ``free_compute_percent``: compute that no tenant asks.
     """
 
     group: str
@@ -65,6 +66,7 @@ class Device(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     modes: tuple[str, ...] = ()
     #: What the vendor's plugin calls it: a GPU or a MIG slice.
     resource: str = names.GPU_RESOURCE
+    free_compute_percent: int = PERCENT_PER_DEVICE
 
     def suits(self, mode: str) -> bool:
         """Whether a tenant of this mode ("" for any) may be beside those that are there."""
@@ -104,6 +106,7 @@ def device(group: Group) -> Device:
         reservation=group.reservation,
         modes=tuple(sorted(group.modes)),
         resource=group.resource,
+        free_compute_percent=group.free_compute_percent,
     )
 
 

@@ -30,7 +30,7 @@ class OverCommitted(Exception):
 class Part(msgspec.Struct, frozen=True, gc=False):
     """A share of one device of a node. ``slot`` None: a device that is not shared yet, under a new ``group``.
 
-    ``resource``: what the device plugin calls it.
+    ``resource``: what the device plugin calls it. ``compute_percent``: asked of its compute.
     """
 
     slot: int | None
@@ -38,6 +38,7 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     nano: int
     mode: str = ""
     resource: str = names.GPU_RESOURCE
+    compute_percent: int = 0
 
 
 @dataclass(slots=True)
@@ -180,8 +181,16 @@ class Trial:
             raise OverCommitted(f"group {dev.group} (open: {dev.is_open}) would be left with {left} nano-GPU")
         if not dev.suits(part.mode):
             raise OverCommitted(f"group {dev.group} runs in {dev.modes}, not in {part.mode}")
-        modes = dev.modes or ((part.mode,) if part.mode else ())
-        charged = msgspec.structs.replace(dev, free_nano=left, is_idle=False, is_leaving=False, modes=modes)
+        if part.compute_percent > dev.free_compute_percent:
+            raise OverCommitted(f"group {dev.group} has {dev.free_compute_percent} percent of its compute left")
+        charged = msgspec.structs.replace(
+            dev,
+            free_nano=left,
+            is_idle=False,
+            is_leaving=False,
+            modes=dev.modes or ((part.mode,) if part.mode else ()),
+            free_compute_percent=dev.free_compute_percent - part.compute_percent,
+        )
         self.table.put_device(position, slot, self.nodes[position], charged)
 
     def retire(self, position: int, groups: frozenset[str]) -> None:

@@ -1,6 +1,7 @@
 """S1 and S2 from the API objects, whether pods run or not.
 
-What bound pods are promised of a device is one device at most, and those that run in a mode run in the same.
+What bound pods are promised of a device is one device at most, and so is what they ask of its compute; those that run
+in a mode run in the same.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Final
 
 from simulator import recorded
 from simulator.devices import Device
 from simulator.facts import PodFacts
 from simulator.sharing import Share, asked, excess
 from simulator.violations import Findings
+
+_ALL_COMPUTE: Final = 100
 
 
 @dataclass(slots=True)
@@ -37,6 +41,7 @@ class Promises:
         """Take a version of a pod that is among ``pods`` now; ``before``: what the version before it was promised."""
         for uuid in self._note(pod, is_gone=is_gone, before=before):
             self._judge(uuid, at_s)
+            self._judge_compute(uuid, at_s)
             self._judge_modes(uuid, at_s)
 
     def _note(self, pod: PodFacts, *, is_gone: bool, before: frozenset[str]) -> Iterator[str]:
@@ -65,6 +70,13 @@ class Promises:
             return placed.share(uuid) if placed is not None else Share()
         shares = [asked(ask, card.mem_mib) for ask in pod.asks.values()]
         return Share(sum((share.part for share in shares), Fraction(0)), any(share.is_memory for share in shares))
+
+    def _judge_compute(self, uuid: str, at_s: float) -> None:
+        found = {pod.key: recorded.placed(pod, self.cards) for pod in self.to(uuid) if recorded.ways(pod)}
+        percents = {key: placed.percent(uuid) for key, placed in found.items() if placed is not None}
+        if sum(percents.values()) > _ALL_COMPUTE:
+            told = ", ".join(f"{key} {percent}%" for key, percent in sorted(percents.items()))
+            self.findings.add("S1", at_s, f"{uuid}: of its compute {told} are promised")
 
     def _judge_modes(self, uuid: str, at_s: float) -> None:
         modes = {pod.key: pod.mode for pod in self.to(uuid) if pod.mode}

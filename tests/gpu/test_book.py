@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gpu import book as device_book
 from gpu import room
-from gpu.book import EMPTY, Book, DeviceFull, Entry, MalformedBook, ModeConflict, OtherAttempt, Tenant
+from gpu.book import EMPTY, Book, ComputeTaken, DeviceFull, Entry, MalformedBook, ModeConflict, OtherAttempt, Tenant
 from gpu.share import MOST_TENANTS, NANO_PER_DEVICE, nano_from_memory
 
 HALF = NANO_PER_DEVICE // 2
@@ -135,6 +135,55 @@ def test_joining_again_is_idempotent_though_others_run_in_another_mode() -> None
     book = device_book.join(joined(running("u1", "mps")), [running("u2", "hami-core", is_bound=True)])
     assert isinstance(book, Book)
     assert device_book.join(book, [running("u1", "mps")]) == book
+
+
+def asking(uid: str, percent: int, *, is_bound: bool = False) -> Tenant:
+    """A tenant that asks for so much of the compute."""
+    entry = Entry(nano=1, attempt="a1", rv="7", since=100, pod=f"team/{uid}", compute_percent=percent)
+    return Tenant(uid, entry, is_bound)
+
+
+@pytest.mark.parametrize(
+    ("there", "coming", "expected"),
+    [
+        pytest.param((), (100,), None, id="all of it"),
+        pytest.param((60,), (40,), None, id="just what is left"),
+        pytest.param((60,), (41,), ComputeTaken(41, 40), id="one percent more"),
+        pytest.param((60, 40), (0,), None, id="none is asked"),
+        pytest.param((60, 40), (1,), ComputeTaken(1, 0), id="nothing is left"),
+        pytest.param((30,), (30, 30, 30), ComputeTaken(30, 10), id="several that come together"),
+    ],
+)
+def test_what_is_asked_of_the_compute_of_a_device_is_all_of_it_at_most(
+    there: tuple[int, ...], coming: tuple[int, ...], expected: ComputeTaken | None
+) -> None:
+    book = joined(*(asking(f"u{number}", percent) for number, percent in enumerate(there)))
+    answer = device_book.join(book, [asking(f"v{number}", percent) for number, percent in enumerate(coming)])
+    assert answer == expected if expected else isinstance(answer, Book)
+    if isinstance(answer, Book):
+        assert answer.free_compute_percent == 100 - sum(there) - sum(coming)
+        assert device_book.parse(device_book.render(answer)) == answer
+
+
+def test_compute_is_free_again_when_who_asked_it_has_left() -> None:
+    book = joined(asking("u1", 60), asking("u2", 40))
+    left = device_book.leave(book, [asking("u1", 60)])
+    assert isinstance(device_book.join(left, [asking("u3", 60)]), Book)
+
+
+def test_who_is_bound_is_entered_whatever_compute_is_left_and_nobody_else_then() -> None:
+    book = device_book.join(joined(asking("u1", 80)), [asking("u2", 80, is_bound=True)])
+    assert isinstance(book, Book)
+    assert device_book.parse(device_book.render(book)) == book
+    assert device_book.join(book, [asking("u1", 80)]) == book
+    assert device_book.join(book, [asking("u3", 1)]) == ComputeTaken(1, 0)
+    assert isinstance(device_book.join(book, [asking("u3", 0)]), Book)
+
+
+@pytest.mark.parametrize("percent", [-1, 101])
+def test_a_book_with_compute_that_can_not_be_asked_is_malformed(percent: int) -> None:
+    with pytest.raises(MalformedBook, match="0 to 100 percent"):
+        device_book.parse(device_book.render(joined(asking("u1", percent, is_bound=True))))
 
 
 def test_an_entry_of_another_attempt_is_neither_overwritten_nor_adopted() -> None:

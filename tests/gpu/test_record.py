@@ -97,7 +97,7 @@ _fractions = st.builds(
     st.integers(1, NANO_PER_DEVICE // 8),
     seat=_seats,
     index=st.integers(-1, 7),
-    compute_percent=st.integers(0, 100),
+    compute_percent=st.integers(0, 8),
     limit_nano=st.integers(0, NANO_PER_DEVICE),
 ).map(lambda ask: msgspec.structs.replace(ask, index=-1) if ask.seat else ask)
 _memory = st.builds(MemoryAsk, st.integers(1, 10**6), limit_mib=st.integers(0, 10**6))
@@ -147,6 +147,7 @@ def test_what_is_written_is_read(request: GpuRequest, others: list[int], cards: 
 
 
 ASK = {"container": "c0", "nano": HALF}
+SMALL = {"container": "c0", "nano": 1}
 
 
 @pytest.mark.parametrize(
@@ -166,6 +167,7 @@ ASK = {"container": "c0", "nano": HALF}
         [{**ASK, "computePercent": -1}],
         [{**ASK, "nano": NANO_PER_DEVICE, "seat": "a"}, {**ASK, "container": "c1", "seat": "a"}],
         [{**ASK, "seat": "a"}, {"container": "c1", "memMib": 5, "seat": "a"}],
+        [{**SMALL, "computePercent": 60, "seat": "a"}, {**SMALL, "container": "c1", "computePercent": 41, "seat": "a"}],
         {},
     ],
     ids=str,

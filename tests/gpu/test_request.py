@@ -84,6 +84,14 @@ def test_a_container_finds_its_devices_in_the_order_of_its_asks() -> None:
     assert request.devices_of(ContainerRef(REGULAR, 2)) == ()
 
 
+@pytest.mark.parametrize(
+    "ask", [FractionAsk(3, seat="a", compute_percent=30), MemoryAsk(3, seat="a", compute_percent=30)]
+)
+def test_compute_on_one_seat_is_added_up_as_the_rest_is(ask: FractionAsk | MemoryAsk) -> None:
+    (together,) = GpuRequest((asking(0, ask), asking(1, ask))).shared
+    assert together.compute_percent == 60
+
+
 def test_a_fraction_and_memory_on_one_seat_can_not_be_added_up() -> None:
     with pytest.raises(ValueError, match="seat a"):
         _ = GpuRequest((asking(0, part(1, "a")), asking(1, mib(1, "a")))).shared

@@ -154,6 +154,19 @@ def test_pods_of_two_modes_on_one_device_break_s2(first: str, second: str, broke
     assert Story().sees(running("p", first)).sees(running("q", second)).broken() == broken
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "broken"), [(60, 40, set()), (60, 41, {"S1"}), (100, 0, set()), (100, 1, {"S1"})]
+)
+def test_more_than_all_of_the_compute_that_is_promised_breaks_s1(first: int, second: int, broken: set[str]) -> None:
+    def asking(name: str, percent: int) -> dict[str, Any]:
+        asks = [{"container": "c0", "nano": 400_000_000, "computePercent": percent}]
+        said = {"version": 1, "dialect": "hami", "asks": asks}
+        given = {"moorage.dev/gpu": json.dumps(said), "moorage.dev/visible-devices.c0": "GPU-a"}
+        return share(name, "g", "0.4", annotations=given)
+
+    assert Story().sees(asking("p", first)).sees(asking("q", second)).broken() == broken
+
+
 def test_a_group_with_two_devices_breaks_s2() -> None:
     story = shared_device(share("p", "g", "0.2"))
     assert story.sees(reservation("s", "g")).holds("s", "GPU-b").broken() == {"S2"}

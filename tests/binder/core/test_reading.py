@@ -16,6 +16,7 @@ from binder.core.rebuilding import BOUND_BY_KAI, rebuild
 from binder.core.reservation_pod import ReservationTemplate, manifest
 from gpu import handover
 from gpu.book import EMPTY, Book, DeviceFull
+from gpu.grant import DeviceGrant, Grant
 from gpu.handover import Handover, PlannedDevice
 from gpu.order import Foreign
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, GpuRequest, MemoryAsk
@@ -113,6 +114,13 @@ def test_a_rebuilt_book_has_the_modes_of_the_bound_pods_even_where_they_differ()
     book = rebuild("g", pods)
     assert isinstance(book, Book)
     assert {entry.pod: entry.mode for entry in book.entries.values()} == {"team/p": "mps", "team/q": "hami-core"}
+
+
+def test_a_rebuilt_book_has_the_compute_of_the_bound_pods_even_where_it_is_more_than_there_is() -> None:
+    grants = {name: Grant(f"attempt-{name}", (DeviceGrant("g", "r", "GPU-1", 1, compute_percent=60),)) for name in "pq"}
+    book = rebuild("g", [bound(attempt(name), grant=grant) for name, grant in grants.items()])
+    assert isinstance(book, Book)
+    assert [entry.compute_percent for entry in book.entries.values()] == [60, 60]
 
 
 MEMORY = GpuRequest((ContainerRequest(ContainerRef(ContainerKind.REGULAR, 0), (MemoryAsk(100),)),))

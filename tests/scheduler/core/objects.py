@@ -174,10 +174,11 @@ def bound(
     reservation: str = "",
     uuid: str = "",
     with_grant: bool = True,
+    compute_percent: int = 0,
     resource: str = names.GPU_RESOURCE,
 ) -> Pod:
     """The pod as its Binding leaves it: node, group labels and, unless KAI bound it, the grant."""
-    devices = tuple(DeviceGrant(group, reservation, uuid, nano, resource) for group, nano in given)
+    devices = tuple(DeviceGrant(group, reservation, uuid, nano, resource, compute_percent) for group, nano in given)
     annotations = dict(obj.metadata.annotations or {})
     if with_grant and given:
         annotations[names.GRANT] = msgspec.json.encode(Grant("attempt", devices)).decode()
@@ -205,10 +206,14 @@ def reservation(
     uid: str = "",
     index: int = -1,
     mode: str = "",
+    compute_percent: int = 0,
     resource: str = names.GPU_RESOURCE,
 ) -> Pod:
-    """A reservation pod with a book of pod UID -> nano, its tenants in one mode."""
-    entries = {key: Entry(nano, "attempt", "1", 0, "ns/p", mode=mode) for key, nano in (book or {}).items()}
+    """A reservation pod with a book of pod UID -> nano, its tenants alike in mode and compute."""
+    entries = {
+        key: Entry(nano, "attempt", "1", 0, "ns/p", mode=mode, compute_percent=compute_percent)
+        for key, nano in (book or {}).items()
+    }
     annotations = {names.RESERVE_FOR_GPU_INDEX: uuid} if uuid else {}
     if has_book:
         annotations[names.TENANTS] = books.render(Book(entries))
@@ -262,9 +267,13 @@ def bind_request(
     rv: str = "",
     handover: bool = True,
     mode: str = "",
+    compute_percent: int = 0,
     resource: str = names.GPU_RESOURCE,
 ) -> BindRequest:
-    planned = tuple(PlannedDevice(group, nano, mode=mode, resource=resource) for group, nano in devices)
+    planned = tuple(
+        PlannedDevice(group, nano, mode=mode, compute_percent=compute_percent, resource=resource)
+        for group, nano in devices
+    )
     text = render_handover(Handover(rv or of.metadata.resource_version, planned))
     return msgspec.convert(
         {

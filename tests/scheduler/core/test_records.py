@@ -55,14 +55,6 @@ def test_containers_on_one_seat_share_one_device_that_is_charged_for_both() -> N
     assert [device.nano for device in placed["p"].devices] == [HALF + TENTH]
 
 
-def test_compute_is_not_counted_across_pods() -> None:
-    """As docs/dialects.md says: the origins keep its sum on a card within 100."""
-    capped = said((FractionAsk(TENTH, compute_percent=60),))
-    placed, _ = _decided(node(gpus=1), recorded(capped, "p"), recorded(capped, "q"))
-    assert [placed[name].devices[0].nano for name in ("p", "q")] == [TENTH, TENTH]
-    assert placed["p"].devices[0].group == placed["q"].devices[0].group
-
-
 def test_containers_without_seats_get_a_device_each() -> None:
     placed, _ = _decided(node(), recorded(said((FractionAsk(HALF),), (FractionAsk(TENTH),))))
     assert [device.nano for device in placed["p"].devices] == [HALF, TENTH]

@@ -1,0 +1,132 @@
+"""What the pods on a device ask of its compute is all of it at most, as HAMi, Volcano and Koordinator keep it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpu.request import FractionAsk
+from gpu.translation import Cards, Wishes
+from scheduler import reasons
+from scheduler.core.decide import decide
+from scheduler.core.plan import Alone, Explain, Placement
+from scheduler.core.settings import Settings, Strategy
+from scheduler.core.verdict import NodeReason
+from tests.scheduler.core.objects import NANO, bind_request, bound, cluster, commit, feed, node, recorded, reservation
+from tests.scheduler.core.test_records import said
+from wire.core import Pod
+
+TENTH = NANO // 10
+
+
+def asking(name: str, percent: int, nano: int = TENTH, **more: Any) -> Pod:
+    """A pod that asks for a share and for so much of the compute."""
+    return recorded(said((FractionAsk(nano, compute_percent=percent),), **more), name)
+
+
+def _decided(*objects: Any, settings: Settings | None = None) -> tuple[dict[str, Placement], list[Explain]]:
+    made = cluster(*objects, settings=settings)
+    plan = decide(made, 0)
+    assert made.validate() == []
+    placed = {entry.placement.name: entry.placement for entry in plan.entries if isinstance(entry, Alone)}
+    return placed, [entry for entry in plan.entries if isinstance(entry, Explain)]
+
+
+def _groups(placed: dict[str, Placement]) -> dict[str, str]:
+    return {name: placement.devices[0].group for name, placement in placed.items()}
+
+
+TOLD_BY = [
+    pytest.param([reservation("g", book={"uid-x": TENTH}, compute_percent=60)], id="the book"),
+    pytest.param(
+        [
+            reservation("g", book={"uid-x": TENTH}),
+            bound(asking("x", 60), "n1", ("g", TENTH), reservation="r-g", uuid="GPU-1", compute_percent=60),
+        ],
+        id="a grant, in a book that does not say it",
+    ),
+]
+
+
+@pytest.mark.parametrize("tenants", TOLD_BY)
+@pytest.mark.parametrize(("percent", "meets"), [(0, True), (40, True), (41, False), (100, False)])
+def test_a_pod_joins_where_its_compute_is_left_and_opens_a_device_elsewhere(
+    tenants: list[Pod], percent: int, meets: bool
+) -> None:
+    placed, _ = _decided(node(gpus=2), *tenants, asking("p", percent))
+    assert (_groups(placed)["p"] == "g") is meets
+    assert placed["p"].devices[0].compute_percent == percent
+
+
+@pytest.mark.parametrize("tenants", TOLD_BY)
+def test_where_no_device_is_left_to_open_it_waits_and_says_how_much_is_missing(tenants: list[Pod]) -> None:
+    placed, (explained,) = _decided(node(gpus=1), *tenants, asking("p", 45))
+    assert placed == {}
+    assert explained.verdict.node_reasons == (NodeReason("compute", "", 1),)
+    assert explained.verdict.shortfall == ("compute_percent", 5)
+    told = reasons.told(explained.verdict).message
+    assert "1 node(s) have room only on shared GPUs whose pods leave too little of the compute" in told
+    assert told.endswith(" The best node lacks 5% of the compute of a GPU.")
+
+
+def test_memory_that_is_missing_too_is_what_is_told() -> None:
+    objects = [node(gpus=1), reservation("g", book={"uid-x": 9 * TENTH}, compute_percent=60)]
+    _, (explained,) = _decided(*objects, asking("p", 45, nano=2 * TENTH))
+    assert explained.verdict.node_reasons == (NodeReason("insufficient", "gpu-share", 1),)
+    assert explained.verdict.shortfall == ("nano_gpu", TENTH)
+
+
+def test_of_two_things_that_keep_it_out_the_mode_is_told_where_it_alone_would_do() -> None:
+    objects = [node(gpus=1), reservation("g", book={"uid-x": TENTH}, mode="mps", compute_percent=60)]
+    _, (explained,) = _decided(*objects, asking("p", 45, wishes=Wishes(mode="hami-core")))
+    assert explained.verdict.node_reasons == (NodeReason("mode", "", 1),)
+
+
+def test_a_pod_goes_to_another_node_rather_than_ask_for_more_than_there_is() -> None:
+    objects = [node("n1", gpus=1), node("n2", gpus=1), reservation("g", book={"uid-x": TENTH}, compute_percent=60)]
+    placed, _ = _decided(*objects, asking("p", 60))
+    assert placed["p"].node == "n2"
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_pods_that_are_decided_together_share_by_what_they_ask_of_compute(strategy: Strategy) -> None:
+    pods = [asking(f"p{number}", percent) for number, percent in enumerate((60, 60, 40, 0, 40))]
+    placed, explained = _decided(node(gpus=2), *pods, settings=Settings(gpu_strategy=strategy))
+    assert explained == []
+    by_group: dict[str, int] = {}
+    for placement in placed.values():
+        (device,) = placement.devices
+        by_group[device.group] = by_group.get(device.group, 0) + device.compute_percent
+    assert sorted(by_group.values()) == [100, 100]
+
+
+def test_a_placement_under_way_keeps_its_compute() -> None:
+    made = cluster(node(gpus=1), asking("p", 60))
+    commit(made, decide(made, 0))
+    feed(made, asking("q", 60), asking("r", 40))
+    plan = decide(made, 0)
+    assert made.validate() == []
+    assert [entry.placement.name for entry in plan.entries if isinstance(entry, Alone)] == ["r"]
+
+
+def test_tenants_that_others_put_together_leave_no_compute_and_still_room_for_who_asks_none() -> None:
+    objects = [node(gpus=1), reservation("g", book={"uid-x": TENTH, "uid-y": TENTH}, compute_percent=80)]
+    placed, (explained,) = _decided(*objects, asking("p", 1), asking("q", 0))
+    assert _groups(placed) == {"q": "g"}
+    assert explained.verdict.shortfall == ("compute_percent", 1)
+
+
+def test_a_device_that_is_named_and_has_too_little_compute_left_will_not_do() -> None:
+    objects = [node(gpus=2), reservation("g", book={"uid-x": TENTH}, compute_percent=60, uuid="GPU-1")]
+    cards = Cards(uuids=("GPU-1",))
+    assert _decided(*objects, asking("p", 41, cards=cards))[0] == {}
+    assert _groups(_decided(*objects, asking("p", 40, cards=cards))[0]) == {"p": "g"}
+
+
+def test_a_hand_over_of_another_scheduler_says_its_compute() -> None:
+    waiting = asking("x", 60)
+    handed = bind_request(waiting, "n1", ("g", TENTH), compute_percent=60)
+    made = cluster(node(gpus=1), waiting, handed, asking("p", 41))
+    assert not [entry for entry in decide(made, 0).entries if isinstance(entry, Alone)]
+    assert made.validate() == []
