@@ -36,7 +36,7 @@ define environment
 	@touch $@
 endef
 
-.PHONY: help demo test test-fast node-test node-install simulate-soak enumerate chaos lint format pins chart settings images cluster cluster-status cluster-down bench clean
+.PHONY: help demo test test-fast node-test node-install simulate-soak enumerate chaos lint format pins chart settings metrics images cluster cluster-status cluster-down bench clean
 
 help:
 	@echo 'make demo          the scheduler at work on simulated GPUs, no cluster needed'
@@ -57,6 +57,7 @@ help:
 	@echo 'make images        our images as OCI archives in build/images; needs Debian, but no engine, registry or root'
 	@echo 'make chart         renew what of helm/moorage is made from the code'
 	@echo 'make settings      renew the tables of docs/settings.md, which are made from the code'
+	@echo 'make metrics       renew the tables of docs/metrics.md'
 	@echo 'make clean         remove environments and caches (not the programs of the control plane)'
 
 demo: $(RUN_READY)
@@ -134,6 +135,10 @@ chart: $(READY)
 # The tables of docs/settings.md.
 settings: $(READY)
 	$(BIN)/python -m tools.settingsdoc write
+
+# The tables of docs/metrics.md.
+metrics: $(READY)
+	$(BIN)/python -m tools.metricspage
 
 # docs/images.md. ARGS: which ones, and --out DIR
 images: $(READY)

@@ -9,6 +9,7 @@ from anyio.abc import TaskStatus
 
 from admission.certificates.tls import Shown
 from admission.namespaces import NamespaceChoices
+from admission.observing import Observer, Unobserved
 from admission.review import PodAdmission
 from admission.server import Endpoint, WebhookServer
 from admission.settings import Settings
@@ -25,6 +26,7 @@ async def run(
     shown: Shown,
     rng: random.Random,
     stop: anyio.Event,
+    observer: Observer | None = None,
     task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve the webhooks until ``stop`` is set, and then until they are drained. Reports the port it listens on.
@@ -35,7 +37,9 @@ async def run(
     choices = NamespaceChoices(settings.choices)
     reflector = Reflector(api, NAMESPACES, choices, rng=rng)
     admission = PodAdmission(settings, rng=rng, choices_of=choices)
-    server = WebhookServer(admission, endpoint, shown, is_ready=reflector.synced.is_set)
+    observer = observer or Unobserved()
+    observer.watches([reflector])
+    server = WebhookServer(admission, endpoint, shown, is_ready=reflector.synced.is_set, observer=observer)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(reflector.run)
         task_status.started(await tasks.start(server.run))

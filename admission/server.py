@@ -15,6 +15,7 @@ from aiohttp import web
 from anyio.abc import TaskStatus
 
 from admission.certificates.tls import Shown
+from admission.observing import Answered, Observer, Unobserved, answered_by
 from admission.review import MalformedReview, PodAdmission, Review
 
 log = logging.getLogger(__name__)
@@ -45,8 +46,15 @@ class WebhookServer:
     """Serves one PodAdmission. ``is_ready`` says whether what it depends on is there yet, beside the certificate."""
 
     def __init__(
-        self, admission: PodAdmission, endpoint: Endpoint, shown: Shown, *, is_ready: Callable[[], bool]
+        self,
+        admission: PodAdmission,
+        endpoint: Endpoint,
+        shown: Shown,
+        *,
+        is_ready: Callable[[], bool],
+        observer: Observer | None = None,
     ) -> None:
+        self._observer = observer or Unobserved()
         self._admission = admission
         self._endpoint = endpoint
         self._shown = shown
@@ -94,13 +102,29 @@ class WebhookServer:
         return app
 
     async def _adopt(self, request: web.Request) -> web.Response:
-        return await _answer(request, self._admission.adopting)
+        return await self._answer(request, "adopt", self._admission.adopting)
 
     async def _mutate(self, request: web.Request) -> web.Response:
-        return await _answer(request, self._admission.mutating)
+        return await self._answer(request, "mutate", self._admission.mutating)
 
     async def _validate(self, request: web.Request) -> web.Response:
-        return await _answer(request, self._admission.validating)
+        return await self._answer(request, "validate", self._admission.validating)
+
+    async def _answer(self, request: web.Request, webhook: str, judge: Callable[[Review], Review]) -> web.Response:
+        """Judge the review in the body. What can't be read is answered with 400, so the API server fails closed."""
+        began = anyio.current_time()
+        answered = Answered.FAILED
+        try:
+            review = _decoder.decode(await request.read())
+            answer = judge(review)
+            answered = answered_by(answer)
+        except (msgspec.DecodeError, UnicodeError, RecursionError, MalformedReview) as error:
+            answered = Answered.MALFORMED
+            log.warning("malformed review: %s", error)
+            return web.Response(status=400, text=f"malformed review: {error}")
+        finally:
+            self._observer.reviewed(webhook, answered, anyio.current_time() - began)
+        return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
     async def _healthz(self, _: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -122,14 +146,3 @@ async def _close(runner: web.AppRunner) -> None:
     await runner.cleanup()
     while any(socket.fileno() != -1 for socket in sockets):  # noqa: ASYNC110 - asyncio has no event for it
         await anyio.sleep(_LOOK_AGAIN_S)
-
-
-async def _answer(request: web.Request, judge: Callable[[Review], Review]) -> web.Response:
-    """Judge the review in the body. What can't be read is answered with 400, so the API server fails closed."""
-    try:
-        review = _decoder.decode(await request.read())
-        answer = judge(review)
-    except (msgspec.DecodeError, UnicodeError, RecursionError, MalformedReview) as error:
-        log.warning("malformed review: %s", error)
-        return web.Response(status=400, text=f"malformed review: {error}")
-    return web.Response(body=msgspec.json.encode(answer), content_type="application/json")

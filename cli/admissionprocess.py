@@ -13,6 +13,11 @@ from admission.run import run as serve_admission
 from admission.server import Endpoint
 from admission.settings import Choices, Settings
 from cli import connections, dialectfile
+from cli.listening import listening
+from cli.metrics import serving
+from cli.metrics.registry import Registry
+from cli.metrics.requests import CountedTransport
+from cli.metrics.reviews import ReviewsCounted
 from cli.refusing import BadInput
 from cli.settings.admission import AdmissionOptions
 from kube.api import Api
@@ -65,8 +70,12 @@ async def run(options: AdmissionOptions, stop: anyio.Event) -> None:
     rng = connections.rng()
     endpoint = Endpoint(host=options.host, port=options.port)
     replica = incarnation(socket.gethostname(), rng)
-    async with connections.transport(options, "admission", replica=replica) as transport:
-        clock = ServerClock(transport, fallback=SystemClock())
+    registry = Registry()
+    listener = listening("--metrics-bind-address", options.metrics_bind_address)
+    opened = connections.transport(options, "admission", replica=replica)
+    async with opened as transport, anyio.create_task_group() as tasks:
+        tasks.start_soon(serving.show, registry, listener)
+        clock = ServerClock(CountedTransport(transport, registry), fallback=SystemClock())
         api = Api(clock, retry=Retry(rng))
         shown: Shown = (
             Rotation(api, source, clock=clock, rng=rng) if isinstance(source, SelfMade) else FilesShown(source)
@@ -78,4 +87,6 @@ async def run(options: AdmissionOptions, stop: anyio.Event) -> None:
             shown=shown,
             rng=rng,
             stop=stop,
+            observer=ReviewsCounted(registry),
         )
+        tasks.cancel_scope.cancel()

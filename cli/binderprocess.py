@@ -8,6 +8,8 @@ from binder.app import Binder
 from binder.core.reservation_pod import ReservationTemplate
 from binder.settings import BinderSettings
 from cli import connections
+from cli.metrics.registry import Registry
+from cli.metrics.watches import count_watches
 from cli.replicas import Own, run_replica
 from cli.settings.binder import BinderOptions
 from kube.api import Api
@@ -31,7 +33,9 @@ async def run(options: BinderOptions, stop: anyio.Event) -> None:
         cdi=options.cdi_enabled,
     )
 
-    def make(api: Api, events: EventRecorder) -> Replica:
-        return Binder(api, settings=settings, clock=clock, rng=rng, events=events)
+    def make(api: Api, events: EventRecorder, registry: Registry) -> Replica:
+        binder = Binder(api, settings=settings, clock=clock, rng=rng, events=events)
+        count_watches(registry, binder.reflectors)
+        return binder
 
     await run_replica(options, stop, own=Own("binder", controller="binder", clock=clock, rng=rng), make=make)

@@ -14,6 +14,11 @@ from cli import connections
 from cli.health import Health
 from cli.listening import listening
 from cli.livekai import Found, look_for_kai, sentence
+from cli.metrics import serving
+from cli.metrics.declared import LEADER
+from cli.metrics.registry import Registry
+from cli.metrics.requests import CountedTransport
+from cli.metrics.watches import measured_lag
 from cli.refusing import BadInput
 from cli.settings.common import Replica as Options
 from kube.api import Api
@@ -30,6 +35,9 @@ from wire import names
 
 log = logging.getLogger(__name__)
 
+#: Makes the component; what it counts goes into the registry.
+Make = Callable[[Api, EventRecorder, Registry], Replica]
+
 
 @dataclass(frozen=True, slots=True)
 class Own:
@@ -41,16 +49,17 @@ class Own:
     rng: random.Random
 
 
-async def run_replica(
-    options: Options, stop: anyio.Event, *, own: Own, make: Callable[[Api, EventRecorder], Replica]
-) -> None:
+async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Make) -> None:
     """Run a replica until told to stop."""
     identity = incarnation(socket.gethostname(), own.rng)
-    health = Health()
+    health, registry = Health(), Registry()
     listener = listening("--health-probe-bind-address", options.health_probe_bind_address)
+    shown = listening("--metrics-bind-address", options.metrics_bind_address)
     opened = connections.transport(options, own.component, replica=identity)
-    async with opened as transport, anyio.create_task_group() as tasks:
+    async with opened as bare, anyio.create_task_group() as tasks:
+        transport = CountedTransport(bare, registry)
         retry = Retry(own.rng)
+        tasks.start_soon(serving.show, registry, shown)
         if listener is not None:
             tasks.start_soon(serve, health.app(), listener)
             tasks.start_soon(health.end_with, stop)
@@ -66,7 +75,9 @@ async def run_replica(
             # It works whoever holds the lease. It takes part all the same: so it sees others, and they see it.
             election.on_rival = Rivals(events)
             tasks.start_soon(election.run, anyio.sleep_forever)
-        replica = make(Api(transport, retry=retry, fence=election.fence), events)
+        registry.read_one(LEADER, lambda: float(not is_elected or election.is_leading))
+        api = Api(transport, retry=retry, fence=election.fence, lag=measured_lag(registry))
+        replica = make(api, events, registry)
         elected = election if is_elected else None
         await take_part(replica, election=elected, fence=election.fence, stop=stop, task_status=health)
         tasks.cancel_scope.cancel()

@@ -7,6 +7,8 @@ import anyio
 from cli import connections
 from cli.inspect import UNITS_MIB
 from cli.listening import listening
+from cli.metrics.registry import Registry
+from cli.metrics.watches import count_watches
 from cli.replicas import Own, run_replica
 from cli.settings.scheduler import SchedulerOptions
 from kube.api import Api
@@ -46,8 +48,9 @@ async def run(options: SchedulerOptions, stop: anyio.Event) -> None:
     rng, clock = connections.rng(), SystemClock()
     listener = listening("--inspect-address", options.inspect_address)
 
-    def make(api: Api, events: EventRecorder) -> Replica:
+    def make(api: Api, events: EventRecorder, registry: Registry) -> Replica:
         scheduler = Scheduler(api, settings=settings(options), clock=clock, rng=rng, events=events)
+        count_watches(registry, scheduler.reflectors)
         if listener is None:
             return scheduler
         inspecting = Inspecting(scheduler.cache.cluster, inspect_settings(options))

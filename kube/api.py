@@ -17,6 +17,7 @@ from kube import errors
 from kube.deadline import deadline
 from kube.decoding import Codec, Undecoded
 from kube.fence import CLIENT_MARGIN_S, WriteFence
+from kube.lag import WatchLag
 from kube.listing import Listing, read_list
 from kube.resources import PODS, Resource
 from kube.retry import Retry
@@ -59,7 +60,7 @@ class Api:
 
     ``timeout_s`` bounds every request; the server gives a write up after it, we a little later. ``fence`` is a leader's
     (kube/lease.py): time-outs of writes are cut to what is left of its lease, and what could not be over by then is
-    not sent (errors.TooLate).
+    not sent (errors.TooLate). ``lag`` is told what was written, and by this Api's reflectors what they show.
 
     Every call raises kube.errors.ApiError's kinds, and nothing else for what the server or the network does.
     """
@@ -71,7 +72,9 @@ class Api:
         timeout_s: float = 10.0,
         retry: Retry,
         fence: WriteFence | None = None,
+        lag: WatchLag | None = None,
     ) -> None:
+        self.lag = lag
         self._transport = transport
         self._timeout_s = timeout_s
         self._retry = retry
@@ -125,7 +128,7 @@ class Api:
         """Create an object, given as a struct or as plain data; return it as stored."""
         body = {"apiVersion": resource.api_version, "kind": resource.kind, **_plain(obj)}
         response = await self._write("POST", resource.path(namespace), body)
-        return self._decode(resource, response)
+        return self._written(resource, response)
 
     async def patch(
         self,
@@ -148,7 +151,7 @@ class Api:
         if not isinstance(patch, Mapping):
             if uid or resource_version:
                 raise ValueError("uid and resource_version are preconditions of merge patches; use a `test` operation")
-            return self._decode(resource, await self._write("PATCH", path, list(patch), content_type=JSON_PATCH))
+            return self._written(resource, await self._write("PATCH", path, list(patch), content_type=JSON_PATCH))
         body = _with_preconditions(patch, uid=uid, resource_version=resource_version)
         try:
             response = await self._write("PATCH", path, body, content_type=MERGE_PATCH)
@@ -157,7 +160,7 @@ class Api:
                 # The server may see the precondition as an attempt to change an immutable field.
                 raise errors.Conflict(409, error.status) from error
             raise
-        return self._decode(resource, response)
+        return self._written(resource, response)
 
     async def delete(
         self,
@@ -253,6 +256,12 @@ class Api:
             )
             return check(response)
 
+    def _written(self, resource: Resource[T], response: Response) -> T:
+        obj = self._decode(resource, response)
+        if self.lag is not None:
+            self.lag.wrote(resource.plural, _metadata(obj))
+        return obj
+
     def _decode(self, resource: Resource[T], response: Response) -> T:
         obj = self._codec(resource).one(response.body)
         if isinstance(obj, Undecoded):
@@ -289,6 +298,11 @@ def go_duration(seconds: float) -> str:
     """Seconds as Go's time.ParseDuration reads them, in whole milliseconds, rounded down: ``10s``, ``9500ms``."""
     milliseconds = math.floor(seconds * 1000)
     return f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms"
+
+
+def _metadata(obj: Any) -> ObjectMeta:
+    metadata: ObjectMeta = obj.metadata
+    return metadata
 
 
 def _itself(obj: T) -> T:

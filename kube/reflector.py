@@ -137,8 +137,11 @@ class Reflector(Generic[T]):
         #: Why the last list failed; "" after one that did not.
         self.trouble = ""
         self.counts = ReflectorCounts()
+        self.resource = resource
+        #: When the server was heard last, by a list or a line of a watch (event loop's time).
+        self.heard_at = -math.inf
         self._api = api
-        self._resource = resource
+        self._lag = api.lag
         self._sink = sink
         self._namespace = namespace
         self._label_selector = label_selector
@@ -151,6 +154,8 @@ class Reflector(Generic[T]):
         #: Who waits for a list that begins from now on, and what is waited for meanwhile: a watch, or a back-off.
         self._behind: list[anyio.Event] = []
         self._waiting = anyio.CancelScope()
+        if self._lag is not None:
+            self._lag.follow(resource.plural)
 
     async def catch_up(self) -> None:
         """Have it list anew at once; returns when the sink has taken that list: nothing from before it is missing.
@@ -211,7 +216,7 @@ class Reflector(Generic[T]):
     async def relist(self) -> None:
         """List once and replace the sink's content. Raises kube.errors.ApiError."""
         listing = await self._api.digest(
-            self._resource,
+            self.resource,
             self._sink.keep,
             namespace=self._namespace,
             label_selector=self._label_selector,
@@ -222,6 +227,9 @@ class Reflector(Generic[T]):
         for bad in listing.undecoded:
             self._note_undecodable(bad.key, bad.error)
         self._version = listing.resource_version
+        self.heard_at = anyio.current_time()
+        if self._lag is not None:
+            self._lag.listed(self.resource.plural)
         await self._sink.replace(listing.items)
         self.synced.set()
 
@@ -232,21 +240,21 @@ class Reflector(Generic[T]):
         todo = Next.RESUME
         with anyio.CancelScope(deadline=anyio.current_time() + silence_s) as listening:
             self._waiting = listening
-            stream = self._api.stream(self._resource, self._query(), namespace=self._namespace)
+            stream = self._api.stream(self.resource, self._query(), namespace=self._namespace)
             async with stream as (head, lines):
                 check(head)
                 todo = await self._take_in(lines, listening)
         if listening.cancelled_caught and not self._behind:
-            _log.warning("watch of %s: nothing heard for %.0f s, reconnecting", self._resource.plural, silence_s)
+            _log.warning("watch of %s: nothing heard for %.0f s, reconnecting", self.resource.plural, silence_s)
         return todo
 
     async def _take_in(self, lines: AsyncIterator[bytes], listening: anyio.CancelScope) -> Next:
-        since_turn, heard_at = 0, -math.inf
+        since_turn, moved_at = 0, -math.inf
         async for line in lines:
-            now = anyio.current_time()
-            if now - heard_at >= _HEARD_EVERY_S:
+            now = self.heard_at = anyio.current_time()
+            if now - moved_at >= _HEARD_EVERY_S:
                 # Moving a deadline costs a timer each time; to the second is near enough.
-                heard_at = now
+                moved_at = now
                 listening.deadline = now + self._settings.silence_s
             if self._apply(self._decoder.decode(line)) is Next.RELIST:
                 return Next.RELIST
@@ -262,13 +270,14 @@ class Reflector(Generic[T]):
         match event:
             case Upserted():
                 self._forget_undecodable(event.obj)
+                self._note_lag(event.obj)
                 self._sink.upsert(event.obj)
             case Deleted():
                 self._forget_undecodable(event.obj)
                 self._sink.delete(event.obj)
             case Failed():
                 reason = event.status.message or event.status.reason
-                _log.info("watch of %s ended by the server: %s", self._resource.plural, reason)
+                _log.info("watch of %s ended by the server: %s", self.resource.plural, reason)
                 return Next.RELIST
             case Garbled():
                 self._note_undecodable(event.key, event.error)
@@ -289,10 +298,14 @@ class Reflector(Generic[T]):
             "timeoutSeconds": str(timeout_s),
         }
 
+    def _note_lag(self, obj: Any) -> None:
+        if self._lag is not None:
+            self._lag.shown(self.resource.plural, obj.metadata)
+
     def _note_undecodable(self, key: str, error: str) -> None:
         self.counts.undecodable += 1
         self.undecodable[key] = error
-        _log.error("%s %s can't be read and is left out: %s", self._resource.kind, key, error)
+        _log.error("%s %s can't be read and is left out: %s", self.resource.kind, key, error)
 
     def _forget_undecodable(self, obj: Any) -> None:
         if self.undecodable:
@@ -308,7 +321,7 @@ class Reflector(Generic[T]):
             level,
             "%s of %s: %s; again in %.1f s",
             what,
-            self._resource.plural,
+            self.resource.plural,
             error or "ended early",
             wait_s,
         )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import anyio
 from anyio.abc import TaskStatus
 
 from kube.fence import WriteFence
 from kube.lease import LeaderElection
+from kube.reflector import Reflector
 from wire.recent import PERIOD_S
 
 #: How long work under way may take to end well once the process was told to end.
@@ -54,6 +55,11 @@ class Follower(ABC):
 
     def __init__(self, followed: Sequence[Followed]) -> None:
         self._followed = followed
+
+    @property
+    def reflectors(self) -> list[Reflector[Any]]:
+        """What keeps it in step by watches."""
+        return [part for part in self._followed if isinstance(part, Reflector)]
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Follow and work until cancelled, as the only one there is. Started when it works."""

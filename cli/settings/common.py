@@ -66,6 +66,10 @@ class Component(Process, frozen=True, kw_only=True):
             in_file=False,
         ),
     ] = ""
+    metrics_bind_address: Annotated[
+        Address | None,
+        Setting(help="show /metrics there, to anybody who reaches it", kind=kinds.ADDRESS, default="nowhere"),
+    ] = None
 
 
 class Replica(Component, frozen=True, kw_only=True):

@@ -1,0 +1,79 @@
+"""What a process counts, by declaration. prometheus_client keeps one registry for all; here each process has its own.
+
+Whoever counts often keeps the child of its labels (``labels()`` costs three times what counting does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector, CollectorRegistry
+from typing_extensions import override
+
+from cli.metrics.metric import Kind, Metric
+
+#: A value and the labels it is under, in the order of their declaration.
+Sample = tuple[tuple[str, ...], float]
+
+_NO_LABELS: Final = ()
+
+
+class Registry:
+    """What is counted here. ``collectors`` is what an endpoint shows (cli/metrics/serving.py)."""
+
+    def __init__(self) -> None:
+        self.collectors = CollectorRegistry(auto_describe=False)
+        #: What was declared to be counted here.
+        self.metrics: list[Metric] = []
+        ProcessCollector(registry=self.collectors)
+
+    def counter(self, metric: Metric) -> Counter:
+        """Count what only grows."""
+        return Counter(*self._declared(metric, Kind.COUNTER), registry=self.collectors)
+
+    def gauge(self, metric: Metric) -> Gauge:
+        """Keep what is now."""
+        return Gauge(*self._declared(metric, Kind.GAUGE), registry=self.collectors)
+
+    def histogram(self, metric: Metric) -> Histogram:
+        """Count by size."""
+        return Histogram(*self._declared(metric, Kind.HISTOGRAM), registry=self.collectors, buckets=metric.buckets)
+
+    def read(self, metric: Metric, samples: Callable[[], Iterable[Sample]]) -> None:
+        """Have a counter or gauge read whenever somebody asks: what is kept anyway costs nothing until then."""
+        self._declared(metric, metric.kind)
+        self.collectors.register(_Read(metric, samples))
+
+    def read_one(self, metric: Metric, value: Callable[[], float]) -> None:
+        """Have a counter or gauge without labels read whenever somebody asks."""
+        self.read(metric, lambda: [(_NO_LABELS, value())])
+
+    def _declared(self, metric: Metric, kind: Kind) -> tuple[str, str, tuple[str, ...]]:
+        if metric.kind is not kind:
+            raise ValueError(f"{metric.name} is declared as a {metric.kind.value}, not as a {kind.value}")
+        self.metrics.append(metric)
+        return metric.name, metric.help, tuple(metric.labels)
+
+
+class _Read(Collector):
+    """Makes a family of what is read."""
+
+    def __init__(self, metric: Metric, samples: Callable[[], Iterable[Sample]]) -> None:
+        self._metric = metric
+        self._samples = samples
+
+    @override
+    def collect(self) -> Iterator[Family]:
+        family = self._family()
+        for labels, value in self._samples():
+            family.add_metric(list(labels), value)
+        yield family
+
+    def _family(self) -> CounterMetricFamily | GaugeMetricFamily:
+        made = CounterMetricFamily if self._metric.kind is Kind.COUNTER else GaugeMetricFamily
+        return made(self._metric.name, self._metric.help, labels=tuple(self._metric.labels))

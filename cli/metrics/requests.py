@@ -1,0 +1,111 @@
+"""A Transport that counts: every try of every request, by what it does to what, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final
+
+import anyio
+from prometheus_client import Counter, Histogram
+
+from cli.metrics.declared import API_REQUESTS, API_SECONDS
+from cli.metrics.registry import Registry
+from kube.errors import Timeout, Unreachable
+from kube.transport import Response, Transport
+
+_WATCH: Final = "watch"
+_OTHER: Final = "other"
+_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+def kind_of(method: str, path: str) -> tuple[str, str]:
+    """What a request does, and to what: ``("create", "pods/binding")``. ``other`` for what is no object's path.
+
+    Names are left out: there would be a series for each.
+    """
+    parts = path.strip("/").split("/")
+    rest = parts[2:] if parts[0] == "api" else parts[3:] if parts[0] == "apis" else []
+    if len(rest) > 2 and rest[0] == "namespaces":
+        rest = rest[2:]
+    if not rest:
+        return _VERBS.get(method, "get"), _OTHER
+    resource = f"{rest[0]}/{rest[2]}" if len(rest) > 2 else rest[0]
+    reads = "get" if len(rest) > 1 else "list"
+    return _VERBS.get(method, reads), resource
+
+
+class CountedTransport:
+    """Passes everything on, and counts."""
+
+    def __init__(self, transport: Transport, registry: Registry) -> None:
+        self._transport = transport
+        self._requests = registry.counter(API_REQUESTS)
+        self._seconds = registry.histogram(API_SECONDS)
+        self._counting: dict[tuple[str, str, str], Counter] = {}
+        self._timing: dict[tuple[str, str], Histogram] = {}
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout_s: float,
+    ) -> Response:
+        """Send a request on; see kube.transport.Transport."""
+        kind = kind_of(method, path)
+        began = anyio.current_time()
+        try:
+            response = await self._transport.request(
+                method, path, query=query, body=body, content_type=content_type, timeout_s=timeout_s
+            )
+        except Unreachable as error:
+            self._count(kind, error)
+            raise
+        self._count(kind, response)
+        self._time(kind, anyio.current_time() - began)
+        return response
+
+    def stream(
+        self, path: str, *, query: Mapping[str, str], timeout_s: float
+    ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
+        """Open a watch; see kube.transport.Transport."""
+        return self._stream(path, query=query, timeout_s=timeout_s)
+
+    @asynccontextmanager
+    async def _stream(
+        self, path: str, *, query: Mapping[str, str], timeout_s: float
+    ) -> AsyncIterator[tuple[Response, AsyncIterator[bytes]]]:
+        kind = (_WATCH, kind_of("GET", path)[1])
+        is_open = False
+        try:
+            async with self._transport.stream(path, query=query, timeout_s=timeout_s) as (head, lines):
+                is_open = True
+                self._count(kind, head)
+                yield head, lines
+        except Unreachable as error:
+            if not is_open:
+                self._count(kind, error)
+            raise
+
+    def _count(self, kind: tuple[str, str], end: Response | Unreachable) -> None:
+        key = (*kind, _code(end))
+        child = self._counting.get(key)
+        if child is None:
+            child = self._counting[key] = self._requests.labels(*key)
+        child.inc()
+
+    def _time(self, kind: tuple[str, str], seconds: float) -> None:
+        child = self._timing.get(kind)
+        if child is None:
+            child = self._timing[kind] = self._seconds.labels(*kind)
+        child.observe(seconds)
+
+
+def _code(end: Response | Unreachable) -> str:
+    if isinstance(end, Response):
+        return str(end.status)
+    return "timeout" if isinstance(end, Timeout) else "unreachable"
