@@ -57,6 +57,8 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 def _is_same(ask: SharedAsk, device: PlannedDevice) -> bool:
+    if ask.compute_percent != device.compute_percent:
+        return False
     match ask:
         case FractionAsk(nano=nano):
             return nano == device.nano and not device.mem_mib

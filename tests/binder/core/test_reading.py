@@ -19,7 +19,7 @@ from gpu.book import EMPTY, Book, DeviceFull
 from gpu.grant import DeviceGrant, Grant
 from gpu.handover import Handover, PlannedDevice
 from gpu.order import Foreign
-from gpu.request import ContainerKind, ContainerRef, ContainerRequest, GpuRequest, MemoryAsk
+from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk
 from gpu.translation import Translation, Wishes
 from tests.binder.core.made import HALF, attempt, bound, pod, request
 from wire import names
@@ -90,6 +90,18 @@ def test_a_request_that_can_not_be_read_is_none_and_never_raises(annotations: di
     read = view(msgspec.convert({"metadata": {"annotations": annotations}, "spec": spec}, Pod))
     assert read.request is None
     assert not attempt().asks_same(read)
+
+
+@pytest.mark.parametrize(
+    ("decided", "asks", "same"), [(60, 60, True), (60, 10, False), (10, 60, False), (0, 60, False)]
+)
+def test_a_pod_that_asks_for_other_compute_than_was_decided_on_asks_for_something_else(
+    decided: int, asks: int, same: bool
+) -> None:
+    ref = ContainerRef(ContainerKind.REGULAR, 0)
+    asked = GpuRequest((ContainerRequest(ref, (FractionAsk(HALF, compute_percent=asks),)),))
+    made = attempt(devices=(PlannedDevice("g", HALF, compute_percent=decided),))
+    assert made.asks_same(pod(request=asked)) is same
 
 
 def test_a_rebuilt_book_has_the_grants_of_the_bound_pods() -> None:
