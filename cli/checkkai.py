@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import anyio
 
-from cli import components
 from cli.inspect import OUTPUTS
+from cli.settings.common import AsKubectl
+from cli.settings.declaring import add_options
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -33,7 +34,7 @@ def add_command(commands: _Commands) -> None:
     parser.add_argument(
         "-o", "--output", choices=OUTPUTS, default=OUTPUTS[0], help="wide: a line for each object (default: table)"
     )
-    components.add_connection(parser, without="as kubectl")
+    add_options(parser, AsKubectl)
     parser.set_defaults(run=_check, log_level="error")
 
 

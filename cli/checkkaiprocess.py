@@ -12,6 +12,8 @@ from cli.migration.reading import Survey
 from cli.migration.rows import Level, Row
 from cli.migration.telling import tell
 from cli.refusing import BadInput
+from cli.settings.common import AsKubectl
+from cli.settings.gathering import from_line
 from kube.api import Api
 from kube.config import ConfigError
 from kube.http import HttpTransport
@@ -25,7 +27,7 @@ _TRIES: Final = 2
 async def run(arguments: argparse.Namespace) -> int:
     """Look, print, and return the exit code. Raises BadInput when it can't be told where the API server is."""
     try:
-        credentials = await connections.credentials_of_user(arguments)
+        credentials = await connections.credentials_of_user(from_line(AsKubectl, arguments))
         async with HttpTransport(credentials, user_agent="moorage-check-kai") as transport:
             rows = await look(transport)
     except ConfigError as error:
