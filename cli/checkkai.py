@@ -35,7 +35,7 @@ def add_command(commands: _Commands) -> None:
         "-o", "--output", choices=OUTPUTS, default=OUTPUTS[0], help="wide: a line for each object (default: table)"
     )
     add_options(parser, AsKubectl)
-    parser.set_defaults(run=_check, log_level="error")
+    parser.set_defaults(run=_check)
 
 
 def _check(arguments: argparse.Namespace) -> int:
