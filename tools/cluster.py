@@ -37,7 +37,10 @@ from tools.controlplane import ensure
 from tools.flags import (
     CONTROLLER_MANAGER,
     LOOPBACK,
+    PROXY,
     SCHEDULER,
+    egress_selection,
+    egress_socket,
     etcd,
     kube_apiserver,
     kube_controller_manager,
@@ -59,6 +62,7 @@ _USERS: Mapping[str, str] = {
     _ADMIN: "system:masters",
     CONTROLLER_MANAGER: "",
     SCHEDULER: "",
+    PROXY: "",
 }
 #: What the Node authorizer knows a kubelet by.
 _NODE_USER, _NODES = "system:node:", "system:nodes"
@@ -70,7 +74,8 @@ class ControlPlane:
     ``feature_gates`` are the API server's. ``audit_policy`` is the text of a Policy; what it selects is written to
     ``audit_log_path``; without one, what the components use of their rights is audited where the environment asks
     for it (tools/rightsused.py). ``scheduler`` adds the stock kube-scheduler. Without ``node_lifecycle`` nobody judges
-    nodes by their leases: for nodes that are only objects. ``nodes`` names machines that may join with a token of their
+    nodes by their leases: for nodes that are only objects. With ``egress`` the API server goes to Services and pods
+    through ``egress_path``, which a node serves. ``nodes`` names machines that may join with a token of their
     own (``node_token``). ``folder`` must not exist or be empty; by default a temporary one.
     """
 
@@ -83,6 +88,7 @@ class ControlPlane:
         scheduler: bool = False,
         node_lifecycle: bool = True,
         nodes: Sequence[str] = (),
+        egress: bool = False,
         folder: Path | None = None,
     ) -> None:
         self._programs = programs
@@ -91,6 +97,7 @@ class ControlPlane:
         self._audit_policy = audit_policy or (rightsused.POLICY if self._rights_folder else None)
         self._scheduler = scheduler
         self._node_lifecycle = node_lifecycle
+        self._egress = egress
         self._wanted_folder = folder.absolute() if folder else None
         self._users = {**_USERS, **{f"{_NODE_USER}{node}": _NODES for node in nodes}}
         self._tokens = {user: secrets.token_urlsafe(24) for user in self._users}
@@ -119,6 +126,16 @@ class ControlPlane:
     def kubeconfig_path(self) -> Path:
         """A kubeconfig of the administrator."""
         return kubeconfig(self.folder, _ADMIN)
+
+    @property
+    def proxy_kubeconfig_path(self) -> Path:
+        """A kubeconfig of kube-proxy."""
+        return kubeconfig(self.folder, PROXY)
+
+    @property
+    def egress_path(self) -> Path | None:
+        """Where the API server looks for a way into the cluster; None where it goes by itself."""
+        return egress_socket(self.folder) if self._egress else None
 
     @property
     def audit_log_path(self) -> Path:
@@ -282,6 +299,7 @@ class ControlPlane:
             feature_gates=self._feature_gates,
             audited=self._audit_policy is not None,
             node_lifecycle=self._node_lifecycle,
+            has_egress=self._egress,
         )
         family.start("kube-apiserver", [str(programs / "kube-apiserver"), *api_flags])
         self._wait_until(self._serves, "kube-apiserver to serve")
@@ -306,6 +324,8 @@ class ControlPlane:
             "service-accounts.pub": signing.public_pem,
             "tokens.csv": "\n".join(users).encode(),
         }
+        if self._egress:
+            files["egress.yaml"] = egress_selection(folder).encode()
         if self._audit_policy is not None:
             files["audit-policy.yaml"] = self._audit_policy.encode()
         for name, content in files.items():

@@ -38,9 +38,13 @@ PACKAGES: Mapping[str, str] = {
     "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
 }
-#: For tests with a real node (tools/node); nobody else waits for it.
-KUBELET = "kubelet"
-_ALL: Mapping[str, str] = {**PACKAGES, KUBELET: "k8s.io/kubernetes/cmd/kubelet"}
+#: For tests with a real node (tools/node); nobody else waits for them.
+KUBELET, KUBE_PROXY = "kubelet", "kube-proxy"
+_ALL: Mapping[str, str] = {
+    **PACKAGES,
+    KUBELET: "k8s.io/kubernetes/cmd/kubelet",
+    KUBE_PROXY: "k8s.io/kubernetes/cmd/kube-proxy",
+}
 
 _LABEL = "control plane"
 #: Part of the key: raise it when the way of building changes.

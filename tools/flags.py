@@ -5,6 +5,7 @@ All paths lie in the run's folder; tools/cluster.py writes the files that are na
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ LOOPBACK = "127.0.0.1"
 #: The identities to which the API server's bootstrap roles give the rights of these programs.
 CONTROLLER_MANAGER = "system:kube-controller-manager"
 SCHEDULER = "system:kube-scheduler"
+PROXY = "system:kube-proxy"
 
 #: For programs whose own port nobody asks, and of which there is only one.
 _UNSERVED: Mapping[str, str] = {"secure-port": "0", "leader-elect": "false"}
@@ -21,6 +23,19 @@ _UNSERVED: Mapping[str, str] = {"secure-port": "0", "leader-elect": "false"}
 def kubeconfig(folder: Path, user: str) -> Path:
     """Return where the kubeconfig of an identity lies."""
     return folder / f"{user.rpartition(':')[2]}.kubeconfig"
+
+
+def egress_socket(folder: Path) -> Path:
+    """Return the Unix socket through which the API server reaches what has an address in the cluster only."""
+    return folder / "egress.sock"
+
+
+def egress_selection(folder: Path) -> str:
+    """Return an EgressSelectorConfiguration (JSON, which is YAML): HTTP's CONNECT, to whoever serves that socket."""
+    transport = {"uds": {"udsName": str(egress_socket(folder))}}
+    selection = {"name": "cluster", "connection": {"proxyProtocol": "HTTPConnect", "transport": transport}}
+    kind = {"apiVersion": "apiserver.k8s.io/v1beta1", "kind": "EgressSelectorConfiguration"}
+    return json.dumps({**kind, "egressSelections": [selection]})
 
 
 def etcd(folder: Path, *, client_port: int, peer_port: int) -> list[str]:
@@ -50,6 +65,7 @@ def kube_apiserver(
     feature_gates: Mapping[str, bool],
     audited: bool,
     node_lifecycle: bool,
+    has_egress: bool,
 ) -> list[str]:
     """Return the flags of an API server with RBAC and the default admission plug-ins."""
     flags: dict[str, object] = {
@@ -72,6 +88,8 @@ def kube_apiserver(
     }
     if feature_gates:
         flags["feature-gates"] = ",".join(f"{gate}={str(on).lower()}" for gate, on in feature_gates.items())
+    if has_egress:
+        flags["egress-selector-config-file"] = folder / "egress.yaml"
     if audited:
         flags |= {"audit-policy-file": folder / "audit-policy.yaml", "audit-log-path": folder / "audit.log"}
     if not node_lifecycle:

@@ -14,7 +14,7 @@ from admission.manifests import WEBHOOK
 from admission.settings import Guard
 from cli.checks.finding import Finding, Level
 from cli.checks.namespaces import guard_said
-from cli.checks.reader import Answer, Raw, Reader
+from cli.checks.reader import Answer, CantLook, Raw, Reader
 from kube.resources import BIND_REQUESTS, CONFIG_MAPS, PODS, Resource
 from wire import names
 
@@ -101,8 +101,15 @@ _TRIALS: Final = (
 
 
 async def check_trials(reader: Reader) -> list[Finding]:
-    """The webhooks hand devices over, and what must be refused is."""
-    handed = await reader.tried(PODS.path(_NAMESPACE), _manifest(PODS, _share()))
+    """The webhooks hand devices over, and what must be refused is. Raises CantLook.
+
+    A single trial for which who asks lacks the right is left out, and told: the account of ``helm test`` makes no
+    reservation pods.
+    """
+    path = PODS.path(_NAMESPACE)
+    handed = await reader.tried(path, _manifest(PODS, _share()))
+    if handed.was_not_allowed:
+        raise CantLook(f"POST {path}: {handed.message}")
     chosen = await reader.tried(PODS.path(_NAMESPACE), _manifest(PODS, _chooser()))
     space = await reader.get(f"/api/v1/namespaces/{_NAMESPACE}")
     findings = [_of_hand_over(handed), _of_guard(chosen, is_off_here=guard_said(space or _UNSAID) == Guard.OFF.value)]
@@ -156,6 +163,9 @@ def _of_guard(answer: Answer, *, is_off_here: bool) -> Finding:
 
 
 def _of_refusal(trial: _Trial, answer: Answer) -> Finding:
+    if answer.was_not_allowed:
+        do = "run moorage check as an administrator to have it tried"
+        return Finding(Level.WARNING, _CHECK, f"{trial.what} was not tried: {answer.message}", do)
     if trial.by in answer.message:
         return Finding(Level.OK, _CHECK, f"{trial.what} is refused")
     if _is_refused_by_others(answer):

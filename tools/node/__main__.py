@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from tools.controlplane import KUBELET, ControlPlaneUnavailable, ensure
+from tools.controlplane import KUBE_PROXY, KUBELET, ControlPlaneUnavailable, ensure
 from tools.images import build
 from tools.node import needs, rootfs
 from tools.node.debian import Unavailable
@@ -37,11 +37,11 @@ def install() -> int:
 
 
 def make() -> int:
-    """Make the images and kubelet. Raises Unavailable, ControlPlaneUnavailable."""
+    """Make the images, kubelet and kube-proxy. Raises Unavailable, ControlPlaneUnavailable."""
     rootfs.pause_archive()
     rootfs.reservation_archive()
     build.archive("components")
-    ensure(wanted=(KUBELET,))
+    ensure(wanted=(KUBELET, KUBE_PROXY))
     return 0
 
 

@@ -21,6 +21,7 @@ PROGRAMS: Mapping[str, str] = {
     "unshare": "util-linux",
     "mount": "mount",
     "ip": "iproute2",
+    "iptables": "iptables",
     "cc": "gcc",
     "apt-get": "apt",
     "dpkg-deb": "dpkg",
@@ -38,6 +39,11 @@ _TRIAL = (
     " && ip link add name trial type bridge && ip link add name trial-a type veth peer name trial-b"
 )
 _TRIAL_WITHIN_S = 30.0
+#: What kube-proxy asks of the kernel.
+_SERVICE_TRIAL = (
+    "iptables -t nat -A OUTPUT -d 10.96.0.2 -p tcp -m comment --comment trial -m statistic --mode random"
+    " --probability 0.5 -j DNAT --to-destination 10.98.0.2:1 && iptables -t nat -A POSTROUTING -j MASQUERADE"
+)
 
 
 def missing(
@@ -51,19 +57,22 @@ def missing(
     return lacks
 
 
+def service_trial() -> str:
+    """Try what kube-proxy begins with. Returns why it did not work, "" if it did."""
+    return _tried("unshare", "--net", "sh", "-c", _SERVICE_TRIAL)
+
+
 def trial() -> str:
     """Try what a node begins with. Returns why it did not work, "" if it did."""
     flags = ["--mount", "--net", "--pid", "--ipc", "--fork", "--mount-proc", "--kill-child"]
     with tempfile.TemporaryDirectory(prefix="moorage-node-") as folder:
         for name in ("lower", "upper", "work", "merged"):
             (Path(folder) / name).mkdir()
-        done = subprocess.run(
-            ["unshare", *flags, "sh", "-c", _TRIAL, "trial", folder],
-            capture_output=True,
-            text=True,
-            timeout=_TRIAL_WITHIN_S,
-            check=False,
-        )
+        return _tried("unshare", *flags, "sh", "-c", _TRIAL, "trial", folder)
+
+
+def _tried(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TRIAL_WITHIN_S, check=False)
     said = done.stderr.strip().splitlines()
     return (said[-1] if said else f"unshare ended with {done.returncode}") if done.returncode else ""
 

@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tools.cluster import ControlPlane
-from tools.controlplane import KUBELET, ensure
+from tools.controlplane import KUBE_PROXY, KUBELET, ensure
 from tools.goprogram import cache_root
 from tools.guard import cgroup_folders, remove_cgroup
 from tools.node import gpus as _gpus
@@ -56,7 +56,8 @@ class Node:
 
     ``gpus``: how many emulated devices it has, or which. ``archives``: images that are imported into it.
     ``default_runtime``: ``nvidia``, as many GPU nodes have it, reads ``NVIDIA_VISIBLE_DEVICES`` of every container.
-    ``number`` tells apart nodes of one cluster, whose addresses must differ.
+    ``number`` tells apart nodes of one cluster, whose addresses must differ. Of a control plane with
+    ``egress`` the node is the API server's way into the cluster, and has a kube-proxy, which leads to Services.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Node:
         """
         if self._family is not None:
             raise RuntimeError(f"node {self.name} is running")
-        kubelet = ensure(wanted=(KUBELET,)) / KUBELET
+        programs = ensure(wanted=(KUBELET, KUBE_PROXY) if self._plane.egress_path else (KUBELET,))
         library = nvml_stub.build(cache_root(os.environ)) / nvml_stub.LIBRARY
         archives = self._archives
         if archives is None:
@@ -124,7 +125,7 @@ class Node:
             self._cgroup = f"moorage-{secrets.token_hex(4)}"
             self._family.add_cgroup(self._cgroup)
             self._write_files(folder, library)
-            self._programs = self._command_lines(kubelet)
+            self._programs = self._command_lines(programs)
             self._boot(archives)
         except BaseException:
             self.stop()
@@ -251,6 +252,8 @@ class Node:
             self._wait_until(self._has_its_plugin, "the device plug-in to be registered")
             self._note("devices", began)
         os.killpg(passage, signal.SIGCONT)
+        if self._plane.egress_path:
+            family.start(KUBE_PROXY, self._inside(self._programs[KUBE_PROXY]))
         if plugin:
             self.wait_until_ready()
         self._note("ready", began)
@@ -258,8 +261,10 @@ class Node:
     def _connect(self) -> int:
         """Give the machine its way to the API server. Returns the process group that it goes through."""
         listen = [f"127.0.0.1:{self._port}", f"{_SERVICE[0]}:{_SERVICE[1]}"]
-        script = str(Path(__file__).with_name("passage.py"))
-        command = [sys.executable, "-I", script, str(self._init_pid), self._port]
+        script, back = str(Path(__file__).with_name("passage.py")), self._plane.egress_path
+        if back is not None:
+            back.unlink(missing_ok=True)
+        command = [sys.executable, "-I", script, str(self._init_pid), self._port, str(back or "-")]
         passage = self._running().start(_PASSAGE, [*command, *listen])
         self._wait_until(lambda: "ready" in passage.log.read_text(), "the way to the API server")
         return passage.process.pid
@@ -286,13 +291,17 @@ class Node:
         command = self._inside([*CTR, "version"])
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
-    def _command_lines(self, kubelet: Path) -> dict[str, list[str]]:
+    def _command_lines(self, programs: Path) -> dict[str, list[str]]:
         folder = self.folder
         flags = settings.kubelet_flags(name=self.name, address=self.address, folder=folder, labels=self._labels)
         plugin = [sys.executable, "-m", "tools.node.plugin", str(folder), "--folder", _PLUGIN_FOLDER]
         return {
             CONTAINERD: ["containerd", "--config", str(folder / "containerd.toml")],
-            KUBELET: [str(kubelet), *flags],
+            KUBELET: [str(programs / KUBELET), *flags],
+            KUBE_PROXY: [
+                str(programs / KUBE_PROXY),
+                *settings.kube_proxy_flags(name=self.name, kubeconfig=self._plane.proxy_kubeconfig_path),
+            ],
             PLUGIN: ["env", f"PYTHONPATH={':'.join([str(_ROOT), *sys.path])}", *plugin],
         }
 

@@ -101,3 +101,17 @@ def kubelet_flags(*, name: str, address: str, folder: Path, labels: Mapping[str,
     if labels:
         flags.append("--node-labels=" + ",".join(f"{key}={value}" for key, value in labels.items()))
     return flags
+
+
+def kube_proxy_flags(*, name: str, kubeconfig: Path) -> list[str]:
+    """Return kube-proxy's command line: by iptables, which Debian's containerd brings with its network plug-ins."""
+    return [
+        f"--kubeconfig={kubeconfig}",
+        f"--hostname-override={name}",
+        "--proxy-mode=iptables",
+        "--oom-score-adj=0",
+        # How many connections are followed is the machine's to say, and can't be set from a node's network.
+        "--conntrack-max-per-core=0",
+        "--conntrack-tcp-timeout-established=0",
+        "--conntrack-tcp-timeout-close-wait=0",
+    ]

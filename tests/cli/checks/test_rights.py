@@ -49,6 +49,8 @@ async def _found(role: Object, binding: Object) -> list[Finding]:
         ({"kind": "User", "name": "system:serviceaccount:kube-system:x"}, None),
         ({"kind": "Group", "name": "system:serviceaccounts:kube-system"}, None),
         ({"kind": "User", "name": "system:kube-scheduler"}, None),
+        ({"kind": "ServiceAccount", "namespace": "kai-scheduler", "name": "moorage-check"}, None),
+        ({"kind": "ServiceAccount", "namespace": "team", "name": "moorage-check"}, Level.WARNING),
     ],
     ids=lambda value: value.get("name") if isinstance(value, dict) else None,
 )

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from cli.checks.finding import Finding, Level
-from cli.checks.reader import Answer
-from cli.checks.trials import _of_guard
+from cli.checks.reader import Answer, CantLook, Reader
+from cli.checks.trials import _TRIALS, _of_guard, _of_refusal, check_trials
+from tests.cli.checks.told import Told
 from wire import names
 
 ALL = {"name": names.ENV_VISIBLE_DEVICES, "value": "all"}
@@ -51,3 +52,26 @@ def test_a_pod_that_chooses_its_devices_shows_whether_the_guard_is_on(
     finding: Finding = _of_guard(answer, is_off_here=is_off_here)
     assert finding.level is level
     assert f"{names.ENV_VISIBLE_DEVICES}=all" in finding.said
+
+
+@pytest.mark.parametrize(
+    ("message", "level"),
+    [
+        (
+            'pods is forbidden: User "u" cannot create resource "pods" in API group "" in the namespace "n"',
+            Level.WARNING,
+        ),
+        ("ValidatingAdmissionPolicy 'moorage-reservations' with binding 'moorage-reservations' denied", Level.OK),
+        ("ValidatingAdmissionPolicy 'moorage-hand-over' with binding 'moorage-hand-over' denied", Level.FAILED),
+    ],
+    ids=["who asks lacks the right", "refused by the policy", "refused by another one of ours"],
+)
+def test_what_must_be_refused_is_refused_by_the_policy_or_was_not_tried(message: str, level: Level) -> None:
+    (trial,) = (each for each in _TRIALS if each.by == "moorage-reservations")
+    assert _of_refusal(trial, _refused(message)).level is level
+
+
+async def test_who_may_try_nothing_is_told_so_and_not_that_all_is_well() -> None:
+    message = 'pods is forbidden: User "eve" cannot create resource "pods" in API group "" in the namespace "default"'
+    with pytest.raises(CantLook, match="eve"):
+        await check_trials(Reader(Told({"/api/v1/namespaces/default/pods": (403, {"message": message})})))
