@@ -1,6 +1,6 @@
 """Where the programs of a real control plane come from: ``python -m tools.controlplane`` prints their folder.
 
-With ``--kubelet`` it holds that one, too.
+With ``--kubelet`` it holds what a real node takes as well: kubelet and kube-proxy.
 
 Each program is taken from the first source that has it:
 
@@ -163,7 +163,7 @@ def _what_to_do(program: str, why: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the folder, or say what to do. ``--kubelet``: that too."""
+    """Print the folder, or say what to do. ``--kubelet``: with what a real node takes."""
     if unknown := set(arguments) - {"--kubelet"}:
         print(f"{', '.join(sorted(unknown))}: --kubelet or nothing is allowed", file=sys.stderr)
         return 2
