@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import anyio
 
-from cli.inspect import OUTPUTS
+from cli.migration.telling import LINES, OUTPUTS
 from cli.settings.common import AsKubectl
 from cli.settings.declaring import add_options
 
@@ -32,7 +32,7 @@ def add_command(commands: _Commands) -> None:
         "check-kai", help="see what would differ if Moorage took over from KAI Scheduler", description=_DESCRIPTION
     )
     parser.add_argument(
-        "-o", "--output", choices=OUTPUTS, default=OUTPUTS[0], help="wide: a line for each object (default: table)"
+        "-o", "--output", choices=OUTPUTS, default=LINES, help="wide: a line for each object (default: lines)"
     )
     add_options(parser, AsKubectl)
     parser.set_defaults(run=_check)

@@ -80,7 +80,7 @@ _NOT_SERVED: Final = "docs/migrating/kai.md, What does not come along"
 TEXTS: Final[dict[Code, Text]] = {
     Code.UNREAD: Text(_F, "could not be looked at: {why}", "run this as somebody who may read it"),
     Code.KAI_AT_WORK: Text(_F, "KAI is at work", "stop it: the operator first, which puts everything else back"),
-    Code.DEPLOYMENT_AT_WORK: Text(_F, "has {replicas} replicas", "scale it to 0, kai-operator first"),
+    Code.DEPLOYMENT_AT_WORK: Text(_F, "is at work ({replicas} replicas)", "scale it to 0, kai-operator first"),
     Code.KAI_ELSEWHERE: Text(_F, "looks like a KAI that was installed elsewhere", "stop it, if it is one"),
     Code.WEBHOOK: Text(
         _F, "refuses all that it is asked about once KAI does not answer", "delete it when kai-operator has stopped"
@@ -90,10 +90,10 @@ TEXTS: Final[dict[Code, Text]] = {
         "belongs to the Helm release {release}: uninstalling that deletes the reservations of all running shares",
         "keep the release, with its Deployments at 0, until the shares of that time have ended",
     ),
-    Code.OPTION_MAPPED: Text(_D, "{value}: is a value of the chart", "set {chart}"),
+    Code.OPTION_MAPPED: Text(_D, "is {value}: there is a value of the chart for it", "set {chart}"),
     Code.OPTION_UNUSED: Text(_K, "is set, and there is nothing here that it would change"),
-    Code.OPTION_MISSING: Text(_D, "{value}: nothing here does this", f"do without it ({_NOT_SERVED})"),
-    Code.OPTION_FIXED: Text(_F, "{value}: allowed: {allowed}", "change it in KAI, and let what came before end"),
+    Code.OPTION_MISSING: Text(_D, "is {value}: nothing here does this", f"do without it ({_NOT_SERVED})"),
+    Code.OPTION_FIXED: Text(_F, "is {value}; allowed: {allowed}", "change it in KAI, and let what came before end"),
     Code.SHARING_OFF: Text(
         _D, "is off, and on by default here", "set global.gpuSharing=false, or have pods share GPUs from now on"
     ),
@@ -107,13 +107,13 @@ TEXTS: Final[dict[Code, Text]] = {
         "is for nodes with the label {value}; there is one scheduler for all nodes, and its pods would go to any",
         "give its pods a nodeSelector for that label, and its nodes a taint; then delete the shard",
     ),
-    Code.QUEUE_LIMIT: Text(_D, "{value}: is not enforced, its pods may take more", "bound it by ResourceQuotas"),
-    Code.QUEUE_QUOTA: Text(_D, "{value}: is not guaranteed: nothing is reclaimed, all queues are served alike"),
-    Code.QUEUE_ORDER: Text(_D, "{value}: is not read: pods go by their own priority, and nobody is preempted"),
+    Code.QUEUE_LIMIT: Text(_D, "{value} is not enforced, its pods may take more", "bound it by ResourceQuotas"),
+    Code.QUEUE_QUOTA: Text(_D, "{value} is not guaranteed: nothing is reclaimed, all queues are served alike"),
+    Code.QUEUE_ORDER: Text(_D, "{value} is not read: pods go by their own priority, and nobody is preempted"),
     Code.QUEUE_MISSING: Text(_D, "is named by pods and not there: they wait at KAI, and run here"),
     Code.TOPOLOGY: Text(_D, "is not read: pods are not kept together by it"),
-    Code.GROUP_UNSUPPORTED: Text(_D, "{value}: its members that do not run yet wait for ever", "take it out"),
-    Code.GROUP_FIELD: Text(_D, "{value}: is not read"),
+    Code.GROUP_UNSUPPORTED: Text(_D, "asks for {value}: its members that do not run yet wait for ever", "take it out"),
+    Code.GROUP_FIELD: Text(_D, "has {value}, which is not read"),
     Code.GROUPS_OF_GANGS: Text(
         _D,
         "was made by the pod-grouper for a {kind}: pods that are made anew wait until they name a PodGroup",

@@ -1,19 +1,21 @@
-"""Rows as a table for people, and as JSON or YAML for programs."""
+"""Rows as lines for people, as ``moorage check`` has them, and as JSON or YAML for programs."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from cli.checks.finding import some_of
-from cli.inspection.sheets import Cell, Sheet, show
 from cli.migration.rows import Level, Row
 from cli.printable import line
 
-_STYLES: Final = {Level.FIRST: "red", Level.DIFFERS: "yellow", Level.KEPT: "green"}
+LINES: Final = "lines"
+WIDE: Final = "wide"
+OUTPUTS: Final = (LINES, WIDE, "json", "yaml")
+_WIDTH: Final = max(len(level.value) for level in Level)
 
 
 def counts(rows: Sequence[Row]) -> dict[str, int]:
@@ -26,27 +28,28 @@ def tell(rows: Sequence[Row], *, output: str) -> None:
     if output in {"json", "yaml"}:
         _write({"counts": counts(rows), "rows": [row.told() for row in rows]}, output)
         return
-    show([_sheet(rows, is_wide=output == "wide")], ())
+    for those in _alike(rows, is_wide=output == WIDE):
+        print("\n".join(_lines(those)))
     print(", ".join(f"{count} {level}" for level, count in counts(rows).items()))
 
 
-def _sheet(rows: Sequence[Row], *, is_wide: bool) -> Sheet:
+def _alike(rows: Sequence[Row], *, is_wide: bool) -> Iterator[list[Row]]:
+    """Rows that differ in their objects only, or each alone."""
     lines: dict[tuple[str, ...], list[Row]] = {}
     for number, row in enumerate(rows):
         kind = row.about.partition(" ")[0]
         lines.setdefault((row.code.value, row.said, kind, str(number) if is_wide else ""), []).append(row)
-    columns = ("LEVEL", "WHAT", "ABOUT", "SAID")
-    return Sheet(columns=columns, rows=[_line(those) for those in lines.values()])
+    yield from lines.values()
 
 
-def _line(those: Sequence[Row]) -> list[Cell]:
-    """One line for rows that differ in their objects only, with what to do below what was found."""
+def _lines(those: Sequence[Row]) -> list[str]:
+    """What was found, and below it what to do."""
     first = those[0]
     kind, _, name = first.about.partition(" ")
     others = [row.about.removeprefix(f"{kind} ") for row in those[1:]]
-    said = line(first.said) + (f"\n-> {line(first.do)}" if first.do else "")
     about = f"{kind} {some_of([name, *others])}" if name else first.about
-    return [Cell(first.level.value, _STYLES[first.level]), Cell(first.code.value), Cell(about), Cell(said)]
+    told = [f"{first.level.value:{_WIDTH}}  {line(about)}: {line(first.said)} [{first.code.value}]"]
+    return [*told, f"{'':{_WIDTH}}  -> {line(first.do)}"] if first.do else told
 
 
 def _write(told: dict[str, Any], output: str) -> None:

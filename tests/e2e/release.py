@@ -59,15 +59,15 @@ class Release:
 
     def install(self, values: Values) -> str:
         """As the README does. Returns the notes."""
-        return self._changed("install", "moorage", str(CHART), "--create-namespace", "-f", self._file_of(values))
+        return self.changed("install", "moorage", str(CHART), "--create-namespace", "-f", self._file_of(values))
 
     def upgrade(self, values: Values) -> None:
         """Change the values."""
-        self._changed("upgrade", "moorage", str(CHART), "--force-conflicts", "-f", self._file_of(values))
+        self.changed("upgrade", "moorage", str(CHART), "--force-conflicts", "-f", self._file_of(values))
 
     def roll_back(self) -> None:
         """To the revision before."""
-        self._changed("rollback", "moorage", "--force-conflicts")
+        self.changed("rollback", "moorage", "--force-conflicts")
 
     def uninstall(self) -> None:
         """Remove the release. Whoever runs is ended, as its Deployment's pods are."""
@@ -132,7 +132,8 @@ class Release:
         items = json.loads(listed)["items"] if listed else []
         return {(item["kind"], item["metadata"]["name"]) for item in items}
 
-    def _changed(self, *arguments: str) -> str:
+    def changed(self, *arguments: str) -> str:
+        """Run a command of Helm that changes the release, and have the API server find the webhooks here."""
         said = self.helm(*arguments)
         self._lead_here()
         return said

@@ -13,8 +13,8 @@ from cli.migration.found import Found
 from cli.migration.judging import judge
 from cli.migration.options import CONFIG, SHARD, Fate
 from cli.migration.rows import TEXTS, Code, Level, row
-from tests.cli.migration import kai
-from tests.cli.migration.kai import GROUP, OTHER
+from tests.kai import left as kai
+from tests.kai.left import GROUP, OTHER
 from tools.chart import CHART
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -154,11 +154,11 @@ def groups(pods: Sequence[Pod]) -> tuple[PodGroup, ...]:
         ({"gpu": {"quota": 0, "limit": -1, "overQuotaWeight": 1}}, []),
         (
             {"gpu": {"quota": 0, "limit": 2.5, "overQuotaWeight": 1}, "cpu": {"limit": -1, "overQuotaWeight": 1}},
-            ["limit gpu 2.5: is not enforced, its pods may take more"],
+            ["limit gpu 2.5 is not enforced, its pods may take more"],
         ),
         (
             {"gpu": {"overQuotaWeight": 1}},
-            ["limit gpu 0: is not enforced, its pods may take more"],
+            ["limit gpu 0 is not enforced, its pods may take more"],
         ),
         (
             {
@@ -166,7 +166,7 @@ def groups(pods: Sequence[Pod]) -> tuple[PodGroup, ...]:
                 "cpu": {"quota": -1, "limit": -1, "overQuotaWeight": 0},
             },
             [
-                "quota gpu 4, cpu -1, overQuotaWeight gpu 2, cpu 0: is not guaranteed: nothing is reclaimed, "
+                "quota gpu 4, cpu -1, overQuotaWeight gpu 2, cpu 0 is not guaranteed: nothing is reclaimed, "
                 "all queues are served alike"
             ],
         ),
@@ -291,7 +291,7 @@ _RUNTIME = {"resourceReservation": {"runtimeClassName": "nvidia"}}
         (
             {"scheduler": {"replicas": 3, "GOGC": 200}, "podGrouper": {"args": {"gangScheduleKnative": False}}},
             [
-                (Code.OPTION_MISSING, "podGrouper.args", '{"gangScheduleKnative":false}: nothing here does this'),
+                (Code.OPTION_MISSING, "podGrouper.args", 'is {"gangScheduleKnative":false}: nothing here does this'),
                 (Code.OPTION_MAPPED, "scheduler.replicas", "set scheduler.replicas=3"),
                 (Code.OPTION_UNUSED, "scheduler.GOGC", "is set, and there is nothing"),
             ],

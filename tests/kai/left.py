@@ -110,26 +110,45 @@ def bind_request(name: str, uid: str, *, node: str, groups: list[str], phase: st
     }
 
 
+#: Deployment -> its image, where that is called otherwise.
+_IMAGES = {"kai-operator": "operator", "kai-scheduler-default": "scheduler", "pod-grouper": "podgrouper"}
+
+
 def deployment(name: str, replicas: int = 1) -> Object:
     """One of KAI's Deployments."""
     labels = {"app": name}
-    container = {"name": name, "image": f"registry/kai-scheduler/{name}:v0.16.0"}
+    container = {"name": name, "image": f"registry/kai-scheduler/{_IMAGES.get(name, name)}:v0.16.0"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
     spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
 
 
+#: What each of KAI's webhooks is asked about.
+_RULES = {
+    "admission": {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]},
+    "queue-controller": {"apiGroups": ["scheduling.run.ai"], "apiVersions": ["v2"], "resources": ["queues"]},
+    "podgroup-controller": {
+        "apiGroups": ["scheduling.run.ai"],
+        "apiVersions": ["v2alpha2"],
+        "resources": ["podgroups"],
+    },
+}
+
+
 def webhook(kind: str, name: str, service: str = "admission", namespace: str = "kai-scheduler") -> Object:
     """A registration of KAI's operator."""
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-    hook = {
-        "name": "admission.kai-scheduler.svc",
+    rule = {"operations": ["CREATE"], **_RULES[service]}
+    hook: Object = {
+        "name": f"{service}.kai-scheduler.svc",
         "failurePolicy": "Fail",
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
         "rules": [rule],
         "clientConfig": {"service": {"name": service, "namespace": namespace, "path": "/mutate--v1-pod"}},
     }
+    if service == "admission":
+        condition = "object.spec.schedulerName == 'kai-scheduler'"
+        hook["matchConditions"] = [{"name": "scheduler", "expression": condition}]
     api_version = "admissionregistration.k8s.io/v1"
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "webhooks": [hook]}
 
@@ -139,3 +158,43 @@ def custom(kind: str, name: str, spec: Object) -> Object:
     versions = {"Queue": "scheduling.run.ai/v2", "Topology": "kai.scheduler/v1alpha1"}
     api_version = versions.get(kind, "kai.scheduler/v1")
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def definition(kind: str, plural: str) -> Object:
+    """A CRD of KAI's that Moorage has nothing for, with anything in it."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    named = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
+    spec = {"group": "kai.scheduler", "scope": "Cluster", "names": named, "versions": [version]}
+    metadata = {"name": f"{plural}.kai.scheduler"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+#: What KAI's release makes of the namespace of reservations (kai-contract 6.1).
+RESERVATION_NAMESPACE = """
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: kai-resource-reservation
+  annotations: {meta.helm.sh/release-name: kai-scheduler, meta.helm.sh/release-namespace: kai-scheduler}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: kai-resource-reservation, namespace: kai-resource-reservation}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: kai-resource-reservation, namespace: kai-resource-reservation}
+rules: [{apiGroups: [""], resources: [pods], verbs: [get, list, patch, update, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: kai-resource-reservation, namespace: kai-resource-reservation}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: kai-resource-reservation}
+subjects: [{kind: ServiceAccount, name: kai-resource-reservation, namespace: kai-resource-reservation}]
+"""
