@@ -53,7 +53,7 @@ from tools.rest import Rest
 #: Below the ports that Linux gives to outgoing connections (32768 and up), so that none of those takes one of ours
 #: between its choice and its use.
 _PORTS = range(20_000, 32_768)
-_START_WITHIN_S = 60.0
+_START_WITHIN_S = 180.0
 _POLL_S = 0.05
 _TRIES = 3
 _ADMIN = "admin"
@@ -154,8 +154,8 @@ class ControlPlane:
     def start(self) -> None:
         """Start all programs and return once they serve.
 
-        Raises ProcessDied when one ends, TimeoutError when they don't serve within 60 s, ControlPlaneUnavailable
-        when the programs can't be had.
+        Raises ProcessDied when one ends, TimeoutError when they don't serve within three minutes,
+        ControlPlaneUnavailable when the programs can't be had.
         """
         if self._family is not None:
             raise RuntimeError("the control plane is running")

@@ -33,7 +33,7 @@ from wire import names
 _ROOT = Path(__file__).parent.parent
 _MANIFESTS = ("wire/crds/yaml/*.yaml", "*/rbac.yaml", "reservation/priorityclass.yaml")
 _LOOPBACK = "127.0.0.1"
-_READY_WITHIN_S = 30.0
+_READY_WITHIN_S = 120.0
 SCHEDULER, BINDER, ADMISSION = "scheduler", "binder", "admission"
 COMPONENTS = (ADMISSION, BINDER, SCHEDULER)
 #: Simulated nodes (cli/nodes.py): a process like the components, where there are any.
