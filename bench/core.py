@@ -102,7 +102,7 @@ def _cluster(nodes: int) -> Cluster:
     return made
 
 
-def _used(nodes: int, rng: random.Random) -> Cluster:
+def used(nodes: int, rng: random.Random) -> Cluster:
     """Nodes in mixed use: some devices whole, some shared with room, some free."""
     made = _cluster(nodes)
     for number in range(nodes):
@@ -167,7 +167,7 @@ def bench_full(nodes: int, pods: int) -> None:
 
 
 def bench_fraction(nodes: int, decisions: int) -> None:
-    made = _used(nodes, random.Random(nodes))
+    made = used(nodes, random.Random(nodes))
     shares = [f"0.{number:02}" for number in range(5, 65, 5)]
     pods = [_pod(f"p{number:05}", fraction=shares[number % len(shares)]) for number in range(decisions)]
     for pod in pods:
@@ -218,7 +218,7 @@ def bench_gang(nodes: int, members: int) -> None:
 
 
 def bench_event(nodes: int) -> None:
-    made = _used(nodes, random.Random(1))
+    made = used(nodes, random.Random(1))
     pods = iter([_pod(f"e{number}", gpus=1, node=f"node-{number % nodes:05}") for number in range(5000)])
 
     def take() -> None:

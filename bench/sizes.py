@@ -29,6 +29,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     gang: tuple[tuple[int, int], ...] = ((256, 100), (512, 512))
     gang_rounds: int = 3
     churn: tuple[int, int] = (100_000, 500)
+    counted_nodes: int = 10_000
 
 
 FULL = Sizes()
@@ -50,4 +51,5 @@ SMALL = Sizes(
     gang=((32, 10),),
     gang_rounds=1,
     churn=(1_000, 20),
+    counted_nodes=20,
 )

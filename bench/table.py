@@ -61,6 +61,7 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {
         "Nothing to do",
         "Goals, all components together: 0.5 s of CPU a minute, 150 MiB. KAI's scheduler alone: 16 s and 623-854 MiB.",
     ),
+    "counting": ("Metrics", "What a component does more with metrics than without (`bench/counting.py`)."),
     "churn": ("Pods that come and go", "What pods leave behind in memory. Bar: 10 % more after 100,000 of them."),
 }
 

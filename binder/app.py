@@ -24,11 +24,13 @@ from binder.desk import Desk
 from binder.guarding import Guarding
 from binder.healing import Healing
 from binder.moving import Moving
+from binder.observing import Observer, Unobserved
 from binder.restoring import Restoring
 from binder.retiring import Retiring
 from binder.searching import Searching
 from binder.settings import BinderSettings
 from binder.sinks import NodeSink, PodSink, RequestSink
+from binder.standing import Standing
 from binder.unit import Unit
 from binder.view import View
 from kube.api import Api
@@ -57,13 +59,17 @@ class Binder(Follower):
         rng: random.Random,
         events: EventRecorder,
         desk: Callable[[Api, View, BinderSettings], Desk] = Desk,
+        observer: Observer | None = None,
     ) -> None:
+        self._observer = observer or Unobserved()
         self._settings = settings
         self._rng = rng
         self._units: dict[str, Unit] = {}
         #: Pod UID -> units that work on it.
         self._working: dict[str, set[str]] = {}
         self.view = View(on_request=self._take)
+        #: How things stand, for whoever asks.
+        self.standing = Standing(self.view)
         pods, cdi = PodSink(self.view, settings.reservation), CdiNames(api, settings.cdi)
         super().__init__(
             (
@@ -131,7 +137,13 @@ class Binder(Follower):
         if unit is not None:
             unit.add(attempt)
             return
-        unit = Unit(attempt, view=self.view, carrier=self._carrier, learn_timeout_s=self._settings.learn_timeout_s)
+        unit = Unit(
+            attempt,
+            view=self.view,
+            carrier=self._carrier,
+            learn_timeout_s=self._settings.learn_timeout_s,
+            observer=self._observer,
+        )
         self._units[attempt.unit] = unit
         tasks.start_soon(self._run_unit, attempt.unit, unit)
 
@@ -151,6 +163,7 @@ class Binder(Follower):
                     await anyio.sleep(backoff.fail())
                     unit.start_over()
                 else:
+                    unit.tell_end()
                     return
         finally:
             del self._units[key]

@@ -15,8 +15,9 @@ from binder.carrying import Carrier
 from binder.core import outcome as outcomes
 from binder.core.attempt import Attempt
 from binder.core.outcome import JoinedAs, Outcome
-from binder.core.state import Action, Phase, State, World
+from binder.core.state import Action, Phase, State, Verify, World
 from binder.core.step import Next, step
+from binder.observing import Observer, Stage, stage_of
 from binder.view import View
 from kube.signal import Signal
 
@@ -24,8 +25,14 @@ from kube.signal import Signal
 class Unit:
     """Attempts by id. Members of a gang are added as their BindRequests are seen."""
 
-    def __init__(self, first: Attempt, *, view: View, carrier: Carrier, learn_timeout_s: float) -> None:
+    def __init__(
+        self, first: Attempt, *, view: View, carrier: Carrier, learn_timeout_s: float, observer: Observer
+    ) -> None:
         self._view = view
+        self._observer = observer
+        #: Attempt -> when it was seen first, and when its first book was entered (event loop's time).
+        self._seen_at: dict[str, float] = {}
+        self._joined_at: dict[str, float] = {}
         self._carrier = carrier
         self._learn_timeout_s = learn_timeout_s
         self._signal = Signal()
@@ -40,6 +47,7 @@ class Unit:
         if attempt.id in self._states:
             return
         self._states[attempt.id] = State(attempt=attempt, rv=attempt.rv)
+        self._seen_at[attempt.id] = anyio.current_time()
         keys = {f"pod:{attempt.pod_uid}", f"request:{attempt.id}", *(f"group:{d.group}" for d in attempt.devices)}
         self._view.subscriptions.add(self._signal, keys - self._keys)
         self._keys |= keys
@@ -62,6 +70,12 @@ class Unit:
         for group in {device.group for state in self._states.values() for device in state.attempt.devices}:
             self._view.mark(group)
 
+    def tell_end(self) -> None:
+        """Tell how each attempt ended, when all have."""
+        now = anyio.current_time()
+        for key, state in self._states.items():
+            self._observer.ended(state.failure.cause if state.failure is not None else None, now - self._seen_at[key])
+
     async def run(self) -> None:
         """Work until every attempt has ended."""
         while not all(state.phase is Phase.END for state in self._states.values()):
@@ -76,7 +90,10 @@ class Unit:
         answers: list[tuple[str, Outcome]] = []
 
         async def carry(state: State, action: Action) -> None:
+            began = anyio.current_time()
+            self._note_learned(state.attempt.id, action, began)
             answers.append((state.attempt.id, await self._carrier.carry(state, action)))
+            self._observer.took(stage_of(action), anyio.current_time() - began)
 
         async with anyio.create_task_group() as tasks:
             for move in moves:
@@ -86,7 +103,14 @@ class Unit:
             # The time to learn begins with the join, however long that took.
             self._deadline = anyio.current_time() + self._learn_timeout_s
         for attempt_id, answer in answers:
+            if isinstance(answer, JoinedAs):
+                self._joined_at.setdefault(attempt_id, anyio.current_time())
             self._states[attempt_id] = outcomes.absorb(self._states[attempt_id], answer)
+
+    def _note_learned(self, attempt_id: str, action: Action, now: float) -> None:
+        """The first look at a device is when it was told."""
+        if isinstance(action, Verify) and (joined_at := self._joined_at.pop(attempt_id, None)) is not None:
+            self._observer.took(Stage.LEARN, now - joined_at)
 
     async def _wait(self) -> None:
         """Wait for a change, or for the time to learn to be over."""

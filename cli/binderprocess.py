@@ -8,6 +8,7 @@ from binder.app import Binder
 from binder.core.reservation_pod import ReservationTemplate
 from binder.settings import BinderSettings
 from cli import connections
+from cli.metrics.binding import BindingCounted, show_standing
 from cli.metrics.registry import Registry
 from cli.metrics.watches import count_watches
 from cli.replicas import Own, run_replica
@@ -34,8 +35,10 @@ async def run(options: BinderOptions, stop: anyio.Event) -> None:
     )
 
     def make(api: Api, events: EventRecorder, registry: Registry) -> Replica:
-        binder = Binder(api, settings=settings, clock=clock, rng=rng, events=events)
+        observer = BindingCounted(registry)
+        binder = Binder(api, settings=settings, clock=clock, rng=rng, events=events, observer=observer)
         count_watches(registry, binder.reflectors)
+        show_standing(registry, binder.standing)
         return binder
 
     await run_replica(options, stop, own=Own("binder", controller="binder", clock=clock, rng=rng), make=make)

@@ -8,6 +8,7 @@ from cli import connections
 from cli.inspect import UNITS_MIB
 from cli.listening import listening
 from cli.metrics.registry import Registry
+from cli.metrics.scheduling import SchedulingCounted, show_standing
 from cli.metrics.watches import count_watches
 from cli.replicas import Own, run_replica
 from cli.settings.scheduler import SchedulerOptions
@@ -49,8 +50,11 @@ async def run(options: SchedulerOptions, stop: anyio.Event) -> None:
     listener = listening("--inspect-address", options.inspect_address)
 
     def make(api: Api, events: EventRecorder, registry: Registry) -> Replica:
-        scheduler = Scheduler(api, settings=settings(options), clock=clock, rng=rng, events=events)
+        scheduler = Scheduler(
+            api, settings=settings(options), clock=clock, rng=rng, events=events, observer=SchedulingCounted(registry)
+        )
         count_watches(registry, scheduler.reflectors)
+        show_standing(registry, scheduler.standing)
         if listener is None:
             return scheduler
         inspecting = Inspecting(scheduler.cache.cluster, inspect_settings(options))

@@ -27,10 +27,13 @@ from scheduler.direct import Direct
 from scheduler.enforcing import Enforcing
 from scheduler.gangs import Gangs
 from scheduler.handed import HandedOver
+from scheduler.observing import Observer, Unobserved
+from scheduler.recounting import Recounting
 from scheduler.releasing import Releasing
 from scheduler.remarking import Remarking
 from scheduler.scaling import Scaling
 from scheduler.settings import SchedulerSettings
+from scheduler.standing import Standing
 from scheduler.status import Status
 
 
@@ -46,7 +49,9 @@ class Scheduler(Follower):
         rng: random.Random,
         events: EventRecorder,
         cluster: Cluster | None = None,
+        observer: Observer | None = None,
     ) -> None:
+        self._observer = observer = observer or Unobserved()
         self.cache = cache = Cache(cluster or Cluster(settings.decisions))
         scaling = None if settings.scaling is None else Scaling(api, cache, clock=clock, settings=settings.scaling)
         cdi = CdiNames(api, settings.cdi)
@@ -62,7 +67,7 @@ class Scheduler(Follower):
             )
         )
         handed = HandedOver(api, self.cache, clock=clock, orphan_s=settings.orphan_s)
-        direct = Direct(api, self.cache, clock=clock, rng=rng, events=events, cdi=cdi)
+        direct = Direct(api, self.cache, clock=clock, rng=rng, events=events, cdi=cdi, observer=observer)
         self._status = Status(
             api,
             self.cache,
@@ -70,7 +75,12 @@ class Scheduler(Follower):
             events=events,
             condition_s=settings.condition_s,
             in_flight=settings.explain_in_flight,
+            observer=observer,
         )
+        #: How things stand, for whoever asks.
+        self.standing = Standing(cache, self._status.codes)
+        self._recounting = Recounting(cache, observer)
+        cache.on_waited = self._waited
         self._enforcing = Enforcing(
             api, self.cache, clock=clock, retry_s=settings.condition_s, in_flight=settings.explain_in_flight
         )
@@ -86,7 +96,12 @@ class Scheduler(Follower):
             handed=handed,
             explain=self._explain,
             settings=settings,
+            observer=observer,
         )
+
+    def _waited(self, waited_s: float) -> None:
+        if self.standing.is_leading:
+            self._observer.bound(waited_s)
 
     def _explain(self, explained: list[Explain]) -> None:
         self._status.want(explained)
@@ -107,7 +122,15 @@ class Scheduler(Follower):
 
     @override
     async def _work(self) -> None:
+        self.standing.is_leading = True
+        try:
+            await self._work_together()
+        finally:
+            self.standing.is_leading = False
+
+    async def _work_together(self) -> None:
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._recounting.run)
             tasks.start_soon(self._status.run)
             tasks.start_soon(self._enforcing.run)
             tasks.start_soon(self._releasing.run)

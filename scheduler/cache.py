@@ -59,6 +59,8 @@ class Cache:
         self.wake = Signal()
         #: Pods of ours that name no node, by UID.
         self.waiting: dict[str, Waiting] = {}
+        #: Since when each has been seen to wait (event loop's time).
+        self._since: dict[str, float] = {}
         #: Bound pods of ours, by UID, whose node can't enforce what they wish, and that don't say so yet.
         self.unenforced: dict[str, None] = {}
         self.on_unenforced = Signal()
@@ -76,6 +78,8 @@ class Cache:
         self.on_gang: Callable[[tuple[str, str]], None] = _ignore_gang
         #: A pod of ours that waited is seen bound: as it was known before, and which of its requests was served.
         self.on_bound: Callable[[PodRecord, int], None] = _ignore_bound
+        #: A pod of ours that waited is seen bound: for how many seconds it has waited since it was seen first.
+        self.on_waited: Callable[[float], None] = _ignore_time
         self.on_request_gone: Callable[[str], None] = _ignore
         self.on_requests_listed: Callable[[set[str]], None] = _ignore_all
 
@@ -106,6 +110,8 @@ class Cache:
         taken = self.cluster.pod(seen.pod.uid)
         if before is not None and not before.node and taken is not None and taken.node:
             self.on_bound(before, flight.placement.alternative if flight is not None else 0)
+            if (since := self._since.get(taken.uid)) is not None:
+                self.on_waited(anyio.current_time() - since)
         if taken is not None and taken.pod_group:
             self.on_gang((taken.namespace, taken.pod_group))
         if seen.finished is not None:
@@ -126,9 +132,14 @@ class Cache:
     def _note_waiting(self, uid: str, waiting: Waiting | None) -> None:
         known = self.cluster.pod(uid)
         if known is None or known.node:
-            self.waiting.pop(uid, None)
+            self._forget_waiting(uid)
         elif waiting is not None and not is_older(waiting.rv, known.rv):
             self.waiting[uid] = waiting
+            self._since.setdefault(uid, anyio.current_time())
+
+    def _forget_waiting(self, uid: str) -> None:
+        self.waiting.pop(uid, None)
+        self._since.pop(uid, None)
 
     def _note_unenforced(self, seen: Seen) -> None:
         """Judge a bound pod that wishes something by its node, as both are known."""
@@ -147,7 +158,7 @@ class Cache:
         """Its deletion was seen."""
         self._note_freed(self.cluster.pod(uid))
         self.cluster.remove_pod(uid)
-        self.waiting.pop(uid, None)
+        self._forget_waiting(uid)
         self.unenforced.pop(uid, None)
         for group in [group for group, held in self.reservations.items() if held.uid == uid]:
             del self.reservations[group]
@@ -196,6 +207,10 @@ class Cache:
 
 
 def _ignore(_: str) -> None:
+    return
+
+
+def _ignore_time(_: float) -> None:
     return
 
 

@@ -25,6 +25,7 @@ from scheduler.core.plan import Attempt, Bind, Explain, Gang, Hold, Join, Placem
 from scheduler.direct import Direct
 from scheduler.gangs import Gangs
 from scheduler.handed import HandedOver
+from scheduler.observing import Observer, Stage
 from scheduler.settings import SchedulerSettings
 
 T = TypeVar("T")
@@ -51,6 +52,7 @@ class Cycle:
         handed: HandedOver,
         explain: Callable[[list[Explain]], None],
         settings: SchedulerSettings,
+        observer: Observer,
     ) -> None:
         self._api = api
         self._cache = cache
@@ -59,6 +61,7 @@ class Cycle:
         self._handed = handed
         self._explain = explain
         self._settings = settings
+        self._observer = observer
         #: Reservations (UIDs) whose removal is under way.
         self._retiring: set[str] = set()
         #: Pods (UIDs) whose BindRequest is asked for and not answered yet.
@@ -76,9 +79,17 @@ class Cycle:
 
     async def _decide_in(self, tasks: TaskGroup) -> None:
         limiter = anyio.CapacityLimiter(self._settings.in_flight)
+        before: Plan | None = None
         while not self._is_finishing:
+            began = anyio.current_time()
             plan = decide(self._cache.cluster, monotonic_ns())
+            decided = anyio.current_time()
             self._commit(plan, tasks, limiter)
+            if plan is not before:
+                before = plan
+                self._observer.decided(plan)
+                self._observer.took(Stage.DECIDE, decided - began)
+                self._observer.took(Stage.CHARGE, anyio.current_time() - decided)
             self._handed.settle_departed()
             for key in self._gangs.stale_plans():
                 tasks.start_soon(self._guarded, self._gangs.take_back, key)
@@ -113,25 +124,28 @@ class Cycle:
             match entry:
                 case Bind(placement=placement):
                     self._assume([placement], "bind")
-                    tasks.start_soon(self._guarded, self._limited, limiter, self._direct.bind, placement)
+                    bind = self._timed(Stage.BIND, self._direct.bind)
+                    tasks.start_soon(self._guarded, self._limited, limiter, bind, placement)
                 case Join(placement=placement):
                     self._assume([placement], "join")
                     joins.setdefault(tuple(device.group for device in placement.devices), []).append(placement)
                 case Attempt(placement=placement):
                     self._cache.cluster.commits.open(placement)
-                    tasks.start_soon(self._guarded, self._limited, limiter, self._hand_over, placement)
+                    hand_over = self._timed(Stage.HAND_OVER, self._hand_over)
+                    tasks.start_soon(self._guarded, self._limited, limiter, hand_over, placement)
                     tasks.start_soon(self._lose_patience, placement)
                 case Hold(placement=placement):
                     self._cache.cluster.commits.hold(placement)
                 case Gang():
                     self._assume(entry.placements, "gang")
-                    tasks.start_soon(self._guarded, self._gangs.start, entry)
+                    tasks.start_soon(self._guarded, self._timed(Stage.GANG, self._gangs.start), entry)
                 case Retire() | Withdraw():
                     self._give_up(entry, tasks)
                 case Explain():
                     explained.append(entry)
         for joining in joins.values():
-            tasks.start_soon(self._guarded, self._limited, limiter, self._direct.join, joining)
+            join = self._timed(Stage.JOIN, self._direct.join)
+            tasks.start_soon(self._guarded, self._limited, limiter, join, joining)
         self._explain(explained)
 
     def _give_up(self, entry: Retire | Withdraw, tasks: TaskGroup) -> None:
@@ -193,6 +207,16 @@ class Cycle:
             self._commits -= 1
             if not self._commits:
                 self._all_done.set()
+
+    def _timed(self, stage: Stage, commit: Callable[[T], Awaitable[None]]) -> Callable[[T], Awaitable[None]]:
+        """Tell how long a commit took, once its turn had come; one that was broken off is not told."""
+
+        async def timed(placed: T) -> None:
+            began = anyio.current_time()
+            await commit(placed)
+            self._observer.took(stage, anyio.current_time() - began)
+
+        return timed
 
     async def _limited(self, limiter: anyio.CapacityLimiter, commit: Callable[[T], Awaitable[None]], placed: T) -> None:
         async with limiter:

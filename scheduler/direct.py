@@ -34,6 +34,7 @@ from kube.events import EventRecorder
 from kube.patience import until_answered
 from scheduler.cache import Cache
 from scheduler.core.plan import Placement
+from scheduler.observing import Ended, Observer, ended_by
 from wire import names
 from wire.core import ObjectReference, Pod
 
@@ -87,7 +88,15 @@ class Direct:
     """Carries out direct placements: they come here charged, and here the charge is settled or given back."""
 
     def __init__(
-        self, api: Api, cache: Cache, *, clock: Clock, rng: random.Random, events: EventRecorder, cdi: CdiNames
+        self,
+        api: Api,
+        cache: Cache,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        events: EventRecorder,
+        cdi: CdiNames,
+        observer: Observer,
     ) -> None:
         self._api = api
         self._cache = cache
@@ -95,6 +104,7 @@ class Direct:
         self._rng = rng
         self._events = events
         self._cdi = cdi
+        self._observer = observer
         self._books = BookWriter(api)
 
     def sharer(self, placement: Placement) -> Sharer:
@@ -181,6 +191,7 @@ class Direct:
     def _bound(self, sharer: Sharer) -> None:
         placement = sharer.placement
         self._cache.cluster.commits.settle(placement.pod_uid, attempt=placement.number)
+        self._observer.ended(Ended.BOUND)
         regarding = ObjectReference(
             api_version="v1",
             kind="Pod",
@@ -261,6 +272,7 @@ class Direct:
         for group, held in sharer.held.items():
             await self._books.leave(held, [sharer.tenant(group)])
         placement = sharer.placement
+        self._observer.ended(ended_by(because))
         if because:
             self._cache.cluster.commits.failed(placement.pod_uid, node, because, now_ns=monotonic_ns())
         self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)

@@ -22,6 +22,8 @@ from kube.signal import Signal
 from scheduler import reasons
 from scheduler.cache import Cache
 from scheduler.core.plan import Explain
+from scheduler.core.verdict import Code
+from scheduler.observing import Observer
 from scheduler.reasons import Told
 from wire import names
 from wire.core import ObjectReference
@@ -34,7 +36,15 @@ class Status:
     """What pods should say, and what they are known to say."""
 
     def __init__(
-        self, api: Api, cache: Cache, *, clock: Clock, events: EventRecorder, condition_s: float, in_flight: int
+        self,
+        api: Api,
+        cache: Cache,
+        *,
+        clock: Clock,
+        events: EventRecorder,
+        condition_s: float,
+        in_flight: int,
+        observer: Observer,
     ) -> None:
         self._api = api
         self._cache = cache
@@ -42,6 +52,9 @@ class Status:
         self._events = events
         self._condition_s = condition_s
         self._in_flight = in_flight
+        self._observer = observer
+        #: Why pods wait, as it was decided last.
+        self.codes: dict[str, Code] = {}
         self._wanted: dict[str, Told] = {}
         #: Pods whose wish was not looked at yet, in order.
         self._fresh: dict[str, None] = {}
@@ -63,8 +76,14 @@ class Status:
                 if self._wanted.get(uid) != told:
                     self._wanted[uid] = told
                     self._fresh[uid] = None
+                    self._note(uid, entry.verdict.code)
         if self._fresh:
             self._wake.set()
+
+    def _note(self, uid: str, code: Code) -> None:
+        if self.codes.get(uid) is not code:
+            self.codes[uid] = code
+            self._observer.judged(code)
 
     def _asks_as_gpushare(self, uid: str) -> bool:
         """Whether a pod asks for memory of one device in the words of Aliyun's gpushare (A3)."""
@@ -75,7 +94,8 @@ class Status:
 
     def forget_gone(self) -> None:
         """Let go of what was said of pods that wait no more."""
-        for uid in (self._wanted.keys() | self._written_at.keys()) - self._cache.waiting.keys():
+        known = self._wanted.keys() | self._written_at.keys() | self.codes.keys()
+        for uid in known - self._cache.waiting.keys():
             self._forget(uid)
 
     async def run(self) -> None:
@@ -112,6 +132,7 @@ class Status:
         self._fresh.pop(uid, None)
         self._wanted.pop(uid, None)
         self._written_at.pop(uid, None)
+        self.codes.pop(uid, None)
 
     async def _tell(self, uid: str, limiter: anyio.CapacityLimiter) -> None:
         try:

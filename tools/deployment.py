@@ -80,6 +80,8 @@ class Deployment:
         #: Replica -> its own proxy, and the address of that.
         self._proxies: dict[str, tuple[Child, str]] = {}
         self._port = free_port()
+        #: Component -> where it shows its metrics; another port with each start.
+        self._metrics: dict[str, int] = {}
         self._server = self._options.server or plane.url
 
     def __enter__(self) -> Self:
@@ -143,7 +145,12 @@ class Deployment:
         role = _role(component)
         command = [sys.executable, "-m", "cli.main", role, "--server", self._server_of(component)]
         command += ["--ca-file", str(self._file("ca.pem")), "--token-file", str(self._file(f"{role}.token"))]
-        command += [*self._own_arguments(component), *self._options.arguments.get(role, ()), *further]
+        command += [
+            *self._metrics_arguments(component),
+            *self._own_arguments(component),
+            *self._options.arguments.get(role, ()),
+            *further,
+        ]
         self._running[component] = self._family.start(component, [*_ENVIRONMENT, *command])
 
     def _server_of(self, component: str) -> str:
@@ -244,6 +251,16 @@ class Deployment:
             life_cycle_users=(*Identities().life_cycle_users, simulator),
         )
         return policy_manifests(identities)
+
+    def metrics_url(self, component: str) -> str:
+        """Where a component shows its metrics, since it was started last."""
+        return f"http://{_LOOPBACK}:{self._metrics[component]}/metrics"
+
+    def _metrics_arguments(self, component: str) -> list[str]:
+        if _role(component) == NODES:
+            return []
+        port = self._metrics[component] = free_port()
+        return ["--metrics-bind-address", f"{_LOOPBACK}:{port}"]
 
     def _own_arguments(self, component: str) -> list[str]:
         if _role(component) == NODES:

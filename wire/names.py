@@ -114,6 +114,7 @@ MOORAGE_PREFIX: Final = "moorage.dev/"
 # --- node labels -------------------------------------------------------------------------------------------------
 NODE_GPU_MEMORY: Final = "nvidia.com/gpu.memory"
 NODE_GPU_PRODUCT: Final = "nvidia.com/gpu.product"
+NODE_POOL_LABEL: Final = "kai.scheduler/node-pool"
 NODE_GPU_COUNT: Final = "nvidia.com/gpu.count"
 #: How many times NVIDIA's plugin offers each GPU, and by which way of sharing.
 NODE_GPU_REPLICAS: Final = "nvidia.com/gpu.replicas"

@@ -63,6 +63,105 @@ REVIEW_SECONDS: Final = histogram(
     buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0),
 )
 
+#: From what an idle cluster needs to a queue of a day.
+_WAIT_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 86400.0)
+_STAGE_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+
+DECISIONS: Final = counter(
+    "moorage_decisions_total",
+    "What was decided, and begun at once.",
+    {
+        "kind": "`bind` (no books needed), `join` (a further share of a known GPU), `attempt` (handed to the binder), "
+        "`hold` (waits for a GPU that is being made known), `gang`, `retire` (an idle reservation), `withdraw`"
+    },
+)
+VERDICTS: Final = counter(
+    "moorage_verdicts_total",
+    "Pods that were given a reason to wait which they did not have before.",
+    {"reason": "the verdict's code: `NoNodeFits`, `GangIncomplete`, `GangNotReady`, `UnsupportedConstraint`, ..."},
+)
+WAITING: Final = gauge(
+    "moorage_waiting_pods",
+    "Pods that wait, as the leader sees them.",
+    {"reason": "the verdict's code; `OnItsWay`: a place is found; `Undecided`: it has just come"},
+)
+STAGE_SECONDS: Final = histogram(
+    "moorage_scheduling_stage_duration_seconds",
+    "Where the time of placements goes.",
+    {
+        "stage": "`decide` (one decision about all that waits), `charge` (what was decided); until the writes were "
+        "answered: `bind`, `join`, `hand-over` (a BindRequest), `gang` (its start)"
+    },
+    buckets=_STAGE_S,
+)
+WAITED: Final = histogram(
+    "moorage_pod_scheduling_duration_seconds",
+    "Time from when the leader had first seen a pod of ours until it saw it bound.",
+    buckets=_WAIT_S,
+)
+COMMITS: Final = counter(
+    "moorage_direct_binds_total",
+    "Binds that needed no binder, by how they ended.",
+    {"outcome": "`bound`, `DeviceTaken`, `ReservationLost`, `Refused`, or `Overtaken`: the pod changed, or is gone"},
+)
+POOLS: Final = gauge(
+    "moorage_pool_nano_gpus",
+    "GPUs of a pool in nano-GPU (1e9 is a whole one), as the leader's ledger has them.",
+    {
+        "node_pool": "label `kai.scheduler/node-pool` of its nodes, empty without one",
+        "product": "label `nvidia.com/gpu.product` of its nodes, empty without one",
+        "state": "`used`; `free` (whole); `pieces` (left of shared GPUs that take tenants); `stranded` (free and for "
+        "nobody: the node is not ready, cordoned, or out of CPU, memory or pod slots, or the shared GPU is closed)",
+    },
+)
+LEDGER_DIFFERENCES: Final = counter(
+    "moorage_ledger_differences_total",
+    "Nodes whose row in the scheduler's ledger was not what a recount gave. Always 0, or we have a bug.",
+)
+SCHEDULER: Final = (
+    DECISIONS, VERDICTS, WAITING, STAGE_SECONDS, WAITED, COMMITS, POOLS, LEDGER_DIFFERENCES,
+)  # fmt: skip
+
+BINDS: Final = counter(
+    "moorage_binds_total",
+    "Attempts that came to the binder, by how they ended.",
+    {"outcome": "`bound`, or what ended it: `DeviceTaken`, `ReservationFailed`, `ReservationSilent`, `Refused`, ..."},
+)
+BIND_SECONDS: Final = histogram(
+    "moorage_bind_duration_seconds",
+    "Time from when the binder had seen a BindRequest until its attempt, and its gang's, had ended.",
+    {"outcome": "`bound` or `failed`"},
+    buckets=(0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 300.0),
+)
+BIND_STAGE_SECONDS: Final = histogram(
+    "moorage_bind_stage_duration_seconds",
+    "Where the time of attempts goes.",
+    {
+        "stage": "`join` (a book; makes the reservation pod), `learn` (until it has told its GPU), `verify`, `bind`, "
+        "`drop-request`, `read-pod`, `renew`, `config-maps`, `tell-bound`, `fence`, `leave`"
+    },
+    buckets=_STAGE_S,
+)
+GROUPS: Final = gauge("moorage_gpu_groups", "GPUs and MIG slices that are shared, or are kept for shares.")
+TENANTS: Final = gauge("moorage_gpu_tenants", "Pods that stand in the books of shared GPUs, one for each GPU.")
+RESERVATIONS: Final = gauge(
+    "moorage_reservations",
+    "Reservation pods by how they stand.",
+    {
+        "state": "`shared` (has tenants), `idle`, `starting` (has not told its GPU), `leaving`, `ended` (holds none), "
+        "`ill` (its GPU is unhealthy), `unreadable` (so is its book)"
+    },
+)
+DRIFT: Final = gauge(
+    "moorage_ledger_drift_pods",
+    "Bound pods that the books of their GPUs are wrong about; for moments after a loss, else 0.",
+    {
+        "kind": "`unreserved` (no reservation guards its GPU), `uncharged` (not in the book), `undercharged`, "
+        "`overcharged` (the book has less, or more, for it than it was bound with)"
+    },
+)
+BINDER: Final = (BINDS, BIND_SECONDS, BIND_STAGE_SECONDS, GROUPS, TENANTS, RESERVATIONS, DRIFT)
+
 #: Of all components.
 PROCESS: Final = (
     API_REQUESTS, API_SECONDS, WATCH_SILENCE, WATCH_EVENTS, WATCH_LISTS, WATCH_UNREADABLE, LOOP_LAG,
@@ -71,7 +170,7 @@ PROCESS: Final = (
 REPLICA: Final = (*PROCESS, WATCH_LAG, LEADER)
 
 COMPONENTS: Final[Mapping[str, Sequence[Metric]]] = {
-    "scheduler": REPLICA,
-    "binder": REPLICA,
+    "scheduler": (*REPLICA, *SCHEDULER),
+    "binder": (*REPLICA, *BINDER),
     "admission": (*PROCESS, REVIEW_SECONDS),
 }

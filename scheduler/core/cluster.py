@@ -361,6 +361,20 @@ class Cluster:
             settings=self.settings,
         )
 
+    def differences(self, name: str) -> list[str]:
+        """Count one node anew from what is known of it; say where the ledger differs. A marked node is not judged yet.
+
+        The same as ``validate`` does for one node, by the indexes that it does without: so cheap that it can be done
+        all the time (some tens of microseconds).
+        """
+        if name not in self._nodes or name in self._marked:
+            return []
+        return self.ledger.differences(name, self._count(name))
+
+    def count_again(self, name: str) -> None:
+        """Have a node counted anew before the next decision."""
+        self._changed(name)
+
     def validate(self) -> list[str]:
         """Recount every node from all records, without the indexes; say where the ledger differs (invariant S12)."""
         ledger = self.refresh()

@@ -1,0 +1,78 @@
+"""What of the binder is counted, for whoever counts: values, and no metrics library here (cli/metrics does that).
+
+What is read when somebody asks, and not counted as it happens, is ``binder/standing.py``'s.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from typing_extensions import override
+
+from binder.core import state
+from binder.core.state import Action
+from gpu.cause import Cause
+
+
+class Stage(enum.Enum):
+    """Where the time of an attempt goes. The value is its stable name for machines."""
+
+    #: Entering a book; making the reservation pod where there is none.
+    JOIN = "join"
+    #: From the first join until all devices were told: the reservation pod starts and looks.
+    LEARN = "learn"
+    #: Looking for other claims on a device.
+    VERIFY = "verify"
+    READ_POD = "read-pod"
+    CONFIG_MAPS = "config-maps"
+    BIND = "bind"
+    TELL_BOUND = "tell-bound"
+    RENEW = "renew"
+    DROP = "drop-request"
+    FENCE = "fence"
+    LEAVE = "leave"
+
+
+_STAGES: Final[Mapping[type[Action], Stage]] = {
+    state.Join: Stage.JOIN,
+    state.Verify: Stage.VERIFY,
+    state.ReadPod: Stage.READ_POD,
+    state.WriteConfigMaps: Stage.CONFIG_MAPS,
+    state.PostBinding: Stage.BIND,
+    state.TellBound: Stage.TELL_BOUND,
+    state.Renew: Stage.RENEW,
+    state.DropRequest: Stage.DROP,
+    state.Fence: Stage.FENCE,
+    state.Leave: Stage.LEAVE,
+}
+
+
+def stage_of(action: Action) -> Stage:
+    """The stage that an action is."""
+    return _STAGES[type(action)]
+
+
+class Observer(Protocol):
+    """Is told what happens. It must not raise, and what it does takes microseconds."""
+
+    def took(self, stage: Stage, seconds: float) -> None:
+        """Something took so long, by the event loop's clock."""
+        ...
+
+    def ended(self, because: Cause | None, took_s: float) -> None:
+        """An attempt ended, so long after its BindRequest was seen; None: its pod is bound by it."""
+        ...
+
+
+class Unobserved(Observer):
+    """Nobody counts."""
+
+    @override
+    def took(self, stage: Stage, seconds: float) -> None:
+        """Nothing."""
+
+    @override
+    def ended(self, because: Cause | None, took_s: float) -> None:
+        """Nothing."""

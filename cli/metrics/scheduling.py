@@ -1,0 +1,87 @@
+"""What the scheduler decides and how long it takes, counted; and how things stand, read when somebody asks."""
+
+from __future__ import annotations
+
+from collections import Counter as CounterOf
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+from typing_extensions import override
+
+from cli.metrics.declared import (
+    COMMITS,
+    DECISIONS,
+    LEDGER_DIFFERENCES,
+    POOLS,
+    STAGE_SECONDS,
+    VERDICTS,
+    WAITED,
+    WAITING,
+)
+from cli.metrics.registry import Registry, Sample
+from scheduler.core.plan import Attempt, Bind, Explain, Gang, Hold, Join, Plan, Retire, Withdraw
+from scheduler.core.verdict import Code
+from scheduler.observing import Ended, Observer, Stage
+from scheduler.standing import Standing
+
+_KINDS: Final = {
+    Bind: "bind", Join: "join", Attempt: "attempt", Hold: "hold", Gang: "gang", Retire: "retire", Withdraw: "withdraw",
+}  # fmt: skip
+
+
+class SchedulingCounted(Observer):
+    """Counts what the scheduler tells. All series are there from the start, so that a rate sees the first of each."""
+
+    def __init__(self, registry: Registry) -> None:
+        decisions, verdicts = registry.counter(DECISIONS), registry.counter(VERDICTS)
+        commits, seconds = registry.counter(COMMITS), registry.histogram(STAGE_SECONDS)
+        self._decisions = {kind: decisions.labels(name) for kind, name in _KINDS.items()}
+        self._verdicts = {code: verdicts.labels(code.value) for code in Code}
+        self._commits = {how: commits.labels(how.value) for how in Ended}
+        self._seconds = {stage: seconds.labels(stage.value) for stage in Stage}
+        self._waited = registry.histogram(WAITED)
+        self._differences = registry.counter(LEDGER_DIFFERENCES)
+
+    @override
+    def decided(self, plan: Plan) -> None:
+        """Count its entries; why pods wait is counted when it changes."""
+        for kind, count in CounterOf(type(entry) for entry in plan.entries if not isinstance(entry, Explain)).items():
+            self._decisions[kind].inc(count)
+
+    @override
+    def took(self, stage: Stage, seconds: float) -> None:
+        """Count it."""
+        self._seconds[stage].observe(seconds)
+
+    @override
+    def judged(self, code: Code) -> None:
+        """Count it."""
+        self._verdicts[code].inc()
+
+    @override
+    def ended(self, how: Ended) -> None:
+        """Count it."""
+        self._commits[how].inc()
+
+    @override
+    def bound(self, waited_s: float) -> None:
+        """Count it."""
+        self._waited.observe(waited_s)
+
+    @override
+    def ledger_differs(self) -> None:
+        """Count it."""
+        self._differences.inc()
+
+
+def show_standing(registry: Registry, standing: Standing) -> None:
+    """Read why pods wait, and what is used of each pool, whenever somebody asks."""
+
+    def pools() -> Iterator[Sample]:
+        for pool, use in standing.pools().items():
+            for state, nano in msgspec.structs.asdict(use).items():
+                yield (pool.node_pool, pool.product, state), nano
+
+    registry.read(WAITING, lambda: [((why,), count) for why, count in standing.waiting().items()])
+    registry.read(POOLS, pools)

@@ -1,0 +1,61 @@
+"""What running components show at their metrics address: all that is declared, and numbers that are right."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from cli.metrics.declared import COMPONENTS
+from tests.cli.metrics.exposed import series
+from tests.e2e.cluster import eventually, share
+from tests.e2e.conftest import SetScene
+from tools.deployment import ADMISSION, BINDER, SCHEDULER, Deployment
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+
+async def shown(moorage: Deployment, component: str) -> str:
+    async with aiohttp.ClientSession() as session, session.get(moorage.metrics_url(component)) as response:
+        assert response.status == 200
+        return await response.text()
+
+
+async def total(moorage: Deployment, component: str, name: str, **labels: str) -> float:
+    """The sum of a metric's samples that have these labels."""
+    found = series(await shown(moorage, component))
+    return sum(
+        number for (own, given), number in found.items() if own == name and labels.items() <= dict(given).items()
+    )
+
+
+async def test_components_show_every_metric_that_is_declared_and_count_what_they_do(
+    set_scene: SetScene, moorage: Deployment
+) -> None:
+    async with set_scene(["1x1x80GiB"]) as scene:
+        bound = await total(moorage, BINDER, "moorage_binds_total", outcome="bound")
+        direct = await total(moorage, SCHEDULER, "moorage_direct_binds_total", outcome="bound")
+        await scene.create(share("a", "0.5"))
+        await scene.running(1)
+        await scene.create(share("b", "0.25"))
+        await scene.running(2)
+        for component in (SCHEDULER, BINDER, ADMISSION):
+            families = {family.name for family in text_string_to_metric_families(await shown(moorage, component))}
+            declared = {metric.name.removesuffix("_total") for metric in COMPONENTS[component]}
+            assert declared <= families, component
+            assert {name for name in families if name.startswith(("moorage_", "kai_"))} == declared, component
+
+        async def counted() -> bool | None:
+            return (
+                await total(moorage, BINDER, "moorage_binds_total", outcome="bound") > bound
+                and await total(moorage, SCHEDULER, "moorage_direct_binds_total", outcome="bound") > direct
+                and await total(moorage, SCHEDULER, "moorage_pool_nano_gpus", state="used") >= 750_000_000
+                and await total(moorage, BINDER, "moorage_gpu_tenants") >= 2
+                and await total(moorage, SCHEDULER, "moorage_watch_lag_seconds_count", resource="pods") > 0
+            ) or None
+
+        await eventually(counted, "what was done to be counted", within_s=60)
+        assert await total(moorage, SCHEDULER, "moorage_leader") == 1
+        assert await total(moorage, SCHEDULER, "moorage_ledger_differences_total") == 0
+        assert await total(moorage, ADMISSION, "moorage_webhook_review_duration_seconds_count", answer="patched") > 0
+        assert await total(moorage, BINDER, "moorage_api_requests_total", resource="pods/binding", code="201") > 0
