@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -27,6 +27,7 @@ from gpu.request import (
     MigAsk,
     WholeAsk,
     served,
+    would_hide,
 )
 from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE
 
@@ -133,7 +134,7 @@ def _one(container: ContainerRequest, ask: Ask, count: int) -> RecordedAsk:
 # --- read --------------------------------------------------------------------------------------------------------
 
 
-def request(asks: Iterable[RecordedAsk]) -> GpuRequest:
+def request(asks: Sequence[RecordedAsk]) -> GpuRequest:
     """Put the asks of each container together. Raises MalformedAsk."""
     containers: dict[str, ContainerRequest] = {}
     for each in asks:
@@ -144,6 +145,14 @@ def request(asks: Iterable[RecordedAsk]) -> GpuRequest:
         if len(made.asks) > MOST_DEVICES:
             raise MalformedAsk(f"asks of {each.container}", f"{len(made.asks)} devices", f"at most {MOST_DEVICES}")
         containers[each.container] = made
+    hidden = next((key for key, made in containers.items() if would_hide(made.asks)), "")
+    if hidden:
+        raise MalformedAsk(
+            f"asks of {hidden}",
+            msgspec.json.encode([ask for ask in asks if ask.container == hidden]).decode(),
+            "shares, and whole GPUs or slices of the device plugin, in containers of their own: one could see only one"
+            f" of both; or a whole GPU as a share, of {NANO_PER_DEVICE} nano",
+        )
     read = GpuRequest(tuple(containers.values()))
     try:
         shared = read.shared

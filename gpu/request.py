@@ -157,6 +157,18 @@ class GpuRequest(msgspec.Struct, frozen=True, gc=False):
 NO_GPU = GpuRequest()
 
 
+def would_hide(asks: Sequence[Ask]) -> bool:
+    """Whether a container with these asks could see one of both only: its shares, or what the device plugin gives it.
+
+    Its shares it is told by us and the rest by kubelet, in one variable. A share of a card and a whole slice never
+    meet: nodes with slices share no cards.
+    """
+    shares = [ask for ask in asks if isinstance(ask, SharedAsk)]
+    if shares and any(isinstance(ask, WholeAsk) for ask in asks):
+        return True
+    return any(ask.profile for ask in shares) and any(isinstance(ask, MigAsk) for ask in asks)
+
+
 def served(request: GpuRequest) -> dict[str, Counter[Ask | None]]:
     """What each container that asks is made ready for: what the vendor's plugin hands out, and shares at all (None).
 

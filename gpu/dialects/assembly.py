@@ -27,6 +27,7 @@ from gpu.request import (
     MigAsk,
     SharedAsk,
     WholeAsk,
+    would_hide,
 )
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import ResourceEdit
@@ -74,7 +75,7 @@ def assembled(
         if edit is not None:
             edits.append(edit)
         everything = (*mine, *(ask for ask in asked if _is_slice(ask, ref, replaced)))
-        if _would_hide(everything):
+        if would_hide(everything):
             return _hidden(ref, key)
         if len(everything) > MOST_DEVICES:
             return too_many(f"{key} of container {ref.name}", f"for {len(everything)} devices")
@@ -102,12 +103,6 @@ def reassembled(made: GpuRequest, asks: Asks, ways: Iterable[Asks]) -> Iterator[
                 ]
             )
         )
-
-
-def _would_hide(asks: tuple[Ask, ...]) -> bool:
-    """Whether one container asks for a part of a slice, which we tell it, and for whole devices, which kubelet does."""
-    has_part = any(isinstance(ask, SharedAsk) and ask.profile for ask in asks)
-    return has_part and any(isinstance(ask, MigAsk | WholeAsk) for ask in asks)
 
 
 def _hidden(ref: ContainerRef, key: str) -> Refusal:

@@ -23,6 +23,7 @@ from gpu.request import (
     MigAsk,
     SharedAsk,
     WholeAsk,
+    would_hide,
 )
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import Cards, Note, NoteCode, Translation, Wishes
@@ -104,9 +105,11 @@ _memory = st.builds(MemoryAsk, st.integers(1, 10**6), limit_mib=st.integers(0, 1
 _profiles = st.sampled_from(["1g.5gb", "3g.20gb"])
 _mig = st.builds(MigAsk, _profiles)
 _parts_of_slices = st.builds(FractionAsk, st.integers(1, NANO_PER_DEVICE), profile=_profiles)
-_asks = st.lists(
-    st.one_of(_fractions, _memory, _mig, _parts_of_slices, st.just(WholeAsk())), min_size=1, max_size=4
-).map(tuple)
+_asks = (
+    st.lists(st.one_of(_fractions, _memory, _mig, _parts_of_slices, st.just(WholeAsk())), min_size=1, max_size=4)
+    .map(tuple)
+    .filter(lambda asks: not would_hide(asks))
+)
 _requests = st.lists(
     st.tuples(st.sampled_from(ContainerKind), st.integers(0, 99), _asks, st.booleans()),
     max_size=3,
@@ -222,6 +225,37 @@ def test_what_would_be_dropped_is_refused_with_what_is_allowed(
     assert (refused.field, refused.value) == (f"moorage.dev/gpu: {field}", value)
     assert allowed in refused.allowed
     assert told(refused).isprintable()
+
+
+BOTH = "shares, and whole GPUs or slices of the device plugin, in containers of their own"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize(
+    ("asks", "is_read"),
+    [
+        ([ASK, {"container": "c0"}], False),
+        ([{"container": "c0", "memMib": 5}, {"container": "c0"}], False),
+        ([PART, SLICE], False),
+        ([PART, {"container": "c0"}], False),
+        ([ASK, {"container": "c1"}], True),
+        ([PART, {**SLICE, "container": "c1"}], True),
+        ([ASK, {**ASK, "nano": NANO_PER_DEVICE}], True),
+        ([SLICE, {"container": "c0"}], True),
+    ],
+)
+def test_a_container_asks_for_shares_or_for_what_the_plugin_gives(
+    asks: list[dict[str, Any]], is_read: bool, order: int
+) -> None:
+    """One variable says what it sees, and kubelet's loses: it had a whole GPU that nobody else got, and did not see."""
+    said = {"version": 1, "dialect": "kai", "asks": asks[::order]}
+    if is_read:
+        assert isinstance(record.read(json.dumps(said)), Translation)
+        return
+    refused = refusal(said)
+    assert refused.field == "moorage.dev/gpu: asks of c0"
+    assert refused.value.startswith('[{"container":"c0"')
+    assert BOTH in refused.allowed
 
 
 @pytest.mark.parametrize("said", [{"computePercent": 30}, {"limitNano": NANO_PER_DEVICE}, {"seat": "a"}, {"index": 3}])
