@@ -15,7 +15,9 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from cli.documents import documents
 from cli.refusing import BadInput
+from gpu.refusal import shown
 from wire.core import Pod
 
 _STDIN: Final = "-"
@@ -71,10 +73,10 @@ def _text(name: str, path: Path) -> str:
 
 def _pods(text: str, file: str) -> Iterator[FoundPod]:
     try:
-        documents = list(yaml.safe_load_all(text))
+        found = documents(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadInput(f"{file}: not YAML: {' '.join(str(error).split())}") from error
-    for number, document in enumerate(documents, start=1):
+    for number, document in enumerate(found, start=1):
         for item in _items(document):
             yield from _found(item, file, number)
 
@@ -99,9 +101,9 @@ def _found(item: Mapping[str, Any], file: str, document: int) -> Iterator[FoundP
             file=file,
             document=document,
             path=path,
-            kind=str(item.get("kind") or "Pod"),
-            namespace=str(owner.get("namespace") or _DEFAULT_NAMESPACE),
-            name=str(owner.get("name") or owner.get("generateName") or "(no name)"),
+            kind=_name(item.get("kind") or "Pod"),
+            namespace=_name(owner.get("namespace") or _DEFAULT_NAMESPACE),
+            name=_name(owner.get("name") or owner.get("generateName") or "(no name)"),
             pod=pod,
             malformed=malformed,
             owner_annotations=_texts(owner.get("annotations")) if path else {},
@@ -132,11 +134,15 @@ def _pod(raw: Mapping[str, Any]) -> tuple[Pod | None, str]:
         entries = metadata.get(field) if isinstance(metadata, Mapping) else None
         for key, value in entries.items() if isinstance(entries, Mapping) else ():
             if not isinstance(value, str):
-                return None, f"metadata.{field}[{key}] is {value!r} and has to be text: put it in quotes"
+                return None, f"metadata.{field}[{key}] is {shown(repr(value))} and has to be text: put it in quotes"
     try:
         return msgspec.convert({"metadata": metadata or {}, "spec": raw["spec"]}, Pod), ""
     except msgspec.ValidationError as error:
         return None, str(error)
+
+
+def _name(value: object) -> str:
+    return value if isinstance(value, str) else shown(str(value))
 
 
 def _texts(entries: object) -> dict[str, str]:
