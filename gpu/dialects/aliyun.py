@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from gpu.dialects.assembly import assembled, taken_out
+from gpu.dialects.assembly import assembled, taken_out, too_many_together
 from gpu.dialects.plugin import MOST_DEVICES, containers, count_of, names_any, too_many
 from gpu.dialects.seating import seat_name
 from gpu.dialects.settings import AliyunSettings, DialectSettings
@@ -66,7 +66,11 @@ def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     notes = tuple(_more_than_origin(asked) or _overridden(asked))
     if settings.strict and any(note.code is NoteCode.VARIABLE_OVERRIDDEN for note in notes):
         return _variable_refused(notes[0])
-    made = assembled(pod.spec, _asks(asked, settings.aliyun), key=MEMORY if any(a.units for a in asked) else COUNT)
+    key = MEMORY if any(one.units for one in asked) else COUNT
+    refusal = too_many_together(key, sum(max(one.cards, 1) for one in asked))
+    if refusal is not None:
+        return refusal
+    made = assembled(pod.spec, _asks(asked, settings.aliyun), key=key)
     if isinstance(made, Refusal):
         return made
     strategy = "binpack" if made.request.is_shared else ""

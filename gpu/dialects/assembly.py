@@ -81,8 +81,8 @@ def assembled(
             return too_many(f"{key} of container {ref.name}", f"for {len(everything)} devices")
         if everything:
             requests.append(ContainerRequest(ref, everything, is_sidecar(ref, container)))
-    if (count := sum(len(asking.asks) for asking in requests)) > MOST_ASKS:
-        return _too_many_together(key, count)
+    if (refusal := too_many_together(key, sum(len(asking.asks) for asking in requests))) is not None:
+        return refusal
     return Assembled(GpuRequest(tuple(requests)), tuple(edits))
 
 
@@ -134,7 +134,13 @@ def _edit(ref: ContainerRef, asked: tuple[Ask, ...], mine: tuple[Ask, ...]) -> R
     return None if have == want else ResourceEdit(ref, names.GPU_RESOURCE, want or None)
 
 
-def _too_many_together(key: str, count: int) -> Refusal:
+def too_many_together(key: str, count: int) -> Refusal | None:
+    """Refuse more devices than the containers of a pod may have; None where there are so many at most.
+
+    For who looks for ways to serve them: before it does.
+    """
+    if count <= MOST_ASKS:
+        return None
     return Refusal(
         code=Mistake.TOO_MANY,
         field=key,

@@ -65,10 +65,10 @@ def _in_words(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
 
 def _largest_mib(translation: Translation) -> int:
     """The most memory that is asked of one device, or is its cap."""
-    requests = (translation.request, *translation.alternatives)
-    # Alternatives may be many, and most are of fractions.
-    if not any(isinstance(ask, MemoryAsk) for each in requests for asking in each.containers for ask in asking.asks):
+    # Alternatives may be many, and most are of fractions: what is asked by memory first, is so in all of them.
+    if not any(isinstance(ask, MemoryAsk) for asking in translation.request.containers for ask in asking.asks):
         return 0
+    requests = (translation.request, *translation.alternatives)
     return max(
         (
             max(ask.mem_mib, ask.limit_mib)

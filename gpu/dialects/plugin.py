@@ -74,16 +74,16 @@ def too_many(field: str, text: str) -> Refusal:
 
 def plugin_asks(ref: ContainerRef, container: Container) -> tuple[Ask, ...] | Refusal:
     """Read what one container asks, one ask a device or slice, or say which count is malformed."""
-    asks: tuple[Ask, ...] = ()
+    asks: list[Ask] = []
     for name, amount in sorted(plugin_resources(container).items()):
         count = _count(ref, container, name, amount)
         if isinstance(count, Refusal):
             return count
-        if count > MOST_DEVICES:
-            return too_many(f"{name} of container {ref.name}", str(count))
+        if count + len(asks) > MOST_DEVICES:
+            return too_many(f"{name} of container {ref.name}", f"{count}{f' beside {len(asks)}' if asks else ''}")
         ask = WholeAsk() if name == names.GPU_RESOURCE else MigAsk(name.removeprefix(names.MIG_RESOURCE_PREFIX))
         asks += (ask,) * count
-    return asks
+    return tuple(asks)
 
 
 def count_of(ref: ContainerRef, container: Container, name: str) -> int | Refusal:

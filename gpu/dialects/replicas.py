@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from gpu.dialects.assembly import Asks, Assembled, assembled, reassembled, taken_out
+from gpu.dialects.assembly import Asks, Assembled, assembled, reassembled, taken_out, too_many_together
 from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, too_many
 from gpu.dialects.replicaentries import MEMORY, MPS, PREFIX, Entry, even, is_vendors, splits, table
 from gpu.dialects.seating import MOST_ALTERNATIVES, most_ways, seatings
@@ -28,6 +28,7 @@ from wire import names
 from wire.core import Container, Pod, PodSpec
 
 NAME: Final = "replicas"
+_KEY: Final = f"{PREFIX}<name>"
 #: What iktos takes for a gigabyte.
 _MIB_PER_UNIT: Final = 1000
 
@@ -38,7 +39,7 @@ class _Wanted(msgspec.Struct, frozen=True, gc=False):
     ref: ContainerRef
     entry: Entry
     count: int
-    ways: tuple[tuple[Ask, ...], ...]
+    ways: tuple[tuple[Ask, ...], ...] = ()
 
     @property
     def field(self) -> str:
@@ -125,7 +126,10 @@ def _wanted(spec: PodSpec, found: Mapping[str, Entry], settings: DialectSettings
                 return one
             if one.count:
                 wanted.append(one)
-    return wanted
+    refusal = too_many_together(_KEY, sum(_most_devices(one.entry, one.count, settings) for one in wanted))
+    if refusal is not None:
+        return refusal
+    return [msgspec.structs.replace(one, ways=tuple(_ways(one.entry, one.count, settings))) for one in wanted]
 
 
 def _entries_of(container: Container, known: Mapping[str, Entry]) -> list[Entry]:
@@ -140,7 +144,7 @@ def _one(ref: ContainerRef, container: Container, entry: Entry, settings: Dialec
         return _above_one(ref, entry, count)
     if count > MOST_DEVICES and entry.replicas != MEMORY:
         return too_many(f"{entry.resource} of container {ref.name}", str(count))
-    return _Wanted(ref, entry, count, tuple(_ways(entry, count, settings)) if count else ())
+    return _Wanted(ref, entry, count)
 
 
 def _fails_above_one(entry: Entry, settings: ReplicasSettings) -> bool:
@@ -158,12 +162,19 @@ def _above_one(ref: ContainerRef, entry: Entry, count: int) -> Refusal:
     )
 
 
+def _most_devices(entry: Entry, count: int, settings: DialectSettings) -> int:
+    """How many devices the first of the ways has, which is the widest."""
+    if entry.replicas != MEMORY:
+        return count
+    return min(count, MOST_ALTERNATIVES) if settings.replicas.shred_memory and not settings.strict else 1
+
+
 def _ways(entry: Entry, count: int, settings: DialectSettings) -> Iterator[tuple[Ask, ...]]:
     """The ways to serve a count of one resource: what is asked, then what the origin would give instead."""
     own = settings.replicas
     if entry.replicas == MEMORY:
         if own.shred_memory and not settings.strict:
-            for devices in range(min(count, MOST_ALTERNATIVES), 1, -1):
+            for devices in range(_most_devices(entry, count, settings), 1, -1):
                 yield tuple(MemoryAsk(part * _MIB_PER_UNIT) for part in even(count, devices))
         yield (MemoryAsk(count * _MIB_PER_UNIT),)
         return
@@ -205,7 +216,7 @@ def _asks(wanted: Sequence[_Wanted], ways: Sequence[tuple[Ask, ...]]) -> Asks:
 
 def _assembled(spec: PodSpec, wanted: Sequence[_Wanted], asks: Asks) -> Assembled | Refusal:
     everywhere = [ref for ref, _ in containers(spec)]
-    return assembled(spec, asks, key=f"{PREFIX}<name>", owned=everywhere, replaced=_served_slices(wanted))
+    return assembled(spec, asks, key=_KEY, owned=everywhere, replaced=_served_slices(wanted))
 
 
 def _served_slices(wanted: Iterable[_Wanted]) -> set[tuple[ContainerRef, str]]:

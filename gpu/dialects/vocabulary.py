@@ -6,6 +6,7 @@ A dialect is told by keys alone, never by values: what is wrong is refused by wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -92,6 +93,8 @@ _ANNOTATIONS: Final = frozenset({
     *KAI_WORDS, names.GPU_FRACTION_CONTAINER_NAME, names.GPU_FRACTION_CONTAINER_TYPE, names.MPS, *_COMPANIONS,
 })  # fmt: skip
 _PLAIN: Final = Dialect(PLAIN, _asks_the_plugin, _unrecorded)
+#: So many words of a pod are looked at one by one to name one to people: a pod may have 60,000 resources.
+_MOST_LOOKED_AT: Final = 1024
 
 
 def is_spoken(pod: Pod) -> bool:
@@ -128,8 +131,11 @@ def unheard(pod: Pod, speaking: Sequence[Dialect]) -> list[tuple[str, str]]:
 
 
 def form(pod: Pod, dialect: Dialect, settings: DialectSettings) -> tuple[str, str]:
-    """What a pod says in a dialect, for people: the first of its keys that alone would be of that dialect."""
-    for field, value, alone in _alone(pod):
+    """What a pod says in a dialect, for people: the first of its keys that alone would be of that dialect.
+
+    The dialect's name where none of them is near the first.
+    """
+    for field, value, alone in islice(_alone(pod), _MOST_LOOKED_AT):
         if dialect.speaks(alone, settings) or (dialect.claims and dialect.claims(alone, settings)):
             return field, shown(value)
     return dialect.name, ""
