@@ -47,8 +47,21 @@ def by_origin(pod: Raw, variables: Mapping[str, Sequence[str]]) -> Raw:
     return rewritten(pod, change) if variables else pod
 
 
+def is_ready(container: Raw, key: str) -> bool:
+    """Whether the container of this key reads its devices from what a Binding writes, in either way."""
+    entries = [entry for entry in env_of(container) if entry.get("name") == names.ENV_VISIBLE_DEVICES]
+    # Kubelet lets the last one of a name win.
+    source = (entries[-1].get("valueFrom") or {}) if entries else {}
+    path = (source.get("fieldRef") or {}).get("fieldPath")
+    return path == _path(names.VISIBLE_DEVICES_PREFIX + key) or bool(source.get("configMapKeyRef"))
+
+
+def _path(key: str) -> str:
+    return f"metadata.annotations['{key}']"
+
+
 def _from_annotation(name: str, key: str) -> Raw:
-    field = {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{key}']"}
+    field = {"apiVersion": "v1", "fieldPath": _path(key)}
     return {"name": name, "valueFrom": {"fieldRef": field}}
 
 

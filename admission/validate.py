@@ -13,14 +13,15 @@ from typing import Any
 import msgspec
 
 from admission import guard as device_guard
-from admission import protected
-from admission.containers import Raw
+from admission import handover, protected
+from admission.containers import Raw, walk
 from admission.mutate import shared_containers
 from admission.settings import Choices, Guard
 from gpu import enforcement, room
 from gpu.asked import asked
 from gpu.dialects import combine, vocabulary
 from gpu.refusal import Mistake, Refusal, shown, told
+from gpu.translation import Translation
 from wire import names
 from wire.core import Pod
 
@@ -57,16 +58,38 @@ def refusal_of_update(before: Raw, after: Raw, *, sharing: bool = True) -> str |
     insists = enforcement.is_required(new)
     if isinstance(insists, Refusal) and old.get(insists.field) != new.get(insists.field):
         return told(insists)
-    refusal = _unreadable(after, is_changed=bool(changed), grows=room.used(new) > room.used(old), sharing=sharing)
+    grows = room.used(new) > room.used(old)
+    refusal = _unreadable(before, after, changed=changed, grows=grows, sharing=sharing)
     return told(refusal) if refusal is not None else None
 
 
-def _unreadable(after: Raw, *, is_changed: bool, grows: bool, sharing: bool) -> Refusal | None:
+def _unreadable(before: Raw, after: Raw, *, changed: list[str], grows: bool, sharing: bool) -> Refusal | None:
     """Why what a pod asks can't be served any more, after a change of what it asks or of how much it says."""
     translation = asked(msgspec.convert(after, Pod), sharing=sharing)
     if isinstance(translation, Refusal):
-        return translation if is_changed else None
-    return room.cramped(_annotations(after), translation) if is_changed or grows else None
+        return translation if changed else None
+    if changed and (late := _shared_too_late(before, after, translation, changed[0])) is not None:
+        return late
+    return room.cramped(_annotations(after), translation) if changed or grows else None
+
+
+def _shared_too_late(before: Raw, after: Raw, translation: Translation, key: str) -> Refusal | None:
+    """A share for a container that was not made ready when the pod came: it would never see it, and the pod waits."""
+    known = asked(msgspec.convert(before, Pod))
+    had = {ref.key for ref in shared_containers(known.request)} if isinstance(known, Translation) else set()
+    wanted = {ref.key for ref in shared_containers(translation.request)} - had
+    for ref, container in walk(after):
+        if ref.key in wanted and not handover.is_ready(container, ref.key):
+            value = _annotations(after).get(key)
+            return Refusal(
+                code=Mistake.CONFLICTING,
+                field=f"annotation {key}",
+                value="none" if value is None else shown(value),
+                message=f"container {ref.name} can't be given a share any more: it was not made ready for one when the "
+                "pod came; make the pod anew",
+                allowed=shown(_annotations(before).get(key, "none")),
+            )
+    return None
 
 
 def _said_too_late(before: Raw, after: Raw) -> Refusal | None:

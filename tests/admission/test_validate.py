@@ -109,6 +109,38 @@ def test_a_changed_ask_is_judged_anew() -> None:
     assert refusal_of_update(half(), _with(half(), annotations={})) is None
 
 
+READY = {
+    "name": names.ENV_VISIBLE_DEVICES,
+    "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{names.VISIBLE_DEVICES_PREFIX}c0']"}},
+}
+BY_MAP = {"name": names.ENV_VISIBLE_DEVICES, "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}
+VOID = {"name": names.ENV_VISIBLE_DEVICES, "value": "void"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_refused"),
+    [([], True), ([VOID], True), ([READY, VOID], True), ([READY], False), ([BY_MAP], False)],
+    ids=["none", "void", "the last one counts", "by annotation", "by ConfigMap"],
+)
+def test_no_share_comes_to_a_container_that_would_not_see_it(variables: list[Raw], is_refused: bool) -> None:
+    """The pod waited for ever as one that the webhook had not seen, though it had. An ask may go and come back."""
+    before = pod(container("main", env=variables))
+    refusal = refusal_of_update(before, _with(before, annotations={names.GPU_FRACTION: "0.5"}))
+    assert (refusal is not None) is is_refused
+    if refusal is not None:
+        assert "container main can't be given a share any more" in refusal
+        assert '(annotation gpu-fraction is "0.5"; allowed: none)' in refusal
+
+
+def test_a_share_moves_to_no_other_container() -> None:
+    before = half(container("main", env=[READY]), container("beside", env=[VOID]))
+    after = _with(before, annotations={names.GPU_FRACTION: "0.5", names.GPU_FRACTION_CONTAINER_NAME: "beside"})
+    refusal = refusal_of_update(before, after)
+    assert refusal is not None
+    assert '(annotation gpu-fraction-container-name is "beside"; allowed: none)' in refusal
+    assert refusal_of_update(before, _with(before, annotations={names.GPU_FRACTION: "0.7"})) is None
+
+
 PLACED = [half(nodeName="n1"), half(annotations={names.GRANT: "{}"})]
 
 
