@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -20,6 +20,8 @@ from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 
 T = TypeVar("T", bound=msgspec.Struct)
+#: So many nodes of pods are read one by one, which takes fewer rights; more of them by one list of all.
+_MOST_ONE_BY_ONE: Final = 16
 
 
 async def read_cluster(api: Api) -> Found:
@@ -58,10 +60,8 @@ async def read_pods(api: Api, wanted: Sequence[str], *, namespace: str) -> Found
         pods = [await _one(api, PODS, name, namespace=namespace) for name in dict.fromkeys(wanted)]
     else:
         pods = await _pods(api, unread, namespace=namespace)
-    nodes: list[Node] = []
     requests: list[BindRequest] = []
-    for name in sorted({pod.spec.node_name for pod in pods if pod.spec.node_name}):
-        await _allowed(functools.partial(_add, api, NODES, name, nodes), f"node {name}", unread)
+    nodes = await _nodes_of(api, pods, unread)
     held: list[Pod] = []
 
     async def read_held() -> None:
@@ -79,6 +79,23 @@ async def read_pods(api: Api, wanted: Sequence[str], *, namespace: str) -> Found
         are_all_pods=False,
         unread=tuple(unread),
     )
+
+
+async def _nodes_of(api: Api, pods: Sequence[Pod], unread: list[str]) -> list[Node]:
+    """Read the nodes that these pods are on, as far as one may."""
+    named = {pod.spec.node_name for pod in pods if pod.spec.node_name}
+    nodes: list[Node] = []
+    if len(named) <= _MOST_ONE_BY_ONE:
+        for name in sorted(named):
+            await _allowed(functools.partial(_add, api, NODES, name, nodes), f"node {name}", unread)
+        return nodes
+
+    async def read_all() -> None:
+        listed = (await api.list(NODES, skip_undecodable=True)).items
+        nodes.extend(node for node in listed if node.metadata.name in named)
+
+    await _allowed(read_all, f"nodes ({len(named)} that pods are on)", unread)
+    return nodes
 
 
 async def _add(api: Api, resource: Resource[T], name: str, found: list[T], *, namespace: str = "") -> None:

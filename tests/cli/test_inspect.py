@@ -133,6 +133,31 @@ async def test_a_cluster_is_read_as_it_is() -> None:
         assert seen.unread == ()
 
 
+@pytest.mark.parametrize(("nodes", "verbs"), [(16, ["get"] * 16), (17, ["list"])])
+async def test_the_nodes_of_many_pods_are_read_by_one_list(nodes: int, verbs: list[str]) -> None:
+    """Pods of a thousand nodes were a thousand calls, one after the other."""
+    calls: list[str] = []
+
+    def watch(call: Call) -> Fault | None:
+        if call.user == "someone" and call.kind.plural == "nodes":
+            calls.append(call.verb)
+        return None
+
+    async with stage.stage(f"{nodes + 1}x1x24GiB") as world:
+        await create(world, *(pod(f"p{number}", gpus=1) for number in range(nodes)))
+        await settle()
+        world.server.faults.on_request.append(watch)
+        seen = await looked(world, "pod")
+        assert len(seen.pods) == nodes
+        assert seen.unread == ()
+        assert calls == verbs
+        world.server.faults.on_request.append(refuse("nodes"))
+        less = await looked(world, "pod")
+        assert len(less.pods) == nodes
+        assert all("you may not read this" in told for told in less.unread)
+        assert less.unread
+
+
 def limited(name: str, **limits: int) -> dict[str, Any]:
     """A pod that asks in resources; two underscores stand for a slash, one for a dash."""
     made = pod(name)
