@@ -26,10 +26,14 @@ from wire.core import Pod
 
 
 class Mutated(msgspec.Struct, frozen=True):
-    """The pod as it shall be stored, and what its author should know of how it was understood."""
+    """The pod as it shall be stored, and what its author should know of how it was understood.
+
+    ``lost_on``: the node that a pod with shares brings along, on which it gets none of them; else "".
+    """
 
     pod: Raw
     notes: tuple[Note, ...] = ()
+    lost_on: str = ""
 
 
 def mutated(pod: Raw, *, choices: Choices, settings: Settings, rng: random.Random) -> Mutated | Refusal:
@@ -48,7 +52,7 @@ def mutated(pod: Raw, *, choices: Choices, settings: Settings, rng: random.Rando
     given = _handed_over(reading, shared, settings=settings, rng=rng) if shared else reading
     keys = {ref.key for ref in shared}
     guarded = device_guard.guarded(given, shared=keys, guard=choices.guard, renamed=settings.gpu_resources)
-    return Mutated(guarded, translation.notes)
+    return Mutated(guarded, translation.notes, (pod["spec"].get("nodeName") or "") if shared else "")
 
 
 def shared_containers(request: GpuRequest) -> list[ContainerRef]:

@@ -17,11 +17,10 @@ from admission import validate
 from admission.adopt import adopted
 from admission.containers import Raw
 from admission.jsonpatch import diff
-from admission.mutate import mutated
+from admission.mutate import Mutated, mutated
 from admission.settings import Choices, Guard, Settings
 from gpu import telling
 from gpu.refusal import Refusal, told
-from gpu.translation import Note
 from wire.core import Pod
 
 API_VERSION: Final = "admission.k8s.io/v1"
@@ -94,7 +93,7 @@ class PodAdmission:
         after = mutated(pod, choices=choices, settings=self.settings, rng=self._rng)
         if isinstance(after, Refusal):
             return _refused(request, told(after))
-        return _patched(request, pod, after.pod, warnings=_warnings(after.notes))
+        return _patched(request, pod, after.pod, warnings=_warnings(after))
 
     def adopting(self, review: Review) -> Review:
         """Answer a review of the webhook that comes first in namespaces that say so. Raises MalformedReview.
@@ -185,9 +184,10 @@ def _patched(request: _Request, before: Raw, after: Raw, *, warnings: Sequence[s
     return _response(request, {**answer, "warnings": list(warnings)} if warnings else answer)
 
 
-def _warnings(notes: Sequence[Note]) -> list[str]:
+def _warnings(made: Mutated) -> list[str]:
     """What kubectl shows to whoever makes the pod: what was understood otherwise than it reads."""
-    texts = (telling.note_text(note) for note in notes)
+    texts = [telling.note_text(note) for note in made.notes]
+    texts += [telling.lost_text(made.lost_on)] if made.lost_on else []
     return [text if len(text) <= _LONGEST_WARNING else f"{text[: _LONGEST_WARNING - 3]}..." for text in texts]
 
 

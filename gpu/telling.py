@@ -43,6 +43,11 @@ def note_text(note: Note) -> str:
     return f"{note.field} is {shown(note.value)!r}{instead}: {_NOTES[note.code]}"
 
 
+def lost_text(node: str) -> str:
+    """Of a pod that asks for shares and brings its node along."""
+    return f"spec.nodeName is {shown(node)!r}: no scheduler chose it, so the pod runs there without its share of a GPU"
+
+
 def place_text(place: Place) -> str:
     """On which nodes a request is meant."""
     parts = [f"with {_labels(place.labels)}"] if place.labels else []

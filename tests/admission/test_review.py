@@ -70,6 +70,15 @@ def test_who_makes_a_pod_is_warned_of_what_was_understood_otherwise() -> None:
     assert "warnings" not in _admission().mutating(review(half()))["response"]
 
 
+def test_who_brings_a_node_along_is_warned_that_no_share_comes_with_it() -> None:
+    """Static pods and copies do. Such a pod runs, and sees no GPU."""
+    answer = _admission().mutating(review(half(nodeName="n1")))["response"]
+    assert answer["warnings"] == [
+        "spec.nodeName is 'n1': no scheduler chose it, so the pod runs there without its share of a GPU"
+    ]
+    assert "warnings" not in _admission().mutating(review(pod(nodeName="n1")))["response"]
+
+
 def test_a_warning_is_no_longer_than_the_api_server_passes_on() -> None:
     resource = f"{'a' * 250}.b/metagpu"
     dialects = DialectSettings(metagpu=MetagpuSettings(resource=resource))

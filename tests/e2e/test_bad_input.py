@@ -213,15 +213,15 @@ async def test_what_no_node_has_waits_with_a_true_reason(crowd: Crowd, wanted: P
 NOT_ADMITTED = "its container would not see it: it was not changed by the admission webhook"
 
 
-async def test_a_share_asked_for_after_admission_is_never_bound_and_says_why(crowd: Crowd) -> None:
+async def test_a_share_asked_for_after_admission_is_refused(crowd: Crowd) -> None:
     late = pod("late")
     late["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
-    await crowd.tenant.create(late)
-    refusal = await refused(crowd.tenant.patch("late", {"metadata": {"annotations": {names.GPU_FRACTION: "2"}}}))
-    assert FRACTION in refusal.message
-    await crowd.tenant.patch("late", {"metadata": {"annotations": {names.GPU_FRACTION: "0.5"}}})
+    created = await crowd.tenant.create(late)
+    for fraction, words in (("2", FRACTION), ("0.5", "container main can't be given a share any more")):
+        edit = {"metadata": {"annotations": {names.GPU_FRACTION: fraction}}}
+        assert words in (await refused(crowd.tenant.patch("late", edit))).message
     await crowd.tenant.patch("late", {"spec": {"schedulingGates": []}})
-    await crowd.scene.says("late", NOT_ADMITTED)
+    assert crowd.scene.seen(await crowd.runs(created)) == {"main": ()}
 
 
 @pytest.mark.parametrize(
