@@ -27,6 +27,10 @@ VALIDATE_PATH = "/validate--v1-pod"
 #: A review holds an object twice at most, and the API server takes objects of up to 3 MiB.
 _MAX_BODY_BYTES = 8 * 2**20
 
+#: Far longer than the API server keeps a connection on which nothing is asked (90 s). Were we the first to close it,
+#: its next review could meet a connection that is about to go, and fail.
+_KEEP_ALIVE_S = 3600.0
+
 #: asyncio tells nobody when a closed TLS connection is really gone, so it is looked at.
 _LOOK_AGAIN_S = 0.01
 
@@ -75,7 +79,9 @@ class WebhookServer:
         Raises ssl.SSLError or OSError when the first certificate can't be read or the port can't be had.
         """
         await self._shown.begin()
-        runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=self._endpoint.drain_s)
+        runner = web.AppRunner(
+            self.app(), access_log=None, keepalive_timeout=_KEEP_ALIVE_S, shutdown_timeout=self._endpoint.drain_s
+        )
         await runner.setup()
         try:
             site = web.TCPSite(runner, self._endpoint.host, self._endpoint.port, ssl_context=self._shown.context)
@@ -111,6 +117,13 @@ class WebhookServer:
         return await self._answer(request, "validate", self._admission.validating)
 
     async def _answer(self, request: web.Request, webhook: str, judge: Callable[[Review], Review]) -> web.Response:
+        answer = await self._judged(request, webhook, judge)
+        if self._draining:
+            # The API server would send its next review on this connection, maybe in the moment in which it is closed.
+            answer.force_close()
+        return answer
+
+    async def _judged(self, request: web.Request, webhook: str, judge: Callable[[Review], Review]) -> web.Response:
         """Judge the review in the body. What can't be read is answered with 400, so the API server fails closed."""
         began = anyio.current_time()
         answered = Answered.FAILED

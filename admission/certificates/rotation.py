@@ -103,7 +103,7 @@ class Rotation(tls.Shown):
         self._api = api
         self._settings = settings
         self._clock = clock
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context = tls.server_context()
         self._changed = Signal()
         self._secret = _Followed[Secret](self._changed)
         self._configurations = {

@@ -14,6 +14,7 @@ import aiohttp
 import anyio
 import msgspec
 import pytest
+from anyio.streams.tls import TLSAttribute
 
 from admission.certificates.tls import Files, FilesShown
 from admission.certs import ServingCertificate, serving_certificate
@@ -35,6 +36,7 @@ class Site:
     def __init__(self, server: WebhookServer, folder: Path, port: int) -> None:
         self.server = server
         self.folder = folder
+        self.port = port
         self._url = f"https://127.0.0.1:{port}"
 
     @asynccontextmanager
@@ -131,11 +133,26 @@ async def test_a_draining_server_is_not_ready_but_still_answers_and_then_ends(se
                 assert (answer.status, await answer.text()) == (503, "draining")
             async with session.post(MUTATE_PATH, json=review(half())) as answer:
                 assert answer.status == 200
+                assert answer.headers["Connection"] == "close", "the next review goes to another replica"
         with anyio.fail_after(10):
             await site.server.stopped.wait()
         async with site.session(made.ca) as session:
             with pytest.raises(aiohttp.ClientConnectionError):
                 await session.get("/healthz")
+
+
+async def test_a_connection_is_kept_and_gets_no_session_tickets(serve: Serve) -> None:
+    made = _certificate()
+    async with serve(made) as site:
+        tls = ssl.create_default_context(cadata=made.ca.decode())
+        async with await anyio.connect_tcp("127.0.0.1", site.port, ssl_context=tls, tls_hostname="127.0.0.1") as stream:
+            for _ in range(2):
+                await stream.send(b"HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert (await stream.receive()).startswith(b"HTTP/1.1 200 OK\r\n")
+            ours = stream.extra(TLSAttribute.ssl_object)  # noqa: S610 - not Django's
+            assert ours.version() == "TLSv1.3"
+            assert ours.session is not None
+            assert not ours.session.has_ticket
 
 
 async def test_a_renewed_certificate_is_shown_to_new_connections(serve: Serve) -> None:
