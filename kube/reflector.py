@@ -134,7 +134,7 @@ class Reflector(Generic[T]):
     ) -> None:
         self.synced = anyio.Event()
         self.undecodable: dict[str, str] = {}
-        #: Why the last list failed; "" after one that did not.
+        #: Why the last list failed, or the last watch was refused; "" after one that was not.
         self.trouble = ""
         self.counts = ReflectorCounts()
         self.resource = resource
@@ -211,6 +211,7 @@ class Reflector(Generic[T]):
         try:
             return await self.one_watch(), None
         except errors.ApiError as error:
+            self.trouble = str(error) if isinstance(error, errors.Forbidden | errors.Unauthorized) else ""
             return _after(error), error
 
     async def relist(self) -> None:
@@ -243,6 +244,7 @@ class Reflector(Generic[T]):
             stream = self._api.stream(self.resource, self._query(), namespace=self._namespace)
             async with stream as (head, lines):
                 check(head)
+                self.trouble = ""
                 todo = await self._take_in(lines, listening)
         if listening.cancelled_caught and not self._behind:
             _log.warning("watch of %s: nothing heard for %.0f s, reconnecting", self.resource.plural, silence_s)

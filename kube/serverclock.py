@@ -7,6 +7,7 @@ loop's clock counts on, which never jumps.
 
 from __future__ import annotations
 
+import datetime
 import email.utils
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -69,6 +70,8 @@ class ServerClock:
         """A proxy's answer may have no date, or none that can be read: then nothing is learned."""
         try:
             date = email.utils.parsedate_to_datetime(response.headers.get("date", ""))
-        except ValueError:
+        except (ValueError, OverflowError):
             return
+        # Without a zone ("-0000") it is UTC as well, and not this machine's zone.
+        date = date if date.tzinfo is not None else date.replace(tzinfo=datetime.UTC)
         self._read = (int(date.timestamp()), anyio.current_time())

@@ -160,12 +160,12 @@ class Rotation(tls.Shown):
 
     @override
     def unready(self) -> str:
+        troubles = list(dict.fromkeys(each.trouble for each in self._reflectors.values() if each.trouble))
         unknown = [name for name, reflector in self._reflectors.items() if not reflector.synced.is_set()]
         if unknown:
-            why = next((each.trouble for each in self._reflectors.values() if each.trouble), "")
-            return f"{' and '.join(unknown)} not known yet{': ' if why else ''}{why}"
+            return ": ".join([f"{' and '.join(unknown)} not known yet", *troubles])
         unready = health(self._view()).unready
-        refused = "; ".join(self._refused.values())
+        refused = "; ".join([*self._refused.values(), *troubles])
         return f"{unready}: {refused}" if unready and refused else unready
 
     def warnings(self) -> tuple[str, ...]:

@@ -115,6 +115,21 @@ async def test_a_list_fills_the_sink_and_the_watch_goes_on_from_it() -> None:
     assert watch.query["labelSelector"] == "app=x"
 
 
+async def test_a_watch_that_is_refused_for_want_of_a_right_says_so_until_one_is_granted() -> None:
+    refused = Watch(head=refusal(403, "Forbidden"))
+    made = bench(listing(10, pod("a", 5)), watches=[refused, refused, Watch(end="eof"), FOREVER])
+    said: list[str] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(made.reflector.run)
+        while len(made.transport.requests) < 5:
+            await anyio.sleep(0.01)
+            if made.reflector.trouble not in said[-1:]:
+                said.append(made.reflector.trouble)
+        tasks.cancel_scope.cancel()
+    assert said[-2:] == ["Forbidden", ""]
+    assert made.cache.pods == {"a": "5"}
+
+
 async def test_it_has_started_once_the_first_list_is_in_the_sink() -> None:
     made = bench(refusal(403, "Forbidden"), listing(10, pod("a", 5)))
     async with anyio.create_task_group() as tasks:
