@@ -8,7 +8,7 @@ the attempt is the BindRequest's own UID (docs/design/protocol.md, Objects).
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -55,16 +55,21 @@ class MalformedHandover(ValueError):
 
 
 _decoder = msgspec.json.Decoder(Handover)
+_FIELDS: Final = frozenset(Handover.__struct_fields__)
+_DEVICE_FIELDS: Final = frozenset(PlannedDevice.__struct_fields__)
 
 
 def parse(text: str | None) -> Handover:
-    """Read the annotation. Raises MalformedHandover."""
+    """Read the annotation. Raises MalformedHandover, also for what a newer version says and this one can't hold to."""
     if not text:
         raise MalformedHandover("the annotation is missing")
     try:
         handover = _decoder.decode(text)
+        unknown = _unknown(msgspec.json.decode(text))
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise MalformedHandover(str(error)) from error
+    if unknown:
+        raise MalformedHandover(f"{unknown} is not known here: a newer version has to carry it out")
     if not (handover.rv.isascii() and handover.rv.isdigit()):
         # An empty one would be no precondition at all.
         raise MalformedHandover(f"rv is {handover.rv!r}, a resourceVersion is a decimal number")
@@ -77,6 +82,12 @@ def parse(text: str | None) -> Handover:
     if len({device.group for device in handover.devices}) != len(handover.devices):
         raise MalformedHandover("the groups must be distinct")
     return handover
+
+
+def _unknown(said: dict[str, Any]) -> str:
+    """A field that this version does not know; "" if there is none. It may be what a pod must not be bound without."""
+    further = {key for device in said.get("devices", ()) for key in device} - _DEVICE_FIELDS
+    return min(said.keys() - _FIELDS | further, default="")
 
 
 def _check(device: PlannedDevice) -> None:
