@@ -9,12 +9,14 @@ from collections.abc import Iterable
 
 from gpu.translation import ANY_CARD, Cards
 from scheduler.core.eligibility import effort
-from scheduler.core.records import Constraints, Requirement, Term
+from scheduler.core.records import Constraints, PodClass, Requirement, Term
 from wire.core import Affinity, Container, NodeSelector, NodeSelectorRequirement, Pod, PodSpec
 
 _SCHEDULE_ANYWAY = "ScheduleAnyway"
 #: All nodes are compared with a pod's constraints at once. Nobody means that many, and one pod could stop everybody.
 _MOST_EFFORT = 500
+#: For all places of a record together: 17 that an administrator's settings make, each with as much.
+_MOST_IN_PLACES = 10_000
 
 
 def constraints(pod: Pod, cards: Cards = ANY_CARD, enforced: tuple[str, ...] = ()) -> Constraints:
@@ -60,10 +62,13 @@ def unsupported(pod: Pod) -> str:
     return ", ".join(name for name, is_there in found.items() if is_there)
 
 
-def excessive(asked: Constraints) -> str:
+def excessive(cls: PodClass) -> str:
     """Say of constraints that are too many how many are not; "" of others."""
-    is_excessive = effort(asked) > _MOST_EFFORT
-    return f"more than {_MOST_EFFORT} expressions, labels, tolerations and products in all" if is_excessive else ""
+    if effort(cls.constraints) + len(cls.uuids) + len(cls.not_uuids) > _MOST_EFFORT:
+        return f"more than {_MOST_EFFORT} expressions, labels, tolerations, products and UUIDs in all"
+    if cls.places and sum(map(effort, cls.all_constraints())) > _MOST_IN_PLACES:
+        return f"more than {_MOST_IN_PLACES} expressions and labels in all places of its record"
+    return ""
 
 
 def _pod_affinity(affinity: Affinity | None) -> bool:

@@ -179,7 +179,7 @@ def _shared_constraints(pod: Pod, cards: Cards, enforced: tuple[str, ...]) -> Co
 def _blocker(pod: Pod, cls: PodClass, *, problem: str, admitted: bool) -> Verdict | None:
     if problem:
         return Verdict(code=Code.INVALID_REQUEST, detail=problem)
-    if constraint := constraining.unsupported(pod) or constraining.excessive(cls.constraints):
+    if constraint := constraining.unsupported(pod) or constraining.excessive(cls):
         return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=constraint)
     in_group = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME)
     if not in_group and (kind := gangs.gang_kind(pod)):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -48,7 +49,7 @@ def test_an_evicted_pod_holds_its_place_until_its_containers_have_ended() -> Non
 
 
 TERM = {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["a"]}]}
-EXCESSIVE = "more than 500 expressions, labels, tolerations and products in all"
+EXCESSIVE = "more than 500 expressions, labels, tolerations, products and UUIDs in all"
 
 
 @pytest.mark.parametrize(
@@ -76,6 +77,34 @@ def test_a_hard_constraint_that_is_not_implemented_keeps_the_pod_waiting(spec: d
     blocker = _read(pod(spec=spec)).blocker
     assert blocker is not None
     assert (blocker.code, blocker.detail) == (Code.UNSUPPORTED_CONSTRAINT, named)
+
+
+def _recorded(*, places: int = 0, others: int = 0, uuids: int = 0) -> Pod:
+    """A pod with a record of its own making. ``others``: what each place is not, of eight labels each."""
+    ask = [{"container": "c0", "nano": 1}]
+    said: dict[str, Any] = {"version": 2 if places else 1, "dialect": "kai", "asks": ask}
+    if places:
+        other = {str(n): "v" for n in range(8)}
+        said |= {"places": [{"labels": {"place": str(n)}, "otherThan": [other] * others} for n in range(places)]}
+        said |= {"alternatives": [ask] * (places - 1)}
+    else:
+        said |= {"cards": {"uuids": [str(n) for n in range(uuids - 2)], "notUuids": ["a", "b"]}}
+    return pod(annotations={names.GPU_RECORD: json.dumps(said)})
+
+
+@pytest.mark.parametrize(
+    ("obj", "named"),
+    [
+        (_recorded(uuids=499), ""),
+        (_recorded(uuids=500), EXCESSIVE),
+        (_recorded(places=17, others=16), ""),
+        (_recorded(places=128, others=16), "more than 10000 expressions and labels in all places of its record"),
+    ],
+)
+def test_what_a_record_names_is_counted_too(obj: Pod, named: str) -> None:
+    """Each device of each node is compared with all UUIDs, and each node with all places."""
+    blocker = _read(obj).blocker
+    assert (blocker.detail if blocker and blocker.code is Code.UNSUPPORTED_CONSTRAINT else "") == named
 
 
 @pytest.mark.parametrize(
