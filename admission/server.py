@@ -17,6 +17,7 @@ from anyio.abc import TaskStatus
 from admission.certificates.tls import Shown
 from admission.observing import Answered, Observer, Unobserved, answered_by
 from admission.review import MalformedReview, PodAdmission, Review
+from kube.loglevel import LogLevel
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +106,7 @@ class WebhookServer:
         app.router.add_post(VALIDATE_PATH, self._validate)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
+        LogLevel().add_to(app)
         return app
 
     async def _adopt(self, request: web.Request) -> web.Response:

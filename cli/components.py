@@ -12,7 +12,6 @@ import functools
 import importlib
 import logging
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -26,7 +25,9 @@ from cli.settings.declaring import PREFIX, add_options
 from cli.settings.gathering import gathered
 from cli.settings.scheduler import SchedulerOptions
 from kube.config import ConfigError
+from kube.logevents import LogEvent, about
 
+_log: Final = logging.getLogger(__name__)
 _Commands = Any  # argparse keeps the type of sub-commands private
 
 #: The settings of each component, and what it does.
@@ -57,26 +58,31 @@ def _start(name: str, arguments: argparse.Namespace) -> int:
     settings, _ = COMPONENTS[name]
     found = gathered(settings, name, arguments, os.environ)
     process = importlib.import_module(f"cli.{name}process")
-    start(process.run, found.settings, told=found.said)
+    return start(process.run, found.settings, told=found.said)
+
+
+def start(run: Any, settings: Process, *given: Any, told: Mapping[str, str] | None = None) -> int:
+    """Run a process (cli.connections.Run) until it ends or a signal says stop, with its log on stderr.
+
+    ``told``: which settings are not the defaults. Returns the exit code. Raises BadInput when it can't be told where
+    the API server is, and where the process itself does.
+    """
+    connections = importlib.import_module("cli.connections")
+    levels = importlib.import_module("cli.logs.levels")
+    log = levels.begin(settings.log_level, settings.log_format)
+    if told is not None:
+        _log.info("settings that are not the defaults", extra=about(LogEvent.SETTINGS, **told))
+    try:
+        anyio.run(connections.until_told, functools.partial(run, settings, *given), log)
+    except ExceptionGroup as failed:
+        return _refused(failed)
     return 0
 
 
-def start(run: Any, settings: Process, *given: Any, told: Mapping[str, str] | None = None) -> None:
-    """Run a process (cli.connections.Run) until it ends or a signal says stop, with its log on stderr.
-
-    ``told``: which settings are not the defaults. Raises BadInput when it can't be told where the API server is, and
-    where the process itself does.
-    """
-    connections = importlib.import_module("cli.connections")
-    logging.basicConfig(
-        force=True,
-        level=settings.log_level.upper(),
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
-    if told:
-        logging.getLogger(__name__).info("settings: %s", ", ".join(f"{key} {value}" for key, value in told.items()))
+def _refused(failed: ExceptionGroup[Exception]) -> int:
+    """Raise BadInput if that is what has failed; anything else is the process's last line."""
     try:
-        anyio.run(connections.until_told, functools.partial(run, settings, *given))
-    except ExceptionGroup as failed:
         refuse(failed, (BadInput, ConfigError))
+    except ExceptionGroup:
+        _log.critical("ended by an error", exc_info=failed, extra=about(LogEvent.PROCESS_FAILED))
+    return 1

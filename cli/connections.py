@@ -13,6 +13,8 @@ from typing import Final
 
 import anyio
 
+from cli.logs.levels import tell_repeats
+from cli.logs.repeats import Limited
 from cli.memory import trim_now_and_then
 from cli.settings.common import Connection
 from kube import config
@@ -24,8 +26,8 @@ _DEFAULT_KUBECONFIG: Final = anyio.Path("~/.kube/config")
 Run = Callable[[anyio.Event], Awaitable[None]]
 
 
-async def until_told(run: Run) -> None:
-    """Run a component until it ends; the first signal asks it to stop, a second one makes it."""
+async def until_told(run: Run, log: Limited) -> None:
+    """Run what logs to ``log`` until it ends; the first signal asks it to stop, a second one makes it."""
     stop = anyio.Event()
     async with anyio.create_task_group() as tasks:
 
@@ -35,6 +37,7 @@ async def until_told(run: Run) -> None:
 
         tasks.start_soon(component)
         tasks.start_soon(trim_now_and_then)
+        tasks.start_soon(tell_repeats, log)
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for _ in signals:
                 if stop.is_set():

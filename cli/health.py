@@ -14,6 +14,8 @@ from aiohttp import web
 from anyio.abc import TaskStatus
 from typing_extensions import override
 
+from kube.loglevel import LogLevel
+
 STARTING: Final = "not in step with the cluster yet"
 ENDING: Final = "told to end"
 
@@ -40,6 +42,7 @@ class Health(TaskStatus[None]):
         app = web.Application(client_max_size=1024)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
+        LogLevel().add_to(app)
         return app
 
     async def _healthz(self, _: web.Request) -> web.Response:

@@ -69,5 +69,4 @@ def _nodes(arguments: argparse.Namespace) -> int:
         )
     process = importlib.import_module("cli.nodeprocess")
     arguments.shapes = process.shapes(arguments)
-    components.start(process.run_nodes, from_line(Process, arguments), arguments)
-    return 0
+    return components.start(process.run_nodes, from_line(Process, arguments), arguments)

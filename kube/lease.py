@@ -31,6 +31,7 @@ from kube.api import Api
 from kube.clock import Clock, rfc3339_micro
 from kube.deadline import deadline
 from kube.fence import WriteFence
+from kube.logevents import LogEvent, about
 from kube.resources import LEASES
 from wire.core import Lease, LeaseSpec
 
@@ -147,7 +148,7 @@ class LeaderElection:
             if await self._attempt_to_take():
                 break
             await anyio.sleep(self._settings.poll_s * self._rng.uniform(1.0, 1.0 + _JITTER))
-        _log.info("lease %s/%s: %s leads", self._namespace, self._name, self._identity)
+        self._tell("leads", LogEvent.LEADER_ELECTED)
 
     async def _attempt_to_take(self) -> bool:
         try:
@@ -246,7 +247,7 @@ class LeaderElection:
 
     def _leave_office(self) -> None:
         if self._is_in_office:
-            _log.info("lease %s/%s: %s no longer leads", self._namespace, self._name, self._identity)
+            self._tell("no longer leads", LogEvent.LEADER_RESIGNED)
             self._quiet_until = max(self._quiet_until, self.held_until)
             self._is_in_office = False
 
@@ -262,6 +263,11 @@ class LeaderElection:
                 await self._patch(spec, self._version)
             except errors.ApiError as error:
                 _log.info("lease %s/%s not given back: %s", self._namespace, self._name, error)
+
+    def _tell(self, what: str, event: LogEvent) -> None:
+        lease = f"{self._namespace}/{self._name}"
+        extra = about(event, lease=lease, identity=self._identity)
+        _log.info("lease %s: %s %s", lease, self._identity, what, extra=extra)
 
     # --- writing ------------------------------------------------------------------------------------------------
     async def _patch(self, spec: dict[str, Any], version: str) -> None:

@@ -52,6 +52,7 @@ CONFIG: Final[dict[str, Option]] = {
     "global.affinity": _same("global.affinity"),
     "global.priorityClassName": _same("global.priorityClassName", ""),
     "global.replicaCount": _same("scheduler.replicas, binder.replicas, admission.replicas"),
+    "global.jsonLog": _same("global.jsonLog", default=False),
     "global.queueLabelKey": Option(Fate.MISSING, default=names.QUEUE_LABEL),
     "global.nodePoolLabelKey": Option(Fate.MISSING, default="kai.scheduler/node-pool"),
     "global.namespaceLabelSelector": _MISSING,

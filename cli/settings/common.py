@@ -13,6 +13,7 @@ from kube.lease import LeaseSettings
 
 _LEASE: Final = LeaseSettings()
 _LONGEST_LEASE_S: Final = 3600
+_LEVELS: Final = ("debug", "info", "warning", "error")
 Address = tuple[str, int]
 
 
@@ -42,17 +43,23 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
 class Process(Connection, frozen=True, kw_only=True):
     """Of everything that runs until it is told to end."""
 
-    log_level: Annotated[
-        str, Setting(help="what is logged: this and worse", kind=kinds.choice(("debug", "info", "warning", "error")))
-    ] = "info"
+    log_level: Annotated[str, Setting(help="what is logged: this and worse", kind=kinds.choice(_LEVELS))] = "info"
+    log_format: Annotated[
+        str,
+        Setting(
+            help="form of a line; auto: text on a terminal, JSON for everybody else",
+            kind=kinds.choice(("auto", "json", "text")),
+        ),
+    ] = "auto"
 
 
-class AsKubectl(Process, frozen=True, kw_only=True):
+class AsKubectl(Connection, frozen=True, kw_only=True):
     """Of commands that people run: without any of these they reach what kubectl would."""
 
     kubeconfig: Annotated[
         str, Setting(help="file that says where the API server is", kind=kinds.FILE, default="as kubectl")
     ] = ""
+    log_level: Annotated[str, Setting(help="taken, and not used: see moorage -v", kind=kinds.choice(_LEVELS))] = "error"
 
 
 class Component(Process, frozen=True, kw_only=True):

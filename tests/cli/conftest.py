@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from cli.logs.repeats import Limited
+from kube.loglevel import PACKAGES
+
 
 @pytest.fixture(autouse=True)
 def _log_of_nobody() -> Iterator[None]:
@@ -14,6 +17,8 @@ def _log_of_nobody() -> Iterator[None]:
     root = logging.getLogger()
     level = root.level
     yield
-    for handler in [handler for handler in root.handlers if type(handler) is logging.StreamHandler]:
+    for handler in [handler for handler in root.handlers if type(handler) in {logging.StreamHandler, Limited}]:
         root.removeHandler(handler)
     root.setLevel(level)
+    for package in PACKAGES:
+        logging.getLogger(package).setLevel(logging.NOTSET)

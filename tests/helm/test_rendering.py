@@ -81,6 +81,8 @@ def test_pods_of_components_are_what_restricted_pod_security_lets_in(values: Val
         ({"scheduler": {"placementStrategy": "spread"}}, "scheduler", "--cpu-strategy=spread"),
         ({"binder": {"cdiEnabled": False}}, "scheduler", "--cdi-enabled=false"),
         ({"global": {"clusterAutoscaling": True}}, "scheduler", "--scaling-pod-image=moorage/scalingpod:0.1.0"),
+        ({"global": {"jsonLog": True}}, "binder", "--log-format=json"),
+        ({"global": {"jsonLog": False}}, "admission", "--log-format=text"),
         ({"scheduler": {"args": {"lease-duration-s": 20}}}, "scheduler", "--lease-duration-s=20"),
     ],
 )

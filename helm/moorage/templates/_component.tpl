@@ -88,6 +88,9 @@ spec:
           args:
             - {{ .component }}
             - --log-level={{ $values.logLevel }}
+            {{- if kindIs "bool" $global.jsonLog }}
+            - --log-format={{ ternary "json" "text" $global.jsonLog }}
+            {{- end }}
             {{- range .args }}
             - {{ . | quote }}
             {{- end }}

@@ -68,7 +68,7 @@
 {{- end -}}
 {{- end -}}
 {{- range $path := list
-  "global.leaderElection" "global.jsonLog" "global.requireDefaultPodAntiAffinityTerm" "global.vpa" "global.nvFractions"
+  "global.leaderElection" "global.requireDefaultPodAntiAffinityTerm" "global.vpa" "global.nvFractions"
   "scheduler.goMemLimitRatio" "binder.enabled" "binder.ports" "binder.resourceReservationImage"
   "binder.resourceReservationPodResources" "admission.cdi" "admission.ports" "nodescaleadjuster.scalingPodNamespace"
   "nodescaleadjuster.labels" -}}

@@ -274,11 +274,12 @@ _RUNTIME = {"resourceReservation": {"runtimeClassName": "nvidia"}}
     [
         ({"namespace": "kai-scheduler", "global": {"schedulerName": "kai-scheduler", "replicaCount": None}}, []),
         (
-            {"global": {"schedulerName": "mine", "jsonLog": True, "nodeSelector": {"a.b/c": "d"}}},
+            {"global": {"schedulerName": "mine", "fipsMode": True, "jsonLog": True, "nodeSelector": {"a.b/c": "d"}}},
             [
                 (Code.OPTION_FIXED, "global.schedulerName", "allowed: kai-scheduler"),
+                (Code.OPTION_MAPPED, "global.jsonLog", "set global.jsonLog=true"),
                 (Code.OPTION_MAPPED, "global.nodeSelector", 'set global.nodeSelector={"a.b/c":"d"}'),
-                (Code.OPTION_UNUSED, "global.jsonLog", "is set, and there is nothing"),
+                (Code.OPTION_UNUSED, "global.fipsMode", "is set, and there is nothing"),
             ],
         ),
         (

@@ -1,0 +1,34 @@
+"""Names of what is logged, and what a line says about which object (docs/logging.md).
+
+Logging is Python's own. A line that tells a decision has a name of ``LogEvent``, which never changes, and fields:
+
+    _log.info("bound", extra=about(LogEvent.POD_BOUND, pod="team/train-0", node="n1"))
+
+How lines are written, limited and kept free of secrets is decided where a process starts (cli/logs).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any, Final
+
+#: Under these names a record carries its event and its fields.
+EVENT: Final = "event"
+FIELDS: Final = "fields"
+
+
+class LogEvent(enum.Enum):
+    """What lines are named. Programs look for these words: they are added to, and never changed."""
+
+    SETTINGS = "settings.read"
+    #: An error that nobody expected has ended the process.
+    PROCESS_FAILED = "process.failed"
+    LOG_LEVEL = "log.level"
+    LEADER_ELECTED = "leader.elected"
+    LEADER_RESIGNED = "leader.resigned"
+
+
+def about(event: LogEvent, /, **fields: object) -> Mapping[str, Any]:
+    """Return what a call of a logger takes as ``extra``. Fields are named with their unit: ``wait_s``, ``mem_mib``."""
+    return {EVENT: event.value, FIELDS: fields}
