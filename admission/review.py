@@ -6,6 +6,7 @@ The server (admission/server.py), the in-memory API server and the simulator all
 from __future__ import annotations
 
 import base64
+import logging
 import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -21,7 +22,10 @@ from admission.mutate import Mutated, mutated
 from admission.settings import Choices, Guard, Settings
 from gpu import telling
 from gpu.refusal import Refusal, told
+from kube.logevents import LogEvent, about
 from wire.core import Pod
+
+_log: Final = logging.getLogger(__name__)
 
 API_VERSION: Final = "admission.k8s.io/v1"
 _EPHEMERAL: Final = "ephemeralcontainers"
@@ -43,6 +47,7 @@ class _Request(msgspec.Struct, frozen=True, rename="camel"):
     operation: str
     namespace: str = ""
     sub_resource: str = ""
+    dry_run: bool | None = False
     object: Raw | None = None
     old_object: Raw | None = None
 
@@ -93,7 +98,10 @@ class PodAdmission:
         after = mutated(pod, choices=choices, settings=self.settings, rng=self._rng)
         if isinstance(after, Refusal):
             return _refused(request, told(after))
-        return _patched(request, pod, after.pod, warnings=_warnings(after))
+        answer = _patched(request, pod, after.pod, warnings=_warnings(after))
+        if "patch" in answer["response"]:
+            _log.info("admitted", extra=about(LogEvent.POD_ADMITTED, pod=_place(request), dry_run=request.dry_run))
+        return answer
 
     def adopting(self, review: Review) -> Review:
         """Answer a review of the webhook that comes first in namespaces that say so. Raises MalformedReview.
@@ -192,8 +200,15 @@ def _warnings(made: Mutated) -> list[str]:
 
 
 def _refused(request: _Request, message: str) -> Review:
+    _log.info("%s", message, extra=about(LogEvent.POD_REFUSED, pod=_place(request), dry_run=request.dry_run))
     status = {"code": 403, "reason": "Forbidden", "message": message}
     return _response(request, {"allowed": False, "status": status})
+
+
+def _place(request: _Request) -> str:
+    """Of whom a review is. A pod of a controller has no name of its own yet."""
+    metadata = (request.object or {}).get("metadata") or {}
+    return f"{request.namespace}/{metadata.get('name') or metadata.get('generateName') or ''}"
 
 
 def _response(request: _Request, answer: dict[str, Any]) -> Review:

@@ -46,6 +46,7 @@ from kube.clock import Clock
 from kube.clusterpolicies import CdiNames
 from kube.errors import ApiError, Forbidden
 from kube.events import EventRecorder
+from kube.logevents import LogEvent, about
 from kube.patience import doubled_s, until_answered
 from kube.removal import remove
 from kube.resources import BIND_REQUESTS
@@ -194,6 +195,10 @@ class Carrier:
     async def _drop(self, state: State) -> Outcome:
         attempt = state.attempt
         if state.failure is None:
+            groups = [device.group for device in attempt.devices]
+            nano = sum(device.nano for device in attempt.devices)
+            extra = about(LogEvent.POD_BOUND, pod=_place(state), node=attempt.node, groups=groups, gpus_nano=nano)
+            _log.info("bound", extra=extra)
             self._tell(state, names.REASON_SCHEDULED, binding.scheduled_note(_identity(state), attempt.node))
         await until_answered(
             partial(remove, self._api, BIND_REQUESTS, attempt.name, namespace=attempt.namespace, uid=attempt.id)
@@ -219,7 +224,8 @@ class Carrier:
         if fenced is None:
             return outcome.FenceMissed()
         self._view.note_pod(read_pod(fenced))
-        _log.info("attempt failed pod=%s/%s: %s", attempt.namespace, attempt.pod_name, text.because)
+        extra = about(LogEvent.ATTEMPT_FAILED, pod=_place(state), node=attempt.node)
+        _log.info("not bound: %s", text.because, extra=extra)
         self._tell(state, names.REASON_BINDING_ERROR, text.message, type_=WARNING)
         return outcome.Fenced()
 
@@ -256,6 +262,10 @@ def _read_pause_s(reads: int) -> float:
 
 def _identity(state: State) -> binding.Identity:
     return binding.Identity(state.attempt.namespace, state.attempt.pod_name, state.attempt.pod_uid)
+
+
+def _place(state: State) -> str:
+    return f"{state.attempt.namespace}/{state.attempt.pod_name}"
 
 
 def _tenant(state: State, group: str, rv: str, *, since: int = 0, grace_s: int = 30) -> Tenant:

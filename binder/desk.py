@@ -26,6 +26,7 @@ from gpu.reservation import Reservation
 from kube import books
 from kube.api import Api
 from kube.errors import ApiError
+from kube.logevents import LogEvent, about
 
 _log: Final = logging.getLogger(__name__)
 
@@ -143,6 +144,8 @@ class Desk:
             )
         if isinstance(held, Failed):
             return held
+        extra = about(LogEvent.RESERVATION_MADE, reservation=held.name, group=group, node=node, pods=len(batch))
+        _log.info("a reservation pod takes a device", extra=extra)
         self._view.note_reservation(held)
         return held
 

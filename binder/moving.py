@@ -17,6 +17,7 @@ from binder.core.contending import Move, Why
 from kube.api import Api
 from kube.errors import Conflict, NotFound, Refused, TooManyRequests
 from kube.events import EventRecorder
+from kube.logevents import LogEvent, about
 from kube.patience import doubled_s
 from wire.core import ObjectReference
 from wire.events import WARNING
@@ -88,7 +89,7 @@ class Moving:
         except (TooManyRequests, Refused) as error:
             self._put_off(move, refused, str(error))
             return
-        self._tell(move, f"evicted: {_reason(move)}")
+        self._tell(move, f"evicted: {_reason(move)}", LogEvent.POD_EVICTED)
 
     def _put_off(self, move: Move, refused: dict[str, _Refused], why: str) -> None:
         uid = move.claimant.pod.uid
@@ -96,13 +97,14 @@ class Moving:
         pause_s = doubled_s(PACE_S, times - 1, longest_s=_LONGEST_PAUSE_S)
         refused[uid] = _Refused(times, anyio.current_time() + pause_s)
         if times == 1:
-            self._tell(move, f"has to go, and can't be evicted yet ({why}): {_reason(move)}")
+            self._tell(move, f"has to go, and can't be evicted yet ({why}): {_reason(move)}", LogEvent.EVICTION_REFUSED)
 
-    def _tell(self, move: Move, note: str) -> None:
+    def _tell(self, move: Move, note: str, event: LogEvent) -> None:
         pod = move.claimant.pod
-        _log.error("pod %s/%s: %s", pod.namespace, pod.name, note)
-        about = ObjectReference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
-        self._events.record(about, reason="GPUMoved", action="Evicting", note=note, type=WARNING)
+        extra = about(event, pod=f"{pod.namespace}/{pod.name}", node=pod.node)
+        _log.error("pod %s/%s: %s", pod.namespace, pod.name, note, extra=extra)
+        regarding = ObjectReference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
+        self._events.record(regarding, reason="GPUMoved", action="Evicting", note=note, type=WARNING)
 
 
 def _reason(move: Move) -> str:

@@ -23,6 +23,7 @@ from kube import binding, books
 from kube.api import Api
 from kube.binding import Identity
 from kube.errors import Conflict, NotFound
+from kube.logevents import LogEvent, about
 from kube.resources import PODS
 from wire import names
 
@@ -44,7 +45,8 @@ class Restoring:
         if not isinstance(book, Book):
             _log.error("group %s on node %s: its pods were given more than one device: %s", group, node, book)
             return
-        _log.warning("the reservation of group %s on node %s was lost; making it anew", group, node)
+        extra = about(LogEvent.RESERVATION_LOST, group=group, node=node, pods=len(bound))
+        _log.warning("the reservation of group %s on node %s was lost; making it anew", group, node, extra=extra)
         template = self._settings.reservation
         resource = resource_of(group, bound)
         made = await make(self._api, template, node=node, group=group, book=book, resource=resource)
@@ -65,7 +67,8 @@ class Restoring:
         card_mib = self._card_mib(fresh)
         adopted = await books.adopt(self._api, fresh, [tenant(held.group, pod, card_mib=card_mib) for pod in bound])
         if isinstance(adopted, Reservation):
-            _log.info("reservation %s adopted with %d tenants", held.name, len(bound))
+            extra = about(LogEvent.RESERVATION_ADOPTED, reservation=held.name, group=held.group, node=held.node)
+            _log.info("reservation %s adopted with %d tenants", held.name, len(bound), extra=extra)
             self._view.note_reservation(adopted)
         elif not isinstance(adopted, books.Contended):
             _log.error("reservation %s can't be adopted: %s", held.name, adopted)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+from typing import Final
+
 from binder.view import View
 from gpu.reservation import Reservation
 from kube.api import Api
 from kube.errors import Conflict, NotFound
+from kube.logevents import LogEvent, about
 from kube.resources import PODS
 from wire import names
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Retiring:
@@ -25,6 +31,8 @@ class Retiring:
             self._view.forget_reservation(held)
         except Conflict:
             return False
+        extra = about(LogEvent.RESERVATION_REMOVED, reservation=held.name, group=held.group, node=held.node)
+        _log.info("nobody uses its device any more", extra=extra)
         return True
 
     async def delete_ended(self, held: Reservation) -> None:

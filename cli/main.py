@@ -69,7 +69,14 @@ def _run(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
 def _log(*, verbose: bool) -> None:
     import logging  # noqa: PLC0415 - 10 ms, for those who log
 
-    logging.basicConfig(level=logging.INFO if verbose else logging.ERROR, format="%(levelname)s %(message)s")
+    if not verbose:
+        logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(message)s")
+        return
+    from cli.logs.forms import TextForm  # noqa: PLC0415 - as above
+
+    told = logging.StreamHandler()
+    told.setFormatter(TextForm())
+    logging.basicConfig(level=logging.INFO, handlers=[told])
 
 
 def _parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:

@@ -13,6 +13,8 @@ import enum
 from collections.abc import Mapping
 from typing import Any, Final
 
+#: Fields that say which object a line is about. Lines about the same one are repeats, whatever else they say.
+OBJECTS: Final = frozenset({"pod", "gang", "group", "reservation", "node", "lease", "identity", "reason"})
 #: Under these names a record carries its event and its fields.
 EVENT: Final = "event"
 FIELDS: Final = "fields"
@@ -27,6 +29,26 @@ class LogEvent(enum.Enum):
     LOG_LEVEL = "log.level"
     LEADER_ELECTED = "leader.elected"
     LEADER_RESIGNED = "leader.resigned"
+    #: The scheduler has decided once.
+    CYCLE_DECIDED = "cycle.decided"
+    POD_ADMITTED = "pod.admitted"
+    POD_REFUSED = "pod.refused"
+    POD_BOUND = "pod.bound"
+    POD_WAITS = "pod.waits"
+    POD_EVICTED = "pod.evicted"
+    #: A pod has to go, and the API server does not let it be evicted yet.
+    EVICTION_REFUSED = "eviction.refused"
+    #: A BindRequest was made.
+    ATTEMPT_MADE = "attempt.made"
+    ATTEMPT_FAILED = "attempt.failed"
+    GANG_STARTED = "gang.started"
+    GANG_FAILED = "gang.failed"
+    RESERVATION_MADE = "reservation.made"
+    RESERVATION_ADOPTED = "reservation.adopted"
+    RESERVATION_LOST = "reservation.lost"
+    RESERVATION_REMOVED = "reservation.removed"
+    SCALING_MADE = "scaling.made"
+    SCALING_REMOVED = "scaling.removed"
 
 
 def about(event: LogEvent, /, **fields: object) -> Mapping[str, Any]:

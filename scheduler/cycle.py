@@ -7,6 +7,7 @@ change the answer.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -16,6 +17,7 @@ from anyio.abc import TaskGroup
 from kube.api import Api
 from kube.clock import monotonic_ns
 from kube.errors import ApiError, Conflict, NotFound
+from kube.logevents import LogEvent, about
 from kube.resources import PODS
 from scheduler import handing
 from scheduler.cache import Cache
@@ -87,6 +89,7 @@ class Cycle:
             self._commit(plan, tasks, limiter)
             if plan is not before:
                 before = plan
+                _log_cycle(plan, decided - began)
                 self._observer.decided(plan)
                 self._observer.took(Stage.DECIDE, decided - began)
                 self._observer.took(Stage.CHARGE, anyio.current_time() - decided)
@@ -239,6 +242,9 @@ class Cycle:
         finally:
             self._asking.discard(placement.pod_uid)
         self._handed.add(placement, request.metadata.uid)
+        place, groups = f"{placement.namespace}/{placement.name}", [device.group for device in placement.devices]
+        extra = about(LogEvent.ATTEMPT_MADE, pod=place, node=placement.node, groups=groups)
+        _log.info("handed to the binder", extra=extra)
 
     def _start_retiring(self, entry: Retire, tasks: TaskGroup) -> None:
         if entry.reservation_uid not in self._retiring:
@@ -259,7 +265,17 @@ class Cycle:
             if held is None or held.deleting or held.book is None or held.book.entries:
                 return
             await self._api.delete(PODS, held.name, namespace=held.namespace, uid=held.uid, resource_version=held.rv)
+            extra = about(LogEvent.RESERVATION_REMOVED, reservation=held.name, group=held.group, node=held.node)
+            _log.info("its device is wanted whole", extra=extra)
         except (NotFound, Conflict):
             return
         except ApiError as error:
             _log.warning("reservation %s was not removed: %s", entry.reservation_uid, error)
+
+
+def _log_cycle(plan: Plan, took_s: float) -> None:
+    if not _log.isEnabledFor(logging.DEBUG):
+        return
+    kinds = Counter(type(entry).__name__.lower() for entry in plan.entries)
+    extra = about(LogEvent.CYCLE_DECIDED, took_ms=took_s * 1e3, **kinds)
+    _log.debug("decided", extra=extra)

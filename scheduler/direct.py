@@ -31,6 +31,7 @@ from kube.bookwriter import BookWriter
 from kube.clock import Clock, monotonic_ns
 from kube.clusterpolicies import CdiNames
 from kube.events import EventRecorder
+from kube.logevents import LogEvent, about
 from kube.patience import until_answered
 from scheduler.cache import Cache
 from scheduler.core.plan import Placement
@@ -199,6 +200,11 @@ class Direct:
             namespace=placement.namespace,
             uid=placement.pod_uid,
         )
+        pod = f"{placement.namespace}/{placement.name}"
+        groups = [device.group for device in placement.devices]
+        nano = sum(device.nano for device in placement.devices)
+        extra = about(LogEvent.POD_BOUND, pod=pod, node=placement.node, groups=groups, gpus_nano=nano)
+        _log.info("bound", extra=extra)
         note = binding.scheduled_note(sharer.identity, placement.node)
         self._events.record(regarding, reason=names.REASON_SCHEDULED, action="Binding", note=note, is_final=True)
 
@@ -274,6 +280,9 @@ class Direct:
         placement = sharer.placement
         self._observer.ended(ended_by(because))
         if because:
+            pod = f"{placement.namespace}/{placement.name}"
+            extra = about(LogEvent.ATTEMPT_FAILED, pod=pod, node=placement.node)
+            _log.info("not bound: %s", because, extra=extra)
             self._cache.cluster.commits.failed(placement.pod_uid, node, because, now_ns=monotonic_ns())
         self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)
         self._cache.wake.set()

@@ -16,6 +16,7 @@ from kube.api import Api
 from kube.binding import FenceText, Identity
 from kube.clock import Clock, monotonic_ns
 from kube.errors import ApiError, Conflict, NotFound, Refused
+from kube.logevents import LogEvent, about
 from kube.patience import until_answered
 from kube.resources import POD_GROUPS
 from scheduler import handing
@@ -27,6 +28,8 @@ from scheduler.handed import HandedOver
 from wire import names
 
 _log: Final = logging.getLogger(__name__)
+#: So many pods of a gang are named in a line.
+_NAMED: Final = 3
 
 #: Plans of PodGroups that are gone are forgotten from so many on.
 _FORGET_ABOVE: Final = 1000
@@ -73,6 +76,8 @@ class Gangs:
                 self._overtaken(gang)
                 return
             self._remember(gang.pod_group, plan_id)
+            extra = about(LogEvent.GANG_STARTED, gang="/".join(gang.pod_group), pods=len(gang.placements))
+            _log.info("started, by %s", "the binder" if gang.by_binder else "the scheduler", extra=extra)
             if gang.by_binder:
                 await self._hand_over(gang, plan_id)
             else:
@@ -185,7 +190,9 @@ class Gangs:
 
     def _fail(self, placements: Sequence[Placement], because: str) -> None:
         """Give placements back that the server refused for a reason that stays: their pods back off and say why."""
-        _log.warning("a gang can't be started: %s", because)
+        named = [f"{placement.namespace}/{placement.name}" for placement in placements[:_NAMED]]
+        extra = about(LogEvent.GANG_FAILED, pods=len(placements), first_pods=named)
+        _log.warning("a gang can't be started: %s", because, extra=extra)
         now_ns = monotonic_ns()
         for placement in placements:
             self._cache.cluster.commits.failed(placement.pod_uid, "", because, now_ns=now_ns)

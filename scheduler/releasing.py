@@ -20,6 +20,7 @@ import anyio
 from kube.api import Api
 from kube.errors import ApiError
 from kube.events import EventRecorder
+from kube.logevents import LogEvent, about
 from kube.patience import doubled_s
 from kube.resources import POD_GROUPS, PODS
 from scheduler import reasons
@@ -132,6 +133,9 @@ class Releasing:
             f"Workload doesn't meet the minimum required number of pods ({group.minimum}), evicting remaining pod: "
             f"{pod.metadata.namespace}/{pod.metadata.name}"
         )
+        gang, member = f"{group.namespace}/{group.name}", f"{pod.metadata.namespace}/{pod.metadata.name}"
+        extra = about(LogEvent.POD_EVICTED, gang=gang, pod=member, minimum=group.minimum)
+        _log.info("evicted: its gang is below its minimum", extra=extra)
         self._events.record(_reference(group), reason="Evict", action="Evicting", note=note, type=WARNING)
 
 

@@ -16,6 +16,7 @@ import anyio
 from kube.api import Api
 from kube.clock import Clock, monotonic_ns, rfc3339
 from kube.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
+from kube.logevents import LogEvent, about
 from kube.reflector import Reflector
 from kube.removal import remove
 from kube.resources import PODS
@@ -157,6 +158,9 @@ class Scaling:
             _log.warning("no scaling pod for %s/%s: %s", source.namespace, source.name, error)
             return
         self._sink.upsert(made)
+        place = f"{source.namespace}/{source.name}"
+        extra = about(LogEvent.SCALING_MADE, pod=place, scaling_pod=made.metadata.name)
+        _log.info("a scaling pod asks for a node", extra=extra)
         await self._tell(made)
 
     async def _tell(self, pod: Pod) -> None:
@@ -179,6 +183,7 @@ class Scaling:
     async def _remove(self, pod: ScalingPod) -> None:
         """Delete a scaling pod, known by its UID. Raises ApiError."""
         await remove(self._api, PODS, pod.name, namespace=self._settings.namespace, uid=pod.uid)
+        _log.info("a scaling pod is not needed any more", extra=about(LogEvent.SCALING_REMOVED, scaling_pod=pod.name))
 
 
 class ScalingPodSink:

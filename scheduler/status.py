@@ -17,6 +17,7 @@ from kube.api import Api
 from kube.clock import Clock, rfc3339
 from kube.errors import ApiError, Conflict, NotFound
 from kube.events import EventRecorder
+from kube.logevents import LogEvent, about
 from kube.resources import PODS
 from kube.signal import Signal
 from scheduler import reasons
@@ -178,5 +179,7 @@ class Status:
             resource_version=waiting.rv,
         )
         self._cache.note_pod(pod)
+        extra = about(LogEvent.POD_WAITS, pod=f"{record.namespace}/{record.name}", reason=told.reason)
+        _log.info("%s", told.message, extra=extra)
         regarding = ObjectReference(api_version="v1", kind="Pod", name=record.name, namespace=record.namespace, uid=uid)
         self._events.record(regarding, reason=told.reason, action="Scheduling", note=told.message, type=WARNING)

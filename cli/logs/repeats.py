@@ -1,7 +1,7 @@
 """What is said again and again about the same object is said once a minute, with how often it was held back.
 
-The same is: the same event or line of code, at the same level, about the same names. Errors, times and numbers in it
-may differ. Lines at debug level are not held back: whoever asks for those wants all.
+The same is: the same event or line of code, at the same level, about the same names. Errors, times, numbers and what an
+event says beside its objects may differ. Lines at debug level are not held back: whoever asks for those wants all.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final, TextIO
 from typing_extensions import override
 
 from cli.logs.forms import REPEATED, event_of, fields_of
+from kube.logevents import OBJECTS
 
 WITHIN_S: Final = 60.0
 #: What is known longest is told and forgotten first.
@@ -100,7 +101,7 @@ class Limited(logging.StreamHandler[TextIO]):
 
 def _key(record: logging.LogRecord) -> Key:
     """What makes two records the same: names count, numbers and errors don't."""
-    said = fields_of(record).values()
+    said = [value for name, value in fields_of(record).items() if name in OBJECTS]
     arguments = record.args.values() if isinstance(record.args, dict) else record.args or ()
     names = tuple(each[:_LONGEST_NAME] for each in (*said, *arguments) if isinstance(each, str))
     error = record.exc_info[0] if record.exc_info else None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import random
 from typing import Any
 
@@ -324,3 +325,15 @@ def test_gpus_under_another_name_are_left_to_the_plugin_on_a_node_that_a_schedul
     raw["spec"]["nodeName"] = "n1"
     assert "asks for GPUs on a node that no scheduler chose" in _message(admission.validating(review(raw)))
     assert _admission(Guard.OFF).validating(review(raw))["response"]["allowed"]
+
+
+def test_what_is_decided_about_a_new_pod_is_a_line_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    admission = _admission()
+    admission.mutating(review(half()))
+    refused = pod(annotations={names.GPU_MEMORY: "-1"})
+    answer = admission.validating(review(refused))
+    admission.mutating(review(pod(container(), scheduler="default-scheduler")))
+    admitted, told = [(record.event, record.fields["pod"], record.getMessage()) for record in caplog.records]  # type: ignore[attr-defined]
+    assert admitted == ("pod.admitted", "team-a/trainer", "admitted")
+    assert told == ("pod.refused", "team-a/trainer", _message(answer))
