@@ -109,7 +109,7 @@ class Stage:
         async def is_said() -> bool | None:
             return any(text in self._log(replica) for replica in replicas) or None
 
-        await eventually(is_said, f"one of {replicas} to say {text!r}", within_s=10)
+        await eventually(is_said, f"one of {replicas} to say {text!r}", within_s=120)
 
     async def start_missing(self, *arguments: str) -> None:
         """Start the replicas that don't run."""
