@@ -13,8 +13,9 @@ from typing import Final
 import msgspec
 
 from gpu import record
-from gpu.dialects import kai
+from gpu.dialects import kai, nvfractions
 from gpu.dialects.replicaentries import MPS
+from gpu.dialects.settings import DialectSettings
 from gpu.refusal import Refusal, shown
 from gpu.request import GpuRequest
 from gpu.translation import Translation, Wishes
@@ -33,6 +34,16 @@ KAI_WORDS: Final = (names.GPU_FRACTION, names.GPU_MEMORY, names.GPU_FRACTION_NUM
 def asked(pod: Pod, *, sharing: bool = True) -> Translation | Refusal:
     """Read what a pod asks, or say what is wrong with it."""
     return recorded(pod) or unrecorded(pod, sharing=sharing)
+
+
+def asked_when_bound(pod: Pod) -> Translation | Refusal:
+    """Read what a pod asked that runs: where KAI bound it, its newer words as well, of which it has no record."""
+    annotations = pod.metadata.annotations or {}
+    own = recorded(pod)
+    if own is not None or any(name in annotations for name in (names.GPU_FRACTION, names.GPU_MEMORY)):
+        return own or unrecorded(pod)
+    settings = DialectSettings()
+    return nvfractions.translate(pod, settings) if nvfractions.speaks(pod, settings) else unrecorded(pod)
 
 
 def recorded(pod: Pod) -> Translation | Refusal | None:

@@ -9,7 +9,9 @@ import msgspec
 
 from gpu import grant as grants
 from gpu import pinning
-from gpu.asked import PLAIN, alternative, recorded, taken, unrecorded
+from gpu.asked import PLAIN, alternative, asked_when_bound, recorded, taken, unrecorded
+from gpu.dialects import nvfractions
+from gpu.dialects.settings import DialectSettings
 from gpu.grant import Grant
 from gpu.refusal import Refusal
 from gpu.request import NO_GPU, GpuRequest
@@ -111,9 +113,17 @@ def _asked(pod: Pod) -> tuple[GpuRequest | None, Translation | None]:
     if (own := recorded(pod)) is not None:
         return (None, None) if isinstance(own, Refusal) else (own.request, own)
     if names.GPU_FRACTION not in annotations and names.GPU_MEMORY not in annotations:
-        return NO_GPU, None
+        return _asked_of_kai(pod) if pod.spec.node_name else (NO_GPU, None)
     found = unrecorded(pod)
     return (None if isinstance(found, Refusal) else found.request), None
+
+
+def _asked_of_kai(pod: Pod) -> tuple[GpuRequest | None, Translation | None]:
+    """What a bound pod without a record asked in KAI's newer words, and that as if it were recorded, for its mode."""
+    if not nvfractions.speaks(pod, DialectSettings()):
+        return NO_GPU, None
+    found = asked_when_bound(pod)
+    return (None, None) if isinstance(found, Refusal) else (found.request, found)
 
 
 def has_ended(pod: Pod) -> bool:

@@ -119,7 +119,7 @@ def _why_whole(pod: PodView, nano: int) -> str:
     shared = pod.request.shared if pod.request is not None else ()
     if any(isinstance(ask, MemoryAsk) for ask in shared):
         return f"its node does not say how much memory a GPU has (label {names.NODE_GPU_MEMORY}), or less than it asks"
-    return f"what it asks can't be read from {names.GPU_FRACTION} or {names.GPU_MEMORY}"
+    return "what it asks can't be read from KAI's annotations"
 
 
 def _twice(held: Mapping[str, Sequence[Reservation]]) -> Iterator[Row]:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from gpu import enforcement, grant, order, reservation, room, slices
-from gpu.asked import PLAIN, asked, mode_of, recorded, unrecorded
+from gpu.asked import PLAIN, asked_when_bound, mode_of, recorded, unrecorded
 from gpu.cards import cards_mib, integer
 from gpu.dialects import vocabulary
 from gpu.multiplied import multiplied
@@ -96,7 +96,7 @@ def pod_record(pod: Pod, settings: Settings) -> PodRecord | None:
 
 
 def _bound(pod: Pod, settings: Settings) -> PodRecord:
-    found = asked(pod)
+    found = asked_when_bound(pod)
     known = _NOTHING if isinstance(found, Refusal) else found
     cls = PodClass(
         demand=requests.readable_demand(pod), request=known.request, wishes=known.wishes, mode=mode_of(known)

@@ -426,6 +426,21 @@ async def test_tenants_of_kais_that_ask_memory_are_charged_by_their_nodes_cards_
         assert charged == {"team/old-0": HALF // 2, "team/old-1": HALF // 2, "team/q": HALF}
 
 
+async def test_tenants_in_kais_newer_words_are_charged_and_keep_their_mode() -> None:
+    asked = "nvidia.com/container.main.gpu-memory.request"
+    mode = "nvidia.com/container.main.gpu-compute.mode"
+    async with cluster(started=False) as it:
+        await it.api.patch(NODES, "node-1", {"metadata": {"labels": {names.NODE_GPU_MEMORY: "40960"}}})
+        await _kais(it, {asked: "10Gi", mode: "time-slicing"}, {asked: "10Gi", mode: "time-slicing"})
+        await it.start()
+        await anyio.sleep(2)
+        entries = (await it.book()).entries.values()
+        assert {entry.pod: (entry.nano, entry.mode) for entry in entries} == {
+            "team/old-0": (HALF // 2, "time-slicing"),
+            "team/old-1": (HALF // 2, "time-slicing"),
+        }
+
+
 async def test_a_device_that_kai_gave_away_more_than_once_is_joined_when_enough_tenants_have_ended() -> None:
     async with cluster(started=False) as it:
         await _kais(it, *[{"gpu-fraction": "0.4"}] * 3)

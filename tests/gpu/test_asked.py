@@ -5,9 +5,18 @@ from __future__ import annotations
 import pytest
 
 from gpu import record
-from gpu.asked import alternative, asked, needs_record
+from gpu.asked import alternative, asked, asked_when_bound, needs_record
 from gpu.refusal import Mistake, Refusal
-from gpu.request import NO_GPU, ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, WholeAsk
+from gpu.request import (
+    NO_GPU,
+    ContainerKind,
+    ContainerRef,
+    ContainerRequest,
+    FractionAsk,
+    GpuRequest,
+    MemoryAsk,
+    WholeAsk,
+)
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import Translation, Wishes
 from tests.gpu.dialects.pods import C0, asking
@@ -85,3 +94,30 @@ def test_a_record_that_is_none_is_refused_and_not_passed_over(text: str) -> None
 @pytest.mark.parametrize(("number", "expected"), [(0, HALVED), (1, TENTHS), (2, None), (-1, None)])
 def test_alternatives_are_numbered_from_the_request_on(number: int, expected: GpuRequest | None) -> None:
     assert alternative(ALIYUN, number) == expected
+
+
+NEWER = "nvidia.com/container.main.gpu-memory.request"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "request_", "mode"),
+    [
+        pytest.param({}, NO_GPU, "", id="nothing"),
+        pytest.param({"gpu-fraction": "0.5"}, HALVED, "", id="KAI's older words"),
+        pytest.param(
+            {NEWER: "4Gi", "nvidia.com/container.main.gpu-compute.mode": "sm-sharing"},
+            GpuRequest((ContainerRequest(C0, (MemoryAsk(4096),)),)),
+            "sm-sharing",
+            id="its newer words",
+        ),
+        # Its binder writes the newer words beside a fraction, rounded to MiB.
+        pytest.param({"gpu-fraction": "0.5", NEWER: "4Gi"}, HALVED, "", id="both"),
+        pytest.param({"moorage.dev/gpu": record.render(ALIYUN), NEWER: "4Gi"}, HALVED, "", id="a record of ours"),
+    ],
+)
+def test_of_a_bound_pod_without_a_record_kais_newer_words_are_read_too(
+    annotations: dict[str, str], request_: GpuRequest, mode: str
+) -> None:
+    found = asked_when_bound(asking({}, annotations=annotations))
+    assert isinstance(found, Translation)
+    assert (found.request, found.wishes.mode) == (request_, mode)

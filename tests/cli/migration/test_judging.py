@@ -128,6 +128,16 @@ def test_memory_is_counted_by_the_label_of_the_node() -> None:
     assert codes(found) == [(Code.SHARE_ADOPTED, P), (Code.SHARE_ADOPTED, "Pod team/q")]
 
 
+def test_kais_newer_words_are_counted_as_well() -> None:
+    manifests = [kai.share(name, GROUP, node="n") for name in ("p", "q")]
+    for manifest in manifests:
+        manifest["metadata"]["annotations"]["nvidia.com/container.main.gpu-memory.request"] = "10Gi"
+    pods = (held(), *map(pod, manifests))
+    labelled = node({"nvidia.com/gpu.memory": "40000"})
+    found = Found(pods=pods, nodes=labelled, queues=queues("team-a"), groups=groups(pods))
+    assert codes(found) == [(Code.SHARE_ADOPTED, P), (Code.SHARE_ADOPTED, "Pod team/q")]
+
+
 def test_a_running_share_without_a_label_is_nobodys() -> None:
     manifest = kai.share("p", node="n", **HALF)
     manifest["metadata"]["labels"] = {}
