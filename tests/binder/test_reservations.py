@@ -453,6 +453,21 @@ async def test_a_device_that_kai_gave_away_more_than_once_is_joined_when_enough_
         assert await it.tenants() == {"old-0", "old-2"}
 
 
+async def test_a_reservation_that_tells_an_index_as_kais_older_ones_is_shared_and_moves_nobody() -> None:
+    """Kubelet names the device by its UUID, which nobody was given."""
+    async with cluster(started=False) as it:
+        it.kubelet.uuids = ["0"]
+        await _kais(it, {"gpu-fraction": "0.25"})
+        await anyio.sleep(2)
+        await it.fall_ill(health="Healthy")
+        await it.start()
+        joined = await it.bound("q")
+        assert (joined.metadata.annotations or {})["moorage.dev/visible-devices.c0"] == "0"
+        await anyio.sleep(600)
+        assert await it.tenants() == {"old-0", "q"}
+        assert not {"create pods/eviction", "delete pods"} & set(it.writes(BINDER))
+
+
 async def test_an_adopted_reservation_can_be_shared() -> None:
     async with cluster(started=False) as it:
         await _kais(it, {"gpu-fraction": "0.25"})
