@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from admission.manifests import ServiceEndpoint, adoption_manifest, webhook_manifests
 from admission.policies import policy_manifests
+from tools.dashboard import dashboard
 
 ROOT: Final = Path(__file__).parent.parent
 CHART: Final = ROOT / "helm" / "moorage"
@@ -38,6 +39,7 @@ def _files() -> Iterator[tuple[str, str]]:
     endpoint = ServiceEndpoint()
     # Admission writes caBundle, or cert-manager does.
     webhooks = [adoption_manifest(endpoint, ca=b""), *webhook_manifests(endpoint, ca=b"")]
+    yield "dashboards/moorage.json", dashboard()
     yield "manifests/webhooks.yaml", _rendered("admission/manifests.py", [_without_bundle(made) for made in webhooks])
 
 
@@ -71,7 +73,7 @@ def differing(chart: Path = CHART) -> list[str]:
     made = made_files()
     there = {
         str(path.relative_to(chart)): path.read_text()
-        for folder in ("crds", "manifests")
+        for folder in ("crds", "dashboards", "manifests")
         for path in sorted((chart / folder).glob("*"))
     }
     return sorted(path for path in made.keys() | there.keys() if made.get(path) != there.get(path))

@@ -1,4 +1,4 @@
-"""The tables of docs/metrics.md, made from the declarations: ``python -m tools.metricspage``.
+"""The tables of docs/metrics.md, made from declarations and alert rules: ``python -m tools.metricspage``.
 
 The page around them is written by hand. A test compares (tests/cli/metrics/test_page.py).
 """
@@ -7,14 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import yaml
 
 from cli.metrics.declared import COMPONENTS
 from cli.metrics.metric import Kind, Metric
 
-PAGE: Final = Path(__file__).parent.parent / "docs" / "metrics.md"
+_ROOT: Final = Path(__file__).parent.parent
+PAGE: Final = _ROOT / "docs" / "metrics.md"
+ALERTS: Final = _ROOT / "helm" / "moorage" / "alerts" / "moorage.yaml"
 _BEGIN: Final = "<!-- made by make metrics from cli/metrics/declared.py -->"
 _END: Final = "<!-- end of what is made -->"
+_BEGIN_ALERTS: Final = "<!-- made by make metrics from helm/moorage/alerts/moorage.yaml -->"
+_END_ALERTS: Final = "<!-- end of the alerts -->"
 
 
 def tables() -> str:
@@ -46,11 +52,31 @@ def _buckets(metric: Metric) -> str:
     return f"<br>Buckets: {', '.join(f'{bound:g}' for bound in metric.buckets)}"
 
 
+def rules() -> list[dict[str, Any]]:
+    """Return the alert rules."""
+    groups = yaml.safe_load(ALERTS.read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def alerts() -> str:
+    """Return a table of the alerts and of what is to be done."""
+    lines = ["| alert | says | what to do |", "|---|---|---|"]
+    for rule in rules():
+        told, how_bad = rule["annotations"], rule["labels"]["severity"]
+        lines.append(f"| {rule['alert']}<br>{how_bad} | {told['summary']} | {told['description']} |")
+    return "\n".join(lines).replace("{{ $labels.", "*").replace("{{ $value", "*N").replace(" }}", "*") + "\n"
+
+
 def rendered(page: str) -> str:
     """Return a page with its tables as they should be."""
-    before, _, rest = page.partition(_BEGIN)
-    after = rest.partition(_END)[2]
-    return f"{before}{_BEGIN}\n\n{tables()}\n{_END}{after}"
+    page = _between(page, _BEGIN, _END, tables())
+    return _between(page, _BEGIN_ALERTS, _END_ALERTS, alerts())
+
+
+def _between(page: str, begin: str, end: str, made: str) -> str:
+    before, _, rest = page.partition(begin)
+    after = rest.partition(end)[2]
+    return f"{before}{begin}\n\n{made}\n{end}{after}"
 
 
 if __name__ == "__main__":

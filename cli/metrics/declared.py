@@ -118,8 +118,24 @@ LEDGER_DIFFERENCES: Final = counter(
     "moorage_ledger_differences_total",
     "Nodes whose row in the scheduler's ledger was not what a recount gave. Always 0, or we have a bug.",
 )
+_KAI_MS: Final = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0, 2560.0)
+KAI_E2E: Final = gauge(
+    "kai_e2e_scheduling_latency_milliseconds",
+    "KAI's name: how long the last decision and starting its writes took.",
+)
+KAI_TASK: Final = histogram(
+    "kai_task_scheduling_latency_milliseconds",
+    "KAI's name for `moorage_pod_scheduling_duration_seconds`, in its unit and buckets.",
+    buckets=_KAI_MS,
+)
+KAI_BIND: Final = histogram(
+    "kai_task_bind_latency_milliseconds",
+    "KAI's name: until a Binding, or a BindRequest, was answered; shares that join together are one.",
+    buckets=_KAI_MS,
+)
 SCHEDULER: Final = (
     DECISIONS, VERDICTS, WAITING, STAGE_SECONDS, WAITED, COMMITS, POOLS, LEDGER_DIFFERENCES,
+    KAI_E2E, KAI_TASK, KAI_BIND,
 )  # fmt: skip
 
 BINDS: Final = counter(

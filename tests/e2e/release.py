@@ -85,6 +85,8 @@ class Release:
             token.write_text(self.plane.service_account_token(NAMESPACE, spec["serviceAccountName"]))
             arguments += ["--server", self.plane.url, "--token-file", str(token)]
             arguments += ["--ca-file", str(self._folder / "ca.pem")]
+            # All are on one machine here, so not all at the port of the chart.
+            arguments += ["--metrics-bind-address", f"127.0.0.1:{deployment.free_port()}"]
             if component != "admission":
                 arguments += ["--health-probe-bind-address", f"127.0.0.1:{self._health_of(component)}"]
             else:

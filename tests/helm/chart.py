@@ -43,7 +43,15 @@ TABLE: Mapping[str, Values] = {
     },
     "kais-hand-over": {"admission": {"handOver": "configMaps", "visibleDevicesGuard": "off"}},
     "dialects": {"admission": {"dialects": {"aliyun": {"unit_mib": 1}}}},
+    "monitoring": {
+        "metrics": {
+            "podMonitor": {"enabled": True, "interval": "1m", "labels": {"release": "prometheus"}},
+            "rules": {"enabled": True, "labels": {"release": "prometheus"}},
+            "dashboard": {"enabled": True},
+        }
+    },
     "bare": {
+        "metrics": {"enabled": False},
         "networkPolicy": {"enabled": False},
         "flowControl": {"enabled": False},
         "defaultPriorityClasses": {"enabled": False},

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.cli.given import options
 from tests.helm.chart import TABLE, Refused, Values, arguments_of, helm, only, rendered, written
@@ -84,6 +86,7 @@ def test_pods_of_components_are_what_restricted_pod_security_lets_in(values: Val
         ({"global": {"jsonLog": True}}, "binder", "--log-format=json"),
         ({"global": {"jsonLog": False}}, "admission", "--log-format=text"),
         ({"scheduler": {"args": {"lease-duration-s": 20}}}, "scheduler", "--lease-duration-s=20"),
+        *(({}, component, "--metrics-bind-address=:8080") for component in COMPONENTS),
     ],
 )
 def test_a_value_becomes_an_argument(values: Values, component: str, expected: str, tmp_path: Path) -> None:
@@ -121,6 +124,8 @@ def test_a_value_becomes_an_argument(values: Values, component: str, expected: s
         ({"scheduler": {"replicas": "two"}}, "at '/scheduler/replicas': got string, want integer"),
         ({"admission": {"handOver": "mail"}}, "at '/admission/handOver'"),
         ({"scheduler": {"args": {"--idle": 1}}}, "'--idle' does not match pattern"),
+        ({"metrics": {"enabled": False, "rules": {"enabled": True}}}, "metrics.enabled=false, so there is nothing for"),
+        ({"metrics": {"podMonitor": {"interval": "often"}}}, "at '/metrics/podMonitor/interval'"),
     ],
 )
 def test_what_can_not_be_is_refused_with_a_sentence(values: dict[str, Any], sentence: str, tmp_path: Path) -> None:
@@ -150,6 +155,12 @@ def test_another_namespace_is_refused(tmp_path: Path) -> None:
         ({"defaultQueue": {"createDefaultQueue": False}}, "Queue", "default-queue", False),
         ({}, "PodDisruptionBudget", "moorage-binder", True),
         ({"binder": {"replicas": 1}}, "PodDisruptionBudget", "moorage-binder", False),
+        ({}, "PodMonitor", "moorage", False),
+        ({}, "PrometheusRule", "moorage", False),
+        ({}, "ConfigMap", "moorage-dashboard", False),
+        (TABLE["monitoring"], "PodMonitor", "moorage", True),
+        (TABLE["monitoring"], "PrometheusRule", "moorage", True),
+        (TABLE["monitoring"], "ConfigMap", "moorage-dashboard", True),
         ({}, "Certificate", "moorage-admission", False),
         ({}, "Secret", "moorage-webhook-certificates", True),
         ({"admission": {"certificates": {"by": "certManager"}}}, "Secret", "moorage-webhook-certificates", False),
@@ -189,3 +200,35 @@ def test_the_notes_name_what_of_kais_values_changes_nothing(tmp_path: Path) -> N
     notes = said.partition("NOTES:")[2]
     named = notes.partition("change nothing here:")[2].split()[:5]
     assert named == ["operator", "podgrouper", "prometheus", "global.leaderElection", "global.vpa"]
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_metrics_have_a_port_and_a_way_in_or_nothing(is_on: bool, tmp_path: Path) -> None:
+    objects = rendered(tmp_path, {"metrics": {"enabled": is_on}})
+    for component in COMPONENTS:
+        (container,) = only(objects, "Deployment", f"moorage-{component}")["spec"]["template"]["spec"]["containers"]
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        assert ports.get("http-metrics") == (8080 if is_on else None)
+        (ingress,) = only(objects, "NetworkPolicy", f"moorage-{component}")["spec"]["ingress"]
+        assert ({"port": 8080} in ingress["ports"]) is is_on
+        assert ("--metrics-bind-address=:8080" in container["args"]) is is_on
+
+
+def test_prometheus_operator_finds_the_components_by_their_labels_and_the_rules_and_dashboard_as_they_are_written(
+    tmp_path: Path,
+) -> None:
+    objects = rendered(tmp_path, TABLE["monitoring"])
+    monitor = only(objects, "PodMonitor", "moorage")
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    for component in COMPONENTS:
+        template = only(objects, "Deployment", f"moorage-{component}")["spec"]["template"]
+        assert monitor["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+        assert template["metadata"]["labels"][monitor["spec"]["jobLabel"]] == component
+        (container,) = template["spec"]["containers"]
+        assert endpoint["port"] in {port["name"] for port in container["ports"]}
+    written_rules = yaml.safe_load((CHART / "alerts" / "moorage.yaml").read_text())
+    assert only(objects, "PrometheusRule", "moorage")["spec"] == written_rules
+    shown = only(objects, "ConfigMap", "moorage-dashboard")
+    assert shown["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(shown["data"]["moorage.json"]) == json.loads((CHART / "dashboards" / "moorage.json").read_text())

@@ -13,8 +13,8 @@ from tools.cluster import ControlPlane
 
 pytestmark = [pytest.mark.cluster, pytest.mark.helm]
 
-#: Kinds of cert-manager, which is not there.
-_FOREIGN = "cert-manager.io/"
+#: Kinds of cert-manager and Prometheus Operator, which are not there.
+_FOREIGN = ("cert-manager.io/", "monitoring.coreos.com/")
 _NAMESPACES = ("kai-scheduler", "kai-resource-reservation", "kai-scale-adjust")
 
 

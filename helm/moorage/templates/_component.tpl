@@ -18,6 +18,10 @@ A component's Deployment, with what is the same for all:
 {{- $global := $root.Values.global -}}
 {{- $values := .values -}}
 {{- $selector := include "moorage.selector" (dict "root" $root "component" .component) -}}
+{{- $ports := .ports -}}
+{{- if $root.Values.metrics.enabled -}}
+{{- $ports = append $ports (dict "name" "http-metrics" "containerPort" 8080) -}}
+{{- end -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -94,10 +98,13 @@ spec:
             {{- range .args }}
             - {{ . | quote }}
             {{- end }}
+            {{- if $root.Values.metrics.enabled }}
+            - --metrics-bind-address=:8080
+            {{- end }}
             {{- range $name, $value := $values.args }}
             - {{ printf "--%s=%v" $name $value | quote }}
             {{- end }}
-          {{- with .ports }}
+          {{- with $ports }}
           ports:
             {{- toYaml . | nindent 12 }}
           {{- end }}

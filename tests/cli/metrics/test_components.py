@@ -79,6 +79,18 @@ async def test_placements_are_counted_by_how_they_are_made_and_end() -> None:
         assert 0.0 < (learned_s or 0.0) < 10.0
 
 
+async def test_latencies_stand_under_kais_names_in_kais_unit_too() -> None:
+    async with counted("1x2x80GiB") as it:
+        await create(it.world, share("a"), pod("w", gpus=1))
+        await settle()
+        seconds = value(it.scheduler, "moorage_pod_scheduling_duration_seconds_sum")
+        assert value(it.scheduler, "kai_task_scheduling_latency_milliseconds_sum") == pytest.approx(
+            1000 * (seconds or 0)
+        )
+        assert value(it.scheduler, "kai_task_bind_latency_milliseconds_count") == 2
+        assert value(it.scheduler, "kai_e2e_scheduling_latency_milliseconds") is not None
+
+
 async def test_how_gpus_are_used_is_read_to_the_nano() -> None:
     async with counted("2x2x80GiB") as it:
         await create(it.world, share("a"), pod("w", gpus=1))
