@@ -29,20 +29,22 @@ async def total(moorage: Deployment, component: str, name: str, **labels: str) -
     )
 
 
-async def test_components_show_every_metric_that_is_declared_and_count_what_they_do(
+async def test_components_show_every_metric_that_is_declared_count_what_they_do_and_name_nobody(
     set_scene: SetScene, moorage: Deployment
 ) -> None:
     async with set_scene(["1x1x80GiB"]) as scene:
         bound = await total(moorage, BINDER, "moorage_binds_total", outcome="bound")
         direct = await total(moorage, SCHEDULER, "moorage_direct_binds_total", outcome="bound")
-        await scene.create(share("a", "0.5"))
+        await scene.create(share("tenant-one", "0.5"))
         await scene.running(1)
-        await scene.create(share("b", "0.25"))
+        await scene.create(share("tenant-two", "0.25"))
         await scene.running(2)
         for component in (SCHEDULER, BINDER, ADMISSION):
             families = {family.name for family in text_string_to_metric_families(await shown(moorage, component))}
             declared = {metric.name.removesuffix("_total") for metric in COMPONENTS[component]}
             assert declared <= families, component
+            for named in ("tenant-one", scene.namespace, *scene.nodes.kubelets):
+                assert named not in await shown(moorage, component), "names are nobody's business here"
             assert {name for name in families if name.startswith(("moorage_", "kai_"))} == declared, component
 
         async def counted() -> bool | None:
