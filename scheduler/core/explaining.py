@@ -10,13 +10,13 @@ from itertools import count
 
 import numpy as np
 
-from gpu.request import FractionAsk, SharedAsk
-from gpu.share import memory_from_nano
+from gpu.request import FractionAsk
 from gpu.slices import slice_resource
 from scheduler.core.devices import choose_devices, without_silent
 from scheduler.core.eligibility import KINDS, OK, PLACE
 from scheduler.core.lack import GPU_MEMORY, GPU_SHARE, UNITS, Lack, unit
 from scheduler.core.ledger import MOST_ASKED
+from scheduler.core.missing import missing
 from scheduler.core.pools import Pool, pools_of
 from scheduler.core.probation import Doubt
 from scheduler.core.ranking import Ranking
@@ -170,7 +170,7 @@ def _card_lacks(trial: Trial, cls: PodClass, pool: Pool) -> list[Lack]:
         Lack("mig", "", "", mig, nothing),
         Lack("multiplied", "", "", multiplied, nothing),
         Lack("no-gpu-memory-label", "", "", blind, nothing),
-        Lack(INSUFFICIENT, resource, unit(resource), short, _missing(trial, asks[0], short)),
+        Lack(INSUFFICIENT, resource, unit(resource), short, missing(trial, cls, pool, short)),
     ]
 
 
@@ -205,22 +205,6 @@ def _fits_beside_silent(trial: Trial, cls: PodClass, position: int) -> bool:
     room.pods = len(asks)  # pod slots are another lack
     found = choose_devices(asks, devices, node, room=room, strategy=Strategy.BINPACK, new_group=lambda _: next(names_))
     return found is not None
-
-
-def _missing(trial: Trial, ask: SharedAsk, short: Bools) -> Int64s:
-    """How much more the best device of each node would have to have free, in the unit of the ask."""
-    missing = np.zeros(len(trial.nodes), np.int64)
-    for position in np.flatnonzero(short).tolist():
-        node = trial.nodes[position]
-        devices = [d for d in trial.table.devices[position] if d.is_open and d.is_gpu]
-        if isinstance(ask, FractionAsk):
-            missing[position] = ask.nano - max((d.free_nano for d in devices), default=0)
-        else:
-            best = max(
-                (memory_from_nano(d.free_nano, d.card_mib or node.smallest_card_mib) for d in devices), default=0
-            )
-            missing[position] = min(ask.mem_mib, MOST_ASKED) - best
-    return missing
 
 
 def _shortfall(lacks: list[Lack], usable: Bools) -> tuple[str, int] | None:

@@ -76,6 +76,31 @@ def test_a_node_counts_for_each_thing_it_lacks() -> None:
         ),
         ([node("a", 0)], {"fraction": "0.5"}, {"insufficient/gpu-share": 1}, ("nano_gpu", HALF)),
         ([node("a", 2)], {"fraction": "0.5", "devices": 3}, {"insufficient/gpu-share": 1}, ("nano_gpu", HALF)),
+        # Of several devices all that is missing counts: one has half left, another is taken whole.
+        (
+            [node("a", 2), reservation("g", "a", book={"x": 600_000_000}), bound(pod("t", gpus=1), "a")],
+            {"fraction": "0.5", "devices": 2},
+            {"insufficient/gpu-share": 1},
+            ("nano_gpu", 600_000_000),
+        ),
+        (
+            [node("a", 2), reservation("g", "a", book={"x": 600_000_000})],
+            {"fraction": "0.5", "devices": 2},
+            {"insufficient/gpu-share": 1},
+            ("nano_gpu", 100_000_000),
+        ),
+        (
+            [node("a", 2, mem_mib=40000), reservation("g", "a", book={"x": HALF})],
+            {"mem": 30000, "devices": 3},
+            {"insufficient/gpu-memory": 1},
+            ("gpu_mem_mib", 40000),
+        ),
+        (
+            [node("a", 2, mem_mib=40000)],
+            {"mem": 2**63, "devices": 256},
+            {"insufficient/gpu-memory": 1},
+            ("gpu_mem_mib", 2**60),
+        ),
         (
             [node("a", 1, mem_mib=40000), reservation("g", "a", book={"x": HALF})],
             {"mem": 30000},
