@@ -87,8 +87,8 @@ TEXTS: Final[dict[Code, Text]] = {
     ),
     Code.OWNED_NAMESPACE: Text(
         _D,
-        "belongs to the Helm release {release}: uninstalling that deletes the reservations of all running shares",
-        "keep the release, with its Deployments at 0, until the shares of that time have ended",
+        "belongs to the Helm release {release}: uninstalling that deletes it with all reservations, Moorage's as well",
+        "keep the release, with its Deployments at 0, or have Helm forget it (docs/migrating/kai-step-by-step.md)",
     ),
     Code.OPTION_MAPPED: Text(_D, "is {value}: there is a value of the chart for it", "set {chart}"),
     Code.OPTION_UNUSED: Text(_K, "is set, and there is nothing here that it would change"),
