@@ -21,7 +21,7 @@ from cli.refusing import BadInput, refuse
 from cli.settings.admission import AdmissionOptions
 from cli.settings.binder import BinderOptions
 from cli.settings.common import Component, Process
-from cli.settings.declaring import PREFIX, add_options
+from cli.settings.declaring import PREFIX, add_options, declared
 from cli.settings.gathering import gathered
 from cli.settings.scheduler import SchedulerOptions
 from kube.config import ConfigError
@@ -49,7 +49,7 @@ def add_commands(commands: _Commands) -> None:
             epilog=f"Each option may be given as a variable of the environment as well ({variable}), or in a file "
             "(--config), where it stands without the dashes (log-level). docs/settings.md has them all.",
         )
-        parser.set_defaults(run=functools.partial(_start, name))
+        parser.set_defaults(run=functools.partial(_start, name), options=[each.flag for each in declared(settings)])
         add_options(parser, settings)
 
 

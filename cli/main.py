@@ -48,7 +48,9 @@ def plugin_parser() -> argparse.ArgumentParser:
 
 
 def _run(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
-    arguments = parser.parse_args(given)
+    arguments, unknown = parser.parse_known_args(given)
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{_meant(unknown[0], arguments)}")
     if arguments.logs:
         _log(verbose=arguments.verbose)
     try:
@@ -64,6 +66,15 @@ def _run(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     return code
+
+
+def _meant(unknown: str, arguments: argparse.Namespace) -> str:
+    """Which options of a component somebody may have meant; of other commands --help says it."""
+    if "options" not in arguments:
+        return ""
+    from cli.settings.declaring import nearest  # noqa: PLC0415 - for those who are wrong
+
+    return f"; {nearest(unknown.partition('=')[0], arguments.options, prefix='--')}"
 
 
 def _log(*, verbose: bool) -> None:

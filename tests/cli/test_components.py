@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.main import _parser
+from cli.main import _parser, main
 from gpu.cdi import Cdi
 from tests.cli.given import options
 
@@ -46,3 +46,22 @@ def test_another_word_for_it_is_refused(value: str, capsys: pytest.CaptureFixtur
 def test_a_time_of_the_binder_may_be_zero_or_part_of_a_second() -> None:
     arguments = options("binder", ["--idle-s", "0", "--contended-s", "0.5"])
     assert (arguments.idle_s, arguments.contended_s) == (0.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["binder", "--idel-s=3"], "unrecognized arguments: --idel-s=3; did you mean --idle-s?"),
+        (["scheduler", "--gpu-stratgy=spread"], "--gpu-strategy"),
+        (["admission", "--zzz"], "unrecognized arguments: --zzz; docs/settings.md names them all"),
+        (["check", "--zzz"], "unrecognized arguments: --zzz (see moorage --help)"),
+    ],
+)
+def test_an_option_that_is_none_is_refused_with_what_was_perhaps_meant(
+    given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(given)
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
