@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 #: Fields that say which object a line is about. Lines about the same one are repeats, whatever else they say.
-OBJECTS: Final = frozenset({"pod", "gang", "group", "reservation", "node", "lease", "identity", "reason"})
+OBJECTS: Final = frozenset({"pod", "gang", "group", "reservation", "node", "lease", "identity", "reason", "chosen"})
 #: Under these names a record carries its event and its fields.
 EVENT: Final = "event"
 FIELDS: Final = "fields"

@@ -70,14 +70,14 @@ class LogLevel:
             self._back.cancel()
         self._usual = self._usual or level_now()
         # Told at whichever of the two lets it be told.
-        _log.warning("the log level is changed", extra=about(LogEvent.LOG_LEVEL, level=level, for_s=for_s))
+        _log.warning("the log level is changed", extra=about(LogEvent.LOG_LEVEL, chosen=level, for_s=for_s))
         set_level(level)
         self._back = asyncio.get_running_loop().call_later(for_s, self._set_back)
         return self._usual
 
     def _set_back(self) -> None:
         set_level(self._usual)
-        _log.warning("the log level is what it was", extra=about(LogEvent.LOG_LEVEL, level=self._usual))
+        _log.warning("the log level is what it was", extra=about(LogEvent.LOG_LEVEL, chosen=self._usual))
         self._usual, self._back = "", None
 
 

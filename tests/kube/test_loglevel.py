@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
+from kube.logevents import EVENT, FIELDS
 from kube.loglevel import PACKAGES, LogLevel, is_local, level_now, set_level
 from kube.serving import serve
 
@@ -40,8 +41,10 @@ async def put(url: str, **query: str) -> tuple[int, str]:
         return response.status, await response.text()
 
 
-async def test_it_is_shown_and_changed_for_a_time(url: str) -> None:
+async def test_it_is_shown_and_changed_for_a_time(url: str, caplog: pytest.LogCaptureFixture) -> None:
     assert await put(url, level="debug", for_s="600") == (200, "debug for 600 s, then info\n")
+    (line,) = [record for record in caplog.records if record.name == "kube.loglevel"]
+    assert (getattr(line, EVENT), getattr(line, FIELDS)) == ("log.level", {"chosen": "debug", "for_s": 600})
     assert logging.getLogger("scheduler.cycle").isEnabledFor(logging.DEBUG)
     assert not logging.getLogger("aiohttp").isEnabledFor(logging.DEBUG)
     async with aiohttp.ClientSession() as session, session.get(url) as response:
