@@ -14,15 +14,24 @@ from kube.reflector import Reflector
 
 
 def count_watches(registry: Registry, reflectors: Sequence[Reflector[Any]]) -> None:
-    """Show what these reflectors have done, and for how long they have heard nothing."""
+    """Show what these reflectors have done, and for how long they have heard nothing.
 
-    def of_each(value: Callable[[Reflector[Any]], float]) -> Callable[[], Iterable[Sample]]:
-        return lambda: [((reflector.resource.plural,), value(reflector)) for reflector in reflectors]
+    Several may watch one resource, in different namespaces: what they did is added up, the longest silence counts.
+    """
+    by_resource: dict[str, list[Reflector[Any]]] = {}
+    for reflector in reflectors:
+        by_resource.setdefault(reflector.resource.plural, []).append(reflector)
 
-    registry.read(WATCH_SILENCE, of_each(lambda reflector: anyio.current_time() - reflector.heard_at))
-    registry.read(WATCH_EVENTS, of_each(lambda reflector: reflector.counts.events))
-    registry.read(WATCH_LISTS, of_each(lambda reflector: reflector.counts.lists))
-    registry.read(WATCH_UNREADABLE, of_each(lambda reflector: len(reflector.undecodable)))
+    def of_each(value: Callable[[Sequence[Reflector[Any]]], float]) -> Callable[[], Iterable[Sample]]:
+        return lambda: [((resource,), value(each)) for resource, each in by_resource.items()]
+
+    def silence_s(each: Sequence[Reflector[Any]]) -> float:
+        return anyio.current_time() - min(reflector.heard_at for reflector in each)
+
+    registry.read(WATCH_SILENCE, of_each(silence_s))
+    registry.read(WATCH_EVENTS, of_each(lambda each: sum(reflector.counts.events for reflector in each)))
+    registry.read(WATCH_LISTS, of_each(lambda each: sum(reflector.counts.lists for reflector in each)))
+    registry.read(WATCH_UNREADABLE, of_each(lambda each: sum(len(reflector.undecodable) for reflector in each)))
 
 
 def measured_lag(registry: Registry) -> WatchLag:

@@ -28,3 +28,10 @@ def values(registry: Registry, name: str) -> dict[tuple[str, ...], float]:
     """All samples of a name, by the values of their labels in the order of the labels' names."""
     found = series(generate_latest(registry.collectors).decode())
     return {tuple(text for _, text in sorted(labels)): number for (own, labels), number in found.items() if own == name}
+
+
+def every_sample_once(registry: Registry) -> bool:
+    """Whether no name and labels are there twice: Prometheus would refuse all of it."""
+    text = generate_latest(registry.collectors).decode()
+    samples = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    return len(samples) == len(set(samples))

@@ -20,7 +20,7 @@ from simulator import shape
 from simulator.parts import Parts
 from simulator.virtualtime import VirtualClock
 from simulator.world import World, WorldSettings
-from tests.cli.metrics.exposed import value, values
+from tests.cli.metrics.exposed import every_sample_once, value, values
 from tests.conftest import AnyioBackend
 from tests.scheduler.stage import create, create_gang, pod, settle, share
 
@@ -102,6 +102,8 @@ async def test_how_gpus_are_used_is_read_to_the_nano() -> None:
         assert values(it.binder, "moorage_reservations")["shared",] == 1
         assert set(values(it.binder, "moorage_ledger_drift_pods").values()) == {0}
         assert value(it.scheduler, "moorage_ledger_differences_total") == 0
+        assert every_sample_once(it.scheduler)
+        assert every_sample_once(it.binder)
 
 
 async def test_why_pods_wait_is_counted_once_each_and_read_as_it_is() -> None:

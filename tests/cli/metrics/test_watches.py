@@ -10,7 +10,7 @@ from cli.metrics.registry import Registry
 from cli.metrics.watches import count_watches, measured_lag
 from kube.reflector import Reflector
 from kube.resources import PODS
-from tests.cli.metrics.exposed import value
+from tests.cli.metrics.exposed import every_sample_once, value, values
 from tests.conftest import AnyioBackend
 from tests.kube.scripted import ScriptedTransport, Watch, api_over, ok
 from tests.kube.test_reflector import Cache
@@ -45,6 +45,27 @@ async def test_reflectors_are_read_whenever_somebody_asks() -> None:
         assert value(registry, "moorage_watch_events_total", OF_PODS) == 2
         assert value(registry, "moorage_watch_lists_total", OF_PODS) == 1
         assert value(registry, "moorage_watch_unreadable_objects", OF_PODS) == 1
+        tasks.cancel_scope.cancel()
+
+
+async def test_two_that_watch_one_resource_are_one_series_with_the_longest_silence() -> None:
+    def listed() -> ScriptedTransport:
+        return ScriptedTransport(deque([ok({"metadata": {"resourceVersion": "5"}, "items": []})]), deque([Watch()]))
+
+    everywhere, here = (
+        Reflector(api_over(listed()), PODS, Cache(), namespace=namespace, rng=random.Random(1))
+        for namespace in ("", "kai-scale-adjust")
+    )
+    registry = Registry()
+    count_watches(registry, [everywhere, here])
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(everywhere.run)
+        await anyio.sleep(10)
+        await tasks.start(here.run)
+        await anyio.sleep(10)
+        assert values(registry, "moorage_watch_silence_seconds") == {("pods",): 20}
+        assert values(registry, "moorage_watch_lists_total") == {("pods",): 2}
+        assert every_sample_once(registry)
         tasks.cancel_scope.cancel()
 
 
