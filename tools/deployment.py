@@ -1,20 +1,25 @@
 """Moorage on a control plane of this machine: manifests applied, components running as processes.
 
 Each component is a process of its own with exactly its service account's token, as in a cluster, so what its role does
-not allow fails here too. ``kill`` ends one as a crash does; ``start`` starts it again. Further replicas of a component
-are named ``scheduler-2``, ``binder-2``...; ``nodes-2`` plays further nodes of the same shapes.
+not allow fails here too. The webhooks' certificates are self-made, as with the chart. ``kill`` ends one as a crash
+does; ``start`` starts it again. Further replicas of a component are named ``scheduler-2``, ``binder-2``...;
+``nodes-2`` plays further nodes of the same shapes.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import http.client
+import json
 import os
 import signal
 import socket
+import ssl
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -22,10 +27,9 @@ from typing import Any, Self
 
 import yaml
 
-from admission.certs import serving_certificate
+from admission.certificates.rotation import CONFIGURATIONS
 from admission.manifests import UrlEndpoint, adoption_manifest, webhook_manifests
 from admission.policies import Identities, policy_manifests
-from kube.clock import SystemClock
 from tools.cluster import ControlPlane
 from tools.processes import Child, Family
 from wire import names
@@ -34,6 +38,9 @@ _ROOT = Path(__file__).parent.parent
 _MANIFESTS = ("wire/crds/yaml/*.yaml", "*/rbac.yaml", "reservation/priorityclass.yaml")
 _LOOPBACK = "127.0.0.1"
 _READY_WITHIN_S = 120.0
+_OK, _CREATED = 200, 201
+#: A pod that is reviewed, and never stored.
+_TRIAL = "/api/v1/namespaces/default/pods?dryRun=All"
 SCHEDULER, BINDER, ADMISSION = "scheduler", "binder", "admission"
 COMPONENTS = (ADMISSION, BINDER, SCHEDULER)
 #: Simulated nodes (cli/nodes.py): a process like the components, where there are any.
@@ -94,6 +101,7 @@ class Deployment:
             if ADMISSION in self._options.components:
                 self.wait_for_webhooks()
                 self._plane.apply(_yaml([*self._webhooks(), *self._policies()]))
+                self._wait_until(self._is_trusted, "the API server to trust the webhooks")
             if self._options.nodes:
                 self.start(NODES)
                 self.wait_for_nodes()
@@ -114,6 +122,15 @@ class Deployment:
         return self._plane.service_account_token(
             names.RESERVATION_NAMESPACE, SIMULATED_TELLER, lifetime_s=_TOKEN_LIFETIME_S
         )
+
+    @property
+    def webhooks_port(self) -> int:
+        """Where admission listens on loopback."""
+        return self._port
+
+    def webhooks_ca(self) -> str:
+        """The CA by which the API server trusts admission now, in PEM."""
+        return base64.b64decode(self._authorities()[0]).decode()
 
     @property
     def folder(self) -> Path:
@@ -232,15 +249,30 @@ class Deployment:
                 self._plane.apply(path.read_text())
         self._file("ca.pem").write_text(self._plane.ca_pem)
         self.renew_tokens()
-        serving = serving_certificate(addresses=[_LOOPBACK], now_ns=SystemClock().now_ns())
-        self._file("webhook-ca.pem").write_bytes(serving.ca)
-        self._file("webhook.pem").write_bytes(serving.certificate)
-        self._file("webhook.key").write_bytes(serving.key)
 
     def _webhooks(self) -> list[dict[str, Any]]:
-        ca = self._file("webhook-ca.pem").read_bytes()
         endpoint = UrlEndpoint(f"https://{_LOOPBACK}:{self._port}")
-        return [adoption_manifest(endpoint, ca=ca), *webhook_manifests(endpoint, ca=ca)]
+        return [adoption_manifest(endpoint, ca=b""), *webhook_manifests(endpoint, ca=b"")]
+
+    def _is_trusted(self) -> bool:
+        """Whether admission has written its CA everywhere, and the API server has seen it: a pod of ours is let in.
+
+        Until then, and until the namespace has its service account, the API server refuses it.
+        """
+        if not all(self._authorities()):
+            return False
+        pod = {
+            "metadata": {"name": "trial"},
+            "spec": {"schedulerName": names.SCHEDULER_NAME, "containers": [{"name": "main", "image": "none"}]},
+        }
+        code, _ = self._plane.rest().send("POST", _TRIAL, json.dumps(pod).encode())
+        return code == _CREATED
+
+    def _authorities(self) -> list[str]:
+        """The ``caBundle`` of each of our configurations, in base64; "" where there is none yet."""
+        rest = self._plane.rest()
+        found = [rest.call("GET", f"{resource.path()}/{name}") for resource, name in CONFIGURATIONS]
+        return [webhook["clientConfig"].get("caBundle", "") for one in found for webhook in one["webhooks"]]
 
     def _policies(self) -> list[dict[str, Any]]:
         simulator = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{_ACCOUNTS[NODES]}"
@@ -276,12 +308,31 @@ class Deployment:
             return []
         return [
             *("--host", _LOOPBACK, "--port", str(self._port), "--hand-over", self._options.hand_over),
-            *("--certificate", str(self._file("webhook.pem")), "--key", str(self._file("webhook.key"))),
+            *("--self-made-certificates", "--certificate-name", _LOOPBACK),
         ]
 
     def wait_for_webhooks(self) -> None:
-        """Wait until admission listens. Raises TimeoutError."""
-        _wait_for_port(self._port, "the webhooks")
+        """Wait until admission says that it is ready. Raises TimeoutError."""
+        self._wait_until(self._is_ready, "the webhooks")
+
+    def _is_ready(self) -> bool:
+        """Ask as kubelet does, which trusts anything."""
+        trust = ssl.create_default_context()
+        trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(_LOOPBACK, self._port, timeout=5, context=trust)
+        with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == _OK
+        return False
+
+    def _wait_until(self, holds: Callable[[], bool], what: str) -> None:
+        """Ask again and again. Raises ProcessDied when a component ends, and TimeoutError."""
+        deadline = time.monotonic() + _READY_WITHIN_S
+        while not holds():
+            self.check()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"waited {_READY_WITHIN_S:.0f} s for {what}; {self.log(ADMISSION)}")
+            time.sleep(0.05)
 
     def records(self, component: str) -> Path:
         """Where simulated nodes write down what happens on them, if the options have it."""
