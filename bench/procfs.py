@@ -15,6 +15,17 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
+def cores() -> list[int]:
+    """The numbers of the cores that this process may use."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def pin(pid: int, core: int) -> None:
+    """Keep all threads that a process has, and those that they start, on one core."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), {core})
+
+
 def memory_mib(pid: int | str = "self") -> dict[str, float]:
     """Resident memory now and at its peak."""
     lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)

@@ -9,7 +9,8 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes by part; times in seconds.
 
     ``whole``: (nodes, rounds of each scheduler). ``arrival``: (nodes, pods a second, for so long). ``shares``: (delay
-    of a reservation's start, pairs of pods). ``churn``: (pods, nodes).
+    of a reservation's start, pairs of pods). ``churn``: (pods, nodes). ``admission``: (reviews a second, for so long);
+    ``admission_cost``: (seconds flat out, rounds); ``admission_rates``: tried in turn to find the highest.
     """
 
     cache_pods: int = 100_000
@@ -30,6 +31,11 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     gang_rounds: int = 3
     churn: tuple[int, int] = (100_000, 500)
     counted_nodes: int = 10_000
+    admission: tuple[tuple[float, float], ...] = ((100, 60), (1_000, 60))
+    admission_cost: tuple[float, int] = (2.0, 15)
+    admission_rates: tuple[float, ...] = (250, 500, 750, 1_000, 1_250, 1_500, 2_000, 2_500)
+    admission_s: float = 5.0
+    admission_held_s: float = 60.0
 
 
 FULL = Sizes()
@@ -52,4 +58,9 @@ SMALL = Sizes(
     gang_rounds=1,
     churn=(1_000, 20),
     counted_nodes=20,
+    admission=((100, 2),),
+    admission_cost=(0.5, 2),
+    admission_rates=(200, 400),
+    admission_s=2.0,
+    admission_held_s=2.0,
 )

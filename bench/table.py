@@ -37,6 +37,11 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "reservation": ("The reservation process", "There is one beside every shared GPU. Bounds: 32 MiB, 150 ms."),
     "cache": ("The scheduler's cache", "Pods of about 5 KB, as real ones are."),
+    "admission": (
+        "Reviews of pods",
+        "`moorage admission` under a steady load. Goals: p99 of 5 ms at 100 reviews/s; 1,000 reviews/s for 60 s on one "
+        "core.",
+    ),
     "whole": (
         "One-GPU pods, all there, then the scheduler is started",
         "Moorage and the stock kube-scheduler in turn, on the same nodes, in the same run. Bar: kube-scheduler's rate; "

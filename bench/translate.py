@@ -11,65 +11,19 @@ import gc
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
+from bench.forms import FORMS, Form
 from gpu import record
 from gpu.dialects import combine
-from gpu.dialects.settings import DialectSettings, MetagpuSettings, ReplicasSettings
 from gpu.translation import Translation
 from wire.core import Pod
 
 _ROUNDS: Final = 200
 _PER_ROUND: Final = 20
-_SETTINGS: Final = DialectSettings(replicas=ReplicasSettings(entries=("gpu:sharedgpu:8",)))
-_WIDE: Final = DialectSettings(
-    metagpu=MetagpuSettings(allow_span=True), replicas=ReplicasSettings(entries=("gpu:sharedgpu:8",))
-)
-
-
-def _pod(
-    *limits: Mapping[str, int], annotations: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None
-) -> bytes:
-    """A pod as large as real ones are: twenty variables and a few volumes beside what it asks."""
-    containers = [
-        {
-            "name": f"c{number}",
-            "image": "example.org/training:v1",
-            "command": ["python", "train.py"],
-            "env": [{"name": f"OPTION_{option}", "value": "of some length"} for option in range(20)],
-            "resources": {"limits": {"cpu": "8", "memory": "64Gi", **{key: str(n) for key, n in asked.items()}}},
-            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-        }
-        for number, asked in enumerate(limits)
-    ]
-    meta = {
-        "name": "p",
-        "namespace": "team",
-        "annotations": dict(annotations or {}),
-        "labels": {"app": "training", "team": "one", **(labels or {})},
-    }
-    return msgspec.json.encode({"metadata": meta, "spec": {"containers": containers}})
-
-
-_PODS: Final[Mapping[str, tuple[bytes, DialectSettings]]] = {
-    "no GPU": (_pod({}), _SETTINGS),
-    "whole GPUs": (_pod({"nvidia.com/gpu": 2}), _SETTINGS),
-    "kai": (_pod({}, annotations={"gpu-fraction": "0.5"}), _SETTINGS),
-    "nvfractions": (_pod({}, annotations={"nvidia.com/container.c0.gpu-memory.request": "5Gi"}), _SETTINGS),
-    "clearml": (_pod({"nvidia.com/gpu": 4}, labels={"clearml-injector/fraction": "0.500"}), _SETTINGS),
-    "aliyun": (_pod({"aliyun.com/gpu-mem": 5}), _SETTINGS),
-    "metagpu": (_pod({"cnvrg.io/metagpu": 150}), _SETTINGS),
-    "replicas": (_pod({"nvidia.com/sharedgpu": 1}), _SETTINGS),
-    "hami": (_pod({"nvidia.com/gpu": 2, "nvidia.com/gpumem": 3000, "nvidia.com/gpucores": 30}), _SETTINGS),
-    "volcano": (_pod({"volcano.sh/vgpu-number": 1, "volcano.sh/vgpu-memory": 3000}), _SETTINGS),
-    "koordinator": (_pod({"koordinator.sh/gpu": 50}), _SETTINGS),
-    "two containers of hami": (_pod(*({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000} for _ in range(2))), _SETTINGS),
-    "eight replicas or fewer devices": (_pod({"nvidia.com/sharedgpu": 8}), _SETTINGS),
-    "metagpu over two cards": (_pod({"cnvrg.io/metagpu": 750}), _WIDE),
-}
 
 
 def _least_us(work: Callable[[], object]) -> float:
@@ -82,15 +36,16 @@ def _least_us(work: Callable[[], object]) -> float:
     return round(least / 1000, 1)
 
 
-def _measured(text: bytes, settings: DialectSettings) -> dict[str, Any]:
+def _measured(form: Form) -> dict[str, Any]:
+    text = msgspec.json.encode(form.pod)
     decode = msgspec.json.Decoder(Pod).decode
     pod = decode(text)
-    made = combine.translate(pod, settings)
+    made = combine.translate(pod, form.settings)
     if not isinstance(made, Translation):
         raise TypeError(f"a pod of the bench is refused: {made}")
     written = record.render(made)
     decoding_us = _least_us(lambda: decode(text))
-    translation_us = _least_us(lambda: combine.translate(pod, settings))
+    translation_us = _least_us(lambda: combine.translate(pod, form.settings))
     return {
         "translate_us": translation_us,
         "of_decoding": round(translation_us / decoding_us, 2),
@@ -103,7 +58,7 @@ def _measured(text: bytes, settings: DialectSettings) -> dict[str, Any]:
 def main() -> None:
     """Measure and print."""
     gc.disable()
-    json.dump({name: _measured(text, settings) for name, (text, settings) in _PODS.items()}, sys.stdout, indent=2)
+    json.dump({name: _measured(form) for name, form in FORMS.items()}, sys.stdout, indent=2)
     sys.stdout.write("\n")
 
 
