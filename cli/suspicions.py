@@ -195,6 +195,13 @@ def _memory_in_tag(found: FoundPod, pod: Pod, translation: Translation) -> Itera
             yield Suspicion("unaccounted", f"image of container {ref.name}", text)
 
 
+def _own_node(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
+    """A node that no scheduler chose, so nobody gives the pod a device there."""
+    if pod.spec.node_name and translation.request.is_shared:
+        text = f"is {shown(pod.spec.node_name)!r}: the pod runs there without its share; write spec.nodeSelector"
+        yield Suspicion("own-node", "spec.nodeName", text)
+
+
 _CHECKS: Final[tuple[Check, ...]] = (
     _pasted_label,
     _other_unit,
@@ -208,4 +215,5 @@ _CHECKS: Final[tuple[Check, ...]] = (
     _unread,
     _gone_type,
     _memory_in_tag,
+    _own_node,
 )

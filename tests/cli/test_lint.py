@@ -39,7 +39,12 @@ HALF = {"gpu-fraction": "0.5"}
 SHOWN = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
 
 
+def on_a_node(made: Raw) -> Raw:
+    return {**made, "spec": {**made["spec"], "nodeName": "n1"}}
+
+
 WARNINGS: list[tuple[Raw, str, str]] = [
+    (on_a_node(pod(HALF)), "own-node", "spec.nodeName"),
     (pod({"nvidia.com/gpu.memory": "8000Mi"}), "pasted-node-label", "nvidia.com/gpu.memory"),
     (pod({"gpu-memory": "8589934592"}), "unit", "container main"),
     (pod({"gpu-memory": "8"}), "unit", "container main"),
