@@ -10,6 +10,7 @@ endif
 
 VENV ?= .venv
 RUN_VENV ?= .venv-run
+DOCS_VENV ?= .venv-docs
 # How many processes share the tests; those of the real control plane share one cluster, so they run one by one.
 WORKERS ?= auto
 # Passed on: make test ARGS='-k quantity', make demo ARGS=..., make bench ARGS='core'
@@ -22,6 +23,7 @@ RIGHTS := $(CURDIR)/.pytest_cache/moorage-rights
 mark = $(shell { $(PYTHON) --version; cat requirements/bootstrap.txt $(1); } 2>/dev/null | cksum | cut -d ' ' -f 1)
 READY := $(VENV)/.ready-$(call mark,requirements/dev.txt)
 RUN_READY := $(RUN_VENV)/.ready-$(call mark,requirements/run.txt)
+DOCS_READY := $(DOCS_VENV)/.ready-$(call mark,requirements/docs.txt)
 
 # $(1) folder, $(2) pins. Hashes are required of everything, of the installer as well.
 define environment
@@ -36,7 +38,10 @@ define environment
 	@touch $@
 endef
 
-.PHONY: help demo test test-fast node-test node-install simulate-soak enumerate chaos lint format pins chart settings metrics images cluster cluster-status cluster-down bench clean
+# Builds the site anew, with nothing of before: what another page links to may be gone.
+SITE = rm -rf build/site build/doctrees && $(DOCS_VENV)/bin/python -m sphinx --quiet --fail-on-warning --nitpicky --doctree-dir build/doctrees -c docs . build/site
+
+.PHONY: help demo test test-fast node-test node-install simulate-soak enumerate chaos lint format docs pins chart settings metrics images cluster cluster-status cluster-down bench clean
 
 help:
 	@echo 'make demo          the scheduler at work on simulated GPUs, no cluster needed'
@@ -47,7 +52,7 @@ help:
 	@echo 'make simulate-soak random hostile runs on all processors; SEEDS=1-10000 FAULTS=kind,kind MINUTES=60'
 	@echo 'make enumerate     every write of every kind of commit, struck in every way, on all processors'
 	@echo 'make chaos         everything killed and restarted at random on a real control plane; MINUTES=10 SEED=1'
-	@echo 'make lint          formatting, lint rules, types, import layers, dependencies, Containerfiles'
+	@echo 'make lint          formatting, lint rules, types, import layers, dependencies, Containerfiles, documentation'
 	@echo 'make format        put the code into form, and apply what the lint rules can fix'
 	@echo 'make cluster       a real control plane with Moorage and simulated GPU nodes, in the background;'
 	@echo '                   NODES=4x8x80GiB; cluster-status, cluster-down'
@@ -56,6 +61,7 @@ help:
 	@echo 'make pins          renew requirements/*.txt from pyproject.toml'
 	@echo 'make images        our images as OCI archives in build/images; needs Debian, but no engine, registry or root'
 	@echo 'make chart         renew what of helm/moorage is made from the code'
+	@echo 'make docs          the documentation as a site, in build/site'
 	@echo 'make settings      renew the tables of docs/settings.md, which are made from the code'
 	@echo 'make metrics       renew the tables of docs/metrics.md'
 	@echo 'make clean         remove environments and caches (not the programs of the control plane)'
@@ -105,7 +111,7 @@ chaos: $(READY)
 	$(BIN)/python -m tools.controlplane
 	$(BIN)/python -m tools.chaos --seed $(SEED) $(if $(filter-out 0,$(MINUTES)),--minutes $(MINUTES)) $(ARGS)
 
-lint: $(READY)
+lint: $(READY) $(DOCS_READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -114,10 +120,17 @@ lint: $(READY)
 	$(BIN)/hadolint images/Containerfile*
 	$(BIN)/python -m tools.chart check
 	$(BIN)/python -m tools.settingsdoc check
+	$(SITE)
+	$(BIN)/python -m tools.sitecheck build/site
 
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# docs/design/documentation.md
+docs: $(DOCS_READY)
+	$(SITE)
+	@echo 'build/site/index.html'
 
 # No address of an index gets into the files, so everybody's own index serves.
 COMPILE := uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
@@ -126,6 +139,7 @@ pins: $(READY)
 	$(BIN)/$(COMPILE) pyproject.toml -o requirements/run.txt
 	$(BIN)/$(COMPILE) pyproject.toml --group dev -c requirements/run.txt -o requirements/dev.txt
 	$(BIN)/$(COMPILE) --group bootstrap -o requirements/bootstrap.txt
+	$(BIN)/$(COMPILE) --group docs -o requirements/docs.txt
 	$(BIN)/$(COMPILE) --group build -c requirements/dev.txt -o requirements/build.txt
 
 # What of the chart is made from the code (docs/design/installing.md).
@@ -166,7 +180,7 @@ bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(RUN_VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) $(RUN_VENV) $(DOCS_VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY):
@@ -174,3 +188,6 @@ $(READY):
 
 $(RUN_READY):
 	$(call environment,$(RUN_VENV),requirements/run.txt)
+
+$(DOCS_READY):
+	$(call environment,$(DOCS_VENV),requirements/docs.txt)
