@@ -50,7 +50,8 @@ def _measured(form: Form) -> dict[str, Any]:
         "translate_us": translation_us,
         "of_decoding": round(translation_us / decoding_us, 2),
         "write_record_us": _least_us(lambda: record.render(made)),
-        "read_record_us": _least_us(lambda: record.read(written)),
+        "read_record_us": _least_us(lambda: record.read_anew(written)),
+        "read_record_again_us": _least_us(lambda: record.read(written)),
         "record_bytes": len(written),
     }
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -39,6 +40,9 @@ _MOST_LABELS: Final = 16
 _STRATEGIES: Final = frozenset({"", "binpack", "spread"})
 _MODES: Final = frozenset({"", *MODES})
 _DIALECT: Final = re.compile(r"[a-z][a-z0-9-]{0,30}")
+#: Records that are remembered, and the longest one of these, in characters: a bound on memory, whatever users write.
+_MOST_REMEMBERED: Final = 256
+_LONGEST_REMEMBERED: Final = 16 * 1024
 
 
 class RecordedPlace(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
@@ -88,7 +92,15 @@ def render(translation: Translation) -> str:
 
 
 def read(text: str) -> Translation | Refusal:
-    """Read the annotation, or say what in it this version does not understand."""
+    """Read the annotation, or say what in it this version does not understand.
+
+    Pods of one job have equal records, and each pod is seen several times: what was read lately is remembered.
+    """
+    return _remembered(text) if len(text) <= _LONGEST_REMEMBERED else read_anew(text)
+
+
+def read_anew(text: str) -> Translation | Refusal:
+    """Read the annotation, whatever was read before: the function itself, for measuring."""
     try:
         record = _decoder.decode(text)
         if not _is_sound(record):
@@ -109,6 +121,9 @@ def read(text: str) -> Translation | Refusal:
         return refused(f"{names.GPU_RECORD}: {error.field}", error.value, error.allowed)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return _unreadable(text)
+
+
+_remembered: Final = lru_cache(maxsize=_MOST_REMEMBERED)(read_anew)
 
 
 def _unreadable(text: str) -> Refusal:

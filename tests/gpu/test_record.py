@@ -354,6 +354,16 @@ def test_a_record_asks_for_so_many_devices_at_most(
     assert isinstance(record.read(json.dumps(said)), Translation) is is_read
 
 
+@pytest.mark.parametrize(("longest", "is_remembered"), [(1, True), (16 * 1024, False)])
+def test_equal_records_are_read_once_but_for_very_long_ones(longest: int, is_remembered: bool) -> None:
+    """Pods of one job have equal ones, and each is seen several times; what users write must not fill the memory."""
+    note = {"code": "no-effect", "field": "f", "value": "v" * longest}
+    text = json.dumps({"version": 1, "dialect": "hami", "asks": [ASK], "notes": [note]})
+    assert isinstance(record.read(text), Translation)
+    assert (record.read(text) is record.read(text)) is is_remembered
+    assert record.read(text) == record.read_anew(text)
+
+
 @pytest.mark.parametrize(("name", "is_there"), [("", True), ("main", True), ("other", False)])
 def test_a_record_is_about_containers_of_these_names(name: str, is_there: bool) -> None:
     found = record.read(json.dumps({"version": 1, "dialect": "kai", "asks": [{**ASK, "name": name}]}))
