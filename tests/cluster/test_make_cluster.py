@@ -16,12 +16,16 @@ from typing import Any
 
 import pytest
 
+from tests.docs import session
+from tests.docs.blocks import blocks
 from tools.clusterstate import Description, Program, State
 from tools.controlplane import ensure
 
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parents[2]
+_HERE = "tests/cluster/test_make_cluster.py"
+_TUTORIAL = "test_the_tutorial_goes_as_its_page_says"
 COMPONENTS = {"admission", "binder", "nodes", "scheduler"}
 
 
@@ -96,6 +100,24 @@ def is_alive(pid: int) -> bool:
         os.kill(pid, 0)
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     return False
+
+
+def test_the_tutorial_goes_as_its_page_says(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / ".cache" / "moorage").symlink_to(cluster.cache)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    session.install(programs)
+    (programs / "kubectl").symlink_to(Path(sys.executable).with_name("kubectl"))
+    (programs / "make").symlink_to("/bin/true")  # the cluster is up
+    environ = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+    mine = [each for each in blocks(ROOT / "docs" / "tutorial.md") if each.tests == [f"{_HERE}::{_TUTORIAL}"]]
+    assert len(mine) >= 5
+    assert session.type_in(mine, tmp_path, environ) == []
+    eventually(
+        lambda: not cluster.pods("--namespace=kai-resource-reservation"), "the device to be given back", within_s=90
+    )
 
 
 def test_an_example_is_applied_and_two_pods_share_a_device(cluster: Cluster) -> None:

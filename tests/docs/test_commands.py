@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from cli.main import main
+from tests.docs import session
 from tests.docs.blocks import Block, Command, blocks, found, is_as_told
 from tests.docs.pages import PAGES, ROOT, code_words, name
 
@@ -22,60 +21,26 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 #: Files that the pages speak of, but which nobody has.
 GIVEN = Path(__file__).parent / "given"
 _MARKS = r"run: offline(, exit [1-9]\d*)?|run by tests/.+|not run: \S.{9,}"
-_PROGRAMS = {
-    "moorage": "from cli.main import main; raise SystemExit(main())",
-    "kubectl-moorage": "from cli.main import kubectl; raise SystemExit(kubectl())",
-}
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the commands as an installation brings them."""
-    folder = tmp_path_factory.mktemp("bin")
-    for program, code in _PROGRAMS.items():
-        path = folder / program
-        path.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -c "{code}" "$@"\n', encoding="utf-8")
-        path.chmod(0o755)
-    return folder
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A folder like a fresh checkout after ``make demo``, but for the code, and with the files that pages speak of."""
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    shutil.copytree(GIVEN, tmp_path, dirs_exist_ok=True)
-    (tmp_path / ".venv-run" / "bin").mkdir(parents=True)
-    python = tmp_path / ".venv-run" / "bin" / "python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} "$@"\n', encoding="utf-8")
-    python.chmod(0o755)
-    return tmp_path
-
-
-@pytest.mark.parametrize("block", [each for each in BLOCKS if each.is_run_here], ids=str)
-def test_commands_do_what_their_page_says(block: Block, programs: Path, place: Path) -> None:
-    environment = {
+@pytest.mark.parametrize("page", sorted({each.page for each in BLOCKS if each.is_run_here}))
+def test_commands_do_what_their_page_says(page: str, tmp_path: Path) -> None:
+    """In a folder like a checkout after ``make demo``, but for the code, and with the files that pages speak of."""
+    place, programs = tmp_path / "place", tmp_path / "bin"
+    shutil.copytree(GIVEN, place)
+    shutil.copytree(ROOT / "examples", place / "examples")
+    session.prepare_like_after_make_demo(place)
+    programs.mkdir()
+    session.install(programs)
+    environ = {
         "PATH": f"{programs}:{os.environ['PATH']}",
         "HOME": str(place),
-        "COLUMNS": "140",
         "LANG": "C.UTF-8",
+        "COLUMNS": "140",
         # No cluster of who runs this is to be met.
         "KUBECONFIG": str(place / "no-kubeconfig"),
     }
-    for command in block.commands:
-        ran = subprocess.run(
-            ["/usr/bin/env", "bash", "-euo", "pipefail", "-c", command.line],
-            cwd=place,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert ran.returncode == block.exit_code, ran.stdout
-        if command.printed is not None:
-            assert is_as_told(command.printed, ran.stdout), ran.stdout
+    assert session.type_in([each for each in BLOCKS if each.page == page and each.is_run_here], place, environ) == []
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
@@ -170,3 +135,45 @@ helm e
 )
 def test_three_dots_are_anything(told: str, printed: str, is_so: bool) -> None:
     assert is_as_told(told, printed) == is_so
+
+
+def test_what_is_otherwise_than_its_page_says_is_told(tmp_path: Path) -> None:
+    text = """
+<!-- run: offline -->
+```console
+$ said() { echo "$1"; }
+$ said here
+there
+```
+
+<!-- run: offline -->
+```bash
+cat > lines << EOF
+two
+lines
+EOF
+```
+
+<!-- run: offline, exit 3 -->
+```bash
+(exit 4)
+```
+
+<!-- run: offline -->
+```bash
+said before
+false
+said after
+```
+
+<!-- run: offline -->
+```bash
+said never
+```
+"""
+    wrong = session.type_in(list(found(text, "page.md")), tmp_path, os.environ)
+    assert [re.sub(r"\s+", " ", one) for one in wrong] == [
+        "page.md:3: said here: printed otherwise than its page says: here ",
+        "page.md:18: (exit 4) : ended with 4: ",
+        "page.md:23: said before false said after : ended with 1 on its way: before ",
+    ]
