@@ -223,12 +223,18 @@ async def scene(plane: ControlPlane, namespace: str, shapes: Sequence[str], *, s
         core = client.CoreV1Api(api)
         await core.create_namespace({"metadata": {"name": namespace}})
         await eventually(lambda: _default_account(core, namespace), "the default service account", within_s=PATIENCE_S)
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(nodes.run)
-            yield (made := Scene(api, namespace, nodes))
-            await made.empty()
-            tasks.cancel_scope.cancel()
-        await nodes.remove()
+        # Also after a test that failed: what it leaves would fail those that look at the whole cluster.
+        try:
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(nodes.run)
+                made = Scene(api, namespace, nodes)
+                try:
+                    yield made
+                finally:
+                    await made.empty()
+                tasks.cancel_scope.cancel()
+        finally:
+            await nodes.remove()
     # Connections of cancelled watches close a moment after their sessions; a loop that ends before warns of them.
     await anyio.sleep(0.1)
 
