@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import web
 from anyio.abc import TaskStatus
 
+from admission.accepting import Entrance, Limits, listen
 from admission.certificates.tls import Shown
 from admission.observing import Answered, Observer, Unobserved, answered_by
 from admission.review import MalformedReview, PodAdmission, Review
@@ -28,9 +29,9 @@ VALIDATE_PATH = "/validate--v1-pod"
 #: A review holds an object twice at most, and the API server takes objects of up to 3 MiB.
 _MAX_BODY_BYTES = 8 * 2**20
 
-#: Far longer than the API server keeps a connection on which nothing is asked (90 s). Were we the first to close it,
-#: its next review could meet a connection that is about to go, and fail.
-_KEEP_ALIVE_S = 3600.0
+#: Longer than the API server keeps a connection on which nothing is asked (90 s). Were we the first to close it, its
+#: next review could meet a connection that is about to go, and fail. Who keeps one for longer is no API server.
+_KEEP_ALIVE_S = 150.0
 
 #: asyncio tells nobody when a closed TLS connection is really gone, so it is looked at.
 _LOOK_AGAIN_S = 0.01
@@ -45,6 +46,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 9443
     #: How long to go on serving, not ready, after being told to stop: longer than it takes endpoints to be removed.
     drain_s: float = 10.0
+    limits: Limits = Limits()
 
 
 class WebhookServer:
@@ -85,14 +87,16 @@ class WebhookServer:
         )
         await runner.setup()
         try:
-            site = web.TCPSite(runner, self._endpoint.host, self._endpoint.port, ssl_context=self._shown.context)
-            await site.start()
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._shown.run)
-                task_status.started(runner.addresses[0][1])
-                await self._stop.wait()
-                await anyio.sleep(self._endpoint.drain_s)
-                tasks.cancel_scope.cancel()
+            limits = self._endpoint.limits
+            with listen(self._endpoint.host, self._endpoint.port, limits) as listening:
+                entrance = Entrance(listening, self._shown.context, _serving(runner), limits=limits)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._shown.run)
+                    tasks.start_soon(entrance.run)
+                    task_status.started(listening.getsockname()[1])
+                    await self._stop.wait()
+                    await anyio.sleep(self._endpoint.drain_s)
+                    tasks.cancel_scope.cancel()
         finally:
             with anyio.move_on_after(self._endpoint.drain_s + 1, shield=True):
                 await _close(runner)
@@ -137,6 +141,9 @@ class WebhookServer:
             answered = Answered.MALFORMED
             log.warning("malformed review: %s", error)
             return web.Response(status=400, text=f"malformed review: {error}")
+        except ConnectionResetError:
+            # The client gave up in the middle of its review: nobody reads this.
+            return web.Response(status=408)
         finally:
             self._observer.reviewed(webhook, answered, anyio.current_time() - began)
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
@@ -154,9 +161,16 @@ class WebhookServer:
         return web.Response(text="ok")
 
 
+def _serving(runner: web.AppRunner) -> web.Server:
+    """What serves the connections of a runner that is set up."""
+    if runner.server is None:
+        raise ValueError("the runner is not set up")
+    return runner.server
+
+
 async def _close(runner: web.AppRunner) -> None:
     """End all connections and wait until they are gone: TLS says goodbye, which takes the peer's answer."""
-    handlers = runner.server.connections if runner.server is not None else []
+    handlers = _serving(runner).connections
     sockets = [handler.transport.get_extra_info("socket") for handler in handlers if handler.transport is not None]
     await runner.cleanup()
     while any(socket.fileno() != -1 for socket in sockets):  # noqa: ASYNC110 - asyncio has no event for it

@@ -15,9 +15,11 @@ import anyio
 import msgspec
 import pytest
 from anyio.streams.tls import TLSAttribute
+from typing_extensions import override
 
 from admission.certificates.tls import Files, FilesShown
 from admission.certs import ServingCertificate, serving_certificate
+from admission.observing import Answered, Observer, Unobserved
 from admission.review import PodAdmission
 from admission.server import MUTATE_PATH, VALIDATE_PATH, Endpoint, WebhookServer
 from admission.settings import Settings
@@ -51,16 +53,35 @@ class Site:
         (self.folder / "tls.key").write_bytes(key)
 
 
+class Seen(Unobserved):
+    """Keeps how reviews were answered."""
+
+    def __init__(self) -> None:
+        self._put, self._seen = anyio.create_memory_object_stream[Answered](10)
+
+    @override
+    def reviewed(self, webhook: str, answered: Answered, took_s: float) -> None:
+        self._put.send_nowait(answered)
+
+    async def receive(self) -> Answered:
+        """Wait for the next."""
+        with self._put, self._seen:
+            return await self._seen.receive()
+
+
 Serve = Callable[..., Any]
 
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Serve:
     @asynccontextmanager
-    async def run(made: ServingCertificate, *, ready: Callable[[], bool] = lambda: True) -> AsyncIterator[Site]:
+    async def run(
+        made: ServingCertificate, *, ready: Callable[[], bool] = lambda: True, observer: Observer | None = None
+    ) -> AsyncIterator[Site]:
         shown = FilesShown(Files(certificate=tmp_path / "tls.crt", key=tmp_path / "tls.key", reload_s=0.02))
         endpoint = Endpoint(host="127.0.0.1", port=0, drain_s=0.3)
-        server = WebhookServer(PodAdmission(Settings(), rng=random.Random(1)), endpoint, shown, is_ready=ready)
+        admission = PodAdmission(Settings(), rng=random.Random(1))
+        server = WebhookServer(admission, endpoint, shown, is_ready=ready, observer=observer)
         site = Site(server, tmp_path, 0)
         site.show(made.certificate, made.key)
         async with anyio.create_task_group() as tasks:
@@ -153,6 +174,20 @@ async def test_a_connection_is_kept_and_gets_no_session_tickets(serve: Serve) ->
             assert ours.version() == "TLSv1.3"
             assert ours.session is not None
             assert not ours.session.has_ticket
+
+
+async def test_who_goes_in_the_middle_of_a_review_is_counted_and_fills_no_log(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    made, seen = _certificate(), Seen()
+    async with serve(made, observer=seen) as site:
+        tls = ssl.create_default_context(cadata=made.ca.decode())
+        stream = await anyio.connect_tcp("127.0.0.1", site.port, ssl_context=tls, tls_hostname="127.0.0.1")
+        await stream.send(f"POST {MUTATE_PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{".encode())
+        await anyio.aclose_forcefully(stream)
+        with anyio.fail_after(60):
+            assert await seen.receive() is Answered.FAILED
+    assert not caplog.records
 
 
 async def test_a_renewed_certificate_is_shown_to_new_connections(serve: Serve) -> None:
