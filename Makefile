@@ -41,7 +41,7 @@ endef
 # Builds the site anew, with nothing of before: what another page links to may be gone.
 SITE = rm -rf build/site build/doctrees && $(DOCS_VENV)/bin/python -m sphinx --quiet --fail-on-warning --nitpicky --doctree-dir build/doctrees -c docs . build/site
 
-.PHONY: help demo test test-fast node-test node-install simulate-soak enumerate chaos lint format docs pins chart settings metrics images cluster cluster-status cluster-down bench clean
+.PHONY: help demo test test-fast node-test node-install simulate-soak enumerate chaos lint format docs pins chart settings metrics reference images cluster cluster-status cluster-down bench clean
 
 help:
 	@echo 'make demo          the scheduler at work on simulated GPUs, no cluster needed'
@@ -64,6 +64,7 @@ help:
 	@echo 'make docs          the documentation as a site, in build/site'
 	@echo 'make settings      renew the tables of docs/settings.md, which are made from the code'
 	@echo 'make metrics       renew the tables of docs/metrics.md'
+	@echo 'make reference     renew those of docs/reference: custom resources, names, events'
 	@echo 'make clean         remove environments and caches (not the programs of the control plane)'
 
 demo: $(RUN_READY)
@@ -120,6 +121,7 @@ lint: $(READY) $(DOCS_READY)
 	$(BIN)/hadolint images/Containerfile*
 	$(BIN)/python -m tools.chart check
 	$(BIN)/python -m tools.settingsdoc check
+	$(BIN)/python -m tools.referencedoc check
 	$(SITE)
 	$(BIN)/python -m tools.sitecheck build/site
 
@@ -153,6 +155,10 @@ settings: $(READY)
 # The tables of docs/metrics.md.
 metrics: $(READY)
 	$(BIN)/python -m tools.metricspage
+
+# The tables of docs/reference that are made from the code.
+reference: $(READY)
+	$(BIN)/python -m tools.referencedoc write
 
 # docs/images.md. ARGS: which ones, and --out DIR
 images: $(READY)

@@ -26,6 +26,7 @@ from gpu.reservation import Reservation
 from kube.errors import ApiError
 from kube.events import EventRecorder
 from kube.patience import doubled_s
+from wire import names
 from wire.core import ObjectReference
 from wire.events import WARNING
 
@@ -218,4 +219,4 @@ class Collector:
                 about = ObjectReference(
                     api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid
                 )
-                self._events.record(about, reason="GPULost", action="Binding", note=note, type=WARNING)
+                self._events.record(about, reason=names.REASON_GPU_LOST, action="Binding", note=note, type=WARNING)

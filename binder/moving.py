@@ -19,6 +19,7 @@ from kube.errors import Conflict, NotFound, Refused, TooManyRequests
 from kube.events import EventRecorder
 from kube.logevents import LogEvent, about
 from kube.patience import doubled_s
+from wire import names
 from wire.core import ObjectReference
 from wire.events import WARNING
 
@@ -104,7 +105,7 @@ class Moving:
         extra = about(event, pod=f"{pod.namespace}/{pod.name}", node=pod.node)
         _log.error("pod %s/%s: %s", pod.namespace, pod.name, note, extra=extra)
         regarding = ObjectReference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
-        self._events.record(regarding, reason="GPUMoved", action="Evicting", note=note, type=WARNING)
+        self._events.record(regarding, reason=names.REASON_GPU_MOVED, action="Evicting", note=note, type=WARNING)
 
 
 def _reason(move: Move) -> str:

@@ -21,6 +21,7 @@ from binder.view import View
 from gpu.reservation import Reservation
 from kube.binding import FenceText
 from kube.events import EventRecorder
+from wire import names
 from wire.core import ObjectReference
 from wire.events import WARNING
 
@@ -117,4 +118,4 @@ class Repairing:
     def _tell(self, held: Reservation, note: str) -> None:
         _log.error("reservation %s of group %s: %s", held.name, held.group, note)
         about = ObjectReference(api_version="v1", kind="Pod", name=held.name, namespace=held.namespace, uid=held.uid)
-        self._events.record(about, reason="BookLost", action="Binding", note=note, type=WARNING)
+        self._events.record(about, reason=names.REASON_BOOK_LOST, action="Binding", note=note, type=WARNING)

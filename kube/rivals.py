@@ -11,6 +11,7 @@ from typing import Final
 
 from kube.events import EventRecorder, about
 from kube.resources import LEASES
+from wire import names
 from wire.core import Lease
 from wire.events import WARNING
 
@@ -32,4 +33,6 @@ class Rivals:
         self._told.add(rival)
         note = f"this process works without leader election (--no-leader-election) while {rival} works, too: stop one"
         _log.error("lease %s/%s: %s", lease.metadata.namespace, lease.metadata.name, note)
-        self._events.record(about(LEASES, lease.metadata), reason="NotAlone", action="Working", note=note, type=WARNING)
+        self._events.record(
+            about(LEASES, lease.metadata), reason=names.REASON_NOT_ALONE, action="Working", note=note, type=WARNING
+        )

@@ -27,7 +27,8 @@ _RESOURCE_WORDS: Final = {
     names.EPHEMERAL_STORAGE_RESOURCE: "ephemeral-storage",
 }
 
-_KIND_WORDS: Final = {
+#: What keeps a node out, in a verdict -> how a pod is told.
+KIND_WORDS: Final = {
     "not-ready": "node(s) were not ready",
     "cordoned": "node(s) were unschedulable",
     "taint": "node(s) had untolerated taint(s)",
@@ -139,7 +140,7 @@ def _no_node(verdict: Verdict) -> str:
 
 def _node_reason(reason: NodeReason) -> str:
     if reason.kind != "insufficient":
-        return f"{reason.nodes} {_KIND_WORDS.get(reason.kind, reason.kind)}"
+        return f"{reason.nodes} {KIND_WORDS.get(reason.kind, reason.kind)}"
     if reason.resource.startswith(names.MIG_RESOURCE_PREFIX):
         return f"{reason.nodes} node(s) didn't have enough of mig profile: {reason.resource}"
     return (

@@ -136,7 +136,7 @@ class Releasing:
         gang, member = f"{group.namespace}/{group.name}", f"{pod.metadata.namespace}/{pod.metadata.name}"
         extra = about(LogEvent.POD_EVICTED, gang=gang, pod=member, minimum=group.minimum)
         _log.info("evicted: its gang is below its minimum", extra=extra)
-        self._events.record(_reference(group), reason="Evict", action="Evicting", note=note, type=WARNING)
+        self._events.record(_reference(group), reason=names.REASON_EVICT, action="Evicting", note=note, type=WARNING)
 
 
 def _reference(group: PodGroupRecord) -> ObjectReference:

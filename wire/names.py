@@ -39,41 +39,58 @@ EPHEMERAL_STORAGE_RESOURCE: Final = "ephemeral-storage"
 PODS_RESOURCE: Final = "pods"
 
 # --- pod annotations: what a user asks (KAI) ---------------------------------------------------------------------
+#: A part of one device, above 0 and below 1.
 GPU_FRACTION: Final = "gpu-fraction"
+#: So many MiB of one device.
 GPU_MEMORY: Final = "gpu-memory"
+#: The same of so many distinct devices of one node.
 GPU_FRACTION_NUM_DEVICES: Final = "gpu-fraction-num-devices"
+#: The container that gets it; without it the first one.
 GPU_FRACTION_CONTAINER_NAME: Final = "gpu-fraction-container-name"
+#: Without a container's name: ``InitContainer`` is the first init container, ``Regular`` the first other one.
 GPU_FRACTION_CONTAINER_TYPE: Final = "gpu-fraction-container-type"
 CONTAINER_TYPE_INIT: Final = "InitContainer"
 CONTAINER_TYPE_REGULAR: Final = "Regular"
+#: "true": the pod wishes to run under MPS; it never shares a device with pods of another mode.
 MPS: Final = "mps"
 
 # --- pod annotations and labels: what is written back (KAI) ------------------------------------------------------
+#: Prefix of the names of the ConfigMaps by which a share is handed over, where that is chosen.
 SHARED_GPU_CONFIGMAP: Final = "runai/shared-gpu-configmap"
+#: Written by the Binding: ``Regular``, ``Fraction`` or ``MigInstance``.
 RECEIVED_RESOURCE_TYPE: Final = "received-resource-type"
 RECEIVED_REGULAR: Final = "Regular"
 RECEIVED_FRACTION: Final = "Fraction"
 RECEIVED_MIG: Final = "MigInstance"
+#: Label, written by the Binding: the group of the one shared device; reservation pods have that of theirs.
 GPU_GROUP_LABEL: Final = "runai-gpu-group"
 #: Multi-device pods carry one label per group: this prefix + group id, value = group id.
 MULTI_GPU_GROUP_LABEL_PREFIX: Final = "runai-gpu-group/"
 #: Despite its name it holds the GPU UUID; written from inside the reservation pod.
 RESERVE_FOR_GPU_INDEX: Final = "run.ai/reserve_for_gpu_index"
+#: On a reservation pod: "true" while its book has entries, so that Karpenter leaves its node.
 DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 
 # --- pod annotations and labels: grouping and queues (KAI) -------------------------------------------------------
+#: On a pod: the PodGroup of its namespace that it belongs to.
 POD_GROUP_NAME: Final = "pod-group-name"
+#: Label of a pod: its queue; a PodGroup names its own in ``spec.queue``. Limits of queues are not enforced.
 QUEUE_LABEL: Final = "kai.scheduler/queue"
+#: Label of a pod: the sub-group of its PodGroup.
 SUBGROUP_LABEL: Final = "kai.scheduler/subgroup-name"
+#: Label of a pod: a number; of pods of one priority in a gang, the higher one is placed first.
 TASK_PRIORITY_LABEL: Final = "kai.scheduler/task-priority"
+#: Label by which reservation pods and scaling pods are known.
 APP_LABEL: Final = "app"
+#: Label of a BindRequest: the node that was chosen.
 SELECTED_NODE_LABEL: Final = "selected-node"
 
 # --- pod annotations that are ours -------------------------------------------------------------------------------
 #: On a reservation pod: the book of its device (gpu/book.py).
 TENANTS: Final = "moorage.dev/tenants"
-#: On a reservation pod: the device's index on its node, and its memory in MiB, as NVML reports them.
+#: On a reservation pod: the device's index on its node, as NVML reports it.
 DEVICE_INDEX: Final = "moorage.dev/device"
+#: On a reservation pod: the device's memory in MiB, as NVML reports it.
 DEVICE_MEMORY: Final = "moorage.dev/device-memory-mib"
 #: Finalizer of a reservation pod: kept while its book has live entries.
 BOOK_FINALIZER: Final = "moorage.dev/book"
@@ -83,12 +100,13 @@ GPU_RECORD: Final = "moorage.dev/gpu"
 GRANT: Final = "moorage.dev/grant"
 #: On a user pod: the attempt that was withdrawn. The write changes the resourceVersion, so a late Binding fails.
 FENCED: Final = "moorage.dev/fenced"
-#: On a user pod, beside ``FENCED``: why, as "Cause: detail" (binder/core/failure.py).
+#: On a user pod, beside that: why, as "Cause: detail" (gpu/cause.py).
 FENCED_BECAUSE: Final = "moorage.dev/fenced-because"
 #: Env of a container reads its devices from this annotation + container key (``c0``, ``i1``).
 VISIBLE_DEVICES_PREFIX: Final = "moorage.dev/visible-devices."
 #: A variable of a container reads its value, known at binding, from this prefix + container key + "." + its name.
 ENV_PREFIX: Final = "env.moorage.dev/"
+#: On a user pod, written by the Binding: the part that it has of its first device, for ``GPU_PORTION``.
 GPU_PORTION_ANNOTATION: Final = "moorage.dev/gpu-portion"
 #: On a PodGroup: pod UID -> node and groups, written before the first member joins or binds.
 PLAN: Final = "moorage.dev/plan"
@@ -111,16 +129,22 @@ QUEUES: Final = "moorage.dev/queues"
 
 MOORAGE_PREFIX: Final = "moorage.dev/"
 
-# --- node labels -------------------------------------------------------------------------------------------------
+# --- labels and annotations of nodes -----------------------------------------------------------------------------
+#: Label of a node: MiB of each of its cards.
 NODE_GPU_MEMORY: Final = "nvidia.com/gpu.memory"
+#: Label of a node: the product of its cards.
 NODE_GPU_PRODUCT: Final = "nvidia.com/gpu.product"
+#: Label of a node: its pool, by which metrics of GPUs are told apart.
 NODE_POOL_LABEL: Final = "kai.scheduler/node-pool"
+#: Label of a node: how many cards it has.
 NODE_GPU_COUNT: Final = "nvidia.com/gpu.count"
-#: How many times NVIDIA's plugin offers each GPU, and by which way of sharing.
+#: Label of a node: how many times NVIDIA's plugin offers each GPU.
 NODE_GPU_REPLICAS: Final = "nvidia.com/gpu.replicas"
+#: Label of a node: by which way of sharing NVIDIA's plugin does.
 NODE_GPU_SHARING: Final = "nvidia.com/gpu.sharing-strategy"
 #: Node annotation of HAMi's plugin: its cards, each with its UUID.
 HAMI_NODE_REGISTER: Final = "hami.io/node-nvidia-register"
+#: Label of a node: how NVIDIA's plugin offers MIG slices, ``single`` or ``mixed``.
 NODE_MIG_STRATEGY: Final = "nvidia.com/mig.strategy"
 #: Node annotation for nodes whose cards differ: MiB of each card, joined by commas, in no particular order.
 NODE_CARDS: Final = "moorage.dev/gpu-memory-mib"
@@ -128,31 +152,59 @@ NODE_CARDS: Final = "moorage.dev/gpu-memory-mib"
 NODE_UUIDS: Final = "moorage.dev/gpu-uuids"
 #: Node annotation: what its administrator says that it can hold pods to, words joined by commas (gpu/enforcement.py).
 NODE_ENFORCES: Final = "moorage.dev/enforces"
+#: Label of a node: the lowest level of a Topology.
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+#: The taint of a cordoned node.
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 
 # --- environment of containers -----------------------------------------------------------------------------------
+#: The devices that the container runtime shows; set in containers with a share, and to ``void`` where there is none.
 ENV_VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
+#: An older name of the next one.
 ENV_NUM_OF_GPUS: Final = "RUNAI_NUM_OF_GPUS"
+#: In containers with a share: what they have of their first device.
 ENV_GPU_PORTION: Final = "GPU_PORTION"
+#: In the reservation process: the name of its own pod.
 ENV_POD_NAME: Final = "POD_NAME"
+#: In the reservation process: the namespace of its own pod.
 ENV_POD_NAMESPACE: Final = "POD_NAMESPACE"
+#: In the reservation process: the UID of its own pod.
 ENV_POD_UID: Final = "POD_UID"
 VISIBLE_DEVICES_NONE: Final = "void"
 
 # --- conditions, phases, events ----------------------------------------------------------------------------------
+#: Kubernetes' own; its message says why a pod waits.
 CONDITION_POD_SCHEDULED: Final = "PodScheduled"
+#: Whether the binder has bound the pod; False with ``BindingError`` where an attempt failed.
 CONDITION_POD_BOUND: Final = "PodBound"
 #: On a bound pod, False where its node can't hold it to what it wishes (docs/enforcement.md).
 CONDITION_LIMITS_ENFORCED: Final = "moorage.dev/GPULimitsEnforced"
+#: The pod can't be placed now; the message says why.
 REASON_UNSCHEDULABLE: Final = "Unschedulable"
+#: The pod was not bound to the node that was chosen; it is decided upon anew.
 REASON_BINDING_ERROR: Final = "BindingError"
+#: The pod is bound.
 REASON_SCHEDULED: Final = "Scheduled"
+#: The gang's pods are not all there yet.
 REASON_NOT_READY: Final = "NotReady"
+#: The pod is bound.
 REASON_BOUND: Final = "Bound"
+#: The node can't hold the pod to all that it wishes; the message says to what.
 REASON_NOT_ENFORCED: Final = "NotEnforced"
+#: Something that the pod says was read otherwise than it stands there, or given instead.
 REASON_UNDERSTOOD: Final = "GPURequestUnderstood"
+#: A PodGroup has a ``stalenessGracePeriod`` that is no duration; it counts as not set.
 REASON_MALFORMED_GROUP: Final = "MalformedPodGroup"
+#: A gang is below its minimum for longer than it may; its remaining pods are evicted.
+REASON_EVICT: Final = "Evict"
+#: The reservation of a pod's device holds another device now; nobody is let on the lost one.
+REASON_GPU_LOST: Final = "GPULost"
+#: The pod has to leave its GPU: somebody else was given it, or its device plugin says that it is unhealthy.
+REASON_GPU_MOVED: Final = "GPUMoved"
+#: On a reservation pod: its book was lost and written anew from the pods that are bound, or can't be read.
+REASON_BOOK_LOST: Final = "BookLost"
+#: On a Lease: a process that was told to do without leader election works while another one leads.
+REASON_NOT_ALONE: Final = "NotAlone"
 #: Health of a device in a container's status (KEP-4680).
 UNHEALTHY: Final = "Unhealthy"
 UNEXPECTED_ADMISSION_ERROR: Final = "UnexpectedAdmissionError"

@@ -1,0 +1,181 @@
+"""The pages docs/reference/{crds,names,events}.md: ``python -m tools.referencedoc write``, and ``check``.
+
+What stands above the line that says so is written by hand; what stands below is made from the code.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from scheduler.reasons import KIND_WORDS
+from tools.commented import Constant, constants
+from wire.crds.definition import Definition
+from wire.crds.render import DEFINITIONS
+
+FOLDER: Final = Path(__file__).parent.parent / "docs" / "reference"
+_BEGIN: Final = "<!-- Made by `make reference` from the code: change that. -->\n"
+_NAMES: Final = "wire/names.py"
+#: Sections of that file that the other page tells.
+_TOLD_ELSEWHERE: Final = "conditions, phases, events"
+_OURS: Final = ("pod annotations", "labels and annotations of nodes", "environment")
+_OTHERS: Final = ("HAMi", "Volcano", "Koordinator", "KAI 0.18")
+#: Begin the names of constants there that are values.
+_VALUES: Final = (
+    "CONTAINER_TYPE_",
+    "RECEIVED_REGULAR",
+    "RECEIVED_FRACTION",
+    "RECEIVED_MIG",
+    "VISIBLE_DEVICES_NONE",
+    "MOORAGE_PREFIX",
+)
+_ABOUT: Final = {
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "minItems": "at least {} items",
+    "maxItems": "at most {} items",
+}
+
+
+def crds() -> Iterator[str]:
+    """The kinds that the chart installs, with every field."""
+    for definition in DEFINITIONS:
+        yield from _kind(definition)
+
+
+def names() -> Iterator[str]:
+    """Annotations, labels and variables that stand in objects; of other systems' words the list alone."""
+    told = (each for each in constants(_NAMES) if not each.name.startswith(_VALUES))
+    for section, found in groupby(told, lambda constant: constant.section):
+        each = list(found)
+        if section.startswith(_OURS):
+            yield f"\n## {_upper(section)}\n\n"
+            yield from _table(("name", "what it is"), ((_code(one.value), one.comment) for one in each))
+        elif section.startswith(_OTHERS):
+            title = re.split(r":| \(", section)[0]
+            yield f"\n## Words of {title}\n\n{', '.join(_code(one.value) for one in each)}\n"
+
+
+def events() -> Iterator[str]:
+    """Conditions and Events, and why a pod waits or was not bound."""
+    told = [each for each in constants(_NAMES) if each.section == _TOLD_ELSEWHERE]
+    yield "\n## Conditions\n\n"
+    yield from _table(("type", "what it is"), _commented(told, "CONDITION_"))
+    yield "\n## Reasons of conditions and Events\n\n"
+    yield from _table(("reason", "what has happened"), _commented(told, "REASON_"))
+    yield "\n## What keeps a pod waiting\n\n"
+    yield "The verdict's code, as metrics name it; the message of the condition says it in words.\n\n"
+    yield from _table(("verdict", "what it is"), _commented(constants("scheduler/core/verdict.py"), ""))
+    yield "\n## What keeps nodes out\n\nAfter `no nodes with enough resources were found`, counted by node:\n\n"
+    yield from _table(("kind", "words"), ((_code(kind), words) for kind, words in KIND_WORDS.items()))
+    yield "\n## Why a pod was not bound to the node that was chosen\n\n"
+    yield "In its annotation `moorage.dev/fenced-because`, as `Cause: detail`:\n\n"
+    yield from _table(("cause", "what it is"), _commented(constants("gpu/cause.py"), ""))
+
+
+PAGES: Final[Mapping[str, Callable[[], Iterator[str]]]] = {"crds.md": crds, "names.md": names, "events.md": events}
+
+
+def _commented(found: Iterable[Constant], prefix: str) -> Iterator[tuple[str, str]]:
+    return ((_code(one.value), one.comment) for one in found if one.name.startswith(prefix))
+
+
+def _kind(definition: Definition) -> Iterator[str]:
+    manifest = definition.manifest()
+    schema = manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    yield f"\n## {definition.kind}\n\n{schema['description']}\n\n"
+    yield f"`{definition.group}/{definition.version}`, `{definition.plural}`"
+    yield "".join(f", short `{short}`" for short in definition.short_names)
+    yield f"; {'in a namespace' if definition.namespaced else 'of the whole cluster'}"
+    yield f"; {'with' if definition.has_status else 'without'} a subresource `status`.\n\n"
+    yield from _table(("field", "type", "allowed", "what it is"), _fields(schema, ""))
+
+
+def _fields(schema: Mapping[str, Any], above: str) -> Iterator[tuple[str, ...]]:
+    required = schema.get("required", ())
+    for name, field in schema.get("properties", {}).items():
+        path = f"{above}{name}"
+        if path in {"apiVersion", "kind", "metadata"}:
+            continue
+        inner, marks = _innermost(field)
+        must = ["required"] if name in required else []
+        told = field.get("description", inner.get("description", ""))
+        yield _code(path + marks), _type(inner), "; ".join([*must, *_allowed(field)]), told
+        yield from _fields(inner, f"{path}{marks}.")
+
+
+def _innermost(field: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    if "items" in field:
+        inner, marks = _innermost(field["items"])
+        return inner, f"[]{marks}"
+    if isinstance(field.get("additionalProperties"), dict):
+        inner, marks = _innermost(field["additionalProperties"])
+        return inner, f".*{marks}"
+    return field, ""
+
+
+def _type(field: Mapping[str, Any]) -> str:
+    if field.get("x-kubernetes-int-or-string"):
+        return "quantity"
+    if field.get("x-kubernetes-preserve-unknown-fields"):
+        return "object, kept as it is"
+    return " ".join(str(field[key]) for key in ("type", "format") if key in field)
+
+
+def _allowed(field: Mapping[str, Any]) -> Iterator[str]:
+    if "enum" in field:
+        yield "one of " + ", ".join(_code(str(value)) for value in field["enum"])
+    yield from (text.format(field[key]) for key, text in _ABOUT.items() if key in field)
+    if "pattern" in field and not field.get("x-kubernetes-int-or-string"):
+        yield _code(field["pattern"])
+    yield from (rule["message"] for rule in field.get("x-kubernetes-validations", ()))
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n"
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('``', '`').replace('|', chr(92) + '|') for cell in row)} |\n"
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+def _upper(section: str) -> str:
+    return re.sub(r" \(docs/[^)]*\)", "", section[0].upper() + section[1:])
+
+
+def rendered(name: str, text: str) -> str:
+    """Return a page with its tables as the code would make them. Raises ValueError for a page without their place."""
+    by_hand, mark, _ = text.partition(_BEGIN)
+    if not mark:
+        raise ValueError(f"{name} has no line that says where the tables begin: {_BEGIN}")
+    return by_hand + _BEGIN + "".join(PAGES[name]())
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write, or check; return the exit code."""
+    if list(arguments) not in (["write"], ["check"]):
+        print("usage: python -m tools.referencedoc write|check", file=sys.stderr)
+        return 2
+    code = 0
+    for name in PAGES:
+        path = FOLDER / name
+        is_text = path.read_text(encoding="utf-8")
+        should_be = rendered(name, is_text)
+        if arguments[0] == "write":
+            path.write_text(should_be, encoding="utf-8")
+        elif is_text != should_be:
+            print(f"docs/reference/{name}: not what the code says: make reference", file=sys.stderr)
+            code = 1
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
