@@ -12,6 +12,8 @@ from wire import names
 
 Pod = dict[str, Any]
 T = TypeVar("T")
+#: Where time is not what a test is about: a busy machine takes three times what it usually takes.
+_PATIENCE_S = 180.0
 NAMESPACE = "default"
 #: Has a Python with pynvml, which is all that a user's image needs here.
 IMAGE = "moorage/reservation:latest"
@@ -77,7 +79,7 @@ class Machine:
         """All pods of a namespace."""
         return list(self.plane.rest().call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"])
 
-    def reached(self, name: str, phase: str, *, within_s: float = 60) -> Pod:
+    def reached(self, name: str, phase: str, *, within_s: float = _PATIENCE_S) -> Pod:
         """Wait until a pod has a phase, and return it."""
 
         def there() -> Pod | None:
@@ -94,7 +96,7 @@ class Machine:
             lines = self.node.output(NAMESPACE, name, "main", uid=uid).splitlines()
             return next((line.split()[1:] for line in lines if line.startswith("sees")), None)
 
-        told = eventually(said, lambda: f"{name} to list its devices: {self.get(name)['status']}", within_s=60)
+        told = eventually(said, lambda: f"{name} to list its devices: {self.get(name)['status']}", within_s=_PATIENCE_S)
         assert len(set(told)) == len(told)
         return set(told)
 
@@ -107,7 +109,8 @@ class Machine:
             is_again = statuses and all(one["restartCount"] == 1 and one["ready"] for one in statuses)
             return found if is_again else None
 
-        return eventually(again, lambda: f"{name} to start again: {self.get(name, namespace)['status']}", within_s=90)
+        what = f"{name} to start again"
+        return eventually(again, lambda: f"{what}: {self.get(name, namespace)['status']}", within_s=_PATIENCE_S)
 
     def events(self, namespace: str) -> list[dict[str, Any]]:
         """What was said of the objects of a namespace."""
@@ -120,7 +123,7 @@ class Machine:
         eventually(
             lambda: not {one["metadata"]["name"] for one in self.pods(NAMESPACE)} & set(gone) or None,
             lambda: f"{', '.join(gone)} to go",
-            within_s=60,
+            within_s=_PATIENCE_S,
         )
 
     def reservations(self) -> list[Pod]:
@@ -137,7 +140,7 @@ class Machine:
         eventually(
             lambda: not self.reservations() or None,
             lambda: f"reservations to go: {self.reservations()}",
-            within_s=180,
+            within_s=_PATIENCE_S,
         )
 
     def kill(self, name: str, namespace: str = NAMESPACE) -> None:

@@ -26,6 +26,8 @@ pytestmark = [pytest.mark.node, pytest.mark.helm, pytest.mark.timeout(600)]
 
 NODE = "node-a"
 LABELS = {"nvidia.com/gpu.memory": "81559", "nvidia.com/gpu.count": "2", "nvidia.com/gpu.present": "true"}
+#: Last lines of each component's log.
+_SHOWN = 30
 #: As the README says it; one process of each for a small machine, and idle reservations go soon.
 VALUES = ("global.gpuSharing=true", "scheduler.replicas=1", "binder.replicas=1", "binder.args.idle-s=1")
 
@@ -42,6 +44,9 @@ def cluster() -> Iterator[Machine]:
         runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}}
         plane.apply(json.dumps({**runtime, "handler": "nvidia"}))
         yield Machine(plane, node)
+        # Shown if the test fails.
+        for log in sorted((node.folder / "log" / "pods").glob(f"{NAMESPACE}_*/*/*.log")):
+            print(f"--- {log.parent.name} {log.name}", *log.read_text().splitlines()[-_SHOWN:], sep="\n")
 
 
 def is_let_in(machine: Machine, name: str, fraction: str) -> bool | None:
@@ -65,7 +70,7 @@ def test_the_chart_installs_and_two_halves_share_a_gpu_and_outlive_it(cluster: M
     running = [one for one in machine.pods(NAMESPACE) if one["status"]["phase"] == "Running"]
     assert {one["metadata"]["labels"]["app.kubernetes.io/component"] for one in running} == {*COMPONENTS}
 
-    eventually(lambda: is_let_in(machine, "left", "0.5"), lambda: "a pod to be let in", within_s=60)
+    eventually(lambda: is_let_in(machine, "left", "0.5"), lambda: "a pod to be let in", within_s=120)
     machine.create(share("right", "0.5"))
     seen = machine.sees("left")
     assert seen < set(machine.devices)

@@ -72,7 +72,7 @@ def test_a_device_that_kubelet_forgot_with_its_checkpoint_is_held_again_and_its_
     eventually(
         lambda: seen <= known_to_kubelet(machine) or None,
         lambda: f"a reservation to hold {seen}: {machine.reservations()}",
-        within_s=90,
+        within_s=180,
     )
     assert before["metadata"]["uid"] not in {one["metadata"]["uid"] for one in machine.reservations()}
     for name in ("left", "right"):
@@ -108,9 +108,9 @@ def test_while_a_reservation_is_refused_nobody_is_let_on_its_device_beyond_what_
         assert max(given(machine).values()) <= 1, given(machine)
         return seen <= known_to_kubelet(machine) or None
 
-    eventually(is_refused, lambda: f"the reservation to be refused: {machine.reservations()}", within_s=60)
+    eventually(is_refused, lambda: f"the reservation to be refused: {machine.reservations()}", within_s=180)
     machine.node.start_again(PLUGIN)
-    eventually(is_held_again, lambda: f"a reservation to hold {seen}: {machine.reservations()}", within_s=90)
+    eventually(is_held_again, lambda: f"a reservation to hold {seen}: {machine.reservations()}", within_s=180)
     for name in ("left", "right"):
         machine.restarted(name)
         assert machine.sees(name) == seen
@@ -126,7 +126,7 @@ def test_tenants_leave_a_device_that_went_to_others_while_their_reservation_was_
     eventually(
         lambda: all(one["status"]["phase"] == names.FAILED for one in machine.reservations()) or None,
         lambda: f"the reservation to be refused: {machine.reservations()}",
-        within_s=60,
+        within_s=180,
     )
     machine.node.start_again(PLUGIN)
     machine.node.wait_until_ready()

@@ -89,7 +89,7 @@ def real(machine: Machine) -> Iterator[RealStage]:
     machine.node.wait_until_ready()
     machine.remove(*(one["metadata"]["name"] for one in machine.pods(NAMESPACE)))
     reserved = names.RESERVATION_NAMESPACE
-    eventually(lambda: not machine.pods(reserved) or None, lambda: "reservations to go", within_s=60)
+    eventually(lambda: not machine.pods(reserved) or None, lambda: "reservations to go", within_s=180)
 
 
 @contextlib.contextmanager
