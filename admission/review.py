@@ -20,6 +20,8 @@ from admission.containers import Raw
 from admission.jsonpatch import diff
 from admission.mutate import Mutated, mutated
 from admission.settings import Choices, Guard, Settings
+from admission.tracing import Review as Reviewed
+from admission.tracing import Traces, Untraced
 from gpu import telling
 from gpu.refusal import Refusal, told
 from kube.logevents import LogEvent, about
@@ -76,31 +78,44 @@ class _MountingPod(msgspec.Struct, frozen=True):
 class PodAdmission:
     """The webhooks for pods. ``rng`` gives the random part of ConfigMap names."""
 
-    def __init__(self, settings: Settings, *, rng: random.Random, choices_of: ChoicesOf | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        rng: random.Random,
+        choices_of: ChoicesOf | None = None,
+        traces: Traces | None = None,
+    ) -> None:
         self.settings = settings
+        self._traces = traces or Untraced()
         self._rng = rng
         self._choices_of = choices_of or (lambda _: settings.choices)
 
     def mutating(self, review: Review) -> Review:
         """Answer a review of the mutating webhook: a patch, nothing, or a refusal. Raises MalformedReview."""
+        began_ns = self._traces.now_ns()
         request = _parse(review)
         pod = _pod(request.object, "object")
         if not self._is_ours(pod):
             return _allowed(request)
+        reviewed = Reviewed("mutate", began_ns, pod, _place(request))
         choices = self._choices_of(request.namespace)
         if isinstance(choices, Refusal):
-            return _refused(request, told(choices))
+            return self._refused(request, reviewed, told(choices))
         if request.sub_resource == _EPHEMERAL:
             known = _ephemeral(_pod(request.old_object, "oldObject"))
             return _patched(request, pod, device_guard.guarded_ephemeral(pod, known=known, guard=choices.guard))
-        if request.operation != "CREATE" or request.sub_resource:
+        if not _is_new(request):
             return _allowed(request)
         after = mutated(pod, choices=choices, settings=self.settings, rng=self._rng)
         if isinstance(after, Refusal):
-            return _refused(request, told(after))
-        answer = _patched(request, pod, after.pod, warnings=_warnings(after))
+            return self._refused(request, reviewed, told(after))
+        marked = self._traces.marked(after.pod)
+        answer = _patched(request, pod, marked, warnings=_warnings(after))
+        trace = {} if request.dry_run else self._traces.admitted(reviewed, marked)
         if "patch" in answer["response"]:
-            _log.info("admitted", extra=about(LogEvent.POD_ADMITTED, pod=_place(request), dry_run=request.dry_run))
+            extra = about(LogEvent.POD_ADMITTED, pod=reviewed.place, dry_run=request.dry_run, **trace)
+            _log.info("admitted", extra=extra)
         return answer
 
     def adopting(self, review: Review) -> Review:
@@ -110,7 +125,7 @@ class PodAdmission:
         """
         request = _parse(review)
         pod = _pod(request.object, "object")
-        if request.operation != "CREATE" or request.sub_resource:
+        if not _is_new(request):
             return _allowed(request)
         choices = self._choices_of(request.namespace)
         known = self.settings.choices if isinstance(choices, Refusal) else choices
@@ -124,6 +139,7 @@ class PodAdmission:
 
     def validating(self, review: Review) -> Review:
         """Answer a review of the validating webhook: yes or a refusal. Raises MalformedReview."""
+        began_ns = self._traces.now_ns()
         request = _parse(review)
         if request.operation not in {"CREATE", "UPDATE"}:
             return _allowed(request)
@@ -131,10 +147,20 @@ class PodAdmission:
         if not self._is_ours(pod):
             return _allowed(request)
         refusal = self._refusal(request, pod)
-        return _allowed(request) if refusal is None else _refused(request, refusal)
+        if refusal is None:
+            return _allowed(request)
+        return self._refused(request, Reviewed("validate", began_ns, pod, _place(request)), refusal)
+
+    def _refused(self, request: _Request, reviewed: Reviewed, message: str) -> Review:
+        is_real = _is_new(request) and not request.dry_run
+        trace = self._traces.refused(reviewed) if is_real else {}
+        extra = about(LogEvent.POD_REFUSED, pod=reviewed.place, dry_run=request.dry_run, **trace)
+        _log.info("%s", message, extra=extra)
+        status = {"code": 403, "reason": "Forbidden", "message": message}
+        return _response(request, {"allowed": False, "status": status})
 
     def _refusal(self, request: _Request, pod: Raw) -> str | None:
-        is_new = request.operation == "CREATE" and not request.sub_resource
+        is_new = _is_new(request)
         if not is_new and request.sub_resource != _EPHEMERAL:
             sharing = self.settings.choices.dialects.sharing
             return validate.refusal_of_update(_pod(request.old_object, "oldObject"), pod, sharing=sharing)
@@ -180,6 +206,10 @@ def _ephemeral(pod: Raw) -> set[str]:
     return {container.get("name", "") for container in pod["spec"].get("ephemeralContainers") or ()}
 
 
+def _is_new(request: _Request) -> bool:
+    return request.operation == "CREATE" and not request.sub_resource
+
+
 def _allowed(request: _Request) -> Review:
     return _response(request, {"allowed": True})
 
@@ -197,12 +227,6 @@ def _warnings(made: Mutated) -> list[str]:
     texts = [telling.note_text(note) for note in made.notes]
     texts += [telling.lost_text(made.lost_on)] if made.lost_on else []
     return [text if len(text) <= _LONGEST_WARNING else f"{text[: _LONGEST_WARNING - 3]}..." for text in texts]
-
-
-def _refused(request: _Request, message: str) -> Review:
-    _log.info("%s", message, extra=about(LogEvent.POD_REFUSED, pod=_place(request), dry_run=request.dry_run))
-    status = {"code": 403, "reason": "Forbidden", "message": message}
-    return _response(request, {"allowed": False, "status": status})
 
 
 def _place(request: _Request) -> str:

@@ -13,12 +13,14 @@ from admission.observing import Observer, Unobserved
 from admission.review import PodAdmission
 from admission.server import Endpoint, WebhookServer
 from admission.settings import Settings
+from admission.tracing import Traced
 from kube.api import Api
 from kube.reflector import Reflector
 from kube.resources import NAMESPACES
+from kube.tracing import Tracer
 
 
-async def run(
+async def run(  # noqa: PLR0913 - keywords, each a part that a test may replace
     api: Api,
     *,
     settings: Settings,
@@ -27,6 +29,7 @@ async def run(
     rng: random.Random,
     stop: anyio.Event,
     observer: Observer | None = None,
+    tracer: Tracer | None = None,
     task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve the webhooks until ``stop`` is set, and then until they are drained. Reports the port it listens on.
@@ -36,7 +39,8 @@ async def run(
     """
     choices = NamespaceChoices(settings.choices)
     reflector = Reflector(api, NAMESPACES, choices, rng=rng)
-    admission = PodAdmission(settings, rng=rng, choices_of=choices)
+    traces = Traced(tracer, rng=rng) if tracer is not None else None
+    admission = PodAdmission(settings, rng=rng, choices_of=choices, traces=traces)
     observer = observer or Unobserved()
     observer.watches([reflector])
     server = WebhookServer(admission, endpoint, shown, is_ready=reflector.synced.is_set, observer=observer)

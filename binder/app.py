@@ -31,6 +31,7 @@ from binder.searching import Searching
 from binder.settings import BinderSettings
 from binder.sinks import NodeSink, PodSink, RequestSink
 from binder.standing import Standing
+from binder.tracing import Traced, Untraced
 from binder.unit import Unit
 from binder.view import View
 from kube.api import Api
@@ -41,6 +42,7 @@ from kube.events import EventRecorder
 from kube.reflector import Reflector
 from kube.replica import Follower
 from kube.resources import BIND_REQUESTS, NODES, PODS
+from kube.tracing import Tracer
 
 _log: Final = logging.getLogger(__name__)
 
@@ -60,8 +62,10 @@ class Binder(Follower):
         events: EventRecorder,
         desk: Callable[[Api, View, BinderSettings], Desk] = Desk,
         observer: Observer | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._observer = observer or Unobserved()
+        self._traces = traces = Untraced() if tracer is None else Traced(tracer)
         self._settings = settings
         self._rng = rng
         self._units: dict[str, Unit] = {}
@@ -70,12 +74,12 @@ class Binder(Follower):
         self.view = View(on_request=self._take)
         #: How things stand, for whoever asks.
         self.standing = Standing(self.view)
-        pods, cdi = PodSink(self.view, settings.reservation), CdiNames(api, settings.cdi)
+        pods, cdi = PodSink(self.view, settings.reservation, traces=traces), CdiNames(api, settings.cdi)
         super().__init__(
             (
                 Reflector(api, NODES, NodeSink(self.view), rng=rng),
                 Reflector(api, PODS, pods, rng=rng),
-                Reflector(api, BIND_REQUESTS, RequestSink(self.view), rng=rng),
+                Reflector(api, BIND_REQUESTS, RequestSink(self.view, traces=traces), rng=rng),
                 cdi,
             )
         )
@@ -87,6 +91,7 @@ class Binder(Follower):
             clock=clock,
             events=events,
             cdi=cdi,
+            traces=traces,
         )
         guarding = Guarding(api, view=self.view, settings=settings)
         self._healing = Healing(api, view=self.view, settings=settings, guarding=guarding, moving=Moving(api, events))
@@ -143,6 +148,7 @@ class Binder(Follower):
             carrier=self._carrier,
             learn_timeout_s=self._settings.learn_timeout_s,
             observer=self._observer,
+            traces=self._traces,
         )
         self._units[attempt.unit] = unit
         tasks.start_soon(self._run_unit, attempt.unit, unit)

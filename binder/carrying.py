@@ -34,6 +34,7 @@ from binder.core.state import (
 )
 from binder.desk import Desk
 from binder.settings import BinderSettings
+from binder.tracing import Traces
 from binder.verifying import Verifier
 from binder.view import View
 from gpu import bound
@@ -78,6 +79,7 @@ class Carrier:
         clock: Clock,
         events: EventRecorder,
         cdi: CdiNames,
+        traces: Traces,
     ) -> None:
         self._api = api
         self._view = view
@@ -86,6 +88,7 @@ class Carrier:
         self._clock = clock
         self._events = events
         self._cdi = cdi
+        self._traces = traces
         #: Verifications list all pods of a node: some side by side are enough.
         self._verifier = Verifier(api, settings.reservation, at_once=settings.verify_at_once)
 
@@ -197,7 +200,8 @@ class Carrier:
         if state.failure is None:
             groups = [device.group for device in attempt.devices]
             nano = sum(device.nano for device in attempt.devices)
-            extra = about(LogEvent.POD_BOUND, pod=_place(state), node=attempt.node, groups=groups, gpus_nano=nano)
+            told = {"node": attempt.node, "groups": groups, "gpus_nano": nano, **self._traces.of(attempt.pod_uid)}
+            extra = about(LogEvent.POD_BOUND, pod=_place(state), **told)
             _log.info("bound", extra=extra)
             self._tell(state, names.REASON_SCHEDULED, binding.scheduled_note(_identity(state), attempt.node))
         await until_answered(
@@ -224,7 +228,8 @@ class Carrier:
         if fenced is None:
             return outcome.FenceMissed()
         self._view.note_pod(read_pod(fenced))
-        extra = about(LogEvent.ATTEMPT_FAILED, pod=_place(state), node=attempt.node)
+        trace = self._traces.of(attempt.pod_uid)
+        extra = about(LogEvent.ATTEMPT_FAILED, pod=_place(state), node=attempt.node, **trace)
         _log.info("not bound: %s", text.because, extra=extra)
         self._tell(state, names.REASON_BINDING_ERROR, text.message, type_=WARNING)
         return outcome.Fenced()

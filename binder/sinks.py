@@ -9,6 +9,7 @@ import msgspec
 from binder.core.pods import PodView
 from binder.core.pods import view as read_pod
 from binder.core.reservation_pod import ReservationTemplate
+from binder.tracing import Traces, Untraced
 from binder.view import View
 from gpu import reservation as reservations
 from gpu.cards import cards_mib
@@ -23,9 +24,10 @@ from wire.crds.bindrequest import BindRequest
 class PodSink:
     """Feeds pods: reservation pods by namespace and label, and everybody who may be a tenant."""
 
-    def __init__(self, view: View, template: ReservationTemplate) -> None:
+    def __init__(self, view: View, template: ReservationTemplate, *, traces: Traces | None = None) -> None:
         self._view = view
         self._template = template
+        self._traces = traces or Untraced()
         #: Whether a list has been taken: until then the binder does nothing, so nobody looks at the view.
         self._is_read = False
 
@@ -33,6 +35,7 @@ class PodSink:
         """What the view keeps of a pod; of one that is nobody's business its UID, for it is there."""
         if self._is_reservation(obj):
             return reservations.read(obj)
+        self._traces.seen(obj)
         return read_pod(obj) if _may_be_tenant(obj) else obj.metadata.uid
 
     async def replace(self, kept: Sequence[PodView | Reservation | str]) -> None:
@@ -40,6 +43,7 @@ class PodSink:
         present = {one if isinstance(one, str) else one.uid for one in kept}
         for pod in [pod for uid, pod in self._view.pods.items() if uid not in present]:
             self._view.forget_pod(pod, is_last=False)
+            self._traces.gone(pod.uid)
         for held in [held for held in self._view.reservations.values() if held.uid not in present]:
             self._view.forget_reservation(held)
         if self._is_read:
@@ -60,6 +64,7 @@ class PodSink:
                 self._view.forget_reservation(held)
             case PodView() as pod:
                 self._view.forget_pod(pod, is_last=True)
+                self._traces.gone(pod.uid)
             case str():
                 pass  # it was nobody's business
 
@@ -88,8 +93,9 @@ def _may_be_tenant(pod: Pod) -> bool:
 class RequestSink:
     """Feeds BindRequests."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, *, traces: Traces | None = None) -> None:
         self._view = view
+        self._traces = traces or Untraced()
 
     def keep(self, obj: BindRequest) -> BindRequest:
         """All of it: there are few, and not for long."""
@@ -97,17 +103,21 @@ class RequestSink:
 
     async def replace(self, kept: Sequence[BindRequest]) -> None:
         """Take a list: what is not in it is gone."""
-        self._view.keep_requests({request.metadata.uid for request in kept})
+        present = {request.metadata.uid for request in kept}
+        self._view.keep_requests(present)
+        self._traces.listed(present)
         for request in kept:
             self.upsert(request)
 
     def upsert(self, obj: BindRequest) -> None:
         """Take a BindRequest."""
+        self._traces.requested(obj)
         self._view.note_request(obj)
 
     def delete(self, obj: BindRequest) -> None:
         """Take a BindRequest's last state."""
         self._view.forget_request(obj.metadata.uid)
+        self._traces.dropped(obj.metadata.uid)
 
 
 class NodeView(msgspec.Struct, frozen=True, gc=False):

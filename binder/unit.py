@@ -18,6 +18,7 @@ from binder.core.outcome import JoinedAs, Outcome
 from binder.core.state import Action, Phase, State, Verify, World
 from binder.core.step import Next, step
 from binder.observing import Observer, Stage, stage_of
+from binder.tracing import Traces
 from binder.view import View
 from kube.signal import Signal
 
@@ -26,10 +27,18 @@ class Unit:
     """Attempts by id. Members of a gang are added as their BindRequests are seen."""
 
     def __init__(
-        self, first: Attempt, *, view: View, carrier: Carrier, learn_timeout_s: float, observer: Observer
+        self,
+        first: Attempt,
+        *,
+        view: View,
+        carrier: Carrier,
+        learn_timeout_s: float,
+        observer: Observer,
+        traces: Traces,
     ) -> None:
         self._view = view
         self._observer = observer
+        self._traces = traces
         #: Attempt -> when it was seen first, and when its first book was entered (event loop's time).
         self._seen_at: dict[str, float] = {}
         self._joined_at: dict[str, float] = {}
@@ -75,6 +84,7 @@ class Unit:
         now = anyio.current_time()
         for key, state in self._states.items():
             self._observer.ended(state.failure.cause if state.failure is not None else None, now - self._seen_at[key])
+            self._traces.ended(state.attempt, state.failure)
 
     async def run(self) -> None:
         """Work until every attempt has ended."""
@@ -92,8 +102,11 @@ class Unit:
         async def carry(state: State, action: Action) -> None:
             began = anyio.current_time()
             self._note_learned(state.attempt.id, action, began)
-            answers.append((state.attempt.id, await self._carrier.carry(state, action)))
-            self._observer.took(stage_of(action), anyio.current_time() - began)
+            answer = await self._carrier.carry(state, action)
+            answers.append((state.attempt.id, answer))
+            ended = anyio.current_time()
+            self._observer.took(stage_of(action), ended - began)
+            self._traces.took(state.attempt, action, answer, (began, ended))
 
         async with anyio.create_task_group() as tasks:
             for move in moves:

@@ -20,6 +20,7 @@ from cli.metrics.requests import CountedTransport
 from cli.metrics.reviews import ReviewsCounted
 from cli.refusing import BadInput
 from cli.settings.admission import AdmissionOptions
+from cli.tracing import opened as tracing
 from kube.api import Api
 from kube.clock import SystemClock
 from kube.lease import incarnation
@@ -73,7 +74,8 @@ async def run(options: AdmissionOptions, stop: anyio.Event) -> None:
     registry = Registry()
     listener = listening("--metrics-bind-address", options.metrics_bind_address)
     opened = connections.transport(options, "admission", replica=replica)
-    async with opened as transport, anyio.create_task_group() as tasks:
+    traced = tracing.tracer(options, "admission", registry=registry, clock=SystemClock())
+    async with opened as transport, traced as tracer, anyio.create_task_group() as tasks:
         tasks.start_soon(serving.show, registry, listener)
         clock = ServerClock(CountedTransport(transport, registry), fallback=SystemClock())
         api = Api(clock, retry=Retry(rng))
@@ -88,5 +90,6 @@ async def run(options: AdmissionOptions, stop: anyio.Event) -> None:
             rng=rng,
             stop=stop,
             observer=ReviewsCounted(registry),
+            tracer=tracer,
         )
         tasks.cancel_scope.cancel()

@@ -17,6 +17,7 @@ from kube.api import Api
 from kube.clock import SystemClock
 from kube.events import EventRecorder
 from kube.replica import Replica
+from kube.tracing import Tracer
 
 
 async def run(options: BinderOptions, stop: anyio.Event) -> None:
@@ -34,9 +35,9 @@ async def run(options: BinderOptions, stop: anyio.Event) -> None:
         cdi=options.cdi_enabled,
     )
 
-    def make(api: Api, events: EventRecorder, registry: Registry) -> Replica:
+    def make(api: Api, events: EventRecorder, registry: Registry, tracer: Tracer | None) -> Replica:
         observer = BindingCounted(registry)
-        binder = Binder(api, settings=settings, clock=clock, rng=rng, events=events, observer=observer)
+        binder = Binder(api, settings=settings, clock=clock, rng=rng, events=events, observer=observer, tracer=tracer)
         count_watches(registry, binder.reflectors)
         show_standing(registry, binder.standing)
         return binder

@@ -21,6 +21,7 @@ from cli.metrics.requests import CountedTransport
 from cli.metrics.watches import measured_lag
 from cli.refusing import BadInput
 from cli.settings.common import Replica as Options
+from cli.tracing import opened as tracing
 from kube.api import Api
 from kube.clock import Clock
 from kube.events import EventRecorder
@@ -31,12 +32,13 @@ from kube.replica import Replica, take_part
 from kube.retry import Retry
 from kube.rivals import Rivals
 from kube.serving import serve
+from kube.tracing import Tracer
 from wire import names
 
 log = logging.getLogger(__name__)
 
-#: Makes the component; what it counts goes into the registry.
-Make = Callable[[Api, EventRecorder, Registry], Replica]
+#: Makes the component; what it counts goes into the registry, what it traces to the tracer.
+Make = Callable[[Api, EventRecorder, Registry, Tracer | None], Replica]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Ma
     listener = listening("--health-probe-bind-address", options.health_probe_bind_address)
     shown = listening("--metrics-bind-address", options.metrics_bind_address)
     opened = connections.transport(options, own.component, replica=identity)
-    async with opened as bare, anyio.create_task_group() as tasks:
+    traced = tracing.tracer(options, own.component, registry=registry, clock=own.clock)
+    async with opened as bare, traced as tracer, anyio.create_task_group() as tasks:
         transport = CountedTransport(bare, registry)
         retry = Retry(own.rng)
         tasks.start_soon(serving.show, registry, shown)
@@ -77,7 +80,7 @@ async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Ma
             tasks.start_soon(election.run, anyio.sleep_forever)
         registry.read_one(LEADER, lambda: float(not is_elected or election.is_leading))
         api = Api(transport, retry=retry, fence=election.fence, lag=measured_lag(registry))
-        replica = make(api, events, registry)
+        replica = make(api, events, registry, tracer)
         elected = election if is_elected else None
         await take_part(replica, election=elected, fence=election.fence, stop=stop, task_status=health)
         tasks.cancel_scope.cancel()

@@ -16,6 +16,7 @@ from kube.api import Api
 from kube.clock import SystemClock
 from kube.events import EventRecorder
 from kube.replica import Replica
+from kube.tracing import Tracer
 from scheduler.app import Scheduler
 from scheduler.core.settings import Settings
 from scheduler.inspecting import Inspected, Inspecting
@@ -49,9 +50,15 @@ async def run(options: SchedulerOptions, stop: anyio.Event) -> None:
     rng, clock = connections.rng(), SystemClock()
     listener = listening("--inspect-address", options.inspect_address)
 
-    def make(api: Api, events: EventRecorder, registry: Registry) -> Replica:
+    def make(api: Api, events: EventRecorder, registry: Registry, tracer: Tracer | None) -> Replica:
         scheduler = Scheduler(
-            api, settings=settings(options), clock=clock, rng=rng, events=events, observer=SchedulingCounted(registry)
+            api,
+            settings=settings(options),
+            clock=clock,
+            rng=rng,
+            events=events,
+            observer=SchedulingCounted(registry),
+            tracer=tracer,
         )
         count_watches(registry, scheduler.reflectors)
         show_standing(registry, scheduler.standing)

@@ -18,6 +18,7 @@ from kube.events import EventRecorder
 from kube.reflector import Reflector
 from kube.replica import Follower
 from kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
+from kube.tracing import Tracer
 from scheduler.answering import Answering
 from scheduler.cache import Cache, NodeSink, PodGroupSink, PodSink, RequestSink
 from scheduler.core.cluster import Cluster
@@ -35,6 +36,8 @@ from scheduler.scaling import Scaling
 from scheduler.settings import SchedulerSettings
 from scheduler.standing import Standing
 from scheduler.status import Status
+from scheduler.traces import Traces, Untraced
+from scheduler.tracing import Traced
 
 
 class Scheduler(Follower):
@@ -50,9 +53,11 @@ class Scheduler(Follower):
         events: EventRecorder,
         cluster: Cluster | None = None,
         observer: Observer | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._observer = observer = observer or Unobserved()
-        self.cache = cache = Cache(cluster or Cluster(settings.decisions))
+        self._traces = traces = _traces(tracer, settings)
+        self.cache = cache = Cache(cluster or Cluster(settings.decisions), traces=traces)
         scaling = None if settings.scaling is None else Scaling(api, cache, clock=clock, settings=settings.scaling)
         cdi = CdiNames(api, settings.cdi)
         # In this order: a pod whose PodGroup or BindRequest is not known yet is not taken for one that has none.
@@ -123,10 +128,12 @@ class Scheduler(Follower):
     @override
     async def _work(self) -> None:
         self.standing.is_leading = True
+        self._traces.leads(True)
         try:
             await self._work_together()
         finally:
             self.standing.is_leading = False
+            self._traces.leads(False)
 
     async def _work_together(self) -> None:
         async with anyio.create_task_group() as tasks:
@@ -139,3 +146,7 @@ class Scheduler(Follower):
             if self._scaling is not None:
                 tasks.start_soon(self._scaling.run)
             tasks.start_soon(self._cycle.run)
+
+
+def _traces(tracer: Tracer | None, settings: SchedulerSettings) -> Traces:
+    return Untraced() if tracer is None else Traced(tracer, scheduler_name=settings.decisions.scheduler_name)

@@ -19,6 +19,7 @@ from kube.signal import Signal
 from scheduler.core import intake
 from scheduler.core.cluster import Cluster
 from scheduler.core.records import NO_WISHES, NodeRecord, PodRecord, SeenPod
+from scheduler.traces import Traces, Untraced
 from wire import names
 from wire.core import Condition, Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -52,10 +53,11 @@ class Seen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Cache:
-    """``on_pod`` and ``on_request_gone`` tell the hand-overs what became of them."""
+    """``on_pod`` and ``on_request_gone`` tell the hand-overs what became of them, ``traces`` follows pods."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, traces: Traces | None = None) -> None:
         self.cluster = cluster
+        self.traces = traces or Untraced()
         self.wake = Signal()
         #: Pods of ours that name no node, by UID.
         self.waiting: dict[str, Waiting] = {}
@@ -92,6 +94,7 @@ class Cache:
 
     def read_pod(self, pod: Pod) -> Seen:
         """Read a pod without taking it."""
+        self.traces.seen(pod)
         group = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME)
         has_succeeded = pod.status.phase == names.SUCCEEDED
         is_ours = pod.spec.scheduler_name == self.cluster.settings.scheduler_name
@@ -156,6 +159,7 @@ class Cache:
 
     def forget_pod(self, uid: str) -> None:
         """Its deletion was seen."""
+        self.traces.gone(uid)
         self._note_freed(self.cluster.pod(uid))
         self.cluster.remove_pod(uid)
         self._forget_waiting(uid)

@@ -91,12 +91,27 @@ class Cycle:
                 before = plan
                 _log_cycle(plan, decided - began)
                 self._observer.decided(plan)
+                self._trace(plan, began, decided)
                 self._observer.took(Stage.DECIDE, decided - began)
                 self._observer.took(Stage.CHARGE, anyio.current_time() - decided)
             self._handed.settle_departed()
             for key in self._gangs.stale_plans():
                 tasks.start_soon(self._guarded, self._gangs.take_back, key)
             await self._wait(plan)
+
+    def _trace(self, plan: Plan, began_s: float, ended_s: float) -> None:
+        for entry in plan.entries:
+            match entry:
+                case Bind(placement=placement) | Join(placement=placement):
+                    placements: Sequence[Placement] = (placement,)
+                case Attempt(placement=placement) | Hold(placement=placement):
+                    placements = (placement,)
+                case Gang():
+                    placements = entry.placements
+                case _:
+                    continue
+            for placement in placements:
+                self._cache.traces.decided(placement, type(entry).__name__.lower(), began_s, ended_s)
 
     async def finish(self) -> None:
         """Decide nothing more, and wait until no commit is under way."""
@@ -231,6 +246,7 @@ class Cycle:
         if pod is None:
             self._cache.cluster.commits.forget_departed(placement.pod_uid)  # nothing was written for it
             return
+        began_s = anyio.current_time()
         self._asking.add(placement.pod_uid)
         try:
             request = await handing.create(self._api, handing.manifest(placement, pod.cls.request))
@@ -243,7 +259,9 @@ class Cycle:
             self._asking.discard(placement.pod_uid)
         self._handed.add(placement, request.metadata.uid)
         place, groups = f"{placement.namespace}/{placement.name}", [device.group for device in placement.devices]
-        extra = about(LogEvent.ATTEMPT_MADE, pod=place, node=placement.node, groups=groups)
+        self._cache.traces.handed_over(placement, began_s)
+        trace = self._cache.traces.of(placement.pod_uid)
+        extra = about(LogEvent.ATTEMPT_MADE, pod=place, node=placement.node, groups=groups, **trace)
         _log.info("handed to the binder", extra=extra)
 
     def _start_retiring(self, entry: Retire, tasks: TaskGroup) -> None:

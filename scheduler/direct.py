@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -52,7 +52,8 @@ _TRIES: Final = 5
 class Sharer:
     """One placement on its way: its attempt, the version its entries stand at, and the books it has entered.
 
-    ``taken`` is what the pod asks, with the alternative that was taken as its request.
+    ``taken`` is what the pod asks, with the alternative that was taken as its request. ``began_s`` and ``joined_s``:
+    when it began, and when all books were entered, by the event loop's clock.
     """
 
     placement: Placement
@@ -61,6 +62,8 @@ class Sharer:
     rv: str
     since: int
     grace_s: int
+    began_s: float
+    joined_s: float = 0.0
     held: dict[str, Reservation] = field(default_factory=dict)
 
     @property
@@ -114,7 +117,8 @@ class Direct:
         asks = (pod.taken(placement.alternative) if pod is not None else None) or _NOTHING
         attempt = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
         grace_s = pod.grace_s if pod is not None else 30
-        return Sharer(placement, asks, attempt, placement.rv, self._clock.now_ns() // 1_000_000_000, grace_s)
+        since, began_s = self._clock.now_ns() // 1_000_000_000, anyio.current_time()
+        return Sharer(placement, asks, attempt, placement.rv, since, grace_s, began_s)
 
     async def bind(self, placement: Placement) -> None:
         """Bind a pod without shares."""
@@ -152,6 +156,7 @@ class Direct:
 
     async def post(self, sharer: Sharer, *, may_renew: bool) -> bool:
         """Bind; returns whether the pod is bound by this attempt. If not, entries and charge are given back."""
+        sharer.joined_s = anyio.current_time()
         metadata = self._metadata(sharer)
         if metadata is None:
             await self.give_back(sharer, "", "ReservationLost: the device changed")
@@ -193,6 +198,7 @@ class Direct:
         placement = sharer.placement
         self._cache.cluster.commits.settle(placement.pod_uid, attempt=placement.number)
         self._observer.ended(Ended.BOUND)
+        self._cache.traces.attempted(placement, sharer.began_s, sharer.joined_s, None)
         regarding = ObjectReference(
             api_version="v1",
             kind="Pod",
@@ -203,7 +209,9 @@ class Direct:
         pod = f"{placement.namespace}/{placement.name}"
         groups = [device.group for device in placement.devices]
         nano = sum(device.nano for device in placement.devices)
-        extra = about(LogEvent.POD_BOUND, pod=pod, node=placement.node, groups=groups, gpus_nano=nano)
+        extra = about(
+            LogEvent.POD_BOUND, pod=pod, node=placement.node, groups=groups, gpus_nano=nano, **self._trace(sharer)
+        )
         _log.info("bound", extra=extra)
         note = binding.scheduled_note(sharer.identity, placement.node)
         self._events.record(regarding, reason=names.REASON_SCHEDULED, action="Binding", note=note, is_final=True)
@@ -279,13 +287,17 @@ class Direct:
             await self._books.leave(held, [sharer.tenant(group)])
         placement = sharer.placement
         self._observer.ended(ended_by(because))
+        self._cache.traces.attempted(placement, sharer.began_s, sharer.joined_s, because)
         if because:
             pod = f"{placement.namespace}/{placement.name}"
-            extra = about(LogEvent.ATTEMPT_FAILED, pod=pod, node=placement.node)
+            extra = about(LogEvent.ATTEMPT_FAILED, pod=pod, node=placement.node, **self._trace(sharer))
             _log.info("not bound: %s", because, extra=extra)
             self._cache.cluster.commits.failed(placement.pod_uid, node, because, now_ns=monotonic_ns())
         self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)
         self._cache.wake.set()
+
+    def _trace(self, sharer: Sharer) -> Mapping[str, str]:
+        return self._cache.traces.of(sharer.placement.pod_uid)
 
     def _metadata(self, sharer: Sharer) -> BoundMetadata | None:
         """What the Binding carries; None when a device is not the one that was verified, or the pod is gone."""

@@ -85,6 +85,7 @@ class Status:
         if self.codes.get(uid) is not code:
             self.codes[uid] = code
             self._observer.judged(code)
+            self._cache.traces.waits(uid, code)
 
     def _asks_as_gpushare(self, uid: str) -> bool:
         """Whether a pod asks for memory of one device in the words of Aliyun's gpushare (A3)."""
@@ -179,7 +180,8 @@ class Status:
             resource_version=waiting.rv,
         )
         self._cache.note_pod(pod)
-        extra = about(LogEvent.POD_WAITS, pod=f"{record.namespace}/{record.name}", reason=told.reason)
+        place, trace = f"{record.namespace}/{record.name}", self._cache.traces.of(uid)
+        extra = about(LogEvent.POD_WAITS, pod=place, reason=told.reason, **trace)
         _log.info("%s", told.message, extra=extra)
         regarding = ObjectReference(api_version="v1", kind="Pod", name=record.name, namespace=record.namespace, uid=uid)
         self._events.record(regarding, reason=told.reason, action="Scheduling", note=told.message, type=WARNING)

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from anyio.abc import TaskStatus
 
 from admission.review import PodAdmission
+from admission.tracing import Traces
 from binder.app import Binder
 from kube.api import Api
 from kube.clock import Clock
@@ -50,7 +51,7 @@ def _as_it_is(_user: str, transport: MemoryTransport) -> Transport:
 class Parts:
     """``wire`` is what stands between a component (its user's name) and the API server.
 
-    ``policies`` makes the API server's own guards, given who is one of ours.
+    ``policies`` makes the API server's own guards, given who is one of ours. ``traces`` follows what admission does.
     """
 
     scheduler: Make = Scheduler
@@ -58,6 +59,7 @@ class Parts:
     hooks: Callable[[PodAdmission], Sequence[Hook]] = hooks
     policies: Callable[[Callable[[str], bool]], Iterable[Policy]] = policies
     wire: Callable[[str, MemoryTransport], Transport] = _as_it_is
+    traces: Traces | None = None
 
 
 PRODUCT: Final = Parts()

@@ -273,7 +273,7 @@ class World:
         wired = self._parts.wire("admission", self.server.transport("admission"))
         api = Api(wired, retry=Retry(self._rng("admission")))
         await group.start(Reflector(api, NAMESPACES, choices, rng=self._rng("admission")).run)
-        admission = PodAdmission(settings, rng=self._rng("names"), choices_of=choices)
+        admission = PodAdmission(settings, rng=self._rng("names"), choices_of=choices, traces=self._parts.traces)
         for hook in self._parts.hooks(admission):
             self.server.add_webhook(hook)
         for policy in self._parts.policies(is_ours):

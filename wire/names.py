@@ -116,6 +116,8 @@ HANDOVER: Final = "moorage.dev/handover"
 POD_VERSION: Final = "moorage.dev/pod-version"
 #: On a scaling pod: UID of the pod for whose sake it is.
 SCALES_FOR: Final = "moorage.dev/scales-for"
+#: On a user pod: its trace, as W3C's traceparent; by a user, what its trace goes on from (wire/traceparent.py).
+TRACEPARENT: Final = "moorage.dev/traceparent"
 #: On a user pod: "true" lets it wait for a node that enforces what it wishes (gpu/enforcement.py).
 REQUIRE_ENFORCEMENT: Final = "moorage.dev/require-enforcement"
 #: On a namespace: what happens to NVIDIA_VISIBLE_DEVICES of containers that asked for no GPU.

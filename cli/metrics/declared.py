@@ -53,6 +53,15 @@ LOOP_LAG: Final = histogram(
 )
 LEADER: Final = gauge("moorage_leader", "1 while this replica leads, else 0. Without an election it is always 1.")
 
+SPANS: Final = counter(
+    "moorage_trace_spans_total",
+    "Spans of traces by what became of them; none without --traces-endpoint.",
+    {
+        "outcome": "`exported`, `failed` (the collector did not take them), or `dropped` (too many waited to be sent; "
+        "a pod that was not followed, as too many were, counts as one)"
+    },
+)
+
 REVIEW_SECONDS: Final = histogram(
     "moorage_webhook_review_duration_seconds",
     "Time to answer a review, from when it began to come; the API server waits so long with the pod.",
@@ -181,6 +190,7 @@ BINDER: Final = (BINDS, BIND_SECONDS, BIND_STAGE_SECONDS, GROUPS, TENANTS, RESER
 #: Of all components.
 PROCESS: Final = (
     API_REQUESTS, API_SECONDS, WATCH_SILENCE, WATCH_EVENTS, WATCH_LISTS, WATCH_UNREADABLE, LOOP_LAG,
+    SPANS,
 )  # fmt: skip
 #: Of those that elect a leader.
 REPLICA: Final = (*PROCESS, WATCH_LAG, LEADER)

@@ -77,6 +77,23 @@ class Component(Process, frozen=True, kw_only=True):
         Address | None,
         Setting(help="show /metrics there, to anybody who reaches it", kind=kinds.ADDRESS, default="nowhere"),
     ] = None
+    # The same for all components, or traces have holes (docs/tracing.md).
+    traces_endpoint: Annotated[
+        str,
+        Setting(
+            help="send traces of pods there, by OTLP over HTTP; a URL without a path means /v1/traces",
+            kind=kinds.COLLECTOR,
+            default="none: nothing is traced",
+        ),
+    ] = ""
+    traces_ratio: Annotated[int, Setting(help="which part of all pods is traced", kind=kinds.RATIO)] = 10_000_000
+    traces_headers_file: Annotated[
+        str,
+        Setting(help="headers that the collector wants, a line NAME: VALUE for each", kind=kinds.FILE),
+    ] = ""
+    traces_ca_file: Annotated[
+        str, Setting(help="certificates that the collector is checked by", kind=kinds.PEM_NAME, default="certifi's")
+    ] = ""
 
 
 class Replica(Component, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -170,6 +171,20 @@ def _url(given: str) -> str:
     return given
 
 
+def _collector(given: str) -> str:
+    if "@" in given:
+        # What stands before it may be a password.
+        raise ValueError("a URL with a user is not taken; allowed: http://HOST:PORT, with --traces-headers-file")
+    try:
+        parts = urlsplit(given)
+        is_right = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0 and given.isprintable()
+    except ValueError:
+        is_right = False
+    if given and not (is_right and not re.search(r"[\s?#]", given)):
+        raise ValueError(f"{given!r} is not http://HOST:PORT or https://HOST, with a path or without")
+    return given
+
+
 SWITCH: Final = Kind(
     metavar="BOOL", allowed="true, false", read=_switch, written=lambda on: "true" if on else "false", bare="true"
 )
@@ -184,6 +199,9 @@ ADDRESS: Final = Kind(
 )
 PORT: Final = whole("PORT", least=1, most=65535)
 RATIO: Final = Kind(metavar="RATIO", allowed="above 0, at most 1, as in 0.1", read=_ratio, written=_part)
+COLLECTOR: Final = Kind(
+    metavar="URL", allowed="http://HOST:PORT or https://HOST, with a path or without", read=_collector
+)
 URL: Final = Kind(metavar="URL", allowed="https://HOST:PORT or http://HOST:PORT", read=_url)
 FILE: Final = text("FILE", "the path of a file")
 PEM_NAME: Final = text("PEM", "the path of a file")

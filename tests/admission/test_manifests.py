@@ -75,7 +75,7 @@ def test_every_key_under_our_prefix_that_a_pod_can_bear_is_named_by_a_policy() -
     ours = {value for key, value in vars(names).items() if isinstance(value, str) and value.startswith("moorage.dev/")}
     of_namespaces = {names.VISIBLE_DEVICES_GUARD, names.DIALECTS, names.ADOPT}
     of_nodes = {names.NODE_CARDS, names.NODE_ENFORCES, names.NODE_UUIDS}
-    of_users = {names.REQUIRE_ENFORCEMENT}
+    of_users = {names.REQUIRE_ENFORCEMENT, names.TRACEPARENT}
     no_keys = {names.MOORAGE_PREFIX, names.CONDITION_LIMITS_ENFORCED}
     of_other_objects = of_namespaces | of_nodes | of_users | no_keys | {names.POD_VERSION}
     assert [key for key in sorted(ours - of_other_objects) if key not in text] == []

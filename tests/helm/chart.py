@@ -50,6 +50,7 @@ TABLE: Mapping[str, Values] = {
             "dashboard": {"enabled": True},
         }
     },
+    "tracing": {"tracing": {"endpoint": "http://otel.monitoring:4318", "headersSecret": "otel", "caConfigMap": "ca"}},
     "bare": {
         "metrics": {"enabled": False},
         "networkPolicy": {"enabled": False},

@@ -87,6 +87,11 @@ def test_pods_of_components_are_what_restricted_pod_security_lets_in(values: Val
         ({"global": {"jsonLog": False}}, "admission", "--log-format=text"),
         ({"scheduler": {"args": {"lease-duration-s": 20}}}, "scheduler", "--lease-duration-s=20"),
         *(({}, component, "--metrics-bind-address=:8080") for component in COMPONENTS),
+        *((TABLE["tracing"], component, "--traces-endpoint=http://otel.monitoring:4318") for component in COMPONENTS),
+        *((TABLE["tracing"], component, "--traces-ratio=0.01") for component in COMPONENTS),
+        ({"tracing": {"endpoint": "https://o", "ratio": 1}}, "binder", "--traces-ratio=1"),
+        (TABLE["tracing"], "binder", "--traces-headers-file=/traces-headers/headers"),
+        (TABLE["tracing"], "binder", "--traces-ca-file=/traces-ca/ca.crt"),
     ],
 )
 def test_a_value_becomes_an_argument(values: Values, component: str, expected: str, tmp_path: Path) -> None:
@@ -126,6 +131,8 @@ def test_a_value_becomes_an_argument(values: Values, component: str, expected: s
         ({"scheduler": {"args": {"--idle": 1}}}, "'--idle' does not match pattern"),
         ({"metrics": {"enabled": False, "rules": {"enabled": True}}}, "metrics.enabled=false, so there is nothing for"),
         ({"metrics": {"podMonitor": {"interval": "often"}}}, "at '/metrics/podMonitor/interval'"),
+        ({"tracing": {"endpoint": "otel:4317"}}, "at '/tracing/endpoint'"),
+        ({"tracing": {"ratio": 0}}, "at '/tracing/ratio'"),
     ],
 )
 def test_what_can_not_be_is_refused_with_a_sentence(values: dict[str, Any], sentence: str, tmp_path: Path) -> None:
@@ -212,6 +219,19 @@ def test_metrics_have_a_port_and_a_way_in_or_nothing(is_on: bool, tmp_path: Path
         (ingress,) = only(objects, "NetworkPolicy", f"moorage-{component}")["spec"]["ingress"]
         assert ({"port": 8080} in ingress["ports"]) is is_on
         assert ("--metrics-bind-address=:8080" in container["args"]) is is_on
+
+
+def test_what_a_collector_wants_is_mounted_where_its_arguments_name_it_and_else_nothing_is(tmp_path: Path) -> None:
+    for values, is_on in ((TABLE["tracing"], True), ({"tracing": {"headersSecret": "otel"}}, False)):
+        objects = rendered(tmp_path, values)
+        for component in COMPONENTS:
+            spec = only(objects, "Deployment", f"moorage-{component}")["spec"]["template"]["spec"]
+            mounts = {mount["name"]: mount["mountPath"] for mount in spec["containers"][0].get("volumeMounts") or ()}
+            volumes = {volume["name"] for volume in spec.get("volumes") or ()}
+            assert (mounts.get("traces-headers") == "/traces-headers") is is_on
+            assert (mounts.get("traces-ca") == "/traces-ca") is is_on
+            assert volumes == set(mounts)
+            assert any(given.startswith("--traces-") for given in spec["containers"][0]["args"]) is is_on
 
 
 def test_prometheus_operator_finds_the_components_by_their_labels_and_the_rules_and_dashboard_as_they_are_written(

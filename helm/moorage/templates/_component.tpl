@@ -22,6 +22,17 @@ A component's Deployment, with what is the same for all:
 {{- if $root.Values.metrics.enabled -}}
 {{- $ports = append $ports (dict "name" "http-metrics" "containerPort" 8080) -}}
 {{- end -}}
+{{- $tracing := $root.Values.tracing -}}
+{{- $mounts := .mounts | default list -}}
+{{- $volumes := .volumes | default list -}}
+{{- if and $tracing.endpoint $tracing.headersSecret -}}
+{{- $mounts = append $mounts (dict "name" "traces-headers" "mountPath" "/traces-headers" "readOnly" true) -}}
+{{- $volumes = append $volumes (dict "name" "traces-headers" "secret" (dict "secretName" $tracing.headersSecret)) -}}
+{{- end -}}
+{{- if and $tracing.endpoint $tracing.caConfigMap -}}
+{{- $mounts = append $mounts (dict "name" "traces-ca" "mountPath" "/traces-ca" "readOnly" true) -}}
+{{- $volumes = append $volumes (dict "name" "traces-ca" "configMap" (dict "name" $tracing.caConfigMap)) -}}
+{{- end -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -101,6 +112,16 @@ spec:
             {{- if $root.Values.metrics.enabled }}
             - --metrics-bind-address=:8080
             {{- end }}
+            {{- if $tracing.endpoint }}
+            - {{ printf "--traces-endpoint=%s" $tracing.endpoint | quote }}
+            - {{ printf "--traces-ratio=%v" $tracing.ratio | quote }}
+            {{- if $tracing.headersSecret }}
+            - --traces-headers-file=/traces-headers/headers
+            {{- end }}
+            {{- if $tracing.caConfigMap }}
+            - --traces-ca-file=/traces-ca/ca.crt
+            {{- end }}
+            {{- end }}
             {{- range $name, $value := $values.args }}
             - {{ printf "--%s=%v" $name $value | quote }}
             {{- end }}
@@ -116,11 +137,11 @@ spec:
           securityContext:
             {{- $own := dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "runAsNonRoot" true "capabilities" (dict "drop" (list "ALL")) }}
             {{- toYaml (mergeOverwrite $own $global.securityContext) | nindent 12 }}
-          {{- with .mounts }}
+          {{- with $mounts }}
           volumeMounts:
             {{- toYaml . | nindent 12 }}
           {{- end }}
-      {{- with .volumes }}
+      {{- with $volumes }}
       volumes:
         {{- toYaml . | nindent 8 }}
       {{- end }}

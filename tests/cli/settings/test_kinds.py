@@ -30,6 +30,9 @@ from cli.settings.kinds import Kind
         (kinds.IMAGE, "r:5000/a/b@sha256:0", "r:5000/a/b@sha256:0", "r:5000/a/b@sha256:0"),
         (kinds.URL, "https://[::1]:6443/base", "https://[::1]:6443/base", "https://[::1]:6443/base"),
         (kinds.URL, "", "", ""),
+        (kinds.COLLECTOR, "", "", ""),
+        (kinds.COLLECTOR, "http://otel:4318", "http://otel:4318", "http://otel:4318"),
+        (kinds.COLLECTOR, "https://[::1]/v1/traces", "https://[::1]/v1/traces", "https://[::1]/v1/traces"),
     ],
 )
 def test_a_value_is_read_and_what_is_written_of_it_is_read_as_the_same(
@@ -58,6 +61,16 @@ def test_a_value_is_read_and_what_is_written_of_it_is_read_as_the_same(
         (kinds.IMAGE, "", "'' is not the name of an image"),
         (kinds.IMAGE, "a b", "'a b' is not the name of an image"),
         (kinds.PEM, "", "'' is no file"),
+        (kinds.COLLECTOR, "otel:4318", "'otel:4318' is not http://HOST:PORT or https://HOST, with a path or without"),
+        (kinds.COLLECTOR, "grpc://otel:4317", "is not http://HOST:PORT"),
+        (kinds.COLLECTOR, "http://otel:99999", "is not http://HOST:PORT"),
+        (kinds.COLLECTOR, "http://:4318", "is not http://HOST:PORT"),
+        (kinds.COLLECTOR, "http://otel /v1", "is not http://HOST:PORT"),
+        (
+            kinds.COLLECTOR,
+            "http://a:b@otel",
+            "a URL with a user is not taken; allowed: http://HOST:PORT, with --traces",
+        ),
         (kinds.URL, "api:6443", "'api:6443' is not https://HOST:PORT"),
     ],
 )

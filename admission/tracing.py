@@ -1,0 +1,149 @@
+"""A pod's trace as it passes admission: where it begins, and the span ``admit``.
+
+The API server tells no UID of a new pod, so the trace is written on it, in the patch that it gets anyway. A pod that
+brings a readable one along keeps it: it goes on from there. So a second call for the same pod changes nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+from typing_extensions import override
+
+from admission.containers import Raw
+from gpu import room
+from kube.tracing import Tracer
+from wire import names, traceparent
+from wire.traceparent import PodTrace, TraceContext
+
+#: A pod with more annotations than this (bytes) is not written on: there has to be room for its Binding (gpu/room.py).
+_ROOMY: Final = room.LARGEST // 2
+
+
+class Review(msgspec.Struct, frozen=True):
+    """A review that is answered. ``pod`` as it came; ``place`` is its NAMESPACE/NAME, as far as it has one."""
+
+    webhook: str
+    began_ns: int
+    pod: Raw
+    place: str
+
+
+class Traces(Protocol):
+    """Follows reviews of new pods."""
+
+    def now_ns(self) -> int:
+        """Wall time; 0 where nothing is traced."""
+        ...
+
+    def marked(self, pod: Raw) -> Raw:
+        """Return the pod with its trace."""
+        ...
+
+    def admitted(self, review: Review, pod: Raw) -> Mapping[str, str]:
+        """A pod was let in as it is here. Returns what a line of the log says of its trace."""
+        ...
+
+    def refused(self, review: Review) -> Mapping[str, str]:
+        """A new pod was refused. Returns what a line of the log says of its trace."""
+        ...
+
+
+class Untraced(Traces):
+    """Nothing is traced, and nothing is written on pods."""
+
+    @override
+    def now_ns(self) -> int:
+        """No time."""
+        return 0
+
+    @override
+    def marked(self, pod: Raw) -> Raw:
+        """As it is."""
+        return pod
+
+    @override
+    def admitted(self, review: Review, pod: Raw) -> Mapping[str, str]:
+        """Nothing."""
+        return {}
+
+    @override
+    def refused(self, review: Review) -> Mapping[str, str]:
+        """Nothing."""
+        return {}
+
+
+class Traced(Traces):
+    """Begins traces, and tells what admission did. ``rng`` gives their ids."""
+
+    def __init__(self, tracer: Tracer, *, rng: random.Random) -> None:
+        self._tracer = tracer
+        self._rng = rng
+
+    @override
+    def now_ns(self) -> int:
+        """Wall time."""
+        return self._tracer.now_ns()
+
+    @override
+    def marked(self, pod: Raw) -> Raw:
+        """Return the pod with its trace: what it brought along, if that is one."""
+        annotations = pod["metadata"].get("annotations") or {}
+        if _brought(annotations) is not None or room.used(annotations) > _ROOMY:
+            return pod
+        text = traceparent.render(self._begun())
+        return {**pod, "metadata": {**pod["metadata"], "annotations": {**annotations, names.TRACEPARENT: text}}}
+
+    @override
+    def admitted(self, review: Review, pod: Raw) -> Mapping[str, str]:
+        """Tell ``admit``, below the span ``pod`` that the scheduler tells, or beside it where the trace is a user's."""
+        context = _brought(pod["metadata"].get("annotations") or {})
+        if context is None or not self._is_kept(context):
+            return {}
+        self._tell(review, context, error="")
+        return _field(context)
+
+    @override
+    def refused(self, review: Review) -> Mapping[str, str]:
+        """Tell ``admit``, and ``pod`` as well where that is ours to tell: nobody else will hear of this one."""
+        context = _brought(review.pod["metadata"].get("annotations") or {}) or self._begun()
+        if not self._is_kept(context):
+            return {}
+        if context.is_own:
+            self._tracer.tell_pod(
+                PodTrace(context.trace_id, context.span_id),
+                (review.began_ns, self._tracer.now_ns()),
+                error="Refused",
+                attributes={"pod": review.place, "outcome": "refused"},
+            )
+        self._tell(review, context, error="Refused")
+        return _field(context)
+
+    def _tell(self, review: Review, context: TraceContext, *, error: str) -> None:
+        self._tracer.tell(
+            PodTrace(context.trace_id, context.span_id),
+            "admit",
+            (review.began_ns, self._tracer.now_ns()),
+            # Pods of one template are reviewed in one trace of their user's, maybe in the same moment.
+            span_id=self._rng.getrandbits(64) or 1,
+            error=error,
+            attributes={"pod": review.place, "webhook": review.webhook},
+        )
+
+    def _begun(self) -> TraceContext:
+        return traceparent.begun(self._rng.getrandbits(128) or 1, ratio_nano=self._tracer.ratio_nano)
+
+    def _is_kept(self, context: TraceContext) -> bool:
+        return context.is_sampled and traceparent.is_kept(context.trace_id, self._tracer.ratio_nano)
+
+
+def _brought(annotations: Mapping[str, Any]) -> TraceContext | None:
+    text = annotations.get(names.TRACEPARENT)
+    return traceparent.parse(text) if isinstance(text, str) else None
+
+
+def _field(context: TraceContext) -> Mapping[str, str]:
+    return {"trace_id": f"{context.trace_id:032x}"}

@@ -1,0 +1,219 @@
+"""The traces of pods at the binder: each attempt with its parts, as spans below the pod's own.
+
+An attempt's span is known by the BindRequest's UID, so what a binder told that is gone hangs on the span of the
+one that ends the attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from typing_extensions import override
+
+from binder.core.attempt import Attempt
+from binder.core.failure import Failure
+from binder.core.outcome import BindingNotAccepted, Failed, Outcome
+from binder.core.state import Action, DropRequest, Fence, Join, Leave
+from binder.observing import stage_of
+from kube.tracing import Tracer, trace_field
+from wire import names, traceparent
+from wire.core import Pod
+from wire.crds.bindrequest import BindRequest
+from wire.traceparent import PodTrace
+
+#: So many pods are followed at once; further ones have no spans from here, and are counted.
+MOST_PODS: Final = 16_384
+
+
+class Traces(Protocol):
+    """Is told what becomes of attempts. Times are the event loop's, in seconds."""
+
+    def seen(self, pod: Pod) -> None:
+        """A pod as a watch or a list shows it."""
+        ...
+
+    def gone(self, uid: str) -> None:
+        """A pod is gone."""
+        ...
+
+    def requested(self, request: BindRequest) -> None:
+        """A BindRequest as a watch or a list shows it."""
+        ...
+
+    def dropped(self, request: str) -> None:
+        """A BindRequest (UID) is gone."""
+        ...
+
+    def listed(self, present: set[str]) -> None:
+        """All BindRequests (UIDs) that there are."""
+        ...
+
+    def took(self, attempt: Attempt, action: Action, outcome: Outcome, times_s: tuple[float, float]) -> None:
+        """An action was carried out, from the one time to the other."""
+        ...
+
+    def ended(self, attempt: Attempt, failure: Failure | None) -> None:
+        """An attempt has ended."""
+        ...
+
+    def of(self, uid: str) -> Mapping[str, str]:
+        """Return what a line of the log says of this pod's trace."""
+        ...
+
+
+class Untraced(Traces):
+    """Nobody follows attempts."""
+
+    @override
+    def seen(self, pod: Pod) -> None:
+        """Nothing."""
+
+    @override
+    def gone(self, uid: str) -> None:
+        """Nothing."""
+
+    @override
+    def requested(self, request: BindRequest) -> None:
+        """Nothing."""
+
+    @override
+    def dropped(self, request: str) -> None:
+        """Nothing."""
+
+    @override
+    def listed(self, present: set[str]) -> None:
+        """Nothing."""
+
+    @override
+    def took(self, attempt: Attempt, action: Action, outcome: Outcome, times_s: tuple[float, float]) -> None:
+        """Nothing."""
+
+    @override
+    def ended(self, attempt: Attempt, failure: Failure | None) -> None:
+        """Nothing."""
+
+    @override
+    def of(self, uid: str) -> Mapping[str, str]:
+        """Nothing."""
+        return {}
+
+
+class _Attempted:
+    """An attempt at work: ``began_ns`` is when its BindRequest was made, as far as is known."""
+
+    __slots__ = ("began_ns", "is_at_work", "joins_ns", "trace")
+
+    def __init__(self, began_ns: int) -> None:
+        self.began_ns = began_ns
+        #: When its first book was asked for, until its devices are known.
+        self.joins_ns = 0
+        self.trace: PodTrace | None = None
+        #: Whether it is carried out here: then it is told how it ends, which is after its BindRequest is gone.
+        self.is_at_work = False
+
+
+class Traced(Traces):
+    """Makes spans of it."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        #: Of pods that have not begun to run.
+        self._pods: dict[str, PodTrace] = {}
+        #: By the BindRequest's UID.
+        self._attempts: dict[str, _Attempted] = {}
+
+    @override
+    def seen(self, pod: Pod) -> None:
+        """Follow a pod until it runs."""
+        uid = pod.metadata.uid
+        if pod.status.phase not in {"", names.PENDING}:
+            self._pods.pop(uid, None)
+        elif uid not in self._pods and pod.spec.scheduler_name == names.SCHEDULER_NAME:
+            trace = self._tracer.trace_of(pod.metadata.annotations, uid)
+            if trace is None:
+                return
+            if len(self._pods) >= MOST_PODS:
+                self._tracer.sink.lose()
+                return
+            self._pods[uid] = trace
+
+    @override
+    def gone(self, uid: str) -> None:
+        """Forget it."""
+        self._pods.pop(uid, None)
+
+    @override
+    def requested(self, request: BindRequest) -> None:
+        """Note when its pod was handed over; a replica that follows does, too."""
+        meta = request.metadata
+        if meta.uid not in self._attempts and len(self._attempts) < MOST_PODS:
+            self._attempts[meta.uid] = _Attempted(self._tracer.since_ns(meta.creation_timestamp))
+            self._find(self._attempts[meta.uid], next((owner.uid for owner in meta.owner_references or ()), ""))
+
+    def _find(self, known: _Attempted, pod_uid: str) -> PodTrace | None:
+        """Its pod's trace, kept from when that was seen first: the pod may run before its attempt has ended."""
+        known.trace = known.trace or self._pods.get(pod_uid)
+        return known.trace
+
+    @override
+    def dropped(self, request: str) -> None:
+        """Forget an attempt that is not carried out here."""
+        known = self._attempts.get(request)
+        if known is not None and not known.is_at_work:
+            del self._attempts[request]
+
+    @override
+    def listed(self, present: set[str]) -> None:
+        """Forget the others."""
+        for request in self._attempts.keys() - present:
+            self.dropped(request)
+
+    @override
+    def took(self, attempt: Attempt, action: Action, outcome: Outcome, times_s: tuple[float, float]) -> None:
+        """Tell a part of an attempt. ``reserve`` is from the first book that was asked for until devices are known."""
+        known = self._attempts.get(attempt.id)
+        if known is None or self._find(known, attempt.pod_uid) is None:
+            return
+        known.is_at_work = True
+        began_ns, ended_ns = map(self._tracer.at_ns, times_s)
+        if isinstance(action, Join):
+            known.joins_ns = known.joins_ns or began_ns
+            return
+        if known.joins_ns:
+            is_over = isinstance(action, DropRequest | Fence | Leave)
+            self._tell(known, attempt, "reserve", (known.joins_ns, began_ns), error="NotReserved" if is_over else "")
+            known.joins_ns = 0
+        is_refused = isinstance(outcome, Failed | BindingNotAccepted)
+        error = "Refused" if is_refused else ""
+        self._tell(known, attempt, stage_of(action).value, (began_ns, ended_ns), error=error)
+
+    def _tell(self, known: _Attempted, attempt: Attempt, name: str, times: tuple[int, int], *, error: str) -> None:
+        if (trace := known.trace) is not None:
+            self._tracer.tell(trace, name, times, below=_span_id(trace, attempt), error=error)
+
+    @override
+    def ended(self, attempt: Attempt, failure: Failure | None) -> None:
+        """Tell the attempt."""
+        known = self._attempts.pop(attempt.id, None)
+        trace = self._find(known, attempt.pod_uid) if known is not None else None
+        if known is None or trace is None:
+            return
+        groups = [device.group for device in attempt.devices]
+        self._tracer.tell(
+            trace,
+            "attempt",
+            (known.began_ns, self._tracer.now_ns()),
+            span_id=_span_id(trace, attempt),
+            error=failure.cause.value if failure is not None else "",
+            attributes={"node": attempt.node, "groups": groups, "gpus_nano": sum(d.nano for d in attempt.devices)},
+        )
+
+    @override
+    def of(self, uid: str) -> Mapping[str, str]:
+        """Return its trace's id, if it is followed."""
+        return trace_field(self._pods.get(uid))
+
+
+def _span_id(trace: PodTrace, attempt: Attempt) -> int:
+    return traceparent.span_id(trace.trace_id, attempt.id, "attempt")

@@ -1,0 +1,282 @@
+"""Whole ways of pods through a simulated cluster, as a collector is told them: one trace each, well formed."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from admission.tracing import Traced
+from binder.app import Binder
+from cli.tracing.exporting import Exporting
+from kube import errors
+from kube.memory.faults import Fault, once
+from kube.resources import PODS
+from kube.tracing import Tracer
+from scheduler.app import Scheduler
+from simulator import shape
+from simulator.parts import Parts
+from simulator.violations import SOUND
+from simulator.virtualtime import VirtualClock
+from simulator.world import World, WorldSettings
+from tests.conftest import AnyioBackend
+from tests.scheduler.stage import create, create_gang, find, is_call, phases, pod, share
+from tests.scheduler.test_leaders import LEASE, leader_of
+from tests.tracing.collector import Collected, Collector, collecting
+from wire import names, traceparent
+
+ADMISSION, SCHEDULER, BINDER = "moorage-admission", "moorage-scheduler", "moorage-binder"
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with collecting() as made:
+        yield made
+
+
+@asynccontextmanager
+async def traced(
+    collector: Collector,
+    *shapes: str,
+    settings: WorldSettings | None = None,
+    ratio_nano: int = traceparent.ALL,
+    is_admitting: bool = True,
+) -> AsyncIterator[World]:
+    """A cluster whose components send what they trace to the collector; it has all of it when this ends."""
+    clock = VirtualClock(asyncio.get_running_loop())
+    sinks = {
+        name: Exporting(f"{collector.url}/v1/traces", resource={"service.name": name}, headers={})
+        for name in (ADMISSION, SCHEDULER, BINDER)
+    }
+
+    def scheduler(api: Any, **given: Any) -> Scheduler:
+        return Scheduler(api, tracer=Tracer(sinks[SCHEDULER], clock=clock, ratio_nano=ratio_nano), **given)
+
+    def binder(api: Any, **given: Any) -> Binder:
+        return Binder(api, tracer=Tracer(sinks[BINDER], clock=clock, ratio_nano=ratio_nano), **given)
+
+    admits = Traced(Tracer(sinks[ADMISSION], clock=clock, ratio_nano=ratio_nano), rng=random.Random(7))
+    parts = Parts(scheduler=scheduler, binder=binder, traces=admits)
+    if not is_admitting:
+        parts = dataclasses.replace(parts, hooks=lambda _: ())
+    made = settings or WorldSettings(seed=1)
+    try:
+        async with World(shape.parse(list(shapes) or ["1x2x80GiB"]), clock=clock, settings=made, parts=parts) as world:
+            yield world
+            broken = {key: told for key, told in world.finish().items() if told not in SOUND}
+            assert broken == {}
+    finally:
+        for sink in sinks.values():
+            sink.close(60.0)
+    assert sum(sink.counts()["exported"] for sink in sinks.values()) == len(collector.spans)
+
+
+def names_of(spans: Sequence[Collected], service: str = "") -> list[str]:
+    return [span.name for span in spans if service in {"", span.service}]
+
+
+def the(spans: Sequence[Collected], name: str, service: str = "") -> Collected:
+    found = [span for span in spans if span.name == name and service in {"", span.service}]
+    assert len(found) == 1, (name, names_of(spans))
+    return found[0]
+
+
+def assert_sound(spans: Sequence[Collected], *, outside: str = "") -> None:
+    """One root, every parent is there and began first, no id is twice, no time runs backwards."""
+    by_id = {span.span: span for span in spans}
+    assert len(by_id) == len(spans)
+    roots = [span for span in spans if span.parent == outside]
+    assert [span.name for span in roots if span.name != "admit"] == ["pod"], names_of(spans)
+    for span in spans:
+        assert span.start_ns <= span.end_ns, span
+        if span.parent != outside:
+            assert by_id[span.parent].start_ns <= span.start_ns, (span, by_id[span.parent])
+    waits = [span for span in spans if span.name == "wait"]
+    decides = [span for span in spans if span.name == "decide"]
+    for wait, decide in zip(waits, decides, strict=False):
+        assert wait.end_ns <= decide.start_ns
+
+
+async def test_a_whole_gpu(collector: Collector) -> None:
+    async with traced(collector) as world:
+        await create(world, pod("whole", gpus=1))
+        assert await world.until_idle()
+        node = find(world, "whole")["spec"]["nodeName"]
+        context = traceparent.parse(find(world, "whole")["metadata"]["annotations"][names.TRACEPARENT])
+    spans = collector.of("whole")
+    assert_sound(spans)
+    assert sorted(names_of(spans)) == ["admit", "attempt", "bind", "decide", "pod", "start", "wait"]
+    assert names_of(spans, ADMISSION) == ["admit"]
+    assert context is not None
+    assert the(spans, "pod").span == f"{context.span_id:016x}"
+    assert the(spans, "pod").attributes["outcome"] == "running"
+    assert the(spans, "attempt").attributes == {"node": node}
+    assert the(spans, "bind").parent == the(spans, "attempt").span
+    assert [span.error for span in spans] == [""] * len(spans)
+
+
+async def test_a_first_share_goes_through_the_binder(collector: Collector) -> None:
+    async with traced(collector) as world:
+        await create(world, share("first"))
+        assert await world.until_idle()
+    spans = collector.of("first")
+    assert_sound(spans)
+    attempt = the(spans, "attempt")
+    assert attempt.service == BINDER
+    assert attempt.attributes["gpus_nano"] == 500_000_000
+    below = [span.name for span in spans if span.parent == attempt.span]
+    assert below[0] == "reserve"
+    assert {"verify", "bind", "drop-request"} <= set(below)
+    assert the(spans, "reserve").end_ns - the(spans, "reserve").start_ns > 500_000_000, "a machine starts a pod"
+    assert {"admit", "wait", "decide", "hand-over", "start", "pod"} <= set(names_of(spans))
+
+
+async def test_a_further_share_is_joined_by_the_scheduler(collector: Collector) -> None:
+    async with traced(collector) as world:
+        await create(world, share("first"))
+        assert await world.until_idle()
+        await create(world, share("further", "0.25"))
+        assert await world.until_idle()
+    spans = collector.of("further")
+    assert_sound(spans)
+    attempt = the(spans, "attempt")
+    assert attempt.service == SCHEDULER
+    assert [span.name for span in spans if span.parent == attempt.span] == ["reserve", "bind"]
+    assert the(spans, "decide").attributes["kind"] == "join"
+
+
+async def test_each_pod_of_a_gang_has_a_trace_and_waits_for_the_others(collector: Collector) -> None:
+    async with traced(collector, "2x2x80GiB") as world:
+        await create_gang(world, "gang", 3, share("one", "0.9"), pod("two", gpus=1), pod("three", gpus=1))
+        assert await world.until_idle()
+        assert set(phases(world).values()) == {"Running"}
+    for member in ("one", "two", "three"):
+        spans = collector.of(member)
+        assert_sound(spans)
+        assert the(spans, "decide").attributes["kind"] == "gang"
+        assert the(spans, "attempt").service == BINDER
+    assert len({collector.of(member)[0].trace for member in ("one", "two", "three")}) == 3
+
+
+async def test_why_a_pod_waits_are_events_of_its_wait(collector: Collector) -> None:
+    async with traced(collector, "1x1x80GiB") as world:
+        await create(world, pod("before", gpus=1))
+        await world.until_idle()
+        await create(world, pod("late", gpus=1))
+        await anyio.sleep(20)
+        await world.api.delete(PODS, "before", namespace="team-a")
+        assert await world.until_idle()
+        assert phases(world)["late"] == "Running"
+    spans = collector.of("late")
+    assert_sound(spans)
+    wait = the(spans, "wait")
+    assert wait.events == ("NoNodeFits",)
+    assert wait.end_ns - wait.start_ns > 19e9
+
+
+async def test_a_pod_that_admission_refuses_has_a_trace_of_its_own(collector: Collector) -> None:
+    async with traced(collector) as world:
+        with pytest.raises(errors.Refused):
+            await create(world, share("refused", "1.5"))
+    spans = collector.of("refused")
+    assert_sound(spans)
+    assert names_of(spans) == ["pod", "admit"]
+    assert {span.error for span in spans} == {"Refused"}
+
+
+async def test_an_attempt_that_fails_and_the_next_one_are_in_one_trace(collector: Collector) -> None:
+    async with traced(collector, "2x1x80GiB") as world:
+        refused = Fault(refuse_with=403)
+        world.server.faults.on_request.append(once(refused, when=is_call("scheduler", "create", "pods", "binding")))
+        await create(world, pod("again", gpus=1))
+        assert await world.until_idle()
+        assert phases(world)["again"] == "Running"
+    spans = collector.of("again")
+    assert_sound(spans)
+    attempts = [span for span in spans if span.name == "attempt"]
+    assert [span.error for span in attempts] == ["Refused", ""]
+    assert attempts[0].end_ns <= attempts[1].start_ns
+    assert len([span for span in spans if span.name == "wait"]) == 2
+
+
+@pytest.mark.parametrize("role", ["scheduler", "binder"])
+async def test_a_leader_that_is_killed_midway_leaves_one_trace(collector: Collector, role: str) -> None:
+    settings = WorldSettings(seed=2, schedulers=2, binders=2, election=LEASE)
+    async with traced(collector, settings=settings) as world:
+        await create(world, share("before"))
+        assert await world.until_idle()
+        await create(world, share("midway", "0.9"))
+        await anyio.sleep(0.3)
+        leader_of(world, role).crash()
+        assert await world.until_idle()
+        assert phases(world)["midway"] == "Running"
+    spans = collector.of("midway")
+    assert_sound(spans)
+    assert {"admit", "decide", "attempt", "start", "pod"} <= set(names_of(spans))
+
+
+async def test_a_pod_goes_on_from_the_users_trace_and_its_siblings_stay_apart(collector: Collector) -> None:
+    theirs = traceparent.TraceContext(0xABC << 64 | 1, 0x1234)
+    async with traced(collector) as world:
+        for name in ("one", "two"):
+            made = pod(name, gpus=1)
+            made["metadata"]["annotations"][names.TRACEPARENT] = traceparent.render(theirs)
+            await create(world, made)
+        assert await world.until_idle()
+        assert find(world, "one")["metadata"]["annotations"][names.TRACEPARENT] == traceparent.render(theirs)
+    spans = collector.of("one")
+    assert {span.trace for span in spans} == {f"{theirs.trace_id:032x}"}
+    assert len({span.span for span in spans}) == len(spans)
+    outside = f"{theirs.span_id:016x}"
+    assert sorted(span.name for span in spans if span.parent == outside) == ["admit", "admit", "pod", "pod"]
+
+
+@pytest.mark.parametrize("annotation", ["", "nonsense", "00-" + "0" * 32 + "-" + "1" * 16 + "-01", "x" * 100_000])
+async def test_a_pod_that_admission_did_not_see_is_traced_by_its_uid(collector: Collector, annotation: str) -> None:
+    async with traced(collector, is_admitting=False) as world:
+        made = pod("unseen", gpus=1)
+        if annotation:
+            made["metadata"]["annotations"][names.TRACEPARENT] = annotation
+        await create(world, made)
+        assert await world.until_idle()
+        uid = find(world, "unseen")["metadata"]["uid"]
+    spans = collector.of("unseen")
+    assert_sound(spans)
+    assert "admit" not in names_of(spans)
+    assert the(spans, "pod").attributes["pod_uid"] == uid
+
+
+async def test_only_the_chosen_part_of_all_pods_is_traced_and_by_all_processes_the_same(collector: Collector) -> None:
+    async with traced(collector, "4x8x80GiB", ratio_nano=250_000_000) as world:
+        await create(world, *(share(f"pod-{number}", "0.5") for number in range(40)))
+        assert await world.until_idle()
+        texts = [pod["metadata"]["annotations"][names.TRACEPARENT] for pod in world.pods if _is_users(pod)]
+    sampled = {text.split("-")[1] for text in texts if text.endswith("-01")}
+    assert len(texts) == 40
+    assert 2 <= len(sampled) <= 25
+    assert set(collector.traces()) == sampled
+    for spans in collector.traces().values():
+        assert_sound(spans)
+
+
+async def test_without_tracing_nothing_is_written_on_pods() -> None:
+    clock = VirtualClock(asyncio.get_running_loop())
+    async with World(shape.parse(["1x1x80GiB"]), clock=clock, settings=WorldSettings(seed=1)) as world:
+        await create(world, pod("plain", gpus=1))
+        assert await world.until_idle()
+        assert names.TRACEPARENT not in find(world, "plain")["metadata"]["annotations"]
+
+
+def _is_users(pod: dict[str, Any]) -> bool:
+    return bool(pod["metadata"]["namespace"] == "team-a")
