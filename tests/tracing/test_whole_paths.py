@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -28,10 +28,9 @@ from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.scheduler.stage import create, create_gang, find, is_call, phases, pod, share
 from tests.scheduler.test_leaders import LEASE, leader_of
-from tests.tracing.collector import Collected, Collector, collecting
+from tests.tracing.collector import Collector, collecting
+from tests.tracing.reading import ADMISSION, BINDER, SCHEDULER, assert_sound, names_of, the
 from wire import names, traceparent
-
-ADMISSION, SCHEDULER, BINDER = "moorage-admission", "moorage-scheduler", "moorage-binder"
 
 
 @pytest.fixture(scope="module")
@@ -80,32 +79,6 @@ async def traced(
         for sink in sinks.values():
             sink.close(60.0)
     assert sum(sink.counts()["exported"] for sink in sinks.values()) == len(collector.spans)
-
-
-def names_of(spans: Sequence[Collected], service: str = "") -> list[str]:
-    return [span.name for span in spans if service in {"", span.service}]
-
-
-def the(spans: Sequence[Collected], name: str, service: str = "") -> Collected:
-    found = [span for span in spans if span.name == name and service in {"", span.service}]
-    assert len(found) == 1, (name, names_of(spans))
-    return found[0]
-
-
-def assert_sound(spans: Sequence[Collected], *, outside: str = "") -> None:
-    """One root, every parent is there and began first, no id is twice, no time runs backwards."""
-    by_id = {span.span: span for span in spans}
-    assert len(by_id) == len(spans)
-    roots = [span for span in spans if span.parent == outside]
-    assert [span.name for span in roots if span.name != "admit"] == ["pod"], names_of(spans)
-    for span in spans:
-        assert span.start_ns <= span.end_ns, span
-        if span.parent != outside:
-            assert by_id[span.parent].start_ns <= span.start_ns, (span, by_id[span.parent])
-    waits = [span for span in spans if span.name == "wait"]
-    decides = [span for span in spans if span.name == "decide"]
-    for wait, decide in zip(waits, decides, strict=False):
-        assert wait.end_ns <= decide.start_ns
 
 
 async def test_a_whole_gpu(collector: Collector) -> None:
