@@ -41,14 +41,17 @@ endef
 # Builds the site anew, with nothing of before: what another page links to may be gone.
 SITE = rm -rf build/site build/doctrees && $(DOCS_VENV)/bin/python -m sphinx --quiet --fail-on-warning --nitpicky --doctree-dir build/doctrees -c docs . build/site
 
-.PHONY: help demo test test-fast node-test node-install simulate-soak enumerate chaos lint format docs pins chart settings metrics reference images cluster cluster-status cluster-down bench clean
+.PHONY: help demo ui test test-fast node-test node-install browser-install screenshots simulate-soak enumerate chaos lint format docs pins chart settings metrics reference images cluster cluster-status cluster-down bench clean
 
 help:
 	@echo 'make demo          the scheduler at work on simulated GPUs, no cluster needed'
+	@echo 'make ui            the web page of a simulated cluster at work; ARGS="--nodes 500x8x80GiB"'
 	@echo 'make test          all tests, with a real control plane (built once, 7 to 12 minutes, if no other source has it)'
 	@echo 'make test-fast     all tests but those of the real control plane and the long searches'
 	@echo 'make node-test     tests on a real kubelet with containerd, runc and emulated GPUs: part of make test where root,'
 	@echo '                   containerd and runc are; make node-install gets them from Debian'
+	@echo 'make browser-install  Chromium from Debian, for the tests of the page, which are left out without it'
+	@echo 'make screenshots   the pictures in docs/page, from a simulated cluster'
 	@echo 'make simulate-soak random hostile runs on all processors; SEEDS=1-10000 FAULTS=kind,kind MINUTES=60'
 	@echo 'make enumerate     every write of every kind of commit, struck in every way, on all processors'
 	@echo 'make chaos         everything killed and restarted at random on a real control plane; MINUTES=10 SEED=1'
@@ -70,12 +73,16 @@ help:
 demo: $(RUN_READY)
 	$(RUN_VENV)/bin/python -m cli.main demo $(ARGS)
 
+ui: $(RUN_READY)
+	$(RUN_VENV)/bin/python -m cli.main ui --simulate $(ARGS)
+
 # Each process has a control plane and a node of its own, and mostly waits for kubelet.
 NODE_TESTS = $(BIN)/pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal -m node $(ARGS)
 
 test: $(READY)
 	$(BIN)/python -m tools.controlplane
 	$(BIN)/python -m tools.helmprogram
+	@$(BIN)/python -m tools.browser check
 	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m 'not cluster and not node' $(ARGS)
 	@rm -rf $(RIGHTS)
 	MOORAGE_RIGHTS=$(RIGHTS) $(BIN)/pytest -m cluster $(ARGS)
@@ -84,7 +91,8 @@ test: $(READY)
 	@$(BIN)/python -m tools.node ready; case $$? in 0) $(NODE_TESTS) ;; 3) ;; *) exit 1 ;; esac
 
 test-fast: $(READY)
-	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m 'not cluster and not node and not thorough and not helm' $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal \
+	-m 'not cluster and not node and not thorough and not helm and not browser' $(ARGS)
 
 # Needs root, containerd, runc and CNI plug-ins.
 node-test: $(READY)
@@ -95,6 +103,14 @@ node-test: $(READY)
 # Gets what they need from Debian, where root may.
 node-install: $(READY)
 	$(BIN)/python -m tools.node install
+
+# Gets Chromium from Debian, where root may.
+browser-install: $(READY)
+	$(BIN)/python -m tools.browser install
+
+# docs/page/*.png.
+screenshots: $(READY)
+	$(BIN)/python -m tools.browser screenshots
 
 # Failing runs are made smaller and written into soak-failures/; the exit code says whether there were any.
 SEEDS ?= 1-10000

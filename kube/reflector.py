@@ -136,6 +136,8 @@ class Reflector(Generic[T]):
         self.undecodable: dict[str, str] = {}
         #: Why the last list failed, or the last watch was refused; "" after one that was not.
         self.trouble = ""
+        #: Whether the last list was answered with 404: the server does not know this kind of objects.
+        self.is_unknown = False
         self.counts = ReflectorCounts()
         self.resource = resource
         #: When the server was heard last, by a list or a line of a watch (event loop's time).
@@ -184,9 +186,10 @@ class Reflector(Generic[T]):
         except errors.ApiError as error:
             self._behind += waiting
             self.trouble = str(error)
+            self.is_unknown = isinstance(error, errors.NotFound)
             await self._back_off("list", error)
             return False
-        self.trouble = ""
+        self.trouble, self.is_unknown = "", False
         for listed in waiting:
             listed.set()
         return True

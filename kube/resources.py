@@ -13,6 +13,7 @@ from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 from wire.crds.topology import Topology
+from wire.reviews import SubjectAccessReview, TokenReview
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -107,4 +108,22 @@ CLUSTER_POLICIES = Resource(
     kind="ClusterPolicy",
     namespaced=False,
     type=ClusterPolicy,
+)
+
+#: Asked by creating them; nothing is stored.
+TOKEN_REVIEWS = Resource(
+    group="authentication.k8s.io",
+    version="v1",
+    plural="tokenreviews",
+    kind="TokenReview",
+    namespaced=False,
+    type=TokenReview,
+)
+SUBJECT_ACCESS_REVIEWS = Resource(
+    group="authorization.k8s.io",
+    version="v1",
+    plural="subjectaccessreviews",
+    kind="SubjectAccessReview",
+    namespaced=False,
+    type=SubjectAccessReview,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from typing import Final
 
 import anyio
@@ -15,13 +16,17 @@ _CLOSE_WITHIN_S: Final = 1.0
 
 
 async def serve(
-    app: web.Application, listener: socket.socket, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    app: web.Application,
+    listener: socket.socket,
+    *,
+    tls: ssl.SSLContext | None = None,
+    task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve on a listening socket until cancelled. Started when it answers."""
+    """Serve on a listening socket until cancelled; over TLS where there is a context. Started when it answers."""
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=_KEEP_ALIVE_S, shutdown_timeout=_CLOSE_WITHIN_S)
     await runner.setup()
     try:
-        await web.SockSite(runner, listener).start()
+        await web.SockSite(runner, listener, ssl_context=tls).start()
         task_status.started()
         await anyio.sleep_forever()
     finally:

@@ -38,13 +38,16 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[str, ...] = ()
 
 
-def survey(found: Found, *, namespace: str = "", settings: Settings | None = None) -> Inspection:
+def survey(
+    found: Found, *, namespace: str = "", settings: Settings | None = None, cluster: Cluster | None = None
+) -> Inspection:
     """Show all nodes, and the pods that have to do with GPUs and have not ended; ``namespace`` "" for all.
 
-    The pods of other namespaces count as used, but are not named where one namespace is asked for.
+    The pods of other namespaces count as used, but are not named where one namespace is asked for. ``cluster``: what
+    was found as ``counted``, for who needs that, too.
     """
     settings = settings or Settings()
-    cluster = _counted(found, settings)
+    cluster = cluster or counted(found, settings)
     around = Surroundings(
         reservations={held.group: held for held in _reservations(found.pods, settings)},
         cards_mib={name: node.largest_card_mib for name in cluster.node_names() if (node := _even(cluster, name))},
@@ -78,7 +81,8 @@ def matters(pod: Pod) -> bool:
     return any(key == names.GPU_RESOURCE or key.startswith(names.MIG_RESOURCE_PREFIX) for one in listed for key in one)
 
 
-def _counted(found: Found, settings: Settings) -> Cluster:
+def counted(found: Found, settings: Settings) -> Cluster:
+    """Count what was found, as the scheduler does."""
     cluster = Cluster(settings)
     for node in found.nodes:
         cluster.upsert_node(node)

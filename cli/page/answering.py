@@ -1,0 +1,234 @@
+"""The page over HTTP: its files, the state, its changes as server-sent events, and the path of one pod. GET only.
+
+What is asked for with a reader's rights is under ``/api``; the files are the same for everybody. Nothing of what pods
+and people have written gets into HTML here: it goes out as JSON, and the page makes text of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import importlib.resources
+import logging
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+from aiohttp import web
+
+from cli.page.access import Access, Turned
+from cli.page.following import Following
+from cli.page.frames import Frame
+from cli.page.publishing import Publishing
+from cli.page.sight import Sight, seen, seen_path
+from cli.page.values import PageStruct, State
+from kube.errors import ApiError
+
+_log: Final = logging.getLogger(__name__)
+_encode: Final = msgspec.json.Encoder().encode
+
+#: Streams that are open at one time; further readers are turned away.
+MOST_STREAMS: Final = 128
+#: An open stream says at least so often that it lives, and asks again what its reader may see.
+PULSE_S: Final = 5.0
+#: Nobody has anything to send.
+_LARGEST_BODY_BYTES: Final = 1024
+_LEVEL: Final = 5
+_TYPES: Final = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+#: Nothing from elsewhere, nothing inline, nothing that makes code or HTML of a text, and no frame around it.
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+_PORT: Final = re.compile(r":[0-9]*$")
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Health(PageStruct, frozen=True, gc=False):
+    """What is wrong with what the page rests on: kinds that can't be read, and a silent API server, in seconds."""
+
+    unread: tuple[str, ...] = ()
+    silent_s: int = 0
+
+
+class Answering:
+    """``hosts``: names (without a port, which tunnels change) by which readers may ask for this page, None for any."""
+
+    def __init__(
+        self,
+        publishing: Publishing,
+        following: Following,
+        access: Access,
+        *,
+        source: str,
+        hosts: Collection[str] | None,
+        pulse_s: float = PULSE_S,
+        most_streams: int = MOST_STREAMS,
+    ) -> None:
+        self._publishing = publishing
+        self._following = following
+        self._access = access
+        self._source = source
+        self._hosts = hosts
+        self._pulse_s = pulse_s
+        self._most_streams = most_streams
+        self._streams = 0
+
+    def app(self) -> web.Application:
+        """Return the routes: GET and nothing else."""
+        app = web.Application(client_max_size=_LARGEST_BODY_BYTES, middlewares=[self._guard])
+        for name, (kind, body) in _files().items():
+            app.router.add_get(f"/{'' if name == 'index.html' else name}", _file(kind, body), allow_head=False)
+        app.router.add_get("/api/state", self._state, allow_head=False)
+        app.router.add_get("/api/changes", self._changes, allow_head=False)
+        app.router.add_get("/api/pods/{namespace}/{name}", self._pod, allow_head=False)
+        return app
+
+    # --- at the door -------------------------------------------------------------------------------------------------
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Turn away who came by another name (DNS rebinding), and send the headers of a careful page with all else."""
+        if self._hosts is not None and _PORT.sub("", request.host) not in self._hosts:
+            answer: web.StreamResponse = _told(421, f"this page is to be asked for as {' or '.join(self._hosts)}")
+        else:
+            try:
+                answer = await handler(request)
+            except web.HTTPException as error:
+                answer = _told(error.status, error.reason)
+                answer.headers.update({name: error.headers[name] for name in ("Allow",) if name in error.headers})
+        if not answer.prepared:
+            answer.headers.update(HEADERS)
+        return answer
+
+    async def _sight(self, request: web.Request) -> Sight | Turned:
+        if not self._following.is_in_step:
+            why = "; ".join(self._following.troubles()) or "the cluster is being read"
+            return Turned(503, f"not in step with the cluster yet: {why}")
+        try:
+            return await self._access.sight(request.headers.get("Authorization", ""), self._namespaces)
+        except* ApiError as failed:
+            _log.warning("what a reader may see can't be asked: %s", failed.exceptions[0])
+        return Turned(503, "the API server can't be asked what you may see")
+
+    def _namespaces(self) -> Collection[str]:
+        return {line.namespace for line in self._publishing.frames.pods.values()}
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    async def _state(self, request: web.Request) -> web.StreamResponse:
+        """All of it, compressed: a large cluster is some megabytes, of few different words."""
+        sight = await self._sight(request)
+        if isinstance(sight, Turned):
+            return _turned(sight)
+        frames = self._publishing.frames
+        state = State(
+            id=frames.id,
+            source=self._source,
+            changes=seen(frames.whole(), sight),
+            unread=self._following.troubles(),
+            is_partly_hidden=sight != Sight(),
+        )
+        packed = await anyio.to_thread.run_sync(functools.partial(gzip.compress, compresslevel=_LEVEL), _encode(state))
+        answer = web.Response(body=packed, content_type="application/json")
+        answer.headers["Content-Encoding"] = "gzip"
+        return answer
+
+    async def _pod(self, request: web.Request) -> web.StreamResponse:
+        sight = await self._sight(request)
+        if isinstance(sight, Turned):
+            return _turned(sight)
+        path = self._publishing.frames.path(request.match_info["namespace"], request.match_info["name"])
+        shown = seen_path(path, sight) if path is not None else None
+        if shown is None:
+            return _told(404, "there is no such pod, or you may not see it")
+        return web.Response(body=_encode(shown), content_type="application/json")
+
+    async def _changes(self, request: web.Request) -> web.StreamResponse:
+        """Changes from ``after`` (or Last-Event-ID) on, until the reader goes."""
+        sight = await self._sight(request)
+        if isinstance(sight, Turned):
+            return _turned(sight)
+        if self._streams >= self._most_streams:
+            return _told(503, "too many pages are open")
+        known = request.headers.get("Last-Event-ID", "") or request.query.get("after", "")
+        answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+        self._streams += 1
+        try:
+            await answer.prepare(request)
+            await self._tell(request, answer, known, sight)
+        except ConnectionError:
+            _log.debug("a reader has gone")
+        finally:
+            self._streams -= 1
+        return answer
+
+    async def _tell(self, request: web.Request, answer: web.StreamResponse, known: str, sight: Sight) -> None:
+        """Tell each frame once; a reader who is too far behind, or may see something else by now, is told to read anew.
+
+        What is not read yet waits in the frames, not here: a slow reader costs no memory.
+        """
+        frames = self._publishing.frames
+        while True:
+            missed = frames.since(known)
+            if missed is None or await self._sight(request) != sight:
+                await answer.write(b"event: reset\ndata: {}\n\n")
+                return
+            for frame in missed:
+                await answer.write(_event(f"{frames.epoch}-{frame.revision}", frame, sight))
+                known = f"{frames.epoch}-{frame.revision}"
+            health = Health(unread=self._following.troubles(), silent_s=self._following.silent_s())
+            await answer.write(b"event: health\ndata: " + _encode(health) + b"\n\n")
+            with anyio.move_on_after(self._pulse_s):
+                await self._publishing.wait_beyond(int(known.rpartition("-")[2]))
+
+
+def _event(name: str, frame: Frame, sight: Sight) -> bytes:
+    return b"id: %s\nevent: changes\ndata: %s\n\n" % (name.encode(), _encode(seen(frame.changes, sight)))
+
+
+def _told(status: int, why: str) -> web.Response:
+    return web.Response(status=status, body=_encode({"error": why}), content_type="application/json")
+
+
+def _turned(turned: Turned) -> web.Response:
+    answer = _told(turned.status, turned.why)
+    if turned.status == 401:
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer
+
+
+def _file(kind: str, body: bytes) -> _Handler:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=body, content_type=kind, charset="utf-8")
+
+    return handler
+
+
+@functools.cache
+def _files() -> Mapping[str, tuple[str, bytes]]:
+    """The page's own files, all of them and nothing else."""
+    folder = importlib.resources.files("cli.page") / "static"
+    found = {entry.name: entry for entry in folder.iterdir()}
+    return {
+        name: (_TYPES[f".{name.rpartition('.')[2]}"], entry.read_bytes())
+        for name, entry in sorted(found.items())
+        if f".{name.rpartition('.')[2]}" in _TYPES
+    }

@@ -1,0 +1,243 @@
+"""From the objects of a node, a pod, a group to what the page is told of it. Pure, and counted by the scheduler's code.
+
+A node is counted from what is on it now and nothing else, so what is shown can't depend on the order of events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from cli.inspection.surveying import Found, counted, survey
+from cli.inspection.values import PodView
+from cli.page.values import Device, EventLine, GroupLine, NodeCard, Part, PodLine, PodPath, Slices, Stage, Tenant
+from scheduler.core.inspection import DeviceView, NodeView, TenantView
+from scheduler.core.settings import Settings
+from scheduler.core.using import Use, use_of_pools
+from wire import names
+from wire.core import Condition, Node, Pod
+from wire.crds.bindrequest import BindRequest
+from wire.crds.podgroup import PodGroup
+from wire.events import Event
+
+_SETTINGS: Final = Settings()
+#: What a waiting pod's reason may be long, in characters: it is part of what everybody is sent.
+_LONGEST_MESSAGE: Final = 1024
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """A node, and the pods that it knows by name."""
+
+    card: NodeCard | None
+    pods: tuple[PodLine, ...]
+
+
+def draw_node(node: Node | None, pods: Sequence[Pod], requests: Sequence[BindRequest]) -> Drawn:
+    """Draw a node (None: there is none of that name) with its pods and those on their way to it."""
+    found = Found(nodes=[node] if node else [], pods=pods, requests=requests)
+    cluster = counted(found, _SETTINGS)
+    seen = survey(found, settings=_SETTINGS, cluster=cluster)
+    known = {pod.metadata.uid: pod for pod in pods}
+    lines = tuple(_line(view, known[view.uid]) for view in seen.pods)
+    if node is None or not seen.nodes:
+        return Drawn(None, lines)
+    use = next(iter(use_of_pools(cluster.refresh()).values()), Use())
+    product = (node.metadata.labels or {}).get(names.NODE_GPU_PRODUCT, "")
+    return Drawn(_card(seen.nodes[0], use, product), lines)
+
+
+def draw_waiting(pod: Pod) -> PodLine | None:
+    """Draw a pod that no node has; None for one that has nothing to do with GPUs, or with us."""
+    seen = survey(Found(pods=[pod]), settings=_SETTINGS)
+    return _line(seen.pods[0], pod) if seen.pods else None
+
+
+def draw_path(
+    pod: Pod,
+    *,
+    node: Node | None,
+    beside: Sequence[Pod],
+    requests: Sequence[BindRequest],
+    events: Sequence[EventLine],
+) -> PodPath:
+    """Draw all of one pod; ``beside``: the others of its node, among them the reservations that it has parts of."""
+    found = Found(
+        nodes=[node] if node else [],
+        pods=[pod, *(other for other in beside if other.metadata.uid != pod.metadata.uid)],
+        requests=requests,
+        asked_for=frozenset({pod.metadata.name}),
+    )
+    view = next(v for v in survey(found, settings=_SETTINGS).pods if v.uid == pod.metadata.uid)
+    mine = next((request for request in requests if request.spec.pod_name == pod.metadata.name), None)
+    return PodPath(
+        pod=_line(view, pod),
+        dialect=view.dialect,
+        refused=view.refused,
+        not_enforced=view.not_enforced,
+        whole_gpus=view.whole_gpus,
+        given=tuple(
+            Part(
+                index=part.index,
+                uuid=part.uuid,
+                group=part.group,
+                reservation=part.reservation,
+                nano=part.nano,
+                mem_mib=part.mem_mib,
+            )
+            for part in view.given
+        ),
+        stages=tuple(stages(pod, mine)),
+        events=tuple(events),
+    )
+
+
+def draw_group(group: PodGroup, members: Iterable[Pod]) -> GroupLine:
+    """Draw a PodGroup with the pods that name it."""
+    here = [pod for pod in members if pod.status.phase not in {names.SUCCEEDED, names.FAILED}]
+    return GroupLine(
+        namespace=group.metadata.namespace,
+        name=group.metadata.name,
+        queue=group.spec.queue,
+        min_member=group.spec.min_member or 0,
+        pods=len(here),
+        bound=sum(bool(pod.spec.node_name) for pod in here),
+        running=sum(pod.status.phase == names.RUNNING for pod in here),
+    )
+
+
+def draw_event(event: Event) -> EventLine | None:
+    """Draw an event; None for one that is not of a pod."""
+    about = event.regarding
+    if about is None or about.kind != "Pod":
+        return None
+    series = event.series
+    return EventLine(
+        key=f"{event.metadata.namespace}/{event.metadata.name}",
+        namespace=about.namespace,
+        pod=about.name,
+        at=(series.last_observed_time if series else event.event_time) or event.metadata.creation_timestamp or "",
+        type=event.type,
+        reason=event.reason,
+        note=event.note[:_LONGEST_MESSAGE],
+        by=event.reporting_controller,
+        count=series.count if series else 1,
+    )
+
+
+def group_of(pod: Pod) -> tuple[str, str] | None:
+    """Namespace and name of the PodGroup that a pod names."""
+    name = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME, "")
+    return (pod.metadata.namespace, name) if name else None
+
+
+def stages(pod: Pod, request: BindRequest | None) -> Iterable[Stage]:
+    """The steps of a pod's way, with the times that its own status keeps."""
+    created = pod.metadata.creation_timestamp or ""
+    yield Stage(name="created", is_reached=True, at=created)
+    if names.GPU_RECORD in (pod.metadata.annotations or {}):
+        yield Stage(name="admitted", is_reached=True, note="what it asks was read and written down")
+    is_bound = bool(pod.spec.node_name)
+    if request is not None and not is_bound:
+        note = f"on its way to {request.spec.selected_node}"
+        yield Stage(name="handed over", is_reached=True, at=request.metadata.creation_timestamp or "", note=note)
+    scheduled = _met(pod, names.CONDITION_POD_SCHEDULED)
+    yield Stage(
+        name="bound",
+        is_reached=is_bound,
+        at=_since(scheduled),
+        note=f"to {pod.spec.node_name}" if is_bound else "",
+    )
+    yield _condition(pod, "initialized", "Initialized", is_bound=is_bound)
+    began = sorted(_began(pod))
+    yield Stage(name="running", is_reached=bool(began), at=began[-1] if began else "")
+    yield _condition(pod, "ready", "Ready", is_bound=is_bound)
+
+
+def _condition(pod: Pod, name: str, kind: str, *, is_bound: bool) -> Stage:
+    met = _met(pod, kind) if is_bound else None
+    return Stage(name=name, is_reached=met is not None, at=_since(met))
+
+
+def _met(pod: Pod, kind: str) -> Condition | None:
+    return next((c for c in pod.status.conditions or () if c.type == kind and c.status == "True"), None)
+
+
+def _since(condition: Condition | None) -> str:
+    return (condition.last_transition_time or "") if condition else ""
+
+
+def _began(pod: Pod) -> Iterable[str]:
+    for status in pod.status.container_statuses or ():
+        if status.state is not None and status.state.running:
+            yield str(status.state.running.get("startedAt") or "")
+
+
+def _line(view: PodView, pod: Pod) -> PodLine:
+    waits = view.waits
+    return PodLine(
+        namespace=view.namespace,
+        name=view.name,
+        uid=view.uid,
+        phase=view.phase or names.PENDING,
+        node=view.node,
+        queue=(pod.metadata.labels or {}).get(names.QUEUE_LABEL, ""),
+        pod_group=view.pod_group,
+        created=pod.metadata.creation_timestamp or "",
+        asks=view.asks if waits else (),
+        waits=waits is not None,
+        reason=("Refused" if view.refused else waits.reason) if waits else "",
+        message=(view.refused or waits.message)[:_LONGEST_MESSAGE] if waits else "",
+        on_its_way_to=waits.on_its_way_to if waits else "",
+        last_failure=waits.last_failure if waits else "",
+    )
+
+
+def _card(view: NodeView, use: Use, product: str) -> NodeCard:
+    return NodeCard(
+        name=view.name,
+        product=product,
+        is_not_ready=not view.is_ready,
+        is_cordoned=view.is_cordoned,
+        is_mig=view.is_mig,
+        is_multiplied=view.is_multiplied,
+        gpus=view.gpus,
+        unhealthy_gpus=view.unhealthy_gpus,
+        lost_gpus=view.lost_gpus,
+        used_nano=use.used,
+        idle_nano=use.free,
+        pieces_nano=use.pieces,
+        stranded_nano=use.stranded,
+        devices=tuple(map(_device, view.devices)),
+        slices=tuple(Slices(profile=one.profile, total=one.total, used=one.used) for one in view.slices),
+    )
+
+
+def _device(view: DeviceView) -> Device:
+    return Device(
+        kind=view.kind.value,
+        index=view.index,
+        uuid=view.uuid,
+        mem_mib=view.mem_mib,
+        used_nano=view.used_nano,
+        free_nano=view.free_nano,
+        group=view.group,
+        reservation=view.reservation,
+        closed=tuple(why.value for why in view.closed),
+        modes=view.modes,
+        compute_percent=view.compute_percent,
+        resource="" if view.is_gpu else view.resource,
+        tenants=tuple(map(_tenant, view.tenants)),
+    )
+
+
+def _tenant(view: TenantView) -> Tenant:
+    return Tenant(
+        namespace=view.namespace,
+        name=view.name,
+        uid=view.uid,
+        nano=view.nano,
+        mem_mib=view.mem_mib,
+        is_on_its_way=not view.is_bound,
+    )

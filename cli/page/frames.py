@@ -1,0 +1,171 @@
+"""What the page shows at each revision, and what changed since an earlier one. No I/O, no clock.
+
+A frame draws what is marked and nothing else; the last frames are kept, so that a reader who was away for a moment is
+told what he missed, and not everything anew.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from cli.page.drawing import draw_group, draw_node, draw_path, draw_waiting
+from cli.page.objects import Key, Objects
+from cli.page.values import Changes, EventLine, GroupLine, NodeCard, PodLine, PodPath
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+#: So many revisions back a reader is told what changed: a minute and more, at four a second.
+MOST_FRAMES: Final = 300
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """What changed with a revision."""
+
+    revision: int
+    changes: Changes
+
+
+class Frames:
+    """Draws ``objects``. ``epoch`` tells this run from others: a revision of another one means nothing here."""
+
+    def __init__(self, objects: Objects, epoch: str) -> None:
+        self.objects = objects
+        self.epoch = epoch
+        self.revision = 0
+        self.nodes: dict[str, NodeCard] = {}
+        #: By UID.
+        self.pods: dict[str, PodLine] = {}
+        self.groups: dict[Key, GroupLine] = {}
+        self._pods_of: dict[str, frozenset[str]] = {}
+        self._frames: deque[Frame] = deque(maxlen=MOST_FRAMES)
+
+    # --- drawing -----------------------------------------------------------------------------------------------------
+
+    def draw(self) -> Iterator[None]:
+        """Draw all that is marked and make it a frame; yields after each node, so that others may get a turn.
+
+        What changes in between is marked again, for the next frame.
+        """
+        marks = self.objects.take_marks()
+        nodes, pods = _News(self.nodes), _News(self.pods)
+        for name in marks.nodes:
+            marks.pods |= dict.fromkeys(self._draw_node(name, nodes, pods))
+            yield
+        for uid in marks.pods:
+            self._draw_pod(uid, pods)
+        groups = _News(self.groups)
+        for key in marks.groups:
+            group = self.objects.groups.get(key)
+            groups.put(key, draw_group(group, self.objects.members(key)) if group else None)
+        events = self.objects.events
+        changes = Changes(
+            nodes=tuple(nodes.put_in.values()),
+            gone_nodes=tuple(nodes.gone),
+            pods=tuple(pods.put_in.values()),
+            gone_pods=tuple(pods.gone),
+            events=tuple(events[key] for key in marks.events if key in events),
+            gone_events=tuple(key for key in marks.events if key not in events),
+            groups=tuple(groups.put_in.values()),
+            gone_groups=tuple(f"{namespace}/{name}" for namespace, name in groups.gone),
+        )
+        if changes:
+            self.revision += 1
+            self._frames.append(Frame(self.revision, changes))
+
+    def _draw_node(self, name: str, nodes: _News[str, NodeCard], pods: _News[str, PodLine]) -> frozenset[str]:
+        """Draw a node and its pods; return the UIDs of those that it knew and knows no more."""
+        objects = self.objects
+        drawn = draw_node(objects.nodes.get(name), objects.pods_for(name), objects.headed_to(name))
+        nodes.put(name, drawn.card)
+        here = frozenset(line.uid for line in drawn.pods)
+        for line in drawn.pods:
+            pods.put(line.uid, line)
+        before = self._pods_of.pop(name, frozenset())
+        if here:
+            self._pods_of[name] = here
+        return before - here
+
+    def _draw_pod(self, uid: str, pods: _News[str, PodLine]) -> None:
+        """Draw a pod that no node draws, or see that it is gone."""
+        pod = self.objects.pods.get(uid)
+        if pod is None:
+            pods.put(uid, None)
+        elif not any(uid in self._pods_of.get(where, ()) for where in self._places(uid)):
+            pods.put(uid, None if pod.spec.node_name else draw_waiting(pod))
+
+    def _places(self, uid: str) -> list[str]:
+        pod = self.objects.pods[uid]
+        request = self.objects.requests.get((pod.metadata.namespace, pod.metadata.name))
+        return [pod.spec.node_name, *([request.spec.selected_node] if request else [])]
+
+    # --- telling -----------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """The name of what is shown now."""
+        return f"{self.epoch}-{self.revision}"
+
+    def whole(self) -> Changes:
+        """Everything, as if it were new."""
+        return Changes(
+            nodes=tuple(self.nodes[name] for name in sorted(self.nodes)),
+            pods=tuple(self.pods.values()),
+            events=tuple(self.objects.events.values()),
+            groups=tuple(self.groups.values()),
+        )
+
+    def since(self, known: str) -> list[Frame] | None:
+        """What changed since an ``id``; None for one that nobody knows (any more): then the whole has to be read."""
+        epoch, _, number = known.rpartition("-")
+        if epoch != self.epoch or not (number.isascii() and number.isdigit()):
+            return None
+        behind = self.revision - int(number)
+        if not 0 <= behind <= len(self._frames):
+            return None
+        return list(islice(self._frames, len(self._frames) - behind, None))
+
+    def path(self, namespace: str, name: str) -> PodPath | None:
+        """All of one pod; None if there is none of that name."""
+        objects = self.objects
+        pod = objects.pod(namespace, name)
+        if pod is None:
+            return None
+        request = objects.requests.get((namespace, name))
+        where = pod.spec.node_name or (request.spec.selected_node if request else "")
+        return draw_path(
+            pod,
+            node=objects.nodes.get(where),
+            beside=objects.pods_on(where) if where else (),
+            requests=[request] if request else [],
+            events=[event for event in objects.events.values() if _is_about(event, namespace, name)],
+        )
+
+
+def _is_about(event: EventLine, namespace: str, name: str) -> bool:
+    return (event.namespace, event.pod) == (namespace, name)
+
+
+class _News(Generic[K, V]):
+    """Puts what was drawn into what is shown, and remembers what is new by it."""
+
+    def __init__(self, shown: dict[K, V]) -> None:
+        self._shown = shown
+        self.put_in: dict[K, V] = {}
+        self.gone: dict[K, None] = {}
+
+    def put(self, key: K, value: V | None) -> None:
+        """Show this; None: nothing."""
+        if value is None:
+            if self._shown.pop(key, None) is not None:
+                self.gone[key] = None
+                self.put_in.pop(key, None)
+        elif self._shown.get(key) != value:
+            self._shown[key] = value
+            self.put_in[key] = value
+            self.gone.pop(key, None)

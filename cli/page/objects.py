@@ -1,0 +1,236 @@
+"""The objects that the page is drawn from, as watches bring them, and what has to be drawn anew. No I/O, no clock.
+
+What an object touches is marked: its node, its group, itself. Whoever draws takes the marks; so the cost of a change is
+that of one node, and a burst of changes to it is drawn once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import msgspec
+
+from cli.inspection.surveying import matters
+from cli.page.drawing import group_of
+from cli.page.values import EventLine
+from wire.core import Node, ObjectMeta, Pod
+from wire.crds.bindrequest import BindRequest
+from wire.crds.podgroup import PodGroup
+
+Key = tuple[str, str]
+A = TypeVar("A")
+B = TypeVar("B")
+
+#: Of the newest events so many are kept: a busy cluster makes more of them than anybody reads.
+MOST_EVENTS: Final = 500
+
+
+@dataclass(slots=True)
+class Marks:
+    """What has to be drawn anew: nodes by name, waiting pods by UID, events by key, groups by namespace and name."""
+
+    nodes: dict[str, None] = field(default_factory=dict)
+    pods: dict[str, None] = field(default_factory=dict)
+    events: dict[str, None] = field(default_factory=dict)
+    groups: dict[Key, None] = field(default_factory=dict)
+
+
+class Objects:
+    """``on_change`` is called after every change."""
+
+    def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
+        self.nodes: dict[str, Node] = {}
+        #: By UID.
+        self.pods: dict[str, Pod] = {}
+        self.requests: dict[Key, BindRequest] = {}
+        self.groups: dict[Key, PodGroup] = {}
+        #: The newest, by namespace/name, in the order in which they came.
+        self.events: dict[str, EventLine] = {}
+        self.marks = Marks()
+        self._on_node: dict[str, dict[str, None]] = {}
+        self._of_group: dict[Key, dict[str, None]] = {}
+        self._uid_of: dict[Key, str] = {}
+        self._headed_to: dict[str, dict[Key, None]] = {}
+        self._on_change = on_change
+
+    # --- what is asked of it -----------------------------------------------------------------------------------------
+
+    def pods_on(self, node: str) -> list[Pod]:
+        """Pods that are bound there."""
+        return [self.pods[uid] for uid in self._on_node.get(node, ())]
+
+    def headed_to(self, node: str) -> list[BindRequest]:
+        """Hand-overs to a node."""
+        return [self.requests[key] for key in self._headed_to.get(node, ())]
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod of that name."""
+        return self.pods.get(self._uid_of.get((namespace, name), ""))
+
+    def pods_for(self, node: str) -> list[Pod]:
+        """Pods on a node, and those that are on their way to it."""
+        here = {pod.metadata.uid: pod for pod in self.pods_on(node)}
+        for request in self.headed_to(node):
+            if (pod := self.pod(request.metadata.namespace, request.spec.pod_name)) is not None:
+                here[pod.metadata.uid] = pod
+        return list(here.values())
+
+    def members(self, group: Key) -> list[Pod]:
+        """Pods that name a PodGroup."""
+        return [self.pods[uid] for uid in self._of_group.get(group, ())]
+
+    def take_marks(self) -> Marks:
+        """Return what has to be drawn anew; it counts as drawn from here on."""
+        taken, self.marks = self.marks, Marks()
+        return taken
+
+    # --- what watches tell -------------------------------------------------------------------------------------------
+
+    def put_node(self, node: Node) -> None:
+        """Take a node as it is now. Heartbeats change nothing that is drawn."""
+        known = self.nodes.get(node.metadata.name)
+        self.nodes[node.metadata.name] = node
+        if known is None or _shown(known) != _shown(node):
+            self._mark_node(node.metadata.name)
+
+    def drop_node(self, name: str) -> None:
+        """A node is gone."""
+        if self.nodes.pop(name, None) is not None:
+            self._mark_node(name)
+
+    def put_pod(self, pod: Pod) -> None:
+        """Take a pod as it is now."""
+        meta = pod.metadata
+        if (known := self._uid_of.get((meta.namespace, meta.name))) not in {None, meta.uid}:
+            self.drop_pod(str(known))  # one of the same name came after it, and its end was not seen
+        self._unlink(meta.uid)
+        self.pods[meta.uid] = pod
+        self._uid_of[meta.namespace, meta.name] = meta.uid
+        if pod.spec.node_name:
+            self._on_node.setdefault(pod.spec.node_name, {})[meta.uid] = None
+        if (group := group_of(pod)) is not None:
+            self._of_group.setdefault(group, {})[meta.uid] = None
+        self._mark_pod(pod)
+
+    def drop_pod(self, uid: str) -> None:
+        """A pod is gone."""
+        pod = self.pods.get(uid)
+        if pod is not None:
+            self._unlink(uid)
+            del self.pods[uid]
+            del self._uid_of[pod.metadata.namespace, pod.metadata.name]
+            self._mark_pod(pod)
+
+    def put_request(self, request: BindRequest) -> None:
+        """Take a hand-over as it is now."""
+        key = _key(request.metadata)
+        self.drop_request(key)
+        self.requests[key] = request
+        self._headed_to.setdefault(request.spec.selected_node, {})[key] = None
+        self._mark_request(request)
+
+    def drop_request(self, key: Key) -> None:
+        """A hand-over is gone."""
+        if (known := self.requests.pop(key, None)) is not None:
+            _take_out(self._headed_to, known.spec.selected_node, key)
+            self._mark_request(known)
+
+    def put_group(self, group: PodGroup) -> None:
+        """Take a PodGroup as it is now."""
+        self.groups[_key(group.metadata)] = group
+        self._mark_group(_key(group.metadata))
+
+    def drop_group(self, key: Key) -> None:
+        """A PodGroup is gone."""
+        if self.groups.pop(key, None) is not None:
+            self._mark_group(key)
+
+    def put_event(self, event: EventLine) -> None:
+        """Take an event; the oldest makes room for it."""
+        self.events.pop(event.key, None)
+        self.events[event.key] = event
+        self.marks.events[event.key] = None
+        while len(self.events) > MOST_EVENTS:
+            self.drop_event(next(iter(self.events)))
+        self._on_change()
+
+    def drop_event(self, key: str) -> None:
+        """An event is gone."""
+        if self.events.pop(key, None) is not None:
+            self.marks.events[key] = None
+            self._on_change()
+
+    # --- marking -----------------------------------------------------------------------------------------------------
+
+    def _mark_node(self, name: str) -> None:
+        self.marks.nodes[name] = None
+        self._on_change()
+
+    def _mark_group(self, key: Key) -> None:
+        self.marks.groups[key] = None
+        self._on_change()
+
+    def _mark_pod(self, pod: Pod) -> None:
+        self.marks.pods[pod.metadata.uid] = None
+        if pod.spec.node_name:
+            self.marks.nodes[pod.spec.node_name] = None
+        if (group := group_of(pod)) is not None:
+            self.marks.groups[group] = None
+        # A pod on its way is named by the node that it is going to.
+        if (request := self.requests.get((pod.metadata.namespace, pod.metadata.name))) is not None:
+            self.marks.nodes[request.spec.selected_node] = None
+        self._on_change()
+
+    def _mark_request(self, request: BindRequest) -> None:
+        self.marks.nodes[request.spec.selected_node] = None
+        if (pod := self.pod(request.metadata.namespace, request.spec.pod_name)) is not None:
+            self.marks.pods[pod.metadata.uid] = None
+            if pod.spec.node_name:
+                self.marks.nodes[pod.spec.node_name] = None
+        self._on_change()
+
+    def _unlink(self, uid: str) -> None:
+        known = self.pods.get(uid)
+        if known is None:
+            return
+        if known.spec.node_name:
+            self.marks.nodes[known.spec.node_name] = None
+            _take_out(self._on_node, known.spec.node_name, uid)
+        if (group := group_of(known)) is not None:
+            self.marks.groups[group] = None
+            _take_out(self._of_group, group, uid)
+
+
+def kept(pod: Pod) -> Pod:
+    """What is kept of a pod: all of it where it has to do with GPUs, else what it takes of its node.
+
+    What its environment says is nobody's business here, and is never drawn.
+    """
+    if matters(pod):
+        # Other systems' words may stand in the environment of a pod that admission has not seen: it is kept as it is.
+        return pod
+    containers = [
+        msgspec.structs.replace(c, env=None, env_from=None, command=None, args=None) for c in pod.spec.containers
+    ]
+    spec = msgspec.structs.replace(pod.spec, containers=containers, volumes=None, affinity=None)
+    meta = msgspec.structs.replace(pod.metadata, annotations=None, owner_references=None)
+    return msgspec.structs.replace(pod, metadata=meta, spec=spec)
+
+
+def _shown(node: Node) -> tuple[object, ...]:
+    status = node.status
+    told = [(c.type, c.status) for c in status.conditions or ()]
+    return node.metadata.labels, node.metadata.annotations, node.spec, status.capacity, status.allocatable, told
+
+
+def _key(meta: ObjectMeta) -> Key:
+    return meta.namespace, meta.name
+
+
+def _take_out(index: dict[A, dict[B, None]], at: A, what: B) -> None:
+    if (held := index.get(at)) is not None:
+        held.pop(what, None)
+        if not held:
+            del index[at]

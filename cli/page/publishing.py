@@ -1,0 +1,49 @@
+"""Makes frames of changes, at most so many a second, and tells whoever waits that there is a new one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+
+from cli.page.frames import Frames
+from cli.page.objects import Objects
+from kube.signal import Signal
+
+#: Four a second: more than anybody reads, and a burst of changes is drawn once.
+EVERY_S: Final = 0.25
+#: Nodes that are drawn before other tasks get a turn (some ms).
+_NODES_PER_TURN: Final = 4
+
+
+class Publishing:
+    """The frames of some objects, which are to be made with its ``wake.set`` as their ``on_change``."""
+
+    def __init__(self, epoch: str, *, every_s: float = EVERY_S) -> None:
+        self.wake = Signal()
+        self.objects = Objects(self.wake.set)
+        self.frames = Frames(self.objects, epoch)
+        self._every_s = every_s
+        self._next = anyio.Event()
+
+    async def run(self) -> None:
+        """Draw until cancelled; the first frame at once."""
+        while True:
+            before = self.frames.revision
+            for number, _ in enumerate(self.frames.draw(), 1):
+                if number % _NODES_PER_TURN == 0:
+                    await anyio.lowlevel.checkpoint()
+            if self.frames.revision != before:
+                self._tell()
+            await anyio.sleep(self._every_s)
+            await self.wake.wait()
+
+    async def wait_beyond(self, revision: int) -> None:
+        """Wait until there is a newer frame."""
+        while self.frames.revision <= revision:
+            await self._next.wait()
+
+    def _tell(self) -> None:
+        told, self._next = self._next, anyio.Event()
+        told.set()

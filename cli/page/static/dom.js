@@ -1,0 +1,35 @@
+// Elements from data. Names of pods and messages are anybody's: they only ever become text and attributes' values here,
+// never HTML. Links go to views of this page alone.
+
+/** Make an element; `attributes` that are null, undefined or false are left out, children that are null as well. */
+export function el(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== null && value !== undefined && value !== false) {
+      made.setAttribute(name, value === true ? "" : String(value));
+    }
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+/** A table with a caption for those who hear it; `rows` are lists of cells, each text or a node. */
+export function table(caption, columns, rows) {
+  const head = el("tr", {}, columns.map((name) => el("th", { scope: "col" }, name)));
+  const lines = rows.map((cells) => el("tr", {}, cells.map((cell) => el("td", {}, cell))));
+  return el(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    el("table", {}, el("caption", { class: "unseen" }, caption), el("thead", {}, head), el("tbody", {}, lines)),
+  );
+}
+
+/** Where a view is: `link("pod", ns, name)` is `#/pod/ns/name`. */
+export function link(view, ...parts) {
+  return `#/${[view, ...parts].map(encodeURIComponent).join("/")}`;
+}
+
+/** A link to a pod. */
+export function podLink(namespace, name) {
+  return el("a", { href: link("pod", namespace, name) }, `${namespace}/${name}`);
+}

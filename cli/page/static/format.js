@@ -1,0 +1,81 @@
+// Numbers and times in words. What is used is rounded up and what is free down, as `moorage inspect` does.
+
+export const NANO = 1_000_000_000;
+const STEP = NANO / 10_000;
+
+const trimmed = (hundredths) => String(hundredths / 100);
+
+/** Percent of a device, to two places, rounded up. */
+export const percentUp = (nano) => `${trimmed(Math.ceil(nano / STEP))}%`;
+
+/** Percent of a device, to two places, rounded down. */
+export const percentDown = (nano) => `${trimmed(Math.floor(nano / STEP))}%`;
+
+/** So many GPUs, to two places, rounded up. */
+export const gpusUp = (nano) => trimmed(Math.ceil((nano * 100) / NANO));
+
+/** So many GPUs, to two places, rounded down. */
+export const gpusDown = (nano) => trimmed(Math.floor((nano * 100) / NANO));
+
+/** Memory: whole GiB where it is, else MiB. */
+export const memory = (mib) => (mib % 1024 === 0 ? `${mib / 1024} GiB` : `${mib} MiB`);
+
+/** How long something is, of milliseconds. */
+export function span(ms) {
+  const s = Math.max(0, ms) / 1000;
+  if (s < 10) return `${Math.round(s * 10) / 10} s`;
+  if (s < 120) return `${Math.round(s)} s`;
+  if (s < 7200) return `${Math.round(s / 60)} min`;
+  if (s < 172_800) return `${Math.round(s / 3600)} h`;
+  return `${Math.round(s / 86_400)} d`;
+}
+
+/** A time of day, with the day where it is another one; "" for what is no time. */
+export function clock(text) {
+  const at = new Date(text);
+  if (Number.isNaN(at.getTime())) return "";
+  const day = at.toDateString() === new Date().toDateString() ? "" : `${at.toLocaleDateString()} `;
+  return day + at.toLocaleTimeString();
+}
+
+/** "1 pod", "2 pods". */
+export const many = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
+
+const CLOSED = {
+  contended: "used past its reservation",
+  ill: "unhealthy",
+  "no-book": "its reservation has no readable book",
+  leaving: "its reservation is being deleted",
+  lost: "its reservation is gone",
+  disputed: "several reservations stand for it",
+  "no-group": "its reservation names no group",
+};
+
+/** Why a device takes nobody. */
+export const closedText = (why) => CLOSED[why] ?? why;
+
+/** How a device is called: by its index where anybody has told it. */
+export const deviceName = (device, place) =>
+  device.index === undefined ? `GPU ${place + 1} of the node` : `GPU ${device.index}`;
+
+/** A tenant by name; one that may not be seen has none. */
+export const tenantName = (tenant) =>
+  tenant.isHidden ? "somebody" : tenant.name ? `${tenant.namespace}/${tenant.name}` : tenant.uid;
+
+/** A device in a sentence: what screen readers say, and what stands in its tooltip. */
+export function deviceText(device, place) {
+  const used = device.usedNano ?? 0;
+  const free = device.freeNano ?? 0;
+  const said = [deviceName(device, place)];
+  if (device.closed?.length) said.push(`closed: ${device.closed.map(closedText).join(", ")}`);
+  else if (device.kind === "free") said.push("idle");
+  else if (!device.tenants?.length) said.push("held for shares, idle");
+  else said.push(device.kind === "whole" ? "whole" : "shared");
+  if (used) said.push(`${percentUp(used)} used`);
+  for (const tenant of device.tenants ?? []) {
+    const way = tenant.isOnItsWay ? ", on its way" : "";
+    said.push(`${tenantName(tenant)} ${percentUp(tenant.nano)}${way}`);
+  }
+  if (free && used && !device.closed?.length) said.push(`${percentDown(free)} free`);
+  return said.join("; ");
+}

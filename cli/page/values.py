@@ -1,0 +1,182 @@
+"""What the page is told, as data: the JSON of its API (docs/page.md). Fields are named as in ``moorage inspect``.
+
+Amounts are exact, in nano-GPU (1e9 is a whole device) and MiB; times are those that the API server keeps, RFC 3339.
+Defaults are left out of the JSON, since the document of a large cluster is read by a browser.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class PageStruct(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """Base of all that is sent."""
+
+
+class Tenant(PageStruct, frozen=True, gc=False):
+    """A pod's share of a device. ``is_hidden``: of a pod that the reader may not see, so it has no name."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    nano: int = 0
+    mem_mib: int = 0
+    #: It has its place in the book, and is not bound yet.
+    is_on_its_way: bool = False
+    is_hidden: bool = False
+
+
+class Device(PageStruct, frozen=True, gc=False):
+    """One device. ``index`` -1, ``uuid`` "" and ``mem_mib`` 0: nobody has told. ``closed``: why it takes nobody."""
+
+    kind: str
+    index: int = -1
+    uuid: str = ""
+    mem_mib: int = 0
+    used_nano: int = 0
+    free_nano: int = 0
+    group: str = ""
+    reservation: str = ""
+    closed: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
+    compute_percent: int = 0
+    resource: str = ""
+    tenants: tuple[Tenant, ...] = ()
+
+
+class Slices(PageStruct, frozen=True, gc=False):
+    """MIG slices of one profile."""
+
+    profile: str
+    total: int
+    used: int
+
+
+class NodeCard(PageStruct, frozen=True, gc=False):
+    """A node with its devices. The four sums are all that it offers, as metrics have it (scheduler/core/using.py).
+
+    ``product``: what its label says of its GPUs. ``stranded_nano``: free, and for nobody.
+    """
+
+    name: str
+    product: str = ""
+    is_not_ready: bool = False
+    is_cordoned: bool = False
+    is_mig: bool = False
+    is_multiplied: bool = False
+    gpus: int = 0
+    unhealthy_gpus: int = 0
+    lost_gpus: int = 0
+    used_nano: int = 0
+    idle_nano: int = 0
+    pieces_nano: int = 0
+    stranded_nano: int = 0
+    devices: tuple[Device, ...] = ()
+    slices: tuple[Slices, ...] = ()
+
+
+class PodLine(PageStruct, frozen=True, gc=False):
+    """A pod in the lists. ``waits``: it does not run yet; why, as far as anybody has said."""
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str = ""
+    node: str = ""
+    queue: str = ""
+    pod_group: str = ""
+    created: str = ""
+    asks: tuple[str, ...] = ()
+    waits: bool = False
+    reason: str = ""
+    message: str = ""
+    on_its_way_to: str = ""
+    last_failure: str = ""
+
+
+class EventLine(PageStruct, frozen=True, gc=False):
+    """What a component reported of a pod. ``count``: how often, ``at``: the last time."""
+
+    key: str
+    namespace: str
+    pod: str
+    at: str = ""
+    type: str = ""
+    reason: str = ""
+    note: str = ""
+    by: str = ""
+    count: int = 1
+
+
+class GroupLine(PageStruct, frozen=True, gc=False):
+    """A PodGroup: pods that start together or not at all. ``pods`` that have not ended, ``bound`` of them to a node."""
+
+    namespace: str
+    name: str
+    queue: str = ""
+    min_member: int = 0
+    pods: int = 0
+    bound: int = 0
+    running: int = 0
+
+
+class Stage(PageStruct, frozen=True, gc=False):
+    """A step of a pod's way. ``at`` "": it was not reached, or nobody keeps when."""
+
+    name: str
+    is_reached: bool = False
+    at: str = ""
+    note: str = ""
+
+
+class Part(PageStruct, frozen=True, gc=False):
+    """A part of a device that a pod was given."""
+
+    index: int = -1
+    uuid: str = ""
+    group: str = ""
+    reservation: str = ""
+    nano: int = 0
+    mem_mib: int = 0
+
+
+class PodPath(PageStruct, frozen=True, gc=False):
+    """All that is told of one pod."""
+
+    pod: PodLine
+    dialect: str = ""
+    refused: str = ""
+    not_enforced: str = ""
+    whole_gpus: int = 0
+    given: tuple[Part, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    events: tuple[EventLine, ...] = ()
+
+
+class Changes(PageStruct, frozen=True, gc=False):
+    """What became different: whole nodes, pods, events and groups, and the keys of those that are gone."""
+
+    nodes: tuple[NodeCard, ...] = ()
+    gone_nodes: tuple[str, ...] = ()
+    pods: tuple[PodLine, ...] = ()
+    gone_pods: tuple[str, ...] = ()
+    events: tuple[EventLine, ...] = ()
+    gone_events: tuple[str, ...] = ()
+    groups: tuple[GroupLine, ...] = ()
+    #: namespace/name
+    gone_groups: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything is."""
+        return any(getattr(self, field) for field in self.__struct_fields__)
+
+
+class State(PageStruct, frozen=True, gc=False):
+    """All of it at one revision. ``unread``: what can't be read, and so is missing here; ``source``: of what it is."""
+
+    id: str
+    source: str
+    changes: Changes
+    unread: tuple[str, ...] = ()
+    #: Whether names are left out, since the reader may not see them.
+    is_partly_hidden: bool = False

@@ -1,0 +1,143 @@
+"""What ``moorage ui`` does when it is called: follow a cluster, and serve its page until told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import secrets
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final
+
+import anyio
+
+from cli import connections
+from cli.listening import listening
+from cli.page.access import Access, Open, Reviewed
+from cli.page.answering import Answering
+from cli.page.following import Following
+from cli.page.publishing import Publishing
+from cli.page.settings import PageSettings, is_loopback
+from cli.printable import line
+from cli.refusing import BadInput
+from cli.ui import NODES
+from kube.api import Api
+from kube.config import ConfigError
+from kube.http import HttpTransport
+from kube.retry import Retry
+from kube.serving import serve
+from kube.transport import Transport
+
+#: Names by which this machine calls itself; any other name was made by somebody to get at what it serves.
+_OURSELVES: Final = ("127.0.0.1", "localhost", "[::1]")
+_TELL_TROUBLE_AFTER_S: Final = 3.0
+#: What is shown, and what it is called.
+Source = AbstractAsyncContextManager[tuple[Transport, str]]
+
+
+def run(arguments: argparse.Namespace, settings: PageSettings) -> int:
+    """Serve until told to stop; 0. Raises BadInput."""
+    if arguments.simulate and not is_loopback(settings.listen[0]):
+        raise BadInput("--simulate: allowed on loopback, as in --listen 127.0.0.1:8484: nobody has tokens there")
+    tls = _tls(settings)
+    listener = listening("--listen", settings.listen)
+    assert listener is not None  # noqa: S101 - an address was given
+    with listener:
+        anyio.run(_run, arguments, settings, listener, tls)
+    return 0
+
+
+def _tls(settings: PageSettings) -> ssl.SSLContext | None:
+    """The page's certificate. Raises BadInput where tokens would be sent to it in the clear."""
+    cert, key = settings.tls_cert_file, settings.tls_key_file
+    if bool(cert) != bool(key):
+        raise BadInput("--tls-cert-file and --tls-key-file: allowed are both, or neither")
+    if cert:
+        made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            made.load_cert_chain(cert, key)
+        except (OSError, ssl.SSLError) as error:
+            raise BadInput(f"--tls-cert-file {cert}, --tls-key-file {key}: {error}") from error
+        return made
+    if not is_loopback(settings.listen[0]) and not settings.tls_elsewhere:
+        where = f"{settings.listen[0] or 'all addresses'}:{settings.listen[1]}"
+        raise BadInput(
+            f"--listen {where}: readers show tokens there, which need --tls-cert-file and --tls-key-file, "
+            "or --tls-elsewhere where a proxy has the certificate; without any: --listen 127.0.0.1:8484"
+        )
+    return None
+
+
+async def _run(
+    arguments: argparse.Namespace, settings: PageSettings, listener: socket.socket, tls: ssl.SSLContext | None
+) -> None:
+    source = _simulated(arguments) if arguments.simulate else await _of_cluster(settings)
+    is_local = is_loopback(settings.listen[0])
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_until_told, tasks.cancel_scope)
+        async with source as (transport, name):
+            api = Api(transport, retry=Retry(connections.rng()))
+            publishing = Publishing(secrets.token_hex(4))
+            following = Following(api, publishing.objects, rng=connections.rng())
+            access: Access = Open() if is_local else Reviewed(api)
+            hosts = _OURSELVES if is_local else None
+            answering = Answering(publishing, following, access, source=name, hosts=hosts)
+            tasks.start_soon(_tell_trouble, following)
+            await tasks.start(functools.partial(serve, answering.app(), listener, tls=tls))
+            host, port = listener.getsockname()[:2]
+            print(f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/", flush=True)
+            await tasks.start(following.run)
+            await publishing.run()
+
+
+async def _tell_trouble(following: Following) -> None:
+    """Say on the terminal, too, why there is nothing to see yet."""
+    await anyio.sleep(_TELL_TROUBLE_AFTER_S)
+    if not following.is_in_step:
+        sys.stderr.writelines(f"moorage: {line(trouble)}\n" for trouble in following.troubles())
+
+
+async def _of_cluster(settings: PageSettings) -> Source:
+    """The cluster that settings name. Raises BadInput."""
+    try:
+        credentials = await connections.credentials_of_user(settings)
+    except ConfigError as error:
+        raise BadInput(str(error)) from error
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[tuple[Transport, str]]:
+        async with HttpTransport(credentials, user_agent="moorage-ui") as transport:
+            yield transport, credentials.server
+
+    return opened()
+
+
+def _simulated(arguments: argparse.Namespace) -> Source:
+    """A cluster in memory, at work. Raises BadInput."""
+    from cli.page.playing import Play  # noqa: PLC0415 - the simulator is for those who ask for it
+    from simulator import shape  # noqa: PLC0415 - as above
+
+    try:
+        play = Play(shape.parse(arguments.nodes or NODES), seed=arguments.seed)
+    except shape.MalformedShape as error:
+        raise BadInput(f"--nodes: {error}") from error
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[tuple[Transport, str]]:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(play.run)
+            yield play.transport, "simulated cluster"
+            tasks.cancel_scope.cancel()
+
+    return opened()
+
+
+async def _until_told(scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            scope.cancel()
+            return

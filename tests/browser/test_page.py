@@ -1,0 +1,471 @@
+"""The page in a browser: it shows what the API server has, also after a broken connection, and to everybody."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import SocketStream
+
+from cli.inspection.reading import read_cluster
+from cli.inspection.surveying import survey
+from cli.inspection.telling import percent_down, percent_up
+from cli.page.access import Reviewed
+from gpu.share import NANO_PER_DEVICE
+from kube.api import Api
+from kube.clock import SystemClock
+from kube.memory.server import MemoryApiServer
+from kube.resources import EVENTS, NODES, POD_GROUPS, PODS
+from kube.retry import Retry
+from scheduler.core.inspection import DeviceView, Kind
+from tests.cli.page.reviews import RIGHTS, USERS, Reviewer
+from tests.cli.page.serving import Served, served
+from tools.browser.chromium import Tab
+from wire import names
+
+pytestmark = pytest.mark.browser
+
+NANO = NANO_PER_DEVICE
+HOSTILE = "<img src=x onerror='window.hacked=1'><script>window.hacked=1</script>"
+LABELS = "[...document.querySelectorAll('a.device')].map(d => d.getAttribute('aria-label'))"
+
+
+class Cluster:
+    """An API server in memory, filled by hand, so that a test says what is there."""
+
+    def __init__(self) -> None:
+        self.server = MemoryApiServer(clock=SystemClock(), rng=random.Random(1), auto_namespaces=True)
+        self.api = Api(self.server.transport("user"), retry=Retry(random.Random(2)))
+
+    async def node(self, name: str, gpus: int = 4, **spec: Any) -> None:
+        amounts = {"cpu": "64", "memory": "512Gi", "pods": "110", names.GPU_RESOURCE: str(gpus)}
+        ready = [{"type": "Ready", "status": "True"}]
+        labels = {names.NODE_GPU_MEMORY: "1024"}
+        status = {"capacity": amounts, "allocatable": amounts, "conditions": ready}
+        await self.api.create(NODES, {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status})
+
+    async def pod(self, name: str, node: str = "", *, namespace: str = "team-a", gpus: int = 1) -> None:
+        container = {"name": "main", "image": "i", "resources": {"limits": {names.GPU_RESOURCE: str(gpus)}}}
+        where = {"nodeName": node} if node else {}
+        labels = {names.QUEUE_LABEL: f"queue-of-{namespace}"}
+        spec = {"schedulerName": names.SCHEDULER_NAME, "containers": [container], **where}
+        await self._start(namespace, {"metadata": {"name": name, "labels": labels}, "spec": spec})
+
+    async def share(self, name: str, node: str, device: str, nano: int, *, namespace: str = "team-a") -> None:
+        """A pod that was bound to a part of a device by KAI's labels, which its reservation holds."""
+        metadata = {
+            "name": name,
+            "labels": {names.GPU_GROUP_LABEL: device},
+            "annotations": {names.GPU_FRACTION: f"0.{nano // 10**7:02d}"},
+        }
+        spec = {"schedulerName": names.SCHEDULER_NAME, "nodeName": node, "containers": [{"name": "main", "image": "i"}]}
+        await self._start(namespace, {"metadata": metadata, "spec": spec})
+
+    async def _start(self, namespace: str, body: dict[str, Any]) -> None:
+        """Make a pod; one with a node runs there."""
+        await self.api.create(PODS, body, namespace=namespace)
+        if "nodeName" in body["spec"]:
+            running = {"status": {"phase": names.RUNNING}}
+            await self.api.patch(PODS, body["metadata"]["name"], running, namespace=namespace, subresource="status")
+
+    async def labels(self) -> list[str]:
+        """What the map should say of each device, as ``moorage inspect`` reads it."""
+        found = survey(await read_cluster(self.api))
+        return [
+            f"{node.name} {told(device, place)}" for node in found.nodes for place, device in enumerate(node.devices)
+        ]
+
+
+def told(device: DeviceView, place: int) -> str:
+    """A device in the page's words."""
+    said = [f"GPU {device.index}" if device.index >= 0 else f"GPU {place + 1} of the node"]
+    if device.closed:
+        words = {"lost": "its reservation is gone"}
+        said.append(f"closed: {', '.join(words[why.value] for why in device.closed)}")
+    else:
+        said.append({Kind.FREE: "idle", Kind.WHOLE: "whole", Kind.SHARED: "shared"}[device.kind])
+    if device.used_nano:
+        said.append(f"{percent_up(device.used_nano)} used")
+    said += [f"{tenant.namespace}/{tenant.name} {percent_up(tenant.nano)}" for tenant in device.tenants]
+    if device.used_nano and device.free_nano and not device.closed:
+        said.append(f"{percent_down(device.free_nano)} free")
+    return "; ".join(said)
+
+
+class Wire:
+    """Between browser and page: it can be cut, and mended."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._open: set[SocketStream] = set()
+        self.is_cut = False
+        self.port = 0
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+        self.port = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610 - no Django
+        task_status.started()
+        async with listener:
+            await listener.serve(self._carry)
+
+    async def cut(self) -> None:
+        self.is_cut = True
+        for stream in list(self._open):
+            await anyio.aclose_forcefully(stream)
+
+    async def _carry(self, client: SocketStream) -> None:
+        if self.is_cut:
+            await anyio.aclose_forcefully(client)
+            return
+        async with client, await anyio.connect_tcp("127.0.0.1", self._to) as server:
+            self._open |= {client, server}
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_pump, client, server, tasks.cancel_scope)
+                tasks.start_soon(_pump, server, client, tasks.cancel_scope)
+            self._open -= {client, server}
+
+
+async def _pump(source: SocketStream, sink: SocketStream, scope: anyio.CancelScope) -> None:
+    with contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        while True:
+            await sink.send(await source.receive())
+    scope.cancel()
+
+
+@asynccontextmanager
+async def page(cluster: Cluster, **how: Any) -> AsyncIterator[Served]:
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(cluster.server.run)
+        async with served(cluster.server.transport("page"), **how) as made:
+            yield made
+        tasks.cancel_scope.cancel()
+
+
+async def small() -> Cluster:
+    """Three nodes: one with pods of two teams, one that is cordoned, an idle one; and a pod that waits."""
+    cluster = Cluster()
+    for name in ("n1", "n2", "n10"):
+        await cluster.node(name, **({"unschedulable": True} if name == "n2" else {}))
+    await cluster.pod("train", "n1", gpus=2)
+    await cluster.pod("eval", "n1", namespace="team-b")
+    await cluster.share("half", "n2", "g-1", NANO // 2)
+    await cluster.share("third", "n2", "g-1", 330_000_000, namespace="team-b")
+    await cluster.pod("huge", gpus=9)
+    return cluster
+
+
+async def shown(tab: Tab, address: str, view: str = "#/map") -> None:
+    """Open a view, and wait until it is drawn and follows changes."""
+    await tab.open(f"{address}/{view}")
+    await tab.until("document.documentElement.dataset.shown && document.documentElement.dataset.connection === 'live'")
+
+
+async def until_equal(tab: Tab, cluster: Cluster) -> None:
+    """The map comes to say what the API server has, and of every device just that."""
+    expected = await cluster.labels()
+    by_name = sorted(expected)
+    with anyio.fail_after(120):
+        while sorted(await tab.evaluate(LABELS)) != by_name:  # noqa: ASYNC110 - the browser tells nobody
+            await anyio.sleep(0.1)
+
+
+async def text(tab: Tab) -> str:
+    return str(await tab.evaluate("document.getElementById('main').innerText"))
+
+
+# --- what it shows ------------------------------------------------------------------------------------------------
+
+
+async def test_the_map_says_of_every_device_what_inspect_says(tab: Tab) -> None:
+    cluster = await small()
+    async with page(cluster) as made:
+        await shown(tab, made.address)
+        await until_equal(tab, cluster)
+        heads = await tab.evaluate("[...document.querySelectorAll('.node h2')].map(h => h.innerText.split('\\n')[0])")
+        assert heads == ["n1", "n2", "n10"]
+        widths = "[...document.querySelectorAll('.share, .left')].map(s => Number(s.style.flexGrow))"
+        assert sum(await tab.evaluate(widths)) == 12 * NANO
+
+
+async def test_the_map_follows_changes_and_catches_up_after_a_broken_connection(tab: Tab) -> None:
+    cluster = await small()
+    async with page(cluster) as made, anyio.create_task_group() as tasks:
+        wire = Wire(int(made.address.rpartition(":")[2]))
+        await tasks.start(wire.run)
+        await shown(tab, f"http://127.0.0.1:{wire.port}")
+        await cluster.pod("new", "n10")
+        await until_equal(tab, cluster)
+        await wire.cut()
+        await tab.until("document.documentElement.dataset.connection === 'broken'")
+        assert "again" in await tab.evaluate("document.getElementById('live').textContent")
+        await cluster.api.delete(PODS, "train", namespace="team-a", grace_s=0)
+        await cluster.node("n11", gpus=1)
+        wire.is_cut = False
+        await tab.until("document.documentElement.dataset.connection === 'live'")
+        await until_equal(tab, cluster)
+        tasks.cancel_scope.cancel()
+    # What the browser says of a refused connection is what was meant to happen.
+    assert all("ERR_" in complaint for complaint in tab.complaints())
+    tab.forget()
+
+
+async def test_a_page_that_was_started_anew_is_read_anew(tab: Tab) -> None:
+    cluster = await small()
+    async with page(cluster) as made:
+        await shown(tab, made.address)
+        made.publishing.frames.epoch = "another"
+        await cluster.pod("new", "n10")
+        await until_equal(tab, cluster)
+        await tab.until("document.documentElement.dataset.shown.startsWith('another-')")
+
+
+async def test_waiting_pods_are_listed_with_what_they_ask(tab: Tab) -> None:
+    async with page(await small()) as made:
+        await shown(tab, made.address, "#/waiting")
+        rows = await tab.evaluate("[...document.querySelectorAll('tbody tr')].map(r => r.innerText)")
+        assert len(rows) == 1
+        assert "team-a/huge" in rows[0]
+        assert "9 times a whole GPU" in rows[0]
+        assert "nobody has looked at it yet" in rows[0]
+        assert await tab.evaluate("document.getElementById('waiting-count').textContent") == "1"
+
+
+async def test_what_others_have_written_stays_text(tab: Tab) -> None:
+    cluster = await small()
+    async with page(cluster) as made:
+        status = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "R", "message": HOSTILE}]}
+        await cluster.api.patch(PODS, "huge", {"status": status}, namespace="team-a", subresource="status")
+        event = {
+            "metadata": {"name": "e"},
+            "eventTime": "2026-01-01T00:00:00.000000Z",
+            "reportingController": HOSTILE,
+            "reportingInstance": "i",
+            "action": "a",
+            "reason": HOSTILE,
+            "type": "Warning",
+            "regarding": {"kind": "Pod", "namespace": "team-a", "name": "huge"},
+            "note": HOSTILE,
+        }
+        await cluster.api.create(EVENTS, event, namespace="team-a")
+        group = {"metadata": {"name": "gang"}, "spec": {"minMember": 2, "queue": HOSTILE}}
+        await cluster.api.create(POD_GROUPS, group, namespace="team-a")
+        for view in ("#/waiting", "#/events", "#/groups", "#/pod/team-a/huge"):
+            await shown(tab, made.address, view)
+            await tab.until(f"document.getElementById('main').innerText.includes({HOSTILE!r})")
+            assert await tab.evaluate("document.querySelectorAll('main img, main script').length") == 0
+        await shown(tab, made.address, "#/node/%3Cimg%20src%3Dx%20onerror%3D%22window.hacked%3D1%22%3E")
+        await shown(tab, made.address, "#/map?only=%3Cimg%20src%3Dx%3E&find=%3Cscript%3E")
+        assert await tab.evaluate("window.hacked") is None
+
+
+async def test_a_pod_shows_its_way(tab: Tab) -> None:
+    async with page(await small()) as made:
+        await shown(tab, made.address, "#/pod/team-a/train")
+        await tab.until("document.querySelectorAll('.way li').length > 3")
+        steps = await tab.evaluate("[...document.querySelectorAll('.way li')].map(s => [s.className, s.innerText])")
+        assert [(kind, said.split("\n")[0]) for kind, said in steps[:3]] == [
+            ("reached", "created"),
+            ("reached", "bound"),
+            ("open", "initialized"),
+        ]
+        await tab.open(f"{made.address}/#/pod/team-a/nobody")
+        await tab.until("document.getElementById('main').innerText.includes('no such pod')")
+    tab.forget()  # the browser complains of a 404
+
+
+@pytest.mark.parametrize(
+    ("view", "title"),
+    [
+        ("#/map", "GPU map"),
+        ("", "GPU map"),
+        ("#/nonsense/x", "GPU map"),
+        ("#/waiting", "Waiting pods"),
+        ("#/pods", "Pods"),
+        ("#/groups", "Groups"),
+        ("#/events", "Events"),
+        ("#/node/n2?gpu=1", "Node n2"),
+        ("#/pod/team-a/train", "Pod team-a/train"),
+    ],
+)
+async def test_every_view_has_a_link(tab: Tab, view: str, title: str) -> None:
+    async with page(await small()) as made:
+        await shown(tab, made.address, view)
+        assert await tab.evaluate("document.title") == f"{title} - Moorage"
+        assert await tab.evaluate("document.querySelector('h1').textContent") == title
+
+
+async def test_choices_are_in_the_link(tab: Tab) -> None:
+    async with page(await small()) as made:
+        await shown(tab, made.address, "#/map?by=queue&only=queue-of-team-b")
+        legend = "[...document.querySelectorAll('.legend a')].map(a => [a.children[1].textContent, a.ariaCurrent])"
+        assert ["queue-of-team-b", "true"] in await tab.evaluate(legend)
+        lit = "[...document.querySelectorAll('.share:not(.dim)')].length"
+        assert await tab.evaluate(lit) == 1
+        await tab.evaluate("document.getElementById('find').focus()")
+        await tab.type("nothing-like-it")
+        await tab.until("location.hash.includes('find=nothing-like-it')")
+        assert await tab.evaluate(lit) == 0
+
+
+# --- for everybody ------------------------------------------------------------------------------------------------
+
+
+async def test_every_device_is_reached_by_keys(tab: Tab) -> None:
+    async with page(await small()) as made:
+        await shown(tab, made.address)
+        for _ in range(40):
+            await tab.press("Tab")
+            if await tab.evaluate("document.activeElement.matches('a.device')"):
+                break
+        reached = []
+        for _ in range(12):
+            reached.append(await tab.evaluate("document.activeElement.getAttribute('aria-label')"))
+            await tab.press("ArrowRight")
+        assert reached == await tab.evaluate(LABELS)
+        assert await tab.evaluate("document.querySelectorAll('a.device[tabindex=\"0\"]').length") == 1
+        await tab.press("Home")
+        await tab.press("ArrowDown")
+        await tab.press("ArrowRight")
+        assert str(await tab.evaluate("document.activeElement.getAttribute('aria-label')")).startswith("n2 GPU 2")
+        await tab.press("Enter")
+        await tab.until("document.title === 'Node n2 - Moorage'")
+        assert await tab.evaluate("document.activeElement.tagName") == "H1"
+
+
+async def test_a_focused_device_keeps_the_focus_while_it_changes(tab: Tab) -> None:
+    cluster = await small()
+    async with page(cluster) as made:
+        await shown(tab, made.address)
+        await tab.evaluate("document.querySelectorAll('a.device')[2].focus()")
+        await cluster.pod("new", "n1")
+        await until_equal(tab, cluster)
+        assert await tab.evaluate("[...document.querySelectorAll('a.device')].indexOf(document.activeElement)") == 2
+
+
+async def test_a_pod_is_reached_by_keys(tab: Tab) -> None:
+    async with page(await small()) as made:
+        await shown(tab, made.address, "#/waiting")
+        for _ in range(40):
+            await tab.press("Tab")
+            if await tab.evaluate("document.activeElement.textContent === 'team-a/huge'"):
+                break
+        await tab.press("Enter")
+        await tab.until("document.title === 'Pod team-a/huge - Moorage'")
+
+
+async def test_a_screen_reader_is_told_what_is_to_be_seen(tab: Tab) -> None:
+    cluster = await small()
+    async with page(cluster) as made:
+        await shown(tab, made.address)
+        await until_equal(tab, cluster)
+        heard = await tab.accessible()
+        assert {name for role, name in heard if role == "link"} >= set(await cluster.labels())
+        assert ("heading", "GPU map") in heard
+        assert ("navigation", "Views") in heard
+        assert ("list", "Nodes with their GPUs") in heard
+        assert "status" in {role for role, _ in heard}
+        assert not [role for role, name in heard if role in {"link", "button", "searchbox"} and not name.strip()]
+        await shown(tab, made.address, "#/waiting")
+        heard = await tab.accessible()
+        assert ("table", "Waiting pods, the oldest first") in heard
+        assert [name for role, name in heard if role == "columnheader"] == ["Pod", "Queue", "For", "Asks", "Why"]
+
+
+CONTRAST = """
+(() => {
+  const channels = (text) => {
+    const c = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    c.fillStyle = text; c.fillRect(0, 0, 1, 1);
+    return [...c.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const light = (text) => channels(text).map((v) => v / 255)
+    .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  const behind = (e) => {
+    for (let at = e; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor;
+      if (colour !== "rgba(0, 0, 0, 0)") return colour;
+    }
+    return "white";
+  };
+  const said = [...document.querySelectorAll("body *")].filter((e) => e.checkVisibility()
+    && [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim()));
+  return said.map((e) => [ratio(light(getComputedStyle(e).color), light(behind(e))), e.className || e.tagName]);
+})()
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("view", ["#/map", "#/waiting", "#/node/n1", "#/pod/team-a/train"])
+async def test_text_can_be_read_in_the_light_and_in_the_dark(tab: Tab, scheme: str, view: str) -> None:
+    """At least 4.5 to 1, as WCAG 2.2 asks (AA)."""
+    await tab.media(prefers_color_scheme=scheme)
+    async with page(await small()) as made:
+        await shown(tab, made.address, view)
+        ratios = await tab.evaluate(CONTRAST)
+        assert len(ratios) > 10
+        assert [(round(ratio, 2), what) for ratio, what in ratios if ratio < 4.5] == []
+        assert (await tab.evaluate("getComputedStyle(document.body).backgroundColor")) == (
+            "rgb(246, 247, 248)" if scheme == "light" else "rgb(20, 24, 28)"
+        )
+
+
+async def test_names_on_colours_can_be_read(tab: Tab) -> None:
+    """All eight: what stands on a share is ink on that colour."""
+    cluster = Cluster()
+    await cluster.node("n1", gpus=9)
+    for number in range(9):
+        await cluster.pod("p", "n1", namespace=f"team-{number}")
+    async with page(cluster) as made:
+        await shown(tab, made.address)
+        assert len(set(await tab.evaluate("[...document.querySelectorAll('.share')].map(s => s.className)"))) == 9
+        assert [ratio for ratio, _ in await tab.evaluate(CONTRAST) if ratio < 4.5] == []
+
+
+async def test_on_paper_there_are_colours_and_no_buttons(tab: Tab) -> None:
+    async with page(await small()) as made:
+        await tab.media("print", prefers_color_scheme="dark")
+        await shown(tab, made.address)
+        assert await tab.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+        assert await tab.evaluate("getComputedStyle(document.querySelector('.share')).printColorAdjust") == "exact"
+        assert await tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(246, 247, 248)"
+
+
+async def test_many_nodes_are_drawn_small_and_few_large(tab: Tab) -> None:
+    cluster = await small()
+    async with page(cluster) as made:
+        await shown(tab, made.address)
+        assert await tab.evaluate("document.querySelector('.nodes').className") == "nodes large"
+        for number in range(40):
+            await cluster.node(f"m{number}")
+        await tab.until("document.querySelector('.nodes').className === 'nodes small'")
+        await until_equal(tab, cluster)
+
+
+# --- who one is ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_reader_shows_a_token_and_sees_what_it_may(tab: Tab) -> None:
+    access = Reviewed(Reviewer(USERS, RIGHTS).api())
+    async with page(await small(), access=access, hosts=None) as made:
+        await tab.open(made.address)
+        for token in ("nobody's", "token-ann"):
+            await tab.until("document.activeElement?.id === 'token'")
+            await tab.type(token)
+            await tab.press("Enter")
+            if token == "nobody's":
+                await tab.until("document.querySelector('form')?.innerText.includes('does not know that token')")
+        await tab.until("document.documentElement.dataset.connection === 'live'")
+        said = await tab.evaluate("document.documentElement.outerHTML")
+        assert "team-a/train" in said
+        assert "team-b" not in said
+        assert "somebody 100%" in said
+        assert "token-ann" not in said
+        assert await tab.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])") == '[{},{},""]'
+    tab.forget()  # the browser complains of two 401

@@ -1,0 +1,70 @@
+"""An API server that answers reviews by a table: who has which token, and who may list what where."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import msgspec
+
+from kube.api import Api
+from kube.retry import Retry
+from kube.transport import Response
+
+Rights = frozenset[tuple[str, str]]
+
+
+class Reviewer:
+    """A Transport. ``users``: by token; ``rights``: by user, (resource, namespace), "" for all namespaces."""
+
+    def __init__(self, users: Mapping[str, str], rights: Mapping[str, Rights]) -> None:
+        self.users = dict(users)
+        self.rights = dict(rights)
+        self.asked: list[dict[str, Any]] = []
+        self.is_broken = False
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout_s: float,
+    ) -> Response:
+        assert method == "POST"
+        if self.is_broken:
+            return Response(403, {}, b"{}")
+        spec = msgspec.json.decode(body or b"")["spec"]
+        self.asked.append(spec)
+        if path == "/apis/authentication.k8s.io/v1/tokenreviews":
+            name = self.users.get(spec["token"], "")
+            status: dict[str, Any] = {"authenticated": bool(name), "user": {"username": name, "groups": ["g"]}}
+        else:
+            assert path == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+            asked = spec["resourceAttributes"]
+            assert asked["verb"] == "list"
+            allowed = (asked["resource"], asked["namespace"]) in self.rights.get(spec["user"], ())
+            status = {"allowed": allowed}
+        return Response(201, {}, msgspec.json.encode({"metadata": {}, "status": status}))
+
+    def stream(
+        self, path: str, *, query: Mapping[str, str], timeout_s: float
+    ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
+        raise AssertionError("nobody watches reviews")
+
+    def api(self) -> Api:
+        """The calls over it."""
+        return Api(self, retry=Retry(random.Random(0)))
+
+
+USERS = {"token-admin": "admin", "token-ann": "ann", "token-eve": "eve", "token-bob": "bob"}
+EVERYWHERE: Rights = frozenset({("nodes", ""), ("pods", ""), ("events", "")})
+RIGHTS: dict[str, Rights] = {
+    "admin": EVERYWHERE,
+    "ann": frozenset({("nodes", ""), ("pods", "team-a"), ("events", "team-a")}),
+    "bob": frozenset({("pods", "team-b")}),
+}

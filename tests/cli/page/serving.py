@@ -1,0 +1,66 @@
+"""The page served on loopback, over an API server in memory."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import anyio
+import msgspec
+
+from cli.page.access import Access, Open
+from cli.page.answering import Answering
+from cli.page.following import Following
+from cli.page.publishing import Publishing
+from kube.api import Api
+from kube.retry import Retry
+from kube.serving import serve
+from kube.transport import Transport
+
+HOSTS = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Served(msgspec.Struct, frozen=True):
+    """A page that is served; ``client`` asks it."""
+
+    address: str
+    client: aiohttp.ClientSession
+    publishing: Publishing
+    following: Following
+
+
+@asynccontextmanager
+async def served(
+    transport: Transport,
+    *,
+    access: Access | None = None,
+    hosts: Collection[str] | None = HOSTS,
+    in_step: bool = True,
+    every_s: float = 0.02,
+    **how: Any,
+) -> AsyncIterator[Served]:
+    """Serve it; ``in_step`` false: nothing is read."""
+    publishing = Publishing("epoch", every_s=every_s)
+    following = Following(Api(transport, retry=Retry(random.Random(0))), publishing.objects, rng=random.Random(0))
+    answering = Answering(
+        publishing, following, access or Open(), source="a test", hosts=hosts, **{"pulse_s": 0.2, **how}
+    )
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    async with anyio.create_task_group() as tasks:
+
+        async def answer(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+            await serve(answering.app(), listener, task_status=task_status)
+
+        await tasks.start(answer)
+        if in_step:
+            await tasks.start(following.run)
+            tasks.start_soon(publishing.run)
+        timeout = aiohttp.ClientTimeout(total=120)
+        async with aiohttp.ClientSession(address, timeout=timeout) as client:
+            yield Served(address, client, publishing, following)
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,308 @@
+"""What is drawn step by step is what would be drawn at once, whatever comes in whichever order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from cli.inspection.surveying import Found, survey
+from cli.page.drawing import draw_event
+from cli.page.frames import MOST_FRAMES, Frames
+from cli.page.objects import MOST_EVENTS, Objects, kept
+from cli.page.values import Changes, EventLine, NodeCard, PodLine
+from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, node, pod, pod_group, reservation
+from wire.core import ObjectMeta, ObjectReference, Pod
+from wire.events import Event, EventSeries
+
+HALF = NANO // 2
+NODES = ("n1", "n2", "n3")
+NAMESPACES = ("ns", "other")
+
+
+def drawn(frames: Frames) -> Changes:
+    for _ in frames.draw():
+        pass
+    return frames.whole()
+
+
+def frames_of(*objects: Any) -> Frames:
+    """Of a cluster that is read for the first time."""
+    store = Objects()
+    for each in objects:
+        put(store, each)
+    frames = Frames(store, "e")
+    drawn(frames)
+    return frames
+
+
+def put(store: Objects, obj: Any) -> None:
+    takers: dict[str, Callable[[Any], None]] = {
+        "Node": store.put_node,
+        "Pod": lambda pod: store.put_pod(kept(pod)),
+        "BindRequest": store.put_request,
+        "PodGroup": store.put_group,
+        "EventLine": store.put_event,
+    }
+    takers[type(obj).__name__](obj)
+
+
+def as_sets(changes: Changes) -> dict[str, Any]:
+    """Without the order in which things came."""
+    return {
+        "nodes": {card.name: card for card in changes.nodes},
+        "pods": {line.uid: line for line in changes.pods},
+        "groups": {(line.namespace, line.name): line for line in changes.groups},
+        "events": {line.key: line for line in changes.events},
+    }
+
+
+class Client:
+    """Puts changes in as the page does."""
+
+    def __init__(self) -> None:
+        self.known = as_sets(Changes())
+
+    def take(self, changes: Changes) -> None:
+        for kind, lines in as_sets(changes).items():
+            self.known[kind] |= lines
+        gone: dict[str, list[Any]] = {
+            "nodes": list(changes.gone_nodes),
+            "pods": list(changes.gone_pods),
+            "events": list(changes.gone_events),
+            "groups": [tuple(key.split("/")) for key in changes.gone_groups],
+        }
+        for kind, keys in gone.items():
+            for key in keys:
+                self.known[kind].pop(key, None)
+
+
+class Story:
+    """Random changes of a small cluster, as watches might tell them; each kind of object in an order of its own."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.store = Objects()
+        self.now: dict[tuple[str, str], Any] = {}
+
+    def step(self) -> None:
+        name = f"p{self.rng.randrange(6)}"
+        where, namespace = self.rng.choice(NODES), self.rng.choice(NAMESPACES)
+        waiting = pod(name, namespace=namespace, uid=f"uid-{namespace}-{name}", fraction="0.5", group="gang")
+        device = f"g-{where}"
+        makes: list[Callable[[], Any]] = [
+            lambda: node(where, gpus=2, mem_mib=1024, cordoned=self.rng.random() < 0.3, ready=self.rng.random() < 0.8),
+            lambda: waiting,
+            lambda: bound(waiting, where, (device, HALF)),
+            lambda: ended(bound(waiting, where, (device, HALF))),
+            lambda: pod(name, namespace=namespace, uid=f"uid-{namespace}-{name}", cpu="60", bound_to=where),
+            lambda: reservation(device, where, book={f"uid-{namespace}-{name}": HALF}),
+            lambda: bind_request(waiting, where, (device, HALF)),
+            lambda: pod_group("gang", 2),
+        ]
+        made = self.rng.choice(makes)()
+        key = (type(made).__name__, f"{made.metadata.namespace}/{made.metadata.name}")
+        if self.rng.random() < 0.25:
+            self.drop(key)
+        else:
+            self.now[key] = made
+            put(self.store, made)
+
+    def drop(self, key: tuple[str, str]) -> None:
+        if (gone := self.now.pop(key, None)) is None:
+            return
+        meta = gone.metadata
+        drops: dict[str, Callable[[], None]] = {
+            "Node": lambda: self.store.drop_node(meta.name),
+            "Pod": lambda: self.store.drop_pod(meta.uid),
+            "BindRequest": lambda: self.store.drop_request((meta.namespace, meta.name)),
+            "PodGroup": lambda: self.store.drop_group((meta.namespace, meta.name)),
+        }
+        drops[key[0]]()
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_frames_add_up_to_what_is_there(seed: int) -> None:
+    story, client = Story(seed), Client()
+    frames = Frames(story.store, "e")
+    for _ in range(60):
+        known = frames.id
+        for _ in range(story.rng.randrange(4)):
+            story.step()
+        drawn(frames)
+        for frame in frames.since(known) or ():
+            client.take(frame.changes)
+        at_once = as_sets(frames_of(*story.now.values()).whole())
+        assert as_sets(frames.whole()) == at_once
+        assert client.known == at_once
+
+
+def test_a_node_shows_what_moorage_inspect_shows() -> None:
+    here = [
+        bound(pod("a", fraction="0.5"), "n1", ("g", HALF)),
+        reservation("g", book={"uid-a": HALF}),
+        pod("whole", gpus=1, bound_to="n1"),
+    ]
+    there = node(gpus=4, mem_mib=81920)
+    (inspected,) = survey(Found(nodes=[there], pods=here)).nodes
+    (card,) = frames_of(there, *here).whole().nodes
+    told = [(d.kind, d.used_nano, d.free_nano, [(t.name, t.nano, t.mem_mib) for t in d.tenants]) for d in card.devices]
+    assert told == [
+        (d.kind.value, d.used_nano, d.free_nano, [(t.name, t.nano, t.mem_mib) for t in d.tenants])
+        for d in inspected.devices
+    ]
+    assert (card.used_nano, card.pieces_nano, card.idle_nano) == (NANO + HALF, HALF, 2 * NANO)
+
+
+@pytest.mark.parametrize(
+    ("there", "beside", "sums"),
+    [
+        pytest.param(node(gpus=2, mem_mib=1024), [], (2, 0), id="idle"),
+        pytest.param(node(gpus=2, mem_mib=1024, cordoned=True), [], (0, 2), id="cordoned"),
+        pytest.param(node(gpus=2, mem_mib=1024, ready=False), [], (0, 2), id="not-ready"),
+        pytest.param(node(gpus=2, cpu="8", mem_mib=1024), [pod("c", cpu="8", bound_to="n1")], (0, 2), id="no-cpu-left"),
+    ],
+)
+def test_what_nobody_can_get_is_stranded(there: Any, beside: list[Pod], sums: tuple[int, int]) -> None:
+    (card,) = frames_of(there, *beside).whole().nodes
+    assert (card.idle_nano // NANO, card.stranded_nano // NANO) == sums
+
+
+def test_a_pod_on_its_way_is_in_the_book_and_told_where_it_goes() -> None:
+    waiting = pod("w", fraction="0.5")
+    whole = frames_of(node(gpus=1, mem_mib=1024), waiting, bind_request(waiting, "n1", ("g", HALF))).whole()
+    assert [(t.name, t.is_on_its_way) for d in whole.nodes[0].devices for t in d.tenants] == [("w", True)]
+    assert [(line.name, line.waits, line.on_its_way_to) for line in whole.pods] == [("w", True, "n1")]
+
+
+def test_a_pod_without_gpus_is_counted_and_not_listed_and_nothing_of_its_words_is_kept() -> None:
+    spec = {"containers": [{"name": "m", "command": ["run", "secret"], "env": [{"name": "KEY", "value": "secret"}]}]}
+    plain = pod("plain", bound_to="n1", spec=spec, annotations={"note": "secret"})
+    assert b"secret" not in msgspec.json.encode(kept(plain))
+    assert frames_of(node(gpus=1), plain).whole().pods == ()
+
+
+def test_a_heartbeat_draws_nothing() -> None:
+    there = node(gpus=2, mem_mib=1024)
+    frames = frames_of(there)
+    known = frames.id
+    put(frames.objects, msgspec.structs.replace(there, metadata=msgspec.structs.replace(there.metadata, generation=7)))
+    drawn(frames)
+    assert frames.id == known
+
+
+@pytest.mark.parametrize("known", ["", "e", "e-", "e-2", "e--1", "e-x", "f-1", "e-1-1", "e-9999999999"])
+def test_who_knows_no_revision_of_this_run_reads_it_all(known: str) -> None:
+    assert frames_of(node()).since(known) is None
+
+
+def test_who_is_too_far_behind_reads_it_all() -> None:
+    frames = frames_of(node())
+    first = frames.id
+    for number in range(MOST_FRAMES):
+        put(frames.objects, node(gpus=number % 2 + 1))
+        drawn(frames)
+    assert len(frames.since(first) or ()) == MOST_FRAMES
+    put(frames.objects, node(gpus=7))
+    drawn(frames)
+    assert frames.since(first) is None
+    assert frames.since(frames.id) == []
+
+
+def test_a_pod_of_the_same_name_takes_the_place_of_one_whose_end_was_not_seen() -> None:
+    frames = frames_of(node(), pod("p", gpus=1, uid="old"))
+    put(frames.objects, pod("p", gpus=1, uid="new"))
+    drawn(frames)
+    assert set(frames.pods) == {"new"}
+
+
+# --- events -------------------------------------------------------------------------------------------------------
+
+
+def line(number: int) -> EventLine:
+    return EventLine(key=f"ns/e{number}", namespace="ns", pod="p", at=f"2026-01-01T00:00:{number % 60:02d}Z")
+
+
+def test_of_events_the_newest_are_kept() -> None:
+    frames = frames_of(*(line(number) for number in range(MOST_EVENTS + 2)))
+    assert [event.key for event in frames.whole().events][:1] == ["ns/e2"]
+    assert len(frames.whole().events) == MOST_EVENTS
+
+
+def test_an_event_of_something_else_than_a_pod_is_not_kept() -> None:
+    meta = ObjectMeta(namespace="ns", name="e", creation_timestamp="2026-01-01T00:00:00Z")
+    about = ObjectReference(kind="Node", name="n1")
+    assert draw_event(Event(metadata=meta, regarding=about)) is None
+    assert draw_event(Event(metadata=meta)) is None
+
+
+def test_an_event_that_repeats_tells_how_often_and_the_last_time() -> None:
+    told = draw_event(
+        Event(
+            metadata=ObjectMeta(namespace="ns", name="e"),
+            event_time="2026-01-01T00:00:00.000000Z",
+            series=EventSeries(3, "2026-01-01T00:05:00.000000Z"),
+            regarding=ObjectReference(kind="Pod", namespace="ns", name="p"),
+        )
+    )
+    assert told is not None
+    assert (told.count, told.at) == (3, "2026-01-01T00:05:00.000000Z")
+
+
+# --- one pod ------------------------------------------------------------------------------------------------------
+
+
+def test_a_path_tells_stages_parts_and_events_of_this_pod_alone() -> None:
+    tenant = bound(pod("t", fraction="0.5"), "n1", ("g", HALF), uuid="GPU-1")
+    mine = EventLine(key="ns/1", namespace="ns", pod="t", reason="Scheduled")
+    other = EventLine(key="other/1", namespace="other", pod="t")
+    held = reservation("g", book={"uid-t": HALF})
+    frames = frames_of(node(gpus=1, mem_mib=1024), tenant, held, mine, other)
+    path = frames.path("ns", "t")
+    assert path is not None
+    assert [(part.uuid, part.nano, part.mem_mib) for part in path.given] == [("GPU-1", HALF, 512)]
+    assert path.events == (mine,)
+    reached = {stage.name: stage.is_reached for stage in path.stages}
+    assert reached == {"created": True, "bound": True, "initialized": False, "running": False, "ready": False}
+    assert frames.path("ns", "nobody") is None
+
+
+def test_the_stages_of_a_running_pod_carry_the_times_of_its_status() -> None:
+    conditions = [
+        {"type": kind, "status": "True", "lastTransitionTime": f"2026-01-01T00:00:0{second}Z"}
+        for second, kind in enumerate(("PodScheduled", "Initialized", "Ready"), 1)
+    ]
+    status = {
+        "phase": "Running",
+        "conditions": conditions,
+        "containerStatuses": [{"name": "main", "state": {"running": {"startedAt": "2026-01-01T00:00:09Z"}}}],
+    }
+    running = bound(pod("t", gpus=1), "n1")
+    running = changed(msgspec.structs.replace(running, status=msgspec.convert(status, type(running.status))))
+    path = frames_of(node(gpus=1), running).path("ns", "t")
+    assert path is not None
+    assert [(stage.name, stage.at[-3:]) for stage in path.stages] == [
+        ("created", "00Z"),
+        ("bound", "01Z"),
+        ("initialized", "02Z"),
+        ("running", "09Z"),
+        ("ready", "03Z"),
+    ]
+
+
+def test_a_group_counts_those_of_its_pods_that_have_not_ended() -> None:
+    members = [
+        pod("m0", group="gang", gpus=1),
+        msgspec.structs.replace(pod("m1", group="gang", gpus=1, bound_to="n1", phase="Running")),
+        ended(pod("m2", group="gang", gpus=1, bound_to="n1")),
+    ]
+    (group,) = frames_of(node(), pod_group("gang", 3), *members).whole().groups
+    assert (group.min_member, group.pods, group.bound, group.running) == (3, 2, 1, 1)
+
+
+def test_defaults_are_left_out_of_what_is_sent() -> None:
+    assert msgspec.json.encode(NodeCard(name="n")) == b'{"name":"n"}'
+    assert msgspec.json.encode(PodLine(namespace="ns", name="p", uid="u")) == b'{"namespace":"ns","name":"p","uid":"u"}'

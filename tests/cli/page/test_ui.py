@@ -1,0 +1,126 @@
+"""``moorage ui``: what it is told, to whom it shows the page, and a cluster that is played."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from typing import Any
+
+import anyio
+import pytest
+
+from cli.main import main
+from cli.page.frames import Frames
+from cli.page.objects import Objects, kept
+from cli.page.playing import TEAMS, Play
+from cli.page.settings import is_loopback
+from kube.resources import NODES, PODS
+from simulator import shape
+from simulator.violations import SOUND
+from tests.conftest import AnyioBackend
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["--nodes", "1x1x1GiB"], "--nodes: allowed with --simulate"),
+        (["--simulate", "--nodes", "none"], "--nodes: nodes 'none'"),
+        (["--simulate", "--listen", "127.0.0.2:1", "--tls-cert-file", "x"], "allowed are both, or neither"),
+        (["--listen", "0.0.0.0:8484"], "readers show tokens there, which need --tls-cert-file and --tls-key-file"),
+        (["--listen", ":8484"], "--listen all addresses:8484"),
+        (["--listen", "192.0.2.1:8484"], "or --tls-elsewhere"),
+        (["--simulate", "--listen", "0.0.0.0:8484"], "--simulate: allowed on loopback"),
+        (["--tls-cert-file", "/no", "--tls-key-file", "/no"], "--tls-cert-file /no, --tls-key-file /no: [Errno 2]"),
+        (["--kubeconfig", "/no/such"], "--kubeconfig /no/such: there is no such file"),
+    ],
+)
+def test_what_can_not_be_is_refused(line: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ui", *line]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("host", "is_ours"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("localhost", True),
+        ("", False),
+        ("0.0.0.0", False),  # noqa: S104 - that is what is tested
+        ("::", False),
+        ("192.0.2.1", False),
+        ("localhost.example", False),
+        ("::ffff:192.0.2.1", False),
+    ],
+)
+def test_loopback_is_what_this_machine_alone_reaches(host: str, is_ours: bool) -> None:
+    assert is_loopback(host) == is_ours
+
+
+async def test_a_cluster_is_played_and_keeps_every_invariant() -> None:
+    shapes = shape.parse(["3x4x80GiB"])
+    play = Play(shapes, seed=3)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(play.run)
+        await anyio.sleep(240)
+        api = play.world.api
+        store = Objects()
+        for node in (await api.list(NODES)).items:
+            store.put_node(node)
+        for pod in (await api.list(PODS)).items:
+            store.put_pod(kept(pod))
+        frames = Frames(store, "e")
+        for _ in frames.draw():
+            pass
+        report = play.world.checker.report
+        tasks.cancel_scope.cancel()
+    assert all(result in SOUND for result in report.values()), report
+    assert len({line.namespace for line in frames.pods.values()} & set(TEAMS)) >= 3
+    assert frames.nodes["node-2"].is_cordoned
+    assert sum(card.used_nano for card in frames.nodes.values()) > 3 * 10**9
+    (pretrain,) = [line for line in frames.pods.values() if line.name == "pretrain-0"]
+    assert "The best node lacks" in pretrain.message
+
+
+def test_one_command_shows_a_cluster_and_ends_when_it_is_told_to() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "cli.main", "ui", "--simulate", "--nodes", "1x2x80GiB", "--listen"]
+    with subprocess.Popen([*command, f"127.0.0.1:{port}"], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().decode().strip()
+            assert address == f"http://127.0.0.1:{port}/"
+            state = _state(process, f"{address}api/state")
+            assert (state["source"], len(state["changes"]["nodes"])) == ("simulated cluster", 1)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(120) == 0
+
+
+def _state(process: subprocess.Popen[bytes], address: str) -> dict[str, Any]:
+    """Ask until the cluster is read."""
+    while process.poll() is None:
+        try:
+            with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310 - our own
+                state: dict[str, Any] = json.loads(gzip.decompress(answer.read()))
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code != 503:
+                raise
+            continue
+        if state["changes"].get("nodes"):
+            return state
+    raise AssertionError("it has ended")

@@ -1,0 +1,57 @@
+"""``python -m tools.browser check`` says whether there is a Chromium for the tests of the page; ``install`` gets it.
+
+``screenshots`` makes the pictures of docs/page from a simulated cluster.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import anyio
+
+from tools.browser.chromium import PACKAGES, program
+from tools.browser.pictures import take
+from tools.node.debian import Unavailable, apt
+
+_PICTURES = Path(__file__).parents[2] / "docs" / "page"
+
+
+def check() -> int:
+    """Say in one line if tests are left out; that is no error."""
+    if program() is None:
+        print("LEFT OUT: the tests of the page in a browser: no Chromium (make browser-install)", flush=True)
+    return 0
+
+
+def install() -> int:
+    """Install it from Debian, where it is not there yet."""
+    if program() is None:
+        try:
+            apt("apt-get", "install", "--yes", "--no-install-recommends", *PACKAGES)
+        except Unavailable as why:
+            print(f"{why}\nWithout it the tests of the page in a browser are left out", file=sys.stderr)
+            return 1
+    return 0
+
+
+def screenshots() -> int:
+    """Make the pictures."""
+    anyio.run(take, _PICTURES)
+    return 0
+
+
+_COMMANDS: Mapping[str, Callable[[], int]] = {"check": check, "install": install, "screenshots": screenshots}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do one of them."""
+    if len(arguments) != 1 or arguments[0] not in _COMMANDS:
+        print(f"usage: python -m tools.browser {'|'.join(_COMMANDS)}", file=sys.stderr)
+        return 2
+    return _COMMANDS[arguments[0]]()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
