@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parents[2]
 _HERE = "tests/cluster/test_make_cluster.py"
-_TUTORIAL = "test_the_tutorial_goes_as_its_page_says"
 COMPONENTS = {"admission", "binder", "nodes", "scheduler"}
 
 
@@ -102,19 +101,25 @@ def is_alive(pid: int) -> bool:
     return False
 
 
-def test_the_tutorial_goes_as_its_page_says(cluster: Cluster, tmp_path: Path) -> None:
-    (tmp_path / ".cache").mkdir()
-    (tmp_path / ".cache" / "moorage").symlink_to(cluster.cache)
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    programs = tmp_path / "bin"
+def typed(cluster: Cluster, page: str, test: str, folder: Path) -> Sequence[str]:
+    """Type in what the page says that this test runs, as its reader has it, and return what went otherwise."""
+    (folder / ".cache").mkdir()
+    (folder / ".cache" / "moorage").symlink_to(cluster.cache)
+    (folder / "examples").symlink_to(ROOT / "examples")
+    programs = folder / "bin"
     programs.mkdir()
     session.install(programs)
     (programs / "kubectl").symlink_to(Path(sys.executable).with_name("kubectl"))
     (programs / "make").symlink_to("/bin/true")  # the cluster is up
-    environ = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(tmp_path), "LANG": "C.UTF-8"}
-    mine = [each for each in blocks(ROOT / "docs" / "tutorial.md") if each.tests == [f"{_HERE}::{_TUTORIAL}"]]
-    assert len(mine) >= 5
-    assert session.type_in(mine, tmp_path, environ) == []
+    environ = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(folder), "LANG": "C.UTF-8"}
+    environ["KUBECONFIG"] = str(cluster.state.kubeconfig)
+    mine = [each for each in blocks(ROOT / "docs" / page) if each.tests == [f"{_HERE}::{test}"]]
+    assert mine
+    return session.type_in(mine, folder, environ)
+
+
+def test_the_tutorial_goes_as_its_page_says(cluster: Cluster, tmp_path: Path) -> None:
+    assert typed(cluster, "tutorial.md", "test_the_tutorial_goes_as_its_page_says", tmp_path) == []
     eventually(
         lambda: not cluster.pods("--namespace=kai-resource-reservation"), "the device to be given back", within_s=90
     )
@@ -145,6 +150,10 @@ def test_only_a_reservation_process_says_which_device_its_pod_holds(cluster: Clu
                 *(f"--as=system:serviceaccount:{who}", "--as-group=system:masters"),
             )
         assert "ValidatingAdmissionPolicy 'moorage-reservations'" in refused.value.stderr
+
+
+def test_what_operators_look_at_is_there(cluster: Cluster, tmp_path: Path) -> None:
+    assert typed(cluster, "operate.md", "test_what_operators_look_at_is_there", tmp_path) == []
 
 
 def test_status_says_how_to_use_it_and_what_each_program_takes(cluster: Cluster) -> None:
