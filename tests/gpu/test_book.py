@@ -12,6 +12,7 @@ from gpu import book as device_book
 from gpu import room
 from gpu.book import EMPTY, Book, ComputeTaken, DeviceFull, Entry, MalformedBook, ModeConflict, OtherAttempt, Tenant
 from gpu.share import MOST_TENANTS, NANO_PER_DEVICE, nano_from_memory
+from tests.fuzzing import fuzzed
 
 HALF = NANO_PER_DEVICE // 2
 
@@ -255,6 +256,7 @@ def test_no_annotation_is_an_empty_book(text: str | None) -> None:
     assert device_book.parse(text) == EMPTY
 
 
+@fuzzed
 @given(st.text(max_size=40) | st.binary(max_size=40).map(lambda raw: raw.decode("latin-1")))
 def test_any_annotation_gives_a_book_or_the_one_error(text: str) -> None:
     try:

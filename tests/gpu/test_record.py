@@ -27,6 +27,7 @@ from gpu.request import (
 )
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import Cards, Note, NoteCode, Translation, Wishes
+from tests.fuzzing import fuzzed
 from wire.core import Container, PodSpec
 
 HALF = NANO_PER_DEVICE // 2
@@ -385,6 +386,7 @@ def test_a_record_that_a_user_nests_deep_is_refused() -> None:
     assert isinstance(record.read(deep), Refusal)
 
 
+@fuzzed
 @given(st.text())
 def test_any_text_is_a_record_or_refused(text: str) -> None:
     record.read(text)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzzing import fuzzed
 from wire.goduration import MalformedDuration, parse_ns
 
 S = 1_000_000_000
@@ -48,6 +49,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         parse_ns(text)
 
 
+@fuzzed
 @given(st.text(alphabet="0123456789.hmsnuµ+- ", max_size=12))
 def test_nothing_else_is_ever_raised(text: str) -> None:
     with contextlib.suppress(MalformedDuration):

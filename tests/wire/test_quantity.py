@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzzing import fuzzed
 from wire import quantity
 from wire.quantity import LARGEST, NANO, MalformedQuantity
 
@@ -206,6 +207,7 @@ def test_any_number_is_read_as_the_rational_that_it_writes(
         assert quantity.parse_nano("-" * negative + text) == (-nano if negative else nano)
 
 
+@fuzzed
 @given(st.text(max_size=40) | st.text("0123456789.eE+-numkMGTPiK ", max_size=12))
 def test_any_text_gives_an_integer_or_the_one_error(text: str) -> None:
     try:

@@ -11,6 +11,7 @@ from gpu.dialects.settings import AliyunSettings, DialectSettings
 from gpu.refusal import Mistake, Refusal
 from gpu.request import GpuRequest, MemoryAsk, MigAsk, WholeAsk
 from gpu.translation import GivenDevice, NoteCode, ResourceEdit, Translation, Written
+from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, C2, I0, Raw, asking, container, pod
 from tests.gpu.dialects.rows import Row, asks, edited, holds, note, parametrized, without
 from wire.core import Pod
@@ -263,6 +264,7 @@ def written_amount(value: str | float) -> int:
     return int(Decimal(text) if scale is None else Decimal(text[:-1]) * scale)
 
 
+@fuzzed
 @given(st.lists(LIMITS | COUNTED, min_size=1, max_size=3), st.lists(LIMITS | COUNTED, max_size=1), CHOICES)
 @example([{MEM: 3.995899709432087e16}], [], DialectSettings())
 @example([{MEM: "1k"}], [], DialectSettings())

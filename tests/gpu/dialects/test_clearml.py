@@ -13,6 +13,7 @@ from gpu.refusal import Mistake, Refusal
 from gpu.request import FractionAsk, GpuRequest, MemoryAsk, MigAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import EnvEdit, Note, NoteCode, ResourceEdit, Translation, Wishes, Written
+from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, I0, asking, container, pod
 from tests.gpu.dialects.rows import Row, asks, edited, holds, note, parametrized, without
 from wire.core import Pod
@@ -362,6 +363,7 @@ CHOICES = st.builds(
 )
 
 
+@fuzzed
 @given(st.none() | TEXTS, st.lists(RESOURCES, min_size=1, max_size=3), RESOURCES, CHOICES)
 def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
     label: str | None, limits: list[dict[str, Any]], init: dict[str, Any], chosen: ClearmlSettings
@@ -383,6 +385,7 @@ def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
     assert not (answer.request.is_shared and answer.request.whole)
 
 
+@fuzzed
 @given(TEXTS)
 def test_a_label_is_one_of_those_that_the_origin_has_or_refused(text: str) -> None:
     answer = clearml.translate(labelled(text), DialectSettings())

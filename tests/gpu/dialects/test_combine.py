@@ -23,6 +23,7 @@ from gpu.refusal import Mistake, Refusal
 from gpu.request import NO_GPU, Ask, FractionAsk, GpuRequest, MemoryAsk, MigAsk, WholeAsk, charge_nano
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import GivenDevice, Note, NoteCode, ResourceEdit, Translation, Wishes, Written
+from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, Raw, asking, container, pod
 from tests.gpu.dialects.rows import Row, asks, edited, holds, parametrized
 from wire.core import Pod
@@ -455,6 +456,7 @@ PLAIN_LIMITS: st.SearchStrategy[Raw] = st.dictionaries(
 )
 
 
+@fuzzed
 @given(
     KAI_ANNOTATIONS, st.lists(PLAIN_LIMITS, min_size=1, max_size=2), st.lists(PLAIN_LIMITS, max_size=1), st.booleans()
 )
@@ -521,6 +523,7 @@ CHOICES = st.builds(
 )
 
 
+@fuzzed
 @given(
     st.lists(ALL_LIMITS, min_size=1, max_size=2),
     st.lists(ALL_LIMITS, max_size=1),

@@ -26,6 +26,7 @@ from gpu.translation import (
     Wishes,
     Written,
 )
+from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, I0, asking
 from wire.core import Pod
 
@@ -448,6 +449,7 @@ ANNOTATIONS = st.dictionaries(
 )
 
 
+@fuzzed
 @given(LIMITS, LIMITS, ANNOTATIONS, st.booleans())
 def test_whatever_is_written_the_answer_is_sound_or_a_refusal(
     first: dict[str, Any], second: dict[str, Any], annotations: dict[str, str], owns: bool

@@ -22,6 +22,7 @@ from gpu.request import (
     WholeAsk,
 )
 from gpu.share import NANO_PER_DEVICE
+from tests.fuzzing import fuzzed
 from wire.core import Pod
 
 Raw = dict[str, Any]
@@ -377,6 +378,7 @@ NUMBERS = st.one_of(
 )
 
 
+@fuzzed
 @given(
     st.dictionaries(
         st.sampled_from(

@@ -16,6 +16,7 @@ from gpu.refusal import Mistake, Refusal
 from gpu.request import Ask, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import GivenDevice, Note, NoteCode, ResourceEdit, Translation, Wishes, Written
+from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, I0, asking, container, pod
 from wire.core import Pod
 
@@ -319,6 +320,7 @@ QUANTITIES = st.one_of(
 LIMITS = st.dictionaries(st.sampled_from([GPU, SHARED, HYPHEN, CORE, MEM, RATIO, WHOLE]), QUANTITIES, max_size=4)
 
 
+@fuzzed
 @given(LIMITS, LIMITS, LIMITS)
 def test_whatever_is_written_the_answer_is_sound_or_a_refusal(
     first: dict[str, Any], second: dict[str, Any], init: dict[str, Any]

@@ -13,6 +13,7 @@ from gpu.refusal import Mistake, Refusal
 from gpu.request import Ask, FractionAsk, GpuRequest, MigAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import GivenDevice, NoteCode, ResourceEdit, Translation, Wishes, Written
+from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, C2, I0, Raw, asking
 from tests.gpu.dialects.rows import Row, asks, edited, holds, note, parametrized, without
 
@@ -267,6 +268,7 @@ LIMITS: st.SearchStrategy[Raw] = st.dictionaries(st.sampled_from([RESOURCE, "nvi
 COUNTED: st.SearchStrategy[Raw] = st.dictionaries(st.just(RESOURCE), st.integers(0, 300))
 
 
+@fuzzed
 @given(
     st.lists(LIMITS | COUNTED, min_size=1, max_size=3),
     st.lists(LIMITS | COUNTED, max_size=1),

@@ -15,6 +15,7 @@ from gpu.refusal import Mistake, Refusal
 from gpu.request import Ask, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk, MigAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import GivenDevice, Note, NoteCode, Translation, Wishes, Written
+from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, I0, asking
 from wire.core import Pod
 
@@ -321,6 +322,7 @@ KEYS = st.one_of(
 )
 
 
+@fuzzed
 @given(st.dictionaries(KEYS, VALUES, max_size=5))
 def test_whatever_is_written_the_answer_is_sound_or_a_refusal(annotations: dict[str, str]) -> None:
     pod = annotated(annotations)

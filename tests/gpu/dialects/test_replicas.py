@@ -16,6 +16,7 @@ from gpu.refusal import Mistake, Refusal
 from gpu.request import Ask, ContainerRef, FractionAsk, GpuRequest, MemoryAsk, MigAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import NoteCode, ResourceEdit, Translation, Wishes, Written
+from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, I0, Raw, asking
 from tests.gpu.dialects.rows import Row, asks, holds, note, parametrized, without
 
@@ -430,6 +431,7 @@ def charged(request: GpuRequest) -> tuple[int, int, int, int, int]:
     )
 
 
+@fuzzed
 @given(st.lists(LIMITS, min_size=1, max_size=3), st.lists(LIMITS, max_size=1), CHOICES)
 def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
     limits: list[Raw], init: list[Raw], chosen: ReplicasSettings

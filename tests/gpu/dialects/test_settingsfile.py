@@ -17,6 +17,7 @@ from gpu.dialects.settings import (
     ReplicasSettings,
 )
 from gpu.refusal import Refusal
+from tests.fuzzing import fuzzed
 from wire import names
 
 ROOT = Path(__file__).parents[3]
@@ -154,6 +155,7 @@ def test_what_can_not_be_of_a_namespace_is_refused(text: str) -> None:
     assert isinstance(settingsfile.of_namespace(text, CLUSTER), Refusal)
 
 
+@fuzzed
 @given(
     st.text()
     | st.recursive(

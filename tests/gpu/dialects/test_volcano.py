@@ -15,6 +15,7 @@ from gpu.refusal import Mistake, Refusal
 from gpu.request import Ask, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import Cards, GivenDevice, Note, NoteCode, ResourceEdit, Translation, Wishes, Written
+from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, I0, asking
 from wire.core import Pod
 
@@ -334,6 +335,7 @@ QUANTITIES = st.one_of(
 LIMITS = st.dictionaries(st.sampled_from([NUMBER, MEM, PERCENT, CORES, SHARE_MEM, SHARE_NUMBER, GPU]), QUANTITIES)
 
 
+@fuzzed
 @given(LIMITS, LIMITS, st.sampled_from([volcano, volcanoshare]))
 def test_whatever_is_written_the_answer_is_sound_or_a_refusal(
     first: dict[str, Any], init: dict[str, Any], module: Any
