@@ -53,7 +53,10 @@ class Seen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Cache:
-    """``on_pod`` and ``on_request_gone`` tell the hand-overs what became of them, ``traces`` follows pods."""
+    """``on_pod`` and ``on_request_gone`` tell the hand-overs what became of them.
+
+    ``traces`` follows pods by watches alone: these don't show a pod again that is gone, as late answers do.
+    """
 
     def __init__(self, cluster: Cluster, *, traces: Traces | None = None) -> None:
         self.cluster = cluster
@@ -94,7 +97,6 @@ class Cache:
 
     def read_pod(self, pod: Pod) -> Seen:
         """Read a pod without taking it."""
-        self.traces.seen(pod)
         group = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME)
         has_succeeded = pod.status.phase == names.SUCCEEDED
         is_ours = pod.spec.scheduler_name == self.cluster.settings.scheduler_name
@@ -159,7 +161,6 @@ class Cache:
 
     def forget_pod(self, uid: str) -> None:
         """Its deletion was seen."""
-        self.traces.gone(uid)
         self._note_freed(self.cluster.pod(uid))
         self.cluster.remove_pod(uid)
         self._forget_waiting(uid)
@@ -256,6 +257,7 @@ class PodSink:
     def keep(self, obj: Pod) -> Seen | str:
         """What the cache keeps of a pod; of one that it knows in this very version no more than its UID."""
         meta = obj.metadata
+        self._cache.traces.seen(obj)
         is_known = self._cache.cluster.has_seen(meta.uid, meta.resource_version)
         return meta.uid if is_known else self._cache.read_pod(obj)
 
@@ -264,6 +266,7 @@ class PodSink:
         present = {one if isinstance(one, str) else one.pod.uid for one in kept}
         for uid in self._cache.cluster.pods_beside(present):
             self._cache.forget_pod(uid)
+            self._cache.traces.gone(uid)
         changed = (one for one in kept if not isinstance(one, str))
         if self._is_read:
             for one in changed:
@@ -277,11 +280,13 @@ class PodSink:
 
     def upsert(self, obj: Pod) -> None:
         """Take a pod."""
+        self._cache.traces.seen(obj)
         self._cache.note_pod(obj)
 
     def delete(self, obj: Pod) -> None:
         """Take a pod's last state."""
         self._cache.forget_pod(obj.metadata.uid)
+        self._cache.traces.gone(obj.metadata.uid)
 
 
 class NodeSink:
