@@ -110,7 +110,7 @@ class PodAdmission:
         after = mutated(pod, choices=choices, settings=self.settings, rng=self._rng)
         if isinstance(after, Refusal):
             return self._refused(request, reviewed, told(after))
-        marked = self._traces.marked(after.pod)
+        marked = self._traces.marked(reviewed, after.pod)
         answer = _patched(request, pod, marked, warnings=_warnings(after))
         trace = {} if request.dry_run else self._traces.admitted(reviewed, marked)
         if "patch" in answer["response"]:

@@ -39,7 +39,7 @@ class Traces(Protocol):
         """Wall time; 0 where nothing is traced."""
         ...
 
-    def marked(self, pod: Raw) -> Raw:
+    def marked(self, review: Review, pod: Raw) -> Raw:
         """Return the pod with its trace."""
         ...
 
@@ -61,7 +61,7 @@ class Untraced(Traces):
         return 0
 
     @override
-    def marked(self, pod: Raw) -> Raw:
+    def marked(self, review: Review, pod: Raw) -> Raw:
         """As it is."""
         return pod
 
@@ -89,12 +89,12 @@ class Traced(Traces):
         return self._tracer.now_ns()
 
     @override
-    def marked(self, pod: Raw) -> Raw:
+    def marked(self, review: Review, pod: Raw) -> Raw:
         """Return the pod with its trace: what it brought along, if that is one."""
         annotations = pod["metadata"].get("annotations") or {}
         if _brought(annotations) is not None or room.used(annotations) > _ROOMY:
             return pod
-        text = traceparent.render(self._begun())
+        text = traceparent.render(self._begun(review))
         return {**pod, "metadata": {**pod["metadata"], "annotations": {**annotations, names.TRACEPARENT: text}}}
 
     @override
@@ -109,7 +109,7 @@ class Traced(Traces):
     @override
     def refused(self, review: Review) -> Mapping[str, str]:
         """Tell ``admit``, and ``pod`` as well where that is ours to tell: nobody else will hear of this one."""
-        context = _brought(review.pod["metadata"].get("annotations") or {}) or self._begun()
+        context = _brought(review.pod["metadata"].get("annotations") or {}) or self._begun(review)
         if not self._is_kept(context):
             return {}
         if context.is_own:
@@ -133,8 +133,9 @@ class Traced(Traces):
             attributes={"pod": review.place, "webhook": review.webhook},
         )
 
-    def _begun(self) -> TraceContext:
-        return traceparent.begun(self._rng.getrandbits(128) or 1, ratio_nano=self._tracer.ratio_nano)
+    def _begun(self, review: Review) -> TraceContext:
+        trace_id = traceparent.new_id(review.began_ns, self._rng.getrandbits(traceparent.RANDOM_BITS))
+        return traceparent.begun(trace_id, ratio_nano=self._tracer.ratio_nano)
 
     def _is_kept(self, context: TraceContext) -> bool:
         return context.is_sampled and traceparent.is_kept(context.trace_id, self._tracer.ratio_nano)

@@ -22,6 +22,9 @@ Value = str | bool | int | float | list[str]
 
 #: ``creationTimestamp`` has whole seconds: what is younger was made just now, as far as it tells.
 _JUST_NOW_NS: Final = 2_000_000_000
+#: It is written when all webhooks have answered, which may take 30 s each; what is cut off of it is a second at most.
+_LONGEST_REVIEWS_NS: Final = 60_000_000_000
+_STAMP_NS: Final = 1_000_000_000
 _NOTHING: Final[Mapping[str, Value]] = {}
 
 
@@ -86,6 +89,12 @@ class Tracer:
         """When something that is seen for the first time began: now, or long ago as its creationTimestamp tells."""
         now_ns, created_ns = self._clock.now_ns(), epoch_ns(created)
         return created_ns if 0 < created_ns < now_ns - _JUST_NOW_NS else now_ns
+
+    def created_ns(self, trace: PodTrace, created: str | None) -> int:
+        """When a pod was made: as its trace tells that admission began, else by its creationTimestamp, or now."""
+        created_ns, began_ns = epoch_ns(created), traceparent.began_ns(trace.trace_id)
+        is_told = created_ns > 0 and created_ns - _LONGEST_REVIEWS_NS <= began_ns <= created_ns + _STAMP_NS
+        return began_ns if is_told else created_ns or self.now_ns()
 
     def tell_pod(
         self, trace: PodTrace, times_ns: tuple[int, int], *, attributes: Mapping[str, Value], error: str = ""

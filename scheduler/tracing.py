@@ -14,7 +14,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from kube.tracing import SpanEvent, Tracer, Value, epoch_ns, trace_field
+from kube.tracing import SpanEvent, Tracer, Value, trace_field
 from scheduler.core.plan import Placement
 from scheduler.core.verdict import Code
 from scheduler.traces import Traces
@@ -94,7 +94,7 @@ class Traced(Traces):
             self._tracer.sink.lose()
             return None
         since_ns = self._tracer.since_ns(meta.creation_timestamp)
-        created_ns = epoch_ns(meta.creation_timestamp) or since_ns
+        created_ns = self._tracer.created_ns(trace, meta.creation_timestamp)
         known = _Followed(trace, meta.uid, f"{meta.namespace}/{meta.name}", created_ns, since_ns)
         known.fenced = (meta.annotations or {}).get(names.FENCED, "")
         self._pods[meta.uid] = known

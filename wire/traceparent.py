@@ -19,6 +19,9 @@ from wire import names
 
 #: As a whole number of billionths: all traces.
 ALL: Final = 1_000_000_000
+#: Of the ids of traces that we begin.
+RANDOM_BITS: Final = 80
+_MILLISECOND_NS: Final = 1_000_000
 _SPAN_IDS: Final = 2**64
 #: version "-" trace id "-" parent id "-" flags; versions to come may go on after a further dash (section 3.2.4).
 _FORM: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL)
@@ -64,8 +67,21 @@ def render(context: TraceContext) -> str:
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.is_sampled):02x}"
 
 
+def new_id(began_ns: int, random_bits: int) -> int:
+    """Return the id of a trace of ours: when it began, to the millisecond, and 80 random bits.
+
+    That time is nowhere else: ``creationTimestamp`` has whole seconds. Who samples by an id looks at its end.
+    """
+    return began_ns // _MILLISECOND_NS % 2**48 << RANDOM_BITS | random_bits % 2**RANDOM_BITS or 1
+
+
+def began_ns(trace_id: int) -> int:
+    """Return when a trace of ours began, in whole milliseconds; of any other trace anything."""
+    return (trace_id >> RANDOM_BITS) * _MILLISECOND_NS
+
+
 def begun(trace_id: int, *, ratio_nano: int) -> TraceContext:
-    """Begin a trace of ours. ``trace_id``: 128 random bits, not all 0."""
+    """Begin a trace of ours."""
     return TraceContext(trace_id, _first_span(trace_id), is_kept(trace_id, ratio_nano))
 
 
@@ -81,13 +97,13 @@ def of_pod(annotations: Mapping[str, str] | None, uid: str, *, ratio_nano: int) 
     """
     text = (annotations or {}).get(names.TRACEPARENT, "")
     context = parse(text) if text else None
-    if context is None:
-        context = begun(_digest(uid, 16), ratio_nano=ratio_nano)
-    if not context.is_sampled or not is_kept(context.trace_id, ratio_nano):
+    trace_id = _digest(uid, 16) if context is None else context.trace_id
+    # Most are not: that is looked at first, and cheap.
+    if not is_kept(trace_id, ratio_nano) or (context is not None and not context.is_sampled):
         return None
-    if context.is_own:
-        return PodTrace(context.trace_id, context.span_id)
-    return PodTrace(context.trace_id, span_id(context.trace_id, "pod", uid), context.span_id)
+    if context is None or context.is_own:
+        return PodTrace(trace_id, _first_span(trace_id))
+    return PodTrace(trace_id, span_id(trace_id, "pod", uid), context.span_id)
 
 
 def span_id(trace_id: int, *about: str) -> int:

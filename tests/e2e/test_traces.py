@@ -1,17 +1,23 @@
-"""Admission, scheduler and binder as processes of their own, on a real API server, tell one trace of a pod."""
+"""Admission, scheduler and binder as processes of their own, on a real API server, tell one trace of a pod.
+
+The picture in docs/tracing.md is drawn of it: MOORAGE_TRACE_PICTURE=docs/trace.svg.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import anyio
 import pytest
 
 from tests.e2e.cluster import PATIENCE_S, eventually, share
 from tests.e2e.conftest import SetScene
 from tests.tracing import reading
 from tests.tracing.collector import Collector, collecting
+from tests.tracing.picture import drawn
 from tests.tracing.reading import assert_sound, names_of, the
 from tools.deployment import ADMISSION, BINDER, SCHEDULER, Deployment
 
@@ -58,5 +64,7 @@ async def test_three_processes_tell_one_trace_of_a_first_share(set_scene: SetSce
     assert the(spans, "pod").attributes["pod_uid"] == uid
     assert the(spans, "attempt").service == reading.BINDER
     assert {"reserve", "verify", "bind"} <= {s.name for s in spans if s.parent == the(spans, "attempt").span}
+    if path := os.environ.get("MOORAGE_TRACE_PICTURE"):
+        await anyio.Path(path).write_text(drawn(spans))
     bound = [line for line in lines if line.get("event") == "pod.bound" and line["pod"].endswith("/traced")]
     assert [line["trace_id"] for line in bound] == [spans[0].trace]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kube.tracing import Span, Tracer, epoch_ns, trace_field
+from wire import traceparent
 from wire.traceparent import PodTrace
 
 NOW_NS = 1_767_225_600_000_000_000
@@ -64,6 +65,28 @@ def test_what_is_seen_first_began_now_or_as_long_ago_as_it_says(
     tracer: Tracer, created: str | None, since_ns: int
 ) -> None:
     assert tracer.since_ns(created) == since_ns
+
+
+@pytest.mark.parametrize(
+    ("began_ns", "created_ns"),
+    [
+        (NOW_NS + 400_000_000, NOW_NS + 400_000_000),
+        (NOW_NS - 2_345_678_901, NOW_NS - 2_346_000_000),
+        # A copy's annotation is of another time, and so is what is no time.
+        (NOW_NS - 3_600_000_000_000, NOW_NS),
+        (NOW_NS + 5_000_000_000, NOW_NS),
+    ],
+)
+def test_a_pod_was_made_when_its_trace_says_unless_that_can_not_be(
+    tracer: Tracer, began_ns: int, created_ns: int
+) -> None:
+    trace = PodTrace(traceparent.new_id(began_ns, 7), 1)
+    assert tracer.created_ns(trace, "2026-01-01T00:00:00Z") == created_ns
+
+
+def test_a_pod_whose_trace_tells_no_time_was_made_when_it_says(tracer: Tracer) -> None:
+    assert tracer.created_ns(TRACE, "2025-12-31T23:00:00Z") == NOW_NS - 3_600_000_000_000
+    assert tracer.created_ns(TRACE, None) == NOW_NS
 
 
 def test_a_span_whose_clock_was_set_back_ends_no_sooner_than_it_began(tracer: Tracer, spans: Spans) -> None:

@@ -94,6 +94,7 @@ async def test_a_whole_gpu(collector: Collector) -> None:
     assert context is not None
     assert the(spans, "pod").span == f"{context.span_id:016x}"
     assert the(spans, "pod").attributes["outcome"] == "running"
+    assert 0 <= the(spans, "admit").start_ns - the(spans, "pod").start_ns < 1_000_000
     assert the(spans, "attempt").attributes == {"node": node}
     assert the(spans, "bind").parent == the(spans, "attempt").span
     assert [span.error for span in spans] == [""] * len(spans)

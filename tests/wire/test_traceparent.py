@@ -44,6 +44,14 @@ def test_what_is_written_is_read_again(trace: int, span: int, is_sampled: bool) 
     assert traceparent.parse(traceparent.render(context)) == context
 
 
+@given(st.integers(0, 2**62), st.integers(0, 2**80 - 1))
+def test_a_trace_of_ours_tells_when_it_began_and_no_two_are_alike(began_ns: int, random_bits: int) -> None:
+    trace = traceparent.new_id(began_ns, random_bits)
+    assert 0 < trace < 2**128
+    assert traceparent.began_ns(trace) == began_ns // 1_000_000 * 1_000_000
+    assert trace % 2**80 == (random_bits or (0 if began_ns >= 1_000_000 else 1))
+
+
 @given(st.text(max_size=80))
 def test_any_text_is_read_without_an_error(text: str) -> None:
     traceparent.of_pod({names.TRACEPARENT: text}, "uid", ratio_nano=ALL)
