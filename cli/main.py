@@ -109,7 +109,7 @@ def _add_asking(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[A
 
 
 def _add_others(commands: argparse._SubParsersAction[_Parser]) -> None:
-    from cli import check, checkkai, cleannodes, components, nodes, ui  # noqa: PLC0415 - lazily: they load what talks to a cluster
+    from cli import check, checkkai, cleannodes, components, nodes, ui, upgradecrds  # noqa: PLC0415 - lazily: they load what talks to a cluster
 
     _add_simulate(commands)
     _add_demo(commands)
@@ -118,6 +118,7 @@ def _add_others(commands: argparse._SubParsersAction[_Parser]) -> None:
     checkkai.add_command(commands)
     cleannodes.add_command(commands)
     ui.add_command(commands)
+    upgradecrds.add_command(commands)
     components.add_commands(commands)
 
 

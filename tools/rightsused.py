@@ -25,7 +25,7 @@ from wire import names
 FOLDER: Final = "MOORAGE_RIGHTS"
 
 ACCOUNT: Final = "system:serviceaccount:"
-COMPONENTS: Final = ("scheduler", "binder", "admission", "simulator")
+COMPONENTS: Final = ("scheduler", "binder", "admission", "simulator", "crds")
 ACCOUNTS: Final = (
     *(f"{ACCOUNT}{names.SYSTEM_NAMESPACE}:moorage-{component}" for component in COMPONENTS),
     f"{ACCOUNT}{names.RESERVATION_NAMESPACE}:{names.RESERVATION_SERVICE_ACCOUNT}",
@@ -44,7 +44,14 @@ POLICY: Final = json.dumps(
 _PROGRAMS: Final = "moorage"
 #: Objects that roles name one by one; other names are many, and in no role.
 _NAMED: Final = frozenset(
-    {"leases", "serviceaccounts", "secrets", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
+    {
+        "leases",
+        "serviceaccounts",
+        "secrets",
+        "customresourcedefinitions",
+        "mutatingwebhookconfigurations",
+        "validatingwebhookconfigurations",
+    }
 )
 _REASON: Final = re.compile(r'allowed by (ClusterRoleBinding|RoleBinding) "([^"]+)"')
 

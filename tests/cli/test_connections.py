@@ -54,7 +54,7 @@ async def test_a_component_does_not_take_somebodys_kubeconfig(home: Path) -> Non
         await connections.credentials(Connection())
 
 
-@pytest.mark.parametrize("command", ["inspect", "check", "check-kai", "clean-nodes"])
+@pytest.mark.parametrize("command", ["inspect", "check", "check-kai", "clean-nodes", "upgrade-crds"])
 @pytest.mark.usefixtures("home")
 def test_without_any_cluster_a_command_says_how_to_name_one(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command]) == 2

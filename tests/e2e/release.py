@@ -11,6 +11,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -29,16 +31,59 @@ Object = dict[str, Any]
 NAMESPACE = "kai-scheduler"
 COMPONENTS = ("admission", "binder", "scheduler")
 _DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+_JOB_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=batch.kubernetes.io/job-name=moorage-crds"
 _SERVICE = f"/api/v1/namespaces/{NAMESPACE}/services/moorage-admission"
 #: As in the Deployments.
 _GRACE_S = 30.0
+_LOOK_AGAIN_S = 0.2
+_JOB_WITHIN_S = 120
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
+
+
+class Job:
+    """The Job that the chart's hook makes: its pods are carried out while Helm waits, since there is no kubelet.
+
+    ``said``: what they have logged.
+    """
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        self._plane = plane
+        self._rest = plane.rest()
+        self._folder = folder
+        self._ended: set[str] = set()
+        self.said = ""
+
+    def carry_out(self) -> None:
+        """Run each pod that is new to its end: its command, under its service account."""
+        for pod in self._rest.call("GET", _JOB_PODS)["items"]:
+            if pod["metadata"]["uid"] not in self._ended:
+                self._ended.add(pod["metadata"]["uid"])
+                self._end(pod["metadata"]["name"], self._code_of(pod["spec"]))
+
+    def _code_of(self, spec: Object) -> int:
+        (container,) = spec["containers"]
+        token = self._folder / "job.token"
+        token.write_text(self._plane.service_account_token(NAMESPACE, spec["serviceAccountName"]))
+        command = [sys.executable, "-m", "cli.main", *container["args"], "--server", self._plane.url]
+        command += ["--token-file", str(token), "--ca-file", str(self._folder / "ca.pem")]
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=_JOB_WITHIN_S)
+        self.said += ended.stdout + ended.stderr
+        return ended.returncode
+
+    def _end(self, pod: str, code: int) -> None:
+        container = {"name": "crds", "image": "", "imageID": "", "ready": False, "restartCount": 0}
+        container["state"] = {"terminated": {"exitCode": code}}
+        status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [container]}
+        self._plane.kubectl(
+            *("patch", "pod", pod, "-n", NAMESPACE, "--subresource=status", "--type=merge"),
+            *("-p", json.dumps({"status": status})),
+        )
 
 
 class Release:
     """One release of the chart, and its components while they run."""
 
-    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+    def __init__(self, plane: ControlPlane, folder: Path, *, has_kubelets: bool = False) -> None:
         self.plane = plane
         self._folder = folder
         self._rest = plane.rest()
@@ -46,6 +91,8 @@ class Release:
         self._health: dict[str, int] = {}
         self._family = Family(folder)
         (folder / "ca.pem").write_text(plane.ca_pem)
+        self._job = Job(plane, folder)
+        self._has_kubelets = has_kubelets
 
     def helm(self, *arguments: str) -> str:
         """Run Helm as the administrator; return what it prints. Raises AssertionError with what went wrong."""
@@ -53,13 +100,25 @@ class Release:
             name: str(self._folder / name) for name in ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME")
         }
         command = [str(ensure()), "--kubeconfig", str(self.plane.kubeconfig_path), "-n", NAMESPACE, *arguments]
-        done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr + done.stdout
-        return done.stdout
+        with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as wrong:
+            helm = subprocess.Popen(command, env={**os.environ, **environment}, stdout=said, stderr=wrong)
+            try:
+                while helm.poll() is None:
+                    if not self._has_kubelets:
+                        self._job.carry_out()
+                    time.sleep(_LOOK_AGAIN_S)
+            finally:
+                helm.kill()
+                helm.wait()
+            for file in (said, wrong):
+                file.seek(0)
+            printed = said.read()
+            assert helm.returncode == 0, wrong.read() + printed
+            return printed
 
-    def install(self, values: Values) -> str:
-        """As the README does. Returns the notes."""
-        return self.changed("install", "moorage", str(CHART), "--create-namespace", "-f", self._file_of(values))
+    def install(self, values: Values, *more: str) -> str:
+        """As the README does, with further options of Helm's. Returns the notes."""
+        return self.changed("install", "moorage", str(CHART), "--create-namespace", "-f", self._file_of(values), *more)
 
     def upgrade(self, values: Values) -> None:
         """Change the values."""
@@ -101,6 +160,11 @@ class Release:
         for child in self._family.children:
             child.process.wait(_GRACE_S)
         self._family.stop()
+
+    @property
+    def told_of_crds(self) -> str:
+        """What the Job that upgrades CRDs has said, all in all."""
+        return self._job.said
 
     def is_ready(self, component: str) -> bool:
         """What kubelet would be told by a scheduler or a binder, where its Deployment says."""

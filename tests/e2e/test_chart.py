@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -149,15 +151,70 @@ spec: {parentQueue: theirs, resources: {gpu: {quota: 7, limit: 8, overQuotaWeigh
 """
 
 
+def test_an_upgrade_brings_older_crds_along_and_leaves_newer_ones(plane: ControlPlane, release: Release) -> None:
+    """Of four, one is older, one newer; then one is of another kind, which has to be decided on."""
+    crds = {path.stem.partition("_")[2]: yaml.safe_load(path.read_text()) for path in (CHART / "crds").glob("*.yaml")}
+    older, newer, another = (copy.deepcopy(crds[name]) for name in ("queues", "podgroups", "bindrequests"))
+    del _fields(older)["displayName"]
+    _fields(newer)["ofTomorrow"] = {"type": "string"}
+    _fields(another)["ofTomorrow"] = {"type": "string"}
+    del _fields(another)["backoffLimit"]
+    release.install(VALUES)
+    assert release.told_of_crds.count(": is as this version wants it\n") == len(crds)
+    for crd in (older, newer):
+        _replace(plane, crd)
+    release.upgrade(VALUES)
+    assert "displayName" in _fields(_crd(plane, "queues"))
+    assert "ofTomorrow" in _fields(_crd(plane, "podgroups"))
+    assert "queues.scheduling.run.ai: brought to this version\n" in release.told_of_crds
+    assert "podgroups.scheduling.run.ai: left as it is, since it is newer: this version does not know: " in (
+        release.told_of_crds
+    )
+    # Nothing of it stays but the CRDs.
+    listed = plane.kubectl("get", "jobs,serviceaccounts,clusterroles,clusterrolebindings", "-A", "-o", "name")
+    assert "moorage-crds" not in listed
+
+    _replace(plane, another)
+    with pytest.raises(AssertionError, match="moorage-crds"):
+        release.upgrade({**VALUES, "scheduler": {"placementStrategy": "spread"}})
+    assert "bindrequests.scheduling.run.ai: left as it is, since it is another's" in release.told_of_crds
+    assert "--gpu-strategy=binpack" in _arguments(release, "scheduler"), "nothing was changed"
+    release.upgrade({**VALUES, "scheduler": {"placementStrategy": "spread"}, "crds": {"upgrade": False}})
+    assert "--gpu-strategy=spread" in _arguments(release, "scheduler")
+    assert "backoffLimit" not in _fields(_crd(plane, "bindrequests"))
+
+
+def _replace(plane: ControlPlane, crd: dict[str, Any]) -> None:
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}"
+    there = plane.rest().call("GET", path)
+    plane.rest().call("PUT", path, {**there, "spec": crd["spec"]})
+
+
+def _crd(plane: ControlPlane, plural: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(plane.kubectl("get", "crd", f"{plural}.scheduling.run.ai", "-o", "json"))
+    return found
+
+
+def _fields(crd: dict[str, Any]) -> dict[str, Any]:
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    fields: dict[str, Any] = schema["properties"]["spec"]["properties"]
+    return fields
+
+
 async def test_what_kai_left_is_neither_taken_over_nor_changed_nor_removed(
     plane: ControlPlane, release: Release
 ) -> None:
     for path in sorted((CHART / "crds").glob("*.yaml")):
         plane.apply(path.read_text())
+    newer = _crd(plane, "queues")
+    _fields(newer)["ofKai"] = {"type": "string"}
+    _replace(plane, newer)
     plane.apply(LEFT_BY_KAI)
     before = _of_kai(plane)
-    release.install(VALUES)
+    release.install(VALUES, "--skip-crds")
     assert _of_kai(plane) == before
+    assert "ofKai" in _fields(_crd(plane, "queues"))
+    assert "does not know: v2 spec.ofKai (string)\n" in release.told_of_crds
     prepare(plane)
     release.run()
     async with scene(plane, "team", ["1x1x80GiB"]) as it:

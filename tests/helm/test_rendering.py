@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from cli.main import _parser
 from tests.cli.given import options
 from tests.helm.chart import TABLE, Refused, Values, arguments_of, helm, only, rendered, written
 from tools.chart import CHART
+from wire.crds.render import DEFINITIONS
 
 pytestmark = pytest.mark.helm
 
@@ -162,6 +164,11 @@ def test_another_namespace_is_refused(tmp_path: Path) -> None:
         ({"defaultQueue": {"createDefaultQueue": False}}, "Queue", "default-queue", False),
         ({}, "PodDisruptionBudget", "moorage-binder", True),
         ({"binder": {"replicas": 1}}, "PodDisruptionBudget", "moorage-binder", False),
+        *(({}, kind, "moorage-crds", True) for kind in ("Job", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")),
+        *(
+            ({"crds": {"upgrade": False}}, kind, "moorage-crds", False)
+            for kind in ("Job", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+        ),
         ({}, "PodMonitor", "moorage", False),
         ({}, "PrometheusRule", "moorage", False),
         ({}, "ConfigMap", "moorage-dashboard", False),
@@ -199,6 +206,32 @@ def test_what_tenants_and_administrators_need_stays_at_an_uninstallation(tmp_pat
         ("Queue", "default-parent-queue"),
         ("Queue", "default-queue"),
     }
+
+
+def test_crds_are_upgraded_first_by_an_account_that_is_there_no_longer_than_that(tmp_path: Path) -> None:
+    hooks = [made for made in rendered(tmp_path, {}) if made["metadata"]["name"] == "moorage-crds"]
+    weights = {made["kind"]: int(made["metadata"]["annotations"]["helm.sh/hook-weight"]) for made in hooks}
+    assert weights.pop("Job") > max(weights.values())
+    for made in hooks:
+        said = made["metadata"]["annotations"]
+        assert said["helm.sh/hook"] == "pre-install,pre-upgrade"
+        assert said["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded"
+    spec = only(hooks, "Job", "moorage-crds")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert spec["serviceAccountName"] == "moorage-crds"
+    assert container["image"] == "moorage/moorage:0.1.0"
+    assert _parser(container["args"]).parse_args(container["args"]).run
+    # What restricted Pod Security lets in.
+    assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    own = container["securityContext"]
+    assert (own["allowPrivilegeEscalation"], own["capabilities"]) == (False, {"drop": ["ALL"]})
+
+
+def test_the_account_that_upgrades_crds_may_change_ours_and_no_others(tmp_path: Path) -> None:
+    (rule,) = only(rendered(tmp_path, {}), "ClusterRole", "moorage-crds")["rules"]
+    assert rule["resources"] == ["customresourcedefinitions"]
+    assert sorted(rule["resourceNames"]) == sorted(definition.name for definition in DEFINITIONS)
+    assert rule["verbs"] == ["get", "patch"]
 
 
 def test_the_notes_name_what_of_kais_values_changes_nothing(tmp_path: Path) -> None:

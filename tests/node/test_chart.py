@@ -61,7 +61,7 @@ def is_let_in(machine: Machine, name: str, fraction: str) -> bool | None:
 
 
 def test_the_chart_installs_and_two_halves_share_a_gpu_and_outlive_it(cluster: Machine, tmp_path: Path) -> None:
-    machine, release = cluster, Release(cluster.plane, tmp_path)
+    machine, release = cluster, Release(cluster.plane, tmp_path, has_kubelets=True)
     values = [word for value in VALUES for word in ("--set", value)]
     notes = release.helm(
         *("install", "moorage", str(CHART), "--create-namespace", "--wait", "--timeout", "240s", *values)

@@ -27,7 +27,7 @@ def test_a_wheel_has_everything_of_its_packages_and_nothing_else(wheel: zipfile.
 
 
 def test_what_is_installed_in_a_cluster_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
-    roles = {f"{name}/rbac.yaml" for name in ("scheduler", "binder", "admission", "reservation")}
+    roles = {f"{name}/rbac.yaml" for name in ("scheduler", "binder", "admission", "reservation", "cli")}
     definitions = {str(path.relative_to(ROOT)) for path in (ROOT / "wire" / "crds" / "yaml").glob("*.yaml")}
     assert len(definitions) > 3
     assert roles | definitions | {"admission/policies.py", "admission/manifests.py"} <= of_ours(wheel)

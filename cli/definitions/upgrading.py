@@ -1,0 +1,108 @@
+"""CustomResourceDefinitions of a cluster, brought to those of this version: never back, and nothing is taken from them.
+
+Helm makes CRDs at an installation and never changes them again (docs/design/installing.md, CRDs).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from cli.checks.finding import some_of
+from cli.checks.reader import Reader
+from cli.definitions.knowing import known
+from kube.api import Api
+from kube.errors import ApiError, Conflict
+from kube.resources import Resource
+from wire.core import ObjectMeta
+from wire.crds.definition import Definition
+
+#: Somebody else may write status meanwhile: the API server's own controllers do, after each change.
+_TRIES: Final = 5
+
+
+class Defined(msgspec.Struct, frozen=True):
+    """Of a definition that was written, all that is looked at."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+CRDS: Final = Resource(
+    group="apiextensions.k8s.io",
+    version="v1",
+    plural="customresourcedefinitions",
+    kind="CustomResourceDefinition",
+    namespaced=False,
+    type=Defined,
+)
+
+
+class Outcome(enum.Enum):
+    """What became of one. The value is what people are told."""
+
+    AS_WANTED = "is as this version wants it"
+    UPGRADED = "brought to this version"
+    NEWER = "left as it is, since it is newer"
+    FOREIGN = "left as it is, since it is another's"
+    MISSING = "is not there"
+    FAILED = "could not be brought to this version"
+
+    @property
+    def is_good(self) -> bool:
+        """Whether this version can work with it, and nobody has to decide anything."""
+        return self in {Outcome.AS_WANTED, Outcome.UPGRADED, Outcome.NEWER}
+
+
+class Upgrade(msgspec.Struct, frozen=True):
+    """One definition: what became of it, and what there is to say."""
+
+    name: str
+    outcome: Outcome
+    why: str = ""
+
+
+async def upgrade(reader: Reader, api: Api, definitions: Iterable[Definition]) -> list[Upgrade]:
+    """Go through all, whatever becomes of one. Raises CantLook when a definition can't be read."""
+    return [await _upgrade(reader, api, definition) for definition in definitions]
+
+
+async def _upgrade(reader: Reader, api: Api, definition: Definition) -> Upgrade:
+    ours = definition.manifest()
+    try:
+        for _ in range(_TRIES):
+            found = await reader.get(CRDS.path(name=definition.name))
+            if found is None:
+                return Upgrade(definition.name, Outcome.MISSING, "helm/moorage/crds has it")
+            if (left := _left(definition.name, found, ours)) is not None:
+                return left
+            try:
+                return await _written(api, definition.name, found, ours)
+            except Conflict:
+                continue
+    except ApiError as error:
+        return Upgrade(definition.name, Outcome.FAILED, str(error))
+    return Upgrade(definition.name, Outcome.FAILED, f"it was changed by others {_TRIES} times meanwhile")
+
+
+def _left(name: str, found: dict[str, Any], ours: dict[str, Any]) -> Upgrade | None:
+    """Why it has to be left as it is; None if ours knows all that it knows."""
+    theirs, own = known(found), known(ours)
+    lost = own.lacks(theirs)
+    if not lost:
+        return None
+    missed = theirs.lacks(own)
+    said = f"this version does not know: {some_of(list(lost))}"
+    if not missed:
+        return Upgrade(name, Outcome.NEWER, said)
+    return Upgrade(name, Outcome.FOREIGN, f"{said}; it does not know: {some_of(list(missed))}")
+
+
+async def _written(api: Api, name: str, found: dict[str, Any], ours: dict[str, Any]) -> Upgrade:
+    """Write ours over what was found, and over nothing else: versions, with their schemas, are replaced as a whole."""
+    before = found["metadata"]["resourceVersion"]
+    made = await api.patch(CRDS, name, {"spec": ours["spec"]}, resource_version=before)
+    is_same = made.metadata.resource_version == before
+    return Upgrade(name, Outcome.AS_WANTED if is_same else Outcome.UPGRADED)

@@ -1,0 +1,44 @@
+"""The process of ``moorage upgrade-crds``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from cli import connections
+from cli.checks.reader import CantLook, Reader
+from cli.definitions.upgrading import Outcome, Upgrade, upgrade
+from cli.printable import line
+from cli.refusing import BadInput
+from cli.settings.common import AsKubectl
+from cli.settings.gathering import from_line
+from kube.api import Api
+from kube.config import ConfigError
+from kube.http import HttpTransport
+from kube.retry import Retry
+from wire.crds.render import DEFINITIONS
+
+_FOREIGN: Final = (
+    "nothing else was done to it. Either take it as it is (the chart: crds.upgrade=false), or bring it to a version "
+    "that knows both"
+)
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Upgrade, print, and return the exit code. Raises BadInput when the cluster can't be read."""
+    try:
+        credentials = await connections.credentials_of_user(from_line(AsKubectl, arguments))
+        async with HttpTransport(credentials, user_agent="moorage-upgrade-crds") as transport:
+            done = await upgrade(Reader(transport), Api(transport, retry=Retry(connections.rng())), DEFINITIONS)
+    except (ConfigError, CantLook) as error:
+        raise BadInput(str(error)) from error
+    for each in done:
+        print(line(told(each)))
+    return 0 if all(each.outcome.is_good for each in done) else 1
+
+
+def told(done: Upgrade) -> str:
+    """One line for people."""
+    said = f"{done.name}: {done.outcome.value}"
+    said += f": {done.why}" if done.why else ""
+    return f"{said}; {_FOREIGN}" if done.outcome is Outcome.FOREIGN else said
