@@ -16,7 +16,7 @@ from cli.page.values import Device, EventLine, GroupLine, NodeCard, Part, PodLin
 from scheduler.core.inspection import DeviceView, NodeView, TenantView
 from scheduler.core.settings import Settings
 from scheduler.core.using import Use, use_of_pools
-from wire import names
+from wire import names, traceparent
 from wire.core import Condition, Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
@@ -73,6 +73,7 @@ def draw_path(
     mine = next((request for request in requests if request.spec.pod_name == pod.metadata.name), None)
     return PodPath(
         pod=_line(view, pod),
+        trace=_trace(pod),
         dialect=view.dialect,
         refused=view.refused,
         not_enforced=view.not_enforced,
@@ -153,6 +154,11 @@ def stages(pod: Pod, request: BindRequest | None) -> Iterable[Stage]:
     began = sorted(_began(pod))
     yield Stage(name="running", is_reached=bool(began), at=began[-1] if began else "")
     yield _condition(pod, "ready", "Ready", is_bound=is_bound)
+
+
+def _trace(pod: Pod) -> str:
+    told = traceparent.parse((pod.metadata.annotations or {}).get(names.TRACEPARENT, ""))
+    return f"{told.trace_id:032x}" if told else ""
 
 
 def _condition(pod: Pod, name: str, kind: str, *, is_bound: bool) -> Stage:

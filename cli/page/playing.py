@@ -71,13 +71,13 @@ def asks(rng: random.Random) -> Iterator[Ask]:
         elif namespace == "serving":
             percent = rng.choice((25, 30, 50))
             yield _shares(f"llm-{number}", namespace, percent, life_s * 2)
-        elif draw < 0.2:
+        elif draw < 0.14:
             count = rng.choice((2, 4))
             yield Ask((f"train-{number}",), namespace, {}, count, 1000 * count, life_s)
-        elif draw < 0.35:
+        elif draw < 0.34:
             members = tuple(f"ddp-{number}-{member}" for member in range(rng.choice((3, 4))))
             yield Ask(members, namespace, {names.GPU_FRACTION: "0.5"}, 0, 500, life_s, gang=f"ddp-{number}")
-        elif draw < 0.6:
+        elif draw < 0.5:
             yield Ask((f"finetune-{number}",), namespace, {}, 1, 1000, life_s)
         else:
             yield _shares(f"eval-{number}", namespace, rng.choice((20, 30, 40, 50, 60)), life_s)

@@ -141,9 +141,10 @@ class Part(PageStruct, frozen=True, gc=False):
 
 
 class PodPath(PageStruct, frozen=True, gc=False):
-    """All that is told of one pod."""
+    """All that is told of one pod. ``trace``: the id of its trace, as tools for traces know it; "" without one."""
 
     pod: PodLine
+    trace: str = ""
     dialect: str = ""
     refused: str = ""
     not_enforced: str = ""

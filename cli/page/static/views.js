@@ -249,6 +249,7 @@ export class PodView extends View {
       ["Node", pod.node ? el("a", { href: link("node", pod.node) }, pod.node) : ""],
       ["Whole GPUs", path.wholeGpus ? String(path.wholeGpus) : ""],
       ["Not enforced", path.notEnforced ?? ""],
+      ["Trace", path.trace ?? ""],
     ];
     const given = (path.given ?? []).map((part) => [
       part.index === undefined ? (part.uuid ?? "") : `GPU ${part.index}`,

@@ -15,6 +15,7 @@ from cli.page.frames import MOST_FRAMES, Frames
 from cli.page.objects import MOST_EVENTS, Objects, kept
 from cli.page.values import Changes, EventLine, NodeCard, PodLine
 from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, node, pod, pod_group, reservation
+from wire import names
 from wire.core import ObjectMeta, ObjectReference, Pod
 from wire.events import Event, EventSeries
 
@@ -291,6 +292,16 @@ def test_the_stages_of_a_running_pod_carry_the_times_of_its_status() -> None:
         ("running", "09Z"),
         ("ready", "03Z"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [(f"00-{'ab' * 16}-{'cd' * 8}-01", "ab" * 16), ("", ""), ("<script>", "")],
+)
+def test_a_path_tells_the_trace_if_there_is_one(written: str, told: str) -> None:
+    path = frames_of(pod("t", gpus=1, annotations={names.TRACEPARENT: written})).path("ns", "t")
+    assert path is not None
+    assert path.trace == told
 
 
 def test_a_group_counts_those_of_its_pods_that_have_not_ended() -> None:
