@@ -11,6 +11,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     ``whole``: (nodes, rounds of each scheduler). ``arrival``: (nodes, pods a second, for so long). ``shares``: (delay
     of a reservation's start, pairs of pods). ``churn``: (pods, nodes). ``admission``: (reviews a second, for so long);
     ``admission_cost``: (seconds flat out, rounds); ``admission_rates``: tried in turn to find the highest.
+    ``page_nodes``: nodes of each cluster; ``page_rounds``: how often each page is opened.
     """
 
     cache_pods: int = 100_000
@@ -36,6 +37,9 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     admission_rates: tuple[float, ...] = (250, 500, 750, 1_000, 1_250, 1_500, 2_000, 2_500)
     admission_s: float = 5.0
     admission_held_s: float = 60.0
+    page_nodes: tuple[int, ...] = (5, 500)
+    page_rounds: int = 5
+    page_updates: int = 20
 
 
 FULL = Sizes()
@@ -63,4 +67,7 @@ SMALL = Sizes(
     admission_rates=(200, 400),
     admission_s=2.0,
     admission_held_s=2.0,
+    page_nodes=(2,),
+    page_rounds=1,
+    page_updates=2,
 )

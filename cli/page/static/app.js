@@ -62,12 +62,13 @@ class Page {
     this.lines = merged(this.lines, changes);
     if (this.isWaitingToDraw) return;
     this.isWaitingToDraw = true;
-    const draw = () => this.draw();
-    if (document.hidden) setTimeout(draw, 1000);
-    else requestAnimationFrame(draw);
+    // A window that nobody sees has no frames, and is drawn all the same: printers and screen readers look there, too.
+    requestAnimationFrame(() => this.draw());
+    setTimeout(() => this.draw(), 1000);
   }
 
   draw() {
+    if (!this.isWaitingToDraw) return;
     this.isWaitingToDraw = false;
     const names = [...this.changed];
     const { lines } = this;

@@ -13,6 +13,8 @@ export class MapView {
   constructor(page) {
     this.page = page;
     this.cards = new Map();
+    this.shares = new Map();
+    this.isLarge = true;
     this.grid = el("ul", { class: "nodes", "aria-label": "Nodes with their GPUs" });
     this.summary = el("section", { class: "summary", "aria-label": "The cluster in sum" });
     this.legend = el("section", { class: "legend", "aria-label": "Legend" });
@@ -46,9 +48,10 @@ export class MapView {
     }
     if (document.activeElement !== this.find) this.find.value = query.get("find") ?? "";
     const nodes = store.inOrder();
-    const isLarge = query.get("size") ? query.get("size") === "large" : nodes.length <= MOST_LARGE;
-    this.grid.className = isLarge ? "nodes large" : "nodes small";
-    this.page.colours(this.kind()).meet(new Set(this.categories()));
+    this.isLarge = query.get("size") ? query.get("size") === "large" : nodes.length <= MOST_LARGE;
+    this.grid.className = this.isLarge ? "nodes large" : "nodes small";
+    this.shares = new Map(nodes.map((node) => [node.name, this.sharesOf(node)]));
+    this.meet(this.shares.values());
     this.cards = new Map(nodes.map((node) => [node.name, this.draw(node)]));
     this.grid.replaceChildren(...this.cards.values());
     this.grid.querySelector("a.device")?.setAttribute("tabindex", "0");
@@ -59,7 +62,11 @@ export class MapView {
   update(names) {
     const { store } = this.page;
     if (names.some((name) => store.nodes.has(name) !== this.cards.has(name))) return this.show();
-    this.page.colours(this.kind()).meet(new Set(this.categories()));
+    for (const name of names) {
+      const node = store.nodes.get(name);
+      if (node) this.shares.set(name, this.sharesOf(node));
+    }
+    this.meet(names.map((name) => this.shares.get(name) ?? new Map()));
     for (const name of names) {
       const old = this.cards.get(name);
       if (!old) continue;
@@ -86,14 +93,17 @@ export class MapView {
     return this.page.store.pods.get(tenant.uid)?.queue || "(no queue)";
   }
 
-  *tenants() {
-    for (const node of this.page.store.nodes.values()) {
-      for (const device of node.devices ?? []) yield* device.tenants ?? [];
+  /** Who has how much of a node; "" is who may not be seen. Kept by node: an update adds up few numbers. */
+  sharesOf(node) {
+    const sums = new Map();
+    for (const device of node.devices ?? []) {
+      for (const tenant of device.tenants ?? []) add(sums, this.category(tenant), tenant.nano);
     }
+    return sums;
   }
 
-  *categories() {
-    for (const tenant of this.tenants()) if (!tenant.isHidden) yield this.category(tenant);
+  meet(shares) {
+    this.page.colours(this.kind()).meet(new Set([...shares].flatMap((sums) => [...sums.keys()].filter(Boolean))));
   }
 
   // --- drawing ----------------------------------------------------------------------------------------------------
@@ -125,7 +135,7 @@ export class MapView {
       if (tenant.isHidden) share.classList.add("hidden");
       if (tenant.isOnItsWay) share.classList.add("coming");
       if (!isLit.call(this, node, tenant)) share.classList.add("dim");
-      if (tenant.nano >= ROOM_FOR_A_NAME) {
+      if (this.isLarge && tenant.nano >= ROOM_FOR_A_NAME) {
         share.append(el("b", {}, tenant.isHidden ? "somebody" : tenant.name || tenant.uid), el("i", {}, percentUp(tenant.nano)));
       }
       return share;
@@ -186,11 +196,11 @@ export class MapView {
   /** The legend: who has how much, most first; each a link that shows them alone. */
   explain() {
     const sums = new Map();
-    let hidden = 0;
-    for (const tenant of this.tenants()) {
-      if (tenant.isHidden) hidden += tenant.nano;
-      else sums.set(this.category(tenant), (sums.get(this.category(tenant)) ?? 0) + tenant.nano);
+    for (const [name, shares] of this.shares) {
+      if (this.page.store.nodes.has(name)) for (const [category, nano] of shares) add(sums, category, nano);
     }
+    const hidden = sums.get("") ?? 0;
+    sums.delete("");
     const only = this.page.query.get("only");
     const colours = this.page.colours(this.kind());
     const entries = [...sums].sort((a, b) => b[1] - a[1]).map(([name, nano]) =>
@@ -237,6 +247,10 @@ export class MapView {
     for (const stop of this.grid.querySelectorAll('a.device[tabindex="0"]')) stop.tabIndex = -1;
     target.tabIndex = 0;
   }
+}
+
+function add(sums, key, nano) {
+  sums.set(key, (sums.get(key) ?? 0) + nano);
 }
 
 /** What is to be known of a node, in words. */
