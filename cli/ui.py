@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
+from pathlib import Path
 from typing import Any, Final
 
 from cli.page.settings import PageSettings
@@ -20,6 +22,9 @@ _DESCRIPTION: Final = (
 )
 #: Of a simulated cluster where none are named.
 NODES: Final = ("3x8x80GiB", "1x4x24GiB")
+_SPEED: Final = re.compile(r"[0-9]{1,4}(\.[0-9]{1,3})?")
+_LEAST_SPEED: Final = 0.1
+_MOST_SPEED: Final = 1000
 
 
 def add_command(commands: _Commands) -> None:
@@ -38,13 +43,32 @@ def add_command(commands: _Commands) -> None:
         help=f"with --simulate: N nodes of G cards of MEM; may be repeated (default: {' '.join(NODES)})",
     )
     parser.add_argument("--seed", type=int, default=0, help="with --simulate: what happens follows from it (default 0)")
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="write what the page is made of into a new file, for --open"
+    )
+    parser.add_argument(
+        "--open", type=Path, metavar="FILE", help="show a recorded run, at its own pace; needs no cluster"
+    )
+    parser.add_argument("--speed", default="1", metavar="X", help="with --open: so many times as fast (default 1)")
     add_options(parser, PageSettings)
     parser.set_defaults(run=_ui)
 
 
 def _ui(arguments: argparse.Namespace) -> int:
-    if arguments.nodes and not arguments.simulate:
-        raise BadInput("--nodes: allowed with --simulate")
+    put_right(arguments)
     process = importlib.import_module("cli.uiprocess")
     code: int = process.run(arguments, from_line(PageSettings, arguments))
     return code
+
+
+def put_right(arguments: argparse.Namespace) -> None:
+    """Read the speed. Raises BadInput for what makes no sense together."""
+    if arguments.nodes and not arguments.simulate:
+        raise BadInput("--nodes: allowed with --simulate")
+    if arguments.open and (arguments.simulate or arguments.record):
+        raise BadInput(f"--open and --{'simulate' if arguments.simulate else 'record'}: allowed is one of the two")
+    if arguments.speed != "1" and not arguments.open:
+        raise BadInput("--speed: allowed with --open")
+    if not _SPEED.fullmatch(arguments.speed) or not _LEAST_SPEED <= float(arguments.speed) <= _MOST_SPEED:
+        raise BadInput(f"--speed {arguments.speed}: allowed are numbers from {_LEAST_SPEED} to {_MOST_SPEED}")
+    arguments.speed = float(arguments.speed)

@@ -9,18 +9,22 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Final
 
 import anyio
+from anyio.abc import TaskGroup
 
 from cli import connections
 from cli.listening import listening
 from cli.page.access import Access, Open, Reviewed
 from cli.page.answering import Answering
 from cli.page.following import Following
+from cli.page.objects import Objects
 from cli.page.publishing import Publishing
+from cli.page.runs import Recording, Replay
 from cli.page.settings import PageSettings, is_loopback
 from cli.printable import line
 from cli.refusing import BadInput
@@ -41,8 +45,9 @@ Source = AbstractAsyncContextManager[tuple[Transport, str]]
 
 def run(arguments: argparse.Namespace, settings: PageSettings) -> int:
     """Serve until told to stop; 0. Raises BadInput."""
-    if arguments.simulate and not is_loopback(settings.listen[0]):
-        raise BadInput("--simulate: allowed on loopback, as in --listen 127.0.0.1:8484: nobody has tokens there")
+    if (arguments.simulate or arguments.open) and not is_loopback(settings.listen[0]):
+        what = "--simulate" if arguments.simulate else "--open"
+        raise BadInput(f"{what}: allowed on loopback, as in --listen 127.0.0.1:8484: nobody has tokens there")
     tls = _tls(settings)
     listener = listening("--listen", settings.listen)
     assert listener is not None  # noqa: S101 - an address was given
@@ -75,23 +80,65 @@ def _tls(settings: PageSettings) -> ssl.SSLContext | None:
 async def _run(
     arguments: argparse.Namespace, settings: PageSettings, listener: socket.socket, tls: ssl.SSLContext | None
 ) -> None:
+    if arguments.open:
+        await _play(arguments, listener, tls)
+        return
     source = _simulated(arguments) if arguments.simulate else await _of_cluster(settings)
-    is_local = is_loopback(settings.listen[0])
+    with _recorded(arguments.record) as make:
+        publishing = Publishing(secrets.token_hex(4), make=make)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_until_told, tasks.cancel_scope)
+            async with source as (transport, name):
+                api = Api(transport, retry=Retry(connections.rng()))
+                following = Following(api, publishing.objects, rng=connections.rng())
+                is_local = is_loopback(settings.listen[0])
+                access: Access = Open() if is_local else Reviewed(api)
+                hosts = _OURSELVES if is_local else None
+                answering = Answering(publishing, following, access, source=name, hosts=hosts)
+                tasks.start_soon(_tell_trouble, following)
+                await _listen(answering, listener, tls, tasks)
+                await tasks.start(following.run)
+                if isinstance(publishing.objects, Recording):
+                    publishing.objects.note_in_step()
+                await publishing.run()
+
+
+async def _play(arguments: argparse.Namespace, listener: socket.socket, tls: ssl.SSLContext | None) -> None:
+    """Show a recorded run. Raises BadInput."""
+    publishing = Publishing(secrets.token_hex(4))
+    replay = Replay(arguments.open, publishing.objects, speed=arguments.speed)
+    source = f"recorded in {arguments.open.name}"
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_until_told, tasks.cancel_scope)
-        async with source as (transport, name):
-            api = Api(transport, retry=Retry(connections.rng()))
-            publishing = Publishing(secrets.token_hex(4))
-            following = Following(api, publishing.objects, rng=connections.rng())
-            access: Access = Open() if is_local else Reviewed(api)
-            hosts = _OURSELVES if is_local else None
-            answering = Answering(publishing, following, access, source=name, hosts=hosts)
-            tasks.start_soon(_tell_trouble, following)
-            await tasks.start(functools.partial(serve, answering.app(), listener, tls=tls))
-            host, port = listener.getsockname()[:2]
-            print(f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/", flush=True)
-            await tasks.start(following.run)
-            await publishing.run()
+        await _listen(Answering(publishing, replay, Open(), source=source, hosts=_OURSELVES), listener, tls, tasks)
+        await tasks.start(replay.run)
+        await publishing.run()
+
+
+async def _listen(answering: Answering, listener: socket.socket, tls: ssl.SSLContext | None, tasks: TaskGroup) -> None:
+    """Answer from now on, and say where."""
+    await tasks.start(functools.partial(serve, answering.app(), listener, tls=tls))
+    host, port = listener.getsockname()[:2]
+    print(f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/", flush=True)
+
+
+@contextmanager
+def _recorded(path: Path | None) -> Iterator[Callable[[Callable[[], None]], Objects]]:
+    """How objects are made: with a file in which they are written down, if one is named. Raises BadInput."""
+    if path is None:
+        yield Objects
+        return
+    made: list[Recording] = []
+
+    def make(on_change: Callable[[], None]) -> Objects:
+        made.append(Recording(path, on_change))
+        return made[0]
+
+    try:
+        yield make
+    finally:
+        for each in made:
+            each.close()
 
 
 async def _tell_trouble(following: Following) -> None:

@@ -12,7 +12,7 @@ import importlib.resources
 import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import anyio.to_thread
@@ -20,7 +20,6 @@ import msgspec
 from aiohttp import web
 
 from cli.page.access import Access, Turned
-from cli.page.following import Following
 from cli.page.frames import Frame
 from cli.page.publishing import Publishing
 from cli.page.sight import Sight, seen, seen_path
@@ -68,13 +67,30 @@ class Health(PageStruct, frozen=True, gc=False):
     silent_s: int = 0
 
 
+class Source(Protocol):
+    """What the page is made of: a cluster that is followed, or a recorded run."""
+
+    @property
+    def is_in_step(self) -> bool:
+        """Whether all is read that was there at the beginning."""
+        ...
+
+    def troubles(self) -> tuple[str, ...]:
+        """What can't be read, and why."""
+        ...
+
+    def silent_s(self) -> int:
+        """For how many seconds nothing was heard, 0 while that is usual."""
+        ...
+
+
 class Answering:
     """``hosts``: names (without a port, which tunnels change) by which readers may ask for this page, None for any."""
 
     def __init__(
         self,
         publishing: Publishing,
-        following: Following,
+        following: Source,
         access: Access,
         *,
         source: str,

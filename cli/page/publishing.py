@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -18,11 +19,13 @@ _NODES_PER_TURN: Final = 4
 
 
 class Publishing:
-    """The frames of some objects, which are to be made with its ``wake.set`` as their ``on_change``."""
+    """The frames of objects, which are made by ``make`` and wake this when they change."""
 
-    def __init__(self, epoch: str, *, every_s: float = EVERY_S) -> None:
+    def __init__(
+        self, epoch: str, *, every_s: float = EVERY_S, make: Callable[[Callable[[], None]], Objects] = Objects
+    ) -> None:
         self.wake = Signal()
-        self.objects = Objects(self.wake.set)
+        self.objects = make(self.wake.set)
         self.frames = Frames(self.objects, epoch)
         self._every_s = every_s
         self._next = anyio.Event()

@@ -10,6 +10,9 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -36,6 +39,16 @@ def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
     [
         (["--nodes", "1x1x1GiB"], "--nodes: allowed with --simulate"),
         (["--simulate", "--nodes", "none"], "--nodes: nodes 'none'"),
+        (["--simulate", "--open", "f"], "--open and --simulate: allowed is one of the two"),
+        (["--record", "f", "--open", "f"], "--open and --record: allowed is one of the two"),
+        (["--speed", "2"], "--speed: allowed with --open"),
+        (["--open", "f", "--speed", "0"], "--speed 0: allowed are numbers from 0.1 to 1000"),
+        (["--open", "f", "--speed", "nan"], "--speed nan: allowed are numbers"),
+        (["--open", "/no/such"], "--open /no/such: [Errno 2]"),
+        (["--open", __file__], "--open "),
+        (["--simulate", "--record", "/no/such/file"], "--record /no/such/file: No such file"),
+        (["--simulate", "--record", __file__], "File exists"),
+        (["--open", "f", "--listen", "0.0.0.0:8484"], "--open: allowed on loopback"),
         (["--simulate", "--listen", "127.0.0.2:1", "--tls-cert-file", "x"], "allowed are both, or neither"),
         (["--listen", "0.0.0.0:8484"], "readers show tokens there, which need --tls-cert-file and --tls-key-file"),
         (["--listen", ":8484"], "--listen all addresses:8484"),
@@ -95,16 +108,32 @@ async def test_a_cluster_is_played_and_keeps_every_invariant() -> None:
 
 
 def test_one_command_shows_a_cluster_and_ends_when_it_is_told_to() -> None:
+    with started("--simulate", "--nodes", "1x2x80GiB") as (process, address):
+        state = _state(process, address)
+        assert (state["source"], len(state["changes"]["nodes"])) == ("simulated cluster", 1)
+
+
+def test_a_run_is_recorded_and_opened_again(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with started("--simulate", "--nodes", "1x2x80GiB", "--record", str(path)) as (process, address):
+        _state(process, address)
+    with started("--open", str(path), "--speed", "1000") as (process, address):
+        state = _state(process, address)
+        assert (state["source"], len(state["changes"]["nodes"])) == ("recorded in run.jsonl", 1)
+        assert any(pod["name"] == "pretrain-0" for pod in state["changes"]["pods"])
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """The command, and where its page is; it ends well when it is told to."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "cli.main", "ui", "--simulate", "--nodes", "1x2x80GiB", "--listen"]
-    with subprocess.Popen([*command, f"127.0.0.1:{port}"], stdout=subprocess.PIPE) as process:
+    command = [sys.executable, "-m", "cli.main", "ui", *arguments, "--listen", f"127.0.0.1:{port}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
-            address = process.stdout.readline().decode().strip()
-            assert address == f"http://127.0.0.1:{port}/"
-            state = _state(process, f"{address}api/state")
-            assert (state["source"], len(state["changes"]["nodes"])) == ("simulated cluster", 1)
+            assert process.stdout.readline().decode() == f"http://127.0.0.1:{port}/\n"
+            yield process, f"http://127.0.0.1:{port}/"
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(120) == 0
@@ -114,7 +143,7 @@ def _state(process: subprocess.Popen[bytes], address: str) -> dict[str, Any]:
     """Ask until the cluster is read."""
     while process.poll() is None:
         try:
-            with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310 - our own
+            with urllib.request.urlopen(f"{address}api/state", timeout=60) as answer:  # noqa: S310 - our own
                 state: dict[str, Any] = json.loads(gzip.decompress(answer.read()))
         except urllib.error.HTTPError as error:
             error.close()

@@ -1,0 +1,152 @@
+"""Recorded runs: the same page again, at its pace, and no secrets in the file."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from cli.page.frames import Frames
+from cli.page.objects import Objects, kept
+from cli.page.runs import FORM, Recording, Replay
+from cli.page.values import Changes, EventLine
+from cli.refusing import BadInput
+from tests.cli.page.test_frames import Story, as_sets, drawn
+from tests.conftest import AnyioBackend
+from tests.scheduler.core.objects import NANO, bound, changed, node, pod, pod_group, reservation
+
+HALF = NANO // 2
+APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+TENANT = bound(pod("t", fraction="0.5", group="gang"), "n1", ("g", HALF), uuid="GPU-1")
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+def whole(objects: Objects) -> dict[str, Any]:
+    return as_sets(drawn(Frames(objects, "e")))
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def written(path: Path) -> tuple[str, int]:
+    """What is in the file, and who may read it."""
+    return path.read_text(), stat.S_IMODE(path.stat().st_mode)
+
+
+async def replayed(path: Path, **how: Any) -> Objects:
+    objects = Objects()
+    await Replay(path, objects, speed=how.get("speed", 1.0)).run()
+    return objects
+
+
+class RecordedStory(Story):
+    """A random story that is written down."""
+
+    def __init__(self, seed: int, path: Path) -> None:
+        super().__init__(seed)
+        self.store = Recording(path, lambda: None)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_what_was_recorded_is_shown_again(path: Path, seed: int) -> None:
+    story = RecordedStory(seed, path)
+    assert isinstance(story.store, Recording)
+    for _ in range(80):
+        story.step()
+        await anyio.sleep(0.5)
+    story.store.close()
+    assert whole(await replayed(path)) == whole(story.store)
+
+
+async def test_it_is_played_at_its_pace_and_as_much_faster_as_is_wished(path: Path) -> None:
+    recording = Recording(path, lambda: None)
+    recording.put_node(node(gpus=1))
+    await anyio.sleep(3)
+    recording.note_in_step()
+    await anyio.sleep(60)
+    recording.put_pod(pod("late", gpus=1))
+    recording.close()
+    for speed, expected_s in ((1.0, 60.0), (10.0, 6.0)):
+        objects = Objects()
+        replay = Replay(path, objects, speed=speed)
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(replay.run)
+            began = anyio.current_time()
+            assert (replay.is_in_step, list(objects.nodes), list(objects.pods)) == (True, ["n1"], [])
+            while not objects.pods:  # noqa: ASYNC110 - it tells nobody
+                await anyio.sleep(0.1)
+        assert anyio.current_time() - began == pytest.approx(expected_s, abs=0.3)
+
+
+async def test_all_kinds_are_recorded_with_what_a_path_tells(path: Path) -> None:
+    recording = Recording(path, lambda: None)
+    held = reservation("g", book={"uid-t": HALF}, index=3)
+    for obj in (node(gpus=1, mem_mib=1024), TENANT, held, pod_group("gang", 2)):
+        {"Node": recording.put_node, "Pod": recording.put_pod, "PodGroup": recording.put_group}[type(obj).__name__](obj)  # type: ignore[operator]
+    recording.put_event(EventLine(key="ns/e", namespace="ns", pod="t", reason="Scheduled"))
+    recording.close()
+    frames, again = Frames(recording, "e"), Frames(await replayed(path), "e")
+    assert as_sets(drawn(frames)) == as_sets(drawn(again)) != as_sets(Changes())
+    assert frames.path("ns", "t") == again.path("ns", "t")
+    assert [part.index for part in (again.path("ns", "t") or pytest.fail("no path")).given] == [3]
+
+
+async def test_no_secret_gets_into_the_file(path: Path) -> None:
+    container = {
+        "name": "main",
+        "command": ["run", "secret-1"],
+        "args": ["secret-2"],
+        "env": [{"name": "KEY", "value": "secret-3"}],
+        "envFrom": [{"configMapRef": {"name": "secret-4"}}],
+    }
+    asking = pod("t", fraction="0.5", spec={"containers": [container], "initContainers": [container]})
+    annotations = {
+        **(asking.metadata.annotations or {}),
+        "kubectl.kubernetes.io/last-applied-configuration": "secret-5",
+    }
+    recording = Recording(path, lambda: None)
+    recording.put_pod(kept(changed(asking, annotations=annotations)))
+    recording.close()
+    text, mode = written(path)
+    assert "secret" not in text
+    assert '"name":"t"' in text
+    assert mode == 0o600
+
+
+async def test_a_file_that_is_there_is_left_alone(path: Path) -> None:
+    write(path, "mine")
+    with pytest.raises(BadInput, match="File exists"):
+        Recording(path, lambda: None)
+    assert written(path)[0] == "mine"
+
+
+@pytest.mark.parametrize("text", ["", "{}\n", "no JSON\n", '{"form":"moorage-run-2"}\n', "[]\n"])
+async def test_a_file_that_is_no_run_is_refused(path: Path, text: str) -> None:
+    write(path, text)
+    with pytest.raises(BadInput, match="--open"):
+        Replay(path, Objects(), speed=1.0)
+
+
+async def test_a_line_that_was_cut_ends_the_run_and_is_told(path: Path) -> None:
+    lines = [msgspec.json.encode({"form": FORM}), msgspec.json.encode({"node": node()}), b'{"pod":{"meta']
+    write(path, b"\n".join(lines).decode())
+    objects = Objects()
+    replay = Replay(path, objects, speed=1.0)
+    await replay.run()
+    assert list(objects.nodes) == ["n1"]
+    assert replay.is_in_step
+    assert replay.troubles()[0].startswith("the recording from line 3 on: ")
