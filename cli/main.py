@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from cli import inspect, offline
 from cli.printable import line
 from cli.refusing import BadInput
+from cli.top import command as top
 
 _BAD_INPUT = 2
 _INTERRUPTED = 130
@@ -94,7 +95,7 @@ def _parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Know all commands; but where one that asks is called, only those, since the others cost 0.1 s to load."""
     parser = _Parser(prog="moorage", description="A Kubernetes scheduler for GPU batch work.")
     commands = _add_asking(parser)
-    if next((word for word in given if not word.startswith("-")), "") not in {inspect.NAME, *offline.NAMES}:
+    if next((word for word in given if not word.startswith("-")), "") not in {inspect.NAME, top.NAME, *offline.NAMES}:
         _add_others(commands)
     return parser
 
@@ -104,6 +105,7 @@ def _add_asking(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[A
     parser.set_defaults(logs=True)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     inspect.add_command(commands)
+    top.add_command(commands)
     offline.add_commands(commands)
     return commands
 

@@ -7,7 +7,8 @@ when follows from the seed, how long things take does not: time is real.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import anyio
@@ -15,11 +16,14 @@ import msgspec
 from anyio.abc import TaskStatus
 
 from binder.settings import BinderSettings
+from cli.refusing import BadInput
+from cli.ui import NODES as NODES_OF_PLAY
 from kube import errors
 from kube.api import Api
 from kube.clock import SystemClock
 from kube.resources import NODES, POD_GROUPS, PODS, QUEUES
 from kube.transport import Transport
+from simulator import shape
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
 from simulator.world import World, WorldSettings
@@ -153,6 +157,19 @@ class Play:
         if ask.gang:
             await self.world.api.delete(POD_GROUPS, ask.gang, namespace=ask.namespace)
         self._wanted_milli -= ask.milli * len(ask.names)
+
+
+@asynccontextmanager
+async def played(nodes: Sequence[str], *, seed: int = 0) -> AsyncIterator[Transport]:
+    """Play a cluster of nodes as the command line names them; none: some. Raises BadInput."""
+    try:
+        play = Play(shape.parse(nodes or NODES_OF_PLAY), seed=seed)
+    except shape.MalformedShape as error:
+        raise BadInput(f"--nodes: {error}") from error
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(play.run)
+        yield play.transport
+        tasks.cancel_scope.cancel()
 
 
 def _too_large(shapes: Sequence[NodeShape]) -> Ask:

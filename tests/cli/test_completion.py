@@ -25,7 +25,7 @@ def names(kind: str, where: Sequence[str]) -> Sequence[str]:
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ([""], ["inspect", "lint", "translate", ":4"]),
+        ([""], ["inspect", "lint", "top", "translate", ":4"]),
         (["i"], ["inspect", ":4"]),
         (["-v", "l"], ["lint", ":4"]),
         (["inspect", ""], ["cluster", "node", "pod", ":4"]),
@@ -46,7 +46,7 @@ def names(kind: str, where: Sequence[str]) -> Sequence[str]:
         (["translate", ""], [":0"]),
         (["translate", "--to", "v"], ["volcano", ":4"]),
         (["lint", "--dialects", ""], [":0"]),
-        (["nothing", ""], ["inspect", "lint", "translate", ":4"]),
+        (["nothing", ""], ["inspect", "lint", "top", "translate", ":4"]),
         (["inspect", "--nothing=", ""], ["cluster", "node", "pod", ":4"]),
         (["inspect", "--nothing="], [":4"]),
     ],

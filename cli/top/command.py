@@ -1,0 +1,52 @@
+"""``kubectl moorage top``: the GPUs of a cluster and the pods that wait, live on a terminal (docs/top.md).
+
+Only argparse is imported here; what it runs is cli/top/process.py, imported when called.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Final
+
+from cli.refusing import BadInput
+
+_Commands = Any  # argparse keeps the type of sub-commands private
+
+NAME: Final = "top"
+#: What tenants are told apart by.
+COLOURS: Final = ("namespace", "queue")
+
+
+def add_command(commands: _Commands) -> None:
+    """Add the sub-command."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        NAME,
+        help="show the GPUs and the pods that wait, live",
+        description=(
+            "Follow a cluster and show on this terminal who is on which GPU and how much of it, and why pods wait. "
+            "Changes nothing. Where stdout is no terminal it is shown once. Exit code 0: ended by q or Ctrl-C, or "
+            "shown once; 1: the cluster can't be read; 2: bad input."
+        ),
+    )
+    parser.add_argument("--by", choices=COLOURS, default=COLOURS[0], help="whose shares have one letter and colour")
+    parser.add_argument("--details", action="store_true", help="begin with a line for each device")
+    parser.add_argument("--once", action="store_true", help="show it once and end")
+    parser.add_argument("--simulate", action="store_true", help="show a simulated cluster at work; needs no cluster")
+    parser.add_argument(
+        "--nodes",
+        action="append",
+        default=[],
+        metavar="NxGxMEM",
+        help="with --simulate: N nodes of G cards of MEM (default 3x8x80GiB and 1x4x24GiB)",
+    )
+    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="(default: as kubectl)")
+    parser.add_argument("--context", default="", help="context of the kubeconfig")
+    parser.set_defaults(run=_top)
+
+
+def _top(arguments: argparse.Namespace) -> int:
+    if arguments.nodes and not arguments.simulate:
+        raise BadInput("--nodes: allowed with --simulate")
+    from cli.top import process  # noqa: PLC0415 - lazily, so that --help costs nothing
+
+    return process.run(arguments)

@@ -1,0 +1,178 @@
+"""What ``kubectl moorage top`` does when it is called: follow, and draw what changed until told to end."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+import msgspec
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from cli.connections import as_kubectl, rng
+from cli.page.following import Following
+from cli.page.publishing import Publishing
+from cli.printable import line
+from cli.refusing import BadInput
+from cli.top import keys
+from cli.top.command import COLOURS
+from cli.top.screen import Letters, Screen, View, screen
+from kube.api import Api
+from kube.config import ConfigError
+from kube.http import HttpTransport
+from kube.retry import Retry
+from kube.signal import Signal
+from kube.transport import Transport
+
+#: Changes are drawn so often at most.
+_EVERY_S: Final = 0.5
+#: A terminal may be made larger or smaller, and an API server fall silent, without a change.
+_AT_LEAST_EVERY_S: Final = 2.0
+#: A cluster that can't be read for so long is given up.
+_READ_WITHIN_S: Final = 15.0
+#: Of what is no terminal: wide enough for a row of eight, and all lines.
+_PLAIN_WIDTH: Final = 140
+_EVERYTHING: Final = 1_000_000
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show it; 1 if the cluster can't be read. Raises BadInput."""
+    return anyio.run(_run, arguments)
+
+
+async def _run(arguments: argparse.Namespace) -> int:
+    async with _source(arguments) as transport:
+        publishing = Publishing("top", every_s=_EVERY_S)
+        following = Following(Api(transport, retry=Retry(rng())), publishing.objects, rng=rng())
+        top = Top(publishing, following, View(_PLAIN_WIDTH, _EVERYTHING, by=arguments.by, details=arguments.details))
+        async with anyio.create_task_group() as tasks:
+            with anyio.move_on_after(_READ_WITHIN_S):
+                await tasks.start(following.run)
+            if not following.is_in_step:
+                tasks.cancel_scope.cancel()
+                sys.stderr.writelines(f"moorage: {line(trouble)}\n" for trouble in following.troubles())
+                return 1
+            tasks.start_soon(publishing.run)
+            await publishing.wait_beyond(0)
+            if arguments.once or not sys.stdout.isatty():
+                _print(top.drawn())
+            else:
+                await _live(top)
+            tasks.cancel_scope.cancel()
+    return 0
+
+
+@asynccontextmanager
+async def _source(arguments: argparse.Namespace) -> AsyncIterator[Transport]:
+    """The cluster to look at. Raises BadInput."""
+    if arguments.simulate:
+        from cli.page.playing import played  # noqa: PLC0415 - the simulator is for those who ask for it
+
+        async with played(arguments.nodes) as transport:
+            yield transport
+        return
+    try:
+        credentials = await as_kubectl(kubeconfig=arguments.kubeconfig, context=arguments.context)
+    except ConfigError as error:
+        raise BadInput(str(error)) from error
+    async with HttpTransport(credentials, user_agent="moorage-top") as transport:
+        yield transport
+
+
+class Top:
+    """What is looked at, and how."""
+
+    def __init__(self, publishing: Publishing, following: Following, view: View) -> None:
+        self.publishing = publishing
+        self._following = following
+        self._letters = Letters()
+        self.view = view
+        self._page = 1
+        self.is_over = False
+
+    def drawn(self) -> Screen:
+        """Draw it as it is now."""
+        silent_s = self._following.silent_s()
+        notes = [f"not read: {trouble}" for trouble in self._following.troubles()]
+        notes += [f"the API server has said nothing for {silent_s} s"] if silent_s else []
+        made = screen(self.publishing.frames.whole(), self._letters, self.view, notes=notes)
+        self.view = msgspec.structs.replace(self.view, top=made.top)
+        self._page = made.page
+        return made
+
+    def resized(self, width: int, height: int) -> None:
+        """Draw for this size from now on."""
+        self.view = msgspec.structs.replace(self.view, width=width, height=height)
+
+    def pressed(self, key: str) -> None:
+        """Do what a key stands for; others do nothing."""
+        moves = {
+            "up": -1,
+            "down": 1,
+            "page-up": -self._page,
+            "page-down": self._page,
+            "home": -_EVERYTHING,
+            "end": _EVERYTHING,
+        }
+        if key in moves:
+            self.view = msgspec.structs.replace(self.view, top=max(0, self.view.top + moves[key]))
+        elif key == "d":
+            self.view = msgspec.structs.replace(self.view, details=not self.view.details, top=0)
+        elif key == "b":
+            other = next(by for by in COLOURS if by != self.view.by)
+            self.view = msgspec.structs.replace(self.view, by=other)
+            self._letters = Letters()
+        self.is_over = self.is_over or key == "q"
+
+
+def _print(made: Screen) -> None:
+    """Print it for whoever reads it later: without the line about keys."""
+    Console(highlight=False, soft_wrap=True).print(Text("\n").join(made.lines[:-1]))
+
+
+async def _live(top: Top) -> None:
+    """Draw until ``q`` or a signal ends it."""
+    changed = Signal()
+    with keys.listening() as has_keys, Live(console=Console(highlight=False), screen=True, auto_refresh=False) as live:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_note_frames, top, changed)
+            tasks.start_soon(_note_signals, top, changed)
+            if has_keys:
+                tasks.start_soon(_note_keys, top, changed)
+            while not top.is_over:
+                size = shutil.get_terminal_size()
+                top.resized(size.columns, size.lines)
+                live.update(Text("\n").join(top.drawn().lines), refresh=True)
+                with anyio.move_on_after(_AT_LEAST_EVERY_S):
+                    await changed.wait()
+            tasks.cancel_scope.cancel()
+
+
+async def _note_frames(top: Top, changed: Signal) -> None:
+    while True:
+        await top.publishing.wait_beyond(top.publishing.frames.revision)
+        changed.set()
+
+
+async def _note_signals(top: Top, changed: Signal) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            top.is_over = True
+            changed.set()
+
+
+async def _note_keys(top: Top, changed: Signal) -> None:
+    """A terminal that is gone has no keys any more."""
+    while pressed := await keys.pressed():
+        for key in pressed:
+            top.pressed(key)
+        changed.set()
+    top.is_over = True
+    changed.set()

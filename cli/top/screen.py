@@ -1,0 +1,254 @@
+"""A cluster as lines of a terminal: sums, a map of its devices to scale, and the pods that wait. Pure.
+
+A share is written in a letter of its namespace or queue as well as in a colour, so it is told apart without colours,
+too. What is free of a device is ``.`` where it takes further shares, ``-`` where all of it is free, and ``x`` where it
+is closed to everybody.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from rich.text import Text
+
+from cli.inspection.telling import gpus_up, percent_down, percent_up
+from cli.page.values import Changes, Device, NodeCard, PodLine, Tenant
+from cli.printable import line
+from gpu.share import NANO_PER_DEVICE
+
+_PALETTE: Final = ("cyan", "yellow", "magenta", "green", "bright_blue", "bright_red", "white", "bright_yellow")
+_LETTERS: Final = string.ascii_lowercase + string.ascii_uppercase
+_NOBODY: Final = "?"
+_GAP: Final = "  "
+#: Cells of a device's bar: wide enough to tell shares apart, or narrow enough for a row of eight.
+_WIDEST_BAR: Final = 12
+_NARROWEST_BAR: Final = 4
+_NAME_WIDTH: Final = 24
+_STATE_WIDTH: Final = 14
+_KEYS: Final = "q ends   arrows, space: scroll   d: devices   b: by namespace or queue"
+#: Lines beside map and waiting pods: sums, legend, two empty ones and the title of the waiting, keys.
+_FRAME: Final = 6
+
+
+class View(msgspec.Struct, frozen=True):
+    """What somebody looks at: a terminal's size in characters, the first line of the map, and how it is drawn."""
+
+    width: int
+    height: int
+    top: int = 0
+    by: str = "namespace"
+    details: bool = False
+
+
+class Screen(msgspec.Struct, frozen=True):
+    """``lines``: as many as there is room for. ``top``: the first line of the map that is really shown."""
+
+    lines: Sequence[Text]
+    top: int
+    #: Lines of the map that fit.
+    page: int
+
+
+class Letters:
+    """Who has which letter and colour: whoever came first keeps his."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def of(self, owner: str) -> tuple[str, str]:
+        """A letter and a style. Where there are more owners than letters, several have one."""
+        if not owner:
+            return _NOBODY, "black on bright_black"
+        number = self._known.setdefault(owner, len(self._known))
+        return _LETTERS[number % len(_LETTERS)], f"black on {_PALETTE[number % len(_PALETTE)]}"
+
+
+def screen(shown: Changes, letters: Letters, view: View, *, notes: Sequence[str] = ()) -> Screen:
+    """Draw all of a cluster that fits. ``notes``: what is missing in it."""
+    queues = {pod.uid: pod.queue for pod in shown.pods} if view.by == "queue" else {}
+    owners = _Owners(letters, view.by, queues)
+    # First, so that who has most has the first letters.
+    legend = _legend(shown.nodes, owners)
+    drawn = [row for node in shown.nodes for row in _node(node, owners, view)]
+    waiting = sorted((pod for pod in shown.pods if pod.waits and not pod.node), key=lambda pod: (pod.created, pod.uid))
+    room = max(1, view.height - _FRAME - len(notes))
+    for_waiting = min(len(waiting), room // 3)
+    page = room - for_waiting
+    top = max(0, min(view.top, len(drawn) - page))
+    lines = [
+        _sums(shown.nodes),
+        legend,
+        Text(),
+        *drawn[top : top + page],
+        Text(),
+        *_waiting(waiting, for_waiting, view.width),
+        *(Text(line(note), style="yellow") for note in notes),
+        _foot(top, page, len(drawn)),
+    ]
+    for each in lines:
+        each.truncate(view.width, overflow="ellipsis")
+    return Screen(lines, top, page)
+
+
+# --- sums --------------------------------------------------------------------------------------------------------
+
+
+def _sums(nodes: Sequence[NodeCard]) -> Text:
+    said = Text(f"{sum(node.gpus for node in nodes)} GPUs on {len(nodes)} nodes", style="bold")
+    for name, nano in (
+        ("used", sum(node.used_nano for node in nodes)),
+        ("left of shared", sum(node.pieces_nano for node in nodes)),
+        ("idle", sum(node.idle_nano for node in nodes)),
+        ("stranded", sum(node.stranded_nano for node in nodes)),
+    ):
+        amount = gpus_up(nano) if name == "used" else _gpus_down(nano)
+        said.append(f"{_GAP}{name} {amount}", style="yellow" if name == "stranded" and nano else "")
+    return said
+
+
+def _gpus_down(nano: int) -> str:
+    """So many GPUs, to two places, rounded down: what is free."""
+    return gpus_up(nano // (NANO_PER_DEVICE // 100) * (NANO_PER_DEVICE // 100))
+
+
+class _Owners:
+    """Whose a share is, as people want to tell them apart."""
+
+    def __init__(self, letters: Letters, by: str, queues: Mapping[str, str]) -> None:
+        self._letters = letters
+        self._by = by
+        self._queues = queues
+
+    def name(self, tenant: Tenant) -> str:
+        """The namespace or the queue of its pod, "" for one that is not known."""
+        return tenant.namespace if self._by == "namespace" else self._queues.get(tenant.uid, "")
+
+    @property
+    def nobody(self) -> str:
+        """What shares without an owner are called."""
+        return "no queue" if self._by == "queue" else "not known"
+
+    def mark(self, owner: str) -> tuple[str, str]:
+        """Its letter and style."""
+        return self._letters.of(owner)
+
+
+def _legend(nodes: Sequence[NodeCard], owners: _Owners) -> Text:
+    """Who has most stands first: what has no room at the end is missed least."""
+    used: dict[str, int] = {}
+    for node in nodes:
+        for device in node.devices:
+            for tenant in device.tenants:
+                owner = owners.name(tenant)
+                used[owner] = used.get(owner, 0) + tenant.nano
+    said = Text()
+    for owner in sorted(used, key=lambda owner: (-used[owner], owner)):
+        letter, style = owners.mark(owner)
+        said.append(f"{letter}", style=style)
+        said.append(f" {line(owner) or owners.nobody} {gpus_up(used[owner])}{_GAP}")
+    return said
+
+
+# --- map ---------------------------------------------------------------------------------------------------------
+
+
+def _node(node: NodeCard, owners: _Owners, view: View) -> Iterator[Text]:
+    """Lines of a node: its devices side by side, or one below the other with their tenants."""
+    head = Text(_cut(line(node.name), _NAME_WIDTH).ljust(_NAME_WIDTH))
+    state = _state(node)
+    head.append(_cut(state, _STATE_WIDTH).ljust(_STATE_WIDTH), style="" if state == "ready" else "yellow")
+    if view.details:
+        yield head.append(f"{node.gpus} GPUs, {gpus_up(node.used_nano)} used")
+        for device in node.devices:
+            yield _described(device, owners)
+        return
+    room = max(_NARROWEST_BAR, view.width - len(head))
+    cells = max(_NARROWEST_BAR, min(_WIDEST_BAR, room // max(1, len(node.devices)) - 1))
+    a_row = max(1, (room + 1) // (cells + 1))
+    rows = [node.devices[first : first + a_row] for first in range(0, max(1, len(node.devices)), a_row)]
+    for number, row in enumerate(rows):
+        yield Text(" ").join([(head if number == 0 else Text(" " * len(head))), *(_bar(d, cells, owners) for d in row)])
+
+
+def _state(node: NodeCard) -> str:
+    said = [
+        "not ready" if node.is_not_ready else "",
+        "cordoned" if node.is_cordoned else "",
+        "MIG" if node.is_mig else "",
+        f"{node.unhealthy_gpus} unhealthy" if node.unhealthy_gpus else "",
+        f"{node.lost_gpus} lost" if node.lost_gpus else "",
+    ]
+    return ", ".join(one for one in said if one) or "ready"
+
+
+def _bar(device: Device, cells: int, owners: _Owners) -> Text:
+    """One device, to scale: each tenant has a cell at least, as long as there are cells."""
+    bar = Text()
+    tenants = sorted(device.tenants, key=owners.name)
+    used, filled = 0, 0
+    for number, tenant in enumerate(tenants):
+        used += tenant.nano
+        left_to_others = len(tenants) - number - 1
+        until = max(filled + 1, -(-used * cells // NANO_PER_DEVICE))
+        until = max(filled, min(until, cells - left_to_others))
+        letter, style = owners.mark(owners.name(tenant))
+        bar.append(letter * (until - filled), style=style)
+        filled = until
+    return bar.append(_free(device) * max(0, cells - filled), style="red" if device.closed else "dim")
+
+
+def _free(device: Device) -> str:
+    if device.closed:
+        return "x"
+    return "." if device.kind == "shared" else "-" if device.kind == "free" else "#"
+
+
+def _described(device: Device, owners: _Owners) -> Text:
+    """One device with its tenants by name."""
+    place = f"GPU {device.index}" if device.index >= 0 else line(device.resource) or "GPU"
+    said = Text(_GAP + place.ljust(7)).append(_bar(device, _WIDEST_BAR, owners))
+    said.append(f"{_GAP}{percent_up(device.used_nano):>7} used{_GAP}")
+    if device.closed:
+        said.append("closed: " + ", ".join(device.closed) + _GAP, style="red")
+    elif device.kind != "whole":
+        said.append(f"{percent_down(device.free_nano)} free{_GAP}", style="dim")
+    for tenant in device.tenants:
+        letter, style = owners.mark(owners.name(tenant))
+        said.append(letter, style=style)
+        name = f"{tenant.namespace}/{tenant.name}" if tenant.name else "somebody's"
+        said.append(f" {line(name)} {percent_up(tenant.nano)}{' (on its way)' if tenant.is_on_its_way else ''}{_GAP}")
+    return said
+
+
+# --- waiting -----------------------------------------------------------------------------------------------------
+
+
+def _waiting(pods: Sequence[PodLine], shown: int, width: int) -> Iterator[Text]:
+    if not pods:
+        yield Text("no pod waits", style="dim")
+        return
+    more = f", the first {shown}" if 0 < shown < len(pods) else ""
+    yield Text(f"{len(pods)} waiting{more}", style="bold")
+    for pod in pods[:shown]:
+        said = Text(_cut(line(f"{pod.namespace}/{pod.name}"), width // 3), style="yellow")
+        said.append(f"{_GAP}{line('; '.join(pod.asks))}{_GAP}", style="dim")
+        yield said.append(_why(pod), style="default")
+
+
+def _why(pod: PodLine) -> str:
+    if pod.on_its_way_to:
+        return f"on its way to {line(pod.on_its_way_to)}"
+    said = ": ".join(text for text in (pod.reason, " ".join(pod.message.split())) if text)
+    return line(said) or "nobody has looked at it yet"
+
+
+def _foot(top: int, page: int, count: int) -> Text:
+    where = f"lines {top + 1}-{min(top + page, count)} of {count}   " if count > page else ""
+    return Text(where + _KEYS, style="dim")
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) < width else f"{text[: width - 2]}… "

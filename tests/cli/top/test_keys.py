@@ -1,0 +1,26 @@
+"""What terminals send for keys."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.top.keys import named
+
+
+@pytest.mark.parametrize(
+    ("sent", "keys"),
+    [
+        ("q", ["q"]),
+        ("\x1b[A\x1b[B", ["up", "down"]),
+        ("\x1bOA", ["up"]),
+        ("jk ", ["down", "up", "page-down"]),
+        ("\x1b[5~d\x1b[6~", ["page-up", "d", "page-down"]),
+        ("\x1b[H\x1b[F\x1b[1~\x1b[4~", ["home", "end", "home", "end"]),
+        # One that is not known may be of any length: what follows it is not believed to be keys.
+        ("\x1b[99;9qq", []),
+        ("\x1b", []),
+        ("", []),
+    ],
+)
+def test_keys_are_named(sent: str, keys: list[str]) -> None:
+    assert named(sent) == keys

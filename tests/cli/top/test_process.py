@@ -1,0 +1,95 @@
+"""``moorage top`` as people call it: on a terminal, for a file, and where there is nothing to see."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+
+REPOSITORY = Path(__file__).parents[3]
+SIMULATED = ("-m", "cli.main", "top", "--simulate", "--nodes", "2x4x24GiB")
+PATIENCE_S = 120
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["--nodes", "1x1x1GiB"], "--nodes: allowed with --simulate"),
+        (["--simulate", "--nodes", "none"], "--nodes: nodes 'none'"),
+        (["--by", "phase"], "invalid choice: 'phase'"),
+        (["--kubeconfig", "/no/such"], "/no/such"),
+    ],
+)
+def test_what_can_not_be_is_refused(line: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = main(["top", *line])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    assert code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_for_a_file_it_is_shown_once_and_without_colours() -> None:
+    ended = subprocess.run(
+        [sys.executable, *SIMULATED], cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    lines = ended.stdout.splitlines()
+    assert lines[0].startswith("8 GPUs on 2 nodes  used ")
+    assert [line.split()[0] for line in lines[3:5]] == ["node-0", "node-1"]
+    assert "1 waiting" in lines
+    assert "\x1b" not in ended.stdout
+
+
+def test_a_cluster_that_is_away_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    nowhere = tmp_path / "config"
+    nowhere.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nusers: [{name: u, user: {token: t}}]\n"
+        "clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "contexts: [{name: c, context: {cluster: k, user: u}}]\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "cli.main", "top", "--kubeconfig", str(nowhere)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "moorage: nodes: " in ended.stderr
+
+
+def test_on_a_terminal_keys_change_what_is_shown_and_end_it() -> None:
+    ours, theirs = pty.openpty()
+    try:
+        with subprocess.Popen(
+            [sys.executable, *SIMULATED], cwd=REPOSITORY, stdin=theirs, stdout=theirs, stderr=theirs
+        ) as shown:
+            _read_until(ours, "node-1")
+            os.write(ours, b"d")
+            _read_until(ours, "% used")
+            os.write(ours, b"q")
+            rest = _read_until(ours, "\x1b[?1049l")
+            assert shown.wait(PATIENCE_S) == 0
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert "Traceback" not in rest
+
+
+def _read_until(terminal: int, text: str) -> str:
+    """Read what is drawn until this is among it."""
+    read, give_up_at = "", time.monotonic() + PATIENCE_S
+    while text not in read:
+        assert time.monotonic() < give_up_at, read
+        if select.select([terminal], [], [], 1.0)[0]:
+            read += os.read(terminal, 65536).decode(errors="replace")
+    return read

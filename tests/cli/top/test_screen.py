@@ -1,0 +1,173 @@
+"""What ``moorage top`` draws: to scale, within the terminal, and nothing that moves its cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from cli.page.values import Changes, Device, NodeCard, PodLine, Tenant
+from cli.top.screen import Letters, Screen, View, screen
+from gpu.share import NANO_PER_DEVICE
+
+HALF = NANO_PER_DEVICE // 2
+
+
+def shared(*shares: tuple[str, int], closed: tuple[str, ...] = ()) -> Device:
+    """A device with tenants: namespace and nano of each."""
+    used = sum(nano for _, nano in shares)
+    tenants = tuple(
+        Tenant(namespace=where, name=f"p{number}", uid=f"{where}-{number}", nano=nano)
+        for number, (where, nano) in enumerate(shares)
+    )
+    return Device(
+        kind="shared",
+        index=0,
+        used_nano=used,
+        free_nano=NANO_PER_DEVICE - used,
+        tenants=tenants,
+        closed=closed,
+    )
+
+
+def node(name: str, *devices: Device, **how: object) -> NodeCard:
+    used = sum(device.used_nano for device in devices)
+    return NodeCard(name=name, gpus=len(devices), devices=devices, used_nano=used, **how)  # type: ignore[arg-type]
+
+
+FREE = Device(kind="free", free_nano=NANO_PER_DEVICE)
+
+
+def lines(made: Screen) -> list[str]:
+    return [each.plain.rstrip() for each in made.lines]
+
+
+def drawn(shown: Changes, *, width: int = 100, height: int = 24, **how: object) -> list[str]:
+    return lines(screen(shown, Letters(), View(width, height, **how)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("device", "bar"),
+    [
+        (FREE, "------------"),
+        (shared(("a", HALF)), "aaaaaa......"),
+        (shared(("one", HALF), ("two", HALF // 2)), "aaaaaabbb..."),
+        # The smallest share is seen, and takes no room from what is there already.
+        (shared(("one", HALF), ("two", 1)), "aaaaaab....."),
+        (shared(*((f"n{number}", 1) for number in range(12))), "abcdefghijkl"),
+        # More tenants than cells: those that come last have none.
+        (shared(*((f"n{number:02d}", 1) for number in range(14))), 12),
+        (shared(("one", HALF), closed=("ill",)), "aaaaaaxxxxxx"),
+        (shared(("", HALF)), "??????......"),
+        (Device(kind="whole", used_nano=NANO_PER_DEVICE), "############"),
+    ],
+)
+def test_a_device_is_a_bar_to_scale(device: Device, bar: str | int) -> None:
+    (row,) = [each for each in drawn(Changes(nodes=(node("n", device),))) if each.startswith("n ")]
+    found = row.split()[-1]
+    assert found == bar if isinstance(bar, str) else len(found) == bar
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+@pytest.mark.parametrize("height", [8, 12, 24, 60])
+@pytest.mark.parametrize("details", [False, True])
+def test_a_screen_is_never_larger_than_its_terminal(width: int, height: int, details: bool) -> None:
+    nodes = tuple(node(f"node-{n}", *([shared(("team", HALF))] * 4), FREE) for n in range(20))
+    pods = tuple(
+        PodLine(namespace="team", name=f"w{n}", uid=f"w{n}", waits=True, asks=("main: a GPU",), message="x " * 200)
+        for n in range(30)
+    )
+    made = screen(Changes(nodes=nodes, pods=pods), Letters(), View(width, height, details=details), notes=["oh"])
+    assert len(made.lines) <= height
+    assert all(each.cell_len <= width for each in made.lines)
+
+
+def test_a_small_cluster_is_shown_whole() -> None:
+    pods = (
+        PodLine(
+            namespace="vision",
+            name="big",
+            uid="1",
+            waits=True,
+            asks=("main: 9 times a whole GPU",),
+            reason="Unschedulable",
+            message="no nodes with\nenough resources",
+        ),
+        PodLine(namespace="vision", name="early", uid="0", waits=True, created="2026-01-01T00:00:00Z"),
+        PodLine(namespace="vision", name="soon", uid="2", waits=True, on_its_way_to="n1", created="2027"),
+        PodLine(namespace="vision", name="starts", uid="3", waits=True, node="n1"),
+    )
+    cordoned = node("n2", FREE, is_cordoned=True, stranded_nano=NANO_PER_DEVICE)
+    shown = Changes(nodes=(node("n1", shared(("vision", HALF), ("serving", 10_000_001))), cordoned), pods=pods)
+    assert drawn(shown) == [
+        "2 GPUs on 2 nodes  used 0.52  left of shared 0  idle 0  stranded 1",
+        "a vision 0.5  b serving 0.02",
+        "",
+        "n1                      ready          baaaaaa.....",
+        "n2                      cordoned       ------------",
+        "",
+        "3 waiting",
+        "vision/big  main: 9 times a whole GPU  Unschedulable: no nodes with enough resources",
+        "vision/early    nobody has looked at it yet",
+        "vision/soon    on its way to n1",
+        "q ends   arrows, space: scroll   d: devices   b: by namespace or queue",
+    ]
+
+
+def test_devices_are_told_with_their_tenants() -> None:
+    tenants = (Tenant(namespace="a", name="p", uid="1", nano=HALF), Tenant(nano=1, is_hidden=True))
+    device = Device(kind="shared", index=3, used_nano=HALF + 1, free_nano=HALF - 1, tenants=tenants)
+    whole = Device(kind="whole", used_nano=NANO_PER_DEVICE)
+    closed = shared(("a", HALF), closed=("ill", "lost"))
+    said = drawn(Changes(nodes=(node("n", device, whole, closed),)), details=True, width=120)[3:7]
+    assert said == [
+        "n                       ready         3 GPUs, 2.01 used",
+        "  GPU 3  ?aaaaaa.....   50.01% used  49.99% free  a a/p 50%  ? somebody's 0.01%",
+        "  GPU    ############     100% used",
+        "  GPU 0  aaaaaaxxxxxx      50% used  closed: ill, lost  a a/p0 50%",
+    ]
+
+
+def test_shares_are_told_apart_by_queue_where_that_is_asked() -> None:
+    pods = tuple(
+        PodLine(namespace="ns", name=name, uid=f"ns-{number}", node="n", queue=queue)
+        for number, (name, queue) in enumerate([("p0", "research"), ("p1", "")])
+    )
+    shown = Changes(nodes=(node("n", shared(("ns", HALF), ("ns", HALF // 2))),), pods=pods)
+    assert drawn(shown, by="queue")[1] == "a research 0.5  ? no queue 0.25"
+
+
+@pytest.mark.parametrize(
+    ("asked", "top", "first"), [(0, 0, "node-00"), (7, 7, "node-07"), (99, 32, "node-32"), (-5, 0, "node-00")]
+)
+def test_the_map_is_scrolled_and_never_beyond_its_end(asked: int, top: int, first: str) -> None:
+    nodes = tuple(node(f"node-{n:02d}", FREE) for n in range(50))
+    made = screen(Changes(nodes=nodes), Letters(), View(80, 24, top=asked))
+    assert made.top == top
+    assert lines(made)[3].split()[0] == first
+    assert lines(made)[-1].startswith(f"lines {top + 1}-{top + 18} of 50   q ends")
+
+
+def test_who_came_first_keeps_his_letter() -> None:
+    letters = Letters()
+
+    def legend(*owners: str) -> str:
+        devices: Sequence[Device] = [shared((owner, HALF)) for owner in owners]
+        return screen(Changes(nodes=(node("n", *devices),)), letters, View(80, 24)).lines[1].plain
+
+    assert legend("zoo") == "a zoo 0.5  "
+    assert legend("ant", "zoo", "zoo") == "a zoo 1  b ant 0.5  "
+
+
+def test_names_and_reasons_do_not_move_the_cursor() -> None:
+    bad = "\x1b[2J\r\n"
+    pod = PodLine(namespace=bad, name=bad, uid="1", waits=True, asks=(bad,), reason=bad, message=bad)
+    shown = Changes(nodes=(node(bad, shared((bad, HALF))),), pods=(pod,))
+    for details in (False, True):
+        made = screen(shown, Letters(), View(200, 30, details=details), notes=[bad])
+        assert all(each.plain.isprintable() for each in made.lines)
+
+
+def test_more_owners_than_letters_are_drawn_all_the_same() -> None:
+    devices = [shared((f"team-{number:03d}", HALF)) for number in range(200)]
+    assert drawn(Changes(nodes=(node("n", *devices),)), height=400, width=80)
