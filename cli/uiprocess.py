@@ -28,7 +28,6 @@ from cli.page.runs import Recording, Replay
 from cli.page.settings import PageSettings, is_loopback
 from cli.printable import line
 from cli.refusing import BadInput
-from cli.ui import NODES
 from kube.api import Api
 from kube.config import ConfigError
 from kube.http import HttpTransport
@@ -165,20 +164,14 @@ async def _of_cluster(settings: PageSettings) -> Source:
 
 def _simulated(arguments: argparse.Namespace) -> Source:
     """A cluster in memory, at work. Raises BadInput."""
-    from cli.page.playing import Play  # noqa: PLC0415 - the simulator is for those who ask for it
-    from simulator import shape  # noqa: PLC0415 - as above
+    from cli.page.playing import at_work, of_nodes  # noqa: PLC0415 - the simulator is for those who ask for it
 
-    try:
-        play = Play(shape.parse(arguments.nodes or NODES), seed=arguments.seed)
-    except shape.MalformedShape as error:
-        raise BadInput(f"--nodes: {error}") from error
+    play = of_nodes(arguments.nodes, seed=arguments.seed)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Transport, str]]:
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(play.run)
-            yield play.transport, "simulated cluster"
-            tasks.cancel_scope.cancel()
+        async with at_work(play) as transport:
+            yield transport, "simulated cluster"
 
     return opened()
 

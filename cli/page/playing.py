@@ -159,13 +159,17 @@ class Play:
         self._wanted_milli -= ask.milli * len(ask.names)
 
 
-@asynccontextmanager
-async def played(nodes: Sequence[str], *, seed: int = 0) -> AsyncIterator[Transport]:
-    """Play a cluster of nodes as the command line names them; none: some. Raises BadInput."""
+def of_nodes(named: Sequence[str], *, seed: int = 0) -> Play:
+    """A play on nodes as the command line names them; none: on some. Raises BadInput."""
     try:
-        play = Play(shape.parse(nodes or NODES_OF_PLAY), seed=seed)
+        return Play(shape.parse(named or NODES_OF_PLAY), seed=seed)
     except shape.MalformedShape as error:
         raise BadInput(f"--nodes: {error}") from error
+
+
+@asynccontextmanager
+async def at_work(play: Play) -> AsyncIterator[Transport]:
+    """Play as long as somebody looks."""
     async with anyio.create_task_group() as tasks:
         await tasks.start(play.run)
         yield play.transport

@@ -73,9 +73,9 @@ async def _run(arguments: argparse.Namespace) -> int:
 async def _source(arguments: argparse.Namespace) -> AsyncIterator[Transport]:
     """The cluster to look at. Raises BadInput."""
     if arguments.simulate:
-        from cli.page.playing import played  # noqa: PLC0415 - the simulator is for those who ask for it
+        from cli.page.playing import at_work, of_nodes  # noqa: PLC0415 - the simulator is for those who ask for it
 
-        async with played(arguments.nodes) as transport:
+        async with at_work(of_nodes(arguments.nodes)) as transport:
             yield transport
         return
     try:
