@@ -200,7 +200,7 @@ class Carrier:
         if state.failure is None:
             groups = [device.group for device in attempt.devices]
             nano = sum(device.nano for device in attempt.devices)
-            told = {"node": attempt.node, "groups": groups, "gpus_nano": nano, **self._traces.of(attempt.pod_uid)}
+            told = {"node": attempt.node, "groups": groups, "gpus_nano": nano, **self._traces.of(attempt)}
             extra = about(LogEvent.POD_BOUND, pod=_place(state), **told)
             _log.info("bound", extra=extra)
             self._tell(state, names.REASON_SCHEDULED, binding.scheduled_note(_identity(state), attempt.node))
@@ -228,7 +228,7 @@ class Carrier:
         if fenced is None:
             return outcome.FenceMissed()
         self._view.note_pod(read_pod(fenced))
-        trace = self._traces.of(attempt.pod_uid)
+        trace = self._traces.of(attempt)
         extra = about(LogEvent.ATTEMPT_FAILED, pod=_place(state), node=attempt.node, **trace)
         _log.info("not bound: %s", text.because, extra=extra)
         self._tell(state, names.REASON_BINDING_ERROR, text.message, type_=WARNING)

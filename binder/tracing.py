@@ -57,8 +57,8 @@ class Traces(Protocol):
         """An attempt has ended."""
         ...
 
-    def of(self, uid: str) -> Mapping[str, str]:
-        """Return what a line of the log says of this pod's trace."""
+    def of(self, attempt: Attempt) -> Mapping[str, str]:
+        """Return what a line of the log says of the trace of this attempt's pod."""
         ...
 
 
@@ -94,7 +94,7 @@ class Untraced(Traces):
         """Nothing."""
 
     @override
-    def of(self, uid: str) -> Mapping[str, str]:
+    def of(self, attempt: Attempt) -> Mapping[str, str]:
         """Nothing."""
         return {}
 
@@ -210,9 +210,10 @@ class Traced(Traces):
         )
 
     @override
-    def of(self, uid: str) -> Mapping[str, str]:
-        """Return its trace's id, if it is followed."""
-        return trace_field(self._pods.get(uid))
+    def of(self, attempt: Attempt) -> Mapping[str, str]:
+        """Return its pod's trace's id, if that is traced."""
+        known = self._attempts.get(attempt.id)
+        return trace_field(self._find(known, attempt.pod_uid) if known is not None else None)
 
 
 def _span_id(trace: PodTrace, attempt: Attempt) -> int:

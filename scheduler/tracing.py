@@ -29,6 +29,7 @@ MOST_REASONS: Final = 32
 #: A lease that nobody renews is another's after 15 s; within so long before a replica leads nobody may have led.
 UNTOLD_NS: Final = 20_000_000_000
 MOST_UNTOLD: Final = 4_096
+MOST_OVER: Final = 1_024
 
 
 @dataclass(slots=True)
@@ -54,6 +55,8 @@ class Traced(Traces):
         self._tracer = tracer
         self._scheduler_name = scheduler_name
         self._pods: dict[str, _Followed] = {}
+        #: The last of those that are over: a watch may show a pod run before its Binding is answered here.
+        self._over: dict[str, _Followed] = {}
         self._is_leading = False
         #: Pods that ended their way while this replica followed: when, and how. Whoever led has told of most.
         self._untold: deque[tuple[int, _Followed, str]] = deque(maxlen=MOST_UNTOLD)
@@ -132,6 +135,9 @@ class Traced(Traces):
         known = self._pods.pop(uid, None)
         if known is None:
             return
+        self._over[uid] = known
+        if len(self._over) > MOST_OVER:
+            del self._over[next(iter(self._over))]
         if self._is_leading:
             self._tell_end(known, self._tracer.now_ns(), outcome)
         else:
@@ -184,7 +190,7 @@ class Traced(Traces):
     @override
     def attempted(self, placement: Placement, began_s: float, joined_s: float, because: str | None) -> None:
         """Tell the attempt and its parts; after one that failed the pod waits again."""
-        known = self._pods.get(placement.pod_uid)
+        known = self._pods.get(placement.pod_uid) or self._over.get(placement.pod_uid)
         if known is None:
             return
         tracer, now_ns, error = self._tracer, self._tracer.now_ns(), "" if because is None else cause_of(because)
@@ -204,7 +210,7 @@ class Traced(Traces):
     @override
     def of(self, uid: str) -> Mapping[str, str]:
         """Return its trace's id, if it is followed."""
-        known = self._pods.get(uid)
+        known = self._pods.get(uid) or self._over.get(uid)
         return trace_field(known.trace if known is not None else None)
 
 

@@ -1,12 +1,11 @@
 """Spans on their way to a collector, by OpenTelemetry's SDK. It is imported here only, where traces are asked for.
 
 The event loop puts a span into a queue; a thread of the SDK's encodes batches and sends them by OTLP over HTTP. What it
-can't send is lost, and counted.
+can't send is lost, and counted; the SDK's own lines say why, and are held back as others are (cli/logs/repeats.py).
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -103,6 +102,11 @@ class Exporting(Sink):
         """Count it."""
         self._dropped += 1
 
+    @property
+    def waiting(self) -> int:
+        """How many spans wait to be sent, or are being sent."""
+        return self._given - self._counted.exported - self._counted.failed
+
     def counts(self) -> Mapping[str, int]:
         """How many spans were ``exported``, ``failed`` to be taken, or were ``dropped`` before anybody tried."""
         return {"exported": self._counted.exported, "failed": self._counted.failed, "dropped": self._dropped}
@@ -138,8 +142,3 @@ def readable(span: Span, resource: Resource) -> ReadableSpan:
         end_time=span.end_ns,
         instrumentation_scope=_SCOPE,
     )
-
-
-def quiet() -> None:
-    """Leave it to the counts to tell of single tries that fail; what is lost is still said."""
-    logging.getLogger("opentelemetry").setLevel(logging.ERROR)

@@ -63,6 +63,7 @@ def test_an_attempt_is_told_though_its_pod_runs_before_it_has_ended(traces: Trac
     traces.requested(a_request("r1", "one"))
     traces.seen(a_pod("one", phase="Running"))
     traces.dropped("unknown")
+    assert traces.of(an_attempt("r1", "one")), "its lines name the trace as well"
     traces.ended(an_attempt("r1", "one"), None)
     assert [span.name for span in spans.taken] == ["attempt"]
     traces.ended(an_attempt("r1", "one"), None)
@@ -91,7 +92,7 @@ async def test_of_an_attempt_whose_pod_is_not_traced_nothing_is_told(traces: Tra
     traces.took(an_attempt("r1", "theirs"), Join("group"), BindingAccepted(), (0.0, 0.0))
     traces.ended(an_attempt("r1", "theirs"), None)
     assert spans.taken == []
-    assert traces.of("theirs") == {}
+    assert traces.of(an_attempt("r1", "theirs")) == {}
 
 
 def test_no_more_pods_are_followed_than_there_is_room_for(traces: Traced, spans: Spans) -> None:
@@ -99,5 +100,8 @@ def test_no_more_pods_are_followed_than_there_is_room_for(traces: Traced, spans:
         traces.seen(a_pod(f"pod-{number}"))
     assert spans.lost == 2
     traces.gone("pod-0")
-    traces.seen(a_pod("pod-new"))
-    assert traces.of("pod-new")
+    for uid in ("pod-new", f"pod-{MOST_PODS + 1}"):
+        traces.seen(a_pod(uid))
+        traces.requested(a_request(f"r-{uid}", uid))
+    assert traces.of(an_attempt("r-pod-new", "pod-new"))
+    assert not traces.of(an_attempt(f"r-pod-{MOST_PODS + 1}", f"pod-{MOST_PODS + 1}"))

@@ -9,7 +9,7 @@ from kube.tracing import Span, Tracer
 from scheduler import tracing
 from scheduler.core.plan import Placement
 from scheduler.core.verdict import Code
-from scheduler.tracing import MOST_PODS, MOST_REASONS, MOST_UNTOLD, UNTOLD_NS, Traced
+from scheduler.tracing import MOST_OVER, MOST_PODS, MOST_REASONS, MOST_UNTOLD, UNTOLD_NS, Traced
 from wire import names
 from wire.core import Condition, ObjectMeta, Pod, PodSpec, PodStatus
 
@@ -156,6 +156,23 @@ def test_who_follows_for_years_keeps_no_more_than_the_last(told: Told) -> None:
 @pytest.mark.parametrize("because", ["Refused: https://user:secret@server said no", "", "DeviceTaken"])
 def test_a_cause_is_a_word(because: str) -> None:
     assert tracing.cause_of(because) in {"Refused", "Overtaken", "DeviceTaken"}
+
+
+async def test_a_pod_that_runs_before_its_binding_is_answered_is_told_whole(told: Told) -> None:
+    told.traces.seen(a_pod("one"))
+    told.traces.seen(a_pod("one", node="n", phase="Running"))
+    placement = Placement(pod_uid="one", namespace="team", name="p", rv="1", node="n")
+    told.traces.attempted(placement, 0.0, 0.0, None)
+    assert told.names() == ["start", "pod", "attempt"]
+    assert told.traces.of("one")
+
+
+def test_pods_that_are_over_are_forgotten_in_turn(told: Told) -> None:
+    for number in range(MOST_OVER + 2):
+        told.traces.seen(a_pod(f"pod-{number}"))
+        told.traces.gone(f"pod-{number}")
+    assert not told.traces.of("pod-1")
+    assert told.traces.of("pod-2")
 
 
 async def test_of_a_pod_that_is_not_followed_nothing_is_told(told: Told) -> None:
