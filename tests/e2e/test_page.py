@@ -24,23 +24,16 @@ from kube.http import HttpTransport
 from kube.retry import Retry
 from tests.e2e.cluster import PATIENCE_S, eventually, share
 from tests.e2e.conftest import SetScene
+from tools.browser.chromium import Chromium, program
 from tools.cluster import ControlPlane
+from wire import names
 
 pytestmark = pytest.mark.cluster
 
-#: The page's own rights are those of docs/page.md and no more; ``page-all`` is who sees all, ``page-own`` who sees one
-#: namespace, ``page-none`` nobody in particular.
+#: The page's own rights, and no more.
+OWN_RIGHTS = Path(__file__).parents[2] / "cli" / "page" / "rbac.yaml"
+#: ``page-all`` is who sees all, ``page-own`` who sees one namespace, ``page-none`` nobody in particular.
 RIGHTS = """
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {{name: page}}
-rules:
-  - {{apiGroups: [""], resources: [nodes, pods], verbs: [get, list, watch]}}
-  - {{apiGroups: [events.k8s.io], resources: [events], verbs: [get, list, watch]}}
-  - {{apiGroups: [scheduling.run.ai], resources: [bindrequests, podgroups], verbs: [get, list, watch]}}
-  - {{apiGroups: [authentication.k8s.io], resources: [tokenreviews], verbs: [create]}}
-  - {{apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews], verbs: [create]}}
----
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {{name: page-all}}
@@ -56,7 +49,7 @@ metadata: {{name: page-own, namespace: {namespace}}}
 roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}}
 subjects: [{{kind: ServiceAccount, name: page-own, namespace: {namespace}}}]
 """
-READERS = ("", "-all", "-own", "-none")
+READERS = ("page-all", "page-own", "page-none")
 ACCOUNT = """
 apiVersion: v1
 kind: ServiceAccount
@@ -72,16 +65,14 @@ subjects: [{{kind: ServiceAccount, name: {name}, namespace: {namespace}}}]
 
 
 def rights(namespace: str) -> str:
-    accounts = [
-        ACCOUNT.format(name=name, namespace=namespace) for name in ("page", "page-all", "page-own", "page-none")
-    ]
-    everywhere = [EVERYWHERE.format(name=name, namespace=namespace) for name in ("page", "page-all")]
-    return RIGHTS.format(namespace=namespace, accounts="---".join([*accounts, *everywhere]))
+    accounts = [ACCOUNT.format(name=name, namespace=namespace) for name in READERS]
+    everywhere = EVERYWHERE.format(name="page-all", namespace=namespace)
+    return RIGHTS.format(namespace=namespace, accounts="---".join([*accounts, everywhere]))
 
 
 @asynccontextmanager
-async def page(plane: ControlPlane, kubeconfig: Path) -> AsyncIterator[aiohttp.ClientSession]:
-    """The process, as it runs beyond loopback behind a proxy that has the certificate."""
+async def page(kubeconfig: Path) -> AsyncIterator[tuple[str, aiohttp.ClientSession]]:
+    """The process, as it runs beyond loopback behind a proxy that has the certificate: where it is, and a client."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     listen = ["--listen", f"0.0.0.0:{port}", "--tls-elsewhere"]
@@ -89,8 +80,9 @@ async def page(plane: ControlPlane, kubeconfig: Path) -> AsyncIterator[aiohttp.C
     process = await anyio.to_thread.run_sync(subprocess.Popen, command)
     try:
         timeout = aiohttp.ClientTimeout(total=PATIENCE_S)
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", timeout=timeout) as client:
-            yield client
+        address = f"http://127.0.0.1:{port}"
+        async with aiohttp.ClientSession(address, timeout=timeout) as client:
+            yield address, client
     finally:
         process.terminate()
         assert await anyio.to_thread.run_sync(process.wait) == 0
@@ -118,16 +110,15 @@ async def test_each_reader_sees_what_the_api_server_says_he_may(
         await scene.running(2)
         namespace = scene.namespace
         control_plane.apply(rights(namespace))
-        tokens = {
-            name: control_plane.service_account_token(namespace, f"page{name}")
-            for name in ("", "-all", "-own", "-none")
-        }
-        kubeconfig = control_plane.write_kubeconfig(tmp_path / "kubeconfig", tokens[""])
-        async with page(control_plane, kubeconfig) as client:
+        control_plane.apply(OWN_RIGHTS.read_text())
+        tokens = {name: control_plane.service_account_token(namespace, name) for name in READERS}
+        own = control_plane.service_account_token(names.SYSTEM_NAMESPACE, "moorage-page")
+        kubeconfig = control_plane.write_kubeconfig(tmp_path / "kubeconfig", own)
+        async with page(kubeconfig) as (address, client):
 
             async def state() -> Any:
                 with contextlib.suppress(aiohttp.ClientConnectionError):
-                    status, said = await asked(client, "/api/state", tokens["-all"])
+                    status, said = await asked(client, "/api/state", tokens["page-all"])
                     pods = said.get("changes", {}).get("pods", ()) if status == 200 else ()
                     return said if {"half", "quarter"} <= {pod["name"] for pod in pods} else None
                 return None
@@ -136,16 +127,34 @@ async def test_each_reader_sees_what_the_api_server_says_he_may(
             assert whole.get("unread", []) == []
             assert told(whole["changes"]["nodes"]) == await inspected(control_plane)
 
-            status, own = await asked(client, "/api/state", tokens["-own"])
-            assert (status, own["isPartlyHidden"], "nodes" in own["changes"]) == (200, True, False)
-            assert {pod["namespace"] for pod in own["changes"]["pods"]} == {namespace}
-            status, path = await asked(client, f"/api/pods/{namespace}/half", tokens["-own"])
+            status, mine = await asked(client, "/api/state", tokens["page-own"])
+            assert (status, mine["isPartlyHidden"], "nodes" in mine["changes"]) == (200, True, False)
+            assert {pod["namespace"] for pod in mine["changes"]["pods"]} == {namespace}
+            status, path = await asked(client, f"/api/pods/{namespace}/half", tokens["page-own"])
             assert (status, path["given"][0]["nano"]) == (200, 500_000_000)
             assert "Scheduled" in {event["reason"] for event in path["events"]}
 
-            for token, status in ((tokens["-none"], 403), ("nobody's", 401)):
-                for address in ("/api/state", "/api/changes", f"/api/pods/{namespace}/half"):
-                    assert (await asked(client, address, token))[0] == status
+            for token, status in ((tokens["page-none"], 403), ("nobody's", 401)):
+                for where in ("/api/state", "/api/changes", f"/api/pods/{namespace}/half"):
+                    assert (await asked(client, where, token))[0] == status
+
+            if program() is not None:
+                await in_a_browser(address, tokens["page-all"], await inspected(control_plane))
+
+
+async def in_a_browser(address: str, token: str, expected: dict[str, list[tuple[str, int, list[str]]]]) -> None:
+    """Somebody shows a token, and sees each device with its tenants."""
+    async with Chromium() as browser, browser.tab() as tab:
+        await tab.open(address)
+        await tab.until("document.activeElement?.id === 'token'")
+        await tab.type(token)
+        await tab.press("Enter")
+        await tab.until("document.documentElement.dataset.connection === 'live'")
+        labels = await tab.evaluate("[...document.querySelectorAll('a.device')].map(d => d.getAttribute('aria-label'))")
+    devices = [(name, tenants) for name, found in expected.items() for _, _, tenants in found]
+    assert len(labels) == len(devices)
+    for name, tenants in devices:
+        assert any(label.startswith(f"{name} ") and all(f"/{each} " in label for each in tenants) for label in labels)
 
 
 async def inspected(plane: ControlPlane) -> dict[str, list[tuple[str, int, list[str]]]]:

@@ -51,6 +51,8 @@ TABLE: Mapping[str, Values] = {
         }
     },
     "tracing": {"tracing": {"endpoint": "http://otel.monitoring:4318", "headersSecret": "otel", "caConfigMap": "ca"}},
+    "page": {"page": {"enabled": True}},
+    "page-with-a-certificate": {"page": {"enabled": True, "tlsSecret": "page-tls"}},
     "bare": {
         "metrics": {"enabled": False},
         "networkPolicy": {"enabled": False},

@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from cli.main import _parser
+from cli.page.settings import PageSettings, is_loopback
+from cli.settings.gathering import from_line
 from tests.cli.given import options
 from tests.helm.chart import TABLE, Refused, Values, arguments_of, helm, only, rendered, written
 from tools.chart import CHART
@@ -33,6 +35,29 @@ def test_every_argument_is_one_that_its_component_takes(values: Values, tmp_path
         command, *given = arguments_of(objects, component)
         assert command == component
         assert options(component, given)
+
+
+@pytest.mark.parametrize(("name", "scheme", "port"), [("page", "HTTP", 80), ("page-with-a-certificate", "HTTPS", 443)])
+def test_the_page_takes_tokens_over_tls_alone_and_is_restricted(
+    name: str, scheme: str, port: int, tmp_path: Path
+) -> None:
+    objects = rendered(tmp_path, TABLE[name])
+    spec = only(objects, "Deployment", "moorage-page")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    settings = from_line(PageSettings, _parser().parse_args(container["args"]))
+    assert not is_loopback(settings.listen[0])
+    assert settings.tls_elsewhere != bool(settings.tls_cert_file)
+    assert container["readinessProbe"]["httpGet"] == {"path": "/", "port": "page", "scheme": scheme}
+    assert only(objects, "Service", "moorage-page")["spec"]["ports"][0]["port"] == port
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert only(objects, "NetworkPolicy", "moorage-page")["spec"]["ingress"] == [{"ports": [{"port": 8484}]}]
+    verbs = {verb for rule in only(objects, "ClusterRole", "moorage-page")["rules"] for verb in rule["verbs"]}
+    assert verbs == {"list", "watch", "create"}
+
+
+def test_without_being_asked_for_there_is_no_page(tmp_path: Path) -> None:
+    assert not [made for made in rendered(tmp_path, {}) if made["metadata"]["name"] == "moorage-page"]
 
 
 @pytest.mark.parametrize("values", TABLE.values(), ids=TABLE)
