@@ -17,6 +17,7 @@ some install webhooks and policies of their own, which must not meet those of a 
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -57,3 +58,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Keep the tests of the real control plane out of ``make test-fast``."""
     if "control_plane" in getattr(item, "fixturenames", ()) and item.get_closest_marker("cluster") is None:
         raise pytest.UsageError(f"{item.nodeid} uses control_plane: mark it with pytest.mark.cluster")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> None:
+    """Refuse async fixtures that outlive their module: all tests after them would run on their event loop.
+
+    So those that ask for virtual time would be given real time.
+    """
+    is_async = inspect.iscoroutinefunction(fixturedef.func) or inspect.isasyncgenfunction(fixturedef.func)
+    if is_async and fixturedef.scope in {"session", "package"}:
+        raise pytest.UsageError(f"fixture {fixturedef.argname} is async: its scope can be a module at most")

@@ -26,7 +26,7 @@ def anyio_backend() -> AnyioBackend:
     return ("asyncio", {})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def chromium() -> AsyncIterator[Chromium]:
     async with Chromium() as browser:
         yield browser
