@@ -147,7 +147,13 @@ class Traced(Traces):
         error = "" if outcome == "running" else outcome
         if known.bound_ns:
             self._tracer.tell(
-                known.trace, "start", (known.bound_ns, now_ns), error=error, attributes={"node": known.node}
+                known.trace,
+                "start",
+                (known.bound_ns, now_ns),
+                # Like the pod's own: told by two leaders, it is the same span.
+                span_id=traceparent.span_id(known.trace.trace_id, known.uid, "start"),
+                error=error,
+                attributes={"node": known.node},
             )
         else:
             self._tell_wait(known, now_ns, error=error)

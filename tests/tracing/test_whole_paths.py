@@ -200,6 +200,26 @@ async def test_a_leader_that_is_killed_midway_leaves_one_trace(collector: Collec
     assert {"admit", "decide", "attempt", "start", "pod"} <= set(names_of(spans))
 
 
+@pytest.mark.parametrize("seed", range(2))
+async def test_whoever_is_killed_and_when_each_pod_that_runs_has_one_trace(collector: Collector, seed: int) -> None:
+    """The last seconds before a leader was lost may be told by two, as the same spans (docs/design/tracing.md)."""
+    rng = random.Random(seed)
+    settings = WorldSettings(seed=seed, schedulers=2, binders=2, election=LEASE, event_delay_s=0.05)
+    made = [f"pod-{number}" for number in range(12)]
+    async with traced(collector, "2x4x80GiB", settings=settings) as world:
+        for name in made:
+            wanted = share(name, rng.choice(["0.5", "0.25", "0.9"])) if rng.random() < 0.7 else pod(name, gpus=1)
+            await create(world, wanted)
+            await anyio.sleep(2 * rng.random())
+            if rng.random() < 0.25:
+                leader_of(world, rng.choice(["scheduler", "binder"])).crash()
+        await world.until_idle(limit_s=600)
+        run = [name for name, phase in phases(world).items() if phase == "Running"]
+    assert len(run) >= len(made) // 2
+    for name in run:
+        assert_sound(list({span.span: span for span in collector.of(name)}.values()))
+
+
 async def test_a_pod_goes_on_from_the_users_trace_and_its_siblings_stay_apart(collector: Collector) -> None:
     theirs = traceparent.TraceContext(0xABC << 64 | 1, 0x1234)
     async with traced(collector) as world:
