@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,10 @@ _LOG_EVERY_S = 30.0
 
 class BuildFailed(Exception):
     """Raised when ``go build`` fails; the text is the end of what it said."""
+
+
+class Unavailable(Exception):
+    """Raised when a program is not there and can't be built; the text says what to do."""
 
 
 def cache_root(environ: Mapping[str, str]) -> Path:
@@ -64,6 +69,29 @@ def build(go: str, module: Path, package: str, target: Path, *, ldflags: str, la
         if process.returncode != 0:
             output.seek(0)
             raise BuildFailed("\n  ".join(output.read().decode(errors="replace").strip().splitlines()[-15:]))
+
+
+def ensure(target: Path, module: Path, package: str, *, ldflags: str, label: str) -> Path:
+    """Return the program at ``target``, building it if it is not there. Raises Unavailable.
+
+    It is built beside the target and moved there at once, so that a broken-off build leaves nothing that looks done.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(target.parent / ".lock", label=label):
+        if is_program(target):
+            return target
+        go = shutil.which("go")
+        if go is None:
+            raise Unavailable(f"{target.name} is built from Go modules, and there is no `go` on PATH: install Go 1.26")
+        say(f"{label}: {target.name} is built from Go modules, once")
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as scratch:
+            made = Path(scratch) / target.name
+            try:
+                build(go, module, package, made, ldflags=ldflags, label=label)
+            except BuildFailed as error:
+                raise Unavailable(f"{target.name} can't be built: `go build` failed:\n  {error}") from error
+            made.replace(target)
+    return target
 
 
 def is_program(path: Path) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from typing_extensions import override
 
@@ -13,6 +13,8 @@ from cli.metrics.registry import Registry
 from cli.metrics.watches import count_watches
 from kube.reflector import Reflector
 
+WEBHOOKS: Final = ("adopt", "mutate", "validate")
+
 
 class ReviewsCounted(Observer):
     """Counts what admission tells."""
@@ -20,6 +22,10 @@ class ReviewsCounted(Observer):
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._seconds = registry.histogram(REVIEW_SECONDS)
+        # Shown as 0 from the start: a series that begins with its first failure has no increase to alert of.
+        for webhook in WEBHOOKS:
+            for answered in (Answered.FAILED, Answered.MALFORMED):
+                self._seconds.labels(webhook, answered.value)
 
     @override
     def watches(self, reflectors: Sequence[Reflector[Any]]) -> None:

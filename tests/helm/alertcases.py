@@ -1,0 +1,284 @@
+"""For each alert a trouble in which it fires, and near misses in which it stays silent, as series of a cluster.
+
+Values are in Prometheus' notation for tests, one a minute: ``0+5x10`` rises by 5 ten times, ``1x9`` is ten times 1,
+``_`` is a scrape that found nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from cli.metrics.declared import COMPONENTS
+from cli.metrics.metric import Metric
+
+Series = dict[str, str]
+METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for each in COMPONENTS.values() for metric in each}
+
+
+class Case(msgspec.Struct, frozen=True):
+    """``fires``: the labels of each alert, without its name and severity, with the summary, at that time.
+
+    None: it is silent, up to that time.
+    """
+
+    name: str
+    alert: str
+    series: Series
+    at_minutes: int
+    fires: tuple[tuple[dict[str, str], str], ...] = ()
+
+
+def one(metric: str, values: str, job: str, instance: str = "a", **labels: str) -> Series:
+    """One series of a component's replica."""
+    texts = ",".join(f'{name}="{text}"' for name, text in {"job": job, "instance": instance, **labels}.items())
+    return {f"{metric}{{{texts}}}": values}
+
+
+def seconds(metric: str, took_s: float, per_minute: int, minutes: int, job: str, **labels: str) -> Series:
+    """A histogram that counts so many a minute, each of this length."""
+    counted, none = f"0+{per_minute}x{minutes}", f"0x{minutes}"
+    made: Series = {}
+    for bound in METRICS[metric].buckets:
+        made |= one(f"{metric}_bucket", counted if took_s <= bound else none, job, le=f"{bound:g}", **labels)
+    made |= one(f"{metric}_bucket", counted, job, le="+Inf", **labels)
+    return made | one(f"{metric}_count", counted, job, **labels)
+
+
+def binds(outcome: str, values: str) -> Series:
+    return one("moorage_binds_total", values, "binder", outcome=outcome)
+
+
+def requests(code: str, values: str) -> Series:
+    return one("moorage_api_requests_total", values, "scheduler", verb="create", resource="pods/binding", code=code)
+
+
+def pool(used: float, stranded: float) -> Series:
+    states = {"used": used, "free": 2.0, "pieces": 0.5, "stranded": stranded}
+    made: Series = {}
+    for state, gpus in states.items():
+        value = f"{round(gpus * 1e9)}x130"
+        made |= one("moorage_pool_nano_gpus", value, "scheduler", node_pool="a", product="H100", state=state)
+    return made
+
+
+def leads(scheduler: str, standby: str, binder: str = "1x130") -> Series:
+    return (
+        one("moorage_leader", scheduler, "scheduler", "a")
+        | one("moorage_leader", standby, "scheduler", "b")
+        | one("moorage_leader", binder, "binder")
+    )
+
+
+SILENCE: Final = "moorage_watch_silence_seconds"
+DIFFERENCES: Final = "moorage_ledger_differences_total"
+DRIFT: Final = "moorage_ledger_drift_pods"
+HELD: Final = "moorage_reservations"
+WAITING: Final = "moorage_waiting_pods"
+UNREADABLE: Final = "moorage_watch_unreadable_objects"
+REVIEWS: Final = "moorage_webhook_review_duration_seconds"
+LAG: Final = "moorage_watch_lag_seconds"
+LOOP: Final = "moorage_event_loop_lag_seconds"
+
+
+def failed_review(values: str) -> Series:
+    return one(f"{REVIEWS}_count", values, "admission", webhook="mutate", answer="failed")
+
+
+def _fires() -> Iterator[Case]:
+    no_leader = "No replica of {} leads, so no pod is placed"
+    yield Case(
+        "nobody leads", "MoorageNoLeader", leads("0x9", "0x9"), 3,
+        (({"job": "scheduler"}, no_leader.format("scheduler")),),
+    )  # fmt: skip
+    yield Case(
+        "no binder is there", "MoorageNoLeader", leads("1x9", "0x9", binder="1x3 _x9"), 11,
+        (({"job": "binder"}, no_leader.format("binder")),),
+    )  # fmt: skip
+    yield Case(
+        "nothing is there", "MoorageNoLeader", {}, 3,
+        tuple(({"job": job}, no_leader.format(job)) for job in ("scheduler", "binder")),
+    )  # fmt: skip
+    yield Case(
+        "two lead", "MoorageTwoLeaders", leads("1x9", "1x9"), 3,
+        (({"job": "scheduler"}, "More than one replica of scheduler works"),),
+    )  # fmt: skip
+    yield Case(
+        "no admission is there", "MoorageAdmissionDown", one(SILENCE, "9x9", "scheduler", resource="pods"), 3,
+        (
+            (
+                {"job": "admission"},
+                "No replica of admission shows metrics, so pods of Moorage can probably not be made",
+            ),
+        ),
+    )  # fmt: skip
+    yield Case(
+        "a recount differs", "MoorageLedgerWrong", one(DIFFERENCES, "0x5 1x9", "scheduler"), 7,
+        (({}, "The scheduler's ledger was not what a recount gives"),),
+    )  # fmt: skip
+    yield Case(
+        "tenants without a book", "MoorageBooksWrong", one(DRIFT, "2x9", "binder", kind="uncharged"), 6,
+        (({"kind": "uncharged"}, "Books of shared GPUs are wrong about 2 bound pods (uncharged)"),),
+    )  # fmt: skip
+    yield Case(
+        "a book of garbage", "MoorageReservationUnreadable", one(HELD, "1x15", "binder", state="unreadable"), 11,
+        (({}, "1 reservation pods have a book that can't be read; their GPUs take nobody"),),
+    )  # fmt: skip
+    yield Case(
+        "ill GPUs", "MoorageSharedGpuIll", one(HELD, "3x15", "binder", state="ill"), 6,
+        (({}, "3 shared GPUs are called unhealthy by their device plugin"),),
+    )  # fmt: skip
+    yield Case(
+        "reservations that say nothing", "MoorageReservationsFail",
+        binds("ReservationSilent", "_x3 1+1x20") | binds("ReservationFailed", "_x9 1x20"), 12,
+        (({}, "Reservation pods don't start, or don't tell their GPU"),),
+    )  # fmt: skip
+    yield Case(
+        "refused by somebody", "MoorageBindsFail", binds("Refused", "0+6x60") | binds("bound", "0+1x60"), 40,
+        (({}, "More than half of the attempts to bind fail"),),
+    )  # fmt: skip
+    yield Case(
+        "no decision", "MooragePodsUndecided", one(WAITING, "12x20", "scheduler", reason="Undecided"), 11,
+        (({}, "12 pods wait without a decision"),),
+    )  # fmt: skip
+    yield Case(
+        "GPUs for nobody", "MoorageStranded", pool(used=6, stranded=2), 65,
+        (
+            (
+                {"node_pool": "a", "product": "H100"},
+                "A tenth of the GPUs of pool a (H100) is free and nobody can get it",
+            ),
+        ),
+    )  # fmt: skip
+    yield Case(
+        "a silent watch", "MoorageWatchSilent", one(SILENCE, "0+60x9", "binder", resource="pods"), 7,
+        (({"job": "binder", "instance": "a", "resource": "pods"}, "binder hears nothing of pods"),),
+    )  # fmt: skip
+    yield Case(
+        "never in step", "MoorageWatchSilent", one(SILENCE, "+Inf " * 9, "binder", resource="pods"), 3,
+        (({"job": "binder", "instance": "a", "resource": "pods"}, "binder hears nothing of pods"),),
+    )  # fmt: skip
+    yield Case(
+        "late watches", "MoorageWatchLate", seconds(LAG, 8, 6, 40, "scheduler", resource="pods"), 30,
+        (({"job": "scheduler", "resource": "pods"}, "Watches of pods are seconds late at scheduler"),),
+    )  # fmt: skip
+    yield Case(
+        "objects of garbage", "MoorageObjectsUnreadable", one(UNREADABLE, "4x9", "scheduler", resource="queues"), 6,
+        (
+            (
+                {"job": "scheduler", "resource": "queues"},
+                "4 queues can't be read by scheduler and are left out",
+            ),
+        ),
+    )  # fmt: skip
+    for code in ("503", "timeout", "unreachable"):
+        yield Case(
+            f"a fifth ends with {code}", "MoorageApiFails", requests(code, "0+2x40") | requests("201", "0+8x40"), 30,
+            (({"job": "scheduler"}, "A tenth of the requests of scheduler to the API server fail"),),
+        )  # fmt: skip
+    yield Case(
+        "a right is missing", "MoorageForbidden", requests("403", "_x3 1+1x40"), 30,
+        (
+            (
+                {"job": "scheduler", "verb": "create", "resource": "pods/binding"},
+                "scheduler may not create pods/binding",
+            ),
+        ),
+    )  # fmt: skip
+    yield Case(
+        "a starved process", "MoorageLoopLate", seconds(LOOP, 3, 20, 40, "binder"), 30,
+        (({"job": "binder"}, "binder is late with everything"),),
+    )  # fmt: skip
+    yield Case(
+        "slow reviews", "MoorageReviewsSlow",
+        seconds(REVIEWS, 2, 30, 40, "admission", webhook="mutate", answer="patched"), 30,
+        (({"webhook": "mutate"}, "Webhook mutate takes more than a second to answer"),),
+    )  # fmt: skip
+    yield Case(
+        "one review failed", "MoorageReviewsFail", failed_review("0x5 1x9"), 7,
+        (({"webhook": "mutate"}, "Webhook mutate could not answer reviews"),),
+    )  # fmt: skip
+
+
+def _silent() -> Iterator[Case]:
+    yield Case("a hand-over takes a minute", "MoorageNoLeader", leads("1x5 0x20", "0x6 1x20"), 8)
+    yield Case("both said so for a moment", "MoorageTwoLeaders", leads("1x6 0x20", "0x5 1x20"), 7)
+    rolled = one(SILENCE, "5x5 _x20", "admission", "a", resource="namespaces")
+    rolled |= one(SILENCE, "_x4 5x20", "admission", "b", resource="namespaces")
+    yield Case("another replica took its place", "MoorageAdmissionDown", rolled, 15)
+    gap = one(SILENCE, "5x5 stale 5x9", "admission", resource="namespaces")
+    yield Case("a scrape that failed", "MoorageAdmissionDown", gap, 12)
+    yield Case("a difference of long ago", "MoorageLedgerWrong", one(DIFFERENCES, "1x40", "scheduler"), 20)
+    yield Case("a restart", "MoorageLedgerWrong", one(DIFFERENCES, "2x9 0x20", "scheduler"), 15)
+    lost = one(DRIFT, "0x5 3x2 0x20", "binder", kind="uncharged")
+    yield Case("mended within minutes", "MoorageBooksWrong", lost, 12)
+    more = one(DRIFT, "2x20", "binder", kind="overcharged")
+    yield Case("a book that has more is safe", "MoorageBooksWrong", more, 15)
+    garbage = one(HELD, "0x5 1x5 0x20", "binder", state="unreadable")
+    yield Case("a book written anew", "MoorageReservationUnreadable", garbage, 15)
+    yield Case("ill for a moment", "MoorageSharedGpuIll", one(HELD, "0x5 1x3 0x9", "binder", state="ill"), 8)
+    yield Case("two did not start", "MoorageReservationsFail", binds("ReservationFailed", "0x5 2x20"), 10)
+    some = binds("Refused", "0+1x60") | binds("bound", "0+6x60")
+    yield Case("a seventh fails", "MoorageBindsFail", some, 40)
+    yield Case("one alone fails", "MoorageBindsFail", binds("Refused", "0x5 1x60") | binds("bound", "0x60"), 25)
+    yield Case("nobody binds", "MoorageBindsFail", binds("Refused", "3x60") | binds("bound", "9x60"), 40)
+    gone = binds("PodGone", "0+6x60") | binds("Withdrawn", "0+6x60") | binds("bound", "0+1x60")
+    yield Case("pods that went", "MoorageBindsFail", gone, 40)
+    waits = one(WAITING, "500x60", "scheduler", reason="NoNodeFits")
+    waits |= one(WAITING, "0x3 40x3 0x60", "scheduler", reason="Undecided")
+    yield Case("a full cluster", "MooragePodsUndecided", waits, 30)
+    yield Case("a little is stranded", "MoorageStranded", pool(used=8, stranded=0.5), 90)
+    drained = {name: "4000000000x30 0x100" if "stranded" in name else gpus for name, gpus in pool(6, 0).items()}
+    yield Case("a pool is drained for half an hour", "MoorageStranded", drained, 90)
+    yield Case("a pool of nothing", "MoorageStranded", dict.fromkeys(pool(used=0, stranded=0), "0x130"), 90)
+    starts = one(SILENCE, "+Inf +Inf 9x20", "binder", resource="pods")
+    yield Case("a start", "MoorageWatchSilent", starts, 6)
+    yield Case("a quiet watch", "MoorageWatchSilent", one(SILENCE, "30 60 90 5 60 90 5", "binder", resource="pods"), 6)
+    yield Case("quick watches", "MoorageWatchLate", seconds(LAG, 0.04, 6, 40, "scheduler", resource="pods"), 30)
+    yield Case("nothing is written", "MoorageWatchLate", seconds(LAG, 8, 0, 40, "scheduler", resource="pods"), 30)
+    mended = one(UNREADABLE, "0x5 1x3 0x20", "scheduler", resource="queues")
+    yield Case("one was mended", "MoorageObjectsUnreadable", mended, 12)
+    few = requests("503", "0+1x40") | requests("201", "0+40x40")
+    yield Case("a few requests fail", "MoorageApiFails", few, 30)
+    conflicts = requests("409", "0+9x40") | requests("201", "0+1x40") | requests("404", "0+9x40")
+    yield Case("conflicts are no failures", "MoorageApiFails", conflicts, 30)
+    yield Case("refused once, at an upgrade", "MoorageForbidden", requests("403", "0x5 2x40"), 22)
+    yield Case("a busy moment", "MoorageLoopLate", seconds(LOOP, 0.3, 20, 40, "binder"), 30)
+    quick = seconds(REVIEWS, 0.004, 300, 40, "admission", webhook="mutate", answer="patched")
+    yield Case("quick reviews", "MoorageReviewsSlow", quick, 30)
+    refused = one(f"{REVIEWS}_count", "0+9x40", "admission", webhook="validate", answer="refused")
+    yield Case("refusals are answers", "MoorageReviewsFail", refused | failed_review("0x40"), 30)
+    yield Case("a failure of yesterday", "MoorageReviewsFail", failed_review("3x40"), 30)
+
+
+def _healthy() -> Series:
+    """Two replicas of each component for two hours, at work."""
+    made = leads("1x130", "0x130") | one("moorage_leader", "0x130", "binder", "b")
+    for job, resource in (("scheduler", "pods"), ("binder", "bindrequests"), ("admission", "namespaces")):
+        for instance in ("a", "b"):
+            made |= one(SILENCE, "5 35 55 10x127", job, instance, resource=resource)
+            made |= one(UNREADABLE, "0x130", job, instance, resource=resource)
+        made |= seconds(LOOP, 0.004, 60, 130, job)
+    made |= one(DIFFERENCES, "0x130", "scheduler")
+    for reason, values in (("Undecided", "0 7 0x128"), ("NoNodeFits", "40x130"), ("OnItsWay", "3x130")):
+        made |= one(WAITING, values, "scheduler", reason=reason)
+    made |= pool(used=9, stranded=0.1)
+    made |= seconds(LAG, 0.03, 60, 130, "scheduler", resource="pods")
+    for kind in ("unreserved", "uncharged", "undercharged", "overcharged"):
+        made |= one(DRIFT, "0x130", "binder", kind=kind)
+    for state, values in (("shared", "20x130"), ("unreadable", "0x130"), ("ill", "0x130"), ("starting", "1x130")):
+        made |= one(HELD, values, "binder", state=state)
+    made |= binds("bound", "0+30x130") | binds("PodGone", "0+2x130") | binds("ReservationSilent", "0x60 1x70")
+    made |= requests("201", "0+90x130") | requests("409", "0+3x130") | requests("timeout", "0x60 1x70")
+    for webhook in ("adopt", "mutate", "validate"):
+        made |= seconds(REVIEWS, 0.002, 60, 130, "admission", webhook=webhook, answer="patched")
+        for answer in ("failed", "malformed"):
+            made |= seconds(REVIEWS, 0.002, 0, 130, "admission", webhook=webhook, answer=answer)
+    return made
+
+
+FIRES: Final = tuple(_fires())
+SILENT: Final = tuple(_silent())
+HEALTHY: Final = _healthy()
