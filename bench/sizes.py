@@ -12,6 +12,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     of a reservation's start, pairs of pods). ``churn``: (pods, nodes). ``admission``: (reviews a second, for so long);
     ``admission_cost``: (seconds flat out, rounds); ``admission_rates``: tried in turn to find the highest.
     ``page_nodes``: nodes of each cluster; ``page_rounds``: how often each page is opened.
+    ``tracing``: (nodes, rounds of each way).
     """
 
     cache_pods: int = 100_000
@@ -40,6 +41,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     page_nodes: tuple[int, ...] = (5, 500)
     page_rounds: int = 5
     page_updates: int = 20
+    tracing: tuple[int, int] = (100, 4)
 
 
 FULL = Sizes()
@@ -70,4 +72,5 @@ SMALL = Sizes(
     page_nodes=(2,),
     page_rounds=1,
     page_updates=2,
+    tracing=(10, 2),
 )

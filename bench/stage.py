@@ -56,6 +56,10 @@ class Stage:
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
         await self._send_all([("DELETE", f"{path}/{name}", options) for name in names])
 
+    async def patch_all(self, paths: Sequence[str], patch: Manifest) -> None:
+        """Merge the same into all of these objects likewise."""
+        await self._send_all([("PATCH", path, patch) for path in paths])
+
     async def _send_all(self, calls: Sequence[tuple[str, str, Manifest]]) -> None:
         waiting = iter(calls)
 
@@ -107,6 +111,7 @@ class Stage:
                 path,
                 query=query or {},
                 body=msgspec.json.encode(body) if body is not None else None,
+                content_type="application/merge-patch+json" if method == "PATCH" else "application/json",
                 timeout_s=_TIMEOUT_S,
             )
         )

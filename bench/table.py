@@ -72,6 +72,11 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {
         "`moorage ui` in Debian's Chromium, on an API server in memory. Goals at 500 nodes: the map within 2 s, an "
         "update in 50 ms.",
     ),
+    "tracing": (
+        "Traces",
+        "What the scheduler needs for a pod that it binds, with traces and without. Goal: 5 % more at most, at the "
+        "default ratio of 0.01.",
+    ),
     "churn": ("Pods that come and go", "What pods leave behind in memory. Bar: 10 % more after 100,000 of them."),
 }
 
