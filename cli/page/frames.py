@@ -55,7 +55,7 @@ class Frames:
         marks = self.objects.take_marks()
         nodes, pods = _News(self.nodes), _News(self.pods)
         for name in marks.nodes:
-            marks.pods |= dict.fromkeys(self._draw_node(name, nodes, pods))
+            self._draw_node(name, nodes, pods)
             yield
         for uid in marks.pods:
             self._draw_pod(uid, pods)
@@ -78,18 +78,17 @@ class Frames:
             self.revision += 1
             self._frames.append(Frame(self.revision, changes))
 
-    def _draw_node(self, name: str, nodes: _News[str, NodeCard], pods: _News[str, PodLine]) -> frozenset[str]:
-        """Draw a node and its pods; return the UIDs of those that it knew and knows no more."""
+    def _draw_node(self, name: str, nodes: _News[str, NodeCard], pods: _News[str, PodLine]) -> None:
+        """Draw a node and its pods. One that it knew and knows no more is marked itself."""
         objects = self.objects
         drawn = draw_node(objects.nodes.get(name), objects.pods_for(name), objects.headed_to(name))
         nodes.put(name, drawn.card)
         here = frozenset(line.uid for line in drawn.pods)
         for line in drawn.pods:
             pods.put(line.uid, line)
-        before = self._pods_of.pop(name, frozenset())
+        self._pods_of.pop(name, None)
         if here:
             self._pods_of[name] = here
-        return before - here
 
     def _draw_pod(self, uid: str, pods: _News[str, PodLine]) -> None:
         """Draw a pod that no node draws, or see that it is gone."""

@@ -187,8 +187,6 @@ class Objects:
         self.marks.nodes[request.spec.selected_node] = None
         if (pod := self.pod(request.metadata.namespace, request.spec.pod_name)) is not None:
             self.marks.pods[pod.metadata.uid] = None
-            if pod.spec.node_name:
-                self.marks.nodes[pod.spec.node_name] = None
         self._on_change()
 
     def _unlink(self, uid: str) -> None:

@@ -24,6 +24,8 @@ class Reviewer:
         self.rights = dict(rights)
         self.asked: list[dict[str, Any]] = []
         self.is_broken = False
+        #: Whether an authorizer before the one that allows has denied, which the API server tells beside it.
+        self.is_denied = False
 
     async def request(
         self,
@@ -48,7 +50,7 @@ class Reviewer:
             asked = spec["resourceAttributes"]
             assert asked["verb"] == "list"
             allowed = (asked["resource"], asked["namespace"]) in self.rights.get(spec["user"], ())
-            status = {"allowed": allowed}
+            status = {"allowed": allowed, "denied": self.is_denied}
         return Response(201, {}, msgspec.json.encode({"metadata": {}, "status": status}))
 
     def stream(

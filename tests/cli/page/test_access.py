@@ -103,6 +103,12 @@ async def test_of_very_many_namespaces_the_first_are_asked_about() -> None:
     assert len(server.asked) <= 1 + 3 + 2 * MOST_NAMESPACES
 
 
+async def test_a_denial_goes_before_what_is_allowed() -> None:
+    access, server = reviewed()
+    server.is_denied = True
+    assert await status(access, "Bearer token-admin") == 403
+
+
 async def test_where_it_cannot_be_asked_nothing_is_seen() -> None:
     access, server = reviewed()
     server.is_broken = True

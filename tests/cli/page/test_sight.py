@@ -36,6 +36,12 @@ def test_nothing_of_others_is_named() -> None:
     assert b"secret" not in msgspec.json.encode(seen(WHOLE, ANN))
 
 
+def test_who_may_list_all_events_is_told_those_of_pods_that_he_may_list() -> None:
+    told = seen(WHOLE, Sight(namespaces=frozenset({"team-a"}), events=None))
+    assert [line.pod for line in told.events] == ["mine"]
+    assert b"secret" not in msgspec.json.encode(told)
+
+
 def test_a_share_of_others_stays_where_it_is_and_as_large() -> None:
     ((device,),) = [card.devices for card in seen(WHOLE, ANN).nodes]
     # One's own come first: the order of names is not told, either.
