@@ -225,10 +225,11 @@ def _whole(
     for charge in charges:
         if charge.demand is not None:
             holders.setdefault(charge.pod_uid, charge.demand.gpus)
-    for uid, count in holders.items():
-        tenant = known.tenant(uid, NANO_PER_DEVICE, card_mib=card_mib, written="")
+    tenants = [known.tenant(uid, NANO_PER_DEVICE, card_mib=card_mib, written="") for uid in holders]
+    # Which device is whose nobody tells; told twice, they stand in one order.
+    for tenant in sorted(tenants, key=lambda tenant: (tenant.namespace, tenant.name, tenant.uid)):
         view = DeviceView(kind=Kind.WHOLE, mem_mib=card_mib, used_nano=NANO_PER_DEVICE, tenants=(tenant,))
-        yield from (view for _ in range(count))
+        yield from (view for _ in range(holders[tenant.uid]))
 
 
 def _free(card_mib: int) -> DeviceView:

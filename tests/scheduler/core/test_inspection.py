@@ -139,3 +139,12 @@ def test_slices_are_counted_by_profile() -> None:
     found = view(taker, on=sliced)
     assert found.slices == (SlicesView(profile="1g.5gb", total=7, used=2),)
     assert (found.is_mig, found.devices) == (True, ())
+
+
+def test_whole_gpus_stand_in_the_order_of_their_pods_however_they_came() -> None:
+    names_of_pods = [f"p{number}" for number in range(8)]
+    for order in (names_of_pods, names_of_pods[::-1]):
+        made = cluster(node(gpus=8), *(pod(name, gpus=1, bound_to="n1") for name in order))
+        view = made.view("n1")
+        assert view is not None
+        assert [tenant.name for device in view.devices for tenant in device.tenants] == names_of_pods
