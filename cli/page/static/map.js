@@ -74,9 +74,10 @@ export class MapView {
       const focused = places.indexOf(document.activeElement);
       const stop = places.findIndex((place) => place.tabIndex === 0 && place.matches(".device"));
       const drawn = this.draw(store.nodes.get(name));
-      old.replaceWith(drawn);
-      this.cards.set(name, drawn);
-      const now = drawn.querySelectorAll("a");
+      // The card itself stays: else the grid would be laid out and painted as a whole.
+      old.className = drawn.className;
+      old.replaceChildren(...drawn.childNodes);
+      const now = old.querySelectorAll("a");
       if (stop >= 0) (now[stop] ?? now[now.length - 1]).tabIndex = 0;
       if (focused >= 0) (now[focused] ?? now[now.length - 1]).focus({ preventScroll: true });
     }
