@@ -16,8 +16,8 @@ import select
 import socket
 import ssl
 from asyncio import sslproto
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
 import anyio
 import msgspec
@@ -30,7 +30,7 @@ _BUFFER_BYTES: Final = 32 * 1024
 #: A connection that can't be accepted stays in the backlog: for want of descriptors or memory, which others free.
 _AGAIN_S: Final = 1.0
 #: asyncio tells nobody when one of many connections ends, so it is looked at.
-_FULL_AGAIN_S: Final = 0.1
+_FULL_AGAIN_S: Final = 0.01
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,10 +41,22 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     at_once: int = 8
     #: The client has so long for its handshake. client-go gives up after as long.
     handshake_s: float = 10.0
+    #: And so long to send a review once it has begun: it comes from the API server's memory.
+    body_s: float = 10.0
     #: So many wait in the kernel: a quarter of a second of handshakes.
     backlog: int = 128
-    #: An API server works at 600 requests at once at most, by its defaults, and sends one on a connection.
+    #: An API server works at 600 requests at once at most, by its defaults, and sends one on a connection. Whoever can
+    #: reach us can open as many: then those that came first make room for those that come.
     connections: int = 2000
+
+
+class Connection(Protocol):
+    """An open connection, as asyncio's protocols for streams are."""
+
+    @property
+    def transport(self) -> Any:
+        """Its transport, or None once it is gone."""
+        ...
 
 
 class Serving(Protocol):
@@ -55,8 +67,8 @@ class Serving(Protocol):
         ...
 
     @property
-    def connections(self) -> Sequence[asyncio.BaseProtocol]:
-        """Those that are open."""
+    def connections(self) -> Sequence[Connection]:
+        """Those that are open, the first that came first."""
         ...
 
 
@@ -75,13 +87,25 @@ class Pace:
 
 
 class Entrance:
-    """Accepts connections at one listening socket, for as long as it runs."""
+    """Accepts connections at one listening socket, for as long as it runs.
 
-    def __init__(self, listening: socket.socket, context: ssl.SSLContext, server: Serving, *, limits: Limits) -> None:
+    ``is_asking`` says of which connection a request is being read: it is put out after the others.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        context: ssl.SSLContext,
+        server: Serving,
+        *,
+        limits: Limits,
+        is_asking: Callable[[object], bool] = lambda _: False,
+    ) -> None:
         self._listening = listening
         self._context = context
         self._server = server
         self._limits = limits
+        self._is_asking = is_asking
         self._shaking = 0
 
     async def run(self) -> None:
@@ -101,20 +125,34 @@ class Entrance:
     async def _next(self) -> socket.socket:
         """Wait for one whose client is still there: who gave up while it waited is not worth a handshake."""
         while True:
-            while self._is_full():  # noqa: ASYNC110 - asyncio has no event for it
-                await anyio.sleep(_FULL_AGAIN_S)
             try:
                 connection, _ = await asyncio.get_running_loop().sock_accept(self._listening)
             except OSError as error:
                 log.warning("no connection can be accepted: %s", error)
                 await anyio.sleep(_AGAIN_S)
                 continue
+            try:
+                await self._make_room()
+            except BaseException:
+                connection.close()
+                raise
             if not _has_gone(connection):
                 return connection
             connection.close()
 
-    def _is_full(self) -> bool:
-        return len(self._server.connections) + self._shaking >= self._limits.connections
+    async def _make_room(self) -> None:
+        """Where there are as many as may be, end those that ask nothing, or else have asked for longest.
+
+        Were nobody put out, anybody who opens so many and says nothing would keep the API server out. The API server
+        asks again on another connection when an idle one has ended. Handshakes that don't go on end by themselves, and
+        put out no more than half of those that are there.
+        """
+        while (too_many := len(self._server.connections) + self._shaking - self._limits.connections + 1) > 0:
+            there = sorted(self._server.connections, key=self._is_asking)
+            for connection in there[: min(too_many, len(there) - self._limits.connections // 2)]:
+                if connection.transport is not None:
+                    connection.transport.abort()
+            await anyio.sleep(_FULL_AGAIN_S)
 
     async def _shake(self, connection: socket.socket) -> None:
         """Carry out the handshake. One that fails is the client's business: it sees why."""

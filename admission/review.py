@@ -33,6 +33,8 @@ API_VERSION: Final = "admission.k8s.io/v1"
 _EPHEMERAL: Final = "ephemeralcontainers"
 #: What the API server passes on of one warning, in characters.
 _LONGEST_WARNING: Final = 256
+#: Characters of a namespace, a slash and a name, at most, of a pod that the API server takes.
+_LONGEST_PLACE: Final = 63 + 1 + 253
 
 #: Says what a namespace chooses for its pods, or why what it says can't be understood.
 ChoicesOf = Callable[[str], Choices | Refusal]
@@ -230,9 +232,13 @@ def _warnings(made: Mutated) -> list[str]:
 
 
 def _place(request: _Request) -> str:
-    """Of whom a review is. A pod of a controller has no name of its own yet."""
+    """Of whom a review is. A pod of a controller has no name of its own yet.
+
+    A mutating webhook is asked before the API server looks at names, so one may be of any length.
+    """
     metadata = (request.object or {}).get("metadata") or {}
-    return f"{request.namespace}/{metadata.get('name') or metadata.get('generateName') or ''}"
+    place = f"{request.namespace}/{metadata.get('name') or metadata.get('generateName') or ''}"
+    return place[:_LONGEST_PLACE]
 
 
 def _response(request: _Request, answer: dict[str, Any]) -> Review:

@@ -67,6 +67,8 @@ class WebhookServer:
         self._shown = shown
         self._is_ready = is_ready
         self._draining = False
+        #: Connections of which a request is being read.
+        self._asking: set[object] = set()
         self._stop = anyio.Event()
         #: Set when ``run`` has ended.
         self.stopped = anyio.Event()
@@ -89,7 +91,8 @@ class WebhookServer:
         try:
             limits = self._endpoint.limits
             with listen(self._endpoint.host, self._endpoint.port, limits) as listening:
-                entrance = Entrance(listening, self._shown.context, _serving(runner), limits=limits)
+                served, context = _serving(runner), self._shown.context
+                entrance = Entrance(listening, context, served, limits=limits, is_asking=self._asking.__contains__)
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._shown.run)
                     tasks.start_soon(entrance.run)
@@ -134,19 +137,30 @@ class WebhookServer:
         began = anyio.current_time()
         answered = Answered.FAILED
         try:
-            review = _decoder.decode(await request.read())
+            review = _decoder.decode(await self._body(request))
             answer = judge(review)
             answered = answered_by(answer)
         except (msgspec.DecodeError, UnicodeError, RecursionError, MalformedReview) as error:
             answered = Answered.MALFORMED
             log.warning("malformed review: %s", error)
             return web.Response(status=400, text=f"malformed review: {error}")
-        except ConnectionResetError:
-            # The client gave up in the middle of its review: nobody reads this.
-            return web.Response(status=408)
+        except (ConnectionResetError, TimeoutError):
+            # The client gave up in the middle of its review, or has sent too little of it: nobody reads this.
+            late = web.Response(status=408)
+            late.force_close()
+            return late
         finally:
             self._observer.reviewed(webhook, answered, anyio.current_time() - began)
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+
+    async def _body(self, request: web.Request) -> bytes:
+        """Read all of it. Raises TimeoutError when it does not come."""
+        self._asking.add(request.protocol)
+        try:
+            with anyio.fail_after(self._endpoint.limits.body_s):
+                return await request.read()
+        finally:
+            self._asking.discard(request.protocol)
 
     async def _healthz(self, _: web.Request) -> web.Response:
         return web.Response(text="ok")

@@ -49,6 +49,7 @@ class Outcome(enum.Enum):
     FOREIGN = "left as it is, since it is another's"
     MISSING = "is not there"
     FAILED = "could not be brought to this version"
+    UNTOUCHED = "left as it is, since another one stops the upgrade"
 
     @property
     def is_good(self) -> bool:
@@ -65,8 +66,22 @@ class Upgrade(msgspec.Struct, frozen=True):
 
 
 async def upgrade(reader: Reader, api: Api, definitions: Iterable[Definition]) -> list[Upgrade]:
-    """Go through all, whatever becomes of one. Raises CantLook when a definition can't be read."""
-    return [await _upgrade(reader, api, definition) for definition in definitions]
+    """Go through all. Where one can't stay as it is, none is changed. Raises CantLook when one can't be read."""
+    wanted = list(definitions)
+    judged = [await _judged(reader, definition) for definition in wanted]
+    if any(left is not None and not left.outcome.is_good for left in judged):
+        return [
+            left or Upgrade(definition.name, Outcome.UNTOUCHED) for left, definition in zip(judged, wanted, strict=True)
+        ]
+    return [await _upgrade(reader, api, definition) for definition in wanted]
+
+
+async def _judged(reader: Reader, definition: Definition) -> Upgrade | None:
+    """What becomes of one if nobody changes it meanwhile; None if it is to be brought to ours, or is as ours."""
+    found = await reader.get(CRDS.path(name=definition.name))
+    if found is None:
+        return Upgrade(definition.name, Outcome.MISSING, "helm/moorage/crds has it")
+    return _left(definition.name, found, definition.manifest())
 
 
 async def _upgrade(reader: Reader, api: Api, definition: Definition) -> Upgrade:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import termios
 import tty
@@ -31,21 +32,15 @@ _NAMES: Final = {
     "j": "down",
 }
 _MOST_BYTES: Final = 64
+_ESCAPE: Final = "\x1b"
+#: A control sequence (ECMA-48, 5.4), a key of a keypad, or a character; each as far as it has come.
+_SENT: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|O.?|.?)|.", re.DOTALL)
 
 
 def named(read: str) -> list[str]:
-    """Tell keys in what a terminal has sent: names, or the characters themselves; unknown sequences are left out."""
-    keys = []
-    while read:
-        if read[0] != "\x1b":
-            keys.append(_NAMES.get(read[0], read[0]))
-            read = read[1:]
-            continue
-        sequence = next((known for known in _NAMES if known[0] == "\x1b" and read.startswith(known)), "")
-        if sequence:
-            keys.append(_NAMES[sequence])
-        read = read[len(sequence) :] if sequence else ""
-    return keys
+    """Tell keys in what a terminal has sent: names, or the characters themselves. What means nothing is left out."""
+    keys = (_NAMES.get(sent, sent) for sent in _SENT.findall(read))
+    return [key for key in keys if not key.startswith(_ESCAPE)]
 
 
 @contextlib.contextmanager
@@ -62,7 +57,8 @@ def listening() -> Iterator[bool]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-async def pressed() -> list[str]:
-    """Wait for keys; none at all: the terminal is gone."""
+async def pressed() -> list[str] | None:
+    """Wait for keys; None: the terminal is gone."""
     await anyio.wait_readable(sys.stdin)
-    return named(os.read(sys.stdin.fileno(), _MOST_BYTES).decode(errors="ignore"))
+    read = os.read(sys.stdin.fileno(), _MOST_BYTES)
+    return named(read.decode(errors="ignore")) if read else None

@@ -170,7 +170,7 @@ async def _note_signals(top: Top, changed: Signal) -> None:
 
 async def _note_keys(top: Top, changed: Signal) -> None:
     """A terminal that is gone has no keys any more."""
-    while pressed := await keys.pressed():
+    while (pressed := await keys.pressed()) is not None:
         for key in pressed:
             top.pressed(key)
         changed.set()

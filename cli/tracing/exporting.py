@@ -19,10 +19,12 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 from typing_extensions import override
 
-from kube.tracing import Sink, Span
+from kube.tracing import Sink, Span, Value
 
 #: Spans that wait to be sent: some 4 MiB. Further ones are dropped.
 MOST_WAITING: Final = 4_096
+#: Characters of a text. Admission sees names before the API server has said that they are too long.
+LONGEST: Final = 1_024
 _BATCH: Final = 512
 #: A span waits so long for others at most.
 _GATHER_MS: Final = 2_000.0
@@ -135,10 +137,14 @@ def readable(span: Span, resource: Resource) -> ReadableSpan:
         context=SpanContext(span.trace_id, span.span_id, is_remote=False, trace_flags=_SAMPLED),
         parent=parent,
         resource=resource,
-        attributes=dict(span.attributes),
-        events=[Event(each.name, dict(each.attributes), each.at_ns) for each in span.events],
-        status=Status(StatusCode.ERROR, span.error) if span.error else _WELL,
+        attributes=_bounded(span.attributes),
+        events=[Event(each.name[:LONGEST], _bounded(each.attributes), each.at_ns) for each in span.events],
+        status=Status(StatusCode.ERROR, span.error[:LONGEST]) if span.error else _WELL,
         start_time=span.start_ns,
         end_time=span.end_ns,
         instrumentation_scope=_SCOPE,
     )
+
+
+def _bounded(attributes: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: value[:LONGEST] if isinstance(value, str) else value for name, value in attributes.items()}

@@ -68,7 +68,10 @@ class Site:
         tls.load(context, made.certificate, made.key)
         self.served = Served()
         self.listening = listening or listen("127.0.0.1", 0, limits)
-        self.entrance = Entrance(self.listening, context, self.served, limits=limits)
+        #: Connections of which a request is being read.
+        self.asking: set[object] = set()
+        is_asking = self.asking.__contains__
+        self.entrance = Entrance(self.listening, context, self.served, limits=limits, is_asking=is_asking)
         self.address: tuple[str, int] = self.listening.getsockname()
         self._opened: list[ByteStream] = []
         self._trust = ssl.create_default_context(cadata=made.ca.decode())
@@ -199,18 +202,49 @@ async def test_what_is_no_tls_ends_that_connection_only() -> None:
         await site.connect()
 
 
-async def test_no_more_connections_than_the_limit_and_the_next_comes_in_when_one_ends() -> None:
+async def test_of_too_many_connections_the_first_of_those_that_ask_nothing_makes_room() -> None:
+    """Whoever can reach us can open as many, and would keep the API server out."""
     site = Site(Limits(connections=3))
     async with running(site):
-        first, _, third = [await site.connect() for _ in range(3)]
-        waiting = await site.silent()
+        first, second, third = [await site.connect() for _ in range(3)]
+        site.asking.add(site.served.connections[0])
+        fourth = await site.connect()
+        assert await is_ended(second)
+        for stays in (first, third, fourth):
+            await site.ask(stays)
+        assert len(site.served.connections) == 3
+
+
+async def test_where_all_ask_the_one_that_came_first_makes_room() -> None:
+    site = Site(Limits(connections=2))
+    async with running(site):
+        first, second = [await site.connect() for _ in range(2)]
+        site.asking.update(site.served.connections)
+        await site.connect()
+        assert await is_ended(first)
+        await site.ask(second)
+
+
+async def test_handshakes_that_do_not_go_on_put_out_no_more_than_half() -> None:
+    site = Site(Limits(connections=4))
+    async with running(site):
+        *gone, third, fourth = [await site.connect() for _ in range(4)]
+        for _ in range(20):
+            await site.silent()
+        for each in gone:
+            assert await is_ended(each)
         for _ in range(20):
             await site.ask(third)
-        assert (len(site.served.connections), site.served.begun) == (3, 3)
-        await waiting.aclose()
-        await first.aclose()
-        await site.connect()
-        assert site.served.begun == 4
+            await site.ask(fourth)
+        assert len(site.served.connections) == 2
+
+
+async def test_who_ends_makes_room_too() -> None:
+    site = Site(Limits(connections=1))
+    async with running(site):
+        for _ in range(3):
+            connected = await site.connect()
+            await connected.aclose()
 
 
 async def test_want_of_descriptors_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import random
 import ssl
@@ -17,6 +18,7 @@ import pytest
 from anyio.streams.tls import TLSAttribute
 from typing_extensions import override
 
+from admission.accepting import Limits
 from admission.certificates.tls import Files, FilesShown
 from admission.certs import ServingCertificate, serving_certificate
 from admission.observing import Answered, Observer, Unobserved
@@ -26,6 +28,8 @@ from admission.settings import Settings
 from kube.clock import SystemClock
 from tests.admission.pods import env, half, patched, pod, review
 from wire import names
+
+NO_HURRY = Limits()
 
 
 def _certificate() -> ServingCertificate:
@@ -76,10 +80,14 @@ Serve = Callable[..., Any]
 def serve(tmp_path: Path) -> Serve:
     @asynccontextmanager
     async def run(
-        made: ServingCertificate, *, ready: Callable[[], bool] = lambda: True, observer: Observer | None = None
+        made: ServingCertificate,
+        *,
+        ready: Callable[[], bool] = lambda: True,
+        observer: Observer | None = None,
+        limits: Limits = NO_HURRY,
     ) -> AsyncIterator[Site]:
         shown = FilesShown(Files(certificate=tmp_path / "tls.crt", key=tmp_path / "tls.key", reload_s=0.02))
-        endpoint = Endpoint(host="127.0.0.1", port=0, drain_s=0.3)
+        endpoint = Endpoint(host="127.0.0.1", port=0, drain_s=0.3, limits=limits)
         admission = PodAdmission(Settings(), rng=random.Random(1))
         server = WebhookServer(admission, endpoint, shown, is_ready=ready, observer=observer)
         site = Site(server, tmp_path, 0)
@@ -188,6 +196,21 @@ async def test_who_goes_in_the_middle_of_a_review_is_counted_and_fills_no_log(
         with anyio.fail_after(60):
             assert await seen.receive() is Answered.FAILED
     assert not caplog.records
+
+
+async def test_who_sends_half_a_review_and_no_more_is_let_go(serve: Serve) -> None:
+    made, seen = _certificate(), Seen()
+    async with serve(made, observer=seen, limits=Limits(body_s=0.05)) as site:
+        tls = ssl.create_default_context(cadata=made.ca.decode())
+        stream = await anyio.connect_tcp("127.0.0.1", site.port, ssl_context=tls, tls_hostname="127.0.0.1")
+        await stream.send(f"POST {MUTATE_PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{".encode())
+        with anyio.fail_after(60):
+            assert (await stream.receive()).startswith(b"HTTP/1.1 408 ")
+            with contextlib.suppress(anyio.EndOfStream):
+                while True:
+                    await stream.receive()
+            assert await seen.receive() is Answered.FAILED
+        await anyio.aclose_forcefully(stream)
 
 
 async def test_a_renewed_certificate_is_shown_to_new_connections(serve: Serve) -> None:

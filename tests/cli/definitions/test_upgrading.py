@@ -151,6 +151,17 @@ async def test_one_that_changes_meanwhile_is_judged_anew() -> None:
     assert (await cluster.there())["spec"] == made["spec"]
 
 
+async def test_where_one_stops_the_upgrade_none_is_changed() -> None:
+    cluster = Cluster()
+    administrator = Api(cluster.server.transport("administrator"), retry=Retry(random.Random(1)))
+    await cluster.put(older)
+    before = await cluster.there()
+    missing = next(definition for definition in DEFINITIONS if definition.name != QUEUES.name)
+    done = await upgrade(Reader(cluster.server.transport("upgrader")), administrator, [QUEUES, missing])
+    assert [each.outcome for each in done] == [Outcome.UNTOUCHED, Outcome.MISSING]
+    assert await cluster.there() == before
+
+
 async def test_what_is_refused_is_told_and_the_others_are_done_all_the_same() -> None:
     cluster = Cluster()
     administrator = Api(cluster.server.transport("administrator"), retry=Retry(random.Random(1)))
@@ -176,6 +187,7 @@ async def test_what_is_refused_is_told_and_the_others_are_done_all_the_same() ->
         (Upgrade("a.b", Outcome.AS_WANTED), True, "a.b: is as this version wants it"),
         (Upgrade("a.b", Outcome.UPGRADED), True, "a.b: brought to this version"),
         (Upgrade("a.b", Outcome.NEWER, "why"), True, "a.b: left as it is, since it is newer: why"),
+        (Upgrade("a.b", Outcome.UNTOUCHED), False, "a.b: left as it is, since another one stops the upgrade"),
         (Upgrade("a.b", Outcome.MISSING, "where"), False, "a.b: is not there: where"),
         (Upgrade("a.b", Outcome.FAILED, "why"), False, "a.b: could not be brought to this version: why"),
         (

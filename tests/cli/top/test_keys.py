@@ -16,8 +16,12 @@ from cli.top.keys import named
         ("jk ", ["down", "up", "page-down"]),
         ("\x1b[5~d\x1b[6~", ["page-up", "d", "page-down"]),
         ("\x1b[H\x1b[F\x1b[1~\x1b[4~", ["home", "end", "home", "end"]),
-        # One that is not known may be of any length: what follows it is not believed to be keys.
-        ("\x1b[99;9qq", []),
+        # Those that mean nothing: to the right, F5, a mouse, half a sequence.
+        ("\x1b[C", []),
+        ("\x1b[15~\x1bOP", []),
+        ("\x1b[<0;12;5Mq", ["q"]),
+        ("\x1b[99;9qq", ["q"]),
+        ("\x1b[1", []),
         ("\x1b", []),
         ("", []),
     ],

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cli.metrics.registry import Registry
@@ -56,6 +57,19 @@ def test_a_collector_is_sent_all_that_a_span_says(collector: Collector) -> None:
     assert sent.events == ("NoNodeFits",)
     assert collector.headers[0]["x-token"] == "hidden"
     assert sink.counts() == {"exported": 1, "failed": 0, "dropped": 0}
+
+
+def test_a_text_is_cut_since_what_waits_is_counted_by_spans(collector: Collector) -> None:
+    """A name is seen at admission before the API server has said that it is too long: 2 MB each were kept."""
+    long = "n" * 5_000
+    sink = exporting_to(collector.url)
+    events = (SpanEvent(1, long, {"said": long}),)
+    sink.take(msgspec.structs.replace(SPAN, attributes={"pod": long}, events=events, error=long))
+    sink.close(60.0)
+    (sent,) = collector.spans
+    assert sent.attributes == {"pod": long[: exporting.LONGEST]}
+    assert sent.events == (long[: exporting.LONGEST],)
+    assert sent.error == long[: exporting.LONGEST]
 
 
 def test_spans_are_sent_without_being_asked_for_within_seconds(collector: Collector) -> None:
