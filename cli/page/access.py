@@ -2,24 +2,27 @@
 
 A reader shows the API server's own token. A TokenReview says whose it is, SubjectAccessReviews say what they may see:
 nodes, and pods by namespace. Answers hold for seconds, also for a stream that stays open; so many readers are known.
+
+Nobody's questions stop those of others: what is asked already is not asked again, people who are known don't wait
+behind tokens that nobody knows, and of all reviews that are under way a few at most are one user's.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Protocol
+from weakref import WeakValueDictionary
 
 import anyio
 import msgspec
 
+from cli.page.remembering import Remembered
 from cli.page.sight import EVERYTHING, Sight
 from kube.api import Api
 from kube.resources import EVENTS, NODES, PODS, SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Resource
 from wire.reviews import UserInfo
 
-V = TypeVar("V")
 #: Those that are shown now.
 Namespaces = Callable[[], Collection[str]]
 
@@ -31,7 +34,10 @@ MOST_READERS: Final = 256
 MOST_NAMESPACES: Final = 500
 #: No token of the API server is longer.
 _LONGEST_TOKEN: Final = 16_384
+#: Reviews that are under way at one time: of what people may do, of tokens not met before, of those met before.
 _AT_ONE_TIME: Final = 8
+#: And of what one user may do: who asks about 500 namespaces leaves room for others.
+_OF_ONE_USER: Final = 2
 _BEARER: Final = "bearer "
 
 
@@ -64,9 +70,13 @@ class Reviewed:
     def __init__(self, api: Api, *, holds_s: float = HOLDS_S) -> None:
         self._api = api
         #: By the token's digest: a token itself is never kept.
-        self._users: _Remembered[UserInfo | None] = _Remembered(holds_s)
-        self._sights: _Remembered[Sight] = _Remembered(holds_s)
+        self._users: Remembered[UserInfo | None] = Remembered(holds_s=holds_s, most=MOST_READERS)
+        self._sights: Remembered[Sight] = Remembered(holds_s=holds_s, most=MOST_READERS)
+        self._meeting = anyio.CapacityLimiter(_AT_ONE_TIME)
+        self._renewing = anyio.CapacityLimiter(_AT_ONE_TIME)
         self._asking = anyio.CapacityLimiter(_AT_ONE_TIME)
+        #: By the user's name, as long as somebody asks: one user may have many tokens.
+        self._asking_of: WeakValueDictionary[str, anyio.CapacityLimiter] = WeakValueDictionary()
 
     async def sight(self, authorization: str, namespaces: Namespaces) -> Sight | Turned:
         """What the owner of a token may see."""
@@ -74,51 +84,59 @@ class Reviewed:
         if not token.isascii() or not 0 < len(token) <= _LONGEST_TOKEN:
             return Turned(401, "show a token of the cluster (kubectl create token, or your own) as a bearer token")
         digest = hashlib.sha256(token.encode()).hexdigest()
-        user = self._users.get(digest)
-        if user is _MISSING:
-            user = self._users.put(digest, await self._who(token))
-        if not isinstance(user, UserInfo):
+        user = await self._users.get(digest, lambda: self._who(token, digest))
+        if user is None:
             return Turned(401, "the cluster does not know this token (any more)")
         key = msgspec.json.encode(user).decode()
-        known = self._sights.get(key)
-        sight = known if isinstance(known, Sight) else self._sights.put(key, await self._may_see(user, namespaces))
+        sight = await self._sights.get(key, lambda: self._may_see(user, namespaces))
         if not sight.nodes and sight.namespaces == frozenset():
             return Turned(403, "you may neither list nodes nor pods of any namespace that is shown here")
         return sight
 
-    async def _who(self, token: str) -> UserInfo | None:
-        async with self._asking:
+    async def _who(self, token: str, digest: str) -> UserInfo | None:
+        is_met = self._users.last(digest) is not None
+        async with self._renewing if is_met else self._meeting:
             review = await self._api.create(TOKEN_REVIEWS, {"spec": {"token": token}})
         status = review.status
         return status.user if status.authenticated and status.user.username else None
 
     async def _may_see(self, user: UserInfo, namespaces: Namespaces) -> Sight:
+        turns = self._asking_of.setdefault(user.username, anyio.CapacityLimiter(_OF_ONE_USER))
+
+        async def may(resource: Resource[Any], namespace: str = "") -> bool:
+            async with turns, self._asking:
+                return await self._may(user, resource, namespace)
+
         return Sight(
-            nodes=await self._may(user, NODES),
-            namespaces=await self._may_list(user, PODS, namespaces),
-            events=await self._may_list(user, EVENTS, namespaces),
+            nodes=await may(NODES),
+            namespaces=await _may_list(may, PODS, namespaces),
+            events=await _may_list(may, EVENTS, namespaces),
         )
 
-    async def _may_list(self, user: UserInfo, resource: Resource[Any], namespaces: Namespaces) -> frozenset[str] | None:
-        """In which namespaces; None: in all."""
-        if await self._may(user, resource):
-            return None
-        allowed: set[str] = set()
-
-        async def ask(namespace: str) -> None:
-            if await self._may(user, resource, namespace):
-                allowed.add(namespace)
-
-        async with anyio.create_task_group() as tasks:
-            for namespace in sorted(namespaces())[:MOST_NAMESPACES]:
-                tasks.start_soon(ask, namespace)
-        return frozenset(allowed)
-
-    async def _may(self, user: UserInfo, resource: Resource[Any], namespace: str = "") -> bool:
+    async def _may(self, user: UserInfo, resource: Resource[Any], namespace: str) -> bool:
         attributes = {"verb": "list", "group": resource.group, "resource": resource.plural, "namespace": namespace}
-        async with self._asking:
-            review = await self._api.create(SUBJECT_ACCESS_REVIEWS, _asked(user, attributes))
+        review = await self._api.create(SUBJECT_ACCESS_REVIEWS, _asked(user, attributes))
         return review.status.allowed and not review.status.denied
+
+
+class _May(Protocol):
+    async def __call__(self, resource: Resource[Any], namespace: str = "") -> bool: ...
+
+
+async def _may_list(may: _May, resource: Resource[Any], namespaces: Namespaces) -> frozenset[str] | None:
+    """In which namespaces; None: in all."""
+    if await may(resource):
+        return None
+    allowed: set[str] = set()
+
+    async def ask(namespace: str) -> None:
+        if await may(resource, namespace):
+            allowed.add(namespace)
+
+    async with anyio.create_task_group() as tasks:
+        for namespace in sorted(namespaces())[:MOST_NAMESPACES]:
+            tasks.start_soon(ask, namespace)
+    return frozenset(allowed)
 
 
 def _asked(user: UserInfo, attributes: Mapping[str, str]) -> dict[str, Any]:
@@ -132,29 +150,3 @@ def _asked(user: UserInfo, attributes: Mapping[str, str]) -> dict[str, Any]:
             "resourceAttributes": attributes,
         }
     }
-
-
-_MISSING: Final = object()
-
-
-class _Remembered(Generic[V]):
-    """Answers for a while; the one that was given first goes when there are too many."""
-
-    def __init__(self, holds_s: float) -> None:
-        self._holds_s = holds_s
-        self._known: OrderedDict[str, tuple[float, V]] = OrderedDict()
-
-    def get(self, key: str) -> V | object:
-        """The answer, or _MISSING."""
-        found = self._known.get(key)
-        if found is None or anyio.current_time() >= found[0]:
-            return _MISSING
-        return found[1]
-
-    def put(self, key: str, value: V) -> V:
-        """Remember an answer from now on."""
-        self._known.pop(key, None)
-        self._known[key] = (anyio.current_time() + self._holds_s, value)
-        while len(self._known) > MOST_READERS:
-            self._known.popitem(last=False)
-        return value

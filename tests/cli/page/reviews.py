@@ -44,7 +44,10 @@ class Reviewer:
         self.asked.append(spec)
         if path == "/apis/authentication.k8s.io/v1/tokenreviews":
             name = self.users.get(spec["token"], "")
-            status: dict[str, Any] = {"authenticated": bool(name), "user": {"username": name, "groups": ["g"]}}
+            # Each token of a service account tells its own id.
+            extra = {"authentication.kubernetes.io/credential-id": [f"JTI={spec['token']}"]}
+            user = {"username": name, "groups": ["g"], "extra": extra}
+            status: dict[str, Any] = {"authenticated": bool(name), "user": user}
         else:
             assert path == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
             asked = spec["resourceAttributes"]
