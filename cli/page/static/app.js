@@ -100,7 +100,7 @@ class Page {
     if (isNew) {
       const isFirst = this.view === null;
       this.path = path;
-      this.view = new (VIEWS[kind] ?? MapView)(this, ...parts);
+      this.view = new (Object.hasOwn(VIEWS, kind) ? VIEWS[kind] : MapView)(this, ...parts);
       byId("main").replaceChildren(this.view.root);
       document.title = `${this.view.title} - Moorage`;
       if (!isFirst) this.view.root.querySelector("h1").focus();
