@@ -22,6 +22,8 @@ V = TypeVar("V")
 
 #: So many revisions back a reader is told what changed: a minute and more, at four a second.
 MOST_FRAMES: Final = 300
+#: No revision that was ever told is longer; Python refuses to read numbers of thousands of digits.
+_MOST_DIGITS: Final = 18
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -122,7 +124,7 @@ class Frames:
     def since(self, known: str) -> list[Frame] | None:
         """What changed since an ``id``; None for one that nobody knows (any more): then the whole has to be read."""
         epoch, _, number = known.rpartition("-")
-        if epoch != self.epoch or not (number.isascii() and number.isdigit()):
+        if epoch != self.epoch or not (number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS):
             return None
         behind = self.revision - int(number)
         if not 0 <= behind <= len(self._frames):

@@ -195,7 +195,9 @@ def test_a_heartbeat_draws_nothing() -> None:
     assert frames.id == known
 
 
-@pytest.mark.parametrize("known", ["", "e", "e-", "e-2", "e--1", "e-x", "f-1", "e-1-1", "e-9999999999"])
+@pytest.mark.parametrize(
+    "known", ["", "e", "e-", "e-2", "e--1", "e-x", "f-1", "e-1-1", "e-9999999999", f"e-{'9' * 5000}"]
+)
 def test_who_knows_no_revision_of_this_run_reads_it_all(known: str) -> None:
     assert frames_of(node()).since(known) is None
 
