@@ -75,6 +75,7 @@ class Following:
     """Five watches. Without nodes and pods there is no page; the rest is missed where it can't be read."""
 
     def __init__(self, api: Api, objects: Objects, *, rng: random.Random) -> None:
+        self._objects = objects
         self._needed = (
             Reflector(api, NODES, _nodes(objects), rng=rng),
             Reflector(api, PODS, _pods(objects), rng=rng),
@@ -97,8 +98,12 @@ class Following:
             task_status.started()
 
     def troubles(self) -> tuple[str, ...]:
-        """What can't be read now, and why; a kind that the cluster does not have is not missed."""
-        return tuple(
+        """What can't be read now, and why; a kind that the cluster does not have is not missed.
+
+        And why what is read is written down no more, where it was to be.
+        """
+        recording = (self._objects.trouble,) if self._objects.trouble else ()
+        return recording + tuple(
             f"{each.resource.plural}: {each.trouble}"
             for each in (*self._needed, *self._wanted)
             if each.trouble and not each.is_unknown

@@ -49,6 +49,8 @@ class Objects:
         #: The newest, by namespace/name, in the order in which they came.
         self.events: dict[str, EventLine] = {}
         self.marks = Marks()
+        #: What went wrong with keeping them (cli/page/runs.py); "": nothing.
+        self.trouble = ""
         self._on_node: dict[str, dict[str, None]] = {}
         self._of_group: dict[Key, dict[str, None]] = {}
         self._uid_of: dict[Key, str] = {}

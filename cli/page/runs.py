@@ -26,6 +26,7 @@ from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 
 _T = TypeVar("_T")
+_Object = TypeVar("_Object", Node, Pod, BindRequest, PodGroup)
 
 FORM: Final = "moorage-run-1"
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -78,7 +79,7 @@ class Recording(Objects):
     @override
     def put_node(self, node: Node) -> None:
         super().put_node(node)
-        self._write(Line(at_ms=self._now_ms(), node=node))
+        self._write(Line(at_ms=self._now_ms(), node=_unapplied(node)))
 
     @override
     def drop_node(self, name: str) -> None:
@@ -98,7 +99,7 @@ class Recording(Objects):
     @override
     def put_request(self, request: BindRequest) -> None:
         super().put_request(request)
-        self._write(Line(at_ms=self._now_ms(), request=request))
+        self._write(Line(at_ms=self._now_ms(), request=_unapplied(request)))
 
     @override
     def drop_request(self, key: Key) -> None:
@@ -108,7 +109,7 @@ class Recording(Objects):
     @override
     def put_group(self, group: PodGroup) -> None:
         super().put_group(group)
-        self._write(Line(at_ms=self._now_ms(), group=group))
+        self._write(Line(at_ms=self._now_ms(), group=_unapplied(group)))
 
     @override
     def drop_group(self, key: Key) -> None:
@@ -131,7 +132,15 @@ class Recording(Objects):
         return round((now - self._began) * 1000)
 
     def _write(self, line: Line) -> None:
-        os.write(self._file, msgspec.json.encode(line) + b"\n")
+        """Write a line whole. Where that can't be the run ends with the line before, and the page goes on."""
+        if self.trouble:
+            return
+        text = memoryview(msgspec.json.encode(line) + b"\n")
+        try:
+            while text:
+                text = text[os.write(self._file, text) :]
+        except OSError as error:
+            self.trouble = f"the recording has ended: {error.strerror}"
 
 
 class Replay:
@@ -207,7 +216,6 @@ def _if(there: _T | None, take: Callable[[_T], None]) -> None:
 
 def _bare(pod: Pod) -> Pod:
     """Without what may be secret."""
-    annotations = {key: value for key, value in (pod.metadata.annotations or {}).items() if key != _APPLIED}
     spec = msgspec.structs.replace(
         pod.spec,
         containers=[_bare_container(one) for one in pod.spec.containers],
@@ -215,9 +223,16 @@ def _bare(pod: Pod) -> Pod:
         ephemeral_containers=None,
         volumes=None,
     )
-    return msgspec.structs.replace(
-        pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations), spec=spec
-    )
+    return msgspec.structs.replace(_unapplied(pod), spec=spec)
+
+
+def _unapplied(obj: _Object) -> _Object:
+    """Without what kubectl keeps of its manifest."""
+    annotations = obj.metadata.annotations or {}
+    if _APPLIED not in annotations:
+        return obj
+    left = {key: value for key, value in annotations.items() if key != _APPLIED}
+    return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, annotations=left))
 
 
 def _bare_container(container: Container) -> Container:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import resource
+import signal
 import stat
 from pathlib import Path
 from typing import Any
@@ -10,14 +13,17 @@ import anyio
 import msgspec
 import pytest
 
+from cli.page.following import Following
 from cli.page.frames import Frames
 from cli.page.objects import Objects, kept
 from cli.page.runs import FORM, Recording, Replay
 from cli.page.values import Changes, EventLine
 from cli.refusing import BadInput
+from tests.cli.page.reviews import Reviewer
 from tests.cli.page.test_frames import Story, as_sets, drawn
 from tests.conftest import AnyioBackend
 from tests.scheduler.core.objects import NANO, bound, changed, node, pod, pod_group, reservation
+from wire.core import ObjectMeta
 
 HALF = NANO // 2
 APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -120,6 +126,9 @@ async def test_no_secret_gets_into_the_file(path: Path) -> None:
     }
     recording = Recording(path, lambda: None)
     recording.put_pod(kept(changed(asking, annotations=annotations)))
+    applied = ObjectMeta(name="other", namespace="ns", annotations=annotations)
+    recording.put_node(msgspec.structs.replace(node(), metadata=applied))
+    recording.put_group(msgspec.structs.replace(pod_group("gang"), metadata=applied))
     recording.close()
     text, mode = written(path)
     assert "secret" not in text
@@ -150,3 +159,24 @@ async def test_a_line_that_was_cut_ends_the_run_and_is_told(path: Path) -> None:
     assert list(objects.nodes) == ["n1"]
     assert replay.is_in_step
     assert replay.troubles()[0].startswith("the recording from line 3 on: ")
+
+
+async def test_a_full_disk_ends_the_recording_and_not_the_page(path: Path) -> None:
+    recording = Recording(path, lambda: None)
+    recording.put_node(node())
+    size = len(written(path)[0])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, limits[1]))
+    try:
+        recording.put_pod(TENANT)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    recording.put_node(node("n2"))
+    recording.close()
+    assert sorted(recording.nodes) == ["n1", "n2"]
+    assert len(recording.pods) == 1
+    following = Following(Reviewer({}, {}).api(), recording, rng=random.Random(0))
+    assert following.troubles() == ("the recording has ended: File too large",)
+    assert list((await replayed(path)).nodes) == ["n1"]
