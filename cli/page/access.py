@@ -55,6 +55,10 @@ class Access(Protocol):
         """What may be seen of these namespaces. Raises kube.errors.ApiError where it can't be told."""
         ...
 
+    def user(self, authorization: str) -> str:
+        """Whose token this is, as it was told last; "" where nobody signs in."""
+        ...
+
 
 class Open:
     """Shows everything: to whoever reaches a loopback address, as ``kubectl proxy`` does."""
@@ -62,6 +66,10 @@ class Open:
     async def sight(self, authorization: str, namespaces: Namespaces) -> Sight | Turned:
         """Everything."""
         return EVERYTHING
+
+    def user(self, authorization: str) -> str:
+        """Nobody signs in."""
+        return ""
 
 
 class Reviewed:
@@ -80,10 +88,10 @@ class Reviewed:
 
     async def sight(self, authorization: str, namespaces: Namespaces) -> Sight | Turned:
         """What the owner of a token may see."""
-        token = authorization[len(_BEARER) :].strip() if authorization.lower().startswith(_BEARER) else ""
-        if not token.isascii() or not 0 < len(token) <= _LONGEST_TOKEN:
+        token = _token(authorization)
+        if not token:
             return Turned(401, "show a token of the cluster (kubectl create token, or your own) as a bearer token")
-        digest = hashlib.sha256(token.encode()).hexdigest()
+        digest = _digest(token)
         user = await self._users.get(digest, lambda: self._who(token, digest))
         if user is None:
             return Turned(401, "the cluster does not know this token (any more)")
@@ -92,6 +100,11 @@ class Reviewed:
         if not sight.nodes and sight.namespaces == frozenset():
             return Turned(403, "you may neither list nodes nor pods of any namespace that is shown here")
         return sight
+
+    def user(self, authorization: str) -> str:
+        """Whose token this is, as the API server told last."""
+        user = self._users.last(_digest(_token(authorization)))
+        return user.username if user is not None else ""
 
     async def _who(self, token: str, digest: str) -> UserInfo | None:
         is_met = self._users.last(digest) is not None
@@ -117,6 +130,16 @@ class Reviewed:
         attributes = {"verb": "list", "group": resource.group, "resource": resource.plural, "namespace": namespace}
         review = await self._api.create(SUBJECT_ACCESS_REVIEWS, _asked(user, attributes))
         return review.status.allowed and not review.status.denied
+
+
+def _token(authorization: str) -> str:
+    """The bearer token; "" where there is none that could be one of the API server."""
+    token = authorization[len(_BEARER) :].strip() if authorization.lower().startswith(_BEARER) else ""
+    return token if token.isascii() and len(token) <= _LONGEST_TOKEN else ""
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
 
 
 class _May(Protocol):

@@ -11,6 +11,7 @@ import gzip
 import importlib.resources
 import logging
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final, Protocol
 
@@ -29,8 +30,6 @@ from kube.errors import ApiError
 _log: Final = logging.getLogger(__name__)
 _encode: Final = msgspec.json.Encoder().encode
 
-#: Streams that are open at one time; further readers are turned away.
-MOST_STREAMS: Final = 128
 #: An open stream says at least so often that it lives, and asks again what its reader may see.
 PULSE_S: Final = 5.0
 #: Nobody has anything to send.
@@ -58,6 +57,17 @@ HEADERS: Final = {
 }
 _PORT: Final = re.compile(r":[0-9]*$")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What readers may take: ``streams`` that are open at one time, ``streams_of_one`` user where readers sign in.
+
+    ``unread_s``: who has not read for so long what was sent has gone; his stream could not ask for its rights either.
+    """
+
+    streams: int = 128
+    streams_of_one: int = 8
+    unread_s: float = 20.0
 
 
 class Health(PageStruct, frozen=True, gc=False):
@@ -96,7 +106,7 @@ class Answering:
         source: str,
         hosts: Collection[str] | None,
         pulse_s: float = PULSE_S,
-        most_streams: int = MOST_STREAMS,
+        limits: Limits | None = None,
     ) -> None:
         self._publishing = publishing
         self._following = following
@@ -104,8 +114,9 @@ class Answering:
         self._source = source
         self._hosts = hosts
         self._pulse_s = pulse_s
-        self._most_streams = most_streams
-        self._streams = 0
+        self._limits = limits or Limits()
+        #: By user, "" where nobody signs in.
+        self._streams: Counter[str] = Counter()
 
     def app(self) -> web.Application:
         """Return the routes: GET and nothing else."""
@@ -182,18 +193,22 @@ class Answering:
         sight = await self._sight(request)
         if isinstance(sight, Turned):
             return _turned(sight)
-        if self._streams >= self._most_streams:
+        user = self._access.user(request.headers.get("Authorization", ""))
+        if self._streams.total() >= self._limits.streams:
             return _told(503, "too many pages are open")
+        if user and self._streams[user] >= self._limits.streams_of_one:
+            return _told(503, f"{self._limits.streams_of_one} pages of yours are open, and no more are allowed")
         known = request.headers.get("Last-Event-ID", "") or request.query.get("after", "")
         answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
-        self._streams += 1
+        self._streams[user] += 1
         try:
             await answer.prepare(request)
             await self._tell(request, answer, known, sight)
         except ConnectionError:
             _log.debug("a reader has gone")
         finally:
-            self._streams -= 1
+            self._streams[user] -= 1
+            self._streams += Counter()  # who has none is not remembered
         return answer
 
     async def _tell(self, request: web.Request, answer: web.StreamResponse, known: str, sight: Sight) -> None:
@@ -205,15 +220,25 @@ class Answering:
         while True:
             missed = frames.since(known)
             if missed is None or await self._sight(request) != sight:
-                await answer.write(b"event: reset\ndata: {}\n\n")
+                await self._send(request, answer, b"event: reset\ndata: {}\n\n")
                 return
             for frame in missed:
-                await answer.write(_event(f"{frames.epoch}-{frame.revision}", frame, sight))
+                await self._send(request, answer, _event(f"{frames.epoch}-{frame.revision}", frame, sight))
                 known = f"{frames.epoch}-{frame.revision}"
             health = Health(unread=self._following.troubles(), silent_s=self._following.silent_s())
-            await answer.write(b"event: health\ndata: " + _encode(health) + b"\n\n")
+            await self._send(request, answer, b"event: health\ndata: " + _encode(health) + b"\n\n")
             with anyio.move_on_after(self._pulse_s):
                 await self._publishing.wait_beyond(int(known.rpartition("-")[2]))
+
+    async def _send(self, request: web.Request, answer: web.StreamResponse, event: bytes) -> None:
+        """Raises ConnectionError for a reader who has gone, or does not read."""
+        try:
+            with anyio.fail_after(self._limits.unread_s):
+                await answer.write(event)
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()  # else what is not read yet would be waited for
+            raise ConnectionAbortedError("a reader does not read") from None
 
 
 def _event(name: str, frame: Frame, sight: Sight) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,9 +16,10 @@ import pytest
 from cli.inspection.reading import read_cluster
 from cli.inspection.surveying import survey
 from cli.page.access import Reviewed
-from cli.page.answering import HEADERS
+from cli.page.answering import HEADERS, Limits
 from cli.page.following import Following
 from cli.page.objects import Objects
+from cli.page.values import EventLine
 from kube.api import Api
 from kube.clock import SystemClock
 from kube.memory.server import MemoryApiServer
@@ -314,9 +316,45 @@ async def test_every_answer_has_the_headers_of_a_careful_page(path: str) -> None
 
 
 async def test_too_many_streams_are_turned_away() -> None:
-    async with page(most_streams=1) as (_, made):
+    async with page(limits=Limits(streams=1)) as (_, made):
         _, state = await asked(made.client, "/api/state")
         path = f"/api/changes?after={state['id']}"
         async with made.client.get(path) as first:
             await first.content.readuntil(b"\n\n")
             assert (await asked(made.client, path))[0] == 503
+
+
+async def test_one_user_does_not_take_the_streams_of_others() -> None:
+    access = Reviewed(Reviewer(USERS, RIGHTS).api())
+    async with page(access=access, hosts=None, limits=Limits(streams_of_one=1)) as (_, made):
+        _, state = await asked(made.client, "/api/state", "token-ann")
+        path = f"/api/changes?after={state['id']}"
+        async with made.client.get(path, headers={"Authorization": "Bearer token-ann"}) as first:
+            await first.content.readuntil(b"\n\n")
+            assert (await asked(made.client, path, "token-ann"))[0] == 503
+            async with made.client.get(path, headers={"Authorization": "Bearer token-admin"}) as other:
+                assert other.status == 200
+
+
+async def is_open(client: aiohttp.ClientSession) -> bool:
+    """Whether there is room for one stream more."""
+    async with client.get("/api/changes?after=other") as answer:
+        return answer.status == 200
+
+
+async def test_who_does_not_read_makes_room_for_others() -> None:
+    async with page(limits=Limits(streams=1, unread_s=0.2)) as (_, made):
+        _, state = await asked(made.client, "/api/state")
+        path = f"/api/changes?after={state['id']}"
+        with socket.socket() as idle:
+            idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            idle.connect(("127.0.0.1", int(made.address.rpartition(":")[2])))
+            idle.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            with anyio.fail_after(LIMIT_S):
+                while await is_open(made.client):
+                    continue
+                while not await is_open(made.client):
+                    for event in range(500):
+                        note = f"{anyio.current_time()}".ljust(1000, "x")
+                        made.publishing.objects.put_event(EventLine(key=f"{event}", namespace="n", pod="p", note=note))
+                    await anyio.sleep(0.05)
