@@ -6,7 +6,7 @@ A node is counted from what is on it now and nothing else, so what is shown can'
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -22,9 +22,16 @@ from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.events import Event
 
+_Line = TypeVar("_Line", EventLine, PodLine)
+
 _SETTINGS: Final = Settings()
-#: What a waiting pod's reason may be long, in characters: it is part of what everybody is sent.
-_LONGEST_MESSAGE: Final = 1024
+#: What users write is part of what everybody is sent, so it is cut, in characters: names, and all the rest.
+_LONGEST_NAME: Final = 253
+_LONGEST_TEXT: Final = 1024
+_NAMES: Final = frozenset(
+    {"namespace", "name", "pod", "uid", "node", "queue", "pod_group", "on_its_way_to", "at", "created", "type", "by"}
+)
+_MOST_ASKS: Final = 64
 
 
 class Drawn(msgspec.Struct, frozen=True):
@@ -114,17 +121,18 @@ def draw_event(event: Event) -> EventLine | None:
     if about is None or about.kind != "Pod":
         return None
     series = event.series
-    return EventLine(
+    drawn = EventLine(
         key=f"{event.metadata.namespace}/{event.metadata.name}",
         namespace=about.namespace,
         pod=about.name,
         at=(series.last_observed_time if series else event.event_time) or event.metadata.creation_timestamp or "",
         type=event.type,
         reason=event.reason,
-        note=event.note[:_LONGEST_MESSAGE],
+        note=event.note,
         by=event.reporting_controller,
         count=series.count if series else 1,
     )
+    return _cut(drawn)
 
 
 def group_of(pod: Pod) -> tuple[str, str] | None:
@@ -182,7 +190,7 @@ def _began(pod: Pod) -> Iterable[str]:
 
 def _line(view: PodView, pod: Pod) -> PodLine:
     waits = view.waits
-    return PodLine(
+    drawn = PodLine(
         namespace=view.namespace,
         name=view.name,
         uid=view.uid,
@@ -194,10 +202,24 @@ def _line(view: PodView, pod: Pod) -> PodLine:
         asks=view.asks if waits else (),
         waits=waits is not None,
         reason=("Refused" if view.refused else waits.reason) if waits else "",
-        message=(view.refused or waits.message)[:_LONGEST_MESSAGE] if waits else "",
+        message=(view.refused or waits.message) if waits else "",
         on_its_way_to=waits.on_its_way_to if waits else "",
         last_failure=waits.last_failure if waits else "",
     )
+    return _cut(drawn)
+
+
+def _cut(drawn: _Line) -> _Line:
+    """The same with every text of it cut to what is sent of it."""
+    cut: dict[str, object] = {}
+    for field in drawn.__struct_fields__:
+        value = getattr(drawn, field)
+        most = _LONGEST_NAME if field in _NAMES else _LONGEST_TEXT
+        if isinstance(value, str) and len(value) > most:
+            cut[field] = value[:most]
+        elif isinstance(value, tuple) and (len(value) > _MOST_ASKS or any(len(text) > most for text in value)):
+            cut[field] = tuple(text[:most] for text in value[:_MOST_ASKS])
+    return msgspec.structs.replace(drawn, **cut) if cut else drawn
 
 
 def _card(view: NodeView, use: Use, product: str) -> NodeCard:

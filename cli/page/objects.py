@@ -25,6 +25,7 @@ B = TypeVar("B")
 
 #: Of the newest events so many are kept: a busy cluster makes more of them than anybody reads.
 MOST_EVENTS: Final = 500
+_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @dataclass(slots=True)
@@ -204,13 +205,24 @@ class Objects:
 
 
 def kept(pod: Pod) -> Pod:
-    """What is kept of a pod: all of it where it has to do with GPUs, else what it takes of its node.
+    """What is kept of a pod: what it takes of its node, and where it has to do with GPUs its metadata and environment.
 
-    What its environment says is nobody's business here, and is never drawn.
+    What it runs, its volumes and its manifest are never drawn, and may be large.
     """
     if matters(pod):
         # Other systems' words may stand in the environment of a pod that admission has not seen: it is kept as it is.
-        return pod
+        spec = msgspec.structs.replace(
+            pod.spec,
+            containers=[msgspec.structs.replace(c, command=None, args=None) for c in pod.spec.containers],
+            init_containers=[
+                msgspec.structs.replace(c, command=None, args=None) for c in pod.spec.init_containers or ()
+            ]
+            or None,
+            volumes=None,
+        )
+        annotations = {key: text for key, text in (pod.metadata.annotations or {}).items() if key != _APPLIED}
+        meta = msgspec.structs.replace(pod.metadata, annotations=annotations or None)
+        return msgspec.structs.replace(pod, metadata=meta, spec=spec)
     containers = [
         msgspec.structs.replace(c, env=None, env_from=None, command=None, args=None) for c in pod.spec.containers
     ]

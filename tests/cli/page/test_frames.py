@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cli.inspection.surveying import Found, survey
-from cli.page.drawing import draw_event
+from cli.page.drawing import draw_event, draw_waiting
 from cli.page.frames import MOST_FRAMES, Frames
 from cli.page.objects import MOST_EVENTS, Objects, kept
 from cli.page.values import Changes, EventLine, NodeCard, PodLine
@@ -319,3 +319,28 @@ def test_a_group_counts_those_of_its_pods_that_have_not_ended() -> None:
 def test_defaults_are_left_out_of_what_is_sent() -> None:
     assert msgspec.json.encode(NodeCard(name="n")) == b'{"name":"n"}'
     assert msgspec.json.encode(PodLine(namespace="ns", name="p", uid="u")) == b'{"namespace":"ns","name":"p","uid":"u"}'
+
+
+def test_what_users_write_is_cut() -> None:
+    long = "x" * 100_000
+    about = ObjectReference(kind="Pod", namespace="ns", name=long)
+    event = draw_event(
+        Event(
+            metadata=ObjectMeta(name="e"), regarding=about, reason=long, type=long, note=long, reporting_controller=long
+        )
+    )
+    waiting = draw_waiting(pod("p", fraction=long, group=long))
+    assert event is not None
+    assert waiting is not None
+    assert (len(event.pod), len(event.by), len(event.note), len(event.reason)) == (253, 253, 1024, 1024)
+    assert len(waiting.pod_group) == 253
+    assert len(msgspec.json.encode(event)) + len(msgspec.json.encode(waiting)) < 10_000
+
+
+def test_of_a_pod_with_gpus_neither_what_it_runs_nor_its_manifest_is_kept() -> None:
+    container = {"name": "m", "command": ["secret"], "args": ["secret"]}
+    spec = {"containers": [container], "initContainers": [container], "volumes": [{"name": "secret"}]}
+    manifest = {"kubectl.kubernetes.io/last-applied-configuration": "secret"}
+    asking = pod("p", fraction="0.5", spec=spec, annotations=manifest)
+    assert b"secret" not in msgspec.json.encode(kept(asking))
+    assert draw_waiting(kept(asking)) == draw_waiting(asking)
