@@ -22,6 +22,8 @@ V = TypeVar("V")
 
 #: So many revisions back a reader is told what changed: a minute and more, at four a second.
 MOST_FRAMES: Final = 300
+#: And so many lines in all: who is further behind reads the whole, which is less.
+MOST_LINES: Final = 20_000
 #: No revision that was ever told is longer; Python refuses to read numbers of thousands of digits.
 _MOST_DIGITS: Final = 18
 
@@ -45,7 +47,8 @@ class Frames:
         self.pods: dict[str, PodLine] = {}
         self.groups: dict[Key, GroupLine] = {}
         self._pods_of: dict[str, frozenset[str]] = {}
-        self._frames: deque[Frame] = deque(maxlen=MOST_FRAMES)
+        self._frames: deque[Frame] = deque()
+        self._lines = 0
 
     # --- drawing -----------------------------------------------------------------------------------------------------
 
@@ -78,7 +81,13 @@ class Frames:
         )
         if changes:
             self.revision += 1
-            self._frames.append(Frame(self.revision, changes))
+            self._keep(Frame(self.revision, changes))
+
+    def _keep(self, frame: Frame) -> None:
+        self._frames.append(frame)
+        self._lines += len(frame.changes)
+        while len(self._frames) > MOST_FRAMES or (self._lines > MOST_LINES and len(self._frames) > 1):
+            self._lines -= len(self._frames.popleft().changes)
 
     def _draw_node(self, name: str, nodes: _News[str, NodeCard], pods: _News[str, PodLine]) -> None:
         """Draw a node and its pods. One that it knew and knows no more is marked itself."""

@@ -167,9 +167,9 @@ class Changes(PageStruct, frozen=True, gc=False):
     #: namespace/name
     gone_groups: tuple[str, ...] = ()
 
-    def __bool__(self) -> bool:
-        """Whether anything is."""
-        return any(getattr(self, field) for field in self.__struct_fields__)
+    def __len__(self) -> int:
+        """How many lines they are; none: nothing is different."""
+        return sum(len(getattr(self, field)) for field in self.__struct_fields__)
 
 
 class State(PageStruct, frozen=True, gc=False):

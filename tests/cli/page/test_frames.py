@@ -11,7 +11,7 @@ import pytest
 
 from cli.inspection.surveying import Found, survey
 from cli.page.drawing import draw_event, draw_waiting
-from cli.page.frames import MOST_FRAMES, Frames
+from cli.page.frames import MOST_FRAMES, MOST_LINES, Frames
 from cli.page.objects import MOST_EVENTS, Objects, kept
 from cli.page.values import Changes, EventLine, NodeCard, PodLine
 from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, node, pod, pod_group, reservation
@@ -344,3 +344,16 @@ def test_of_a_pod_with_gpus_neither_what_it_runs_nor_its_manifest_is_kept() -> N
     asking = pod("p", fraction="0.5", spec=spec, annotations=manifest)
     assert b"secret" not in msgspec.json.encode(kept(asking))
     assert draw_waiting(kept(asking)) == draw_waiting(asking)
+
+
+def test_of_frames_with_many_lines_fewer_are_kept() -> None:
+    frames = frames_of(node())
+    first = frames.id
+    rounds = MOST_LINES // MOST_EVENTS
+    for number in range(rounds + 1):
+        if number == rounds:
+            assert len(frames.since(first) or ()) == rounds
+        for event in range(MOST_EVENTS):
+            put(frames.objects, EventLine(key=f"{event}", namespace="ns", pod="p", count=number + 1))
+        drawn(frames)
+    assert frames.since(first) is None
