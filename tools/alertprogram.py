@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,10 +22,7 @@ _LABEL: Final = "alerts"
 
 def version(module: Path = MODULE) -> str:
     """Return the version of Prometheus that go.mod requires, as ``v0.312.0``."""
-    found = re.search(r"github\.com/prometheus/prometheus (v\d+\.\d+\.\d+)", (module / "go.mod").read_text())
-    if found is None:
-        raise ValueError(f"{module / 'go.mod'}: no line 'github.com/prometheus/prometheus vX.Y.Z'")
-    return found[1]
+    return goprogram.required(module, "github.com/prometheus/prometheus")
 
 
 def ensure(environ: Mapping[str, str] = os.environ) -> Path:

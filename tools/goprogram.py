@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -47,6 +48,14 @@ def key(module: Path, version: str, *, recipe: str) -> str:
     for name in ("go.mod", "go.sum"):
         digest.update((module / name).read_bytes())
     return f"{version}-{digest.hexdigest()[:12]}-{sys.platform}-{platform.machine()}"
+
+
+def required(module: Path, path: str) -> str:
+    """Return the version of the Go module ``path`` that go.mod of ``module`` requires, as ``v4.2.4``."""
+    found = re.search(rf"{re.escape(path)} (v\d+\.\d+\.\d+)", (module / "go.mod").read_text())
+    if found is None:
+        raise ValueError(f"{module / 'go.mod'}: no line '{path} vX.Y.Z'")
+    return found[1]
 
 
 def build(go: str, module: Path, package: str, target: Path, *, ldflags: str, label: str) -> None:

@@ -8,7 +8,6 @@ just built those compiles little more.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,10 +25,7 @@ _RECIPE: Final = "1"
 
 def version(module: Path = MODULE) -> str:
     """Return the version of Helm that go.mod requires, as ``v4.2.4``."""
-    found = re.search(r"helm\.sh/helm/v4 (v\d+\.\d+\.\d+)", (module / "go.mod").read_text())
-    if found is None:
-        raise ValueError(f"{module / 'go.mod'}: no line 'helm.sh/helm/v4 vX.Y.Z'")
-    return found[1]
+    return goprogram.required(module, "helm.sh/helm/v4")
 
 
 def ensure(environ: Mapping[str, str] = os.environ) -> Path:

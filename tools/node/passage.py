@@ -54,7 +54,7 @@ class _Inside:
 
     def __init__(self, pid: int) -> None:
         self._there = open(f"/proc/{pid}/ns/net")  # noqa: PTH123, SIM115 - for its number, as long as this process
-        self._here = open("/proc/self/ns/net")  # noqa: PTH123, SIM115
+        self._here = open("/proc/self/ns/net")  # noqa: PTH123, SIM115 - as above
 
     async def connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Raises OSError."""
