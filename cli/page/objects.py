@@ -22,6 +22,7 @@ from wire.crds.podgroup import PodGroup
 Key = tuple[str, str]
 A = TypeVar("A")
 B = TypeVar("B")
+Stored = TypeVar("Stored", Node, Pod, BindRequest, PodGroup)
 
 #: Of the newest events so many are kept: a busy cluster makes more of them than anybody reads.
 MOST_EVENTS: Final = 500
@@ -210,7 +211,7 @@ def kept(pod: Pod) -> Pod:
     What it runs, its volumes and its manifest are never drawn, and may be large.
     """
     if matters(pod):
-        # Other systems' words may stand in the environment of a pod that admission has not seen: it is kept as it is.
+        # Other systems' words may stand in the environment of a pod that admission has not seen.
         spec = msgspec.structs.replace(
             pod.spec,
             containers=[msgspec.structs.replace(c, command=None, args=None) for c in pod.spec.containers],
@@ -220,9 +221,7 @@ def kept(pod: Pod) -> Pod:
             or None,
             volumes=None,
         )
-        annotations = {key: text for key, text in (pod.metadata.annotations or {}).items() if key != _APPLIED}
-        meta = msgspec.structs.replace(pod.metadata, annotations=annotations or None)
-        return msgspec.structs.replace(pod, metadata=meta, spec=spec)
+        return msgspec.structs.replace(unapplied(pod), spec=spec)
     containers = [
         msgspec.structs.replace(c, env=None, env_from=None, command=None, args=None) for c in pod.spec.containers
     ]
@@ -246,3 +245,12 @@ def _take_out(index: dict[A, dict[B, None]], at: A, what: B) -> None:
         held.pop(what, None)
         if not held:
             del index[at]
+
+
+def unapplied(obj: Stored) -> Stored:
+    """Without what kubectl keeps of its manifest."""
+    annotations = obj.metadata.annotations or {}
+    if _APPLIED not in annotations:
+        return obj
+    left = {key: value for key, value in annotations.items() if key != _APPLIED}
+    return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, annotations=left))

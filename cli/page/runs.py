@@ -18,7 +18,7 @@ import msgspec
 from anyio.abc import TaskStatus
 from typing_extensions import override
 
-from cli.page.objects import Key, Objects
+from cli.page.objects import Key, Objects, unapplied
 from cli.page.values import EventLine
 from cli.refusing import BadInput
 from wire.core import Container, Node, Pod
@@ -26,10 +26,8 @@ from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 
 _T = TypeVar("_T")
-_Object = TypeVar("_Object", Node, Pod, BindRequest, PodGroup)
 
 FORM: Final = "moorage-run-1"
-_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 #: Lines that are taken in before other tasks get a turn.
 _LINES_PER_TURN: Final = 64
 
@@ -79,7 +77,7 @@ class Recording(Objects):
     @override
     def put_node(self, node: Node) -> None:
         super().put_node(node)
-        self._write(Line(at_ms=self._now_ms(), node=_unapplied(node)))
+        self._write(Line(at_ms=self._now_ms(), node=unapplied(node)))
 
     @override
     def drop_node(self, name: str) -> None:
@@ -99,7 +97,7 @@ class Recording(Objects):
     @override
     def put_request(self, request: BindRequest) -> None:
         super().put_request(request)
-        self._write(Line(at_ms=self._now_ms(), request=_unapplied(request)))
+        self._write(Line(at_ms=self._now_ms(), request=unapplied(request)))
 
     @override
     def drop_request(self, key: Key) -> None:
@@ -109,7 +107,7 @@ class Recording(Objects):
     @override
     def put_group(self, group: PodGroup) -> None:
         super().put_group(group)
-        self._write(Line(at_ms=self._now_ms(), group=_unapplied(group)))
+        self._write(Line(at_ms=self._now_ms(), group=unapplied(group)))
 
     @override
     def drop_group(self, key: Key) -> None:
@@ -223,16 +221,7 @@ def _bare(pod: Pod) -> Pod:
         ephemeral_containers=None,
         volumes=None,
     )
-    return msgspec.structs.replace(_unapplied(pod), spec=spec)
-
-
-def _unapplied(obj: _Object) -> _Object:
-    """Without what kubectl keeps of its manifest."""
-    annotations = obj.metadata.annotations or {}
-    if _APPLIED not in annotations:
-        return obj
-    left = {key: value for key, value in annotations.items() if key != _APPLIED}
-    return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, annotations=left))
+    return msgspec.structs.replace(unapplied(pod), spec=spec)
 
 
 def _bare_container(container: Container) -> Container:
