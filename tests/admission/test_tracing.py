@@ -10,8 +10,9 @@ from admission.review import PodAdmission
 from admission.settings import Settings
 from admission.tracing import Traced
 from gpu import room
-from kube.tracing import Span, Tracer
+from kube.tracing import Tracer
 from tests.admission.pods import Raw, half, patched, pod, review
+from tests.tracing.taken import Spans
 from wire import names, traceparent
 
 THEIRS = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -24,17 +25,6 @@ class Clock:
     def now_ns(self) -> int:
         self.ns += 1_000
         return self.ns
-
-
-class Spans:
-    def __init__(self) -> None:
-        self.taken: list[Span] = []
-
-    def take(self, span: Span) -> None:
-        self.taken.append(span)
-
-    def lose(self) -> None:
-        raise AssertionError
 
 
 @pytest.fixture

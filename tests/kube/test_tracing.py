@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kube.tracing import Span, Tracer, epoch_ns, trace_field
+from kube.tracing import Tracer, epoch_ns, trace_field
+from tests.tracing.taken import Spans
 from wire import traceparent
 from wire.traceparent import PodTrace
 
@@ -13,17 +14,6 @@ TRACE = PodTrace(7, 8)
 class Clock:
     def now_ns(self) -> int:
         return NOW_NS
-
-
-class Spans:
-    def __init__(self) -> None:
-        self.taken: list[Span] = []
-
-    def take(self, span: Span) -> None:
-        self.taken.append(span)
-
-    def lose(self) -> None:
-        raise AssertionError
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -30,9 +31,9 @@ def shared(*shares: tuple[str, int], closed: tuple[str, ...] = ()) -> Device:
     )
 
 
-def node(name: str, *devices: Device, **how: object) -> NodeCard:
+def node(name: str, *devices: Device, **how: Any) -> NodeCard:
     used = sum(device.used_nano for device in devices)
-    return NodeCard(name=name, gpus=len(devices), devices=devices, used_nano=used, **how)  # type: ignore[arg-type]
+    return NodeCard(name=name, gpus=len(devices), devices=devices, used_nano=used, **how)
 
 
 FREE = Device(kind="free", free_nano=NANO_PER_DEVICE)
@@ -42,8 +43,8 @@ def lines(made: Screen) -> list[str]:
     return [each.plain.rstrip() for each in made.lines]
 
 
-def drawn(shown: Changes, *, width: int = 100, height: int = 24, **how: object) -> list[str]:
-    return lines(screen(shown, Letters(), View(width, height, **how)))  # type: ignore[arg-type]
+def drawn(shown: Changes, *, width: int = 100, height: int = 24, **how: Any) -> list[str]:
+    return lines(screen(shown, Letters(), View(width, height, **how)))
 
 
 @pytest.mark.parametrize(
