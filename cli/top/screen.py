@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -72,21 +73,21 @@ def screen(shown: Changes, letters: Letters, view: View, *, notes: Sequence[str]
     owners = _Owners(letters, view.by, queues)
     # First, so that who has most has the first letters.
     legend = _legend(shown.nodes, owners)
-    drawn = [row for node in shown.nodes for row in _node(node, owners, view)]
+    count = sum(_height(node, view) for node in shown.nodes)
     waiting = sorted((pod for pod in shown.pods if pod.waits and not pod.node), key=lambda pod: (pod.created, pod.uid))
     room = max(1, view.height - _FRAME - len(notes))
     for_waiting = min(len(waiting), room // 3)
     page = room - for_waiting
-    top = max(0, min(view.top, len(drawn) - page))
+    top = max(0, min(view.top, count - page))
     lines = [
         _sums(shown.nodes),
         legend,
         Text(),
-        *drawn[top : top + page],
+        *_map(shown.nodes, owners, view, top=top, page=page),
         Text(),
         *_waiting(waiting, for_waiting, view.width),
         *(Text(line(note), style="yellow") for note in notes),
-        _foot(top, page, len(drawn)),
+        _foot(top, page, count),
     ]
     for each in lines:
         each.truncate(view.width, overflow="ellipsis")
@@ -155,6 +156,30 @@ def _legend(nodes: Sequence[NodeCard], owners: _Owners) -> Text:
 # --- map ---------------------------------------------------------------------------------------------------------
 
 
+def _map(nodes: Sequence[NodeCard], owners: _Owners, view: View, *, top: int, page: int) -> Iterator[Text]:
+    """The lines that are seen: of thousands of devices only those are drawn."""
+    at = 0
+    for node in nodes:
+        height = _height(node, view)
+        if at < top + page and at + height > top:
+            yield from islice(_node(node, owners, view), max(0, top - at), top + page - at)
+        at += height
+
+
+def _height(node: NodeCard, view: View) -> int:
+    """How many lines a node has."""
+    if view.details:
+        return 1 + len(node.devices)
+    return max(1, -(-len(node.devices) // _row(node, view)[1]))
+
+
+def _row(node: NodeCard, view: View) -> tuple[int, int]:
+    """Cells of a device's bar, and devices of a line."""
+    room = max(_NARROWEST_BAR, view.width - _NAME_WIDTH - _STATE_WIDTH)
+    cells = max(_NARROWEST_BAR, min(_WIDEST_BAR, room // max(1, len(node.devices)) - 1))
+    return cells, max(1, (room + 1) // (cells + 1))
+
+
 def _node(node: NodeCard, owners: _Owners, view: View) -> Iterator[Text]:
     """Lines of a node: its devices side by side, or one below the other with their tenants."""
     head = Text(_cut(line(node.name), _NAME_WIDTH).ljust(_NAME_WIDTH))
@@ -165,9 +190,7 @@ def _node(node: NodeCard, owners: _Owners, view: View) -> Iterator[Text]:
         for device in node.devices:
             yield _described(device, owners)
         return
-    room = max(_NARROWEST_BAR, view.width - len(head))
-    cells = max(_NARROWEST_BAR, min(_WIDEST_BAR, room // max(1, len(node.devices)) - 1))
-    a_row = max(1, (room + 1) // (cells + 1))
+    cells, a_row = _row(node, view)
     rows = [node.devices[first : first + a_row] for first in range(0, max(1, len(node.devices)), a_row)]
     for number, row in enumerate(rows):
         yield Text(" ").join([(head if number == 0 else Text(" " * len(head))), *(_bar(d, cells, owners) for d in row)])
