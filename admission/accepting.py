@@ -16,8 +16,8 @@ import select
 import socket
 import ssl
 from asyncio import sslproto
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final, Protocol
 
 import anyio
 import msgspec
@@ -50,15 +50,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 2000
 
 
-class Connection(Protocol):
-    """An open connection, as asyncio's protocols for streams are."""
-
-    @property
-    def transport(self) -> Any:
-        """Its transport, or None once it is gone."""
-        ...
-
-
 class Serving(Protocol):
     """Serves what came in, as aiohttp's ``web.Server`` does."""
 
@@ -67,7 +58,7 @@ class Serving(Protocol):
         ...
 
     @property
-    def connections(self) -> Sequence[Connection]:
+    def connections(self) -> Sequence[Hashable]:
         """Those that are open, the first that came first."""
         ...
 
@@ -89,13 +80,14 @@ class Pace:
 class Entrance:
     """Accepts connections at one listening socket, for as long as it runs.
 
+    ``context`` is asked at each handshake; where it says None, connections are taken as they are, without TLS.
     ``is_asking`` says of which connection a request is being read: it is put out after the others.
     """
 
     def __init__(
         self,
         listening: socket.socket,
-        context: ssl.SSLContext,
+        context: Callable[[], ssl.SSLContext | None],
         server: Serving,
         *,
         limits: Limits,
@@ -107,6 +99,9 @@ class Entrance:
         self._limits = limits
         self._is_asking = is_asking
         self._shaking = 0
+        #: Of the connections that are there, and of some that have gone: a protocol forgets its own transport when it
+        #: says goodbye, which a peer may leave unanswered.
+        self._transports: dict[Hashable, asyncio.WriteTransport] = {}
 
     async def run(self) -> None:
         """Accept until cancelled. Handshakes under way are broken off then, connections are left as they are."""
@@ -150,19 +145,28 @@ class Entrance:
         while (too_many := len(self._server.connections) + self._shaking - self._limits.connections + 1) > 0:
             there = sorted(self._server.connections, key=self._is_asking)
             for connection in there[: min(too_many, len(there) - self._limits.connections // 2)]:
-                if connection.transport is not None:
-                    connection.transport.abort()
+                if (transport := self._transports.pop(connection, None)) is not None:
+                    transport.abort()
             await anyio.sleep(_FULL_AGAIN_S)
 
     async def _shake(self, connection: socket.socket) -> None:
         """Carry out the handshake. One that fails is the client's business: it sees why."""
+        context = self._context()
+        handshake_s = self._limits.handshake_s if context is not None else None
         try:
             with contextlib.suppress(OSError):
-                await asyncio.get_running_loop().connect_accepted_socket(
-                    self._server, connection, ssl=self._context, ssl_handshake_timeout=self._limits.handshake_s
+                transport, protocol = await asyncio.get_running_loop().connect_accepted_socket(
+                    self._server, connection, ssl=context, ssl_handshake_timeout=handshake_s
                 )
+                self._remember(protocol, transport)
         finally:
             self._shaking -= 1
+
+    def _remember(self, protocol: Hashable, transport: asyncio.WriteTransport) -> None:
+        self._transports[protocol] = transport
+        if len(self._transports) > 2 * self._limits.connections:
+            there = set(self._server.connections)
+            self._transports = {one: its for one, its in self._transports.items() if one in there}
 
 
 def listen(host: str, port: int, limits: Limits) -> socket.socket:

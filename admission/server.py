@@ -91,8 +91,13 @@ class WebhookServer:
         try:
             limits = self._endpoint.limits
             with listen(self._endpoint.host, self._endpoint.port, limits) as listening:
-                served, context = _serving(runner), self._shown.context
-                entrance = Entrance(listening, context, served, limits=limits, is_asking=self._asking.__contains__)
+                entrance = Entrance(
+                    listening,
+                    lambda: self._shown.context,
+                    _serving(runner),
+                    limits=limits,
+                    is_asking=self._asking.__contains__,
+                )
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._shown.run)
                     tasks.start_soon(entrance.run)

@@ -1,4 +1,4 @@
-"""The TLS context of the webhooks' server, for its whole life: new handshakes take the pair that was loaded last."""
+"""What a server of ours shows over TLS: new handshakes take the pair that was loaded last."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Shown(Protocol):
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The context, always the same one."""
+        """The context for the next handshake."""
         ...
 
     async def begin(self) -> None:
@@ -59,12 +59,13 @@ def server_context() -> ssl.SSLContext:
 
 
 class FilesShown(Shown):
-    """Shows the pair in two files."""
+    """Shows the pair in two files. ``trouble``: why what they hold by now is not shown; "": it is."""
 
     def __init__(self, files: Files) -> None:
         self._context = server_context()
         self._files = files
         self._loaded: tuple[bytes, bytes] | None = None
+        self.trouble = ""
 
     @property
     @override
@@ -73,21 +74,32 @@ class FilesShown(Shown):
 
     @override
     async def begin(self) -> None:
-        """Load the files if they changed. A broken pair raises ssl.SSLError and leaves the old one in use."""
+        """Load the files if they changed. A broken pair raises OSError (ssl.SSLError is one); the old one stays in use.
+
+        Each pair gets a context of its own: of a pair that does not fit, OpenSSL keeps the certificate and drops the
+        key of the one before, and a key of another kind would stand beside the old one.
+        """
         found = (await anyio.Path(self._files.certificate).read_bytes(), await anyio.Path(self._files.key).read_bytes())
         if found != self._loaded:
-            self._context.load_cert_chain(self._files.certificate, self._files.key)
-            self._loaded = found
+            made = server_context()
+            load(made, *found)
+            self._context, self._loaded = made, found
 
     @override
     async def run(self) -> None:
         """Look at the files now and then, for ever."""
         while True:
             await anyio.sleep(self._files.reload_s)
+            before, trouble = self._loaded, ""
             try:
                 await self.begin()
-            except (OSError, ssl.SSLError) as error:
-                log.warning("the new certificate is not usable, the old one is kept: %s", error)
+            except OSError as error:
+                trouble = f"the new certificate is not usable, the old one is kept: {error}"
+            if trouble and trouble != self.trouble:
+                log.error(trouble)
+            elif self._loaded != before:
+                log.info("a new certificate is shown")
+            self.trouble = trouble
 
     @override
     def unready(self) -> str:
@@ -97,12 +109,12 @@ class FilesShown(Shown):
 def load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     """Load PEM texts into a context. OpenSSL reads files only, so they lie in memory for that moment, on no disk.
 
-    Raises ssl.SSLError.
+    Raises ssl.SSLError; for a key that is encrypted, too, since nobody is there to be asked.
     """
     descriptor = os.memfd_create("certificate")
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:
             file.write(certificate + b"\n" + key)
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")
     finally:
         os.close(descriptor)

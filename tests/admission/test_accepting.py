@@ -71,7 +71,7 @@ class Site:
         #: Connections of which a request is being read.
         self.asking: set[object] = set()
         is_asking = self.asking.__contains__
-        self.entrance = Entrance(self.listening, context, self.served, limits=limits, is_asking=is_asking)
+        self.entrance = Entrance(self.listening, lambda: context, self.served, limits=limits, is_asking=is_asking)
         self.address: tuple[str, int] = self.listening.getsockname()
         self._opened: list[ByteStream] = []
         self._trust = ssl.create_default_context(cadata=made.ca.decode())
@@ -100,7 +100,8 @@ class Site:
         for stream in self._opened:
             await anyio.aclose_forcefully(stream)
         for echo in self.served.connections:
-            echo.transport.abort()
+            if echo.transport is not None:
+                echo.transport.abort()
         await until(lambda: not self.served.connections)
 
 
@@ -245,6 +246,45 @@ async def test_who_ends_makes_room_too() -> None:
         for _ in range(3):
             connected = await site.connect()
             await connected.aclose()
+
+
+async def test_who_does_not_say_goodbye_makes_room_too() -> None:
+    """As aiohttp ends a connection on which nothing is asked: it forgets the transport, and TLS waits for an answer."""
+    site = Site(Limits(connections=2))
+    async with running(site):
+        for _ in range(2):
+            await site.connect()
+        for echo in site.served.connections:
+            ending, echo.transport = echo.transport, None
+            ending.close()
+        with anyio.fail_after(10):  # asyncio would wait for 30 s
+            await site.connect()
+
+
+async def test_who_is_there_is_remembered_and_no_others() -> None:
+    site = Site(Limits(connections=2))
+    async with running(site):
+        for _ in range(12):
+            connected = await site.connect()
+            await connected.aclose()
+        assert len(site.entrance._transports) <= 4
+
+
+async def test_without_a_certificate_connections_come_in_as_they_are() -> None:
+    served = Served()
+    with listen("127.0.0.1", 0, Limits()) as listening, anyio.fail_after(PATIENCE_S):
+        entrance = Entrance(listening, lambda: None, served, limits=Limits(connections=1))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(entrance.run)
+            async with await anyio.connect_tcp(*listening.getsockname()) as first:
+                await first.send(b"x")
+                assert await first.receive() == b"x"
+                async with await anyio.connect_tcp(*listening.getsockname()) as second:
+                    await second.send(b"x")
+                    assert await second.receive() == b"x"
+                    assert await is_ended(first)
+                    served.connections[0].transport.abort()
+            tasks.cancel_scope.cancel()
 
 
 async def test_want_of_descriptors_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
