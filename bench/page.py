@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import anyio
-import anyio.abc
 import msgspec
 
 from bench import procfs
@@ -21,6 +20,7 @@ from bench.result import Figures
 from bench.sizes import Sizes
 from cli.page.access import Open
 from cli.page.answering import Answering
+from cli.page.door import Door
 from cli.page.following import Following
 from cli.page.publishing import Publishing
 from cli.page.values import State
@@ -31,7 +31,6 @@ from kube.clock import SystemClock
 from kube.memory.server import MemoryApiServer
 from kube.resources import NODES, PODS
 from kube.retry import Retry
-from kube.serving import serve
 from tools.browser.chromium import Chromium, Tab
 from wire import names
 
@@ -79,25 +78,22 @@ async def _measure(nodes: int, sizes: Sizes) -> dict[str, Any]:
     transport = server.transport("page")
     following = Following(Api(transport, retry=Retry(random.Random(3))), publishing.objects, rng=random.Random(4))
     answering = Answering(publishing, following, Open(), source="bench", hosts=None)
-    listener = socket.create_server(("127.0.0.1", 0))
-    async with anyio.create_task_group() as tasks:
-        await tasks.start(server.run)
-        pods = 0
-        for number in range(nodes):
-            await api.create(NODES, _node(number))
-            for namespace, pod in _pods(number):
-                await api.create(PODS, pod, namespace=namespace)
-                pods += 1
-        await tasks.start(following.run)
-        told = _drawing(publishing)
-
-        async def answer(*, task_status: anyio.abc.TaskStatus[None]) -> None:
-            await serve(answering.app(), listener, task_status=task_status)
-
-        await tasks.start(answer)
-        tasks.start_soon(publishing.run)
-        seen = await _look(f"http://127.0.0.1:{listener.getsockname()[1]}/", api, sizes)
-        tasks.cancel_scope.cancel()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        door = Door(listener)
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(server.run)
+            pods = 0
+            for number in range(nodes):
+                await api.create(NODES, _node(number))
+                for namespace, pod in _pods(number):
+                    await api.create(PODS, pod, namespace=namespace)
+                    pods += 1
+            await tasks.start(following.run)
+            told = _drawing(publishing)
+            await tasks.start(door.let_in, answering)
+            tasks.start_soon(publishing.run)
+            seen = await _look(door.address, api, sizes)
+            tasks.cancel_scope.cancel()
     return {"pods": pods, **seen, **told}
 
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import secrets
 import signal
-import socket
-import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -17,10 +14,12 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
+from admission.certificates.tls import Files, FilesShown
 from cli import connections
 from cli.listening import listening
 from cli.page.access import Access, Open, Reviewed
 from cli.page.answering import Answering
+from cli.page.door import Door
 from cli.page.following import Following
 from cli.page.objects import Objects
 from cli.page.publishing import Publishing
@@ -32,7 +31,6 @@ from kube.api import Api
 from kube.config import ConfigError
 from kube.http import HttpTransport
 from kube.retry import Retry
-from kube.serving import serve
 from kube.transport import Transport
 
 #: Names by which this machine calls itself; any other name was made by somebody to get at what it serves.
@@ -47,26 +45,22 @@ def run(arguments: argparse.Namespace, settings: PageSettings) -> int:
     if (arguments.simulate or arguments.open) and not is_loopback(settings.listen[0]):
         what = "--simulate" if arguments.simulate else "--open"
         raise BadInput(f"{what}: allowed on loopback, as in --listen 127.0.0.1:8484: nobody has tokens there")
-    tls = _tls(settings)
-    listener = listening("--listen", settings.listen)
-    assert listener is not None  # noqa: S101 - an address was given
-    with listener:
-        anyio.run(_run, arguments, settings, listener, tls)
+    anyio.run(_run, arguments, settings)
     return 0
 
 
-def _tls(settings: PageSettings) -> ssl.SSLContext | None:
+async def _shown(settings: PageSettings) -> FilesShown | None:
     """The page's certificate. Raises BadInput where tokens would be sent to it in the clear."""
     cert, key = settings.tls_cert_file, settings.tls_key_file
     if bool(cert) != bool(key):
         raise BadInput("--tls-cert-file and --tls-key-file: allowed are both, or neither")
     if cert:
-        made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        shown = FilesShown(Files(certificate=Path(cert), key=Path(key)))
         try:
-            made.load_cert_chain(cert, key)
-        except (OSError, ssl.SSLError) as error:
+            await shown.begin()
+        except OSError as error:
             raise BadInput(f"--tls-cert-file {cert}, --tls-key-file {key}: {error}") from error
-        return made
+        return shown
     if not is_loopback(settings.listen[0]) and not settings.tls_elsewhere:
         where = f"{settings.listen[0] or 'all addresses'}:{settings.listen[1]}"
         raise BadInput(
@@ -76,12 +70,17 @@ def _tls(settings: PageSettings) -> ssl.SSLContext | None:
     return None
 
 
-async def _run(
-    arguments: argparse.Namespace, settings: PageSettings, listener: socket.socket, tls: ssl.SSLContext | None
-) -> None:
-    if arguments.open:
-        await _play(arguments, listener, tls)
-        return
+async def _run(arguments: argparse.Namespace, settings: PageSettings) -> None:
+    shown = await _shown(settings)
+    listener = listening("--listen", settings.listen)
+    assert listener is not None  # noqa: S101 - an address was given
+    with listener:
+        door = Door(listener, shown)
+        await (_play(arguments, door) if arguments.open else _follow(arguments, settings, door))
+
+
+async def _follow(arguments: argparse.Namespace, settings: PageSettings, door: Door) -> None:
+    """Show a cluster. Raises BadInput."""
     source = _simulated(arguments) if arguments.simulate else await _of_cluster(settings)
     with _recorded(arguments.record) as make:
         publishing = Publishing(secrets.token_hex(4), make=make)
@@ -93,32 +92,32 @@ async def _run(
                 is_local = is_loopback(settings.listen[0])
                 access: Access = Open() if is_local else Reviewed(api)
                 hosts = _OURSELVES if is_local else None
-                answering = Answering(publishing, following, access, source=name, hosts=hosts)
+                answering = Answering(publishing, following, access, source=name, hosts=hosts, warnings=door.warnings)
                 tasks.start_soon(_tell_trouble, following)
-                await _listen(answering, listener, tls, tasks)
+                await _listen(answering, door, tasks)
                 await tasks.start(following.run)
                 if isinstance(publishing.objects, Recording):
                     publishing.objects.note_in_step()
                 await publishing.run()
 
 
-async def _play(arguments: argparse.Namespace, listener: socket.socket, tls: ssl.SSLContext | None) -> None:
+async def _play(arguments: argparse.Namespace, door: Door) -> None:
     """Show a recorded run. Raises BadInput."""
     publishing = Publishing(secrets.token_hex(4))
     replay = Replay(arguments.open, publishing.objects, speed=arguments.speed)
     source = f"recorded in {arguments.open.name}"
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_until_told, tasks.cancel_scope)
-        await _listen(Answering(publishing, replay, Open(), source=source, hosts=_OURSELVES), listener, tls, tasks)
+        answering = Answering(publishing, replay, Open(), source=source, hosts=_OURSELVES, warnings=door.warnings)
+        await _listen(answering, door, tasks)
         await tasks.start(replay.run)
         await publishing.run()
 
 
-async def _listen(answering: Answering, listener: socket.socket, tls: ssl.SSLContext | None, tasks: TaskGroup) -> None:
+async def _listen(answering: Answering, door: Door, tasks: TaskGroup) -> None:
     """Answer from now on, and say where."""
-    await tasks.start(functools.partial(serve, answering.app(), listener, tls=tls))
-    host, port = listener.getsockname()[:2]
-    print(f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/", flush=True)
+    await tasks.start(door.let_in, answering)
+    print(door.address, flush=True)
 
 
 @contextmanager

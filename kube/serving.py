@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 import socket
-import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
 from aiohttp import web
 from anyio.abc import TaskStatus
 
-#: Longer than most who ask again wait in between, shorter than anybody minds to hold a connection for them.
-_KEEP_ALIVE_S: Final = 15.0
+#: Longer than most who ask again wait in between, shorter than anybody minds to hold a connection for them. Who has
+#: not asked for so long, or not to an end, is let go.
+KEEP_ALIVE_S: Final = 15.0
 _CLOSE_WITHIN_S: Final = 1.0
 
 
 async def serve(
-    app: web.Application,
-    listener: socket.socket,
-    *,
-    tls: ssl.SSLContext | None = None,
-    task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    app: web.Application, listener: socket.socket, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
 ) -> None:
-    """Serve on a listening socket until cancelled; over TLS where there is a context. Started when it answers."""
-    runner = web.AppRunner(app, access_log=None, keepalive_timeout=_KEEP_ALIVE_S, shutdown_timeout=_CLOSE_WITHIN_S)
-    await runner.setup()
-    try:
-        await web.SockSite(runner, listener, ssl_context=tls).start()
+    """Serve on a listening socket until cancelled. Started when it answers."""
+    async with _set_up(app, KEEP_ALIVE_S) as runner:
+        await web.SockSite(runner, listener).start()
         task_status.started()
         await anyio.sleep_forever()
+
+
+@asynccontextmanager
+async def running(app: web.Application, *, keep_alive_s: float = KEEP_ALIVE_S) -> AsyncIterator[web.Server]:
+    """What serves connections that somebody else accepts (admission/accepting.py), as long as this is open."""
+    async with _set_up(app, keep_alive_s) as runner:
+        if runner.server is None:
+            raise ValueError("the runner is not set up")
+        yield runner.server
+
+
+@asynccontextmanager
+async def _set_up(app: web.Application, keep_alive_s: float) -> AsyncIterator[web.AppRunner]:
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=keep_alive_s, shutdown_timeout=_CLOSE_WITHIN_S)
+    await runner.setup()
+    try:
+        yield runner
     finally:
         with anyio.move_on_after(_CLOSE_WITHIN_S + 1, shield=True):
             await runner.cleanup()

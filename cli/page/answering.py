@@ -35,6 +35,8 @@ PULSE_S: Final = 5.0
 #: Nobody has anything to send.
 _LARGEST_BODY_BYTES: Final = 1024
 _LEVEL: Final = 5
+#: An answer is sent in pieces, each of which has to be read within a time: more than aiohttp sends without waiting.
+_PIECE_BYTES: Final = 128 * 1024
 _TYPES: Final = {
     ".html": "text/html",
     ".css": "text/css",
@@ -62,7 +64,8 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Limits(msgspec.Struct, frozen=True):
     """What readers may take: ``streams`` that are open at one time, ``streams_of_one`` user where readers sign in.
 
-    ``unread_s``: who has not read for so long what was sent has gone; his stream could not ask for its rights either.
+    ``unread_s``: who has not read for so long what was sent, or 128 KiB of it, has gone; his stream could not ask for
+    its rights either.
     """
 
     streams: int = 128
@@ -71,10 +74,14 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Health(PageStruct, frozen=True, gc=False):
-    """What is wrong with what the page rests on: kinds that can't be read, and a silent API server, in seconds."""
+    """What is wrong with what the page rests on: kinds that can't be read, and a silent API server, in seconds.
+
+    ``warnings``: what takes nothing away yet, and will have to be seen to.
+    """
 
     unread: tuple[str, ...] = ()
     silent_s: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 class Source(Protocol):
@@ -95,7 +102,10 @@ class Source(Protocol):
 
 
 class Answering:
-    """``hosts``: names (without a port, which tunnels change) by which readers may ask for this page, None for any."""
+    """``hosts``: names (without a port, which tunnels change) by which readers may ask for this page, None for any.
+
+    ``warnings`` says what the page's health is to say beside what can't be read.
+    """
 
     def __init__(
         self,
@@ -107,6 +117,7 @@ class Answering:
         hosts: Collection[str] | None,
         pulse_s: float = PULSE_S,
         limits: Limits | None = None,
+        warnings: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         self._publishing = publishing
         self._following = following
@@ -117,6 +128,13 @@ class Answering:
         self._limits = limits or Limits()
         #: By user, "" where nobody signs in.
         self._streams: Counter[str] = Counter()
+        self._warnings = warnings
+        #: Connections on which an answer is made or sent.
+        self._busy: set[object] = set()
+
+    def is_answering(self, connection: object) -> bool:
+        """Whether an answer is made or sent on a connection (aiohttp's protocol of it)."""
+        return connection in self._busy
 
     def app(self) -> web.Application:
         """Return the routes: GET and nothing else."""
@@ -133,6 +151,14 @@ class Answering:
     @web.middleware
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         """Turn away who came by another name (DNS rebinding), and send the headers of a careful page with all else."""
+        self._busy.add(request.protocol)
+        try:
+            answer = await self._answer(request, handler)
+            return await self._send_whole(request, answer) if isinstance(answer, web.Response) else answer
+        finally:
+            self._busy.discard(request.protocol)
+
+    async def _answer(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         if self._hosts is not None and _PORT.sub("", request.host) not in self._hosts:
             answer: web.StreamResponse = _told(421, f"this page is to be asked for as {' or '.join(self._hosts)}")
         else:
@@ -144,6 +170,24 @@ class Answering:
         if not answer.prepared:
             answer.headers.update(HEADERS)
         return answer
+
+    async def _send_whole(self, request: web.Request, answer: web.Response) -> web.StreamResponse:
+        """Send it here and in pieces: aiohttp would wait for ever until all of it was read."""
+        body = answer.body
+        assert isinstance(body, bytes)  # noqa: S101 - all that is made here
+        sent = web.StreamResponse(status=answer.status, headers=answer.headers)
+        sent.content_length = len(body)
+        if request.transport is not None:
+            # What waits to be sent is to wait here, where it has an end, and not in a connection that is to be closed.
+            request.transport.set_write_buffer_limits(0)
+        try:
+            await sent.prepare(request)
+            for start in range(0, len(body) if request.method != "HEAD" else 0, _PIECE_BYTES):
+                await self._send(request, sent.write(body[start : start + _PIECE_BYTES]))
+            await self._send(request, sent.write_eof())
+        except ConnectionError:
+            _log.debug("a reader has gone")
+        return sent
 
     async def _sight(self, request: web.Request) -> Sight | Turned:
         if not self._following.is_in_step:
@@ -220,21 +264,24 @@ class Answering:
         while True:
             missed = frames.since(known)
             if missed is None or await self._sight(request) != sight:
-                await self._send(request, answer, b"event: reset\ndata: {}\n\n")
+                await self._send(request, answer.write(b"event: reset\ndata: {}\n\n"))
                 return
             for frame in missed:
-                await self._send(request, answer, _event(f"{frames.epoch}-{frame.revision}", frame, sight))
+                event = _event(f"{frames.epoch}-{frame.revision}", frame, sight)
+                await self._send(request, answer.write(event))
                 known = f"{frames.epoch}-{frame.revision}"
-            health = Health(unread=self._following.troubles(), silent_s=self._following.silent_s())
-            await self._send(request, answer, b"event: health\ndata: " + _encode(health) + b"\n\n")
+            health = Health(
+                unread=self._following.troubles(), silent_s=self._following.silent_s(), warnings=self._warnings()
+            )
+            await self._send(request, answer.write(b"event: health\ndata: " + _encode(health) + b"\n\n"))
             with anyio.move_on_after(self._pulse_s):
                 await self._publishing.wait_beyond(int(known.rpartition("-")[2]))
 
-    async def _send(self, request: web.Request, answer: web.StreamResponse, event: bytes) -> None:
+    async def _send(self, request: web.Request, writing: Awaitable[None]) -> None:
         """Raises ConnectionError for a reader who has gone, or does not read."""
         try:
             with anyio.fail_after(self._limits.unread_s):
-                await answer.write(event)
+                await writing
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()  # else what is not read yet would be waited for

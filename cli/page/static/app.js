@@ -149,12 +149,13 @@ class Page {
 
   tellHealth(health) {
     const silent = health.silentS ? [`nothing was heard from the API server for ${span(health.silentS * 1000)}`] : [];
-    this.warn([...silent, ...(health.unread ?? [])]);
+    this.warn([...silent, ...(health.unread ?? [])], health.warnings);
   }
 
-  warn(texts) {
+  warn(missing, others) {
     const banner = byId("banner");
-    const text = texts?.length ? `Not all is shown: ${texts.join("; ")}` : "";
+    const said = missing?.length ? [`Not all is shown: ${missing.join("; ")}`] : [];
+    const text = [...said, ...(others ?? [])].join(". ");
     banner.hidden = !text;
     if (banner.textContent !== text) banner.textContent = text;
   }

@@ -14,11 +14,11 @@ import msgspec
 
 from cli.page.access import Access, Open
 from cli.page.answering import Answering
+from cli.page.door import Door
 from cli.page.following import Following
 from cli.page.publishing import Publishing
 from kube.api import Api
 from kube.retry import Retry
-from kube.serving import serve
 from kube.transport import Transport
 
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
@@ -49,18 +49,14 @@ async def served(
     answering = Answering(
         publishing, following, access or Open(), source="a test", hosts=hosts, **{"pulse_s": 0.2, **how}
     )
-    listener = socket.create_server(("127.0.0.1", 0))
-    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    async with anyio.create_task_group() as tasks:
-
-        async def answer(*, task_status: anyio.abc.TaskStatus[None]) -> None:
-            await serve(answering.app(), listener, task_status=task_status)
-
-        await tasks.start(answer)
-        if in_step:
-            await tasks.start(following.run)
-            tasks.start_soon(publishing.run)
-        timeout = aiohttp.ClientTimeout(total=120)
-        async with aiohttp.ClientSession(address, timeout=timeout) as client:
-            yield Served(address, client, publishing, following)
-        tasks.cancel_scope.cancel()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        door = Door(listener)
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(door.let_in, answering)
+            if in_step:
+                await tasks.start(following.run)
+                tasks.start_soon(publishing.run)
+            timeout = aiohttp.ClientTimeout(total=120)
+            async with aiohttp.ClientSession(door.address, timeout=timeout) as client:
+                yield Served(door.address.rstrip("/"), client, publishing, following)
+            tasks.cancel_scope.cancel()
