@@ -11,7 +11,7 @@ import msgspec
 from anyio.abc import TaskStatus
 
 from cli.page.drawing import draw_event
-from cli.page.objects import Objects, kept
+from cli.page.objects import Objects, kept, newest
 from cli.page.values import EventLine
 from kube.api import Api
 from kube.reflector import Reflector
@@ -30,7 +30,10 @@ SILENT_AFTER_S: Final = 90.0
 
 
 class Held(Generic[T, H, Key]):
-    """A sink (kube/reflector.py) that puts objects under keys; ``keep`` makes nothing of what is not wanted."""
+    """A sink (kube/reflector.py) that puts objects under keys; ``keep`` makes nothing of what is not wanted.
+
+    ``choose``: those of a whole list that are put, and in which order.
+    """
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class Held(Generic[T, H, Key]):
         put: Callable[[H], None],
         drop: Callable[[Key], None],
         known: Mapping[Key, Any],
+        choose: Callable[[list[H]], list[H]] = lambda there: there,
     ) -> None:
         self.keep: Final = keep
         self._key = key
@@ -48,10 +52,11 @@ class Held(Generic[T, H, Key]):
         self._put = put
         self._drop = drop
         self._known = known
+        self._choose = choose
 
     async def replace(self, kept: Sequence[H | None]) -> None:
         """Take a whole list."""
-        there = [each for each in kept if each is not None]
+        there = self._choose([each for each in kept if each is not None])
         listed = {self._key_of(each) for each in there}
         for key in [key for key in self._known if key not in listed]:
             self._drop(key)
@@ -172,4 +177,12 @@ def _events(objects: Objects) -> Held[Event, EventLine, str]:
     def put(line: EventLine) -> None:
         objects.put_event(line)
 
-    return Held(keep=draw_event, key=key, key_of=key_of, put=put, drop=objects.drop_event, known=objects.events)
+    return Held(
+        keep=draw_event,
+        key=key,
+        key_of=key_of,
+        put=put,
+        drop=objects.drop_event,
+        known=objects.events,
+        choose=newest,
+    )

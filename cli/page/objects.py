@@ -6,7 +6,7 @@ that of one node, and a burst of changes to it is drawn once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -152,7 +152,7 @@ class Objects:
             self._mark_group(key)
 
     def put_event(self, event: EventLine) -> None:
-        """Take an event; the oldest makes room for it."""
+        """Take an event; the one that came first makes room for it."""
         self.events.pop(event.key, None)
         self.events[event.key] = event
         self.marks.events[event.key] = None
@@ -203,6 +203,14 @@ class Objects:
         if (group := group_of(known)) is not None:
             self.marks.groups[group] = None
             _take_out(self._of_group, group, uid)
+
+
+def newest(events: Iterable[EventLine]) -> list[EventLine]:
+    """Those of a list that are kept, the oldest first: a list has them by namespace.
+
+    Of those that come one by one the order is that in which they came: what they say of their time anybody can write.
+    """
+    return sorted(events, key=lambda event: event.at.removesuffix("Z"))[-MOST_EVENTS:]
 
 
 def kept(pod: Pod) -> Pod:
