@@ -51,7 +51,7 @@ help:
 	@echo 'make node-test     tests on a real kubelet with containerd, runc and emulated GPUs: part of make test where root,'
 	@echo '                   containerd and runc are; make node-install gets them from Debian'
 	@echo 'make browser-install  Chromium from Debian, for the tests of the page, which are left out without it'
-	@echo 'make screenshots   the pictures in docs/page, from a simulated cluster'
+	@echo 'make screenshots   renew the pictures in docs/page, which are those of a simulated cluster'
 	@echo 'make simulate-soak random hostile runs on all processors; SEEDS=1-10000 FAULTS=kind,kind MINUTES=60'
 	@echo 'make enumerate     every write of every kind of commit, struck in every way, on all processors'
 	@echo 'make chaos         everything killed and restarted at random on a real control plane; MINUTES=10 SEED=1'

@@ -20,7 +20,7 @@ from cli.refusing import BadInput
 from cli.ui import NODES as NODES_OF_PLAY
 from kube import errors
 from kube.api import Api
-from kube.clock import SystemClock
+from kube.clock import Clock, SystemClock
 from kube.resources import NODES, POD_GROUPS, PODS, QUEUES
 from kube.transport import Transport
 from simulator import shape
@@ -92,12 +92,12 @@ def _shares(name: str, namespace: str, percent: int, life_s: float) -> Ask:
 
 
 class Play:
-    """A world, with those who use it."""
+    """A world, with those who use it. In virtual time (simulator/virtualtime.py) all of it follows from the seed."""
 
-    def __init__(self, shapes: Sequence[NodeShape], *, seed: int) -> None:
+    def __init__(self, shapes: Sequence[NodeShape], *, seed: int, clock: Clock | None = None) -> None:
         self._shapes = shapes
         self._seed = seed
-        self.world = World(shapes, clock=SystemClock(), settings=msgspec.structs.replace(_SETTINGS, seed=seed))
+        self.world = World(shapes, clock=clock or SystemClock(), settings=msgspec.structs.replace(_SETTINGS, seed=seed))
         self._wanted_milli = 0
         self._most_milli = 10 * _WANTED_PERCENT * sum(len(shape.cards_mib) for shape in shapes)
 

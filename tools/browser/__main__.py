@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 
-from tools.browser.chromium import PACKAGES, program
+from tools.browser.chromium import PACKAGES, Chromium, program
 from tools.browser.pictures import take
 from tools.node.debian import Unavailable, apt
 
@@ -37,9 +37,15 @@ def install() -> int:
 
 
 def screenshots() -> int:
-    """Make the pictures."""
-    anyio.run(take, _PICTURES)
+    """Renew the pictures, those that tests compare with what they take (tests/browser/test_pictures.py)."""
+    anyio.run(_renew)
     return 0
+
+
+async def _renew() -> None:
+    async with Chromium() as browser:
+        for name, png in (await take(browser)).items():
+            await (anyio.Path(_PICTURES) / name).write_bytes(png)
 
 
 _COMMANDS: Mapping[str, Callable[[], int]] = {"check": check, "install": install, "screenshots": screenshots}

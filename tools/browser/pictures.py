@@ -1,74 +1,94 @@
-"""Pictures of the page for docs/page.md and the README, of a simulated cluster at work."""
+"""Pictures of the page for docs/page.md and the README: of a simulated cluster, the same each time they are taken."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
+from itertools import groupby
 from typing import Final
 
-import anyio
-import anyio.to_thread
+import msgspec
 
 from tools.browser.chromium import Chromium, Tab
+from tools.browser.moment import Moment, moment, served
 
 #: A picture in a repository is read by people on slow lines, too.
 MOST_BYTES: Final = 200 * 1024
-_PORT: Final = 8485
-_START_WITHIN_S: Final = 300.0
+FEW: Final = ("3x8x80GiB", "1x4x24GiB")
+MANY: Final = ("48x8x80GiB",)
 #: Until the first have come and gone, and each view has something in it.
-_PLAY_S: Final = 25.0
-_STILL_S: Final = 1.5
-_LIVE: Final = "document.documentElement.dataset.connection === 'live' && document.documentElement.dataset.shown"
-_A_SHARE: Final = """
-[...document.querySelectorAll('td a')].map(a => a.getAttribute('href')).find(h => h.includes('/serving/'))
+_PLAYED_S: Final = 25.0
+_DRAWN: Final = "document.documentElement.dataset.connection === 'live' && document.documentElement.dataset.shown"
+#: A pod's path is asked for when it is looked at.
+_IS_THERE: Final = f"{_DRAWN} && document.querySelectorAll('.device, .way li, tbody tr').length"
+#: The page's clock stands still, and its font is one that Debian has: no picture may depend on when and where.
+_STILL: Final = """
+(() => {
+  const Real = Date;
+  globalThis.Date = class extends Real {
+    constructor(...of) { super(...(of.length ? of : [NOW])); }
+    static now() { return NOW; }
+  };
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(`:root { font-family: "DejaVu Sans" !important } * { transition: none !important } EXTRA`);
+  addEventListener("DOMContentLoaded", () => { document.adoptedStyleSheets = [sheet]; });
+})()
 """
 
 
-async def take(folder: Path) -> None:
-    """Make them all. Raises ValueError for one that is too large."""
-    await anyio.Path(folder).mkdir(parents=True, exist_ok=True)
-    async with Chromium() as browser:
-        async with _page() as address, browser.tab(width=1280, height=720) as tab:
-            await anyio.sleep(_PLAY_S)
-            await _shot(tab, f"{address}#/map", folder / "map-light.png")
-            await _shot(tab, f"{address}#/waiting", folder / "waiting.png", height=300)
-            await _shot(tab, f"{address}#/pods", None)
-            await _shot(tab, f"{address}{await tab.evaluate(_A_SHARE)}", folder / "pod.png", height=640)
-            await tab.media(prefers_color_scheme="dark")
-            await _shot(tab, f"{address}#/map?by=queue", folder / "map-dark.png", height=720)
-        async with _page("--nodes", "120x8x80GiB") as address, browser.tab(width=1280, height=720) as tab:
-            await _shot(tab, f"{address}#/map", folder / "map-many.png")
+class Picture(msgspec.Struct, frozen=True, kw_only=True):
+    """``view``: the link, with ``{share}`` for a pod that has a part of a GPU; ``nodes``: of the cluster, by shapes."""
+
+    name: str
+    view: str
+    nodes: tuple[str, ...] = FEW
+    height: int = 720
+    is_dark: bool = False
 
 
-async def _shot(tab: Tab, address: str, path: Path | None, *, height: int = 720) -> None:
-    await tab.size(1280, height)
-    await tab.open(address)
-    await tab.until(_LIVE)
-    await anyio.sleep(_STILL_S)
-    if path is None:
-        return
-    picture = await tab.picture()
-    if len(picture) > MOST_BYTES:
-        raise ValueError(f"{path.name}: {len(picture)} bytes, at most {MOST_BYTES}")
-    await anyio.Path(path).write_bytes(picture)
+PICTURES: Final = (
+    Picture(name="map-light.png", view="#/map"),
+    Picture(name="map-dark.png", view="#/map?by=queue", is_dark=True),
+    Picture(name="waiting.png", view="#/waiting", height=300),
+    Picture(name="pod.png", view="#/pod/{share}", height=640),
+    Picture(name="map-many.png", view="#/map", nodes=MANY),
+)
 
 
-@asynccontextmanager
-async def _page(*arguments: str) -> AsyncIterator[str]:
-    """The demo, as people start it."""
-    process = await anyio.to_thread.run_sync(_started, arguments)
-    try:
-        assert process.stdout is not None
-        with anyio.fail_after(_START_WITHIN_S):
-            yield (await anyio.to_thread.run_sync(process.stdout.readline)).decode().strip()
-    finally:
-        process.terminate()
-        await anyio.to_thread.run_sync(process.wait)
+async def played(nodes: tuple[str, ...]) -> Moment:
+    """What pictures of these nodes show."""
+    return await moment(nodes, at_s=_PLAYED_S if nodes == FEW else 1.0)
 
 
-def _started(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "cli.main", "ui", "--simulate", "--listen", f"127.0.0.1:{_PORT}", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE)
+async def take(browser: Chromium) -> dict[str, bytes]:
+    """Take them all: PNG by name. Raises ValueError for one that is too large."""
+    taken: dict[str, bytes] = {}
+    for nodes, wanted in groupby(PICTURES, key=lambda picture: picture.nodes):
+        shown = await played(nodes)
+        for picture in wanted:
+            taken[picture.name] = await shot(browser, shown, picture)
+            if (size := len(taken[picture.name])) > MOST_BYTES:
+                raise ValueError(f"{picture.name}: {size} bytes, at most {MOST_BYTES}")
+    return taken
+
+
+async def shot(browser: Chromium, shown: Moment, picture: Picture, *, css: str = "") -> bytes:
+    """Take one; with more ``css``, for those who want to see that it matters."""
+    async with served(shown) as address, browser.tab(width=1280, height=picture.height) as tab:
+        await _hold_still(tab, shown.now_ms, css)
+        await tab.media(prefers_color_scheme="dark" if picture.is_dark else "light")
+        await tab.open(f"{address}/{picture.view.format(share=a_share(shown))}")
+        await tab.until(_IS_THERE)
+        return await tab.picture()
+
+
+async def _hold_still(tab: Tab, now_ms: int, css: str) -> None:
+    await tab.call("Emulation.setTimezoneOverride", timezoneId="UTC")
+    await tab.call("Emulation.setLocaleOverride", locale="en-US")
+    script = _STILL.replace("NOW", str(now_ms)).replace("EXTRA", css)
+    await tab.call("Page.addScriptToEvaluateOnNewDocument", source=script)
+
+
+def a_share(shown: Moment) -> str:
+    """The oldest pod of the team that serves models, which asks for parts of GPUs: namespace/name."""
+    serving = [pod.metadata for pod in shown.objects.pods.values() if pod.metadata.namespace == "serving"]
+    first = min(serving, key=lambda meta: (meta.creation_timestamp or "", meta.name))
+    return f"{first.namespace}/{first.name}"

@@ -1,0 +1,72 @@
+"""The pictures of docs/page show what the page shows now, and a change of it is seen in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+import msgspec
+import pytest
+
+from tests.docs.pages import ROOT
+from tools.browser.chromium import Chromium, Tab
+from tools.browser.comparing import difference
+from tools.browser.moment import Moment
+from tools.browser.pictures import FEW, PICTURES, played, shot, take
+from wire.core import Pod
+
+pytestmark = pytest.mark.browser
+
+COMMITTED = anyio.Path(ROOT) / "docs" / "page"
+TAKEN = anyio.Path(ROOT) / "build" / "pictures"
+MAP = next(picture for picture in PICTURES if picture.name == "map-light.png")
+
+
+async def test_the_pictures_show_what_is(chromium: Chromium, tab: Tab) -> None:
+    await TAKEN.mkdir(parents=True, exist_ok=True)
+    wrong = []
+    for name, png in (await take(chromium)).items():
+        await (TAKEN / name).write_bytes(png)
+        if said := str(await difference(tab, await (COMMITTED / name).read_bytes(), png)):
+            wrong.append(f"docs/page/{name} is not what the page shows, build/pictures/{name} is: {said}")
+    assert not wrong, "; ".join([*wrong, "look at both; make screenshots renews those of docs/page"])
+
+
+def test_there_are_no_other_pictures() -> None:
+    assert sorted(path.name for path in (ROOT / "docs" / "page").glob("*.png")) == sorted(p.name for p in PICTURES)
+
+
+def _drop(pod: Pod, shown: Moment) -> None:
+    shown.objects.drop_pod(pod.metadata.uid)
+
+
+def _move(pod: Pod, shown: Moment) -> None:
+    meta = msgspec.structs.replace(pod.metadata, namespace="another-team", uid="another")
+    shown.objects.drop_pod(pod.metadata.uid)
+    shown.objects.put_pod(msgspec.structs.replace(pod, metadata=meta))
+
+
+@pytest.mark.parametrize(
+    ("css", "change"),
+    [
+        (".colour-4 { background-color: #4a86d0 !important }", None),
+        (".bar nav { margin-left: 1px }", None),
+        ("", _drop),
+        ("", _move),
+    ],
+    ids=["another colour", "a pixel to the right", "a pod less", "of another team"],
+)
+async def test_a_change_is_seen(
+    chromium: Chromium, tab: Tab, css: str, change: Callable[[Pod, Moment], None] | None
+) -> None:
+    shown = await played(FEW)
+    if change is not None:
+        change(next(pod for pod in shown.objects.pods.values() if pod.metadata.namespace == "notebooks"), shown)
+        shown.draw()
+    taken = await shot(chromium, shown, MAP, css=css)
+    assert (await difference(tab, await (COMMITTED / MAP.name).read_bytes(), taken)).tiles
+
+
+async def test_pictures_of_other_sizes_differ(tab: Tab) -> None:
+    one, other = [await (COMMITTED / name).read_bytes() for name in ("map-light.png", "pod.png")]
+    assert str(await difference(tab, one, other)) == "1280x720 and 1280x640 pixels"

@@ -1,0 +1,97 @@
+"""A moment of a simulated cluster, the same whenever and wherever it is made, and its page."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from cli.page.access import Open
+from cli.page.answering import Answering
+from cli.page.following import Following
+from cli.page.objects import Objects
+from cli.page.playing import Play
+from cli.page.publishing import Publishing
+from kube.api import Api
+from kube.retry import Retry
+from kube.serving import serve
+from simulator import shape
+from simulator.virtualtime import VirtualClock, VirtualTimeLoop
+
+#: 2026-03-02T10:00:00Z: when the play begins.
+_BEGINS_NS: Final = 1_772_445_600 * 1_000_000_000
+
+
+class Moment:
+    """What the page is made of, ``now_ms`` milliseconds after the epoch."""
+
+    def __init__(self, objects: Objects, now_ms: int) -> None:
+        self.objects = objects
+        self.now_ms = now_ms
+        self.publishing = Publishing("moment", make=lambda _: objects)
+
+    def draw(self) -> None:
+        """Show the objects as they are now."""
+        for _ in self.publishing.frames.draw():
+            pass
+
+
+async def moment(nodes: Sequence[str], *, at_s: float) -> Moment:
+    """What ``moorage ui --simulate`` with these ``--nodes`` shows after so many seconds, made in virtual time."""
+    # Virtual time has a loop of its own, and that a thread.
+    made = Moment(*await anyio.to_thread.run_sync(_made, nodes, at_s))
+    made.draw()
+    return made
+
+
+def _made(nodes: Sequence[str], at_s: float) -> tuple[Objects, int]:
+    return anyio.run(_played, nodes, at_s, backend_options={"loop_factory": VirtualTimeLoop})
+
+
+async def _played(nodes: Sequence[str], at_s: float) -> tuple[Objects, int]:
+    clock = VirtualClock(asyncio.get_running_loop(), epoch_ns=_BEGINS_NS)
+    play = Play(shape.parse(nodes), seed=0, clock=clock)
+    objects = Objects()
+    api = Api(play.transport, retry=Retry(random.Random(1)))  # noqa: S311 - a play
+    following = Following(api, objects, rng=random.Random(2))  # noqa: S311 - a play
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(play.run)
+        await tasks.start(following.run)
+        await anyio.sleep(at_s)
+        now_ms = clock.now_ns() // 1_000_000
+        tasks.cancel_scope.cancel()
+    return objects, now_ms
+
+
+class _Still:
+    """A source (cli/page/answering.py) of which nothing more will come."""
+
+    is_in_step = True
+
+    def troubles(self) -> tuple[str, ...]:
+        return ()
+
+    def silent_s(self) -> int:
+        return 0
+
+
+@asynccontextmanager
+async def served(shown: Moment) -> AsyncIterator[str]:
+    """Serve its page to this machine; the address."""
+    answering = Answering(shown.publishing, _Still(), Open(), source="simulated cluster", hosts=None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        async with anyio.create_task_group() as tasks:
+
+            async def answer(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+                await serve(answering.app(), listener, task_status=task_status)
+
+            await tasks.start(answer)
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            tasks.cancel_scope.cancel()
