@@ -6,8 +6,6 @@ import argparse
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from cli import connections
 from cli.checks.cdi import check_cdi
 from cli.checks.enforcement import check_enforcement
@@ -24,6 +22,7 @@ from cli.checks.webhooks import webhooks_check
 from cli.refusing import BadInput
 from cli.settings.common import AsKubectl
 from cli.settings.gathering import from_line
+from cli.writing import write
 from kube.clock import Clock, SystemClock
 from kube.config import ConfigError
 from kube.http import HttpTransport
@@ -74,7 +73,10 @@ async def run(arguments: argparse.Namespace) -> int:
             findings = await look(Reader(transport), wanted)
     except ConfigError as error:
         raise BadInput(str(error)) from error
-    print(as_json(findings) if arguments.output == "json" else "\n".join(lines(findings)))
+    if arguments.output == "json":
+        write(for_programs(findings), arguments.output)
+    else:
+        print("\n".join(lines(findings)))
     return 1 if failed(findings) else 0
 
 
@@ -83,10 +85,9 @@ def failed(findings: Sequence[Finding]) -> int:
     return sum(finding.level is Level.FAILED for finding in findings)
 
 
-def as_json(findings: Sequence[Finding]) -> str:
-    """Return the findings for programs."""
-    told: dict[str, Any] = {"failed": failed(findings), "findings": findings}
-    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
+def for_programs(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return the findings, and how many fail."""
+    return {"failed": failed(findings), "findings": findings}
 
 
 def lines(findings: Sequence[Finding]) -> list[str]:

@@ -7,9 +7,8 @@ import sys
 from typing import Final
 
 import anyio
-import msgspec
 
-from cli import inspect
+from cli import inspect, writing
 from cli.connections import as_kubectl, rng
 from cli.inspection import aliyun, reading, sheets, telling
 from cli.inspection.surveying import Found, survey
@@ -70,7 +69,7 @@ def show(seen: Inspection, arguments: argparse.Namespace) -> None:
     if arguments.format == inspect.ALIYUN:
         aliyun.show(seen, unit=arguments.memory_unit, details=arguments.details, output=arguments.output)
     elif arguments.output in {"json", "yaml"}:
-        _write(seen, arguments.output)
+        writing.write(seen, arguments.output)
     else:
         tell = {
             inspect.CLUSTER: telling.cluster_sheets,
@@ -78,13 +77,3 @@ def show(seen: Inspection, arguments: argparse.Namespace) -> None:
             inspect.POD: telling.pod_sheets,
         }
         sheets.show(tell[arguments.what](seen, wide=arguments.output == "wide"), seen.unread)
-
-
-def _write(seen: Inspection, output: str) -> None:
-    encoded = msgspec.json.format(msgspec.json.encode(seen))
-    if output == "yaml":
-        import yaml  # noqa: PLC0415 - for those who ask for it
-
-        yaml.safe_dump(msgspec.json.decode(encoded), sys.stdout, sort_keys=False, allow_unicode=True, width=120)
-    else:
-        sys.stdout.write(encoded.decode() + "\n")

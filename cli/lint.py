@@ -11,8 +11,9 @@ from cli import podfiles
 from cli.podfiles import FoundPod
 from cli.printable import line
 from cli.suspicions import Level, suspicions
-from cli.translate import MALFORMED, write
+from cli.translate import MALFORMED
 from cli.understanding import understood
+from cli.writing import write
 from gpu import telling
 from gpu.dialects.settings import DialectSettings
 from gpu.refusal import Refusal, told

@@ -16,6 +16,7 @@ from cli import inspect, offline
 from cli.printable import line
 from cli.refusing import BadInput
 from cli.top import command as top
+from cli.writing import lets_all_through
 
 _BAD_INPUT = 2
 _INTERRUPTED = 130
@@ -49,6 +50,7 @@ def plugin_parser() -> argparse.ArgumentParser:
 
 
 def _run(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
+    lets_all_through()
     arguments, unknown = parser.parse_known_args(given)
     if unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{_meant(unknown[0], arguments)}")

@@ -13,6 +13,7 @@ import msgspec
 
 from cli import tables
 from cli.refusing import BadInput
+from cli.writing import write
 from kube import errors
 from kube.clock import Clock, SystemClock
 from simulator import manifests, outcome, shape
@@ -49,7 +50,7 @@ def run(request: Request) -> int:
     if isinstance(result, BadInput):
         raise result
     if request.output == "json":
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(result)) + b"\n")
+        write(result, request.output)
     else:
         tables.show(result, tables.console())
     return 0 if result.all_held else 1

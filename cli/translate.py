@@ -12,6 +12,7 @@ from cli import podfiles
 from cli.podfiles import FoundPod
 from cli.printable import line
 from cli.understanding import understood
+from cli.writing import write
 from gpu import record, telling
 from gpu.dialects.plugin import containers
 from gpu.dialects.settings import DialectSettings
@@ -99,18 +100,6 @@ def _in_words(found: FoundPod, made: Translation | Refusal | str, to: str) -> In
         adds=answer.adds,
         leaves=answer.leaves,
     )
-
-
-def write(values: Sequence[msgspec.Struct], output: str) -> None:
-    """Print a list as JSON or YAML."""
-    encoded = msgspec.json.format(msgspec.json.encode(values))
-    if output == "yaml":
-        import yaml  # noqa: PLC0415 - for those who ask for it
-
-        plain = yaml.safe_dump(msgspec.json.decode(encoded), sort_keys=False, allow_unicode=True, width=120)
-        sys.stdout.write(plain)
-    else:
-        sys.stdout.write(encoded.decode() + "\n")
 
 
 def _made(found: FoundPod, settings: DialectSettings) -> Translation | Refusal | str:

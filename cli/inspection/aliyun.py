@@ -6,10 +6,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import msgspec
-
 from cli.inspect import UNITS_MIB
 from cli.inspection.values import Inspection
+from cli.writing import write
 from scheduler.core.gpushare import UNKNOWN, Answer, DeviceUse, NodeUse, node_use
 from scheduler.core.inspection import NodeView
 
@@ -20,8 +19,7 @@ def show(seen: Inspection, *, unit: str, details: bool, output: str) -> None:
     """Print the summary or the details, or the inspect API's JSON."""
     uses = [(node, node_use(node, unit_mib=UNITS_MIB[unit])) for node in seen.nodes]
     if output == "json":
-        answer = Answer(tuple(use for _, use in uses))
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer)).decode() + "\n")
+        write(Answer(tuple(use for _, use in uses)), output)
     else:
         sys.stdout.writelines(f"{line}\n" for line in (_details(uses, unit) if details else summary(uses, unit)))
     unknown = [node.name for node in seen.nodes if node.gpus and not node.smallest_card_mib]

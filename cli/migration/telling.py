@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from cli.checks.finding import some_of
 from cli.migration.rows import Level, Row
 from cli.printable import line
+from cli.writing import write
 
 LINES: Final = "lines"
 WIDE: Final = "wide"
@@ -26,7 +24,7 @@ def counts(rows: Sequence[Row]) -> dict[str, int]:
 def tell(rows: Sequence[Row], *, output: str) -> None:
     """Print the rows to stdout. ``wide``: a line for each object; otherwise those of which the same is said are one."""
     if output in {"json", "yaml"}:
-        _write({"counts": counts(rows), "rows": [row.told() for row in rows]}, output)
+        write({"counts": counts(rows), "rows": [row.told() for row in rows]}, output)
         return
     for those in _alike(rows, is_wide=output == WIDE):
         print("\n".join(_lines(those)))
@@ -50,12 +48,3 @@ def _lines(those: Sequence[Row]) -> list[str]:
     about = f"{kind} {some_of([name, *others])}" if name else first.about
     told = [f"{first.level.value:{_WIDTH}}  {line(about)}: {line(first.said)} [{first.code.value}]"]
     return [*told, f"{'':{_WIDTH}}  -> {line(first.do)}"] if first.do else told
-
-
-def _write(told: dict[str, Any], output: str) -> None:
-    if output == "yaml":
-        import yaml  # noqa: PLC0415 - for those who ask for it
-
-        yaml.safe_dump(told, sys.stdout, sort_keys=False, allow_unicode=True, width=120)
-    else:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(told)).decode() + "\n")

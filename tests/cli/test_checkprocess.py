@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 
+import msgspec
+
 from cli import checkprocess
 from cli.checks.finding import Finding, Level, some_of
 from cli.checks.reader import CantLook, Reader
@@ -46,7 +48,7 @@ def test_each_finding_is_a_line_and_what_to_do_another() -> None:
 
 
 def test_programs_read_levels_and_how_many_failed() -> None:
-    told = json.loads(checkprocess.as_json([GOOD, BAD]))
+    told = json.loads(msgspec.json.encode(checkprocess.for_programs([GOOD, BAD])))
     assert told == {
         "failed": 1,
         "findings": [
