@@ -47,9 +47,11 @@ def add_command(commands: _Commands) -> None:
         "--record", type=Path, metavar="FILE", help="write what the page is made of into a new file, for --open"
     )
     parser.add_argument(
-        "--open", type=Path, metavar="FILE", help="show a recorded run, at its own pace; needs no cluster"
+        "--open", type=Path, metavar="FILE", help="show a recorded run, at any moment of it; needs no cluster"
     )
-    parser.add_argument("--speed", default="1", metavar="X", help="with --open: so many times as fast (default 1)")
+    parser.add_argument(
+        "--speed", default="1", metavar="X", help="with --open: play it so many times as fast (default 1)"
+    )
     add_options(parser, PageSettings)
     parser.set_defaults(run=_ui)
 

@@ -7,7 +7,7 @@ import secrets
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -22,9 +22,11 @@ from cli.page.answering import Answering
 from cli.page.door import Door
 from cli.page.following import Following
 from cli.page.objects import Objects
+from cli.page.opened import Opened
 from cli.page.publishing import Publishing
-from cli.page.runs import Recording, Replay
+from cli.page.runs import Recording
 from cli.page.settings import PageSettings, is_loopback
+from cli.page.winding import Recorded
 from cli.printable import line
 from cli.refusing import BadInput
 from kube.api import Api
@@ -103,15 +105,20 @@ async def _follow(arguments: argparse.Namespace, settings: PageSettings, door: D
 
 async def _play(arguments: argparse.Namespace, door: Door) -> None:
     """Show a recorded run. Raises BadInput."""
-    publishing = Publishing(secrets.token_hex(4))
-    replay = Replay(arguments.open, publishing.objects, speed=arguments.speed)
-    source = f"recorded in {arguments.open.name}"
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_until_told, tasks.cancel_scope)
-        answering = Answering(publishing, replay, Open(), source=source, hosts=_OURSELVES, warnings=door.warnings)
-        await _listen(answering, door, tasks)
-        await tasks.start(replay.run)
-        await publishing.run()
+    recorded = Recorded(arguments.open)
+    opened = Opened(
+        recorded,
+        epoch=secrets.token_hex(4),
+        source=f"recorded in {arguments.open.name}",
+        speed=arguments.speed,
+        hosts=_OURSELVES,
+    )
+    with closing(recorded):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_until_told, tasks.cancel_scope)
+            await _listen(opened, door, tasks)
+            await recorded.read()
+            await anyio.sleep_forever()
 
 
 async def _listen(answering: Answering, door: Door, tasks: TaskGroup) -> None:

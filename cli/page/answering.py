@@ -160,12 +160,12 @@ class Answering:
 
     async def _answer(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         if self._hosts is not None and _PORT.sub("", request.host) not in self._hosts:
-            answer: web.StreamResponse = _told(421, f"this page is to be asked for as {' or '.join(self._hosts)}")
+            answer: web.StreamResponse = told(421, f"this page is to be asked for as {' or '.join(self._hosts)}")
         else:
             try:
                 answer = await handler(request)
             except web.HTTPException as error:
-                answer = _told(error.status, error.reason)
+                answer = told(error.status, error.reason)
                 answer.headers.update({name: error.headers[name] for name in ("Allow",) if name in error.headers})
         if not answer.prepared:
             answer.headers.update(HEADERS)
@@ -205,7 +205,7 @@ class Answering:
     # --- answers -----------------------------------------------------------------------------------------------------
 
     async def _state(self, request: web.Request) -> web.StreamResponse:
-        """All of it, compressed: a large cluster is some megabytes, of few different words."""
+        """All of it."""
         sight = await self._sight(request)
         if isinstance(sight, Turned):
             return _turned(sight)
@@ -217,10 +217,7 @@ class Answering:
             unread=self._following.troubles(),
             is_partly_hidden=sight != Sight(),
         )
-        packed = await anyio.to_thread.run_sync(functools.partial(gzip.compress, compresslevel=_LEVEL), _encode(state))
-        answer = web.Response(body=packed, content_type="application/json")
-        answer.headers["Content-Encoding"] = "gzip"
-        return answer
+        return await packed(state)
 
     async def _pod(self, request: web.Request) -> web.StreamResponse:
         sight = await self._sight(request)
@@ -229,7 +226,7 @@ class Answering:
         path = self._publishing.frames.path(request.match_info["namespace"], request.match_info["name"])
         shown = seen_path(path, sight) if path is not None else None
         if shown is None:
-            return _told(404, "there is no such pod, or you may not see it")
+            return told(404, "there is no such pod, or you may not see it")
         return web.Response(body=_encode(shown), content_type="application/json")
 
     async def _changes(self, request: web.Request) -> web.StreamResponse:
@@ -239,9 +236,9 @@ class Answering:
             return _turned(sight)
         user = self._access.user(request.headers.get("Authorization", ""))
         if self._streams.total() >= self._limits.streams:
-            return _told(503, "too many pages are open")
+            return told(503, "too many pages are open")
         if user and self._streams[user] >= self._limits.streams_of_one:
-            return _told(503, f"{self._limits.streams_of_one} pages of yours are open, and no more are allowed")
+            return told(503, f"{self._limits.streams_of_one} pages of yours are open, and no more are allowed")
         known = request.headers.get("Last-Event-ID", "") or request.query.get("after", "")
         answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
         self._streams[user] += 1
@@ -292,12 +289,21 @@ def _event(name: str, frame: Frame, sight: Sight) -> bytes:
     return b"id: %s\nevent: changes\ndata: %s\n\n" % (name.encode(), _encode(seen(frame.changes, sight)))
 
 
-def _told(status: int, why: str) -> web.Response:
+async def packed(state: State, *, level: int = _LEVEL) -> web.Response:
+    """A state, compressed: a large cluster is some megabytes, of few different words."""
+    body = await anyio.to_thread.run_sync(functools.partial(gzip.compress, compresslevel=level), _encode(state))
+    answer = web.Response(body=body, content_type="application/json")
+    answer.headers["Content-Encoding"] = "gzip"
+    return answer
+
+
+def told(status: int, why: str) -> web.Response:
+    """Why there is no other answer."""
     return web.Response(status=status, body=_encode({"error": why}), content_type="application/json")
 
 
 def _turned(turned: Turned) -> web.Response:
-    answer = _told(turned.status, turned.why)
+    answer = told(turned.status, turned.why)
     if turned.status == 401:
         answer.headers["WWW-Authenticate"] = "Bearer"
     return answer

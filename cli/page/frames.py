@@ -36,9 +36,12 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Frames:
-    """Draws ``objects``. ``epoch`` tells this run from others: a revision of another one means nothing here."""
+    """Draws ``objects``. ``epoch`` tells this run from others: a revision of another one means nothing here.
 
-    def __init__(self, objects: Objects, epoch: str) -> None:
+    ``most``: so many revisions are kept.
+    """
+
+    def __init__(self, objects: Objects, epoch: str, *, most: int = MOST_FRAMES) -> None:
         self.objects = objects
         self.epoch = epoch
         self.revision = 0
@@ -49,6 +52,7 @@ class Frames:
         self._pods_of: dict[str, frozenset[str]] = {}
         self._frames: deque[Frame] = deque()
         self._lines = 0
+        self._most = most
 
     # --- drawing -----------------------------------------------------------------------------------------------------
 
@@ -86,7 +90,7 @@ class Frames:
     def _keep(self, frame: Frame) -> None:
         self._frames.append(frame)
         self._lines += len(frame.changes)
-        while len(self._frames) > MOST_FRAMES or (self._lines > MOST_LINES and len(self._frames) > 1):
+        while len(self._frames) > self._most or (self._lines > MOST_LINES and len(self._frames) > 1):
             self._lines -= len(self._frames.popleft().changes)
 
     def _draw_node(self, name: str, nodes: _News[str, NodeCard], pods: _News[str, PodLine]) -> None:

@@ -172,12 +172,42 @@ class Changes(PageStruct, frozen=True, gc=False):
         return sum(len(getattr(self, field)) for field in self.__struct_fields__)
 
 
+class Mark(PageStruct, frozen=True, gc=False):
+    """Something that was warned of in a recorded run, so many times; the pod is the first of whom it was said."""
+
+    at_ms: int
+    reason: str = ""
+    namespace: str = ""
+    pod: str = ""
+    times: int = 1
+
+
+class Run(PageStruct, frozen=True, gc=False):
+    """A recorded run. Moments are ms after its beginning, which was at ``began_ms`` since the epoch.
+
+    ``from_ms``, ``to_ms``: the first moment that can be shown, and the last. ``speed``: at which it is played.
+    """
+
+    began_ms: int = 0
+    from_ms: int = 0
+    to_ms: int = 0
+    speed: float = 1.0
+    marks: tuple[Mark, ...] = ()
+
+
 class State(PageStruct, frozen=True, gc=False):
-    """All of it at one revision. ``unread``: what can't be read, and so is missing here; ``source``: of what it is."""
+    """All of it at one revision. ``unread``: what can't be read, and so is missing here; ``source``: of what it is.
+
+    Of a recorded run: ``at_ms``, the moment. ``after``: the ``id`` that the reader knew, where ``changes`` are those
+    since then and not the whole.
+    """
 
     id: str
     source: str
     changes: Changes
+    run: Run | None = None
+    at_ms: int = 0
+    after: str = ""
     unread: tuple[str, ...] = ()
     #: Whether names are left out, since the reader may not see them.
     is_partly_hidden: bool = False

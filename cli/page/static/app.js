@@ -6,6 +6,7 @@ import { span } from "./format.js";
 import { MapView } from "./map.js";
 import { Store } from "./store.js";
 import { EventsView, GroupsView, NodeView, PodView, PodsView, WaitingView } from "./views.js";
+import { Winding, momentQuery } from "./winding.js";
 
 const VIEWS = { map: MapView, waiting: WaitingView, pods: PodsView, groups: GroupsView, events: EventsView, node: NodeView, pod: PodView };
 const THEMES = { auto: "light dark", light: "light", dark: "dark" };
@@ -17,12 +18,15 @@ class Page {
     this.query = new URLSearchParams();
     this.view = null;
     this.path = "";
+    this.choices = "";
     this.hasState = false;
     this.changed = new Set();
     this.lines = null;
     this.isWaitingToDraw = false;
+    this.winding = new Winding(this);
     this.palettes = { namespace: new Colours(), queue: new Colours() };
     this.connection = new Connection({
+      query: () => momentQuery(location.hash),
       state: (state) => this.take(state),
       changes: (id, changes) => this.apply(id, changes),
       health: (health) => this.tellHealth(health),
@@ -49,6 +53,7 @@ class Page {
 
   take(state) {
     this.store.take(state);
+    this.winding.meet(state);
     this.hasState = true;
     byId("source").textContent = state.source + (state.isPartlyHidden ? " (in part: what you may see)" : "");
     this.warn(state.unread);
@@ -108,7 +113,10 @@ class Page {
     for (const entry of byId("views").children) {
       entry.toggleAttribute("aria-current", entry.getAttribute("href") === `#/${path || "map"}`);
     }
-    this.view.show();
+    this.winding.route();
+    const choices = this.with({});
+    if (isNew || choices !== this.choices) this.view.show(); // another moment alone is drawn when it is there
+    this.choices = choices;
     if (this.query.has("gpu") && isNew) byId(`gpu-${this.query.get("gpu")}`)?.scrollIntoView();
     this.drawn();
   }
@@ -116,6 +124,7 @@ class Page {
   /** The address of this view with other choices; "" takes one away. */
   with(choices) {
     const query = new URLSearchParams(this.query);
+    query.delete("at"); // a link leads to another view of the same moment, unless it says which
     for (const [name, value] of Object.entries(choices)) {
       if (value) query.set(name, value);
       else query.delete(name);

@@ -6,19 +6,21 @@ const SILENT_AFTER_MS = 20_000;
 const WAITS_MS = [300, 1000, 2000, 5000, 10_000];
 
 export class Connection {
-  /** `on` has the functions state, changes, health, live, signIn and trouble. */
+  /** `on` has the functions query, state, changes, health, live, signIn and trouble. */
   constructor(on) {
     this.on = on;
     this.token = "";
     this.failures = 0;
   }
 
-  /** Go on for ever. */
+  /** Go on for ever; of a recorded run, until its first state is there. */
   async run() {
     for (;;) {
       try {
-        const known = await this.readState();
-        if (known !== null) await this.follow(known);
+        const state = await this.json(`api/state${this.on.query()}`);
+        this.on.state(state);
+        if (state.run) return; // who looks at a recorded run asks for its moments (winding.js)
+        await this.follow(state.id);
       } catch (error) {
         this.on.trouble(String(error.message ?? error));
       }
@@ -43,12 +45,6 @@ export class Connection {
     this.token = await this.on.signIn(Boolean(this.token));
     this.failures = 0;
     throw new Error("signing in");
-  }
-
-  async readState() {
-    const state = await this.json("api/state");
-    this.on.state(state);
-    return state.id;
   }
 
   /** Read changes, over as many connections as it takes, until the server wants the whole to be read anew. */

@@ -1,4 +1,5 @@
 // Numbers and times in words. What is used is rounded up and what is free down, as `moorage inspect` does.
+import { now } from "./time.js";
 
 export const NANO = 1_000_000_000;
 const STEP = NANO / 10_000;
@@ -34,7 +35,7 @@ export function span(ms) {
 export function clock(text) {
   const at = new Date(text);
   if (Number.isNaN(at.getTime())) return "";
-  const day = at.toDateString() === new Date().toDateString() ? "" : `${at.toLocaleDateString()} `;
+  const day = at.toDateString() === new Date(now()).toDateString() ? "" : `${at.toLocaleDateString()} `;
   return day + at.toLocaleTimeString();
 }
 

@@ -1,5 +1,12 @@
 // What the page knows: the last whole state, with every change since then put in.
 
+const KEYS = {
+  node: (node) => node.name,
+  pod: (pod) => pod.uid,
+  event: (event) => event.key,
+  group: (group) => `${group.namespace}/${group.name}`,
+};
+
 export class Store {
   constructor() {
     this.clear();
@@ -26,13 +33,26 @@ export class Store {
   /** Put changes in. Returns the names of the nodes that are not what they were. */
   apply(id, changes) {
     this.id = id;
-    const pod = (line) => line.uid;
-    const group = (line) => `${line.namespace}/${line.name}`;
-    put(this.nodes, changes.nodes, (node) => node.name, changes.goneNodes);
-    put(this.pods, changes.pods, pod, changes.gonePods);
-    put(this.events, changes.events, (event) => event.key, changes.goneEvents);
-    put(this.groups, changes.groups, group, changes.goneGroups);
+    put(this.nodes, changes.nodes, KEYS.node, changes.goneNodes);
+    put(this.pods, changes.pods, KEYS.pod, changes.gonePods);
+    put(this.events, changes.events, KEYS.event, changes.goneEvents);
+    put(this.groups, changes.groups, KEYS.group, changes.goneGroups);
     return [...(changes.nodes ?? []).map((node) => node.name), ...(changes.goneNodes ?? [])];
+  }
+
+  /** A whole as changes of what is known: what is not in it is gone. */
+  different(whole) {
+    const gone = (known, lines, key) => {
+      const there = new Set((lines ?? []).map(key));
+      return [...known.keys()].filter((name) => !there.has(name));
+    };
+    return {
+      ...whole,
+      goneNodes: gone(this.nodes, whole.nodes, KEYS.node),
+      gonePods: gone(this.pods, whole.pods, KEYS.pod),
+      goneEvents: gone(this.events, whole.events, KEYS.event),
+      goneGroups: gone(this.groups, whole.groups, KEYS.group),
+    };
   }
 
   /** Nodes in the order in which people count: node-2 before node-10. */

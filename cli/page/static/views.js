@@ -14,6 +14,7 @@ import {
 } from "./format.js";
 import { states } from "./map.js";
 import { natural } from "./store.js";
+import { now } from "./time.js";
 
 class View {
   constructor(page, title) {
@@ -38,7 +39,7 @@ class View {
 
 const ago = (text) => {
   const at = Date.parse(text ?? "");
-  return Number.isNaN(at) ? "" : el("time", { datetime: text, title: text }, span(Date.now() - at));
+  return Number.isNaN(at) ? "" : el("time", { datetime: text, title: text }, span(now() - at));
 };
 const note = (text) => el("p", { class: "note" }, text);
 
@@ -223,7 +224,7 @@ export class PodView extends View {
     this.asked += 1;
     const number = this.asked;
     try {
-      const path = await this.page.connection.json(`api/pods/${this.key.map(encodeURIComponent).join("/")}`);
+      const path = await this.page.connection.json(`api/pods/${this.key.map(encodeURIComponent).join("/")}${this.page.winding.query()}`);
       if (number === this.asked) this.draw(path);
     } catch (error) {
       if (number === this.asked) this.put(note(String(error.message)));

@@ -1,7 +1,8 @@
-"""Recorded runs: the same page again, at its pace, and no secrets in the file."""
+"""What is recorded: all that a page is made of, when it began, and no secrets."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import resource
 import signal
@@ -15,10 +16,12 @@ import pytest
 
 from cli.page.following import Following
 from cli.page.frames import Frames
+from cli.page.lines import FORM, decode, take
 from cli.page.objects import Objects, kept
-from cli.page.runs import FORM, Recording, Replay
+from cli.page.runs import Recording
 from cli.page.values import Changes, EventLine
 from cli.refusing import BadInput
+from simulator.virtualtime import VirtualClock
 from tests.cli.page.reviews import Reviewer
 from tests.cli.page.test_frames import Story, as_sets, drawn
 from tests.conftest import AnyioBackend
@@ -53,9 +56,12 @@ def written(path: Path) -> tuple[str, int]:
     return path.read_text(), stat.S_IMODE(path.stat().st_mode)
 
 
-async def replayed(path: Path, **how: Any) -> Objects:
+def replayed(path: Path) -> Objects:
+    """A page that is told all lines of a file that are whole."""
     objects = Objects()
-    await Replay(path, objects, speed=how.get("speed", 1.0)).run()
+    for line in path.read_bytes().splitlines(keepends=True):
+        if line.endswith(b"\n"):
+            take(objects, decode(line))
     return objects
 
 
@@ -75,27 +81,18 @@ async def test_what_was_recorded_is_shown_again(path: Path, seed: int) -> None:
         story.step()
         await anyio.sleep(0.5)
     story.store.close()
-    assert whole(await replayed(path)) == whole(story.store)
+    assert whole(replayed(path)) == whole(story.store)
 
 
-async def test_it_is_played_at_its_pace_and_as_much_faster_as_is_wished(path: Path) -> None:
-    recording = Recording(path, lambda: None)
-    recording.put_node(node(gpus=1))
+async def test_the_file_says_when_it_was_begun_and_when_what_happened(path: Path) -> None:
+    recording = Recording(path, lambda: None, clock=VirtualClock(asyncio.get_running_loop(), epoch_ns=5_000_000_000))
     await anyio.sleep(3)
-    recording.note_in_step()
-    await anyio.sleep(60)
-    recording.put_pod(pod("late", gpus=1))
+    recording.put_node(node())
     recording.close()
-    for speed, expected_s in ((1.0, 60.0), (10.0, 6.0)):
-        objects = Objects()
-        replay = Replay(path, objects, speed=speed)
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(replay.run)
-            began = anyio.current_time()
-            assert (replay.is_in_step, list(objects.nodes), list(objects.pods)) == (True, ["n1"], [])
-            while not objects.pods:  # noqa: ASYNC110 - it tells nobody
-                await anyio.sleep(0.1)
-        assert anyio.current_time() - began == pytest.approx(expected_s, abs=0.3)
+    first, second = map(decode, written(path)[0].encode().splitlines())
+    began_s = anyio.current_time() - 3
+    assert (first.form, first.at_ms, first.began_ms) == (FORM, 0, round(5000 + began_s * 1000))
+    assert second.at_ms == 3000
 
 
 async def test_all_kinds_are_recorded_with_what_a_path_tells(path: Path) -> None:
@@ -105,7 +102,7 @@ async def test_all_kinds_are_recorded_with_what_a_path_tells(path: Path) -> None
         {"Node": recording.put_node, "Pod": recording.put_pod, "PodGroup": recording.put_group}[type(obj).__name__](obj)  # type: ignore[operator]
     recording.put_event(EventLine(key="ns/e", namespace="ns", pod="t", reason="Scheduled"))
     recording.close()
-    frames, again = Frames(recording, "e"), Frames(await replayed(path), "e")
+    frames, again = Frames(recording, "e"), Frames(replayed(path), "e")
     assert as_sets(drawn(frames)) == as_sets(drawn(again)) != as_sets(Changes())
     assert frames.path("ns", "t") == again.path("ns", "t")
     assert [part.index for part in (again.path("ns", "t") or pytest.fail("no path")).given] == [3]
@@ -143,24 +140,6 @@ async def test_a_file_that_is_there_is_left_alone(path: Path) -> None:
     assert written(path)[0] == "mine"
 
 
-@pytest.mark.parametrize("text", ["", "{}\n", "no JSON\n", '{"form":"moorage-run-2"}\n', "[]\n"])
-async def test_a_file_that_is_no_run_is_refused(path: Path, text: str) -> None:
-    write(path, text)
-    with pytest.raises(BadInput, match="--open"):
-        Replay(path, Objects(), speed=1.0)
-
-
-async def test_a_line_that_was_cut_ends_the_run_and_is_told(path: Path) -> None:
-    lines = [msgspec.json.encode({"form": FORM}), msgspec.json.encode({"node": node()}), b'{"pod":{"meta']
-    write(path, b"\n".join(lines).decode())
-    objects = Objects()
-    replay = Replay(path, objects, speed=1.0)
-    await replay.run()
-    assert list(objects.nodes) == ["n1"]
-    assert replay.is_in_step
-    assert replay.troubles()[0].startswith("the recording from line 3 on: ")
-
-
 async def test_a_full_disk_ends_the_recording_and_not_the_page(path: Path) -> None:
     recording = Recording(path, lambda: None)
     recording.put_node(node())
@@ -179,4 +158,4 @@ async def test_a_full_disk_ends_the_recording_and_not_the_page(path: Path) -> No
     assert len(recording.pods) == 1
     following = Following(Reviewer({}, {}).api(), recording, rng=random.Random(0))
     assert following.troubles() == ("the recording has ended: File too large",)
-    assert list((await replayed(path)).nodes) == ["n1"]
+    assert list((replayed(path)).nodes) == ["n1"]

@@ -23,6 +23,7 @@ from cli.page.frames import Frames
 from cli.page.objects import Objects, kept
 from cli.page.playing import TEAMS, Play
 from cli.page.settings import is_loopback
+from kube.clock import SystemClock
 from kube.resources import NODES, PODS
 from simulator import shape
 from simulator.violations import SOUND
@@ -115,12 +116,17 @@ def test_one_command_shows_a_cluster_and_ends_when_it_is_told_to() -> None:
 
 def test_a_run_is_recorded_and_opened_again(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
+    began_ms = SystemClock().now_ns() // 1_000_000
     with started("--simulate", "--nodes", "1x2x80GiB", "--record", str(path)) as (process, address):
         _state(process, address)
     with started("--open", str(path), "--speed", "1000") as (process, address):
         state = _state(process, address)
         assert (state["source"], len(state["changes"]["nodes"])) == ("recorded in run.jsonl", 1)
         assert any(pod["name"] == "pretrain-0" for pod in state["changes"]["pods"])
+        run = state["run"]
+        assert 0 <= run.get("fromMs", 0) <= run["toMs"]
+        assert began_ms <= run["beganMs"] <= SystemClock().now_ns() // 1_000_000
+        assert run["speed"] == 1000
 
 
 @contextmanager

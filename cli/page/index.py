@@ -1,0 +1,147 @@
+"""Where in a recorded run what stands: which line holds which object at which moment. Lines are read elsewhere.
+
+The state at a moment is the last line of each object up to there, so it is found without playing what came before. An
+entry takes some 20 bytes, whatever the object is like, so an index of 100,000 lines fits into some megabytes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+from typing_extensions import override
+
+from cli.page.objects import Key, Objects
+from cli.page.values import EventLine
+from wire.core import Node, Pod
+from wire.crds.bindrequest import BindRequest
+from wire.crds.podgroup import PodGroup
+
+#: An entry that says that its object is gone. The first line of a file is no object, so none is there.
+GONE: Final = 0
+_EVENT: Final = "event"
+
+
+class Name(msgspec.Struct, frozen=True):
+    """An object of a run: ``kind`` node, pod, request, group or event, and its key there (cli/page/objects.py)."""
+
+    kind: str
+    key: Hashable
+
+
+class Index(Objects):
+    """Objects that note where they were found: ``offset`` is that of the line which is taken in now.
+
+    They are kept as long as the run is read, since it is they who know what else a line does away with: an older event,
+    or a pod whose name another one has.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offset = GONE
+        #: Of the moment that is read, in ms after the beginning. Never less than before.
+        self.at_ms = 0
+        self._ats = array("q")
+        self._offsets = array("Q")
+        self._of = array("I")
+        self._numbers: dict[Name, int] = {}
+        self._names: list[Name] = []
+        #: By the number of a name: its entries, in order.
+        self._entries: list[array[int]] = []
+
+    # --- what is asked of it -----------------------------------------------------------------------------------------
+
+    def place(self, at_ms: int) -> int:
+        """How many entries there are up to a moment, those of the moment among them."""
+        return bisect_right(self._ats, at_ms)
+
+    def between(self, one: int, other: int) -> Iterable[Name]:
+        """All objects that may differ between two places."""
+        low, high = sorted((one, other))
+        return [self._names[number] for number in dict.fromkeys(self._of[low:high])]
+
+    def offset_at(self, name: Name, place: int) -> int:
+        """Where the line is that holds an object at a place; GONE: it is not there."""
+        entries = self._entries[self._numbers[name]]
+        before = bisect_left(entries, place)
+        return self._offsets[entries[before - 1]] if before else GONE
+
+    def in_order(self, events: Mapping[str, EventLine], place: int) -> dict[str, EventLine]:
+        """Events in the order in which they had come by a place."""
+        return {key: events[key] for key in sorted(events, key=lambda key: self.offset_at(Name(_EVENT, key), place))}
+
+    # --- what the lines tell -----------------------------------------------------------------------------------------
+
+    def forget_objects(self) -> None:
+        """All is read: the objects themselves are not needed any more."""
+        Objects.__init__(self)
+
+    @override
+    def put_node(self, node: Node) -> None:
+        super().put_node(node)
+        self._note(Name("node", node.metadata.name), self.offset)
+
+    @override
+    def drop_node(self, name: str) -> None:
+        super().drop_node(name)
+        self._note(Name("node", name), GONE)
+
+    @override
+    def put_pod(self, pod: Pod) -> None:
+        super().put_pod(pod)
+        self._note(Name("pod", pod.metadata.uid), self.offset)
+
+    @override
+    def drop_pod(self, uid: str) -> None:
+        super().drop_pod(uid)
+        self._note(Name("pod", uid), GONE)
+
+    @override
+    def put_request(self, request: BindRequest) -> None:
+        super().put_request(request)
+        self._note(Name("request", _key(request)), self.offset)
+
+    @override
+    def drop_request(self, key: Key) -> None:
+        super().drop_request(key)
+        self._note(Name("request", key), GONE)
+
+    @override
+    def put_group(self, group: PodGroup) -> None:
+        super().put_group(group)
+        self._note(Name("group", _key(group)), self.offset)
+
+    @override
+    def drop_group(self, key: Key) -> None:
+        super().drop_group(key)
+        self._note(Name("group", key), GONE)
+
+    @override
+    def put_event(self, event: EventLine) -> None:
+        super().put_event(event)
+        self._note(Name(_EVENT, event.key), self.offset)
+
+    @override
+    def drop_event(self, key: str) -> None:
+        super().drop_event(key)
+        self._note(Name(_EVENT, key), GONE)
+
+    def _note(self, name: Name, offset: int) -> None:
+        number = self._numbers.setdefault(name, len(self._names))
+        if number == len(self._names):
+            self._names.append(name)
+            self._entries.append(array("I"))
+        entries = self._entries[number]
+        if offset == GONE and not (entries and self._offsets[entries[-1]]):
+            return  # it was not there before
+        entries.append(len(self._ats))
+        self._ats.append(self.at_ms)
+        self._offsets.append(offset)
+        self._of.append(number)
+
+
+def _key(obj: BindRequest | PodGroup) -> Key:
+    return obj.metadata.namespace, obj.metadata.name

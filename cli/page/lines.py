@@ -1,0 +1,70 @@
+"""The form of a recorded run: a line is an object as a watch brought it, or the name of one that is gone, as JSON.
+
+The first line says what file this is, and when it was begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import msgspec
+
+from cli.page.objects import Key, Objects
+from cli.page.values import EventLine
+from wire.core import Node, Pod
+from wire.crds.bindrequest import BindRequest
+from wire.crds.podgroup import PodGroup
+
+_T = TypeVar("_T")
+
+FORM: Final = "moorage-run-1"
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One thing that happened, ``at_ms`` after the beginning. ``is_in_step``: all before it is how it was found.
+
+    ``began_ms``: the wall clock at the beginning, since the epoch; 0 in files of before it was written down.
+    """
+
+    at_ms: int = 0
+    form: str = ""
+    began_ms: int = 0
+    is_in_step: bool = False
+    node: Node | None = None
+    pod: Pod | None = None
+    request: BindRequest | None = None
+    group: PodGroup | None = None
+    event: EventLine | None = None
+    gone_node: str = ""
+    gone_pod: str = ""
+    gone_request: Key | None = None
+    gone_group: Key | None = None
+    gone_event: str = ""
+
+
+_decoder: Final = msgspec.json.Decoder(Line)
+
+
+def decode(text: bytes) -> Line:
+    """Read a line. Raises msgspec.DecodeError."""
+    return _decoder.decode(text)
+
+
+def take(objects: Objects, line: Line) -> None:
+    """Tell objects what a line says."""
+    _if(line.node, objects.put_node)
+    _if(line.pod, objects.put_pod)
+    _if(line.request, objects.put_request)
+    _if(line.group, objects.put_group)
+    _if(line.event, objects.put_event)
+    _if(line.gone_node, objects.drop_node)
+    _if(line.gone_pod, objects.drop_pod)
+    _if(line.gone_request, objects.drop_request)
+    _if(line.gone_group, objects.drop_group)
+    _if(line.gone_event, objects.drop_event)
+
+
+def _if(there: _T | None, tell: Callable[[_T], None]) -> None:
+    if there:
+        tell(there)
