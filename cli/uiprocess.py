@@ -78,7 +78,7 @@ async def _run(arguments: argparse.Namespace, settings: PageSettings) -> None:
     assert listener is not None  # noqa: S101 - an address was given
     with listener:
         door = Door(listener, shown)
-        await (_play(arguments, door) if arguments.open else _follow(arguments, settings, door))
+        await (_play(arguments, settings, door) if arguments.open else _follow(arguments, settings, door))
 
 
 async def _follow(arguments: argparse.Namespace, settings: PageSettings, door: Door) -> None:
@@ -94,7 +94,15 @@ async def _follow(arguments: argparse.Namespace, settings: PageSettings, door: D
                 is_local = is_loopback(settings.listen[0])
                 access: Access = Open() if is_local else Reviewed(api)
                 hosts = _OURSELVES if is_local else None
-                answering = Answering(publishing, following, access, source=name, hosts=hosts, warnings=door.warnings)
+                answering = Answering(
+                    publishing,
+                    following,
+                    access,
+                    source=name,
+                    hosts=hosts,
+                    warnings=door.warnings,
+                    trace_url=settings.trace_url,
+                )
                 tasks.start_soon(_tell_trouble, following)
                 await _listen(answering, door, tasks)
                 await tasks.start(following.run)
@@ -103,7 +111,7 @@ async def _follow(arguments: argparse.Namespace, settings: PageSettings, door: D
                 await publishing.run()
 
 
-async def _play(arguments: argparse.Namespace, door: Door) -> None:
+async def _play(arguments: argparse.Namespace, settings: PageSettings, door: Door) -> None:
     """Show a recorded run. Raises BadInput."""
     recorded = Recorded(arguments.open)
     opened = Opened(
@@ -112,6 +120,7 @@ async def _play(arguments: argparse.Namespace, door: Door) -> None:
         source=f"recorded in {arguments.open.name}",
         speed=arguments.speed,
         hosts=_OURSELVES,
+        trace_url=settings.trace_url,
     )
     with closing(recorded):
         async with anyio.create_task_group() as tasks:

@@ -21,6 +21,7 @@ import msgspec
 from aiohttp import web
 
 from cli.page.access import Access, Turned
+from cli.page.drawing import with_link
 from cli.page.frames import Frame
 from cli.page.publishing import Publishing
 from cli.page.sight import Sight, seen, seen_path
@@ -104,10 +105,10 @@ class Source(Protocol):
 class Answering:
     """``hosts``: names (without a port, which tunnels change) by which readers may ask for this page, None for any.
 
-    ``warnings`` says what the page's health is to say beside what can't be read.
+    ``warnings`` says what the page's health is to say beside what can't be read; ``trace_url``: cli/page/settings.py.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keywords, each a part that a test may replace
         self,
         publishing: Publishing,
         following: Source,
@@ -118,6 +119,7 @@ class Answering:
         pulse_s: float = PULSE_S,
         limits: Limits | None = None,
         warnings: Callable[[], tuple[str, ...]] = tuple,
+        trace_url: str = "",
     ) -> None:
         self._publishing = publishing
         self._following = following
@@ -129,6 +131,7 @@ class Answering:
         #: By user, "" where nobody signs in.
         self._streams: Counter[str] = Counter()
         self._warnings = warnings
+        self._trace_url = trace_url
         #: Connections on which an answer is made or sent.
         self._busy: set[object] = set()
 
@@ -224,7 +227,7 @@ class Answering:
         if isinstance(sight, Turned):
             return _turned(sight)
         path = self._publishing.frames.path(request.match_info["namespace"], request.match_info["name"])
-        shown = seen_path(path, sight) if path is not None else None
+        shown = seen_path(with_link(path, self._trace_url), sight) if path is not None else None
         if shown is None:
             return told(404, "there is no such pod, or you may not see it")
         return web.Response(body=_encode(shown), content_type="application/json")

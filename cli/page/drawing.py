@@ -13,6 +13,7 @@ import msgspec
 from cli.inspection.surveying import Found, counted, survey
 from cli.inspection.values import PodView
 from cli.page.values import Device, EventLine, GroupLine, NodeCard, Part, PodLine, PodPath, Slices, Stage, Tenant
+from cli.settings import kinds
 from scheduler.core.inspection import DeviceView, NodeView, TenantView
 from scheduler.core.settings import Settings
 from scheduler.core.using import Use, use_of_pools
@@ -79,7 +80,7 @@ def draw_path(
     view = next(v for v in survey(found, settings=_SETTINGS).pods if v.uid == pod.metadata.uid)
     mine = next((request for request in requests if request.spec.pod_name == pod.metadata.name), None)
     return PodPath(
-        pod=_line(view, pod),
+        pod=_line(view, pod, asks=view.asks),
         trace=_trace(pod),
         dialect=view.dialect,
         refused=view.refused,
@@ -99,6 +100,13 @@ def draw_path(
         stages=tuple(stages(pod, mine)),
         events=tuple(events),
     )
+
+
+def with_link(path: PodPath, trace_url: str) -> PodPath:
+    """Say where the pod's trace is looked at: at ``trace_url``, with its id in it."""
+    if not (path.trace and trace_url):
+        return path
+    return msgspec.structs.replace(path, trace_url=trace_url.replace(kinds.TRACE_ID, path.trace))
 
 
 def draw_group(group: PodGroup, members: Iterable[Pod]) -> GroupLine:
@@ -188,7 +196,8 @@ def _began(pod: Pod) -> Iterable[str]:
             yield str(status.state.running.get("startedAt") or "")
 
 
-def _line(view: PodView, pod: Pod) -> PodLine:
+def _line(view: PodView, pod: Pod, *, asks: tuple[str, ...] = ()) -> PodLine:
+    """``asks``: told of it in any case; in the lists, of pods that wait alone."""
     waits = view.waits
     drawn = PodLine(
         namespace=view.namespace,
@@ -199,7 +208,7 @@ def _line(view: PodView, pod: Pod) -> PodLine:
         queue=(pod.metadata.labels or {}).get(names.QUEUE_LABEL, ""),
         pod_group=view.pod_group,
         created=pod.metadata.creation_timestamp or "",
-        asks=view.asks if waits else (),
+        asks=view.asks if waits else asks,
         waits=waits is not None,
         reason=("Refused" if view.refused else waits.reason) if waits else "",
         message=(view.refused or waits.message) if waits else "",

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from cli.page.access import Open
 from cli.page.answering import Answering, packed, told
+from cli.page.drawing import with_link
 from cli.page.publishing import Publishing
 from cli.page.values import State
 from cli.page.winding import Recorded
@@ -29,9 +30,16 @@ class Opened(Answering):
     """
 
     def __init__(
-        self, recorded: Recorded, *, epoch: str, source: str, speed: float, hosts: Collection[str] | None
+        self,
+        recorded: Recorded,
+        *,
+        epoch: str,
+        source: str,
+        speed: float,
+        hosts: Collection[str] | None,
+        trace_url: str = "",
     ) -> None:
-        super().__init__(Publishing(epoch), recorded, Open(), source=source, hosts=hosts)
+        super().__init__(Publishing(epoch), recorded, Open(), source=source, hosts=hosts, trace_url=trace_url)
         self._recorded = recorded
         self._epoch = epoch
         self._speed = speed
@@ -67,7 +75,7 @@ class Opened(Answering):
             path = moment.frames.path(request.match_info["namespace"], request.match_info["name"])
         if path is None:
             return told(404, "there is no such pod at that moment")
-        return web.Response(body=_encode(path), content_type="application/json")
+        return web.Response(body=_encode(with_link(path, self._trace_url)), content_type="application/json")
 
     @override
     async def _changes(self, request: web.Request) -> web.StreamResponse:

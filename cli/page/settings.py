@@ -30,6 +30,13 @@ class PageSettings(AsKubectl, frozen=True, kw_only=True):
             kind=kinds.SWITCH,
         ),
     ] = False
+    trace_url: Annotated[
+        str,
+        Setting(
+            help="where a pod's trace is looked at, with {trace_id} for its id: the page links there",
+            kind=kinds.TRACE_ADDRESS,
+        ),
+    ] = ""
 
 
 def is_loopback(host: str) -> bool:

@@ -141,10 +141,14 @@ class Part(PageStruct, frozen=True, gc=False):
 
 
 class PodPath(PageStruct, frozen=True, gc=False):
-    """All that is told of one pod. ``trace``: the id of its trace, as tools for traces know it; "" without one."""
+    """All that is told of one pod. ``trace``: the id of its trace, as tools for traces know it; "" without one.
+
+    ``trace_url``: where it is looked at, if anybody has said where.
+    """
 
     pod: PodLine
     trace: str = ""
+    trace_url: str = ""
     dialect: str = ""
     refused: str = ""
     not_enforced: str = ""

@@ -27,6 +27,11 @@ _OFF: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 _HOST_PORT: Final = "127.0.0.1:12345, [::1]:12345, :12345"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _RESOURCE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+#: What stands for the id of a trace.
+TRACE_ID: Final = "{trace_id}"
+_TRACE_ADDRESS: Final = (
+    f"http://HOST or https://HOST with {TRACE_ID} once after it, as in https://HOST/trace/{TRACE_ID}"
+)
 _LONGEST_NAME: Final = 253
 
 
@@ -185,6 +190,24 @@ def _collector(given: str) -> str:
     return given
 
 
+def _trace_address(given: str) -> str:
+    """Where traces are looked at; the id of one stands in its path, query or fragment, never in the host."""
+    if "@" in given.partition("//")[2].partition("/")[0]:
+        # What stands before it may be a password.
+        raise ValueError(f"a URL with a user is not taken; allowed: {_TRACE_ADDRESS}")
+    before, found, after = given.partition(TRACE_ID)
+    try:
+        parts = urlsplit(before)
+        is_right = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        is_right = False
+    names_a_place = len(before.split("/")) > 3 or "?" in before or "#" in before
+    is_plain = given.isprintable() and not re.search(r"[\s{}]", before + after)
+    if given and not (found and is_right and names_a_place and is_plain):
+        raise ValueError(f"{given!r} is not {_TRACE_ADDRESS}")
+    return given
+
+
 SWITCH: Final = Kind(
     metavar="BOOL", allowed="true, false", read=_switch, written=lambda on: "true" if on else "false", bare="true"
 )
@@ -212,3 +235,4 @@ OBJECT: Final = _pattern(
     "NAME", _NAME, "the name of an object: lower-case letters, digits, dashes and dots; or empty", or_none=True
 )
 RESOURCE: Final = _pattern("NAME", _RESOURCE, "the name of an extended resource, as in nvidia.com/gpu.shared")
+TRACE_ADDRESS: Final = Kind(metavar="URL", allowed=_TRACE_ADDRESS, read=_trace_address)

@@ -278,6 +278,28 @@ async def test_a_pod_shows_its_way(tab: Tab) -> None:
     tab.forget()  # the browser complains of a 404
 
 
+LINK = """
+((link) => link && ["href", "target", "rel"].map((name) => link.getAttribute(name)))(
+  document.querySelector(".facts a[target]"),
+)
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "link"),
+    [("https://t.example/?id={trace_id}", f"https://t.example/?id={'ab' * 16}"), ("", "")],
+    ids=["somebody has said where", "nobody has"],
+)
+async def test_a_trace_is_a_link_where_somebody_has_said_where(tab: Tab, where: str, link: str) -> None:
+    cluster = await small()
+    written = {"metadata": {"annotations": {names.TRACEPARENT: f"00-{'ab' * 16}-{'cd' * 8}-01"}}}
+    async with page(cluster, trace_url=where) as made:
+        await cluster.api.patch(PODS, "train", written, namespace="team-a")
+        await shown(tab, made.address, "#/pod/team-a/train")
+        await tab.until(f"document.querySelector('.facts')?.textContent.includes('{'ab' * 16}')")
+        assert await tab.evaluate(LINK) == ([link, "_blank", "noreferrer noopener"] if link else None)
+
+
 @pytest.mark.parametrize(
     ("view", "title"),
     [

@@ -52,7 +52,9 @@ TABLE: Mapping[str, Values] = {
     },
     "tracing": {"tracing": {"endpoint": "http://otel.monitoring:4318", "headersSecret": "otel", "caConfigMap": "ca"}},
     "page": {"page": {"enabled": True}},
-    "page-with-a-certificate": {"page": {"enabled": True, "tlsSecret": "page-tls"}},
+    "page-with-a-certificate": {
+        "page": {"enabled": True, "tlsSecret": "page-tls", "traceUrl": "https://jaeger.example/trace/{trace_id}"}
+    },
     "bare": {
         "metrics": {"enabled": False},
         "networkPolicy": {"enabled": False},

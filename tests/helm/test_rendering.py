@@ -47,6 +47,7 @@ def test_the_page_takes_tokens_over_tls_alone_and_is_restricted(
     settings = from_line(PageSettings, _parser().parse_args(container["args"]))
     assert not is_loopback(settings.listen[0])
     assert settings.tls_elsewhere != bool(settings.tls_cert_file)
+    assert settings.trace_url == TABLE[name]["page"].get("traceUrl", "")
     assert container["readinessProbe"]["httpGet"] == {"path": "/", "port": "page", "scheme": scheme}
     assert only(objects, "Service", "moorage-page")["spec"]["ports"][0]["port"] == port
     assert spec["securityContext"]["runAsNonRoot"] is True
@@ -160,6 +161,9 @@ def test_a_value_becomes_an_argument(values: Values, component: str, expected: s
         ({"metrics": {"podMonitor": {"interval": "often"}}}, "at '/metrics/podMonitor/interval'"),
         ({"tracing": {"endpoint": "otel:4317"}}, "at '/tracing/endpoint'"),
         ({"tracing": {"ratio": 0}}, "at '/tracing/ratio'"),
+        ({"page": {"traceUrl": "javascript:{trace_id}"}}, "at '/page/traceUrl'"),
+        ({"page": {"traceUrl": "https://jaeger.example/trace"}}, "at '/page/traceUrl'"),
+        ({"page": {"traceUrl": "https://{trace_id}.example/"}}, "at '/page/traceUrl'"),
     ],
 )
 def test_what_can_not_be_is_refused_with_a_sentence(values: dict[str, Any], sentence: str, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 // Elements from data. Names of pods and messages are anybody's: they only ever become text and attributes' values here,
-// never HTML. Links go to views of this page alone.
+// never HTML. Links go to views of this page, and to where whoever runs it keeps traces.
 
 /** Make an element; `attributes` that are null, undefined or false are left out, children that are null as well. */
 export function el(tag, attributes = {}, ...children) {
@@ -27,6 +27,11 @@ export function table(caption, columns, rows) {
 /** Where a view is: `link("pod", ns, name)` is `#/pod/ns/name`. */
 export function link(view, ...parts) {
   return `#/${[view, ...parts].map(encodeURIComponent).join("/")}`;
+}
+
+/** A link to another site, which is not told from where. */
+export function outside(address, text) {
+  return el("a", { href: address, target: "_blank", rel: "noreferrer noopener" }, text);
 }
 
 /** A link to a pod. */

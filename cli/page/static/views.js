@@ -1,5 +1,5 @@
 // All views but the map: a node, a pod's path, and lists. Each has `title`, `root`, and `show()`, which draws it anew.
-import { el, link, podLink, table } from "./dom.js";
+import { el, link, outside, podLink, table } from "./dom.js";
 import {
   NANO,
   clock,
@@ -250,7 +250,7 @@ export class PodView extends View {
       ["Node", pod.node ? el("a", { href: link("node", pod.node) }, pod.node) : ""],
       ["Whole GPUs", path.wholeGpus ? String(path.wholeGpus) : ""],
       ["Not enforced", path.notEnforced ?? ""],
-      ["Trace", path.trace ?? ""],
+      ["Trace", path.traceUrl ? outside(path.traceUrl, path.trace) : (path.trace ?? "")],
     ];
     const given = (path.given ?? []).map((part) => [
       part.index === undefined ? (part.uuid ?? "") : `GPU ${part.index}`,

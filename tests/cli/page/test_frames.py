@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from cli.inspection.surveying import Found, survey
-from cli.page.drawing import draw_event, draw_waiting
+from cli.page.drawing import draw_event, draw_waiting, with_link
 from cli.page.frames import MOST_FRAMES, MOST_LINES, Frames
 from cli.page.objects import MOST_EVENTS, Objects, kept
-from cli.page.values import Changes, EventLine, NodeCard, PodLine
+from cli.page.values import Changes, EventLine, NodeCard, PodLine, PodPath
 from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, node, pod, pod_group, reservation
 from wire import names
 from wire.core import ObjectMeta, ObjectReference, Pod
@@ -304,6 +304,29 @@ def test_a_path_tells_the_trace_if_there_is_one(written: str, told: str) -> None
     path = frames_of(pod("t", gpus=1, annotations={names.TRACEPARENT: written})).path("ns", "t")
     assert path is not None
     assert path.trace == told
+
+
+@pytest.mark.parametrize(
+    ("trace", "url", "told"),
+    [
+        ("ab" * 16, "https://t.example/?id={trace_id}#x", f"https://t.example/?id={'ab' * 16}#x"),
+        ("ab" * 16, "", ""),
+        ("", "https://t.example/{trace_id}", ""),
+    ],
+)
+def test_a_trace_is_linked_to_where_somebody_has_said_where_it_is(trace: str, url: str, told: str) -> None:
+    path = PodPath(pod=PodLine(namespace="ns", name="t", uid="u"), trace=trace)
+    assert with_link(path, url).trace_url == told
+
+
+def test_a_path_tells_what_the_pod_asks_whether_it_waits_or_runs() -> None:
+    frames = frames_of(
+        node(gpus=1), bound(pod("t", gpus=1), "n1"), pod("s", fraction="0.25"), bound(pod("r", fraction="0.25"), "n2")
+    )
+    for name, words in (("t", "a whole GPU"), ("s", "25%"), ("r", "25%")):
+        path = frames.path("ns", name)
+        assert path is not None
+        assert any(words in line for line in path.pod.asks), path.pod.asks
 
 
 def test_a_group_counts_those_of_its_pods_that_have_not_ended() -> None:

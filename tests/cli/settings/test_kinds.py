@@ -33,6 +33,15 @@ from cli.settings.kinds import Kind
         (kinds.COLLECTOR, "", "", ""),
         (kinds.COLLECTOR, "http://otel:4318", "http://otel:4318", "http://otel:4318"),
         (kinds.COLLECTOR, "https://[::1]/v1/traces", "https://[::1]/v1/traces", "https://[::1]/v1/traces"),
+        (kinds.TRACE_ADDRESS, "", "", ""),
+        (kinds.TRACE_ADDRESS, "https://h/trace/{trace_id}", "https://h/trace/{trace_id}", "https://h/trace/{trace_id}"),
+        (
+            kinds.TRACE_ADDRESS,
+            "http://h:16686/?id={trace_id}&x",
+            "http://h:16686/?id={trace_id}&x",
+            "http://h:16686/?id={trace_id}&x",
+        ),
+        (kinds.TRACE_ADDRESS, "https://h#{trace_id}", "https://h#{trace_id}", "https://h#{trace_id}"),
     ],
 )
 def test_a_value_is_read_and_what_is_written_of_it_is_read_as_the_same(
@@ -66,6 +75,16 @@ def test_a_value_is_read_and_what_is_written_of_it_is_read_as_the_same(
         (kinds.COLLECTOR, "http://otel:99999", "is not http://HOST:PORT"),
         (kinds.COLLECTOR, "http://:4318", "is not http://HOST:PORT"),
         (kinds.COLLECTOR, "http://otel /v1", "is not http://HOST:PORT"),
+        (kinds.TRACE_ADDRESS, "jaeger.example/{trace_id}", "is not http://HOST or https://HOST"),
+        (kinds.TRACE_ADDRESS, "javascript://x/{trace_id}", "is not http://HOST or https://HOST"),
+        (kinds.TRACE_ADDRESS, "https://h/trace", "with {trace_id} once after it"),
+        (kinds.TRACE_ADDRESS, "https://h/{trace_id}/{trace_id}", "with {trace_id} once after it"),
+        (kinds.TRACE_ADDRESS, "https://h/{trace_id}?x={other}", "with {trace_id} once after it"),
+        (kinds.TRACE_ADDRESS, "https://{trace_id}.example/", "with {trace_id} once after it"),
+        (kinds.TRACE_ADDRESS, "https://h{trace_id}", "with {trace_id} once after it"),
+        (kinds.TRACE_ADDRESS, "https://h/ {trace_id}", "with {trace_id} once after it"),
+        (kinds.TRACE_ADDRESS, "https://h:port/{trace_id}", "with {trace_id} once after it"),
+        (kinds.TRACE_ADDRESS, "https://me:secret@h/{trace_id}", "a URL with a user is not taken"),
         (
             kinds.COLLECTOR,
             "http://a:b@otel",
