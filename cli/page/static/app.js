@@ -3,9 +3,12 @@ import { Colours } from "./colours.js";
 import { Connection } from "./connection.js";
 import { el } from "./dom.js";
 import { span } from "./format.js";
+import { GroupsView } from "./groups.js";
+import { EventsView, PodsView, WaitingView } from "./lists.js";
 import { MapView } from "./map.js";
+import { NodeView } from "./node.js";
+import { PodView } from "./pod.js";
 import { Store } from "./store.js";
-import { EventsView, GroupsView, NodeView, PodView, PodsView, WaitingView } from "./views.js";
 import { Winding, momentQuery } from "./winding.js";
 
 const VIEWS = { map: MapView, waiting: WaitingView, pods: PodsView, groups: GroupsView, events: EventsView, node: NodeView, pod: PodView };

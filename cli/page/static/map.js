@@ -1,11 +1,11 @@
 // The map: node by node, device by device, each tenant's share to scale. Few nodes are drawn large, with names in them;
 // many are drawn small. One tab stop, arrow keys within: four thousand devices are no four thousand presses of a key.
-import { el, link } from "./dom.js";
-import { NANO, deviceText, gpusUp, percentUp, tenantName } from "./format.js";
+import { card } from "./card.js";
+import { el } from "./dom.js";
+import { tenantName } from "./format.js";
+import { explain, sumUp } from "./summary.js";
 
 const MOST_LARGE = 40;
-//: A tenant of a large device is named inside it from this share on.
-const ROOM_FOR_A_NAME = 0.14 * NANO;
 
 export class MapView {
   title = "GPU map";
@@ -52,7 +52,7 @@ export class MapView {
     this.grid.className = this.isLarge ? "nodes large" : "nodes small";
     this.shares = new Map(nodes.map((node) => [node.name, this.sharesOf(node)]));
     this.meet(this.shares.values());
-    this.cards = new Map(nodes.map((node) => [node.name, this.draw(node)]));
+    this.cards = new Map(nodes.map((node) => [node.name, card(node, this)]));
     this.grid.replaceChildren(...this.cards.values());
     this.grid.querySelector("a.device")?.setAttribute("tabindex", "0");
     this.sumUp();
@@ -73,7 +73,7 @@ export class MapView {
       const places = [...old.querySelectorAll("a")];
       const focused = places.indexOf(document.activeElement);
       const stop = places.findIndex((place) => place.tabIndex === 0 && place.matches(".device"));
-      const drawn = this.draw(store.nodes.get(name));
+      const drawn = card(store.nodes.get(name), this);
       // The card itself stays: else the grid would be laid out and painted as a whole.
       old.className = drawn.className;
       old.replaceChildren(...drawn.childNodes);
@@ -94,6 +94,10 @@ export class MapView {
     return this.page.store.pods.get(tenant.uid)?.queue || "(no queue)";
   }
 
+  colour(tenant) {
+    return this.page.colours(this.kind()).of(this.category(tenant));
+  }
+
   /** Who has how much of a node; "" is who may not be seen. Kept by node: an update adds up few numbers. */
   sharesOf(node) {
     const sums = new Map();
@@ -107,52 +111,6 @@ export class MapView {
     this.page.colours(this.kind()).meet(new Set([...shares].flatMap((sums) => [...sums.keys()].filter(Boolean))));
   }
 
-  // --- drawing ----------------------------------------------------------------------------------------------------
-
-  draw(node) {
-    const devices = (node.devices ?? []).map((device, place) => this.drawDevice(node, device, place));
-    for (let lost = 0; lost < (node.unhealthyGpus ?? 0); lost += 1) devices.push(missing("unhealthy"));
-    for (let lost = 0; lost < (node.lostGpus ?? 0); lost += 1) devices.push(missing("lost"));
-    const used = `${gpusUp(node.usedNano ?? 0)}/${node.gpus ?? 0}`;
-    const name = el("a", { href: link("node", node.name), title: node.name }, node.name);
-    const head = el(
-      "h2",
-      {},
-      name,
-      el("span", { class: "amount", title: "GPUs used, of those offered" }, used),
-      ...states(node).map((state) => el("span", { class: "state" }, state)),
-    );
-    const isClosed = node.isNotReady || node.isCordoned;
-    return el("li", { class: isClosed ? "node closed" : "node" }, head, el("ol", { class: "devices" }, devices));
-  }
-
-  drawDevice(node, device, place) {
-    const { isLit } = this;
-    const text = deviceText(device, place);
-    const isStranded = node.isNotReady || node.isCordoned || device.closed?.length;
-    const shares = (device.tenants ?? []).map((tenant) => {
-      const share = el("span", { class: `share ${this.page.colours(this.kind()).of(this.category(tenant))}` });
-      share.style.flexGrow = String(Math.max(tenant.nano, NANO / 200));
-      if (tenant.isHidden) share.classList.add("hidden");
-      if (tenant.isOnItsWay) share.classList.add("coming");
-      if (!isLit.call(this, node, tenant)) share.classList.add("dim");
-      if (this.isLarge && tenant.nano >= ROOM_FOR_A_NAME) {
-        share.append(el("b", {}, tenant.isHidden ? "somebody" : tenant.name || tenant.uid), el("i", {}, percentUp(tenant.nano)));
-      }
-      return share;
-    });
-    const rest = Math.max(0, NANO - (device.usedNano ?? 0));
-    if (rest) {
-      const left = el("span", { class: isStranded ? "left stranded" : device.kind === "free" ? "left idle" : "left" });
-      left.style.flexGrow = String(rest);
-      shares.push(left);
-    }
-    const where = `${link("node", node.name)}?gpu=${place}`;
-    const label = `${node.name} ${text}`;
-    const shown = el("a", { class: "device", href: where, tabindex: "-1", "aria-label": label, title: text }, shares);
-    return el("li", {}, shown);
-  }
-
   /** Whether a share is among what somebody looks for. */
   isLit(node, tenant) {
     const only = this.page.query.get("only");
@@ -162,59 +120,15 @@ export class MapView {
   }
 
   sumUp() {
-    const sums = { used: 0, pieces: 0, idle: 0, stranded: 0 };
-    let gpus = 0;
-    for (const node of this.page.store.nodes.values()) {
-      gpus += node.gpus ?? 0;
-      sums.used += node.usedNano ?? 0;
-      sums.pieces += node.piecesNano ?? 0;
-      sums.idle += node.idleNano ?? 0;
-      sums.stranded += node.strandedNano ?? 0;
-    }
-    const told = [
-      ["used", "used", sums.used],
-      ["pieces", "left of shared GPUs", sums.pieces],
-      ["idle", "idle", sums.idle],
-      ["stranded", "stranded", sums.stranded],
-    ];
-    const bar = el("div", { class: "whole-bar", "aria-hidden": "true" });
-    const all = told.reduce((sum, [, , nano]) => sum + nano, 0) || 1;
-    for (const [kind, , nano] of told) {
-      const part = el("span", { class: `part ${kind}` });
-      part.style.flexGrow = String(nano / all);
-      bar.append(part);
-    }
-    const figures = told.map(([kind, name, nano]) =>
-      el("div", { class: "figure" }, el("dt", {}, el("span", { class: `swatch ${kind}` }), name), el("dd", {}, gpusUp(nano))),
-    );
-    const of = el("div", { class: "figure" }, el("dt", {}, "GPUs"), el("dd", {}, String(gpus)));
-    const on = el("div", { class: "figure" }, el("dt", {}, "nodes"), el("dd", {}, String(this.page.store.nodes.size)));
-    this.summary.replaceChildren(el("dl", {}, of, on, figures), bar);
-    this.explain();
-    this.empty.textContent = this.page.store.nodes.size ? "" : this.page.nothing();
-  }
-
-  /** The legend: who has how much, most first; each a link that shows them alone. */
-  explain() {
+    const { store, query } = this.page;
+    sumUp(this.summary, [...store.nodes.values()]);
     const sums = new Map();
     for (const [name, shares] of this.shares) {
-      if (this.page.store.nodes.has(name)) for (const [category, nano] of shares) add(sums, category, nano);
+      if (store.nodes.has(name)) for (const [category, nano] of shares) add(sums, category, nano);
     }
-    const hidden = sums.get("") ?? 0;
-    sums.delete("");
-    const only = this.page.query.get("only");
-    const colours = this.page.colours(this.kind());
-    const entries = [...sums].sort((a, b) => b[1] - a[1]).map(([name, nano]) =>
-      el(
-        "a",
-        { href: this.page.with({ only: only === name ? "" : name }), "aria-current": only === name ? "true" : null },
-        el("span", { class: `swatch ${colours.of(name)}` }),
-        el("span", {}, name),
-        el("span", { class: "amount" }, gpusUp(nano)),
-      ),
-    );
-    if (hidden) entries.push(el("span", {}, el("span", { class: "swatch hidden" }), "others ", gpusUp(hidden)));
-    this.legend.replaceChildren(...entries);
+    const linkTo = (name) => this.page.with({ only: name });
+    explain(this.legend, sums, { only: query.get("only"), colours: this.page.colours(this.kind()), linkTo });
+    this.empty.textContent = store.nodes.size ? "" : this.page.nothing();
   }
 
   // --- keys -------------------------------------------------------------------------------------------------------
@@ -253,23 +167,3 @@ export class MapView {
 function add(sums, key, nano) {
   sums.set(key, (sums.get(key) ?? 0) + nano);
 }
-
-/** What is to be known of a node, in words. */
-export function states(node) {
-  return [
-    node.isNotReady && "not ready",
-    node.isCordoned && "cordoned",
-    node.isMig && "MIG",
-    node.isMultiplied && "GPUs offered several times",
-    node.unhealthyGpus && `${node.unhealthyGpus} unhealthy`,
-    node.lostGpus && `${node.lostGpus} lost`,
-  ].filter(Boolean);
-}
-
-function missing(why) {
-  const label = `a GPU that is ${why}`;
-  const box = el("span", { class: "device", role: "img", "aria-label": label, title: label }, el("span", { class: "left stranded" }, ""));
-  box.firstChild.style.flexGrow = "1";
-  return el("li", {}, box);
-}
-

@@ -1,0 +1,70 @@
+// A node of the map: its name and how it stands, and each device with its tenants' shares to scale.
+import { el, link } from "./dom.js";
+import { NANO, deviceText, gpusUp, percentUp } from "./format.js";
+
+//: A tenant of a large device is named inside it from this share on.
+const ROOM_FOR_A_NAME = 0.14 * NANO;
+
+/** Draw a node. `look` has `isLarge`, and for a tenant of it `colour(tenant)` and `isLit(node, tenant)`. */
+export function card(node, look) {
+  const devices = (node.devices ?? []).map((one, place) => device(node, one, place, look));
+  for (let lost = 0; lost < (node.unhealthyGpus ?? 0); lost += 1) devices.push(missing("unhealthy"));
+  for (let lost = 0; lost < (node.lostGpus ?? 0); lost += 1) devices.push(missing("lost"));
+  const used = `${gpusUp(node.usedNano ?? 0)}/${node.gpus ?? 0}`;
+  const head = el(
+    "h2",
+    {},
+    el("a", { href: link("node", node.name), title: node.name }, node.name),
+    ...states(node).map((state) => el("span", { class: "state", title: state }, state)),
+    el("span", { class: "amount", title: "GPUs used, of those offered" }, used),
+  );
+  const isClosed = node.isNotReady || node.isCordoned;
+  return el("li", { class: isClosed ? "node closed" : "node" }, head, el("ol", { class: "devices" }, devices));
+}
+
+/** What is to be known of a node, in words. */
+export function states(node) {
+  return [
+    node.isNotReady && "not ready",
+    node.isCordoned && "cordoned",
+    node.isMig && "MIG",
+    node.isMultiplied && "GPUs offered several times",
+    node.unhealthyGpus && `${node.unhealthyGpus} unhealthy`,
+    node.lostGpus && `${node.lostGpus} lost`,
+  ].filter(Boolean);
+}
+
+function device(node, one, place, look) {
+  const text = deviceText(one, place);
+  const shares = (one.tenants ?? []).map((tenant) => share(node, tenant, look));
+  const rest = Math.max(0, NANO - (one.usedNano ?? 0));
+  if (rest) {
+    const isStranded = node.isNotReady || node.isCordoned || one.closed?.length;
+    const left = el("span", { class: isStranded ? "left stranded" : one.kind === "free" ? "left idle" : "left" });
+    left.style.flexGrow = String(rest);
+    shares.push(left);
+  }
+  const where = `${link("node", node.name)}?gpu=${place}`;
+  const label = `${node.name} ${text}`;
+  return el("li", {}, el("a", { class: "device", href: where, tabindex: "-1", "aria-label": label, title: text }, shares));
+}
+
+function share(node, tenant, look) {
+  const made = el("span", { class: `share ${look.colour(tenant)}` });
+  made.style.flexGrow = String(Math.max(tenant.nano, NANO / 200));
+  if (tenant.isHidden) made.classList.add("hidden");
+  if (tenant.isOnItsWay) made.classList.add("coming");
+  if (!look.isLit(node, tenant)) made.classList.add("dim");
+  if (look.isLarge && tenant.nano >= ROOM_FOR_A_NAME) {
+    const name = tenant.isHidden ? "somebody" : tenant.name || tenant.uid;
+    made.append(el("b", {}, name), el("i", {}, percentUp(tenant.nano)));
+  }
+  return made;
+}
+
+function missing(why) {
+  const label = `a GPU that is ${why}`;
+  const box = el("span", { class: "device", role: "img", "aria-label": label, title: label }, el("span", { class: "left stranded" }, ""));
+  box.firstChild.style.flexGrow = "1";
+  return el("li", {}, box);
+}

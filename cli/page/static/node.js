@@ -1,0 +1,71 @@
+// A node, device by device.
+import { states } from "./card.js";
+import { el, podLink, table } from "./dom.js";
+import { NANO, closedText, deviceName, gpusUp, memory, percentDown, percentUp, tenantName } from "./format.js";
+import { View, listed, note } from "./view.js";
+
+/** A node's devices, one by one. */
+export class NodeView extends View {
+  constructor(page, name) {
+    super(page, `Node ${name}`);
+    this.name = name;
+  }
+
+  show() {
+    const node = this.page.store.nodes.get(this.name);
+    if (!node) return this.put(note("There is no such node with GPUs."));
+    const said = states(node).join(", ") || "ready";
+    const chosen = this.page.query.get("gpu");
+    const facts = [
+      ["State", said],
+      ["GPUs", `${gpusUp(node.usedNano ?? 0)} of ${node.gpus ?? 0} used`],
+      ["Product", node.product ?? ""],
+      ["MIG", (node.slices ?? []).map((one) => `${one.profile}: ${one.used} of ${one.total} used`).join(", ")],
+    ];
+    const rows = (node.devices ?? []).map((device, place) => this.device(device, place, String(place) === chosen));
+    const columns = ["Device", "State", "Used", "Free", "Memory", "Shares", "Who holds it"];
+    this.put(listed(facts), table(`Devices of ${this.name}`, columns, rows));
+    this.body.querySelector(".chosen")?.closest("tr").setAttribute("class", "chosen");
+  }
+
+  device(device, place, isChosen) {
+    const closed = device.closed?.map(closedText).join(", ");
+    const state = closed ? `closed: ${closed}` : device.kind === "free" ? "idle" : device.kind;
+    const modes = [...(device.modes ?? []), device.computePercent && `${device.computePercent}% of compute`].filter(Boolean);
+    const held = [
+      ["UUID", device.uuid],
+      ["group", device.group],
+      ["reservation", device.reservation],
+    ].filter(([, value]) => value);
+    return [
+      el("span", { class: isChosen ? "chosen" : null, id: `gpu-${place}` }, deviceName(device, place)),
+      [state, ...modes].join(", "),
+      percentUp(device.usedNano ?? 0),
+      closed ? "for nobody" : percentDown(device.freeNano ?? 0),
+      device.memMib ? memory(device.memMib) : "",
+      el("div", { class: "shares" }, this.strip(device), ...(device.tenants ?? []).map((tenant) => this.tenant(tenant))),
+      el("div", { class: "held" }, held.map(([name, value]) => el("div", {}, `${name} ${value}`))),
+    ];
+  }
+
+  tenant(tenant) {
+    const name = tenant.isHidden || !tenant.name ? tenantName(tenant) : podLink(tenant.namespace, tenant.name);
+    const amount = `${percentUp(tenant.nano)}${tenant.memMib ? `, ${memory(tenant.memMib)}` : ""}`;
+    return el("div", {}, name, " ", el("span", { class: "amount" }, amount, tenant.isOnItsWay ? ", on its way" : ""));
+  }
+
+  /** To scale, and in the map's colours. */
+  strip(device) {
+    const colours = this.page.colours("namespace");
+    colours.meet((device.tenants ?? []).filter((tenant) => !tenant.isHidden).map((tenant) => tenant.namespace));
+    const made = el("div", { class: "strip", "aria-hidden": "true" });
+    const add = (kind, nano) => {
+      const part = el("span", { class: `part ${kind}` });
+      part.style.flexGrow = String(nano / NANO);
+      made.append(part);
+    };
+    for (const tenant of device.tenants ?? []) add(tenant.isHidden ? "hidden" : colours.of(tenant.namespace), tenant.nano);
+    add(device.closed?.length ? "stranded" : "idle", Math.max(0, NANO - (device.usedNano ?? 0)));
+    return made;
+  }
+}
