@@ -41,7 +41,7 @@ endef
 # Builds the site anew, with nothing of before: what another page links to may be gone.
 SITE = rm -rf build/site build/doctrees && $(DOCS_VENV)/bin/python -m sphinx --quiet --fail-on-warning --nitpicky --doctree-dir build/doctrees -c docs . build/site
 
-.PHONY: help demo ui test test-fast node-test node-install browser-install screenshots simulate-soak enumerate chaos lint format docs pins chart settings metrics reference images cluster cluster-status cluster-down bench clean
+.PHONY: help demo ui test test-fast node-test node-install browser-install screenshots simulate-soak simulate-record enumerate chaos lint format docs pins chart settings metrics reference images cluster cluster-status cluster-down bench clean
 
 help:
 	@echo 'make demo          the scheduler at work on simulated GPUs, no cluster needed'
@@ -53,6 +53,7 @@ help:
 	@echo 'make browser-install  Chromium from Debian, for the tests of the page, which are left out without it'
 	@echo 'make screenshots   renew the pictures in docs/page, which are those of a simulated cluster'
 	@echo 'make simulate-soak random hostile runs on all processors; SEEDS=1-10000 FAULTS=kind,kind MINUTES=60'
+	@echo 'make simulate-record one of them for moorage ui --open; SEED=7 FAULTS=kind,kind, or SCRIPT=soak-failures/S3-7.json'
 	@echo 'make enumerate     every write of every kind of commit, struck in every way, on all processors'
 	@echo 'make chaos         everything killed and restarted at random on a real control plane; MINUTES=10 SEED=1'
 	@echo 'make lint          formatting, lint rules, types, import layers, dependencies, Containerfiles, documentation'
@@ -119,6 +120,10 @@ FAULTS ?=
 MINUTES ?= 0
 simulate-soak: $(READY)
 	$(BIN)/python -m simulator.hostile.soak --seeds $(SEEDS) --minutes $(MINUTES) $(if $(FAULTS),--faults $(FAULTS))
+
+# Into soak-failures/seed-7.run, or beside the script. The exit code says whether something did not hold.
+simulate-record: $(READY)
+	$(BIN)/python -m tools.hostilerun $(if $(SCRIPT),--script $(SCRIPT),--seed $(SEED) $(if $(FAULTS),--faults $(FAULTS)))
 
 enumerate: $(READY)
 	MOORAGE_ENUMERATE=1 $(BIN)/pytest -n $(WORKERS) tests/simulation/test_every_write.py $(ARGS)

@@ -150,6 +150,11 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
         "--until", default="idle", metavar="idle|DURATION", help="when to look: when all is done, or after a time"
     )
     parser.add_argument("--real-time", action="store_true", help="let time pass as it does")
+    parser.add_argument(
+        "--record",
+        metavar="FILE",
+        help="write what happens into a new file, for moorage ui --open, until it is looked at",
+    )
     parser.set_defaults(run=_simulate)
 
 
@@ -171,6 +176,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
         delay_s=_seconds("--delay", arguments.delay),
         until_s=None if arguments.until == "idle" else _seconds("--until", arguments.until),
         real_time=arguments.real_time,
+        record=arguments.record,
     )
     return simulate.run(request)
 

@@ -12,6 +12,7 @@ import anyio
 import msgspec
 
 from cli import tables
+from cli.page.simulated import Recorder, recorded
 from cli.refusing import BadInput
 from cli.writing import write
 from kube import errors
@@ -37,6 +38,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     delay_s: float = 0.0
     until_s: float | None = None
     real_time: bool = False
+    record: str | None = None
 
 
 def run(request: Request) -> int:
@@ -83,20 +85,28 @@ def _expand(name: str) -> list[Path]:
 async def _simulate(shapes: Sequence[NodeShape], objects: Sequence[Manifest], request: Request) -> Outcome | BadInput:
     clock: Clock = SystemClock() if request.real_time else VirtualClock(asyncio.get_running_loop())
     settings = WorldSettings(seed=request.seed, event_delay_s=request.delay_s)
-    async with World(shapes, clock=clock, settings=settings) as world:
-        try:
-            await world.apply(objects)
-        except errors.Refused as error:
-            # A value, because what is raised in here comes out wrapped by the world's task group.
-            return BadInput(f"{'; '.join(error.__notes__)}: {error}")
-        if request.until_s is None:
-            idle = await world.until_idle()
-        else:
-            await anyio.sleep(request.until_s)
-            idle = world.is_settled
-        pods, nodes, ended_at_s = outcome.pods(world), outcome.nodes(world), world.elapsed_s
-        if idle and request.until_s is None and not request.real_time:
-            await world.judge_rest()
-        await world.clear()
-        return Outcome(pods=pods, nodes=nodes, invariants=world.finish(), idle=idle, ended_at_s=ended_at_s)
+    world = World(shapes, clock=clock, settings=settings)
+    with recorded(request.record, world.server, clock) as recorder:
+        async with world:
+            recorder.found()
+            return await _live(world, objects, request, recorder)
     raise AssertionError("a world swallows no exception")
+
+
+async def _live(world: World, objects: Sequence[Manifest], request: Request, recorder: Recorder) -> Outcome | BadInput:
+    try:
+        await world.apply(objects)
+    except errors.Refused as error:
+        # A value, because what is raised in here comes out wrapped by the world's task group.
+        return BadInput(f"{'; '.join(error.__notes__)}: {error}")
+    if request.until_s is None:
+        idle = await world.until_idle()
+    else:
+        await anyio.sleep(request.until_s)
+        idle = world.is_settled
+    pods, nodes, ended_at_s = outcome.pods(world), outcome.nodes(world), world.elapsed_s
+    recorder.end()  # what is deleted from here on is deleted by who judges
+    if idle and request.until_s is None and not request.real_time:
+        await world.judge_rest()
+    await world.clear()
+    return Outcome(pods=pods, nodes=nodes, invariants=world.finish(), idle=idle, ended_at_s=ended_at_s)

@@ -15,7 +15,7 @@ from cli.page.objects import Objects, kept, newest
 from cli.page.values import EventLine
 from kube.api import Api
 from kube.reflector import Reflector
-from kube.resources import BIND_REQUESTS, EVENTS, NODES, POD_GROUPS, PODS
+from kube.resources import BIND_REQUESTS, EVENTS, NODES, POD_GROUPS, PODS, Resource
 from wire.core import Node, ObjectMeta, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
@@ -74,6 +74,17 @@ class Held(Generic[T, H, Key]):
     def delete(self, obj: T) -> None:
         """Take an object's end."""
         self._drop(self._key(obj))
+
+
+def sinks(objects: Objects) -> tuple[tuple[Resource[Any], Held[Any, Any, Any]], ...]:
+    """All that a page is made of, and what takes it."""
+    return (
+        (NODES, _nodes(objects)),
+        (PODS, _pods(objects)),
+        (BIND_REQUESTS, _requests(objects)),
+        (POD_GROUPS, _groups(objects)),
+        (EVENTS, _events(objects)),
+    )
 
 
 class Following:

@@ -35,7 +35,7 @@ from kube.memory.store import Store
 from kube.memory.transport import MemoryTransport
 from kube.memory.types import BUILT_IN, KAI, PODS, PRIORITY_CLASSES, Registry, ResourceType
 from kube.memory.watching import Watching, WatchStream
-from kube.memory.watchlog import Stored
+from kube.memory.watchlog import Change, Stored
 from kube.signal import Signal
 from kube.transport import Response
 
@@ -126,6 +126,16 @@ class MemoryApiServer:
         for watcher in picked:
             watcher.break_off()
         return len(picked)
+
+    def listen(self, tell: Callable[[ResourceType, bytes, bool], None]) -> None:
+        """Tell of every object that is there, as JSON, and from then on of every change; True: the object is gone.
+
+        It is told within the write, and is no client, so nothing else is different because of it.
+        """
+        for table in self._store.tables.values():
+            for key in table.keys:
+                tell(table.kind, table.objects[key].raw, False)
+        self._store.listen(lambda table, change: tell(table.kind, *_told(change)))
 
     def undelivered(self, user: str) -> dict[str, int]:
         """For each kind (plural) of which a user watches all there is: changes that he has not been handed yet."""
@@ -286,3 +296,11 @@ def _server_timeout_s(call: Call) -> float | None:
         raise bad_request(f'invalid timeout specified in the request URL - time: invalid duration "{text}"')
     hours, minutes, seconds, millis = (float(each or 0) for each in match.groups())
     return (hours * 60 + minutes) * 60 + seconds + millis / 1000
+
+
+def _told(change: Change) -> tuple[bytes, bool]:
+    """An object as it is now, or was at its end, and whether it is gone."""
+    if change.new is not None:
+        return change.new.raw, False
+    last = change.gone or change.old
+    return (last.raw if last else b"{}"), True

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -76,6 +76,8 @@ class _Run:
 
     scenario: Scenario
     parts: Parts
+    #: Is shown the cluster when it is ready.
+    show: Callable[[World], None]
     log: EventLog = field(default_factory=EventLog)
     oversight: Oversight = field(init=False)
     found: list[Violation] = field(default_factory=list)
@@ -101,6 +103,7 @@ class _Run:
         clock = VirtualClock(asyncio.get_running_loop())
         async with World(scenario.nodes, clock=clock, settings=scenario.world, parts=self.parts) as world:
             self.world = world
+            self.show(world)
             self.oversight.live, self.oversight.ours = world.checker.live, world.components.keys()
             self.log.start_s = world.checker.findings.start_s
             world.server.faults.on_answer += [self.log.answered, self.oversight.answered]
@@ -178,12 +181,19 @@ class _Run:
         )
 
 
-def run(scenario: Scenario, *, parts: Parts = PRODUCT, limit_cpu_s: float = LIMIT_CPU_S) -> Outcome:
+def run(
+    scenario: Scenario,
+    *,
+    parts: Parts = PRODUCT,
+    limit_cpu_s: float = LIMIT_CPU_S,
+    show: Callable[[World], None] = lambda _: None,
+) -> Outcome:
     """Run a scenario, on an event loop of its own, with the components that ``parts`` names.
 
+    ``show`` is called with the cluster when it is ready, for whoever wants to listen to it.
     Raises simulator.shape.MalformedShape.
     """
-    running = _Run(scenario, parts)
+    running = _Run(scenario, parts, show)
     taker = LogTaker(running.log)
     try:
         with _listening(taker), processor_time(limit_cpu_s):

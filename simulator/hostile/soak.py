@@ -144,7 +144,8 @@ class Soak:
         future = pool.submit(shrink, failure.seed, self._kinds, invariant)
         path = self._keep / f"{invariant}-{failure.seed}.json"
         future.add_done_callback(_writer(path))
-        self._console.print(f"made smaller into {path}", markup=False)
+        look = f"make simulate-record SCRIPT={path}, then moorage ui --open {path.with_suffix('.run')}"
+        self._console.print(f"made smaller into {path}; to look at it: {look}", markup=False, soft_wrap=True)
 
 
 def _writer(path: Path) -> Callable[[Future[Script]], None]:
@@ -169,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=_seeds, required=True, metavar="A-B", help="one seed, or the first and last")
     parser.add_argument(
         "--faults",
-        type=_kinds,
+        type=kinds_in,
         metavar="KIND,KIND",
         help=f"only these ('none' for none at all): {', '.join(sorted(KINDS))}",
     )
@@ -186,7 +187,8 @@ def _seeds(text: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-def _kinds(text: str) -> tuple[str, ...] | None:
+def kinds_in(text: str) -> tuple[str, ...] | None:
+    """Kinds of faults on the command line; None: all. Raises argparse.ArgumentTypeError."""
     if not text:
         return None
     if text == "none":

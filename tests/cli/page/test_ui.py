@@ -27,6 +27,7 @@ from kube.clock import SystemClock
 from kube.resources import NODES, PODS
 from simulator import shape
 from simulator.violations import SOUND
+from tests.cli.test_simulate import pod
 from tests.conftest import AnyioBackend
 
 
@@ -129,6 +130,19 @@ def test_a_run_is_recorded_and_opened_again(tmp_path: Path) -> None:
         assert run["speed"] == 1000
 
 
+def test_a_simulated_run_of_an_hour_is_recorded_in_virtual_time_and_opened(tmp_path: Path) -> None:
+    path, manifest = tmp_path / "run.jsonl", tmp_path / "my-pods.yaml"
+    train = pod("train", 'simulator.moorage.dev/run-s: "3600", gpu-fraction: "0.5"')
+    manifest.write_text(train.replace("spec:", "spec:\n  restartPolicy: Never"), encoding="utf-8")
+    assert main(["simulate", "--nodes", "4x8x80GiB", str(manifest), "--until", "2h", "--record", str(path)]) == 0
+    with started("--open", str(path), "--speed", "60") as (process, address):
+        run = _state(process, address)["run"]
+        assert 3_600_000 < run["toMs"] < 7_200_000
+        for at_ms, phases in ((1_800_000, ["Running"]), (3_590_000, ["Running"]), (run["toMs"], [])):
+            state = _state(process, address, f"?at={at_ms}")
+            assert [line["phase"] for line in state["changes"].get("pods", [])] == phases
+
+
 @contextmanager
 def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """The command, and where its page is; it ends well when it is told to."""
@@ -145,11 +159,11 @@ def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
             assert process.wait(120) == 0
 
 
-def _state(process: subprocess.Popen[bytes], address: str) -> dict[str, Any]:
+def _state(process: subprocess.Popen[bytes], address: str, query: str = "") -> dict[str, Any]:
     """Ask until the cluster is read."""
     while process.poll() is None:
         try:
-            with urllib.request.urlopen(f"{address}api/state", timeout=60) as answer:  # noqa: S310 - our own
+            with urllib.request.urlopen(f"{address}api/state{query}", timeout=60) as answer:  # noqa: S310 - our own
                 state: dict[str, Any] = json.loads(gzip.decompress(answer.read()))
         except urllib.error.HTTPError as error:
             error.close()
