@@ -8,6 +8,8 @@ What the libraries get wrong and what is done here instead:
   monotonic clock. Times in the object are for people: wall clocks may be wrong by years, and may jump.
 - The work writes through ``fence`` (kube/fence.py): nothing that it sends can land after its lease, whether the loop
   was blocked or the process was stopped meanwhile.
+- A lease that is ours and shows none of the renewals that we sent is of another history: etcd was restored from a
+  snapshot. Whatever we know has not happened there, so leadership is lost.
 - A new leader's work starts only when the old lease's full duration has passed since it was last seen to change, so
   that the old leader's last writes have landed or never will. Who gives a lease back knows better: if no write of his
   is left that may still land, the lease says no duration at all and the next one works at once; else it says how long.
@@ -105,6 +107,8 @@ class LeaderElection:
         #: When the renewal that was successful last had been sent, and the version it made.
         self._renewed_at = -math.inf
         self._version = ""
+        #: ``renewTime`` of the renewal that was answered last, and of those that were sent since.
+        self._renewals: set[str] = set()
         #: Until then writes of an earlier leader may land.
         self._quiet_until = -math.inf
         self._is_in_office = False
@@ -166,6 +170,8 @@ class LeaderElection:
         self._see(lease)
         if not self._is_free(lease.spec):
             return False
+        # What an earlier try sent can't land after this one.
+        self._renewals.clear()
         spec = self._spec(transitions=(lease.spec.lease_transitions or 0) + 1)
         await self._patch(spec, lease.metadata.resource_version)
         return True
@@ -193,8 +199,10 @@ class LeaderElection:
 
     async def _create(self) -> bool:
         sent_at = anyio.current_time()
-        body = {"metadata": {"name": self._name}, "spec": self._spec(transitions=0)}
-        self._note_renewed(sent_at, await self._api.create(LEASES, body, namespace=self._namespace))
+        spec = self._spec(transitions=0)
+        self._renewals.add(spec["renewTime"])
+        body = {"metadata": {"name": self._name}, "spec": spec}
+        self._note_renewed(sent_at, spec, await self._api.create(LEASES, body, namespace=self._namespace))
         return True
 
     # --- leading ------------------------------------------------------------------------------------------------
@@ -233,7 +241,10 @@ class LeaderElection:
         return True
 
     async def _is_still_ours(self) -> bool:
-        """Settle a conflict: somebody took the lease, or only touched it, or our last renewal's answer was lost."""
+        """Settle a conflict: somebody took the lease, or only touched it, or our last renewal's answer was lost.
+
+        Or the server forgot our renewals (the module's text says what that means).
+        """
         try:
             with deadline(self._call_s, f"lease {self._namespace}/{self._name}"):
                 lease = await self._api.get(LEASES, self._name, namespace=self._namespace)
@@ -243,7 +254,16 @@ class LeaderElection:
             _log.warning("lease %s/%s not read: %s", self._namespace, self._name, error)
             return True
         self._version = lease.metadata.resource_version
-        return lease.spec.holder_identity == self._identity
+        is_ours = lease.spec.holder_identity == self._identity
+        if is_ours and lease.spec.renew_time not in self._renewals:
+            _log.warning(
+                "lease %s/%s shows none of our renewals, but %s: the API server's history was set back",
+                self._namespace,
+                self._name,
+                lease.spec.renew_time,
+            )
+            return False
+        return is_ours
 
     def _leave_office(self) -> None:
         if self._is_in_office:
@@ -272,14 +292,17 @@ class LeaderElection:
     # --- writing ------------------------------------------------------------------------------------------------
     async def _patch(self, spec: dict[str, Any], version: str) -> None:
         sent_at = anyio.current_time()
+        self._renewals.add(spec["renewTime"])
         lease = await self._api.patch(
             LEASES, self._name, {"spec": spec}, namespace=self._namespace, resource_version=version
         )
-        self._note_renewed(sent_at, lease)
+        self._note_renewed(sent_at, spec, lease)
 
-    def _note_renewed(self, sent_at: float, lease: Lease) -> None:
+    def _note_renewed(self, sent_at: float, spec: dict[str, Any], lease: Lease) -> None:
         self._renewed_at = sent_at
         self._version = lease.metadata.resource_version
+        # Those before it can't land any more: they name an older version.
+        self._renewals = {spec["renewTime"]}
 
     def _spec(self, *, transitions: int) -> dict[str, Any]:
         now = self._now()

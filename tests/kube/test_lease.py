@@ -384,6 +384,43 @@ async def test_a_lease_that_somebody_only_touched_is_ours_still() -> None:
         tasks.cancel_scope.cancel()
 
 
+async def test_a_lease_that_forgot_our_renewals_is_lost_though_it_names_us(caplog: pytest.LogCaptureFixture) -> None:
+    """As after etcd was restored from a snapshot that was made while we led."""
+    server = LeaseServer()
+    candidate = Candidate("a", server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(candidate.run)
+        await anyio.sleep(5.0)
+        before = server.spec, server.version
+        await anyio.sleep(5.0)
+        server.spec, server.version = before
+        set_back_at = anyio.current_time()
+        await anyio.sleep(2.5)
+        assert len(candidate.terms[0]) == 2
+        assert "the API server's history was set back" in caplog.text
+        await anyio.sleep(30.0)
+        assert candidate.is_working()
+        assert candidate.terms[1][0] - set_back_at >= candidate.settings.duration_s - 2.2
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_lease_that_shows_a_renewal_without_an_answer_is_ours_still(times: int) -> None:
+    server = LeaseServer()
+    candidate = Candidate("a", server, LeaseSettings(duration_s=40, renew_deadline_s=30))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(candidate.run)
+        await anyio.sleep(5.0)
+        candidate.link.state = "loses answers"
+        await anyio.sleep(2.1 * times)
+        candidate.link.state = "up"
+        server.version += 1
+        await anyio.sleep(30.0)
+        assert candidate.is_working()
+        assert len(candidate.terms) == 1
+        tasks.cancel_scope.cancel()
+
+
 async def test_a_renewal_whose_answer_was_lost_is_settled_by_reading() -> None:
     server = LeaseServer()
     candidate = Candidate("a", server)
