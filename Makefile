@@ -84,6 +84,7 @@ test: $(READY)
 	$(BIN)/python -m tools.controlplane
 	$(BIN)/python -m tools.helmprogram
 	$(BIN)/python -m tools.alertprogram
+	$(BIN)/python -m tools.etcdutlprogram
 	@$(BIN)/python -m tools.browser check
 	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m 'not cluster and not node' $(ARGS)
 	@rm -rf $(RIGHTS)

@@ -237,9 +237,12 @@ class _Dispatch:
         return obj
 
     async def replace(self, kept: Sequence[Pod]) -> None:
-        """Take the whole truth; pods that are not in it are gone."""
-        there = {pod.metadata.uid for pod in kept}
-        for uid in [uid for uid in self._node_of if uid not in there]:
+        """Take the whole truth; a node's pods that are not in it, or not on that node, are gone from there.
+
+        A pod moves, or is bound to none any more, where etcd was restored from a snapshot.
+        """
+        there = {pod.metadata.uid: pod.spec.node_name for pod in kept}
+        for uid in [uid for uid, node in self._node_of.items() if there.get(uid) != node]:
             self._gone(uid)
         for pod in kept:
             self.upsert(pod)
