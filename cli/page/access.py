@@ -20,7 +20,7 @@ import msgspec
 from cli.page.remembering import Remembered
 from cli.page.sight import EVERYTHING, Sight
 from kube.api import Api
-from kube.resources import EVENTS, NODES, PODS, SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Resource
+from kube.resources import EVENTS, NODES, PODS, QUEUES, SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Resource
 from wire.reviews import UserInfo
 
 #: Those that are shown now.
@@ -124,6 +124,7 @@ class Reviewed:
             nodes=await may(NODES),
             namespaces=await _may_list(may, PODS, namespaces),
             events=await _may_list(may, EVENTS, namespaces),
+            queues=await may(QUEUES),
         )
 
     async def _may(self, user: UserInfo, resource: Resource[Any], namespace: str) -> bool:

@@ -12,7 +12,19 @@ import msgspec
 
 from cli.inspection.surveying import Found, counted, survey
 from cli.inspection.values import PodView
-from cli.page.values import Device, EventLine, GroupLine, NodeCard, Part, PodLine, PodPath, Slices, Stage, Tenant
+from cli.page.values import (
+    Device,
+    EventLine,
+    GroupLine,
+    NodeCard,
+    Part,
+    PodLine,
+    PodPath,
+    QueueLine,
+    Slices,
+    Stage,
+    Tenant,
+)
 from cli.settings import kinds
 from scheduler.core.inspection import DeviceView, NodeView, TenantView
 from scheduler.core.settings import Settings
@@ -21,9 +33,10 @@ from wire import names, traceparent
 from wire.core import Condition, Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
+from wire.crds.queue import Queue, QueueResource
 from wire.events import Event
 
-_Line = TypeVar("_Line", EventLine, PodLine)
+_Line = TypeVar("_Line", EventLine, PodLine, QueueLine)
 
 _SETTINGS: Final = Settings()
 #: What users write is part of what everybody is sent, so it is cut, in characters: names, and all the rest.
@@ -31,6 +44,7 @@ _LONGEST_NAME: Final = 253
 _LONGEST_TEXT: Final = 1024
 _NAMES: Final = frozenset(
     {"namespace", "name", "pod", "uid", "node", "queue", "pod_group", "on_its_way_to", "at", "created", "type", "by"}
+    | {"parent", "display_name"}
 )
 _MOST_ASKS: Final = 64
 
@@ -141,6 +155,27 @@ def draw_event(event: Event) -> EventLine | None:
         count=series.count if series else 1,
     )
     return _cut(drawn)
+
+
+def draw_queue(queue: Queue) -> QueueLine:
+    """Draw a queue as it is written."""
+    spec = queue.spec
+    gpu = (spec.resources.gpu if spec.resources else None) or QueueResource()
+    return _cut(
+        QueueLine(
+            name=queue.metadata.name,
+            display_name=spec.display_name,
+            parent=spec.parent_queue,
+            priority="" if spec.priority is None else str(spec.priority),
+            gpu_quota=_written(gpu.quota),
+            gpu_limit=_written(gpu.limit),
+            gpu_weight=_written(gpu.over_quota_weight),
+        )
+    )
+
+
+def _written(amount: float | None) -> str:
+    return "" if amount is None else f"{amount:.15g}"
 
 
 def group_of(pod: Pod) -> tuple[str, str] | None:

@@ -10,15 +10,16 @@ import anyio
 import msgspec
 from anyio.abc import TaskStatus
 
-from cli.page.drawing import draw_event
+from cli.page.drawing import draw_event, draw_queue
 from cli.page.objects import Objects, kept, newest
-from cli.page.values import EventLine
+from cli.page.values import EventLine, QueueLine
 from kube.api import Api
 from kube.reflector import Reflector
-from kube.resources import BIND_REQUESTS, EVENTS, NODES, POD_GROUPS, PODS, Resource
+from kube.resources import BIND_REQUESTS, EVENTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
 from wire.core import Node, ObjectMeta, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
+from wire.crds.queue import Queue
 from wire.events import Event
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -77,30 +78,24 @@ class Held(Generic[T, H, Key]):
 
 
 def sinks(objects: Objects) -> tuple[tuple[Resource[Any], Held[Any, Any, Any]], ...]:
-    """All that a page is made of, and what takes it."""
+    """All that a page is made of, and what takes it; first what it needs."""
     return (
         (NODES, _nodes(objects)),
         (PODS, _pods(objects)),
         (BIND_REQUESTS, _requests(objects)),
         (POD_GROUPS, _groups(objects)),
+        (QUEUES, _queues(objects)),
         (EVENTS, _events(objects)),
     )
 
 
 class Following:
-    """Five watches. Without nodes and pods there is no page; the rest is missed where it can't be read."""
+    """Six watches. Without nodes and pods there is no page; the rest is missed where it can't be read."""
 
     def __init__(self, api: Api, objects: Objects, *, rng: random.Random) -> None:
         self._objects = objects
-        self._needed = (
-            Reflector(api, NODES, _nodes(objects), rng=rng),
-            Reflector(api, PODS, _pods(objects), rng=rng),
-        )
-        self._wanted = (
-            Reflector(api, BIND_REQUESTS, _requests(objects), rng=rng),
-            Reflector(api, POD_GROUPS, _groups(objects), rng=rng),
-            Reflector(api, EVENTS, _events(objects), rng=rng),
-        )
+        followed = [Reflector(api, kind, sink, rng=rng) for kind, sink in sinks(objects)]
+        self._needed, self._wanted = followed[:2], followed[2:]
         self.is_in_step = False
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -168,6 +163,18 @@ def _requests(objects: Objects) -> Held[BindRequest, BindRequest, tuple[str, str
         put=objects.put_request,
         drop=objects.drop_request,
         known=objects.requests,
+    )
+
+
+def _queues(objects: Objects) -> Held[Queue, QueueLine, str]:
+    def key(queue: Queue) -> str:
+        return queue.metadata.name
+
+    def key_of(line: QueueLine) -> str:
+        return line.name
+
+    return Held(
+        keep=draw_queue, key=key, key_of=key_of, put=objects.put_queue, drop=objects.drop_queue, known=objects.queues
     )
 
 

@@ -72,7 +72,7 @@ class Frames:
         for key in marks.groups:
             group = self.objects.groups.get(key)
             groups.put(key, draw_group(group, self.objects.members(key)) if group else None)
-        events = self.objects.events
+        events, queues = self.objects.events, self.objects.queues
         changes = Changes(
             nodes=tuple(nodes.put_in.values()),
             gone_nodes=tuple(nodes.gone),
@@ -82,6 +82,8 @@ class Frames:
             gone_events=tuple(key for key in marks.events if key not in events),
             groups=tuple(groups.put_in.values()),
             gone_groups=tuple(f"{namespace}/{name}" for namespace, name in groups.gone),
+            queues=tuple(queues[name] for name in marks.queues if name in queues),
+            gone_queues=tuple(name for name in marks.queues if name not in queues),
         )
         if changes:
             self.revision += 1
@@ -132,6 +134,7 @@ class Frames:
             pods=tuple(self.pods.values()),
             events=tuple(self.objects.events.values()),
             groups=tuple(self.groups.values()),
+            queues=tuple(self.objects.queues.values()),
         )
 
     def since(self, known: str) -> list[Frame] | None:

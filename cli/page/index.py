@@ -15,7 +15,7 @@ import msgspec
 from typing_extensions import override
 
 from cli.page.objects import Key, Objects
-from cli.page.values import EventLine
+from cli.page.values import EventLine, QueueLine
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
@@ -26,7 +26,7 @@ _EVENT: Final = "event"
 
 
 class Name(msgspec.Struct, frozen=True):
-    """An object of a run: ``kind`` node, pod, request, group or event, and its key there (cli/page/objects.py)."""
+    """An object of a run: ``kind`` node, pod, request, group, event, queue, and its key (cli/page/objects.py)."""
 
     kind: str
     key: Hashable
@@ -128,6 +128,16 @@ class Index(Objects):
     def drop_event(self, key: str) -> None:
         super().drop_event(key)
         self._note(Name(_EVENT, key), GONE)
+
+    @override
+    def put_queue(self, queue: QueueLine) -> None:
+        super().put_queue(queue)
+        self._note(Name("queue", queue.name), self.offset)
+
+    @override
+    def drop_queue(self, name: str) -> None:
+        super().drop_queue(name)
+        self._note(Name("queue", name), GONE)
 
     def _note(self, name: Name, offset: int) -> None:
         number = self._numbers.setdefault(name, len(self._names))

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from cli.page.objects import Key, Objects
-from cli.page.values import EventLine
+from cli.page.values import EventLine, QueueLine
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
@@ -36,11 +36,13 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     request: BindRequest | None = None
     group: PodGroup | None = None
     event: EventLine | None = None
+    queue: QueueLine | None = None
     gone_node: str = ""
     gone_pod: str = ""
     gone_request: Key | None = None
     gone_group: Key | None = None
     gone_event: str = ""
+    gone_queue: str = ""
 
 
 _decoder: Final = msgspec.json.Decoder(Line)
@@ -58,11 +60,13 @@ def take(objects: Objects, line: Line) -> None:
     _if(line.request, objects.put_request)
     _if(line.group, objects.put_group)
     _if(line.event, objects.put_event)
+    _if(line.queue, objects.put_queue)
     _if(line.gone_node, objects.drop_node)
     _if(line.gone_pod, objects.drop_pod)
     _if(line.gone_request, objects.drop_request)
     _if(line.gone_group, objects.drop_group)
     _if(line.gone_event, objects.drop_event)
+    _if(line.gone_queue, objects.drop_queue)
 
 
 def _if(there: _T | None, tell: Callable[[_T], None]) -> None:

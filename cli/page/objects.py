@@ -14,7 +14,7 @@ import msgspec
 
 from cli.inspection.surveying import matters
 from cli.page.drawing import group_of
-from cli.page.values import EventLine
+from cli.page.values import EventLine, QueueLine
 from wire.core import Node, ObjectMeta, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
@@ -31,12 +31,16 @@ _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 @dataclass(slots=True)
 class Marks:
-    """What has to be drawn anew: nodes by name, waiting pods by UID, events by key, groups by namespace and name."""
+    """What has to be drawn anew: nodes by name, waiting pods by UID, events by key, groups by namespace and name.
+
+    Queues by name.
+    """
 
     nodes: dict[str, None] = field(default_factory=dict)
     pods: dict[str, None] = field(default_factory=dict)
     events: dict[str, None] = field(default_factory=dict)
     groups: dict[Key, None] = field(default_factory=dict)
+    queues: dict[str, None] = field(default_factory=dict)
 
 
 class Objects:
@@ -48,6 +52,7 @@ class Objects:
         self.pods: dict[str, Pod] = {}
         self.requests: dict[Key, BindRequest] = {}
         self.groups: dict[Key, PodGroup] = {}
+        self.queues: dict[str, QueueLine] = {}
         #: The newest, by namespace/name, in the order in which they came.
         self.events: dict[str, EventLine] = {}
         self.marks = Marks()
@@ -150,6 +155,18 @@ class Objects:
         """A PodGroup is gone."""
         if self.groups.pop(key, None) is not None:
             self._mark_group(key)
+
+    def put_queue(self, queue: QueueLine) -> None:
+        """Take a queue as it is now."""
+        self.queues[queue.name] = queue
+        self.marks.queues[queue.name] = None
+        self._on_change()
+
+    def drop_queue(self, name: str) -> None:
+        """A queue is gone."""
+        if self.queues.pop(name, None) is not None:
+            self.marks.queues[name] = None
+            self._on_change()
 
     def put_event(self, event: EventLine) -> None:
         """Take an event; the one that came first makes room for it."""

@@ -37,6 +37,13 @@ TEAMS: Final = {
     "notebooks": "interactive",
     "serving": "production",
 }
+#: What is written in queues: parent, and GPUs of quota and limit. Nothing of it is enforced yet.
+QUEUES_OF_PLAY: Final = {
+    "lab": ("", -1, -1),
+    "research": ("lab", 16, -1),
+    "interactive": ("lab", 2, 4),
+    "production": ("", 8, -1),
+}
 _IMAGE: Final = "nvidia/cuda:12.6.3-base-ubuntu24.04"
 #: Of the GPUs so many percent are wanted, on average.
 _WANTED_PERCENT: Final = 86
@@ -124,10 +131,12 @@ class Play:
                     await self._come(next(stream), tasks)
 
     async def _make_queues(self, api: Api) -> None:
-        for queue in sorted(set(TEAMS.values())):
-            amount = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
-            body = {"metadata": {"name": queue}, "spec": {"resources": dict.fromkeys(("gpu", "cpu", "memory"), amount)}}
-            await api.create(QUEUES, body)
+        unlimited = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+        for name, (parent, quota, limit) in QUEUES_OF_PLAY.items():
+            gpu = {"quota": quota, "limit": limit, "overQuotaWeight": 1}
+            resources = {"gpu": gpu, "cpu": unlimited, "memory": unlimited}
+            spec = {"parentQueue": parent, "resources": resources}
+            await api.create(QUEUES, {"metadata": {"name": name}, "spec": spec})
 
     async def _cordon(self, api: Api) -> None:
         """The last node takes nobody new, as happens: what is free of it is stranded."""

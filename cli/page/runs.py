@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from cli.page.lines import FORM, Line
 from cli.page.objects import Key, Objects, unapplied
-from cli.page.values import EventLine
+from cli.page.values import EventLine, QueueLine
 from cli.refusing import BadInput
 from kube.clock import Clock, SystemClock
 from wire.core import Container, Node, Pod
@@ -97,6 +97,16 @@ class Recording(Objects):
     def drop_event(self, key: str) -> None:
         super().drop_event(key)
         self._write(Line(at_ms=self._now_ms(), gone_event=key))
+
+    @override
+    def put_queue(self, queue: QueueLine) -> None:
+        super().put_queue(queue)
+        self._write(Line(at_ms=self._now_ms(), queue=queue))
+
+    @override
+    def drop_queue(self, name: str) -> None:
+        super().drop_queue(name)
+        self._write(Line(at_ms=self._now_ms(), gone_queue=name))
 
     def _now_ms(self) -> int:
         return round((anyio.current_time() - self._began) * 1000)

@@ -16,11 +16,15 @@ _Named = TypeVar("_Named", PodLine, GroupLine)
 
 
 class Sight(msgspec.Struct, frozen=True):
-    """``namespaces``: those whose pods, and ``events``: those whose events may be seen; None for all."""
+    """``namespaces``: those whose pods, and ``events``: those whose events may be seen; None for all.
+
+    ``queues``: what is written in queues. The name of a pod's queue is the pod's.
+    """
 
     nodes: bool = True
     namespaces: frozenset[str] | None = None
     events: frozenset[str] | None = None
+    queues: bool = True
 
     def sees(self, namespace: str) -> bool:
         """Whether pods of a namespace may be seen."""
@@ -47,6 +51,8 @@ def seen(changes: Changes, sight: Sight) -> Changes:
         gone_events=tuple(key for key in changes.gone_events if sight.sees_events(key.partition("/")[0])),
         groups=_of(changes.groups, sight),
         gone_groups=tuple(key for key in changes.gone_groups if sight.sees(key.partition("/")[0])),
+        queues=changes.queues if sight.queues else (),
+        gone_queues=changes.gone_queues if sight.queues else (),
     )
 
 

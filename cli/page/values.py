@@ -120,6 +120,18 @@ class GroupLine(PageStruct, frozen=True, gc=False):
     running: int = 0
 
 
+class QueueLine(PageStruct, frozen=True, gc=False):
+    """A Queue as it is written: amounts are GPUs, -1 for no limit, "" for none written. Nothing is enforced yet."""
+
+    name: str
+    display_name: str = ""
+    parent: str = ""
+    priority: str = ""
+    gpu_quota: str = ""
+    gpu_limit: str = ""
+    gpu_weight: str = ""
+
+
 class Stage(PageStruct, frozen=True, gc=False):
     """A step of a pod's way. ``at`` "": it was not reached, or nobody keeps when."""
 
@@ -170,6 +182,8 @@ class Changes(PageStruct, frozen=True, gc=False):
     groups: tuple[GroupLine, ...] = ()
     #: namespace/name
     gone_groups: tuple[str, ...] = ()
+    queues: tuple[QueueLine, ...] = ()
+    gone_queues: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         """How many lines they are; none: nothing is different."""

@@ -183,5 +183,6 @@ def _drop(objects: Objects, name: Name) -> None:
         "request": objects.drop_request,
         "group": objects.drop_group,
         "event": objects.drop_event,
+        "queue": objects.drop_queue,
     }
     drops[name.kind](key)

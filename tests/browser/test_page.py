@@ -20,7 +20,7 @@ from gpu.share import NANO_PER_DEVICE
 from kube.api import Api
 from kube.clock import SystemClock
 from kube.memory.server import MemoryApiServer
-from kube.resources import EVENTS, NODES, POD_GROUPS, PODS
+from kube.resources import EVENTS, NODES, POD_GROUPS, PODS, QUEUES
 from kube.retry import Retry
 from scheduler.core.inspection import DeviceView, Kind
 from tests.cli.page.reviews import RIGHTS, USERS, Reviewer
@@ -165,6 +165,13 @@ async def shown(tab: Tab, address: str, view: str = "#/map") -> None:
     await tab.until("document.documentElement.dataset.shown && document.documentElement.dataset.connection === 'live'")
 
 
+#: The cells of a table, in words.
+ROWS = """
+[...document.querySelectorAll("tbody tr")]
+  .map((row) => [...row.cells].map((cell) => cell.innerText.replaceAll(/\\s+/g, " ")))
+"""
+
+
 async def until_equal(tab: Tab, cluster: Cluster) -> None:
     """The map comes to say what the API server has, and of every device just that."""
     expected = await cluster.labels()
@@ -235,6 +242,57 @@ async def test_waiting_pods_are_listed_with_what_they_ask(tab: Tab) -> None:
         assert await tab.evaluate("document.getElementById('waiting-count').textContent") == "1"
 
 
+async def test_a_queue_tells_what_is_used_and_what_waits_and_leads_there(tab: Tab) -> None:
+    cluster = await small()
+    for name, spec in (
+        ("lab", {}),
+        (
+            "queue-of-team-a",
+            {"parentQueue": "lab", "resources": {"gpu": {"quota": 2, "limit": -1, "overQuotaWeight": 1}}},
+        ),
+        ("circle", {"parentQueue": "circle"}),
+    ):
+        await cluster.api.create(QUEUES, {"metadata": {"name": name}, "spec": spec})
+    async with page(cluster) as made:
+        await shown(tab, made.address, "#/queues")
+        assert [row[:4] + row[5:] for row in await tab.evaluate(ROWS)] == [
+            ["lab", "0", "0", "0", "", "", ""],
+            ["queue-of-team-a", "2", "1", "1", "2", "unlimited", "1"],
+            ["queue-of-team-b no such Queue", "1", "1", "0", "", "", ""],
+            ["(no queue)", "0.83", "2", "0", "", "", ""],
+            ["circle", "0", "0", "0", "", "", ""],
+        ]
+        indents = "[...document.querySelectorAll('.branch')].map(b => parseInt(b.style.paddingInlineStart))"
+        assert await tab.evaluate(indents) == [0, 20, 0, 0, 0]
+        assert "does not enforce" in await text(tab)
+        await tab.evaluate("[...document.querySelectorAll('td a')].find(a => a.href.includes('waiting?')).click()")
+        await tab.until("document.title === 'Waiting pods - Moorage'")
+        assert await tab.evaluate("location.hash") == "#/waiting?queue=queue-of-team-a"
+        assert [row[0] for row in await tab.evaluate(ROWS)] == ["team-a/huge"]
+        await shown(tab, made.address, "#/waiting?queue=queue-of-team-b")
+        assert await tab.evaluate(ROWS) == []
+        assert "queue-of-team-b alone" in await text(tab)
+        await shown(tab, made.address, "#/pods?queue=%28no+queue%29")
+        assert [row[0] for row in await tab.evaluate(ROWS)] == ["team-a/half", "team-b/third"]
+        await tab.evaluate("document.querySelector('.note a').click()")
+        await tab.until("document.querySelectorAll('tbody tr').length === 5")
+
+
+async def test_groups_show_shared_gpus_with_their_tenants(tab: Tab) -> None:
+    async with page(await small()) as made:
+        await shown(tab, made.address, "#/groups")
+        assert await tab.evaluate(ROWS) == [
+            [
+                "n2 GPU 1 of the node",
+                "team-a/half 50% team-b/third 33%",
+                "83%",
+                "",
+                "closed: its reservation is gone",
+                "g-1",
+            ]
+        ]
+
+
 async def test_what_others_have_written_stays_text(tab: Tab) -> None:
     cluster = await small()
     async with page(cluster) as made:
@@ -254,7 +312,9 @@ async def test_what_others_have_written_stays_text(tab: Tab) -> None:
         await cluster.api.create(EVENTS, event, namespace="team-a")
         group = {"metadata": {"name": "gang"}, "spec": {"minMember": 2, "queue": HOSTILE}}
         await cluster.api.create(POD_GROUPS, group, namespace="team-a")
-        for view in ("#/waiting", "#/events", "#/groups", "#/pod/team-a/huge"):
+        queue = {"metadata": {"name": "hostile"}, "spec": {"displayName": HOSTILE}}
+        await cluster.api.create(QUEUES, queue)
+        for view in ("#/waiting", "#/events", "#/groups", "#/queues", "#/pod/team-a/huge"):
             await shown(tab, made.address, view)
             await tab.until(f"document.getElementById('main').innerText.includes({HOSTILE!r})")
             assert await tab.evaluate("document.querySelectorAll('main img, main script').length") == 0
@@ -311,6 +371,7 @@ async def test_a_trace_is_a_link_where_somebody_has_said_where(tab: Tab, where: 
         ("#/__proto__", "GPU map"),
         ("#/waiting", "Waiting pods"),
         ("#/pods", "Pods"),
+        ("#/queues", "Queues"),
         ("#/groups", "Groups"),
         ("#/events", "Events"),
         ("#/node/n2?gpu=1", "Node n2"),

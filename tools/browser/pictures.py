@@ -48,6 +48,8 @@ PICTURES: Final = (
     Picture(name="map-light.png", view="#/map"),
     Picture(name="map-dark.png", view="#/map?by=queue", is_dark=True),
     Picture(name="waiting.png", view="#/waiting", height=300),
+    Picture(name="queues.png", view="#/queues", height=360),
+    Picture(name="groups.png", view="#/groups", height=640),
     Picture(name="pod.png", view="#/pod/{share}", height=640),
     Picture(name="map-many.png", view="#/map", nodes=MANY),
 )

@@ -8,10 +8,11 @@ import { EventsView, PodsView, WaitingView } from "./lists.js";
 import { MapView } from "./map.js";
 import { NodeView } from "./node.js";
 import { PodView } from "./pod.js";
+import { QueuesView } from "./queues.js";
 import { Store } from "./store.js";
 import { Winding, momentQuery } from "./winding.js";
 
-const VIEWS = { map: MapView, waiting: WaitingView, pods: PodsView, groups: GroupsView, events: EventsView, node: NodeView, pod: PodView };
+const VIEWS = { map: MapView, waiting: WaitingView, pods: PodsView, queues: QueuesView, groups: GroupsView, events: EventsView, node: NodeView, pod: PodView };
 const THEMES = { auto: "light dark", light: "light", dark: "dark" };
 const byId = (id) => document.getElementById(id);
 

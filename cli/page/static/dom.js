@@ -13,10 +13,13 @@ export function el(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** A column of numbers. */
+export const number = (name) => ({ name, kind: "number" });
+
 /** A table with a caption for those who hear it; `rows` are lists of cells, each text or a node. */
 export function table(caption, columns, rows) {
-  const head = el("tr", {}, columns.map((name) => el("th", { scope: "col" }, name)));
-  const lines = rows.map((cells) => el("tr", {}, cells.map((cell) => el("td", {}, cell))));
+  const head = el("tr", {}, columns.map((of) => el("th", { scope: "col", class: of.kind }, of.name ?? of)));
+  const lines = rows.map((cells) => el("tr", {}, cells.map((cell, place) => el("td", { class: columns[place].kind }, cell))));
   return el(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },

@@ -1,16 +1,25 @@
-// Groups of pods that start together.
-import { table } from "./dom.js";
+// Groups: pods that start together, and GPUs that are shared, each with the reservation that holds it and its book.
+import { el, link, number, podLink, table } from "./dom.js";
+import { closedText, deviceName, percentDown, percentUp, tenantName } from "./format.js";
 import { natural } from "./store.js";
 import { View, note } from "./view.js";
 
-/** PodGroups. */
 export class GroupsView extends View {
   constructor(page) {
     super(page, "Groups");
   }
 
   show() {
-    const groups = [...this.page.store.groups.values()].sort((a, b) => natural.compare(a.name, b.name));
+    this.put(
+      el("section", { class: "panel" }, el("h2", {}, "Pods that start together"), this.podGroups()),
+      el("section", { class: "panel" }, el("h2", {}, "Shared GPUs and their books"), this.gpuGroups()),
+    );
+  }
+
+  podGroups() {
+    const groups = [...this.page.store.groups.values()].sort(
+      (a, b) => natural.compare(a.namespace, b.namespace) || natural.compare(a.name, b.name),
+    );
     const rows = groups.map((group) => [
       `${group.namespace}/${group.name}`,
       group.queue ?? "",
@@ -20,8 +29,18 @@ export class GroupsView extends View {
       String(group.running ?? 0),
       standing(group),
     ]);
-    const columns = ["Group", "Queue", "Needed", "Pods", "Bound", "Running", "State"];
-    this.put(rows.length ? table("Groups that start together", columns, rows) : note("There is no group."));
+    const columns = ["Group", "Queue", number("Needed"), number("Pods"), number("Bound"), number("Running"), "State"];
+    return rows.length ? table("Groups that start together", columns, rows) : note("There is no PodGroup.");
+  }
+
+  gpuGroups() {
+    const { store } = this.page;
+    const rows = store.inOrder().flatMap((node) =>
+      (node.devices ?? []).flatMap((device, place) => (device.group || device.reservation ? [held(node, device, place)] : [])),
+    );
+    const columns = ["GPU", "Who has it", number("Used"), number("Free"), "State", "Group and reservation"];
+    if (rows.length) return table("Shared GPUs with their tenants", columns, rows);
+    return note(store.nodes.size ? "No GPU is shared." : this.page.nothing());
   }
 }
 
@@ -30,4 +49,23 @@ function standing(group) {
   const needed = group.minMember ?? 0;
   if (!bound) return "waits";
   return bound >= needed ? "has its minimum" : `below its minimum by ${needed - bound}`;
+}
+
+/** A device that a reservation holds: what its book says of it. */
+function held(node, device, place) {
+  const closed = device.closed?.map(closedText).join(", ");
+  const where = `${link("node", node.name)}?gpu=${place}`;
+  return [
+    el("a", { href: where }, `${node.name} ${deviceName(device, place)}`),
+    el("div", { class: "book" }, (device.tenants ?? []).map(entry)),
+    percentUp(device.usedNano ?? 0),
+    closed ? "" : percentDown(device.freeNano ?? 0),
+    closed ? `closed: ${closed}` : device.tenants?.length ? "shared" : "held, idle",
+    el("div", { class: "held" }, [device.group, device.reservation].filter(Boolean).map((name) => el("div", {}, name))),
+  ];
+}
+
+function entry(tenant) {
+  const name = tenant.isHidden || !tenant.name ? tenantName(tenant) : podLink(tenant.namespace, tenant.name);
+  return el("div", {}, name, el("span", { class: "amount" }, percentUp(tenant.nano), tenant.isOnItsWay ? ", on its way" : ""));
 }

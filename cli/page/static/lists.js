@@ -1,8 +1,16 @@
 // Lists: pods that wait, all pods, events.
 import { el, link, podLink, table } from "./dom.js";
 import { clock } from "./format.js";
-import { natural } from "./store.js";
+import { natural, queueOf } from "./store.js";
 import { View, ago, lines, note, why } from "./view.js";
+
+/** The pods of one queue where the address names one, and a link that shows all. */
+function chosen(page, pods) {
+  const queue = page.query.get("queue");
+  if (!queue) return [pods, []];
+  const all = el("a", { href: page.with({ queue: "" }) }, "show all");
+  return [pods.filter((pod) => queueOf(pod) === queue), [el("p", { class: "note" }, "Of queue ", el("b", {}, queue), " alone; ", all)]];
+}
 
 /** Pods that wait, and why. */
 export class WaitingView extends View {
@@ -11,7 +19,8 @@ export class WaitingView extends View {
   }
 
   show() {
-    const rows = this.page.store.waiting().map((pod) => [
+    const [pods, told] = chosen(this.page, this.page.store.waiting());
+    const rows = pods.map((pod) => [
       podLink(pod.namespace, pod.name),
       pod.queue ?? "",
       ago(pod.created),
@@ -19,6 +28,7 @@ export class WaitingView extends View {
       why(pod),
     ]);
     this.put(
+      ...told,
       rows.length
         ? table("Waiting pods, the oldest first", ["Pod", "Queue", "For", "Asks", "Why"], rows)
         : note("No pod waits."),
@@ -33,7 +43,8 @@ export class PodsView extends View {
   }
 
   show() {
-    const pods = [...this.page.store.pods.values()].sort(
+    const [pods, told] = chosen(this.page, [...this.page.store.pods.values()]);
+    pods.sort(
       (a, b) => natural.compare(a.namespace, b.namespace) || natural.compare(a.name, b.name),
     );
     const rows = pods.map((pod) => [
@@ -45,6 +56,7 @@ export class PodsView extends View {
       ago(pod.created),
     ]);
     this.put(
+      ...told,
       rows.length
         ? table("Pods that ask for GPUs", ["Pod", "Phase", "Node", "Queue", "Group", "Age"], rows)
         : note("No pod asks for GPUs."),

@@ -3,6 +3,7 @@
 import { card } from "./card.js";
 import { el } from "./dom.js";
 import { tenantName } from "./format.js";
+import { queueOf } from "./store.js";
 import { explain, sumUp } from "./summary.js";
 
 const MOST_LARGE = 40;
@@ -91,7 +92,7 @@ export class MapView {
   category(tenant) {
     if (tenant.isHidden) return "";
     if (this.kind() === "namespace") return tenant.namespace;
-    return this.page.store.pods.get(tenant.uid)?.queue || "(no queue)";
+    return queueOf(this.page.store.pods.get(tenant.uid));
   }
 
   colour(tenant) {

@@ -1,10 +1,17 @@
 // What the page knows: the last whole state, with every change since then put in.
 
+//: How the queue of pods is called that name none.
+export const NO_QUEUE = "(no queue)";
+
+/** The queue of a pod; of none that is known, too. */
+export const queueOf = (pod) => pod?.queue || NO_QUEUE;
+
 const KEYS = {
   node: (node) => node.name,
   pod: (pod) => pod.uid,
   event: (event) => event.key,
   group: (group) => `${group.namespace}/${group.name}`,
+  queue: (queue) => queue.name,
 };
 
 export class Store {
@@ -20,6 +27,7 @@ export class Store {
     this.pods = new Map();
     this.events = new Map();
     this.groups = new Map();
+    this.queues = new Map();
   }
 
   /** Take a whole state. */
@@ -37,6 +45,7 @@ export class Store {
     put(this.pods, changes.pods, KEYS.pod, changes.gonePods);
     put(this.events, changes.events, KEYS.event, changes.goneEvents);
     put(this.groups, changes.groups, KEYS.group, changes.goneGroups);
+    put(this.queues, changes.queues, KEYS.queue, changes.goneQueues);
     return [...(changes.nodes ?? []).map((node) => node.name), ...(changes.goneNodes ?? [])];
   }
 
@@ -52,6 +61,7 @@ export class Store {
       gonePods: gone(this.pods, whole.pods, KEYS.pod),
       goneEvents: gone(this.events, whole.events, KEYS.event),
       goneGroups: gone(this.groups, whole.groups, KEYS.group),
+      goneQueues: gone(this.queues, whole.queues, KEYS.queue),
     };
   }
 

@@ -67,7 +67,7 @@ class Reviewer:
 
 
 USERS = {"token-admin": "admin", "token-ann": "ann", "token-eve": "eve", "token-bob": "bob"}
-EVERYWHERE: Rights = frozenset({("nodes", ""), ("pods", ""), ("events", "")})
+EVERYWHERE: Rights = frozenset({("nodes", ""), ("pods", ""), ("events", ""), ("queues", "")})
 RIGHTS: dict[str, Rights] = {
     "admin": EVERYWHERE,
     "ann": frozenset({("nodes", ""), ("pods", "team-a"), ("events", "team-a")}),

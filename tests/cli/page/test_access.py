@@ -66,8 +66,8 @@ async def status(access: Reviewed, authorization: str) -> int:
     ("token", "seen"),
     [
         ("token-admin", EVERYTHING),
-        ("token-ann", Sight(nodes=True, namespaces=frozenset({"team-a"}), events=frozenset({"team-a"}))),
-        ("token-bob", Sight(nodes=False, namespaces=frozenset({"team-b"}), events=frozenset())),
+        ("token-ann", Sight(nodes=True, namespaces=frozenset({"team-a"}), events=frozenset({"team-a"}), queues=False)),
+        ("token-bob", Sight(nodes=False, namespaces=frozenset({"team-b"}), events=frozenset(), queues=False)),
     ],
 )
 async def test_people_see_what_they_may_list(token: str, seen: Sight) -> None:
@@ -129,7 +129,7 @@ async def test_of_very_many_namespaces_the_first_are_asked_about() -> None:
     said = await access.sight("Bearer token-ann", lambda: many)
     assert isinstance(said, Sight)
     assert said.namespaces == frozenset()
-    assert len(server.asked) <= 1 + 3 + 2 * MOST_NAMESPACES
+    assert len(server.asked) <= 1 + 4 + 2 * MOST_NAMESPACES
 
 
 async def test_a_denial_goes_before_what_is_allowed() -> None:
@@ -162,7 +162,7 @@ async def test_a_hundred_pages_of_one_reader_ask_once_and_leave_room_for_others(
         began = anyio.current_time()
         assert await access.sight("Bearer token-admin", lambda: MANY) == EVERYTHING
         assert anyio.current_time() - began < 1.0
-    assert len(server.asked) == (1 + 3 + 2 * len(MANY)) + (1 + 3)
+    assert len(server.asked) == (1 + 4 + 2 * len(MANY)) + (1 + 4)
     assert server.most_at_once["bob"] == 2
 
 
@@ -211,7 +211,7 @@ async def test_where_the_page_that_asked_has_gone_the_next_one_asks() -> None:
             tasks.start_soon(ask, anyio.CancelScope())
         await anyio.sleep(0.01)
         first.cancel()
-    assert seen == [Sight(nodes=False, namespaces=frozenset({"team-b"}), events=frozenset())] * 3
+    assert seen == [Sight(nodes=False, namespaces=frozenset({"team-b"}), events=frozenset(), queues=False)] * 3
 
 
 async def test_those_who_wait_for_an_answer_are_told_of_its_failure_too() -> None:

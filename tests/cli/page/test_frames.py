@@ -10,13 +10,14 @@ import msgspec
 import pytest
 
 from cli.inspection.surveying import Found, survey
-from cli.page.drawing import draw_event, draw_waiting, with_link
+from cli.page.drawing import draw_event, draw_queue, draw_waiting, with_link
 from cli.page.frames import MOST_FRAMES, MOST_LINES, Frames
 from cli.page.objects import MOST_EVENTS, Objects, kept
-from cli.page.values import Changes, EventLine, NodeCard, PodLine, PodPath
+from cli.page.values import Changes, EventLine, NodeCard, PodLine, PodPath, QueueLine
 from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, node, pod, pod_group, reservation
 from wire import names
 from wire.core import ObjectMeta, ObjectReference, Pod
+from wire.crds.queue import Queue, QueueResource, QueueResources, QueueSpec
 from wire.events import Event, EventSeries
 
 HALF = NANO // 2
@@ -47,6 +48,7 @@ def put(store: Objects, obj: Any) -> None:
         "BindRequest": store.put_request,
         "PodGroup": store.put_group,
         "EventLine": store.put_event,
+        "Queue": lambda queue: store.put_queue(draw_queue(queue)),
     }
     takers[type(obj).__name__](obj)
 
@@ -58,6 +60,7 @@ def as_sets(changes: Changes) -> dict[str, Any]:
         "pods": {line.uid: line for line in changes.pods},
         "groups": {(line.namespace, line.name): line for line in changes.groups},
         "events": {line.key: line for line in changes.events},
+        "queues": {line.name: line for line in changes.queues},
     }
 
 
@@ -75,10 +78,16 @@ class Client:
             "pods": list(changes.gone_pods),
             "events": list(changes.gone_events),
             "groups": [tuple(key.split("/")) for key in changes.gone_groups],
+            "queues": list(changes.gone_queues),
         }
         for kind, keys in gone.items():
             for key in keys:
                 self.known[kind].pop(key, None)
+
+
+def queue(name: str, gpus: float, **spec: Any) -> Queue:
+    resources = QueueResources(gpu=QueueResource(quota=gpus, limit=-1.0))
+    return Queue(metadata=ObjectMeta(name=name), spec=QueueSpec(resources=resources, **spec))
 
 
 class Story:
@@ -103,6 +112,7 @@ class Story:
             lambda: reservation(device, where, book={f"uid-{namespace}-{name}": HALF}),
             lambda: bind_request(waiting, where, (device, HALF)),
             lambda: pod_group("gang", 2),
+            lambda: queue(f"q{self.rng.randrange(2)}", gpus=self.rng.randrange(3)),
         ]
         made = self.rng.choice(makes)()
         key = (type(made).__name__, f"{made.metadata.namespace}/{made.metadata.name}")
@@ -121,6 +131,7 @@ class Story:
             "Pod": lambda: self.store.drop_pod(meta.uid),
             "BindRequest": lambda: self.store.drop_request((meta.namespace, meta.name)),
             "PodGroup": lambda: self.store.drop_group((meta.namespace, meta.name)),
+            "Queue": lambda: self.store.drop_queue(meta.name),
         }
         drops[key[0]]()
 
@@ -337,6 +348,25 @@ def test_a_group_counts_those_of_its_pods_that_have_not_ended() -> None:
     ]
     (group,) = frames_of(node(), pod_group("gang", 3), *members).whole().groups
     assert (group.min_member, group.pods, group.bound, group.running) == (3, 2, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (queue("q", gpus=2.5), QueueLine(name="q", gpu_quota="2.5", gpu_limit="-1")),
+        (
+            queue("q", gpus=0, parent_queue="lab", display_name="Q", priority=0),
+            QueueLine(name="q", parent="lab", display_name="Q", priority="0", gpu_quota="0", gpu_limit="-1"),
+        ),
+        (Queue(metadata=ObjectMeta(name="q")), QueueLine(name="q")),
+        (
+            queue("q", gpus=1, display_name="n" * 3000),
+            QueueLine(name="q", display_name="n" * 253, gpu_quota="1", gpu_limit="-1"),
+        ),
+    ],
+)
+def test_a_queue_is_told_as_it_is_written(given: Queue, told: QueueLine) -> None:
+    assert frames_of(given).whole().queues == (told,)
 
 
 def test_defaults_are_left_out_of_what_is_sent() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cli.page.sight import EVERYTHING, Sight, seen, seen_path
-from cli.page.values import EventLine, GroupLine, Tenant
+from cli.page.values import EventLine, GroupLine, QueueLine, Tenant
 from tests.cli.page.test_frames import frames_of
 from tests.scheduler.core.objects import NANO, bound, node, pod, reservation
 
@@ -23,8 +23,10 @@ WHOLE = msgspec.structs.replace(
     groups=(GroupLine(namespace="secret-b", name="secret-gang"), GroupLine(namespace="team-a", name="gang")),
     gone_events=("secret-b/gone", "team-a/gone"),
     gone_groups=("secret-b/gone", "team-a/gone"),
+    queues=(QueueLine(name="secret-queue"),),
+    gone_queues=("gone",),
 )
-ANN = Sight(namespaces=frozenset({"team-a"}), events=frozenset({"team-a"}))
+ANN = Sight(namespaces=frozenset({"team-a"}), events=frozenset({"team-a"}), queues=False)
 
 
 def test_who_sees_everything_is_told_everything() -> None:
@@ -37,7 +39,7 @@ def test_nothing_of_others_is_named() -> None:
 
 
 def test_who_may_list_all_events_is_told_those_of_pods_that_he_may_list() -> None:
-    told = seen(WHOLE, Sight(namespaces=frozenset({"team-a"}), events=None))
+    told = seen(WHOLE, Sight(namespaces=frozenset({"team-a"}), events=None, queues=False))
     assert [line.pod for line in told.events] == ["mine"]
     assert b"secret" not in msgspec.json.encode(told)
 
@@ -58,6 +60,12 @@ def test_what_is_ones_own_is_told() -> None:
     assert [line.pod for line in told.events] == ["mine"]
     assert [line.name for line in told.groups] == ["gang"]
     assert (told.gone_events, told.gone_groups) == (("team-a/gone",), ("team-a/gone",))
+
+
+def test_what_is_written_in_queues_is_told_to_who_may_list_them() -> None:
+    assert (seen(WHOLE, ANN).queues, seen(WHOLE, ANN).gone_queues) == ((), ())
+    told = seen(WHOLE, Sight(namespaces=frozenset({"team-a"})))
+    assert ([line.name for line in told.queues], told.gone_queues) == (["secret-queue"], ("gone",))
 
 
 def test_who_may_not_list_nodes_sees_no_map() -> None:
