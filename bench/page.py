@@ -84,8 +84,8 @@ async def _measure(nodes: int, sizes: Sizes) -> dict[str, Any]:
             await tasks.start(server.run)
             pods = 0
             for number in range(nodes):
-                await api.create(NODES, _node(number))
-                for namespace, pod in _pods(number):
+                await api.create(NODES, node_of(number))
+                for namespace, pod in pods_of(number):
                     await api.create(PODS, pod, namespace=namespace)
                     pods += 1
             await tasks.start(following.run)
@@ -183,15 +183,16 @@ async def _resident_mib(browser: Chromium) -> float:
     return max(procfs.memory_mib(one["id"])["resident_mib"] for one in processes if one["type"] == "renderer")
 
 
-def _node(number: int) -> dict[str, Any]:
+def node_of(number: int) -> dict[str, Any]:
+    """A node of eight cards."""
     amounts = {"cpu": "128", "memory": "1Ti", "pods": "256", names.GPU_RESOURCE: str(CARDS)}
     ready = [{"type": "Ready", "status": "True"}]
     status = {"capacity": amounts, "allocatable": amounts, "conditions": ready}
     return {"metadata": {"name": f"node-{number}", "labels": {names.NODE_GPU_MEMORY: str(_MIB)}}, "status": status}
 
 
-def _pods(number: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Those of a node."""
+def pods_of(number: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Those of a node, with their namespaces."""
     for card in range(CARDS):
         if card % 2:
             limits = {names.GPU_RESOURCE: "1"}

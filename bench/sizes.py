@@ -12,6 +12,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     of a reservation's start, pairs of pods). ``churn``: (pods, nodes). ``admission``: (reviews a second, for so long);
     ``admission_cost``: (seconds flat out, rounds); ``admission_rates``: tried in turn to find the highest.
     ``page_nodes``: nodes of each cluster; ``page_rounds``: how often each page is opened.
+    ``winding_nodes``, ``winding_lines``: of a recorded run; ``winding_jumps``: moments of it that are gone to.
     ``tracing``: (nodes, rounds of each way).
     """
 
@@ -41,6 +42,9 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     page_nodes: tuple[int, ...] = (5, 500)
     page_rounds: int = 5
     page_updates: int = 20
+    winding_nodes: int = 500
+    winding_lines: int = 100_000
+    winding_jumps: int = 30
     tracing: tuple[int, int] = (100, 4)
 
 
@@ -72,5 +76,8 @@ SMALL = Sizes(
     page_nodes=(2,),
     page_rounds=1,
     page_updates=2,
+    winding_nodes=5,
+    winding_lines=1000,
+    winding_jumps=3,
     tracing=(10, 2),
 )

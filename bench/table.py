@@ -72,6 +72,10 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {
         "`moorage ui` in Debian's Chromium, on an API server in memory. Goals at 500 nodes: the map within 2 s, an "
         "update in 50 ms.",
     ),
+    "winding": (
+        "Recorded runs",
+        "What the server of `moorage ui --open` takes to show a moment of a run. Goal at 500 nodes: a second.",
+    ),
     "tracing": (
         "Traces",
         "What the scheduler needs for a pod that it binds, with traces and without. Goal: 5 % more at most, at the "

@@ -30,6 +30,8 @@ _LINES_PER_TURN: Final = 64
 _NODES_PER_TURN: Final = 4
 #: So many places are drawn at a time: each is as large as a page of the cluster.
 MOST_PLACES: Final = 4
+#: From so many changes on a place is as good as none: most of what a large cluster shows is another there.
+FAR: Final = 2000
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -113,9 +115,8 @@ class Recorded:
         aim = self._index.place(at_ms)
         known = -1 if known_ms is None else self._index.place(known_ms)
         async with self._places:
-            place = next((each for each in reversed(self._idle) if each.number == known), None)
-            is_known = place is not None
-            place = place or self._idle[0]
+            place = self._choose(aim, known)
+            is_known = place.number == known
             self._idle.remove(place)
             before = place.frames.id
             try:
@@ -131,6 +132,18 @@ class Recorded:
                 yield Moment(at_ms, place.frames, changes if is_known else None)
             finally:
                 self._idle.append(place)
+
+    def _choose(self, aim: int, known: int) -> _Place:
+        """The place that a reader knows; if it is far, one that is near; else the one that was asked longest ago.
+
+        So who goes far leaves what is drawn where he was, and is soon back.
+        """
+        there = next((each for each in self._idle if each.number == known), None)
+        if there is None:
+            return self._idle[0]
+        nearest = min((there, *self._idle), key=lambda each: abs(each.number - aim))
+        near = (each for each in (there, nearest) if abs(each.number - aim) <= FAR)
+        return next(near, self._idle[0])
 
     def _lines(self) -> Iterator[Line]:
         """Up to the end, or to the first line that can't be read: the last one may have been cut."""

@@ -16,6 +16,7 @@ from cli.page.opened import Opened
 from cli.page.values import EventLine
 from cli.page.winding import Recorded
 from kube.serving import serve
+from tests.browser.test_page import CONTRAST
 from tests.scheduler.core.objects import changed, node, pod
 from tools.browser.chromium import Chromium, Tab
 from wire import names
@@ -192,6 +193,25 @@ async def test_the_bar_is_heard(tab: Tab, path: Path) -> None:
         assert {("button", "10 s on"), ("combobox", "Speed"), ("region", "Recorded run")} <= set(heard)
         told = await tab.evaluate("document.getElementById('moment').getAttribute('aria-valuetext')")
         assert told.startswith("0:20.0 of 1:00.0, ")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_the_bar_can_be_read_in_the_light_and_in_the_dark(tab: Tab, path: Path, scheme: str) -> None:
+    await tab.media(prefers_color_scheme=scheme)
+    async with opened(path) as address:
+        await stopped_at(tab, address, "#/map?at=20s")
+        await tab.evaluate("document.querySelector('.marks').open = true")
+        ratios = await tab.evaluate(CONTRAST)
+        assert {"moment", "BUTTON", "SUMMARY"} <= {what for _, what in ratios}
+        assert [(round(ratio, 2), what) for ratio, what in ratios if ratio < 4.5] == []
+
+
+async def test_on_paper_the_moment_is_told_and_there_is_nothing_to_press(tab: Tab, path: Path) -> None:
+    async with opened(path) as address:
+        await tab.media("print")
+        await stopped_at(tab, address, "#/map?at=20s")
+        shown = "[...document.querySelectorAll('.winding *')].filter(e => e.checkVisibility()).map(e => e.tagName)"
+        assert set(await tab.evaluate(shown)) == {"OUTPUT", "B"}
 
 
 async def test_what_was_warned_of_is_a_list_of_links_and_stays_text(tab: Tab, path: Path) -> None:

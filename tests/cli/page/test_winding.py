@@ -18,7 +18,7 @@ from cli.page.marking import MOST_MARKS, marks
 from cli.page.objects import MOST_EVENTS, Objects
 from cli.page.runs import Recording
 from cli.page.values import EventLine, Mark
-from cli.page.winding import MOST_PLACES, Recorded
+from cli.page.winding import FAR, MOST_PLACES, Recorded
 from cli.refusing import BadInput
 from tests.cli.page.test_frames import Client, Story, as_sets, drawn
 from tests.conftest import AnyioBackend
@@ -124,6 +124,22 @@ async def test_a_reader_who_goes_on_is_told_what_changed_and_others_do_not_distu
                 assert moment.changes is not None
                 assert len(moment.changes) < len(moment.frames.whole())
             where += 1000
+
+
+async def test_who_goes_far_leaves_what_is_drawn_where_he_was(path: Path) -> None:
+    lines = [Line(at_ms=number, node=node(f"n{number % 7}", cordoned=number % 2 == 0)) for number in range(1, 3 * FAR)]
+    write(path, Line(node=node()), Line(is_in_step=True), *lines)
+    with opened(path) as recorded:
+        await recorded.read()
+        async with recorded.at(5):
+            pass
+        async with recorded.at(2 * FAR, 5) as moment:
+            assert moment.changes is None
+            assert shown(moment.frames) == shown(afresh(path, 2 * FAR))
+        for known, aim in ((5, 9), (2 * FAR, 2 * FAR + 3), (9, 5)):
+            async with recorded.at(aim, known) as moment:
+                assert moment.changes is not None
+                assert shown(moment.frames) == shown(afresh(path, aim))
 
 
 async def test_readers_of_one_time_are_all_answered(path: Path) -> None:
