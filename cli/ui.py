@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+from cli import namespaces
 from cli.page.settings import PageSettings
 from cli.refusing import BadInput
 from cli.settings.declaring import add_options
@@ -52,6 +53,7 @@ def add_command(commands: _Commands) -> None:
     parser.add_argument(
         "--speed", default="1", metavar="X", help="with --open: play it so many times as fast (default 1)"
     )
+    namespaces.add_option(parser)
     add_options(parser, PageSettings)
     parser.set_defaults(run=_ui)
 
@@ -69,6 +71,12 @@ def put_right(arguments: argparse.Namespace) -> None:
         raise BadInput("--nodes: allowed with --simulate")
     if arguments.open and (arguments.simulate or arguments.record):
         raise BadInput(f"--open and --{'simulate' if arguments.simulate else 'record'}: allowed is one of the two")
+    namespaces.chosen(arguments)
+    if arguments.namespace and (arguments.open or arguments.record):
+        raise BadInput(
+            f"--namespace and --{'open' if arguments.open else 'record'}: allowed is one of the two; a recording is of "
+            "the whole cluster"
+        )
     if arguments.speed != "1" and not arguments.open:
         raise BadInput("--speed: allowed with --open")
     if not _SPEED.fullmatch(arguments.speed) or not _LEAST_SPEED <= float(arguments.speed) <= _MOST_SPEED:

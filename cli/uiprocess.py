@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from admission.certificates.tls import Files, FilesShown
-from cli import connections
+from cli import connections, namespaces
 from cli.listening import listening
 from cli.page.access import Access, Open, Reviewed
 from cli.page.answering import Answering
@@ -90,7 +90,8 @@ async def _follow(arguments: argparse.Namespace, settings: PageSettings, door: D
             tasks.start_soon(_until_told, tasks.cancel_scope)
             async with source as (transport, name):
                 api = Api(transport, retry=Retry(connections.rng()))
-                following = Following(api, publishing.objects, rng=connections.rng())
+                some = namespaces.chosen(arguments)
+                following = Following(api, publishing.objects, rng=connections.rng(), namespaces=some)
                 is_local = is_loopback(settings.listen[0])
                 access: Access = Open() if is_local else Reviewed(api)
                 hosts = _OURSELVES if is_local else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import anyio
@@ -16,6 +16,7 @@ from cli.page.values import EventLine, QueueLine
 from kube.api import Api
 from kube.reflector import Reflector
 from kube.resources import BIND_REQUESTS, EVENTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
+from wire import names
 from wire.core import Node, ObjectMeta, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
@@ -28,12 +29,15 @@ Key = TypeVar("Key")
 
 #: Bookmarks come about once a minute, so after so long something is wrong.
 SILENT_AFTER_S: Final = 90.0
+_LOOK_AGAIN_S: Final = 0.02
+#: As the API has it: no namespace, or all of them.
+_ALL: Final = ""
 
 
 class Held(Generic[T, H, Key]):
     """A sink (kube/reflector.py) that puts objects under keys; ``keep`` makes nothing of what is not wanted.
 
-    ``choose``: those of a whole list that are put, and in which order.
+    ``known``: keys of those that a whole list would have. ``choose``: those of it that are put, and in which order.
     """
 
     def __init__(
@@ -44,7 +48,7 @@ class Held(Generic[T, H, Key]):
         key_of: Callable[[H], Key],
         put: Callable[[H], None],
         drop: Callable[[Key], None],
-        known: Mapping[Key, Any],
+        known: Callable[[], Iterable[Key]],
         choose: Callable[[list[H]], list[H]] = lambda there: there,
     ) -> None:
         self.keep: Final = keep
@@ -59,7 +63,7 @@ class Held(Generic[T, H, Key]):
         """Take a whole list."""
         there = self._choose([each for each in kept if each is not None])
         listed = {self._key_of(each) for each in there}
-        for key in [key for key in self._known if key not in listed]:
+        for key in [key for key in self._known() if key not in listed]:
             self._drop(key)
         for each in there:
             self._put(each)
@@ -77,36 +81,67 @@ class Held(Generic[T, H, Key]):
         self._drop(self._key(obj))
 
 
-def sinks(objects: Objects) -> tuple[tuple[Resource[Any], Held[Any, Any, Any]], ...]:
-    """All that a page is made of, and what takes it; first what it needs."""
+#: A kind of objects, and what takes them.
+Sinks = Sequence[tuple[Resource[Any], Held[Any, Any, Any]]]
+
+
+def sinks(objects: Objects) -> Sinks:
+    """All that a page is made of, and what takes it."""
+    return (NODES, _nodes(objects)), (QUEUES, _queues(objects)), *_of_namespace(objects, _ALL)
+
+
+def _of_namespace(objects: Objects, where: str) -> Sinks:
+    """What there is of a namespace, pods first."""
     return (
-        (NODES, _nodes(objects)),
-        (PODS, _pods(objects)),
-        (BIND_REQUESTS, _requests(objects)),
-        (POD_GROUPS, _groups(objects)),
-        (QUEUES, _queues(objects)),
-        (EVENTS, _events(objects)),
+        (PODS, _pods(objects, where)),
+        (BIND_REQUESTS, _requests(objects, where)),
+        (POD_GROUPS, _groups(objects, where)),
+        (EVENTS, _events(objects, where)),
     )
 
 
 class Following:
-    """Six watches. Without nodes and pods there is no page; the rest is missed where it can't be read."""
+    """Six watches. Without nodes and pods there is no page; the rest is missed where it can't be read.
 
-    def __init__(self, api: Api, objects: Objects, *, rng: random.Random) -> None:
+    ``namespaces``: follow these alone, by four watches each, for who may not read all. Nodes, and the pods that hold
+    devices for shares, are missed there, too, where they can't be read.
+    """
+
+    def __init__(self, api: Api, objects: Objects, *, rng: random.Random, namespaces: Sequence[str] = ()) -> None:
         self._objects = objects
-        followed = [Reflector(api, kind, sink, rng=rng) for kind, sink in sinks(objects)]
-        self._needed, self._wanted = followed[:2], followed[2:]
+        self._namespaces = namespaces
+        objects.namespaces = frozenset(namespaces) or None
+
+        def following(taken: Sinks, where: str) -> list[Reflector[Any]]:
+            return [Reflector(api, resource, sink, namespace=where, rng=rng) for resource, sink in taken]
+
+        nodes = following([(NODES, _nodes(objects))], _ALL)
+        each = [following(_of_namespace(objects, where), where) for where in namespaces or [_ALL]]
+        held = names.RESERVATION_NAMESPACE
+        holders = following([(PODS, _pods(objects, held))], held) if held not in namespaces else []
+        self._needed = [*([] if namespaces else nodes), *(pods for pods, *_ in each)]
+        #: Of some namespaces: what they stand on. Missed where it can't be read, but waited for until that is known.
+        self._beneath = [*nodes, *holders] if namespaces else []
+        self._wanted = [one for _, *rest in each for one in rest] + following([(QUEUES, _queues(objects))], _ALL)
         self.is_in_step = False
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Follow until cancelled. Started once nodes and pods are there."""
+        """Follow until cancelled. Started once nodes and pods are there, or can't be and need not."""
         async with anyio.create_task_group() as tasks:
-            for each in (*self._needed, *self._wanted):
+            for each in self._all():
                 tasks.start_soon(each.run)
             for each in self._needed:
                 await each.synced.wait()
+            await _settled(self._beneath)
             self.is_in_step = True
             task_status.started()
+
+    async def settled(self) -> None:
+        """Wait until everything has been read, or can't be."""
+        await _settled(self._all())
+
+    def _all(self) -> list[Reflector[Any]]:
+        return [*self._needed, *self._beneath, *self._wanted]
 
     def troubles(self) -> tuple[str, ...]:
         """What can't be read now, and why; a kind that the cluster does not have is not missed.
@@ -114,16 +149,27 @@ class Following:
         And why what is read is written down no more, where it was to be.
         """
         recording = (self._objects.trouble,) if self._objects.trouble else ()
-        return recording + tuple(
-            f"{each.resource.plural}: {each.trouble}"
-            for each in (*self._needed, *self._wanted)
-            if each.trouble and not each.is_unknown
+        left_out = (f"pods of other namespaces than {', '.join(self._namespaces)}",) if self._namespaces else ()
+        unread = (
+            f"{each.resource.plural}: {each.trouble}" for each in self._all() if each.trouble and not each.is_unknown
         )
+        return (*recording, *left_out, *unread)
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether nodes can be read."""
+        return not any(each.resource is NODES and each.trouble for each in self._beneath)
 
     def silent_s(self) -> int:
         """For how many seconds nothing was heard of nodes and pods, 0 while that is usual."""
         since = anyio.current_time() - min(each.heard_at for each in self._needed)
         return int(since) if self.is_in_step and since > SILENT_AFTER_S else 0
+
+
+async def _settled(followed: Sequence[Reflector[Any]]) -> None:
+    for each in followed:
+        while not (each.synced.is_set() or each.trouble):  # noqa: ASYNC110 - a reflector tells nobody of its troubles
+            await anyio.sleep(_LOOK_AGAIN_S)
 
 
 def _name(obj: Node) -> str:
@@ -144,15 +190,23 @@ def _placed(meta: ObjectMeta) -> tuple[str, str]:
 
 def _nodes(objects: Objects) -> Held[Node, Node, str]:
     return Held(
-        keep=_itself, key=_name, key_of=_name, put=objects.put_node, drop=objects.drop_node, known=objects.nodes
+        keep=_itself,
+        key=_name,
+        key_of=_name,
+        put=objects.put_node,
+        drop=objects.drop_node,
+        known=lambda: objects.nodes,
     )
 
 
-def _pods(objects: Objects) -> Held[Pod, Pod, str]:
-    return Held(keep=kept, key=_uid, key_of=_uid, put=objects.put_pod, drop=objects.drop_pod, known=objects.pods)
+def _pods(objects: Objects, where: str) -> Held[Pod, Pod, str]:
+    def known() -> Iterable[str]:
+        return (uid for uid, pod in objects.pods.items() if where in {_ALL, pod.metadata.namespace})
+
+    return Held(keep=kept, key=_uid, key_of=_uid, put=objects.put_pod, drop=objects.drop_pod, known=known)
 
 
-def _requests(objects: Objects) -> Held[BindRequest, BindRequest, tuple[str, str]]:
+def _requests(objects: Objects, where: str) -> Held[BindRequest, BindRequest, tuple[str, str]]:
     def key(request: BindRequest) -> tuple[str, str]:
         return _placed(request.metadata)
 
@@ -162,7 +216,7 @@ def _requests(objects: Objects) -> Held[BindRequest, BindRequest, tuple[str, str
         key_of=key,
         put=objects.put_request,
         drop=objects.drop_request,
-        known=objects.requests,
+        known=lambda: (each for each in objects.requests if where in {_ALL, each[0]}),
     )
 
 
@@ -174,18 +228,30 @@ def _queues(objects: Objects) -> Held[Queue, QueueLine, str]:
         return line.name
 
     return Held(
-        keep=draw_queue, key=key, key_of=key_of, put=objects.put_queue, drop=objects.drop_queue, known=objects.queues
+        keep=draw_queue,
+        key=key,
+        key_of=key_of,
+        put=objects.put_queue,
+        drop=objects.drop_queue,
+        known=lambda: objects.queues,
     )
 
 
-def _groups(objects: Objects) -> Held[PodGroup, PodGroup, tuple[str, str]]:
+def _groups(objects: Objects, where: str) -> Held[PodGroup, PodGroup, tuple[str, str]]:
     def key(group: PodGroup) -> tuple[str, str]:
         return _placed(group.metadata)
 
-    return Held(keep=_itself, key=key, key_of=key, put=objects.put_group, drop=objects.drop_group, known=objects.groups)
+    return Held(
+        keep=_itself,
+        key=key,
+        key_of=key,
+        put=objects.put_group,
+        drop=objects.drop_group,
+        known=lambda: (each for each in objects.groups if where in {_ALL, each[0]}),
+    )
 
 
-def _events(objects: Objects) -> Held[Event, EventLine, str]:
+def _events(objects: Objects, where: str) -> Held[Event, EventLine, str]:
     def key(event: Event) -> str:
         return "/".join(_placed(event.metadata))
 
@@ -195,12 +261,19 @@ def _events(objects: Objects) -> Held[Event, EventLine, str]:
     def put(line: EventLine) -> None:
         objects.put_event(line)
 
+    def is_listed(key: str) -> bool:
+        return where in {_ALL, key.partition("/")[0]}
+
+    def choose(there: list[EventLine]) -> list[EventLine]:
+        """Beside those of other namespaces, which are not in this list."""
+        return newest([*(line for key, line in objects.events.items() if not is_listed(key)), *there])
+
     return Held(
         keep=draw_event,
         key=key,
         key_of=key_of,
         put=put,
         drop=objects.drop_event,
-        known=objects.events,
-        choose=newest,
+        known=lambda: filter(is_listed, objects.events),
+        choose=choose,
     )

@@ -15,6 +15,7 @@ import msgspec
 
 from cli.page.drawing import draw_group, draw_node, draw_path, draw_waiting
 from cli.page.objects import Key, Objects
+from cli.page.partial import as_far_as_known
 from cli.page.values import Changes, EventLine, GroupLine, NodeCard, PodLine, PodPath
 
 K = TypeVar("K")
@@ -99,7 +100,7 @@ class Frames:
         """Draw a node and its pods. One that it knew and knows no more is marked itself."""
         objects = self.objects
         drawn = draw_node(objects.nodes.get(name), objects.pods_for(name), objects.headed_to(name))
-        nodes.put(name, drawn.card)
+        nodes.put(name, as_far_as_known(drawn.card, objects.namespaces))
         here = frozenset(line.uid for line in drawn.pods)
         for line in drawn.pods:
             pods.put(line.uid, line)

@@ -56,6 +56,8 @@ class Objects:
         #: The newest, by namespace/name, in the order in which they came.
         self.events: dict[str, EventLine] = {}
         self.marks = Marks()
+        #: Those whose pods are here; None: all, so that it can be said what is idle.
+        self.namespaces: frozenset[str] | None = None
         #: What went wrong with keeping them (cli/page/runs.py); "": nothing.
         self.trouble = ""
         self._on_node: dict[str, dict[str, None]] = {}

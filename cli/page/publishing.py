@@ -29,6 +29,8 @@ class Publishing:
         self.frames = Frames(self.objects, epoch)
         self._every_s = every_s
         self._next = anyio.Event()
+        #: Set when all that was there has been drawn, which may be nothing.
+        self.begun = anyio.Event()
 
     async def run(self) -> None:
         """Draw until cancelled; the first frame at once."""
@@ -39,6 +41,7 @@ class Publishing:
                     await anyio.lowlevel.checkpoint()
             if self.frames.revision != before:
                 self._tell()
+            self.begun.set()
             await anyio.sleep(self._every_s)
             await self.wake.wait()
 

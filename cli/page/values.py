@@ -27,7 +27,10 @@ class Tenant(PageStruct, frozen=True, gc=False):
 
 
 class Device(PageStruct, frozen=True, gc=False):
-    """One device. ``index`` -1, ``uuid`` "" and ``mem_mib`` 0: nobody has told. ``closed``: why it takes nobody."""
+    """One device. ``index`` -1, ``uuid`` "" and ``mem_mib`` 0: nobody has told. ``closed``: why it takes nobody.
+
+    ``is_partly_known``: others than ``tenants`` may have shares of it; of kind ``unknown``: anybody may have it.
+    """
 
     kind: str
     index: int = -1
@@ -41,6 +44,7 @@ class Device(PageStruct, frozen=True, gc=False):
     modes: tuple[str, ...] = ()
     compute_percent: int = 0
     resource: str = ""
+    is_partly_known: bool = False
     tenants: tuple[Tenant, ...] = ()
 
 
@@ -55,7 +59,8 @@ class Slices(PageStruct, frozen=True, gc=False):
 class NodeCard(PageStruct, frozen=True, gc=False):
     """A node with its devices. The four sums are all that it offers, as metrics have it (scheduler/core/using.py).
 
-    ``product``: what its label says of its GPUs. ``stranded_nano``: free, and for nobody.
+    ``product``: what its label says of its GPUs. ``stranded_nano``: free, and for nobody. ``is_partly_known``: not all
+    pods were read (cli/page/partial.py); then at least so much is used, and ``unknown_nano`` is idle or others'.
     """
 
     name: str
@@ -71,6 +76,8 @@ class NodeCard(PageStruct, frozen=True, gc=False):
     idle_nano: int = 0
     pieces_nano: int = 0
     stranded_nano: int = 0
+    is_partly_known: bool = False
+    unknown_nano: int = 0
     devices: tuple[Device, ...] = ()
     slices: tuple[Slices, ...] = ()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
+from cli import namespaces
 from cli.refusing import BadInput
 
 _Commands = Any  # argparse keeps the type of sub-commands private
@@ -39,6 +40,7 @@ def add_command(commands: _Commands) -> None:
         metavar="NxGxMEM",
         help="with --simulate: N nodes of G cards of MEM (default 3x8x80GiB and 1x4x24GiB)",
     )
+    namespaces.add_option(parser)
     parser.add_argument("--kubeconfig", default="", metavar="FILE", help="(default: as kubectl)")
     parser.add_argument("--context", default="", help="context of the kubeconfig")
     parser.set_defaults(run=_top)
@@ -47,6 +49,7 @@ def add_command(commands: _Commands) -> None:
 def _top(arguments: argparse.Namespace) -> int:
     if arguments.nodes and not arguments.simulate:
         raise BadInput("--nodes: allowed with --simulate")
+    namespaces.chosen(arguments)
     from cli.top import process  # noqa: PLC0415 - lazily, so that --help costs nothing
 
     return process.run(arguments)

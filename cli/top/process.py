@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from cli import namespaces
 from cli.connections import as_kubectl, rng
 from cli.page.following import Following
 from cli.page.publishing import Publishing
@@ -50,7 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
 async def _run(arguments: argparse.Namespace) -> int:
     async with _source(arguments) as transport:
         publishing = Publishing("top", every_s=_EVERY_S)
-        following = Following(Api(transport, retry=Retry(rng())), publishing.objects, rng=rng())
+        api = Api(transport, retry=Retry(rng()))
+        following = Following(api, publishing.objects, rng=rng(), namespaces=namespaces.chosen(arguments))
         top = Top(publishing, following, View(_PLAIN_WIDTH, _EVERYTHING, by=arguments.by, details=arguments.details))
         async with anyio.create_task_group() as tasks:
             with anyio.move_on_after(_READ_WITHIN_S):
@@ -59,9 +61,13 @@ async def _run(arguments: argparse.Namespace) -> int:
                 tasks.cancel_scope.cancel()
                 sys.stderr.writelines(f"moorage: {line(trouble)}\n" for trouble in following.troubles())
                 return 1
+            is_shown_once = arguments.once or not sys.stdout.isatty()
+            if is_shown_once:
+                with anyio.move_on_after(_READ_WITHIN_S):
+                    await following.settled()
             tasks.start_soon(publishing.run)
-            await publishing.wait_beyond(0)
-            if arguments.once or not sys.stdout.isatty():
+            await publishing.begun.wait()
+            if is_shown_once:
                 _print(top.drawn())
             else:
                 await _live(top)
@@ -102,7 +108,8 @@ class Top:
         silent_s = self._following.silent_s()
         notes = [f"not read: {trouble}" for trouble in self._following.troubles()]
         notes += [f"the API server has said nothing for {silent_s} s"] if silent_s else []
-        made = screen(self.publishing.frames.whole(), self._letters, self.view, notes=notes)
+        view = msgspec.structs.replace(self.view, has_nodes=self._following.has_nodes)
+        made = screen(self.publishing.frames.whole(), self._letters, view, notes=notes)
         self.view = msgspec.structs.replace(self.view, top=made.top)
         self._page = made.page
         return made

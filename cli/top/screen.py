@@ -2,7 +2,7 @@
 
 A share is written in a letter of its namespace or queue as well as in a colour, so it is told apart without colours,
 too. What is free of a device is ``.`` where it takes further shares, ``-`` where all of it is free, and ``x`` where it
-is closed to everybody.
+is closed to everybody, and ``~`` where somebody may be whose pods were not read.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 from rich.text import Text
 
 from cli.inspection.telling import gpus_up, percent_down, percent_up
+from cli.page.partial import UNKNOWN
 from cli.page.values import Changes, Device, NodeCard, PodLine, Tenant
 from cli.printable import line
 from gpu.share import NANO_PER_DEVICE
@@ -42,6 +43,8 @@ class View(msgspec.Struct, frozen=True):
     top: int = 0
     by: str = "namespace"
     details: bool = False
+    #: Whether nodes can be read.
+    has_nodes: bool = True
 
 
 class Screen(msgspec.Struct, frozen=True):
@@ -80,7 +83,7 @@ def screen(shown: Changes, letters: Letters, view: View, *, notes: Sequence[str]
     page = room - for_waiting
     top = max(0, min(view.top, count - page))
     lines = [
-        _sums(shown.nodes),
+        _sums(shown.nodes) if view.has_nodes else Text("nodes can't be read, so there is no map", style="bold"),
         legend,
         Text(),
         *_map(shown.nodes, owners, view, top=top, page=page),
@@ -99,6 +102,10 @@ def screen(shown: Changes, letters: Letters, view: View, *, notes: Sequence[str]
 
 def _sums(nodes: Sequence[NodeCard]) -> Text:
     said = Text(f"{sum(node.gpus for node in nodes)} GPUs on {len(nodes)} nodes", style="bold")
+    if any(node.is_partly_known for node in nodes):
+        used, unknown = sum(node.used_nano for node in nodes), sum(node.unknown_nano for node in nodes)
+        said.append(f"{_GAP}used at least {gpus_up(used)}")
+        return said.append(f"{_GAP}not known {gpus_up(unknown)}", style="yellow")
     for name, nano in (
         ("used", sum(node.used_nano for node in nodes)),
         ("left of shared", sum(node.pieces_nano for node in nodes)),
@@ -186,7 +193,8 @@ def _node(node: NodeCard, owners: _Owners, view: View) -> Iterator[Text]:
     state = _state(node)
     head.append(_cut(state, _STATE_WIDTH).ljust(_STATE_WIDTH), style="" if state == "ready" else "yellow")
     if view.details:
-        yield head.append(f"{node.gpus} GPUs, {gpus_up(node.used_nano)} used")
+        at_least = "at least " if node.is_partly_known else ""
+        yield head.append(f"{node.gpus} GPUs, {at_least}{gpus_up(node.used_nano)} used")
         for device in node.devices:
             yield _described(device, owners)
         return
@@ -226,6 +234,8 @@ def _bar(device: Device, cells: int, owners: _Owners) -> Text:
 def _free(device: Device) -> str:
     if device.closed:
         return "x"
+    if device.kind == UNKNOWN or device.is_partly_known:
+        return "~"
     return "." if device.kind == "shared" else "-" if device.kind == "free" else "#"
 
 
@@ -236,6 +246,8 @@ def _described(device: Device, owners: _Owners) -> Text:
     said.append(f"{_GAP}{percent_up(device.used_nano):>7} used{_GAP}")
     if device.closed:
         said.append("closed: " + ", ".join(device.closed) + _GAP, style="red")
+    elif device.kind == UNKNOWN or device.is_partly_known:
+        said.append(f"the rest is not known{_GAP}" if device.tenants else f"not known{_GAP}", style="dim")
     elif device.kind != "whole":
         said.append(f"{percent_down(device.free_nano)} free{_GAP}", style="dim")
     for tenant in device.tenants:

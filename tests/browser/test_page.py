@@ -293,6 +293,25 @@ async def test_groups_show_shared_gpus_with_their_tenants(tab: Tab) -> None:
         ]
 
 
+async def test_of_some_namespaces_nothing_is_shown_as_idle_that_is_only_not_read(tab: Tab) -> None:
+    async with page(await small(), namespaces=["team-a"]) as made:
+        await shown(tab, made.address)
+        said = await text(tab)
+        assert "used at least" in said
+        assert "idle" not in said
+        labels = await tab.evaluate(LABELS)
+        assert not any("idle" in label or "team-b" in label for label in labels)
+        assert sum("not known who is on it" in label for label in labels) == len(labels) - 3
+        assert sum("the rest is not known" in label for label in labels) == 1
+        banner = await tab.evaluate("document.getElementById('banner').innerText")
+        assert "Not all is shown: pods of other namespaces than team-a" in banner
+        for view in ("#/node/n2", "#/groups"):
+            await shown(tab, made.address, view)
+            said = await text(tab)
+            assert "not known" in said
+            assert "closed" not in said
+
+
 async def test_what_others_have_written_stays_text(tab: Tab) -> None:
     cluster = await small()
     async with page(cluster) as made:

@@ -138,8 +138,33 @@ async def test_each_reader_sees_what_the_api_server_says_he_may(
                 for where in ("/api/state", "/api/changes", f"/api/pods/{namespace}/half"):
                     assert (await asked(client, where, token))[0] == status
 
+            await in_one_namespace(control_plane, tmp_path, namespace, tokens["page-own"])
             if program() is not None:
                 await in_a_browser(address, tokens["page-all"], await inspected(control_plane))
+
+
+async def in_one_namespace(plane: ControlPlane, folder: Path, namespace: str, token: str) -> None:
+    """Who may read one namespace alone, and not all that Moorage has there, is shown what there is of it."""
+    own = str(plane.write_kubeconfig(folder / "own", token))
+    top = [sys.executable, "-m", "cli.main", "top", "--once", "--kubeconfig", own]
+    said = (await anyio.run_process([*top, "-n", namespace])).stdout.decode()
+    assert "nodes can't be read, so there is no map" in said
+    assert f"not read: pods of other namespaces than {namespace}" in said
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    page = [sys.executable, "-m", "cli.main", "ui", "-n", namespace, "--kubeconfig", own]
+    process = await anyio.open_process([*page, "--listen", f"127.0.0.1:{port}"])
+    async with process, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+
+        async def names_of_pods() -> set[str] | None:
+            with contextlib.suppress(aiohttp.ClientConnectionError):
+                status, state = await asked(client, "/api/state", "")
+                return {pod["name"] for pod in state["changes"].get("pods", ())} if status == 200 else None
+            return None
+
+        shown = await eventually(names_of_pods, "the page to have read one namespace", within_s=PATIENCE_S)
+        process.terminate()
+    assert shown == {"half", "quarter"}
 
 
 async def in_a_browser(address: str, token: str, expected: dict[str, list[tuple[str, int, list[str]]]]) -> None:

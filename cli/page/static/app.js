@@ -24,6 +24,7 @@ class Page {
     this.path = "";
     this.choices = "";
     this.hasState = false;
+    this.unread = [];
     this.changed = new Set();
     this.lines = null;
     this.isWaitingToDraw = false;
@@ -60,7 +61,8 @@ class Page {
     this.winding.meet(state);
     this.hasState = true;
     byId("source").textContent = state.source + (state.isPartlyHidden ? " (in part: what you may see)" : "");
-    this.warn(state.unread);
+    this.unread = state.unread ?? [];
+    this.warn(this.unread);
     this.view = null;
     this.route();
   }
@@ -147,6 +149,7 @@ class Page {
   }
 
   nothing() {
+    if (this.unread.some((text) => text.startsWith("nodes:"))) return "Nodes can't be read, so there is no map.";
     return this.store.isPartlyHidden ? "You may not list nodes, so there is no map." : "There are no nodes with GPUs.";
   }
 

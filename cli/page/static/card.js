@@ -1,6 +1,6 @@
 // A node of the map: its name and how it stands, and each device with its tenants' shares to scale.
 import { el, link } from "./dom.js";
-import { NANO, deviceText, gpusUp, percentUp } from "./format.js";
+import { NANO, deviceText, gpusUp, isUnsure, percentUp } from "./format.js";
 
 //: A tenant of a large device is named inside it from this share on.
 const ROOM_FOR_A_NAME = 0.14 * NANO;
@@ -10,7 +10,7 @@ export function card(node, look) {
   const devices = (node.devices ?? []).map((one, place) => device(node, one, place, look));
   for (let lost = 0; lost < (node.unhealthyGpus ?? 0); lost += 1) devices.push(missing("unhealthy"));
   for (let lost = 0; lost < (node.lostGpus ?? 0); lost += 1) devices.push(missing("lost"));
-  const used = `${gpusUp(node.usedNano ?? 0)}/${node.gpus ?? 0}`;
+  const used = `${node.isPartlyKnown ? "≥ " : ""}${gpusUp(node.usedNano ?? 0)}/${node.gpus ?? 0}`;
   const head = el(
     "h2",
     {},
@@ -40,7 +40,8 @@ function device(node, one, place, look) {
   const rest = Math.max(0, NANO - (one.usedNano ?? 0));
   if (rest) {
     const isStranded = node.isNotReady || node.isCordoned || one.closed?.length;
-    const left = el("span", { class: isStranded ? "left stranded" : one.kind === "free" ? "left idle" : "left" });
+    const kind = isUnsure(one) ? "unknown" : isStranded ? "stranded" : one.kind === "free" ? "idle" : "";
+    const left = el("span", { class: `left ${kind}` });
     left.style.flexGrow = String(rest);
     shares.push(left);
   }

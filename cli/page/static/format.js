@@ -63,12 +63,16 @@ export const deviceName = (device, place) =>
 export const tenantName = (tenant) =>
   tenant.isHidden ? "somebody" : tenant.name ? `${tenant.namespace}/${tenant.name}` : tenant.uid;
 
+/** Whether others than those that are shown may be on a device: their pods were not read. */
+export const isUnsure = (device) => device.kind === "unknown" || Boolean(device.isPartlyKnown);
+
 /** A device in a sentence: what screen readers say, and what stands in its tooltip. */
 export function deviceText(device, place) {
   const used = device.usedNano ?? 0;
   const free = device.freeNano ?? 0;
   const said = [deviceName(device, place)];
   if (device.closed?.length) said.push(`closed: ${device.closed.map(closedText).join(", ")}`);
+  else if (device.kind === "unknown") said.push("not known who is on it");
   else if (device.kind === "free") said.push("idle");
   else if (!device.tenants?.length) said.push("held for shares, idle");
   else said.push(device.kind === "whole" ? "whole" : "shared");
@@ -77,6 +81,7 @@ export function deviceText(device, place) {
     const way = tenant.isOnItsWay ? ", on its way" : "";
     said.push(`${tenantName(tenant)} ${percentUp(tenant.nano)}${way}`);
   }
+  if (device.isPartlyKnown) said.push("the rest is not known");
   if (free && used && !device.closed?.length) said.push(`${percentDown(free)} free`);
   return said.join("; ");
 }

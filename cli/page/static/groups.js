@@ -1,6 +1,6 @@
 // Groups: pods that start together, and GPUs that are shared, each with the reservation that holds it and its book.
 import { el, link, number, podLink, table } from "./dom.js";
-import { closedText, deviceName, percentDown, percentUp, tenantName } from "./format.js";
+import { closedText, deviceName, isUnsure, percentDown, percentUp, tenantName } from "./format.js";
 import { natural } from "./store.js";
 import { View, note } from "./view.js";
 
@@ -59,7 +59,7 @@ function held(node, device, place) {
     el("a", { href: where }, `${node.name} ${deviceName(device, place)}`),
     el("div", { class: "book" }, (device.tenants ?? []).map(entry)),
     percentUp(device.usedNano ?? 0),
-    closed ? "" : percentDown(device.freeNano ?? 0),
+    closed ? "" : isUnsure(device) ? "not known" : percentDown(device.freeNano ?? 0),
     closed ? `closed: ${closed}` : device.tenants?.length ? "shared" : "held, idle",
     el("div", { class: "held" }, [device.group, device.reservation].filter(Boolean).map((name) => el("div", {}, name))),
   ];

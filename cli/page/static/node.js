@@ -1,7 +1,7 @@
 // A node, device by device.
 import { states } from "./card.js";
 import { el, podLink, table } from "./dom.js";
-import { NANO, closedText, deviceName, gpusUp, memory, percentDown, percentUp, tenantName } from "./format.js";
+import { NANO, closedText, deviceName, gpusUp, isUnsure, memory, percentDown, percentUp, tenantName } from "./format.js";
 import { View, listed, note } from "./view.js";
 
 /** A node's devices, one by one. */
@@ -16,11 +16,12 @@ export class NodeView extends View {
     if (!node) return this.put(note("There is no such node with GPUs."));
     const said = states(node).join(", ") || "ready";
     const chosen = this.page.query.get("gpu");
+    const least = node.isPartlyKnown ? "at least " : "";
     const facts = [
       ["State", said],
-      ["GPUs", `${gpusUp(node.usedNano ?? 0)} of ${node.gpus ?? 0} used`],
+      ["GPUs", `${least}${gpusUp(node.usedNano ?? 0)} of ${node.gpus ?? 0} used`],
       ["Product", node.product ?? ""],
-      ["MIG", (node.slices ?? []).map((one) => `${one.profile}: ${one.used} of ${one.total} used`).join(", ")],
+      ["MIG", (node.slices ?? []).map((one) => `${one.profile}: ${least}${one.used} of ${one.total} used`).join(", ")],
     ];
     const rows = (node.devices ?? []).map((device, place) => this.device(device, place, String(place) === chosen));
     const columns = ["Device", "State", "Used", "Free", "Memory", "Shares", "Who holds it"];
@@ -30,7 +31,8 @@ export class NodeView extends View {
 
   device(device, place, isChosen) {
     const closed = device.closed?.map(closedText).join(", ");
-    const state = closed ? `closed: ${closed}` : device.kind === "free" ? "idle" : device.kind;
+    const kind = { free: "idle", unknown: "not known" }[device.kind] ?? device.kind;
+    const state = closed ? `closed: ${closed}` : kind;
     const modes = [...(device.modes ?? []), device.computePercent && `${device.computePercent}% of compute`].filter(Boolean);
     const held = [
       ["UUID", device.uuid],
@@ -41,7 +43,7 @@ export class NodeView extends View {
       el("span", { class: isChosen ? "chosen" : null, id: `gpu-${place}` }, deviceName(device, place)),
       [state, ...modes].join(", "),
       percentUp(device.usedNano ?? 0),
-      closed ? "for nobody" : percentDown(device.freeNano ?? 0),
+      closed ? "for nobody" : isUnsure(device) ? "not known" : percentDown(device.freeNano ?? 0),
       device.memMib ? memory(device.memMib) : "",
       el("div", { class: "shares" }, this.strip(device), ...(device.tenants ?? []).map((tenant) => this.tenant(tenant))),
       el("div", { class: "held" }, held.map(([name, value]) => el("div", {}, `${name} ${value}`))),
@@ -65,7 +67,8 @@ export class NodeView extends View {
       made.append(part);
     };
     for (const tenant of device.tenants ?? []) add(tenant.isHidden ? "hidden" : colours.of(tenant.namespace), tenant.nano);
-    add(device.closed?.length ? "stranded" : "idle", Math.max(0, NANO - (device.usedNano ?? 0)));
+    const left = isUnsure(device) ? "unknown" : device.closed?.length ? "stranded" : "idle";
+    add(left, Math.max(0, NANO - (device.usedNano ?? 0)));
     return made;
   }
 }

@@ -33,7 +33,7 @@ export class QueuesView extends View {
     if (!written && name !== NO_QUEUE && this.page.store.queues.size) title.append(" ", el("span", { class: "state" }, "no such Queue"));
     return [
       title,
-      gpusUp(nano),
+      this.page.store.nodes.size ? gpusUp(nano) : "not known",
       running ? showing(String(running), "pods", { queue: name }) : "0",
       waiting.length ? showing(String(waiting.length), "waiting", { queue: name }) : "0",
       waiting.length ? ago(waiting[0].created) : "",

@@ -4,7 +4,7 @@ import { gpusDown, gpusUp } from "./format.js";
 
 /** Put these nodes' sums in: `root` is a section. */
 export function sumUp(root, nodes) {
-  const sums = { used: 0, pieces: 0, idle: 0, stranded: 0 };
+  const sums = { used: 0, pieces: 0, idle: 0, stranded: 0, unknown: 0 };
   let gpus = 0;
   for (const node of nodes) {
     gpus += node.gpus ?? 0;
@@ -12,8 +12,13 @@ export function sumUp(root, nodes) {
     sums.pieces += node.piecesNano ?? 0;
     sums.idle += node.idleNano ?? 0;
     sums.stranded += node.strandedNano ?? 0;
+    sums.unknown += node.unknownNano ?? 0;
   }
-  const told = [
+  const inPart = [
+    ["used", "used at least", gpusUp],
+    ["unknown", "not known", gpusDown],
+  ];
+  const told = nodes.some((node) => node.isPartlyKnown) ? inPart : [
     ["used", "used", gpusUp],
     ["pieces", "left of shared GPUs", gpusDown],
     ["idle", "idle", gpusDown],

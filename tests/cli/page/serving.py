@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -41,11 +41,13 @@ async def served(
     hosts: Collection[str] | None = HOSTS,
     in_step: bool = True,
     every_s: float = 0.02,
+    namespaces: Sequence[str] = (),
     **how: Any,
 ) -> AsyncIterator[Served]:
     """Serve it; ``in_step`` false: nothing is read."""
     publishing = Publishing("epoch", every_s=every_s)
-    following = Following(Api(transport, retry=Retry(random.Random(0))), publishing.objects, rng=random.Random(0))
+    api = Api(transport, retry=Retry(random.Random(0)))
+    following = Following(api, publishing.objects, rng=random.Random(0), namespaces=namespaces)
     answering = Answering(
         publishing, following, access or Open(), source="a test", hosts=hosts, **{"pulse_s": 0.2, **how}
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from cli.page.values import Changes, Device, NodeCard, PodLine, Tenant
@@ -36,6 +37,7 @@ def node(name: str, *devices: Device, **how: Any) -> NodeCard:
     return NodeCard(name=name, gpus=len(devices), devices=devices, used_nano=used, **how)
 
 
+UNKNOWN = Device(kind="unknown")
 FREE = Device(kind="free", free_nano=NANO_PER_DEVICE)
 
 
@@ -61,12 +63,26 @@ def drawn(shown: Changes, *, width: int = 100, height: int = 24, **how: Any) -> 
         (shared(("one", HALF), closed=("ill",)), "aaaaaaxxxxxx"),
         (shared(("", HALF)), "??????......"),
         (Device(kind="whole", used_nano=NANO_PER_DEVICE), "############"),
+        (UNKNOWN, "~~~~~~~~~~~~"),
+        (msgspec.structs.replace(shared(("one", HALF)), is_partly_known=True, free_nano=0), "aaaaaa~~~~~~"),
     ],
 )
 def test_a_device_is_a_bar_to_scale(device: Device, bar: str | int) -> None:
     (row,) = [each for each in drawn(Changes(nodes=(node("n", device),))) if each.startswith("n ")]
     found = row.split()[-1]
     assert found == bar if isinstance(bar, str) else len(found) == bar
+
+
+def test_of_pods_that_were_not_read_nothing_is_said_to_be_idle() -> None:
+    some = node("n", shared(("a", HALF)), UNKNOWN, is_partly_known=True, unknown_nano=3 * HALF)
+    shown = Changes(nodes=(some,))
+    assert drawn(shown)[0] == "2 GPUs on 1 nodes  used at least 0.5  not known 1.5"
+    assert "2 GPUs, at least 0.5 used" in "\n".join(drawn(shown, details=True))
+    assert "idle" not in "\n".join(drawn(shown, details=True))
+
+
+def test_without_nodes_there_is_no_map_and_no_sums() -> None:
+    assert drawn(Changes(), has_nodes=False)[0] == "nodes can't be read, so there is no map"
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
