@@ -420,6 +420,34 @@ async def test_choices_are_in_the_link(tab: Tab) -> None:
 # --- for everybody ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("width", [400, 1280])
+async def test_no_view_is_wider_than_its_window_whatever_names_there_are(tab: Tab, width: int) -> None:
+    cluster, long = await small(), "very-long-name-"
+    await cluster.node(f"{long * 16}1")
+    await cluster.pod(f"{long * 16}1", f"{long * 16}1", namespace=f"{long * 3}1")
+    await cluster.pod(f"{long * 16}2", namespace=f"{long * 3}1")
+    await cluster.share(f"{long * 16}3", f"{long * 16}1", "g-2", NANO // 2, namespace=f"{long * 3}1")
+    await cluster.api.create(QUEUES, {"metadata": {"name": long * 16 + "1"}})
+    group = {"metadata": {"name": f"{long * 16}1"}, "spec": {"minMember": 2, "queue": long * 16 + "1"}}
+    await cluster.api.create(POD_GROUPS, group, namespace=f"{long * 3}1")
+    await tab.size(width, 800)
+    async with page(cluster) as made:
+        mine = f"{long * 3}1/{long * 16}1"
+        for view in (
+            "map",
+            "map?size=small",
+            "waiting",
+            "pods",
+            "queues",
+            "groups",
+            f"node/{long * 16}1",
+            f"pod/{mine}",
+        ):
+            await shown(tab, made.address, f"#/{view}")
+            await tab.until("document.querySelector('.device, .way li, tbody tr')?.checkVisibility()")
+            assert await tab.evaluate("document.documentElement.scrollWidth") <= width, view
+
+
 async def test_every_device_is_reached_by_keys(tab: Tab) -> None:
     async with page(await small()) as made:
         await shown(tab, made.address)
@@ -539,7 +567,7 @@ async def test_on_paper_there_are_colours_and_no_buttons(tab: Tab) -> None:
         await shown(tab, made.address)
         assert await tab.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
         assert await tab.evaluate("getComputedStyle(document.querySelector('.share')).printColorAdjust") == "exact"
-        assert await tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(246, 247, 248)"
+        assert await tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
 
 
 async def test_many_nodes_are_drawn_small_and_few_large(tab: Tab) -> None:

@@ -123,7 +123,7 @@ class Page {
     const choices = this.with({});
     if (isNew || choices !== this.choices) this.view.show(); // another moment alone is drawn when it is there
     this.choices = choices;
-    if (this.query.has("gpu") && isNew) byId(`gpu-${this.query.get("gpu")}`)?.scrollIntoView();
+    if (this.query.has("gpu") && isNew) byId(`gpu-${this.query.get("gpu")}`)?.scrollIntoView({ block: "nearest" });
     this.drawn();
   }
 

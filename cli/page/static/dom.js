@@ -1,6 +1,8 @@
 // Elements from data. Names of pods and messages are anybody's: they only ever become text and attributes' values here,
 // never HTML. Links go to views of this page, and to where whoever runs it keeps traces.
 
+const LONGEST_WHOLE = 40;
+
 /** Make an element; `attributes` that are null, undefined or false are left out, children that are null as well. */
 export function el(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
@@ -18,13 +20,18 @@ export const number = (name) => ({ name, kind: "number" });
 
 /** A table with a caption for those who hear it; `rows` are lists of cells, each text or a node. */
 export function table(caption, columns, rows) {
-  const head = el("tr", {}, columns.map((of) => el("th", { scope: "col", class: of.kind }, of.name ?? of)));
-  const lines = rows.map((cells) => el("tr", {}, cells.map((cell, place) => el("td", { class: columns[place].kind }, cell))));
+  const head = el("tr", { role: "row" }, columns.map((of) => el("th", { scope: "col", role: "columnheader", class: of.kind }, of.name ?? of)));
+  const lines = rows.map((cells) => el("tr", { role: "row" }, cells.map((cell, place) => tableCell(columns[place], cell))));
   return el(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    el("table", {}, el("caption", { class: "unseen" }, caption), el("thead", {}, head), el("tbody", {}, lines)),
+    el("table", { role: "table" }, el("caption", { class: "unseen" }, caption), el("thead", {}, head), el("tbody", {}, lines)),
   );
+}
+
+/** The roles say what a table is also where it is laid out as something else. */
+function tableCell(column, cell) {
+  return el("td", { role: "cell", class: column.kind, "data-column": column.name ?? column }, cell);
 }
 
 /** Where a view is: `link("pod", ns, name)` is `#/pod/ns/name`. */
@@ -37,7 +44,11 @@ export function outside(address, text) {
   return el("a", { href: address, target: "_blank", rel: "noreferrer noopener" }, text);
 }
 
+/** What is not broken into lines, unless it is long. */
+export const whole = (text) => ({ class: text.length <= LONGEST_WHOLE ? "whole" : null });
+
 /** A link to a pod. */
 export function podLink(namespace, name) {
-  return el("a", { href: link("pod", namespace, name) }, `${namespace}/${name}`);
+  const text = `${namespace}/${name}`;
+  return el("a", { href: link("pod", namespace, name), ...whole(text) }, text);
 }

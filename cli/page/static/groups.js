@@ -1,5 +1,5 @@
 // Groups: pods that start together, and GPUs that are shared, each with the reservation that holds it and its book.
-import { el, link, number, podLink, table } from "./dom.js";
+import { el, link, number, podLink, table, whole } from "./dom.js";
 import { closedText, deviceName, isUnsure, percentDown, percentUp, tenantName } from "./format.js";
 import { natural } from "./store.js";
 import { View, note } from "./view.js";
@@ -54,9 +54,10 @@ function standing(group) {
 /** A device that a reservation holds: what its book says of it. */
 function held(node, device, place) {
   const closed = device.closed?.map(closedText).join(", ");
+  const name = `${node.name} ${deviceName(device, place)}`;
   const where = `${link("node", node.name)}?gpu=${place}`;
   return [
-    el("a", { href: where }, `${node.name} ${deviceName(device, place)}`),
+    el("a", { href: where, ...whole(name) }, name),
     el("div", { class: "book" }, (device.tenants ?? []).map(entry)),
     percentUp(device.usedNano ?? 0),
     closed ? "" : isUnsure(device) ? "not known" : percentDown(device.freeNano ?? 0),

@@ -1,5 +1,5 @@
 // Lists: pods that wait, all pods, events.
-import { el, link, podLink, table } from "./dom.js";
+import { el, link, number, podLink, table, whole } from "./dom.js";
 import { clock } from "./format.js";
 import { natural, queueOf } from "./store.js";
 import { View, ago, lines, note, why } from "./view.js";
@@ -84,8 +84,8 @@ export function eventTable(events) {
     podLink(event.namespace, event.pod),
     event.reason ?? "",
     el("div", { class: "reason" }, event.note ?? ""),
-    event.by ?? "",
+    el("span", whole(event.by ?? ""), event.by ?? ""),
     String(event.count ?? 1),
   ]);
-  return table("Events, the newest first", ["At", "Type", "Pod", "Reason", "What", "By", "Times"], rows);
+  return table("Events, the newest first", ["At", "Type", "Pod", "Reason", "What", "By", number("Times")], rows);
 }

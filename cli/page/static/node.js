@@ -1,6 +1,6 @@
 // A node, device by device.
 import { states } from "./card.js";
-import { el, podLink, table } from "./dom.js";
+import { el, number, podLink, table } from "./dom.js";
 import { NANO, closedText, deviceName, gpusUp, isUnsure, memory, percentDown, percentUp, tenantName } from "./format.js";
 import { View, listed, note } from "./view.js";
 
@@ -14,6 +14,7 @@ export class NodeView extends View {
   show() {
     const node = this.page.store.nodes.get(this.name);
     if (!node) return this.put(note("There is no such node with GPUs."));
+    this.page.colours("namespace").meet(this.page.store.tenantNamespaces());
     const said = states(node).join(", ") || "ready";
     const chosen = this.page.query.get("gpu");
     const least = node.isPartlyKnown ? "at least " : "";
@@ -24,8 +25,8 @@ export class NodeView extends View {
       ["MIG", (node.slices ?? []).map((one) => `${one.profile}: ${least}${one.used} of ${one.total} used`).join(", ")],
     ];
     const rows = (node.devices ?? []).map((device, place) => this.device(device, place, String(place) === chosen));
-    const columns = ["Device", "State", "Used", "Free", "Memory", "Shares", "Who holds it"];
-    this.put(listed(facts), table(`Devices of ${this.name}`, columns, rows));
+    const columns = ["Device", "State", number("Used"), number("Free"), number("Memory"), "Shares", "Who holds it"];
+    this.put(listed(facts), table(`Devices of ${this.name}`, columns, rows), nameless(node));
     this.body.querySelector(".chosen")?.closest("tr").setAttribute("class", "chosen");
   }
 
@@ -40,7 +41,7 @@ export class NodeView extends View {
       ["reservation", device.reservation],
     ].filter(([, value]) => value);
     return [
-      el("span", { class: isChosen ? "chosen" : null, id: `gpu-${place}` }, deviceName(device, place)),
+      el("span", { class: isChosen ? "whole chosen" : "whole", id: `gpu-${place}` }, deviceName(device, place)),
       [state, ...modes].join(", "),
       percentUp(device.usedNano ?? 0),
       closed ? "for nobody" : isUnsure(device) ? "not known" : percentDown(device.freeNano ?? 0),
@@ -59,7 +60,6 @@ export class NodeView extends View {
   /** To scale, and in the map's colours. */
   strip(device) {
     const colours = this.page.colours("namespace");
-    colours.meet((device.tenants ?? []).filter((tenant) => !tenant.isHidden).map((tenant) => tenant.namespace));
     const made = el("div", { class: "strip", "aria-hidden": "true" });
     const add = (kind, nano) => {
       const part = el("span", { class: `part ${kind}` });
@@ -71,4 +71,10 @@ export class NodeView extends View {
     add(left, Math.max(0, NANO - (device.usedNano ?? 0)));
     return made;
   }
+}
+
+/** Why some devices have no index. */
+function nameless(node) {
+  const isNameless = (node.devices ?? []).some((device) => device.index === undefined);
+  return isNameless ? note("Of a GPU that is whole or idle nobody tells which of the node's it is; such are numbered on.") : "";
 }

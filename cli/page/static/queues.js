@@ -1,5 +1,5 @@
 // Queues: what each has in use, what waits in it and for how long, and what is written in it.
-import { el, number, table } from "./dom.js";
+import { el, number, table, whole } from "./dom.js";
 import { gpusUp } from "./format.js";
 import { NO_QUEUE, natural, queueOf } from "./store.js";
 import { View, ago, note } from "./view.js";
@@ -45,7 +45,7 @@ export class QueuesView extends View {
 }
 
 function showing(text, view, choices) {
-  return el("a", { href: `#/${view}?${new URLSearchParams(choices)}` }, text);
+  return el("a", { href: `#/${view}?${new URLSearchParams(choices)}`, ...whole(text) }, text);
 }
 
 const amount = (text) => (text === "-1" ? "unlimited" : (text ?? ""));

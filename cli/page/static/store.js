@@ -70,6 +70,13 @@ export class Store {
     return [...this.nodes.values()].sort((a, b) => natural.compare(a.name, b.name));
   }
 
+  /** Whose pods are on devices; the colours of all follow from them, in whichever view they are met first. */
+  tenantNamespaces() {
+    const devices = [...this.nodes.values()].flatMap((node) => node.devices ?? []);
+    const tenants = devices.flatMap((device) => device.tenants ?? []);
+    return new Set(tenants.filter((tenant) => !tenant.isHidden).map((tenant) => tenant.namespace));
+  }
+
   /** Pods that wait, the oldest first. */
   waiting() {
     return [...this.pods.values()].filter((pod) => pod.waits).sort(byAge);
