@@ -61,10 +61,13 @@ def came_past_the_door(pod: Pod) -> bool:
     return not pod.spec.node_name and not has_record and vocabulary.is_spoken(pod)
 
 
-def is_of_interest(pod: Pod, view: PodView, around: Surroundings) -> bool:
-    """Whether a pod belongs into a survey: it has to do with GPUs, and runs, or waits for this scheduler."""
-    if has_ended(pod.status) or reservation.is_reservation(pod):
-        return False
+def may_be_of_interest(pod: Pod) -> bool:
+    """Whether a pod may belong into a survey: it has not ended, and stands for itself."""
+    return not has_ended(pod.status) and not reservation.is_reservation(pod)
+
+
+def is_of_interest(view: PodView, around: Surroundings) -> bool:
+    """Whether such a pod does: it has to do with GPUs, and runs, or waits for this scheduler."""
     if not view.node and view.scheduler != around.scheduler_name:
         return False
     return bool(view.dialect or view.refused or view.given)

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from cli.inspection.podviews import Surroundings, came_past_the_door, is_of_interest, pod_view
+from cli.inspection.podviews import Surroundings, came_past_the_door, is_of_interest, may_be_of_interest, pod_view
 from cli.inspection.values import Inspection, PodView
 from gpu import order, reservation
 from gpu.order import Order
@@ -48,17 +48,17 @@ def survey(
     """
     settings = settings or Settings()
     cluster = cluster or counted(found, settings)
+    views = {name: view for name in cluster.node_names() if (view := cluster.view(name)) is not None}
     around = Surroundings(
         reservations={held.group: held for held in _reservations(found.pods, settings)},
-        cards_mib={name: node.largest_card_mib for name in cluster.node_names() if (node := _even(cluster, name))},
+        cards_mib={name: view.largest_card_mib for name, view in views.items() if _is_even(view)},
         orders=_orders(found.requests),
         scheduler_name=settings.scheduler_name,
     )
-    seen = [(pod, pod_view(pod, around)) for pod in found.pods]
-    shown = [v for pod, v in seen if pod.metadata.name in found.asked_for or is_of_interest(pod, v, around)]
+    shown = [seen for pod in found.pods if (seen := _shown(pod, around, found)) is not None]
     nodes = found.nodes if found.are_all_pods else ()
     return Inspection(
-        nodes=tuple(_nodes(cluster, nodes, keep=lambda where: not namespace or where == namespace)),
+        nodes=tuple(_nodes(views, nodes, keep=lambda where: not namespace or where == namespace)),
         pods=tuple(sorted((v for v in shown if not namespace or v.namespace == namespace), key=_name)),
         unread=found.unread,
     )
@@ -93,16 +93,25 @@ def counted(found: Found, settings: Settings) -> Cluster:
     return cluster
 
 
-def _even(cluster: Cluster, name: str) -> NodeView | None:
-    """The node, if all its cards have one size."""
-    node = cluster.view(name)
-    return node if node and node.smallest_card_mib == node.largest_card_mib else None
+def _shown(pod: Pod, around: Surroundings, found: Found) -> PodView | None:
+    """A pod that belongs into the survey. Making a view costs more than seeing that most others don't."""
+    if pod.metadata.name in found.asked_for:
+        return pod_view(pod, around)
+    if not may_be_of_interest(pod):
+        return None
+    view = pod_view(pod, around)
+    return view if is_of_interest(view, around) else None
 
 
-def _nodes(cluster: Cluster, nodes: Iterable[Node], *, keep: Callable[[str], bool]) -> Iterable[NodeView]:
+def _is_even(node: NodeView) -> bool:
+    """Whether all its cards have one size."""
+    return node.smallest_card_mib == node.largest_card_mib
+
+
+def _nodes(views: Mapping[str, NodeView], nodes: Iterable[Node], *, keep: Callable[[str], bool]) -> Iterable[NodeView]:
     """Nodes that have, or had, GPUs, with what the scheduler does not keep of them."""
     for node in sorted(nodes, key=lambda node: node.metadata.name):
-        view = cluster.view(node.metadata.name)
+        view = views.get(node.metadata.name)
         capacity = _gpus(node.status.capacity)
         if view is None or not (capacity or view.gpus or view.devices or view.slices):
             continue
