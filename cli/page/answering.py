@@ -21,8 +21,8 @@ import msgspec
 from aiohttp import web
 
 from cli.page.access import Access, Turned
-from cli.page.drawing import with_link
 from cli.page.frames import Frame
+from cli.page.paths import with_link
 from cli.page.publishing import Publishing
 from cli.page.sight import Sight, seen, seen_path
 from cli.page.values import PageStruct, State

@@ -17,20 +17,16 @@ from cli.page.values import (
     EventLine,
     GroupLine,
     NodeCard,
-    Part,
     PodLine,
-    PodPath,
     QueueLine,
     Slices,
-    Stage,
     Tenant,
 )
-from cli.settings import kinds
 from scheduler.core.inspection import DeviceView, NodeView, TenantView
 from scheduler.core.settings import Settings
 from scheduler.core.using import Use, use_of_pools
-from wire import names, traceparent
-from wire.core import Condition, Node, Pod
+from wire import names
+from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue, QueueResource
@@ -38,7 +34,7 @@ from wire.events import Event
 
 _Line = TypeVar("_Line", EventLine, PodLine, QueueLine)
 
-_SETTINGS: Final = Settings()
+SETTINGS: Final = Settings()
 #: What users write is part of what everybody is sent, so it is cut, in characters: names, and all the rest.
 _LONGEST_NAME: Final = 253
 _LONGEST_TEXT: Final = 1024
@@ -59,10 +55,10 @@ class Drawn(msgspec.Struct, frozen=True):
 def draw_node(node: Node | None, pods: Sequence[Pod], requests: Sequence[BindRequest]) -> Drawn:
     """Draw a node (None: there is none of that name) with its pods and those on their way to it."""
     found = Found(nodes=[node] if node else [], pods=pods, requests=requests)
-    cluster = counted(found, _SETTINGS)
-    seen = survey(found, settings=_SETTINGS, cluster=cluster)
+    cluster = counted(found, SETTINGS)
+    seen = survey(found, settings=SETTINGS, cluster=cluster)
     known = {pod.metadata.uid: pod for pod in pods}
-    lines = tuple(_line(view, known[view.uid]) for view in seen.pods)
+    lines = tuple(pod_line(view, known[view.uid]) for view in seen.pods)
     if node is None or not seen.nodes:
         return Drawn(None, lines)
     use = next(iter(use_of_pools(cluster.refresh()).values()), Use())
@@ -72,55 +68,8 @@ def draw_node(node: Node | None, pods: Sequence[Pod], requests: Sequence[BindReq
 
 def draw_waiting(pod: Pod) -> PodLine | None:
     """Draw a pod that no node has; None for one that has nothing to do with GPUs, or with us."""
-    seen = survey(Found(pods=[pod]), settings=_SETTINGS)
-    return _line(seen.pods[0], pod) if seen.pods else None
-
-
-def draw_path(
-    pod: Pod,
-    *,
-    node: Node | None,
-    beside: Sequence[Pod],
-    requests: Sequence[BindRequest],
-    events: Sequence[EventLine],
-) -> PodPath:
-    """Draw all of one pod; ``beside``: the others of its node, among them the reservations that it has parts of."""
-    found = Found(
-        nodes=[node] if node else [],
-        pods=[pod, *(other for other in beside if other.metadata.uid != pod.metadata.uid)],
-        requests=requests,
-        asked_for=frozenset({pod.metadata.name}),
-    )
-    view = next(v for v in survey(found, settings=_SETTINGS).pods if v.uid == pod.metadata.uid)
-    mine = next((request for request in requests if request.spec.pod_name == pod.metadata.name), None)
-    return PodPath(
-        pod=_line(view, pod, asks=view.asks),
-        trace=_trace(pod),
-        dialect=view.dialect,
-        refused=view.refused,
-        not_enforced=view.not_enforced,
-        whole_gpus=view.whole_gpus,
-        given=tuple(
-            Part(
-                index=part.index,
-                uuid=part.uuid,
-                group=part.group,
-                reservation=part.reservation,
-                nano=part.nano,
-                mem_mib=part.mem_mib,
-            )
-            for part in view.given
-        ),
-        stages=tuple(stages(pod, mine)),
-        events=tuple(events),
-    )
-
-
-def with_link(path: PodPath, trace_url: str) -> PodPath:
-    """Say where the pod's trace is looked at: at ``trace_url``, with its id in it."""
-    if not (path.trace and trace_url):
-        return path
-    return msgspec.structs.replace(path, trace_url=trace_url.replace(kinds.TRACE_ID, path.trace))
+    seen = survey(Found(pods=[pod]), settings=SETTINGS)
+    return pod_line(seen.pods[0], pod) if seen.pods else None
 
 
 def draw_group(group: PodGroup, members: Iterable[Pod]) -> GroupLine:
@@ -184,55 +133,8 @@ def group_of(pod: Pod) -> tuple[str, str] | None:
     return (pod.metadata.namespace, name) if name else None
 
 
-def stages(pod: Pod, request: BindRequest | None) -> Iterable[Stage]:
-    """The steps of a pod's way, with the times that its own status keeps."""
-    created = pod.metadata.creation_timestamp or ""
-    yield Stage(name="created", is_reached=True, at=created)
-    if names.GPU_RECORD in (pod.metadata.annotations or {}):
-        yield Stage(name="admitted", is_reached=True, note="what it asks was read and written down")
-    is_bound = bool(pod.spec.node_name)
-    if request is not None and not is_bound:
-        note = f"on its way to {request.spec.selected_node}"
-        yield Stage(name="handed over", is_reached=True, at=request.metadata.creation_timestamp or "", note=note)
-    scheduled = _met(pod, names.CONDITION_POD_SCHEDULED)
-    yield Stage(
-        name="bound",
-        is_reached=is_bound,
-        at=_since(scheduled),
-        note=f"to {pod.spec.node_name}" if is_bound else "",
-    )
-    yield _condition(pod, "initialized", "Initialized", is_bound=is_bound)
-    began = sorted(_began(pod))
-    yield Stage(name="running", is_reached=bool(began), at=began[-1] if began else "")
-    yield _condition(pod, "ready", "Ready", is_bound=is_bound)
-
-
-def _trace(pod: Pod) -> str:
-    told = traceparent.parse((pod.metadata.annotations or {}).get(names.TRACEPARENT, ""))
-    return f"{told.trace_id:032x}" if told else ""
-
-
-def _condition(pod: Pod, name: str, kind: str, *, is_bound: bool) -> Stage:
-    met = _met(pod, kind) if is_bound else None
-    return Stage(name=name, is_reached=met is not None, at=_since(met))
-
-
-def _met(pod: Pod, kind: str) -> Condition | None:
-    return next((c for c in pod.status.conditions or () if c.type == kind and c.status == "True"), None)
-
-
-def _since(condition: Condition | None) -> str:
-    return (condition.last_transition_time or "") if condition else ""
-
-
-def _began(pod: Pod) -> Iterable[str]:
-    for status in pod.status.container_statuses or ():
-        if status.state is not None and status.state.running:
-            yield str(status.state.running.get("startedAt") or "")
-
-
-def _line(view: PodView, pod: Pod, *, asks: tuple[str, ...] = ()) -> PodLine:
-    """``asks``: told of it in any case; in the lists, of pods that wait alone."""
+def pod_line(view: PodView, pod: Pod, *, asks: tuple[str, ...] = ()) -> PodLine:
+    """A pod in the lists. ``asks``: told of it in any case; in the lists, of pods that wait alone."""
     waits = view.waits
     drawn = PodLine(
         namespace=view.namespace,

@@ -13,9 +13,10 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from cli.page.drawing import draw_group, draw_node, draw_path, draw_waiting
+from cli.page.drawing import draw_group, draw_node, draw_waiting
 from cli.page.objects import Key, Objects
 from cli.page.partial import as_far_as_known
+from cli.page.paths import draw_path
 from cli.page.values import Changes, EventLine, GroupLine, NodeCard, PodLine, PodPath
 
 K = TypeVar("K")

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from cli.page.access import Open
 from cli.page.answering import Answering, packed, told
-from cli.page.drawing import with_link
+from cli.page.paths import with_link
 from cli.page.publishing import Publishing
 from cli.page.values import State
 from cli.page.winding import Recorded

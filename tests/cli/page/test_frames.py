@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from cli.inspection.surveying import Found, survey
-from cli.page.drawing import draw_event, draw_queue, draw_waiting, with_link
+from cli.page.drawing import draw_event, draw_queue, draw_waiting
 from cli.page.frames import MOST_FRAMES, MOST_LINES, Frames
 from cli.page.objects import MOST_EVENTS, Objects, kept
+from cli.page.paths import with_link
 from cli.page.values import Changes, EventLine, NodeCard, PodLine, PodPath, QueueLine
 from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, node, pod, pod_group, reservation
 from wire import names
