@@ -28,6 +28,7 @@ BEGAN_MS = 1_767_225_600_000
 TOLD = "document.querySelector('.winding output').textContent"
 AT = "document.getElementById('moment')?.value"
 PODS = "[...document.querySelectorAll('tbody tr')].map(r => r.innerText.split('\\t'))"
+SPEED = "s = document.querySelector('select'); s.value = '{}'; s.dispatchEvent(new Event('change'))"
 HOSTILE = "<img src=x onerror='window.hacked=1'>"
 
 
@@ -142,13 +143,12 @@ async def test_it_is_played_and_faster_and_stops_at_the_end(tab: Tab, path: Path
     async with opened(path) as address:
         await tab.open(f"{address}/")
         await tab.until(f"Number({AT}) > 1500")  # who opens a run sees it played
-        await tab.evaluate(
-            "const s = document.querySelector('select'); s.value = '60'; s.dispatchEvent(new Event('change'))"
-        )
+        await tab.evaluate(SPEED.format("60"))
         await stands(tab, 60_000)
         await tab.until("document.querySelectorAll('.node').length === 3")
         await tab.until("document.getElementById('live').textContent === 'stopped at 1:00.0'")
         await tab.until("location.hash === '#/map?at=60s'")
+        await tab.evaluate(SPEED.format("0.5"))
         await tab.evaluate("document.querySelector('[aria-label=\"Play\"]').click()")  # from the beginning
         await tab.until(f"Number({AT}) < 50000")
 
@@ -228,6 +228,9 @@ async def test_what_was_warned_of_is_a_list_of_links_and_stays_text(tab: Tab, pa
         await stands(tab, 33_000)
         await tab.until("location.hash === '#/pods?at=33s'")
         assert await tab.evaluate("window.hacked") is None
+        await tab.press("Escape")
+        assert not await tab.evaluate("document.querySelector('.marks').open")
+        assert await tab.evaluate("document.activeElement.tagName") == "SUMMARY"
 
 
 async def test_two_readers_of_one_page_do_not_disturb_each_other(tab: Tab, chromium: Chromium, path: Path) -> None:

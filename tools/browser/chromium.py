@@ -156,7 +156,7 @@ class Tab:
 
     async def press(self, key: str) -> None:
         """Press a key: one of DOM's names, such as ArrowRight, Tab, Enter."""
-        codes = {"Enter": 13, "Tab": 9, "Home": 36, "End": 35, " ": 32, ".": 190}
+        codes = {"Enter": 13, "Tab": 9, "Home": 36, "End": 35, " ": 32, ".": 190, "Escape": 27}
         arrows = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
         code = {**codes, **arrows}[key]
         text = {"text": {"Enter": "\r"}.get(key, key)} if key in {"Enter", " ", "."} else {}

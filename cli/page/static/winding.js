@@ -232,6 +232,12 @@ export class Winding {
   /** Keys as of players: within the bar, and where nothing else has a use for them. */
   key(event) {
     if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const list = event.target.closest("details[open]");
+    if (event.key === "Escape" && list) {
+      list.open = false;
+      list.querySelector("summary").focus();
+      return;
+    }
     const isButton = event.target.matches("button, summary, a, select");
     if (event.key === " " && !isButton) this.play(!this.isPlaying);
     else if (event.key in STEPS && !event.target.matches("select")) this.wind(this.aim() + STEPS[event.key]);
