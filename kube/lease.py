@@ -9,7 +9,8 @@ What the libraries get wrong and what is done here instead:
 - The work writes through ``fence`` (kube/fence.py): nothing that it sends can land after its lease, whether the loop
   was blocked or the process was stopped meanwhile.
 - A lease that is ours and shows none of the renewals that we sent is of another history: etcd was restored from a
-  snapshot. Whatever we know has not happened there, so leadership is lost.
+  snapshot. Whatever we know has not happened there, so leadership is lost. Who only waits notices it by the lease's
+  version, and has to begin anew as well: caches take nothing for news that is older than what they know.
 - A new leader's work starts only when the old lease's full duration has passed since it was last seen to change, so
   that the old leader's last writes have landed or never will. Who gives a lease back knows better: if no write of his
   is left that may still land, the lease says no duration at all and the next one works at once; else it says how long.
@@ -36,11 +37,16 @@ from kube.fence import WriteFence
 from kube.logevents import LogEvent, about
 from kube.resources import LEASES
 from wire.core import Lease, LeaseSpec
+from wire.versions import is_older
 
 _log: Final = logging.getLogger(__name__)
 
 #: Waits between tries are up to this much longer than set, so that candidates don't try in step.
 _JITTER: Final = 0.2
+
+
+class _SetBack(Exception):
+    """Raised when the lease is older than it was."""
 
 
 class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +110,7 @@ class LeaderElection:
         #: The lease as last seen, and when it was first seen so.
         self._seen: LeaseSpec | None = None
         self._seen_at = -math.inf
+        self._seen_version = ""
         #: When the renewal that was successful last had been sent, and the version it made.
         self._renewed_at = -math.inf
         self._version = ""
@@ -133,8 +140,14 @@ class LeaderElection:
             pass
 
     async def one_term(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Become leader and run ``work``; True when it came to its own end, False when leadership was lost."""
-        await self._become_leader()
+        """Become leader and run ``work``; True when it came to its own end, False when leadership was lost.
+
+        False as well when history was set back before we led: nothing that was read until then may be used.
+        """
+        try:
+            await self._become_leader()
+        except _SetBack:
+            return False
         is_lost = False
         try:
             is_lost = not await self._lead(work)
@@ -177,11 +190,21 @@ class LeaderElection:
         return True
 
     def _see(self, lease: Lease) -> None:
+        before, self._seen_version = self._seen_version, lease.metadata.resource_version
+        if is_older(self._seen_version, before):
+            _log.warning(
+                "lease %s/%s has version %s and had %s: the API server's history was set back",
+                self._namespace,
+                self._name,
+                self._seen_version,
+                before,
+            )
+            raise _SetBack
         if lease.spec == self._seen:
             return
-        before = self._seen.holder_identity if self._seen else None
+        holder = self._seen.holder_identity if self._seen else None
         self._seen, self._seen_at = lease.spec, anyio.current_time()
-        if before == lease.spec.holder_identity and before not in {None, "", self._identity}:
+        if holder == lease.spec.holder_identity and holder not in {None, "", self._identity}:
             self.on_rival(lease)
 
     def _is_free(self, spec: LeaseSpec) -> bool:

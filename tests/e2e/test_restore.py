@@ -20,14 +20,14 @@ from simulator.witness import Record, Started, Stopped
 from tests.e2e import restoring
 from tests.e2e.cluster import Pod, Scene, eventually, scene, share
 from tools.cluster import ControlPlane
-from tools.deployment import BINDER, SCHEDULER, Deployment, Options
+from tools.deployment import ADMISSION, BINDER, SCHEDULER, Deployment, Options
 from wire import names
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 
 #: A leader is to outlive the API server's absence, on a slow machine too.
 LEASE = ["--lease-duration-s", "20", "--lease-renew-deadline-s", "15", "--lease-renew-s", "1"]
-LEADERS = (SCHEDULER, BINDER)
+EVERYBODY = (SCHEDULER, "scheduler-2", BINDER, "binder-2")
 #: What each pod asks of one GPU.
 ASKS = {"stays": "0.5", "ends": "0.5", "new": "0.5", "first": "0.9", "second": "0.9"}
 _numbers = itertools.count()
@@ -42,7 +42,8 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def moorage(plane: ControlPlane) -> Iterator[Deployment]:
-    options = Options(arguments={SCHEDULER: LEASE, BINDER: [*LEASE, "--idle-s", "1"]})
+    arguments = {SCHEDULER: LEASE, BINDER: [*LEASE, "--idle-s", "1"]}
+    options = Options(arguments=arguments, components=(ADMISSION, *EVERYBODY))
     with Deployment(plane, options) as deployment:
         yield deployment
 
@@ -54,7 +55,7 @@ async def undone(plane: ControlPlane, moorage: Deployment) -> AsyncIterator[Scen
     At the snapshot ``stays`` and ``ends`` share a GPU, ``first`` has the other, and ``second`` waits for it. Then
     ``first`` and ``ends`` go, ``second`` gets the other GPU, and ``new`` the place of ``ends``.
     """
-    for component in LEADERS:
+    for component in EVERYBODY:
         if component not in moorage.running:  # a test that failed stopped it
             moorage.start(component)
     async with scene(plane, f"restored-{next(_numbers)}", ["1x2x80GiB"]) as made:
@@ -85,31 +86,32 @@ async def undone(plane: ControlPlane, moorage: Deployment) -> AsyncIterator[Scen
 async def test_after_a_restore_nothing_is_over_committed_and_all_goes_on(
     plane: ControlPlane, moorage: Deployment, undone: Scene
 ) -> None:
-    for component in LEADERS:
+    for component in EVERYBODY:
         moorage.stop(component)
     settled = await restored(plane, undone)
-    for component in LEADERS:
+    for component in EVERYBODY:
         moorage.start(component)
     await goes_on(undone)
     assert fullest(undone, since=settled) == 1
 
 
-async def test_leaders_that_outlive_a_restore_end_by_themselves(
+async def test_replicas_that_outlive_a_restore_end_by_themselves(
     plane: ControlPlane, moorage: Deployment, undone: Scene
 ) -> None:
-    """Nobody told them. What they know, and what they are about to write, is of a history that is undone."""
-    leaders = {component: moorage.running[component] for component in LEADERS}
+    """Those that lead and those that wait: what they know, and are about to write, is of a history that is undone."""
+    replicas = {component: moorage.running[component] for component in EVERYBODY}
     settled = await restored(plane, undone)
 
     async def have_ended() -> bool | None:
-        return all(child.process.poll() is not None for child in leaders.values()) or None
+        return all(child.process.poll() is not None for child in replicas.values()) or None
 
-    await eventually(have_ended, "the leaders to end", within_s=60)
-    for component, child in leaders.items():
+    await eventually(have_ended, "all replicas to end", within_s=60)
+    for component, child in replicas.items():
         assert child.process.returncode == 0
         assert "the API server's history was set back" in moorage.log(component)
         moorage.kill(component)
-        # Their leases' holders are of the snapshot, and nobody is to wait for them here.
+    # Their leases' holders are of the snapshot, and nobody is to wait for them here.
+    for component in (SCHEDULER, BINDER):
         moorage.start(component, "--no-leader-election")
     await goes_on(undone)
     assert fullest(undone, since=settled) == 1

@@ -404,6 +404,33 @@ async def test_a_lease_that_forgot_our_renewals_is_lost_though_it_names_us(caplo
         tasks.cancel_scope.cancel()
 
 
+async def test_who_waits_begins_anew_when_the_lease_is_older_than_it_was(caplog: pytest.LogCaptureFixture) -> None:
+    server = LeaseServer()
+    leader, waiting = Candidate("a", server), Candidate("b", server)
+    ended: list[bool] = []
+
+    async def wait() -> None:
+        ended.append(await waiting.election.one_term(waiting.work))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(leader.run)
+        await anyio.sleep(5.0)
+        tasks.start_soon(wait)
+        await anyio.sleep(1.0)
+        before = server.spec, server.version
+        await anyio.sleep(5.0)
+        leader.link.state = waiting.link.state = "is refused"
+        await anyio.sleep(20.0)
+        assert ended == []
+        server.spec, server.version = before
+        waiting.link.state = "up"
+        await anyio.sleep(1.3)
+        assert ended == [False]
+        assert waiting.terms == []
+        assert "the API server's history was set back" in caplog.text
+        tasks.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize("times", [1, 3])
 async def test_a_lease_that_shows_a_renewal_without_an_answer_is_ours_still(times: int) -> None:
     server = LeaseServer()
