@@ -404,6 +404,18 @@ async def test_every_view_has_a_link(tab: Tab, view: str, title: str) -> None:
         assert await tab.evaluate("document.querySelector('h1').textContent") == title
 
 
+async def test_a_team_has_the_colour_of_the_map_on_the_page_of_a_node(tab: Tab) -> None:
+    cluster = await small()
+    await cluster.pod("late", "n10", namespace="team-c")
+    colours = "[...document.querySelectorAll('CHOSEN')].map(s => /colour-[0-9]/.exec(s.className)?.[0]).filter(Boolean)"
+    async with page(cluster) as made:
+        await shown(tab, made.address, "#/node/n10")
+        here = await tab.evaluate(colours.replace("CHOSEN", ".strip .part"))
+    async with page(cluster) as made:
+        await shown(tab, made.address, "#/map?only=team-c")
+        assert here == await tab.evaluate(colours.replace("CHOSEN", ".share:not(.dim)")) == ["colour-2"]
+
+
 async def test_choices_are_in_the_link(tab: Tab) -> None:
     async with page(await small()) as made:
         await shown(tab, made.address, "#/map?by=queue&only=queue-of-team-b")
