@@ -126,6 +126,14 @@ async def test_it_is_wound_back_and_forth_and_the_address_says_where(tab: Tab, p
         await tab.until("document.querySelectorAll('.node').length === 2")
 
 
+async def test_steps_in_quick_succession_add_up(tab: Tab, path: Path) -> None:
+    async with opened(path) as address:
+        await stopped_at(tab, address, "#/map?at=20s")
+        await tab.evaluate("b = document.querySelector('[aria-label=\"10 s on\"]'); b.click(); b.click(); b.click()")
+        await stands(tab, 50_000)
+        await tab.until("location.hash === '#/map?at=50s'")
+
+
 async def test_a_pods_path_is_that_of_the_moment(tab: Tab, path: Path) -> None:
     async with opened(path) as address:
         await stopped_at(tab, address, "#/pod/ns/p1?at=14s")

@@ -7,6 +7,7 @@ import { stopAt } from "./time.js";
 
 const EVERY_MS = 250;
 const AGAIN_MS = 2000;
+const SLOW_MS = 400;
 const STAMP_MS = 1000;
 const SPEEDS = [0.5, 1, 2, 5, 10, 60, 300, 1000];
 //: What players do with these keys, in ms.
@@ -38,6 +39,7 @@ export class Winding {
     this.run = null;
     this.at = 0;
     this.wanted = null;
+    this.asked = null;
     this.isAsking = false;
     this.isPlaying = false;
     this.stamped = 0;
@@ -94,6 +96,8 @@ export class Winding {
       const at = this.wanted;
       this.wanted = null;
       if (at === this.at) continue;
+      this.asked = at;
+      const slow = setTimeout(() => this.isPlaying || this.page.tell("live", `going to ${span(at)}`), SLOW_MS);
       try {
         const after = encodeURIComponent(this.page.store.id);
         this.take(await this.page.connection.json(`api/state?at=${at}&after=${after}`));
@@ -102,6 +106,8 @@ export class Winding {
         await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
         this.wanted ??= at;
       }
+      clearTimeout(slow);
+      this.asked = null;
     }
     this.isAsking = false;
     this.show();
@@ -154,7 +160,7 @@ export class Winding {
     if (!this.run) return;
     const at = momentIn(location.hash);
     if (at === null) this.stamp(true);
-    else if (at !== this.wanted && at !== this.at) {
+    else if (at !== this.aim()) {
       this.isPlaying = false;
       this.wind(at);
     }
@@ -162,7 +168,7 @@ export class Winding {
 
   /** Put the moment into the address: others open it there. */
   stamp(isDue = !this.isPlaying) {
-    if (!this.run || this.wanted !== null) return;
+    if (!this.run || this.aim() !== this.at) return;
     if (!isDue && performance.now() - this.stamped < STAMP_MS) return;
     this.stamped = performance.now();
     // The address as it is now: a view that somebody has just gone to may not be drawn yet.
@@ -226,7 +232,7 @@ export class Winding {
 
   /** Where it goes, or stands. */
   aim() {
-    return this.wanted ?? this.at;
+    return this.wanted ?? this.asked ?? this.at;
   }
 
   /** Keys as of players: within the bar, and where nothing else has a use for them. */
@@ -252,7 +258,7 @@ export class Winding {
     this.toggle.textContent = this.isPlaying ? "Pause" : "Play";
     this.toggle.setAttribute("aria-label", this.toggle.textContent);
     this.toggle.title = this.toggle.textContent;
-    this.slider.value = String(this.at);
+    this.slider.value = String(this.aim()); // who draws it does not have it taken back by what comes late
     this.slider.setAttribute("aria-valuetext", when ? `${place}, ${when}` : place);
     this.told.replaceChildren(el("b", {}, place), when ? ` ${when}` : "");
     this.page.tell("live", this.isPlaying ? `played ${this.speed()}×` : `stopped at ${span(this.at)}`);
