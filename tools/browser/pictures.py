@@ -13,7 +13,7 @@ from tools.browser.moment import Moment, moment, served
 #: A picture in a repository is read by people on slow lines, too.
 MOST_BYTES: Final = 200 * 1024
 FEW: Final = ("3x8x80GiB", "1x4x24GiB")
-MANY: Final = ("48x8x80GiB",)
+MANY: Final = ("48x4x80GiB",)
 #: Until the first have come and gone, and each view has something in it.
 _PLAYED_S: Final = 25.0
 _DRAWN: Final = "document.documentElement.dataset.connection === 'live' && document.documentElement.dataset.shown"
