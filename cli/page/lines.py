@@ -6,7 +6,7 @@ The first line says what file this is, and when it was begun.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
@@ -19,6 +19,10 @@ from wire.crds.podgroup import PodGroup
 _T = TypeVar("_T")
 
 FORM: Final = "moorage-run-1"
+#: No run is longer (31 years), and what is asked of it has no more digits (cli/page/opened.py).
+_MOST_MS: Final = 10**12 - 1
+#: The last day that a browser's clock knows.
+_LAST_MS: Final = 8_640_000_000_000_000
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -27,9 +31,9 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     ``began_ms``: the wall clock at the beginning, since the epoch; 0 in files of before it was written down.
     """
 
-    at_ms: int = 0
+    at_ms: Annotated[int, msgspec.Meta(ge=0, le=_MOST_MS)] = 0
     form: str = ""
-    began_ms: int = 0
+    began_ms: Annotated[int, msgspec.Meta(ge=0, le=_LAST_MS)] = 0
     is_in_step: bool = False
     node: Node | None = None
     pod: Pod | None = None
@@ -49,8 +53,11 @@ _decoder: Final = msgspec.json.Decoder(Line)
 
 
 def decode(text: bytes) -> Line:
-    """Read a line. Raises msgspec.DecodeError."""
-    return _decoder.decode(text)
+    """Read a line. Raises msgspec.DecodeError, for bytes that are no text and nesting without end, too."""
+    try:
+        return _decoder.decode(text)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from error
 
 
 def take(objects: Objects, line: Line) -> None:

@@ -207,7 +207,19 @@ async def test_a_file_of_before_tells_when_it_began_by_what_was_made_in_it(path:
         assert recorded.about(1.0).began_ms == 1_767_225_600_000 + 3_600_000
 
 
-@pytest.mark.parametrize("text", [b"", b"{}\n", b"no JSON\n", b'{"form":"moorage-run-2"}\n', b"[]\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{}\n",
+        b"no JSON\n",
+        b'{"form":"moorage-run-2"}\n',
+        b"[]\n",
+        b'{"form":"\xff"}\n',
+        b'{"x":' + b"[" * 100_000,
+        b'{"form":"moorage-run-1","beganMs":9999999999999999999}\n',
+    ],
+)
 async def test_a_file_that_is_no_run_is_refused(path: Path, text: bytes) -> None:
     write_text(path, text)
     with pytest.raises(BadInput, match="--open"):
@@ -221,6 +233,25 @@ async def test_a_line_that_was_cut_ends_the_run_and_is_told(path: Path) -> None:
         await recorded.read()
         async with recorded.at(0) as moment:
             assert list(moment.frames.nodes) == ["n1"]
+        assert recorded.troubles()[0].startswith("the recording from line 3 on: ")
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b'{"atMs":7,"goneNode":"\xff"}',
+        b'{"atMs":7,"x":' + b"[" * 100_000,
+        b'{"atMs":9223372036854775808,"goneNode":"n1"}',
+        b'{"atMs":-1,"goneNode":"n1"}',
+    ],
+)
+async def test_a_line_that_was_damaged_ends_the_run_and_is_told(path: Path, damaged: bytes) -> None:
+    good = msgspec.json.encode({"form": FORM}), msgspec.json.encode({"node": node(), "atMs": 5})
+    write_text(path, b"\n".join((*good, damaged, b'{"atMs":9,"isInStep":true}\n')))
+    with opened(path) as recorded:
+        await recorded.read()
+        async with recorded.at(10) as moment:
+            assert (moment.at_ms, list(moment.frames.nodes)) == (5, ["n1"])
         assert recorded.troubles()[0].startswith("the recording from line 3 on: ")
 
 
