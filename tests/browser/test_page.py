@@ -312,6 +312,17 @@ async def test_of_some_namespaces_nothing_is_shown_as_idle_that_is_only_not_read
             assert "closed" not in said
 
 
+async def test_of_a_queue_that_others_use_too_it_is_said_that_only_what_is_shown_is_counted(tab: Tab) -> None:
+    """By who reads some namespaces alone. (Of who may see a part of a page that is whole: where he signs in.)"""
+    async with page(await small(), namespaces=["team-a"]) as made:
+        await shown(tab, made.address, "#/queues")
+        assert [row[:4] for row in await tab.evaluate(ROWS)] == [
+            ["queue-of-team-a", "≥ 2", "≥ 1", "≥ 1"],
+            ["(no queue)", "≥ 0.5", "≥ 1", "≥ 0"],
+        ]
+        assert "Only pods that are shown here are counted" in await text(tab)
+
+
 async def test_what_others_have_written_stays_text(tab: Tab) -> None:
     cluster = await small()
     async with page(cluster) as made:
@@ -612,5 +623,8 @@ async def test_a_reader_shows_a_token_and_sees_what_it_may(tab: Tab) -> None:
         assert "team-b" not in said
         assert "somebody 100%" in said
         assert "token-ann" not in said
+        await tab.evaluate("location.hash = '#/queues'")
+        await tab.until("document.title === 'Queues - Moorage'")
+        assert ["queue-of-team-a", "≥ 2", "≥ 1", "≥ 1"] in [row[:4] for row in await tab.evaluate(ROWS)]
         assert await tab.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])") == '[{},{},""]'
     tab.forget()  # the browser complains of two 401

@@ -148,6 +148,11 @@ class Page {
     return this.palettes[kind];
   }
 
+  /** Whether there may be pods that are not shown: a sum of those that are is no more than the least. */
+  isInPart() {
+    return this.store.isPartlyHidden || this.unread.some((text) => text.startsWith("pods"));
+  }
+
   nothing() {
     if (this.unread.some((text) => text.startsWith("nodes:"))) return "Nodes can't be read, so there is no map.";
     return this.store.isPartlyHidden ? "You may not list nodes, so there is no map." : "There are no nodes with GPUs.";

@@ -30,7 +30,7 @@ export class GroupsView extends View {
       standing(group),
     ]);
     const columns = ["Group", "Queue", number("Needed"), number("Pods"), number("Bound"), number("Running"), "State"];
-    return rows.length ? table("Groups that start together", columns, rows) : note("There is no PodGroup.");
+    return rows.length ? table("Groups that start together", columns, rows) : note(this.page.isInPart() ? "No PodGroup may be seen here." : "There is no PodGroup.");
   }
 
   gpuGroups() {
@@ -40,7 +40,8 @@ export class GroupsView extends View {
     );
     const columns = ["GPU", "Who has it", number("Used"), number("Free"), "State", "Group and reservation"];
     if (rows.length) return table("Shared GPUs with their tenants", columns, rows);
-    return note(store.nodes.size ? "No GPU is shared." : this.page.nothing());
+    if (!store.nodes.size) return note(this.page.nothing());
+    return note(this.page.isInPart() ? "No shared GPU is known here." : "No GPU is shared.");
   }
 }
 

@@ -8,6 +8,7 @@ const COLUMNS = ["Queue", number("GPUs used"), number("Running"), number("Waitin
 const AS_WRITTEN =
   "Each row counts the pods that name the queue, not those of queues below it. Quotas, limits and weights are shown as they " +
   "are written: Moorage does not enforce them yet.";
+const IN_PART = "Only pods that are shown here are counted. Others may use more of a queue, and wait in it.";
 
 export class QueuesView extends View {
   constructor(page) {
@@ -16,10 +17,11 @@ export class QueuesView extends View {
 
   show() {
     const { store } = this.page;
-    const counts = counted(store);
+    const counts = countsOf(store);
     const rows = inTree(store.queues, counts.keys()).map(([name, depth]) => this.row(name, depth, counts.get(name)));
-    if (!rows.length) return this.put(note("There are no queues, and no pod names one."));
+    if (!rows.length) return this.put(note(`There are no queues, and no pod ${this.page.isInPart() ? "that is shown here " : ""}names one.`));
     const told = [note(AS_WRITTEN)];
+    if (this.page.isInPart()) told.unshift(note(IN_PART));
     if (!store.queues.size) told.push(note("No Queue object is known here: there is none, or it may not be read."));
     this.put(table("Queues, those below others after them", COLUMNS, rows), ...told);
   }
@@ -27,15 +29,16 @@ export class QueuesView extends View {
   row(name, depth, count) {
     const written = this.page.store.queues.get(name);
     const { nano = 0, running = 0, waiting = [] } = count ?? {};
+    const least = this.page.isInPart() ? "≥ " : "";
     const title = el("div", { class: "branch" }, showing(name, "map", { by: "queue", only: name }));
     title.style.paddingInlineStart = `${depth * 20}px`;
     if (written?.displayName) title.append(" ", el("span", { class: "amount" }, written.displayName));
     if (!written && name !== NO_QUEUE && this.page.store.queues.size) title.append(" ", el("span", { class: "state" }, "no such Queue"));
     return [
       title,
-      this.page.store.nodes.size ? gpusUp(nano) : "not known",
-      running ? showing(String(running), "pods", { queue: name }) : "0",
-      waiting.length ? showing(String(waiting.length), "waiting", { queue: name }) : "0",
+      this.page.store.nodes.size ? `${least}${gpusUp(nano)}` : "not known",
+      counted(running, least, "pods", name),
+      counted(waiting.length, least, "waiting", name),
       waiting.length ? ago(waiting[0].created) : "",
       amount(written?.gpuQuota),
       amount(written?.gpuLimit),
@@ -44,6 +47,9 @@ export class QueuesView extends View {
   }
 }
 
+/** So many pods, with a link to them where there are any. */
+const counted = (pods, least, view, queue) => (pods ? showing(`${least}${pods}`, view, { queue }) : `${least}0`);
+
 function showing(text, view, choices) {
   return el("a", { href: `#/${view}?${new URLSearchParams(choices)}`, ...whole(text) }, text);
 }
@@ -51,7 +57,7 @@ function showing(text, view, choices) {
 const amount = (text) => (text === "-1" ? "unlimited" : (text ?? ""));
 
 /** By queue: what its pods use, how many run, and those that wait, the oldest first. */
-function counted(store) {
+function countsOf(store) {
   const counts = new Map();
   const of = (pod) => {
     const name = queueOf(pod);
