@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tests.e2e.cluster import pod, share
+from tests.e2e.cluster import eventually, pod, share
 from tests.e2e.conftest import SetScene
 from tools.deployment import BINDER, SCHEDULER, Deployment
 
@@ -24,6 +24,7 @@ async def test_a_crash_in_the_middle_of_sixteen_halves_makes_no_difference(
         moorage.start(component)
         pods = await scene.running(16)
         assert sorted(len(sharers) for sharers in scene.sharers(pods).values()) == [2] * 8
+        await _leads(moorage, component)
 
 
 @pytest.mark.parametrize("component", [SCHEDULER, BINDER])
@@ -40,3 +41,13 @@ async def test_a_crash_in_the_middle_of_a_gang_makes_no_difference(
         moorage.start(component)
         pods = await scene.running(count)
         assert sorted(len(sharers) for sharers in scene.sharers(pods).values()) == [count // 16] * 16
+        await _leads(moorage, component)
+
+
+async def _leads(moorage: Deployment, component: str) -> None:
+    """Wait until who was killed leads again: the shares of pods that go meanwhile are kept for a minute."""
+
+    async def is_led() -> bool | None:
+        return " leads" in moorage.log(component) or None
+
+    await eventually(is_led, f"{component} to lead", within_s=60)
