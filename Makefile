@@ -11,7 +11,7 @@ endif
 VENV ?= .venv
 RUN_VENV ?= .venv-run
 DOCS_VENV ?= .venv-docs
-# How many processes share the tests; those of the real control plane share one cluster, so they run one by one.
+# How many processes share the tests.
 WORKERS ?= auto
 # Passed on: make test ARGS='-k quantity', make demo ARGS=..., make bench ARGS='core'
 ARGS ?=
@@ -80,6 +80,9 @@ ui: $(RUN_READY)
 # Each process has a control plane and a node of its own, and mostly waits for kubelet.
 NODE_TESTS = $(BIN)/pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal -m node $(ARGS)
 
+# Each process has control planes of its own; the tests of a file share one, in their order. They wait half of the time.
+CLUSTER_TESTS = $(BIN)/pytest -n $(WORKERS) --maxprocesses 2 --dist loadfile --no-loadscope-reorder -m cluster $(ARGS)
+
 test: $(READY)
 	$(BIN)/python -m tools.controlplane
 	$(BIN)/python -m tools.helmprogram
@@ -88,7 +91,7 @@ test: $(READY)
 	@$(BIN)/python -m tools.browser check
 	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m 'not cluster and not node' $(ARGS)
 	@rm -rf $(RIGHTS)
-	MOORAGE_RIGHTS=$(RIGHTS) $(BIN)/pytest -m cluster $(ARGS)
+	MOORAGE_RIGHTS=$(RIGHTS) $(CLUSTER_TESTS)
 	$(if $(ARGS),@echo 'rights are not compared with their use: ARGS may have left tests out',\
 	$(BIN)/python -m tools.rights $(RIGHTS))
 	@$(BIN)/python -m tools.node ready; case $$? in 0) $(NODE_TESTS) ;; 3) ;; *) exit 1 ;; esac

@@ -10,9 +10,10 @@ time-outs asks for virtual time instead, in which an hour passes at once (simula
     async def test_a_lost_reservation_is_replaced_after_its_time_out() -> None:
         await anyio.sleep(3600)
 
-A test of the real control plane is marked ``cluster`` and takes the fixture ``control_plane``; all of them share it,
-so each works in a namespace of its own. They run in one process, in the order of their folders (Makefile, ``test``):
-some install webhooks and policies of their own, which must not meet those of a Moorage that runs.
+A test of the real control plane is marked ``cluster`` and takes the fixture ``control_plane``; those of a process share
+it, so each works in a namespace of its own. The tests of a file are all in one process, and files come in the order of
+their folders (Makefile, ``test``). Those in which a whole Moorage runs have a control plane apart (tests/e2e), for
+others install webhooks and policies of their own.
 """
 
 from __future__ import annotations
