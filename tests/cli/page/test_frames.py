@@ -153,6 +153,50 @@ def test_frames_add_up_to_what_is_there(seed: int) -> None:
         assert client.known == at_once
 
 
+@pytest.mark.parametrize("seed", range(15))
+def test_what_changes_while_a_frame_is_drawn_is_in_the_next_one(seed: int) -> None:
+    story, client = Story(seed), Client()
+    frames = Frames(story.store, "e")
+    for _ in range(60):
+        known = frames.id
+        for _ in range(story.rng.randrange(4)):
+            story.step()
+        for _ in frames.draw():
+            story.step()
+        drawn(frames)
+        for frame in frames.since(known) or ():
+            client.take(frame.changes)
+        at_once = as_sets(frames_of(*story.now.values()).whole())
+        assert as_sets(frames.whole()) == at_once
+        assert client.known == at_once
+
+
+def test_others_get_a_turn_while_many_pods_that_wait_are_drawn() -> None:
+    store = Objects()
+    for number in range(100):
+        put(store, pod(f"p{number}", fraction="0.5"))
+    frames = Frames(store, "e")
+    next(frames.draw())
+    assert 0 < len(frames.pods) < 50
+
+
+def test_a_pod_that_is_bound_while_a_frame_is_drawn_is_not_missed_in_it() -> None:
+    store, waiting = Objects(), [pod(f"p{number}", fraction="0.5") for number in range(100)]
+    frames = Frames(store, "e")
+    for _ in range(2):
+        for each in waiting:
+            put(store, each)
+        drawing = frames.draw()
+        next(drawing)
+        if frames.revision:
+            put(store, bound(waiting[-1], "n1", ("g", HALF)))
+        for _ in drawing:
+            pass
+        assert len(frames.pods) == 100
+    drawn(frames)
+    assert frames.pods["uid-p99"].node == "n1"
+
+
 def test_a_node_shows_what_moorage_inspect_shows() -> None:
     here = [
         bound(pod("a", fraction="0.5"), "n1", ("g", HALF)),
