@@ -16,6 +16,7 @@ from cli.inspection.reading import read_cluster
 from cli.inspection.surveying import survey
 from cli.inspection.telling import percent_down, percent_up
 from cli.page.access import Reviewed
+from cli.page.values import Device, NodeCard, Tenant
 from gpu.share import NANO_PER_DEVICE
 from kube.api import Api
 from kube.clock import SystemClock
@@ -321,6 +322,22 @@ async def test_of_a_queue_that_others_use_too_it_is_said_that_only_what_is_shown
             ["(no queue)", "≥ 0.5", "≥ 1", "≥ 0"],
         ]
         assert "Only pods that are shown here are counted" in await text(tab)
+
+
+async def test_a_share_of_a_mig_slice_is_no_part_of_the_gpus_that_are_summed_up(tab: Tab) -> None:
+    async with page(await small()) as made:
+        tenant = Tenant(namespace="team-a", name="half", uid="u", nano=NANO // 2)
+        slice_ = Device(kind="shared", resource="nvidia.com/mig-1g.10gb", used_nano=NANO // 2, tenants=(tenant,))
+        made.publishing.frames.nodes["m1"] = NodeCard(name="m1", is_mig=True, devices=(slice_,))
+        await shown(tab, made.address)
+        amounts = "[...document.querySelectorAll('.legend a')].map((a) => a.innerText.replaceAll(/\\s+/g, ' '))"
+        assert await tab.evaluate(amounts) == ["team-a 2.5", "team-b 1.33"]
+        await shown(tab, made.address, "#/queues")
+        assert [row[:2] for row in await tab.evaluate(ROWS)] == [
+            ["queue-of-team-a", "2"],
+            ["queue-of-team-b", "1"],
+            ["(no queue)", "0.83"],
+        ]
 
 
 async def test_what_others_have_written_stays_text(tab: Tab) -> None:

@@ -66,6 +66,9 @@ export const tenantName = (tenant) =>
 /** Whether others than those that are shown may be on a device: their pods were not read. */
 export const isUnsure = (device) => device.kind === "unknown" || Boolean(device.isPartlyKnown);
 
+/** What a tenant has of GPUs: of a MIG slice nothing, since slices are not among the GPUs that are counted. */
+export const ofGpu = (device, tenant) => (device.resource ? 0 : tenant.nano);
+
 /** A device in a sentence: what screen readers say, and what stands in its tooltip. */
 export function deviceText(device, place) {
   const used = device.usedNano ?? 0;

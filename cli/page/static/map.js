@@ -2,7 +2,7 @@
 // many are drawn small. One tab stop, arrow keys within: four thousand devices are no four thousand presses of a key.
 import { card } from "./card.js";
 import { el } from "./dom.js";
-import { tenantName } from "./format.js";
+import { ofGpu, tenantName } from "./format.js";
 import { queueOf } from "./store.js";
 import { explain, sumUp } from "./summary.js";
 
@@ -103,7 +103,7 @@ export class MapView {
   sharesOf(node) {
     const sums = new Map();
     for (const device of node.devices ?? []) {
-      for (const tenant of device.tenants ?? []) add(sums, this.category(tenant), tenant.nano);
+      for (const tenant of device.tenants ?? []) add(sums, this.category(tenant), ofGpu(device, tenant));
     }
     return sums;
   }

@@ -1,6 +1,6 @@
 // Queues: what each has in use, what waits in it and for how long, and what is written in it.
 import { el, number, table, whole } from "./dom.js";
-import { gpusUp } from "./format.js";
+import { gpusUp, ofGpu } from "./format.js";
 import { NO_QUEUE, natural, queueOf } from "./store.js";
 import { View, ago, note } from "./view.js";
 
@@ -68,7 +68,7 @@ function countsOf(store) {
   for (const pod of store.waiting()) of(pod).waiting.push(pod);
   for (const node of store.nodes.values()) {
     for (const device of node.devices ?? []) {
-      for (const tenant of device.tenants ?? []) if (!tenant.isHidden) of(store.pods.get(tenant.uid)).nano += tenant.nano;
+      for (const tenant of device.tenants ?? []) if (!tenant.isHidden) of(store.pods.get(tenant.uid)).nano += ofGpu(device, tenant);
     }
   }
   return counts;
