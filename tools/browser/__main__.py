@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 
 from tools.browser.chromium import PACKAGES, Chromium, program
-from tools.browser.pictures import take
+from tools.browser.pictures import BUILD, build, take
 from tools.node.debian import Unavailable, apt
 
 _PICTURES = Path(__file__).parents[2] / "docs" / "page"
@@ -46,6 +46,7 @@ async def _renew() -> None:
     async with Chromium() as browser:
         for name, png in (await take(browser)).items():
             await (anyio.Path(_PICTURES) / name).write_bytes(png)
+        await (anyio.Path(_PICTURES) / BUILD).write_text(f"{await build(browser)}\n")
 
 
 _COMMANDS: Mapping[str, Callable[[], int]] = {"check": check, "install": install, "screenshots": screenshots}

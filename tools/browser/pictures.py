@@ -10,6 +10,8 @@ import msgspec
 from tools.browser.chromium import Chromium, Tab
 from tools.browser.moment import Moment, moment, served
 
+#: Beside the pictures: the build of the browser that made them.
+BUILD: Final = "made-with.txt"
 #: A picture in a repository is read by people on slow lines, too.
 MOST_BYTES: Final = 200 * 1024
 FEW: Final = ("3x8x80GiB", "1x4x24GiB")
@@ -70,6 +72,11 @@ async def take(browser: Chromium) -> dict[str, bytes]:
             if (size := len(taken[picture.name])) > MOST_BYTES:
                 raise ValueError(f"{picture.name}: {size} bytes, at most {MOST_BYTES}")
     return taken
+
+
+async def build(browser: Chromium) -> str:
+    """Which build of the browser this is: another one may draw letters otherwise."""
+    return str((await browser.call("Browser.getVersion"))["product"])
 
 
 async def shot(browser: Chromium, shown: Moment, picture: Picture, *, css: str = "") -> bytes:
