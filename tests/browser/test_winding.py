@@ -15,9 +15,10 @@ from cli.page.lines import FORM, Line
 from cli.page.opened import Opened
 from cli.page.values import EventLine
 from cli.page.winding import Recorded
+from gpu.share import NANO_PER_DEVICE
 from kube.serving import serve
 from tests.browser.test_page import CONTRAST
-from tests.scheduler.core.objects import changed, node, pod
+from tests.scheduler.core.objects import bound, changed, node, pod, reservation
 from tools.browser.chromium import Chromium, Tab
 from wire import names
 
@@ -40,19 +41,23 @@ def story() -> list[Line]:
         at_ms = 10_000 * number + 2000
         made = changed(pod(f"p{number}", gpus=1), creation_timestamp=f"2026-01-01T00:00:{at_ms // 1000:02}Z")
         lines.append(Line(at_ms=at_ms, pod=made))
-        bound = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, node_name="n1"))
+        placed = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, node_name="n1"))
         running = msgspec.structs.replace(made.status, phase=names.RUNNING)
-        lines.append(Line(at_ms=at_ms + 5000, pod=msgspec.structs.replace(bound, status=running)))
+        lines.append(Line(at_ms=at_ms + 5000, pod=msgspec.structs.replace(placed, status=running)))
     warned = EventLine(key="ns/e", namespace="ns", pod="p3", type="Warning", reason=HOSTILE, at="2026-01-01T00:00:33Z")
     lines.append(Line(at_ms=33_000, event=warned))
     lines.append(Line(at_ms=60_000, node=node("n3", gpus=8)))
     return sorted(lines, key=lambda line: line.at_ms)
 
 
+def write(path: Path, lines: list[Line]) -> None:
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "run.jsonl"
-    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in story()))
+    write(path, story())
     return path
 
 
@@ -145,6 +150,23 @@ async def test_a_pods_path_is_that_of_the_moment(tab: Tab, path: Path) -> None:
         await tab.evaluate("location.hash = '#/pod/ns/p1?at=5s'")
         await tab.until("document.getElementById('main').innerText.includes('no such pod at that moment')")
     tab.forget()  # the browser complains of a 404
+
+
+async def test_a_pods_path_tells_what_its_reservation_told_by_then(tab: Tab, path: Path) -> None:
+    """The pod itself is the same before and after."""
+    share = bound(pod("s", fraction="0.5"), "n1", ("g", NANO_PER_DEVICE // 2))
+    held = reservation("g", "n1", book={"uid-s": NANO_PER_DEVICE // 2})
+    told = reservation("g", "n1", book={"uid-s": NANO_PER_DEVICE // 2}, index=5)
+    lines = [Line(form=FORM), Line(node=node("n1", gpus=8)), Line(pod=share), Line(pod=held), Line(is_in_step=True)]
+    lines += [Line(at_ms=10_000, pod=told), Line(at_ms=20_000, node=node("n2"))]
+    write(path, lines)
+    async with opened(path) as address:
+        await stopped_at(tab, address, "#/pod/ns/s?at=5s")
+        await tab.until("document.getElementById('main').innerText.includes('What it was given')")
+        assert "GPU 5" not in await tab.evaluate("document.getElementById('main').innerText")
+        await tab.evaluate("location.hash = '#/pod/ns/s?at=15s'")
+        await stands(tab, 15_000)
+        await tab.until("document.getElementById('main').innerText.includes('GPU 5')")
 
 
 async def test_it_is_played_and_faster_and_stops_at_the_end(tab: Tab, path: Path) -> None:

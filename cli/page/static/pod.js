@@ -10,6 +10,7 @@ export class PodView extends View {
     super(page, `Pod ${namespace}/${name}`);
     this.key = [namespace, name];
     this.asked = 0;
+    this.node = "";
   }
 
   /** Its path is read when it is looked at, and again when something of it changed. */
@@ -27,12 +28,14 @@ export class PodView extends View {
   update(names, changes) {
     const [namespace, name] = this.key;
     const isMine = (line) => line.namespace === namespace && (line.name === name || line.pod === name);
-    const touched = [...(changes?.pods ?? []), ...(changes?.events ?? [])].some(isMine);
+    // What a pod was given is told by its node's reservations.
+    const touched = names.includes(this.node) || [...(changes?.pods ?? []), ...(changes?.events ?? [])].some(isMine);
     if (!changes || touched || changes.gonePods?.length) this.show();
   }
 
   draw(path) {
     const { pod } = path;
+    this.node = pod.node || pod.onItsWayTo || "";
     const facts = [
       ["Phase", pod.phase ?? ""],
       ["Asks", lines(pod.asks)],
