@@ -151,7 +151,8 @@ def _legend(nodes: Sequence[NodeCard], owners: _Owners) -> Text:
         for device in node.devices:
             for tenant in device.tenants:
                 owner = owners.name(tenant)
-                used[owner] = used.get(owner, 0) + tenant.nano
+                # MIG slices are not among the GPUs that are counted.
+                used[owner] = used.get(owner, 0) + (0 if device.resource else tenant.nano)
     said = Text()
     for owner in sorted(used, key=lambda owner: (-used[owner], owner)):
         letter, style = owners.mark(owner)

@@ -81,6 +81,13 @@ def test_of_pods_that_were_not_read_nothing_is_said_to_be_idle() -> None:
     assert "idle" not in "\n".join(drawn(shown, details=True))
 
 
+def test_a_share_of_a_mig_slice_is_no_part_of_the_gpus_that_are_summed_up() -> None:
+    slices = msgspec.structs.replace(shared(("a", HALF)), resource="nvidia.com/mig-1g.10gb")
+    sums, legend, *_ = drawn(Changes(nodes=(node("n1", shared(("a", HALF))), NodeCard(name="n2", devices=(slices,)))))
+    assert "used 0.5" in sums
+    assert legend == "a a 0.5"
+
+
 def test_without_nodes_there_is_no_map_and_no_sums() -> None:
     assert drawn(Changes(), has_nodes=False)[0] == "nodes can't be read, so there is no map"
 
