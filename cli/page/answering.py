@@ -12,7 +12,8 @@ import importlib.resources
 import logging
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 import anyio
@@ -59,11 +60,13 @@ HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 _PORT: Final = re.compile(r":[0-9]*$")
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Limits(msgspec.Struct, frozen=True):
     """What readers may take: ``streams`` that are open at one time, ``streams_of_one`` user where readers sign in.
+
+    As many answers that tell all of the cluster may be under way at one time.
 
     ``unread_s``: who has not read for so long what was sent, or 128 KiB of it, has gone; his stream could not ask for
     its rights either.
@@ -130,6 +133,7 @@ class Answering:
         self._limits = limits or Limits()
         #: By user, "" where nobody signs in.
         self._streams: Counter[str] = Counter()
+        self._states: Counter[str] = Counter()
         self._warnings = warnings
         self._trace_url = trace_url
         #: Connections on which an answer is made or sent.
@@ -152,7 +156,7 @@ class Answering:
     # --- at the door -------------------------------------------------------------------------------------------------
 
     @web.middleware
-    async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Turn away who came by another name (DNS rebinding), and send the headers of a careful page with all else."""
         self._busy.add(request.protocol)
         try:
@@ -161,7 +165,7 @@ class Answering:
         finally:
             self._busy.discard(request.protocol)
 
-    async def _answer(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if self._hosts is not None and _PORT.sub("", request.host) not in self._hosts:
             answer: web.StreamResponse = told(421, f"this page is to be asked for as {' or '.join(self._hosts)}")
         else:
@@ -212,15 +216,21 @@ class Answering:
         sight = await self._sight(request)
         if isinstance(sight, Turned):
             return _turned(sight)
+        user = self._access.user(request.headers.get("Authorization", ""))
+        if (why := self._too_many(self._states, user)) is not None:
+            return why
         frames = self._publishing.frames
-        state = State(
-            id=frames.id,
-            source=self._source,
-            changes=seen(frames.whole(), sight),
-            unread=self._following.troubles(),
-            is_partly_hidden=sight != Sight(),
-        )
-        return await packed(state)
+        with _one_more(self._states, user):
+            state = State(
+                id=frames.id,
+                source=self._source,
+                changes=seen(frames.whole(), sight),
+                unread=self._following.troubles(),
+                is_partly_hidden=sight != Sight(),
+            )
+            answer = await packed(state)
+            answer.headers.update(HEADERS)
+            return await self._send_whole(request, answer)
 
     async def _pod(self, request: web.Request) -> web.StreamResponse:
         sight = await self._sight(request)
@@ -238,22 +248,25 @@ class Answering:
         if isinstance(sight, Turned):
             return _turned(sight)
         user = self._access.user(request.headers.get("Authorization", ""))
-        if self._streams.total() >= self._limits.streams:
-            return told(503, "too many pages are open")
-        if user and self._streams[user] >= self._limits.streams_of_one:
-            return told(503, f"{self._limits.streams_of_one} pages of yours are open, and no more are allowed")
+        if (why := self._too_many(self._streams, user)) is not None:
+            return why
         known = request.headers.get("Last-Event-ID", "") or request.query.get("after", "")
         answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
-        self._streams[user] += 1
-        try:
-            await answer.prepare(request)
-            await self._tell(request, answer, known, sight)
-        except ConnectionError:
-            _log.debug("a reader has gone")
-        finally:
-            self._streams[user] -= 1
-            self._streams += Counter()  # who has none is not remembered
+        with _one_more(self._streams, user):
+            try:
+                await answer.prepare(request)
+                await self._tell(request, answer, known, sight)
+            except ConnectionError:
+                _log.debug("a reader has gone")
         return answer
+
+    def _too_many(self, under_way: Counter[str], user: str) -> web.Response | None:
+        """Turn away whoever would be one too many."""
+        if under_way.total() >= self._limits.streams:
+            return told(503, "too many pages are open")
+        if user and under_way[user] >= self._limits.streams_of_one:
+            return told(503, f"{self._limits.streams_of_one} pages of yours are open, and no more are allowed")
+        return None
 
     async def _tell(self, request: web.Request, answer: web.StreamResponse, known: str, sight: Sight) -> None:
         """Tell each frame once; a reader who is too far behind, or may see something else by now, is told to read anew.
@@ -288,6 +301,18 @@ class Answering:
             raise ConnectionAbortedError("a reader does not read") from None
 
 
+@contextmanager
+def _one_more(under_way: Counter[str], user: str) -> Iterator[None]:
+    """Count one of a user; who has none is not remembered."""
+    under_way[user] += 1
+    try:
+        yield
+    finally:
+        under_way[user] -= 1
+        if not under_way[user]:
+            del under_way[user]
+
+
 def _event(name: str, frame: Frame, sight: Sight) -> bytes:
     return b"id: %s\nevent: changes\ndata: %s\n\n" % (name.encode(), _encode(seen(frame.changes, sight)))
 
@@ -312,7 +337,7 @@ def _turned(turned: Turned) -> web.Response:
     return answer
 
 
-def _file(kind: str, body: bytes) -> _Handler:
+def _file(kind: str, body: bytes) -> Handler:
     async def handler(_: web.Request) -> web.StreamResponse:
         return web.Response(body=body, content_type=kind, charset="utf-8")
 

@@ -11,11 +11,11 @@ from aiohttp import web
 from typing_extensions import override
 
 from cli.page.access import Open
-from cli.page.answering import Answering, packed, told
+from cli.page.answering import HEADERS, Answering, Handler, packed, told
 from cli.page.paths import with_link
 from cli.page.publishing import Publishing
 from cli.page.values import State
-from cli.page.winding import Recorded
+from cli.page.winding import FileChanged, Recorded
 
 _encode: Final = msgspec.json.Encoder().encode
 _LEVEL: Final = 1  # it is asked for several times a second
@@ -43,6 +43,15 @@ class Opened(Answering):
         self._recorded = recorded
         self._epoch = epoch
         self._speed = speed
+
+    @override
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await super()._answer(request, handler)
+        except FileChanged as error:
+            answer = told(410, str(error))
+            answer.headers.update(HEADERS)
+            return answer
 
     @override
     async def _state(self, request: web.Request) -> web.StreamResponse:

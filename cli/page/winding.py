@@ -34,6 +34,10 @@ MOST_PLACES: Final = 4
 FAR: Final = 2000
 
 
+class FileChanged(Exception):
+    """Raised when the file is not what was read when it was opened."""
+
+
 class Moment(msgspec.Struct, frozen=True):
     """``frames`` draw it. ``changes``: since the moment that the reader knew; None: he has to be told the whole."""
 
@@ -110,7 +114,10 @@ class Recorded:
 
     @asynccontextmanager
     async def at(self, at_ms: int, known_ms: int | None = None) -> AsyncIterator[Moment]:
-        """Draw a moment; the nearest one that there is. Nobody else has it as long as the context is open."""
+        """Draw a moment; the nearest one that there is. Nobody else has it as long as the context is open.
+
+        Raises FileChanged.
+        """
         at_ms = max(self.from_ms, min(at_ms, self.to_ms))
         aim = self._index.place(at_ms)
         known = -1 if known_ms is None else self._index.place(known_ms)
@@ -158,7 +165,10 @@ class Recorded:
 
     def _read(self, offset: int) -> Line:
         self._file.seek(offset)
-        return decode(self._file.readline())
+        try:
+            return decode(self._file.readline())
+        except msgspec.DecodeError as error:
+            raise FileChanged("the file of the recorded run was changed after it was opened") from error
 
 
 class _Place:

@@ -336,6 +336,27 @@ async def test_one_user_does_not_take_the_streams_of_others() -> None:
                 assert other.status == 200
 
 
+async def test_one_user_does_not_take_all_answers() -> None:
+    access = Reviewed(Reviewer(USERS, RIGHTS).api())
+    rng = random.Random(0)
+    async with page(access=access, hosts=None, limits=Limits(streams_of_one=1)) as (_, made):
+        for event in range(500):
+            note = rng.randbytes(16_000).hex()  # half of it is left when it is packed
+            made.publishing.objects.put_event(EventLine(key=f"{event}", namespace="n", pod="p", note=note))
+        await made.publishing.wait_beyond(made.publishing.frames.revision)
+        with socket.socket() as idle:
+            idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            idle.connect(("127.0.0.1", int(made.address.rpartition(":")[2])))
+            idle.sendall(b"GET /api/state HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token-admin\r\n\r\n")
+            with anyio.fail_after(LIMIT_S):
+                while (await asked(made.client, "/api/state", "token-admin"))[0] != 503:
+                    continue
+            assert (await asked(made.client, "/api/state", "token-ann"))[0] == 200
+        with anyio.fail_after(LIMIT_S):
+            while (await asked(made.client, "/api/state", "token-admin"))[0] != 200:
+                continue
+
+
 async def is_open(client: aiohttp.ClientSession) -> bool:
     """Whether there is room for one stream more."""
     async with client.get("/api/changes?after=other") as answer:

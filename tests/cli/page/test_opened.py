@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -13,6 +14,7 @@ import anyio
 import msgspec
 import pytest
 
+from cli.page.answering import HEADERS
 from cli.page.lines import FORM, Line
 from cli.page.opened import Opened
 from cli.page.winding import Recorded
@@ -130,3 +132,12 @@ async def test_it_is_behind_the_same_door_as_the_page_of_a_cluster(path: Path) -
             assert answer.status == 421
         async with client.post("/api/state") as answer:
             assert answer.status == 405
+
+
+async def test_a_file_that_was_cut_after_it_was_opened_is_said_to_be(path: Path) -> None:
+    async with opened(path) as client:
+        os.truncate(path, 60)
+        async with client.get("/api/state?at=3500") as answer:
+            assert answer.status == 410
+            assert HEADERS.items() <= answer.headers.items()
+            assert await answer.json() == {"error": "the file of the recorded run was changed after it was opened"}
