@@ -10,7 +10,7 @@ import msgspec
 from tools.browser.chromium import Chromium, Tab
 from tools.browser.moment import Moment, moment, served
 
-#: Beside the pictures: the build of the browser that made them.
+#: Beside the pictures: the build of the browser that made them, and its font.
 BUILD: Final = "made-with.txt"
 #: A picture in a repository is read by people on slow lines, too.
 MOST_BYTES: Final = 200 * 1024
@@ -32,6 +32,15 @@ _STILL: Final = """
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(`:root { font-family: "DejaVu Sans" !important } * { transition: none !important } EXTRA`);
   addEventListener("DOMContentLoaded", () => { document.adoptedStyleSheets = [sheet]; });
+})()
+"""
+
+#: Of a line in the font of the pictures, or in another one where that is not there.
+_WIDTH: Final = """
+(() => {
+  const context = new OffscreenCanvas(1, 1).getContext("2d");
+  context.font = '100px "DejaVu Sans", monospace';
+  return context.measureText("Moorage shares GPUs: 0123456789 %").width;
 })()
 """
 
@@ -75,8 +84,10 @@ async def take(browser: Chromium) -> dict[str, bytes]:
 
 
 async def build(browser: Chromium) -> str:
-    """Which build of the browser this is: another one may draw letters otherwise."""
-    return str((await browser.call("Browser.getVersion"))["product"])
+    """Which build of the browser this is, and how wide its font is: others may draw letters otherwise."""
+    async with browser.tab() as tab:
+        width_px = round(await tab.evaluate(_WIDTH), 2)
+    return f"{(await browser.call('Browser.getVersion'))['product']}, a line of {width_px} px"
 
 
 async def shot(browser: Chromium, shown: Moment, picture: Picture, *, css: str = "") -> bytes:
