@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tools import goprogram
-from tools.goprogram import Unavailable, cache_root
+from tools.goprogram import cache_root
 
 MODULE: Final = Path(__file__).parent / "etcdutl"
 _PACKAGE: Final = "go.etcd.io/etcd/etcdutl/v3"
@@ -33,15 +33,5 @@ def ensure(environ: Mapping[str, str] = os.environ) -> Path:
     return goprogram.ensure(folder / "etcdutl", MODULE, _PACKAGE, ldflags="-s -w", label=_LABEL)
 
 
-def main() -> int:
-    """Print the path, or say what to do."""
-    try:
-        print(ensure())
-    except Unavailable as unavailable:
-        print(unavailable, file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(goprogram.told(ensure))

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 _TTY_EVERY_S = 1.0
@@ -31,6 +31,16 @@ class BuildFailed(Exception):
 
 class Unavailable(Exception):
     """Raised when a program is not there and can't be built; the text says what to do."""
+
+
+def told(ensure: Callable[[], Path]) -> int:
+    """Print the path of a program that is ensured, or say what to do; the exit code."""
+    try:
+        print(ensure())
+    except Unavailable as unavailable:
+        print(unavailable, file=sys.stderr)
+        return 1
+    return 0
 
 
 def cache_root(environ: Mapping[str, str]) -> Path:

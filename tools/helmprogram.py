@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tools import goprogram
-from tools.goprogram import Unavailable, cache_root
+from tools.goprogram import cache_root
 
 MODULE: Final = Path(__file__).parent / "helm"
 _PACKAGE: Final = "helm.sh/helm/v4/cmd/helm"
@@ -35,15 +35,5 @@ def ensure(environ: Mapping[str, str] = os.environ) -> Path:
     return goprogram.ensure(folder / "helm", MODULE, _PACKAGE, ldflags=ldflags, label=_LABEL)
 
 
-def main() -> int:
-    """Print the path, or say what to do."""
-    try:
-        print(ensure())
-    except Unavailable as unavailable:
-        print(unavailable, file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(goprogram.told(ensure))

@@ -11,13 +11,13 @@ import msgspec
 from anyio.abc import TaskStatus
 
 from cli.page.drawing import draw_event, draw_queue
-from cli.page.objects import Objects, kept, newest
+from cli.page.objects import Objects, kept, newest, placed
 from cli.page.values import EventLine, QueueLine
 from kube.api import Api
 from kube.reflector import Reflector
 from kube.resources import BIND_REQUESTS, EVENTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
 from wire import names
-from wire.core import Node, ObjectMeta, Pod
+from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
@@ -184,10 +184,6 @@ def _itself(obj: H) -> H:
     return obj
 
 
-def _placed(meta: ObjectMeta) -> tuple[str, str]:
-    return meta.namespace, meta.name
-
-
 def _nodes(objects: Objects) -> Held[Node, Node, str]:
     return Held(
         keep=_itself,
@@ -208,7 +204,7 @@ def _pods(objects: Objects, where: str) -> Held[Pod, Pod, str]:
 
 def _requests(objects: Objects, where: str) -> Held[BindRequest, BindRequest, tuple[str, str]]:
     def key(request: BindRequest) -> tuple[str, str]:
-        return _placed(request.metadata)
+        return placed(request.metadata)
 
     return Held(
         keep=_itself,
@@ -239,7 +235,7 @@ def _queues(objects: Objects) -> Held[Queue, QueueLine, str]:
 
 def _groups(objects: Objects, where: str) -> Held[PodGroup, PodGroup, tuple[str, str]]:
     def key(group: PodGroup) -> tuple[str, str]:
-        return _placed(group.metadata)
+        return placed(group.metadata)
 
     return Held(
         keep=_itself,
@@ -253,7 +249,7 @@ def _groups(objects: Objects, where: str) -> Held[PodGroup, PodGroup, tuple[str,
 
 def _events(objects: Objects, where: str) -> Held[Event, EventLine, str]:
     def key(event: Event) -> str:
-        return "/".join(_placed(event.metadata))
+        return "/".join(placed(event.metadata))
 
     def key_of(line: EventLine) -> str:
         return line.key

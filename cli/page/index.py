@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from cli.page.objects import Key, Objects
+from cli.page.objects import Key, Objects, placed
 from cli.page.values import EventLine, QueueLine
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -102,7 +102,7 @@ class Index(Objects):
     @override
     def put_request(self, request: BindRequest) -> None:
         super().put_request(request)
-        self._note(Name("request", _key(request)), self.offset)
+        self._note(Name("request", placed(request.metadata)), self.offset)
 
     @override
     def drop_request(self, key: Key) -> None:
@@ -112,7 +112,7 @@ class Index(Objects):
     @override
     def put_group(self, group: PodGroup) -> None:
         super().put_group(group)
-        self._note(Name("group", _key(group)), self.offset)
+        self._note(Name("group", placed(group.metadata)), self.offset)
 
     @override
     def drop_group(self, key: Key) -> None:
@@ -151,7 +151,3 @@ class Index(Objects):
         self._ats.append(self.at_ms)
         self._offsets.append(offset)
         self._of.append(number)
-
-
-def _key(obj: BindRequest | PodGroup) -> Key:
-    return obj.metadata.namespace, obj.metadata.name

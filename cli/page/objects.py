@@ -136,7 +136,7 @@ class Objects:
 
     def put_request(self, request: BindRequest) -> None:
         """Take a hand-over as it is now."""
-        key = _key(request.metadata)
+        key = placed(request.metadata)
         self.drop_request(key)
         self.requests[key] = request
         self._headed_to.setdefault(request.spec.selected_node, {})[key] = None
@@ -150,8 +150,8 @@ class Objects:
 
     def put_group(self, group: PodGroup) -> None:
         """Take a PodGroup as it is now."""
-        self.groups[_key(group.metadata)] = group
-        self._mark_group(_key(group.metadata))
+        self.groups[placed(group.metadata)] = group
+        self._mark_group(placed(group.metadata))
 
     def drop_group(self, key: Key) -> None:
         """A PodGroup is gone."""
@@ -263,7 +263,8 @@ def _shown(node: Node) -> tuple[object, ...]:
     return node.metadata.labels, node.metadata.annotations, node.spec, status.capacity, status.allocatable, told
 
 
-def _key(meta: ObjectMeta) -> Key:
+def placed(meta: ObjectMeta) -> Key:
+    """By what an object is known that has a namespace."""
     return meta.namespace, meta.name
 
 
