@@ -23,19 +23,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
-
-import yaml
+from typing import Self
 
 from admission.certificates.rotation import CONFIGURATIONS
-from admission.manifests import UrlEndpoint, adoption_manifest, webhook_manifests
-from admission.policies import Identities, policy_manifests
+from tools import manifests
 from tools.cluster import ControlPlane
 from tools.processes import Child, Family
 from wire import names
 
 _ROOT = Path(__file__).parent.parent
-_MANIFESTS = ("wire/crds/yaml/*.yaml", "*/rbac.yaml", "reservation/priorityclass.yaml")
 _LOOPBACK = "127.0.0.1"
 _READY_WITHIN_S = 120.0
 _OK, _CREATED = 200, 201
@@ -90,6 +86,7 @@ class Deployment:
         #: Component -> where it shows its metrics; another port with each start.
         self._metrics: dict[str, int] = {}
         self._server = self._options.server or plane.url
+        self._teller = SIMULATED_TELLER if self._options.device_teller else ""
 
     def __enter__(self) -> Self:
         try:
@@ -100,7 +97,8 @@ class Deployment:
                 self.start(component)
             if ADMISSION in self._options.components:
                 self.wait_for_webhooks()
-                self._plane.apply(_yaml([*self._webhooks(), *self._policies()]))
+                url = f"https://{_LOOPBACK}:{self._port}"
+                self._plane.apply(manifests.guards(url, ends_pods=_ACCOUNTS[NODES], teller=self._teller))
                 self._wait_until(self._is_trusted, "the API server to trust the webhooks")
             if self._options.nodes:
                 self.start(NODES)
@@ -235,24 +233,10 @@ class Deployment:
 
     def _install(self) -> None:
         """Apply everything but the webhooks, and write certificates and tokens."""
-        spaces = [_namespace(name) for name in _NAMESPACES]
-        runtime = {
-            "apiVersion": "node.k8s.io/v1",
-            "kind": "RuntimeClass",
-            "metadata": {"name": "nvidia"},
-            "handler": "nvidia",
-        }
-        teller = _teller() if self._options.device_teller else []
-        self._plane.apply(_yaml([*spaces, runtime, *teller]))
-        for pattern in _MANIFESTS:
-            for path in sorted(_ROOT.glob(pattern)):
-                self._plane.apply(path.read_text())
+        for text in manifests.foundation(teller=self._teller):
+            self._plane.apply(text)
         self._file("ca.pem").write_text(self._plane.ca_pem)
         self.renew_tokens()
-
-    def _webhooks(self) -> list[dict[str, Any]]:
-        endpoint = UrlEndpoint(f"https://{_LOOPBACK}:{self._port}")
-        return [adoption_manifest(endpoint, ca=b""), *webhook_manifests(endpoint, ca=b"")]
 
     def _is_trusted(self) -> bool:
         """Whether admission has written its CA everywhere, and the API server has seen it: a pod of ours is let in.
@@ -273,16 +257,6 @@ class Deployment:
         rest = self._plane.rest()
         found = [rest.call("GET", f"{resource.path()}/{name}") for resource, name in CONFIGURATIONS]
         return [webhook["clientConfig"].get("caBundle", "") for one in found for webhook in one["webhooks"]]
-
-    def _policies(self) -> list[dict[str, Any]]:
-        simulator = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{_ACCOUNTS[NODES]}"
-        teller = f"system:serviceaccount:{names.RESERVATION_NAMESPACE}:{SIMULATED_TELLER}"
-        identities = Identities(
-            device_tellers=(teller,) if self._options.device_teller else (),
-            # Ends pods as a kubelet does.
-            life_cycle_users=(*Identities().life_cycle_users, simulator),
-        )
-        return policy_manifests(identities)
 
     def metrics_url(self, component: str) -> str:
         """Where a component shows its metrics, since it was started last."""
@@ -367,41 +341,6 @@ def _role(component: str) -> str:
     """What a replica is one of: ``scheduler`` of ``scheduler-2``."""
     name, _, number = component.rpartition("-")
     return name if number.isdecimal() else component
-
-
-_NAMESPACES = (names.SYSTEM_NAMESPACE, names.RESERVATION_NAMESPACE, names.SCALE_ADJUST_NAMESPACE)
-
-
-def _namespace(name: str) -> dict[str, Any]:
-    """A namespace; that of the reservation pods takes only what Pod Security calls restricted."""
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"} if name == names.RESERVATION_NAMESPACE else {}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-
-
-def _teller() -> list[dict[str, Any]]:
-    """A service account for simulated reservation processes, with the role of real ones."""
-    metadata = {"name": SIMULATED_TELLER, "namespace": names.RESERVATION_NAMESPACE}
-    rbac = "rbac.authorization.k8s.io"
-    return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
-        {
-            "apiVersion": f"{rbac}/v1",
-            "kind": "Role",
-            "metadata": metadata,
-            "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "patch"]}],
-        },
-        {
-            "apiVersion": f"{rbac}/v1",
-            "kind": "RoleBinding",
-            "metadata": metadata,
-            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": SIMULATED_TELLER},
-            "subjects": [{"kind": "ServiceAccount", **metadata}],
-        },
-    ]
-
-
-def _yaml(documents: Sequence[Mapping[str, Any]]) -> str:
-    return yaml.safe_dump_all(documents, sort_keys=False)
 
 
 def free_port() -> int:
