@@ -19,7 +19,7 @@ from cli.memory import trim_now_and_then
 from cli.settings.common import Connection
 from kube import config
 from kube.config import ConfigError, Credentials
-from kube.http import HttpTransport
+from kube.http import CONNECTIONS, HttpTransport
 
 _DEFAULT_KUBECONFIG: Final = anyio.Path("~/.kube/config")
 #: Runs a component until it ends; one that sees ``stop`` set finishes what it has begun.
@@ -86,14 +86,17 @@ async def as_kubectl(*, kubeconfig: str, context: str) -> Credentials:
 
 
 @asynccontextmanager
-async def transport(where: Connection, component: str, *, replica: str) -> AsyncIterator[HttpTransport]:
+async def transport(
+    where: Connection, component: str, *, replica: str, connections: int = CONNECTIONS
+) -> AsyncIterator[HttpTransport]:
     """Open a transport under the identity that settings name.
 
     Replicas share a service account, so the User-Agent tells which one it was: audit logs keep it. The API server
     takes what stands before the slash for the name in managedFields, which must be the same for all replicas.
     """
     user_agent = f"moorage-{component}/{replica}"
-    async with HttpTransport(await credentials(where), user_agent=user_agent) as opened:
+    made = HttpTransport(await credentials(where), connections=connections, user_agent=user_agent)
+    async with made as opened:
         yield opened
 
 

@@ -7,6 +7,7 @@ import random
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import anyio
 
@@ -37,6 +38,8 @@ from wire import names
 
 log = logging.getLogger(__name__)
 
+#: A renewal must not wait until one of the work's requests has its answer. A second one, for when the first hangs.
+_CONNECTIONS_OF_THE_ELECTION: Final = 2
 #: Makes the component; what it counts goes into the registry, what it traces to the tracer.
 Make = Callable[[Api, EventRecorder, Registry, Tracer | None], Replica]
 
@@ -58,8 +61,11 @@ async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Ma
     listener = listening("--health-probe-bind-address", options.health_probe_bind_address)
     shown = listening("--metrics-bind-address", options.metrics_bind_address)
     opened = connections.transport(options, own.component, replica=identity)
+    set_apart = connections.transport(
+        options, own.component, replica=identity, connections=_CONNECTIONS_OF_THE_ELECTION
+    )
     traced = tracing.tracer(options, own.component, registry=registry, clock=own.clock)
-    async with opened as bare, traced as tracer, anyio.create_task_group() as tasks:
+    async with opened as bare, set_apart as apart, traced as tracer, anyio.create_task_group() as tasks:
         transport = CountedTransport(bare, registry)
         retry = Retry(own.rng)
         tasks.start_soon(serving.show, registry, shown)
@@ -73,7 +79,8 @@ async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Ma
         tasks.start_soon(events.run)
         is_elected = not options.no_leader_election
         # Without election writes don't end with the lease.
-        election = _election(options, unfenced, own, identity=identity, fence=None if is_elected else WriteFence())
+        punctual = Api(transport.beside(apart), retry=retry)
+        election = _election(options, punctual, own, identity=identity, fence=None if is_elected else WriteFence())
         if not is_elected:
             # It works whoever holds the lease. It takes part all the same: so it sees others, and they see it.
             election.on_rival = Rivals(events)

@@ -5,7 +5,9 @@ What the libraries get wrong and what is done here instead:
 - A hanging API server must not leave a leader in office: the work runs in a cancel scope whose deadline only a
   successful renewal moves. Nothing has to notice anything for it to fire, and each call has a deadline of its own.
 - A renewal counts from when it was *sent*, an observation of another's from when it was *read*, both on our own
-  monotonic clock. Times in the object are for people: wall clocks may be wrong by years, and may jump.
+  monotonic clock. Times in the object are for people: wall clocks may be wrong by years, and may jump. The next one
+  is due a period after it was sent, too, so that a slow server costs no time beside its own; and one whose answer came
+  too late counts as well, once the lease is seen to show it.
 - The work writes through ``fence`` (kube/fence.py): nothing that it sends can land after its lease, whether the loop
   was blocked or the process was stopped meanwhile.
 - A lease that is ours and shows none of the renewals that we sent is of another history: etcd was restored from a
@@ -114,8 +116,8 @@ class LeaderElection:
         #: When the renewal that was successful last had been sent, and the version it made.
         self._renewed_at = -math.inf
         self._version = ""
-        #: ``renewTime`` of the renewal that was answered last, and of those that were sent since.
-        self._renewals: set[str] = set()
+        #: ``renewTime`` of the renewal that was answered last, and of those that were sent since; when they were sent.
+        self._renewals: dict[str, float] = {}
         #: Until then writes of an earlier leader may land.
         self._quiet_until = -math.inf
         self._is_in_office = False
@@ -172,7 +174,7 @@ class LeaderElection:
             with deadline(self._call_s, f"lease {self._namespace}/{self._name}"):
                 return await self._take()
         except errors.ApiError as error:
-            _log.warning("lease %s/%s could not be taken: %s", self._namespace, self._name, error)
+            self._warn(f"could not be taken: {error}")
             return False
 
     async def _take(self) -> bool:
@@ -192,13 +194,7 @@ class LeaderElection:
     def _see(self, lease: Lease) -> None:
         before, self._seen_version = self._seen_version, lease.metadata.resource_version
         if is_older(self._seen_version, before):
-            _log.warning(
-                "lease %s/%s has version %s and had %s: the API server's history was set back",
-                self._namespace,
-                self._name,
-                self._seen_version,
-                before,
-            )
+            self._warn(f"has version {self._seen_version} and had {before}: the API server's history was set back")
             raise _SetBack
         if lease.spec == self._seen:
             return
@@ -223,7 +219,7 @@ class LeaderElection:
     async def _create(self) -> bool:
         sent_at = anyio.current_time()
         spec = self._spec(transitions=0)
-        self._renewals.add(spec["renewTime"])
+        self._note_sent(spec, sent_at)
         body = {"metadata": {"name": self._name}, "spec": spec}
         self._note_renewed(sent_at, spec, await self._api.create(LEASES, body, namespace=self._namespace))
         return True
@@ -239,11 +235,15 @@ class LeaderElection:
                 await work()
                 is_finished = True
                 tasks.cancel_scope.cancel()
+        if term.cancelled_caught and anyio.current_time() >= term.deadline:
+            self._warn(f"was not renewed for {anyio.current_time() - self._renewed_at:.1f} s")
         return is_finished
 
     async def _renew_until_lost(self, term: anyio.CancelScope) -> None:
+        sent_at = self._renewed_at
         while True:
-            await anyio.sleep(self._settings.retry_s)
+            await anyio.sleep_until(sent_at + self._settings.retry_s)
+            sent_at = anyio.current_time()
             if not await self._attempt_to_renew():
                 self._leave_office()
                 term.cancel()
@@ -258,9 +258,10 @@ class LeaderElection:
         except errors.Conflict:
             return await self._is_still_ours()
         except errors.NotFound:
+            self._warn("was deleted")
             return False
         except errors.ApiError as error:
-            _log.warning("lease %s/%s not renewed: %s", self._namespace, self._name, error)
+            self._warn(f"not renewed: {error}")
         return True
 
     async def _is_still_ours(self) -> bool:
@@ -272,21 +273,23 @@ class LeaderElection:
             with deadline(self._call_s, f"lease {self._namespace}/{self._name}"):
                 lease = await self._api.get(LEASES, self._name, namespace=self._namespace)
         except errors.NotFound:
+            self._warn("was deleted")
             return False
         except errors.ApiError as error:
-            _log.warning("lease %s/%s not read: %s", self._namespace, self._name, error)
+            self._warn(f"not read: {error}")
             return True
-        self._version = lease.metadata.resource_version
-        is_ours = lease.spec.holder_identity == self._identity
-        if is_ours and lease.spec.renew_time not in self._renewals:
-            _log.warning(
-                "lease %s/%s shows none of our renewals, but %s: the API server's history was set back",
-                self._namespace,
-                self._name,
-                lease.spec.renew_time,
+        if lease.spec.holder_identity != self._identity:
+            self._warn(f"was taken by {lease.spec.holder_identity or 'nobody'}")
+            return False
+        sent_at = self._renewals.get(lease.spec.renew_time or "")
+        if sent_at is None:
+            self._warn(
+                f"shows none of our renewals, but {lease.spec.renew_time}: the API server's history was set back"
             )
             return False
-        return is_ours
+        self._version = lease.metadata.resource_version
+        self._renewed_at = max(self._renewed_at, sent_at)
+        return True
 
     def _leave_office(self) -> None:
         if self._is_in_office:
@@ -312,20 +315,28 @@ class LeaderElection:
         extra = about(event, lease=lease, identity=self._identity)
         _log.info("lease %s: %s %s", lease, self._identity, what, extra=extra)
 
+    def _warn(self, what: str) -> None:
+        # As the caller's line: repeats of one line of code are held back (cli/logs/repeats.py), and these are several.
+        _log.warning("lease %s/%s %s", self._namespace, self._name, what, stacklevel=2)
+
     # --- writing ------------------------------------------------------------------------------------------------
     async def _patch(self, spec: dict[str, Any], version: str) -> None:
         sent_at = anyio.current_time()
-        self._renewals.add(spec["renewTime"])
+        self._note_sent(spec, sent_at)
         lease = await self._api.patch(
             LEASES, self._name, {"spec": spec}, namespace=self._namespace, resource_version=version
         )
         self._note_renewed(sent_at, spec, lease)
 
+    def _note_sent(self, spec: dict[str, Any], sent_at: float) -> None:
+        # A wall clock that was set back may say the same time twice: the earlier one is the one that is safe.
+        self._renewals.setdefault(spec["renewTime"], sent_at)
+
     def _note_renewed(self, sent_at: float, spec: dict[str, Any], lease: Lease) -> None:
-        self._renewed_at = sent_at
+        self._renewed_at = max(self._renewed_at, sent_at)
         self._version = lease.metadata.resource_version
         # Those before it can't land any more: they name an older version.
-        self._renewals = {spec["renewTime"]}
+        self._renewals = {spec["renewTime"]: sent_at}
 
     def _spec(self, *, transitions: int) -> dict[str, Any]:
         now = self._now()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
@@ -44,6 +45,12 @@ class CountedTransport:
         self._seconds = registry.histogram(API_SECONDS)
         self._counting: dict[tuple[str, str, str], Counter] = {}
         self._timing: dict[tuple[str, str], Histogram] = {}
+
+    def beside(self, transport: Transport) -> CountedTransport:
+        """Return one that passes on to another transport, and counts in the same place."""
+        other = copy.copy(self)
+        other._transport = transport  # noqa: SLF001 - of this very class
+        return other
 
     async def request(
         self,

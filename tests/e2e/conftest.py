@@ -30,9 +30,8 @@ def control_plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="session")
 def moorage(control_plane: ControlPlane) -> Iterator[Deployment]:
-    """Moorage with default settings, but for idle reservations that go after a second, and leases of half the time."""
-    lease = ["--lease-duration-s", "8", "--lease-renew-deadline-s", "6", "--lease-renew-s", "1"]
-    options = Options(arguments={"scheduler": lease, "binder": [*lease, "--idle-s", "1"]})
+    """Moorage with default settings, but for idle reservations that go after a second."""
+    options = Options(arguments={"binder": ["--idle-s", "1"]})
     with Deployment(control_plane, options) as deployment:
         yield deployment
         deployment.check()
@@ -40,7 +39,11 @@ def moorage(control_plane: ControlPlane) -> Iterator[Deployment]:
 
 @pytest.fixture
 def set_scene(control_plane: ControlPlane, moorage: Deployment) -> SetScene:
-    """Set a scene of nodes in a namespace of its own: ``async with set_scene(["1x8x80GiB"]) as scene:``."""
+    """Set a scene of nodes in a namespace of its own: ``async with set_scene(["1x8x80GiB"]) as scene:``.
+
+    A component that ended in an earlier scene is told of here, at once, and not waited for in vain.
+    """
+    moorage.check()
 
     def make(shapes: Sequence[str]) -> AbstractAsyncContextManager[Scene]:
         return scene(control_plane, f"scene-{next(_numbers)}", shapes)

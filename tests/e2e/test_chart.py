@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import http.client
 import json
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -182,6 +186,35 @@ def test_an_upgrade_brings_older_crds_along_and_leaves_newer_ones(plane: Control
     release.upgrade({**VALUES, "scheduler": {"placementStrategy": "spread"}, "crds": {"upgrade": False}})
     assert "--gpu-strategy=spread" in _arguments(release, "scheduler")
     assert "backoffLimit" not in _fields(_crd(plane, "bindrequests"))
+
+
+@pytest.mark.parametrize("component", ["scheduler", "binder"])
+def test_renewals_of_leases_are_not_queued_behind_the_components_own_requests(
+    plane: ControlPlane, release: Release, component: str
+) -> None:
+    """What the API server says of each request: by which flow schema it was queued."""
+    release.install(VALUES)
+    schemas = json.loads(plane.kubectl("get", "flowschemas", "-o", "json"))["items"]
+    named = {schema["metadata"]["uid"]: schema["metadata"]["name"] for schema in schemas}
+    token = plane.service_account_token("kai-scheduler", f"moorage-{component}")
+    asked = {
+        "/apis/coordination.k8s.io/v1/namespaces/kai-scheduler/leases/moorage-" + component: "moorage-leader-election",
+        "/api/v1/pods?limit=1": "moorage",
+    }
+    told = {path: _queued_by(plane, path, token) for path in asked}
+    assert {path: named[uid] for path, uid in told.items()} == asked
+
+
+def _queued_by(plane: ControlPlane, path: str, token: str) -> str:
+    """UID of the flow schema."""
+    server = urlsplit(plane.url)
+    trust = ssl.create_default_context(cadata=plane.ca_pem)
+    connection = http.client.HTTPSConnection(server.hostname or "", server.port, timeout=30, context=trust)
+    with contextlib.closing(connection):
+        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+        headers = connection.getresponse().headers
+    uid: str = headers["X-Kubernetes-PF-FlowSchema-UID"]
+    return uid
 
 
 def _replace(plane: ControlPlane, crd: dict[str, Any]) -> None:

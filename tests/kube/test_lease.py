@@ -88,6 +88,7 @@ class Link:
 
     server: LeaseServer
     state: str = "up"
+    answers_after_s: float = 0.0
     requests: int = 0
 
     async def request(
@@ -112,6 +113,7 @@ class Link:
         response = self.server.answer(method, msgspec.json.decode(body) if body else None)
         if self.state == "loses answers" and method != "GET":
             raise errors.Unreachable
+        await anyio.sleep(self.answers_after_s)
         return response
 
     def stream(
@@ -199,7 +201,7 @@ async def test_only_one_of_many_leads() -> None:
 
 
 @pytest.mark.parametrize("state", ["hangs", "is refused", "is forbidden"])
-async def test_the_leader_stops_working_when_the_api_fails_it(state: str) -> None:
+async def test_the_leader_stops_working_when_the_api_fails_it(state: str, caplog: pytest.LogCaptureFixture) -> None:
     server = LeaseServer()
     candidate = Candidate("a", server)
     async with anyio.create_task_group() as tasks:
@@ -213,7 +215,31 @@ async def test_the_leader_stops_working_when_the_api_fails_it(state: str) -> Non
         assert not candidate.is_working()
         assert not candidate.election.is_leading
         assert candidate.terms[0][1] == pytest.approx(last_renewal + 10.0, abs=0.05)
+        assert "lease ns/l was not renewed for 10.0 s" in caplog.text
         tasks.cancel_scope.cancel()
+
+
+async def test_a_leader_whose_every_answer_takes_almost_as_long_as_a_call_may_stays_in_office() -> None:
+    server = LeaseServer()
+    candidate = Candidate("a", server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(candidate.run)
+        await anyio.sleep(5.0)
+        candidate.link.answers_after_s = 4.8
+        await anyio.sleep(300.0)
+        assert candidate.is_working()
+        assert len(candidate.terms) == 1
+        tasks.cancel_scope.cancel()
+
+
+async def test_quick_answers_are_not_asked_for_more_often_than_each_period() -> None:
+    server = LeaseServer()
+    candidate = Candidate("a", server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(candidate.run)
+        await anyio.sleep(100.0)
+        tasks.cancel_scope.cancel()
+    assert 48 <= len(server.writes) <= 51
 
 
 @pytest.mark.parametrize("skew_years", [-30, 0, 30])
@@ -344,7 +370,9 @@ async def test_giving_back_does_not_hold_up_a_stop_when_the_api_hangs() -> None:
     assert anyio.current_time() <= 5.0 + 2.0
 
 
-async def test_a_lease_taken_by_another_ends_the_work_at_once_and_is_left_alone() -> None:
+async def test_a_lease_taken_by_another_ends_the_work_at_once_and_is_left_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     server = LeaseServer()
     candidate = Candidate("a", server)
     async with anyio.create_task_group() as tasks:
@@ -357,9 +385,10 @@ async def test_a_lease_taken_by_another_ends_the_work_at_once_and_is_left_alone(
         assert not candidate.is_working()
         tasks.cancel_scope.cancel()
     assert server.holder() == "z"
+    assert "lease ns/l was taken by z" in caplog.text
 
 
-async def test_a_lease_that_was_deleted_is_lost() -> None:
+async def test_a_lease_that_was_deleted_is_lost(caplog: pytest.LogCaptureFixture) -> None:
     server = LeaseServer()
     candidate = Candidate("a", server)
     async with anyio.create_task_group() as tasks:
@@ -368,6 +397,7 @@ async def test_a_lease_that_was_deleted_is_lost() -> None:
         server.spec = None
         await anyio.sleep(2.2)
         assert len(candidate.terms[0]) == 2
+        assert "lease ns/l was deleted" in caplog.text
         tasks.cancel_scope.cancel()
 
 
@@ -460,6 +490,25 @@ async def test_a_renewal_whose_answer_was_lost_is_settled_by_reading() -> None:
         await anyio.sleep(30.0)
         assert candidate.is_working()
         assert len(candidate.terms) == 1
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_renewal_that_the_lease_shows_counts_from_when_it_was_sent_though_its_answer_was_lost() -> None:
+    server = LeaseServer()
+    candidate = Candidate("a", server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(candidate.run)
+        await anyio.sleep(5.0)
+        candidate.link.state = "loses answers"
+        await anyio.sleep(2.0)
+        unanswered = server.writes[-1][0]
+        assert unanswered > 5.0
+        candidate.link.state = "up"
+        await anyio.sleep(2.0)
+        assert server.writes[-1][0] == unanswered
+        candidate.link.state = "hangs"
+        await anyio.sleep(20.0)
+        assert candidate.terms[0][1] == pytest.approx(unanswered + 10.0, abs=0.05)
         tasks.cancel_scope.cancel()
 
 

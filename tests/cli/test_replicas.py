@@ -1,0 +1,116 @@
+"""A replica of a component on a server that hangs where it is told to."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from aiohttp import web
+from anyio.abc import TaskStatus
+
+from cli.replicas import Own, run_replica
+from cli.settings.common import Replica as Options
+from kube.api import Api
+from kube.clock import SystemClock
+from kube.http import CONNECTIONS
+from kube.resources import PODS
+
+
+@dataclass(slots=True)
+class Server:
+    """Knows one Lease and no pods. Whoever asks for a single pod waits forever."""
+
+    spec: dict[str, Any] | None = None
+    version: int = 0
+    asked: int = 0
+    hanging: anyio.Event = field(default_factory=anyio.Event)
+    #: Renewals while all connections of the work hang.
+    renewals: int = 0
+    renewed: anyio.Event = field(default_factory=anyio.Event)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        if "/leases" in request.path:
+            return await self._lease(request)
+        if request.path.endswith("/pods"):
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+        self.asked += 1
+        if self.asked >= CONNECTIONS:
+            self.hanging.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def _lease(self, request: web.Request) -> web.Response:
+        name = request.path.rpartition("/leases")[2]
+        if request.method == "GET" and (self.spec is None or "moorage" not in name):
+            gone = {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}
+            return web.json_response(gone, status=404)
+        if request.method != "GET":
+            told = msgspec.json.decode(await request.read())["spec"]
+            self.spec = {name: value for name, value in {**(self.spec or {}), **told}.items() if value is not None}
+            self.version += 1
+            self.renewals += self.hanging.is_set()
+            if self.renewals >= 3:
+                self.renewed.set()
+        metadata = {"name": "moorage-scheduler", "resourceVersion": str(self.version)}
+        return web.json_response({"metadata": metadata, "spec": self.spec})
+
+
+@dataclass(slots=True)
+class Busy:
+    """A component with more to ask than there are connections."""
+
+    api: Api
+
+    async def follow(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        task_status.started()
+        await anyio.sleep_forever()
+
+    async def lead(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            for number in range(2 * CONNECTIONS):
+                tasks.start_soon(self._ask, f"p{number}")
+
+    async def _ask(self, name: str) -> None:
+        await self.api.get(PODS, name, namespace="default")
+
+    async def finish(self) -> None:
+        return
+
+
+@asynccontextmanager
+async def serving(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handler)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.timeout(60)
+async def test_a_leader_renews_its_lease_while_every_connection_of_its_work_hangs(tmp_path: Path) -> None:
+    server, stop = Server(), anyio.Event()
+    token = tmp_path / "token"
+    token.write_text("t")
+    own = Own("scheduler", "kai-scheduler", SystemClock(), random.Random(1))
+    async with serving(server.answer) as url, anyio.create_task_group() as tasks:
+        options = Options(server=url, token_file=str(token), lease_renew_s=0.1)
+
+        async def run() -> None:
+            await run_replica(options, stop, own=own, make=lambda api, *_: Busy(api))
+
+        tasks.start_soon(run)
+        with anyio.fail_after(30):
+            await server.hanging.wait()
+            await server.renewed.wait()
+        stop.set()
