@@ -22,6 +22,7 @@ from cli.page.values import (
     Slices,
     Tenant,
 )
+from scheduler.core.cluster import Cluster
 from scheduler.core.inspection import DeviceView, NodeView, TenantView
 from scheduler.core.settings import Settings
 from scheduler.core.using import Use, use_of_pools
@@ -35,6 +36,8 @@ from wire.events import Event
 _Line = TypeVar("_Line", EventLine, PodLine, QueueLine)
 
 SETTINGS: Final = Settings()
+#: A waiting pod is on no node, so there is nothing to count; counting it costs more than all that is drawn of it.
+_NOWHERE: Final = Cluster(SETTINGS)
 #: What users write is part of what everybody is sent, so it is cut, in characters: names, and all the rest.
 _LONGEST_NAME: Final = 253
 _LONGEST_TEXT: Final = 1024
@@ -68,7 +71,7 @@ def draw_node(node: Node | None, pods: Sequence[Pod], requests: Sequence[BindReq
 
 def draw_waiting(pod: Pod) -> PodLine | None:
     """Draw a pod that no node has; None for one that has nothing to do with GPUs, or with us."""
-    seen = survey(Found(pods=[pod]), settings=SETTINGS)
+    seen = survey(Found(pods=[pod]), settings=SETTINGS, cluster=_NOWHERE)
     return pod_line(seen.pods[0], pod) if seen.pods else None
 
 

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from cli.inspection.surveying import Found, survey
-from cli.page.drawing import draw_event, draw_queue, draw_waiting
+from cli.page.drawing import draw_event, draw_queue, draw_waiting, pod_line
 from cli.page.frames import MOST_FRAMES, MOST_LINES, Frames
 from cli.page.objects import MOST_EVENTS, Objects, kept
 from cli.page.paths import with_link
 from cli.page.values import Changes, EventLine, NodeCard, PodLine, PodPath, QueueLine
+from cli.podfiles import FoundPod, read
 from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, node, pod, pod_group, reservation
 from wire import names
 from wire.core import ObjectMeta, ObjectReference, Pod
 from wire.crds.queue import Queue, QueueResource, QueueResources, QueueSpec
 from wire.events import Event, EventSeries
 
+ROOT = Path(__file__).parents[3]
 HALF = NANO // 2
 NODES = ("n1", "n2", "n3")
 NAMESPACES = ("ns", "other")
@@ -226,6 +229,25 @@ def test_a_node_shows_what_moorage_inspect_shows() -> None:
 def test_what_nobody_can_get_is_stranded(there: Any, beside: list[Pod], sums: tuple[int, int]) -> None:
     (card,) = frames_of(there, *beside).whole().nodes
     assert (card.idle_nano // NANO, card.stranded_nano // NANO) == sums
+
+
+#: Every pod that the examples have.
+EXAMPLES = read([str(path) for path in sorted((ROOT / "examples").rglob("*.yaml")) if path.parent.name != "settings"])
+
+
+@pytest.mark.parametrize(
+    "found", EXAMPLES, ids=lambda found: f"{Path(found.file).parent.name}-{Path(found.file).stem}-{found.document}"
+)
+def test_a_pod_that_waits_is_drawn_by_itself_as_among_all_that_is_there(found: FoundPod) -> None:
+    assert found.pod is not None
+    waiting = msgspec.structs.replace(
+        found.pod, metadata=msgspec.structs.replace(found.pod.metadata, uid="u", namespace="ns")
+    )
+    beside = [reservation("g"), bound(pod("b"), "n1", ("g", HALF))]
+    seen = survey(Found(nodes=[node("n1", gpus=2)], pods=[*beside, waiting]))
+    among_all = [pod_line(view, waiting) for view in seen.pods if view.uid == "u"]
+    alone = draw_waiting(waiting)
+    assert among_all == ([alone] if alone else [])
 
 
 def test_a_pod_on_its_way_is_in_the_book_and_told_where_it_goes() -> None:
