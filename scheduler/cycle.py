@@ -95,9 +95,17 @@ class Cycle:
                 self._observer.took(Stage.DECIDE, decided - began)
                 self._observer.took(Stage.CHARGE, anyio.current_time() - decided)
             self._handed.settle_departed()
-            for key in self._gangs.stale_plans():
-                tasks.start_soon(self._guarded, self._gangs.take_back, key)
+            self._look_for_abandoned_plans(tasks)
             await self._wait(plan)
+
+    def _look_for_abandoned_plans(self, tasks: TaskGroup) -> None:
+        abandoned = self._gangs.abandoned
+        for key in abandoned.stale():
+            tasks.start_soon(self._guarded, abandoned.take_back, key)
+        for key in abandoned.handed_over_in_part():
+            tasks.start_soon(abandoned.watch, key)  # only waits, so that no end of this process waits for it
+        for key in abandoned.stuck():
+            tasks.start_soon(self._guarded, abandoned.free, key)
 
     def _trace(self, plan: Plan, began_s: float, ended_s: float) -> None:
         for entry in plan.entries:

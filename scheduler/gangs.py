@@ -1,4 +1,7 @@
-"""Commits of gangs: the plan first, then all books, then all bindings (docs/design/protocol.md, Gangs)."""
+"""Commits of gangs: the plan first, then all books, then all bindings (docs/design/protocol.md, Gangs).
+
+``Gangs.abandoned`` takes plans back that nobody carries out any more.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ import anyio
 
 from kube import binding
 from kube.api import Api
-from kube.binding import FenceText, Identity
 from kube.clock import Clock, monotonic_ns
 from kube.errors import ApiError, Conflict, NotFound, Refused
 from kube.logevents import LogEvent, about
 from kube.patience import until_answered
 from kube.resources import POD_GROUPS
 from scheduler import handing
+from scheduler.abandoned import AbandonedPlans
 from scheduler.cache import Cache
 from scheduler.core import gangplan
 from scheduler.core.plan import Gang, Placement
@@ -35,10 +38,6 @@ _NAMED: Final = 3
 _FORGET_ABOVE: Final = 1000
 #: So long a watch has to tell of a Binding before its pod is read.
 _TOLD_WITHIN_S: Final = 1.0
-#: Before what could not be taken back is tried again.
-_AGAIN_S: Final = 1.0
-
-_TAKEN_BACK = FenceText("Withdrawn: the gang's plan was taken back", "Failed to bind pod: its gang is decided on anew")
 
 
 class _NotPlanned(Exception):
@@ -46,7 +45,7 @@ class _NotPlanned(Exception):
 
 
 class Gangs:
-    """Starts gangs whole, and takes back plans that nobody carries out any more."""
+    """Starts gangs whole."""
 
     def __init__(
         self, api: Api, cache: Cache, *, direct: Direct, handed: HandedOver, clock: Clock, rng: random.Random
@@ -55,12 +54,18 @@ class Gangs:
         self._cache = cache
         self._direct = direct
         self._handed = handed
-        self._clock = clock
         self._rng = rng
         #: PodGroups that are being worked on here.
         self._busy: set[tuple[str, str]] = set()
         #: Plans that this process wrote: their members' attempts are known, nobody else's are.
         self._own: dict[tuple[str, str], str] = {}
+        self.abandoned = AbandonedPlans(api, cache, is_starting=self._is_starting, is_own=self._is_own, clock=clock)
+
+    def _is_starting(self, key: tuple[str, str]) -> bool:
+        return key in self._busy
+
+    def _is_own(self, key: tuple[str, str], text: str) -> bool:
+        return key in self._own and self._own[key] in text
 
     async def start(self, gang: Gang) -> None:
         """Commit a gang whose placements are charged already."""
@@ -212,67 +217,3 @@ class Gangs:
     def _give_back(self, placements: Sequence[Placement]) -> None:
         for placement in placements:
             self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)
-
-    # --- plans that nobody carries out ---------------------------------------------------------------------------
-    def stale_plans(self) -> list[tuple[str, str]]:
-        """PodGroups whose plan has members that are unbound and not on their way."""
-        return [key for key in sorted(self._cache.plans) if key not in self._busy and self._is_stale(key)]
-
-    def _is_stale(self, key: tuple[str, str]) -> bool:
-        group = self._cache.cluster.pod_group(*key)
-        if group is None:
-            return False
-        unbound = [uid for uid in group.planned if (pod := self._cache.cluster.pod(uid)) is not None and not pod.node]
-        return bool(unbound) and not any(self._cache.cluster.is_in_flight(uid) for uid in unbound)
-
-    async def take_back(self, key: tuple[str, str]) -> None:
-        """Fence the unbound members of another incarnation's plan, then remove the plan."""
-        self._busy.add(key)
-        try:
-            await self._take_back(key)
-        except ApiError as error:
-            _log.warning("the plan of gang %s/%s can't be taken back now: %s", *key, error)
-            await anyio.sleep(_AGAIN_S)
-        finally:
-            self._busy.discard(key)
-            self._cache.wake.set()
-
-    async def _take_back(self, key: tuple[str, str]) -> None:
-        group = self._cache.cluster.pod_group(*key)
-        text = self._cache.plans.get(key, "")
-        if group is None:
-            return
-        if key not in self._own or self._own[key] not in text:
-            for uid in group.planned:
-                await self._fence(uid)
-        namespace, name = key
-        try:
-            taken = await self._api.patch(
-                POD_GROUPS,
-                name,
-                {"metadata": {"annotations": {names.PLAN: None}}},
-                namespace=namespace,
-                uid=group.uid,
-                resource_version=group.rv,
-            )
-        except (Conflict, NotFound):
-            # What is known of the PodGroup is old, and all would be done again at once until a watch tells.
-            await anyio.sleep(_AGAIN_S)
-            taken = await self._api.get(POD_GROUPS, name, namespace=namespace)
-        self._cache.note_pod_group(taken)
-
-    async def _fence(self, uid: str) -> None:
-        """Make sure that no Binding of the earlier incarnation can land on this member any more."""
-        record = self._cache.cluster.pod(uid)
-        if record is None or record.node:
-            return
-        identity = Identity(record.namespace, record.name, uid)
-        pod = await binding.read(self._api, identity)
-        if pod is None:
-            return
-        if not pod.spec.node_name:
-            rv = pod.metadata.resource_version
-            attempt = binding.named_at("plan", rv)
-            pod = await binding.fence(self._api, identity, rv=rv, attempt=attempt, text=_TAKEN_BACK, clock=self._clock)
-        if pod is not None:
-            self._cache.note_pod(pod)

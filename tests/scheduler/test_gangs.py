@@ -279,6 +279,44 @@ async def test_after_a_crash_nobody_is_given_the_room_of_a_gang_that_is_bound_in
         assert bound(world) == {"m0", "m1"}
 
 
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["all there", "one deleted"])
+async def test_a_gang_that_a_dead_scheduler_handed_over_in_part_is_decided_on_anew_within_seconds(
+    *, is_deleted: bool
+) -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        hands_over = is_call("scheduler", "create", "bindrequests")
+        world.server.faults.on_request.append(
+            lambda call: (
+                Fault(lost="request") if hands_over(call) and call.decoded()["spec"]["podName"] != "m0" else None
+            )
+        )
+        await create_gang(world, "g", 2, share("m0"), share("m1"), share("m2"))
+        await settle(1)
+        assert bound(world) == set()
+        world.scheduler.crash()
+        world.server.faults.on_request.clear()
+        if is_deleted:
+            await world.api.delete(PODS, "m2", namespace=stage.TEAM)
+        await world.restart(world.scheduler)
+        await settle(10)
+        assert bound(world) == ({"m0", "m1"} if is_deleted else {"m0", "m1", "m2"})
+
+
+async def test_a_gang_whose_hand_over_a_watch_tells_late_is_left_to_the_binder() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        world.nodes["node-0"].faults.reservation = ReservationFault(delay_s=20.0)
+        follows = is_call("scheduler", "watch", "bindrequests")
+        world.server.faults.on_watch_line.append(
+            lambda call, line: 15.0 if follows(call) and b'"podName":"m2"' in line else 0.0
+        )
+        await create_gang(world, "g", 3, *(share(f"m{i}") for i in range(3)))
+        await settle(40)
+        assert bound(world) == {"m0", "m1", "m2"}
+        assert not writes(world, "scheduler", "bindrequests", verb="delete")
+        asked = [each.name for each in world.server.audit if each.user == "scheduler" and each.verb == "get"]
+        assert "m2" in asked, "the plan was looked at"
+
+
 @pytest.mark.parametrize("gpus", [0, 1], ids=["shares", "whole"])
 async def test_a_gang_whose_plan_is_refused_backs_off_and_says_why(gpus: int) -> None:
     async with stage.stage("1x4x80GiB") as world:
