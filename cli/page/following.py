@@ -136,6 +136,12 @@ class Following:
             self.is_in_step = True
             task_status.started()
 
+    async def begun(self) -> None:
+        """Wait until it is in step, or something that it can't do without can't be read."""
+        await _settled(self._needed)
+        while not (self.is_in_step or any(each.trouble for each in self._needed)):  # noqa: ASYNC110 - as below
+            await anyio.sleep(_LOOK_AGAIN_S)
+
     async def settled(self) -> None:
         """Wait until everything has been read, or can't be."""
         await _settled(self._all())

@@ -36,7 +36,7 @@ from kube.transport import Transport
 _EVERY_S: Final = 0.5
 #: A terminal may be made larger or smaller, and an API server fall silent, without a change.
 _AT_LEAST_EVERY_S: Final = 2.0
-#: A cluster that can't be read for so long is given up.
+#: A cluster that does not answer for so long is given up; one that refuses, at once.
 _READ_WITHIN_S: Final = 15.0
 #: Of what is no terminal: wide enough for a row of eight, and all lines.
 _PLAIN_WIDTH: Final = 140
@@ -55,8 +55,9 @@ async def _run(arguments: argparse.Namespace) -> int:
         following = Following(api, publishing.objects, rng=rng(), namespaces=namespaces.chosen(arguments))
         top = Top(publishing, following, View(_PLAIN_WIDTH, _EVERYTHING, by=arguments.by, details=arguments.details))
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(following.run)
             with anyio.move_on_after(_READ_WITHIN_S):
-                await tasks.start(following.run)
+                await following.begun()
             if not following.is_in_step:
                 tasks.cancel_scope.cancel()
                 sys.stderr.writelines(f"moorage: {line(trouble)}\n" for trouble in following.troubles())

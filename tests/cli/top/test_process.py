@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
 import subprocess
 import sys
 import time
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import ClassVar
 
 import pytest
 
@@ -50,22 +55,53 @@ def test_for_a_file_it_is_shown_once_and_without_colours() -> None:
 
 
 def test_a_cluster_that_is_away_is_told_and_not_waited_for(tmp_path: Path) -> None:
-    nowhere = tmp_path / "config"
-    nowhere.write_text(
+    ended = _on("http://127.0.0.1:1", tmp_path)
+    assert ended.returncode == 1
+    assert "moorage: nodes: " in ended.stderr
+
+
+class _Refuses(BaseHTTPRequestHandler):
+    """An API server for somebody without any rights."""
+
+    asked: ClassVar[Counter[str]] = Counter()
+
+    def do_GET(self) -> None:
+        self.asked[self.path.partition("?")[0]] += 1
+        status = {"kind": "Status", "status": "Failure", "reason": "Forbidden", "message": "not you", "code": 403}
+        body = json.dumps(status).encode()
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_who_may_not_read_is_told_so_and_asks_once(tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Refuses) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        ended = _on(f"http://127.0.0.1:{server.server_port}", tmp_path)
+        server.shutdown()
+    assert ended.returncode == 1
+    assert "moorage: nodes: " in ended.stderr
+    assert "not you" in ended.stderr
+    assert _Refuses.asked["/api/v1/nodes"] == 1
+
+
+def _on(server: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What ``top`` says of an API server."""
+    kubeconfig = folder / "config"
+    kubeconfig.write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: c\nusers: [{name: u, user: {token: t}}]\n"
-        "clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        f"clusters: [{{name: k, cluster: {{server: '{server}'}}}}]\n"
         "contexts: [{name: c, context: {cluster: k, user: u}}]\n"
     )
-    ended = subprocess.run(
-        [sys.executable, "-m", "cli.main", "top", "--kubeconfig", str(nowhere)],
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", "top", "--kubeconfig", str(kubeconfig)],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
         check=False,
     )
-    assert ended.returncode == 1
-    assert "moorage: nodes: " in ended.stderr
 
 
 def test_on_a_terminal_keys_change_what_is_shown_and_end_it() -> None:
