@@ -50,7 +50,7 @@ help:
 	@echo 'make test-fast     all tests but those of the real control plane and the long searches'
 	@echo 'make node-test     tests on a real kubelet with containerd, runc and emulated GPUs: part of make test where root,'
 	@echo '                   containerd and runc are; make node-install gets them from Debian'
-	@echo 'make browser-install  Chromium from Debian, for the tests of the page, which are left out without it'
+	@echo 'make browser-install  Chromium from Debian and axe-core from npm: without them tests of the page are left out'
 	@echo 'make screenshots   renew the pictures in docs/page, which are those of a simulated cluster'
 	@echo 'make simulate-soak random hostile runs on all processors; SEEDS=1-10000 FAULTS=kind,kind MINUTES=60'
 	@echo 'make simulate-record one of them for moorage ui --open; SEED=7 FAULTS=kind,kind, or SCRIPT=soak-failures/S3-7.json'
@@ -110,7 +110,7 @@ node-test: $(READY)
 node-install: $(READY)
 	$(BIN)/python -m tools.node install
 
-# Gets Chromium from Debian, where root may.
+# Gets Chromium from Debian, where root may, and axe-core from npm.
 browser-install: $(READY)
 	$(BIN)/python -m tools.browser install
 

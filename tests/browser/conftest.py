@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
+from typing import Protocol
 
 import pytest
 
 from tests.conftest import AnyioBackend
+from tools.browser import axe
 from tools.browser.chromium import Chromium, Tab, program
+
+
+class Faults(Protocol):
+    """What axe finds wrong with what a tab shows now (tools/browser/axe.py)."""
+
+    def __call__(self, *rules: str) -> Awaitable[list[str]]: ...
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,3 +46,15 @@ async def tab(chromium: Chromium) -> AsyncIterator[Tab]:
     async with chromium.tab() as made:
         yield made
         assert made.complaints() == []
+
+
+@pytest.fixture
+def faults(tab: Tab) -> Faults:
+    """Asks axe-core about the tab; where that is not there, the test is left out."""
+    if axe.path() is None:
+        pytest.skip("LEFT OUT: what axe-core finds on the page: it is not there (make browser-install)")
+
+    async def found(*rules: str) -> list[str]:
+        return await axe.faults(tab, rules=rules)
+
+    return found

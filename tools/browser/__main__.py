@@ -1,4 +1,4 @@
-"""``python -m tools.browser check`` says whether there is a Chromium for the tests of the page; ``install`` gets it.
+"""``python -m tools.browser check`` says whether there is what the tests of the page need; ``install`` gets it.
 
 ``screenshots`` makes the pictures of docs/page from a simulated cluster.
 """
@@ -11,6 +11,8 @@ from pathlib import Path
 
 import anyio
 
+from tools import goprogram
+from tools.browser import axe
 from tools.browser.chromium import PACKAGES, Chromium, program
 from tools.browser.pictures import BUILD, build, take
 from tools.node.debian import Unavailable, apt
@@ -22,17 +24,24 @@ def check() -> int:
     """Say in one line if tests are left out; that is no error."""
     if program() is None:
         print("LEFT OUT: the tests of the page in a browser: no Chromium (make browser-install)", flush=True)
+    elif axe.path() is None:
+        print("LEFT OUT: what axe-core finds on the page: it is not there (make browser-install)", flush=True)
     return 0
 
 
 def install() -> int:
-    """Install it from Debian, where it is not there yet."""
+    """Install Chromium from Debian and axe-core from npm, where they are not there yet."""
     if program() is None:
         try:
             apt("apt-get", "install", "--yes", "--no-install-recommends", *PACKAGES)
         except Unavailable as why:
             print(f"{why}\nWithout it the tests of the page in a browser are left out", file=sys.stderr)
             return 1
+    try:
+        axe.ensure()
+    except goprogram.Unavailable as why:
+        print(f"{why}\nWithout it what axe-core finds on the page is left out of the tests", file=sys.stderr)
+        return 1
     return 0
 
 

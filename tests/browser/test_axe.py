@@ -1,0 +1,62 @@
+"""What axe-core finds on each view, in the light and in the dark, wide and narrow: nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.conftest import Faults
+from tools.browser.chromium import Tab
+from tools.browser.moment import Moment, served
+from tools.browser.pictures import FEW, MANY, a_share, played
+
+pytestmark = pytest.mark.browser
+
+VIEWS = (
+    *("#/map", "#/map?by=queue", "#/waiting", "#/pods", "#/queues", "#/groups", "#/events"),
+    *("#/node/node-0", "#/pod/{share}", "#/no-such"),
+)
+DRAWN = "document.documentElement.dataset.connection === 'live' && document.documentElement.dataset.shown"
+
+
+@pytest.fixture(scope="module")
+async def few() -> Moment:
+    return await played(FEW)
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_nothing_stands_in_the_way_of_people_who_see_little_or_nothing(
+    tab: Tab, faults: Faults, few: Moment, scheme: str, width: int
+) -> None:
+    await tab.media(prefers_color_scheme=scheme)
+    await tab.size(width, 900)
+    async with served(few) as address:
+        for view in VIEWS:
+            await tab.open(f"{address}/{view.format(share=a_share(few))}")
+            await tab.until(f"{DRAWN} && document.querySelectorAll('.device, .way li, tbody tr, main p').length")
+            assert (view, await faults()) == (view, [])
+
+
+async def test_nothing_does_so_where_devices_are_small(tab: Tab, faults: Faults) -> None:
+    async with served(await played(MANY)) as address:
+        await tab.open(f"{address}/#/map")
+        await tab.until(f"{DRAWN} && document.querySelectorAll('.small .device').length")
+        assert await faults() == []
+
+
+FAULTS = {
+    "color-contrast": "document.querySelector('.share b').style.color = '#8ab'",
+    "button-name": "document.body.querySelector('main').append(document.createElement('button'))",
+    "link-name": "document.querySelector('a.device').removeAttribute('aria-label'); for (const s of "
+    "document.querySelectorAll('a.device')[0].children) s.textContent = ''; "
+    "document.querySelector('a.device').removeAttribute('title')",
+}
+
+
+@pytest.mark.parametrize("rule", FAULTS)
+async def test_a_fault_would_be_found(tab: Tab, faults: Faults, few: Moment, rule: str) -> None:
+    async with served(few) as address:
+        await tab.open(f"{address}/#/map")
+        await tab.until(f"{DRAWN} && document.querySelectorAll('.share b').length")
+        await tab.evaluate(f"{FAULTS[rule]}; 1")
+        assert [fault.partition(":")[0] for fault in await faults()] == [rule]
