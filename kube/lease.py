@@ -118,6 +118,7 @@ class LeaderElection:
         self._version = ""
         #: ``renewTime`` of the renewal that was answered last, and of those that were sent since; when they were sent.
         self._renewals: dict[str, float] = {}
+        self._said_ns = 0
         #: Until then writes of an earlier leader may land.
         self._quiet_until = -math.inf
         self._is_in_office = False
@@ -181,6 +182,7 @@ class LeaderElection:
         try:
             lease = await self._api.get(LEASES, self._name, namespace=self._namespace)
         except errors.NotFound:
+            self._note_gone()
             return await self._create()
         self._see(lease)
         if not self._is_free(lease.spec):
@@ -203,6 +205,12 @@ class LeaderElection:
         if holder == lease.spec.holder_identity and holder not in {None, "", self._identity}:
             self.on_rival(lease)
 
+    def _note_gone(self) -> None:
+        """The lease was deleted. Its holder may have renewed it right before, and writes as if it were there."""
+        if self._seen is not None and self._seen.holder_identity:
+            over_at = anyio.current_time() + (self._seen.lease_duration_seconds or self._settings.duration_s)
+            self._quiet_until = max(self._quiet_until, over_at)
+
     def _is_free(self, spec: LeaseSpec) -> bool:
         now = anyio.current_time()
         if spec.holder_identity == self._identity:
@@ -219,7 +227,7 @@ class LeaderElection:
     async def _create(self) -> bool:
         sent_at = anyio.current_time()
         spec = self._spec(transitions=0)
-        self._note_sent(spec, sent_at)
+        self._renewals[spec["renewTime"]] = sent_at
         body = {"metadata": {"name": self._name}, "spec": spec}
         self._note_renewed(sent_at, spec, await self._api.create(LEASES, body, namespace=self._namespace))
         return True
@@ -322,18 +330,14 @@ class LeaderElection:
     # --- writing ------------------------------------------------------------------------------------------------
     async def _patch(self, spec: dict[str, Any], version: str) -> None:
         sent_at = anyio.current_time()
-        self._note_sent(spec, sent_at)
+        self._renewals[spec["renewTime"]] = sent_at
         lease = await self._api.patch(
             LEASES, self._name, {"spec": spec}, namespace=self._namespace, resource_version=version
         )
         self._note_renewed(sent_at, spec, lease)
 
-    def _note_sent(self, spec: dict[str, Any], sent_at: float) -> None:
-        # A wall clock that was set back may say the same time twice: the earlier one is the one that is safe.
-        self._renewals.setdefault(spec["renewTime"], sent_at)
-
     def _note_renewed(self, sent_at: float, spec: dict[str, Any], lease: Lease) -> None:
-        self._renewed_at = max(self._renewed_at, sent_at)
+        self._renewed_at = sent_at
         self._version = lease.metadata.resource_version
         # Those before it can't land any more: they name an older version.
         self._renewals = {spec["renewTime"]: sent_at}
@@ -349,7 +353,9 @@ class LeaderElection:
         }
 
     def _now(self) -> str:
-        return rfc3339_micro(self._clock.now_ns())
+        """A time that was not said before: others see a renewal by this alone, and wall clocks may stand still."""
+        self._said_ns = max(self._clock.now_ns(), self._said_ns + 1_000)
+        return rfc3339_micro(self._said_ns)
 
     @property
     def _call_s(self) -> float:

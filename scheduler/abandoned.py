@@ -1,4 +1,4 @@
-"""Plans of gangs that nobody carries out any more: of a scheduler that died, or whose BindRequests somebody deleted.
+"""Plans of gangs that nobody carries out any more, since their scheduler died.
 
 Such a plan keeps its room from everybody, and its pods from being decided on anew. It is taken back (docs/design/
 protocol.md, Gangs):
@@ -12,33 +12,40 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 import anyio
+import msgspec
 
 from kube import binding
 from kube.api import Api
 from kube.binding import FenceText, Identity
 from kube.clock import Clock
 from kube.errors import ApiError, Conflict, NotFound
-from kube.patience import until_answered
 from kube.resources import BIND_REQUESTS, POD_GROUPS
 from scheduler import handing
 from scheduler.cache import Cache
-from scheduler.core.records import BindRequestRecord, PodGroupRecord, PodRecord
+from scheduler.core.records import PodGroupRecord, PodRecord
 from wire import names
 
 _log: Final = logging.getLogger(__name__)
 #: Before what could not be taken back is tried again.
 _AGAIN_S: Final = 1.0
-#: So long a plan must be there in part before it counts as stuck: another scheduler may be handing it over.
-_STUCK_AFTER_S: Final = 5.0
+#: So long a plan must stay handed over in the same part to count as stuck: another scheduler may be handing it over.
+#: Longer than a lost write is waited for, and shorter than the binder's patience.
+_STUCK_AFTER_S: Final = 10.0
 
 _TAKEN_BACK = FenceText("Withdrawn: the gang's plan was taken back", "Failed to bind pod: its gang is decided on anew")
 
 #: Namespace and name of a PodGroup.
 Key = tuple[str, str]
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """What was handed over of a plan (its text): UID of the BindRequest by UID of the pod."""
+
+    plan: str
+    handed: dict[str, str]
 
 
 class AbandonedPlans:
@@ -62,16 +69,15 @@ class AbandonedPlans:
         self._is_starting = is_starting
         self._is_own = is_own
         self._clock = clock
-        #: PodGroups whose plan is being taken back, wholly or what was handed over of it.
+        #: PodGroups whose plan is being taken back.
         self._busy: set[Key] = set()
-        #: PodGroups whose plan was handed over in part: watched for whether it goes on, and those that did not.
+        #: PodGroups whose plan was handed over in part, and is watched for whether it goes on.
         self._watched: set[Key] = set()
-        self._stuck: set[Key] = set()
 
     # --- stale plans ---------------------------------------------------------------------------------------------
     def stale(self) -> list[Key]:
         """PodGroups whose plan has members that are unbound and not on their way."""
-        return [key for key in sorted(self._cache.plans) if self._is_left(key) and self._is_stale(key)]
+        return [key for key in self._cache.cluster.open_plans() if self._is_left(key) and self._is_stale(key)]
 
     def _is_left(self, key: Key) -> bool:
         """Whether nobody here is at work on this plan."""
@@ -143,77 +149,69 @@ class AbandonedPlans:
 
     # --- stuck plans ---------------------------------------------------------------------------------------------
     def handed_over_in_part(self) -> list[Key]:
-        """PodGroups whose plan has begun to look so, each once. Whoever asks has to ``watch`` them."""
-        known = self._watched | self._stuck
-        found = [key for key in sorted(self._cache.plans) if key not in known and self._is_in_part(key)]
-        self._watched.update(found)
-        return found
+        """PodGroups whose plan looks so, and is not watched yet."""
+        open_plans = self._cache.cluster.open_plans()
+        return [key for key in open_plans if key not in self._watched and self._part(key) is not None]
 
-    async def watch(self, key: Key) -> None:
-        """Give who may be at work on a plan some time; if it is as it was then, it is stuck."""
-        text = self._cache.plans.get(key)
-        await anyio.sleep(_STUCK_AFTER_S)
-        self._watched.discard(key)
-        if self._cache.plans.get(key) == text and self._is_in_part(key):
-            self._stuck.add(key)
-        self._cache.wake.set()
-
-    def stuck(self) -> list[Key]:
-        """PodGroups whose plan is stuck, each once."""
-        found = sorted(self._stuck)
-        self._stuck.clear()
-        return found
-
-    async def free(self, key: Key) -> None:
-        """Take back what was handed over of a plan that is stuck."""
-        self._busy.add(key)
+    async def free_if_stuck(self, key: Key) -> None:
+        """Take back what was handed over of a plan, unless it goes on: then it is waited for."""
+        self._watched.add(key)
         try:
-            await self._free(key)
+            before, part = None, self._part(key)
+            while part is not None and part != before:
+                await anyio.sleep(_STUCK_AFTER_S)
+                before, part = part, self._part(key)
+            if part is not None:
+                await self._free(key, part)
+        except ApiError as error:
+            _log.warning("the plan of gang %s/%s can't be freed now: %s", *key, error)
         finally:
-            self._busy.discard(key)
+            self._watched.discard(key)
             self._cache.wake.set()
 
-    async def _free(self, key: Key) -> None:
+    def _part(self, key: Key) -> _Part | None:
+        """What was handed over of another scheduler's plan whose pods are all there, unbound, and need the others."""
         group = self._cache.cluster.pod_group(*key)
-        if group is None or not await self._is_incomplete(group):
+        text = self._cache.plans.get(key, "")
+        if group is None or not self._is_left(key) or self._is_own(key, text) or key in self._cache.finished:
+            return None
+        members = self._members(group)
+        if len(members) < len(group.planned) or any(pod.node for pod in members):
+            return None
+        handed = self._handed(members)
+        return _Part(text, handed) if 0 < len(handed) < len(members) else None
+
+    def _handed(self, members: list[PodRecord]) -> dict[str, str]:
+        found = ((pod, self._cache.cluster.hand_over(pod.namespace, pod.name)) for pod in members)
+        return {pod.uid: record.uid for pod, record in found if record is not None and record.pod_uid == pod.uid}
+
+    async def _free(self, key: Key, part: _Part) -> None:
+        group = self._cache.cluster.pod_group(*key)
+        members = self._members(group) if group is not None else []
+        if not await self._is_stuck(members, part):
             return
         _log.warning("gang %s/%s was handed to the binder in part, and nobody goes on: it is taken back", *key)
-        async with anyio.create_task_group() as tasks:
-            for record in self._handed(self._members(group)):
-                taking = partial(handing.take_back, self._api, record.namespace, record.name, record.uid)
-                tasks.start_soon(until_answered, taking)
-
-    def _is_in_part(self, key: Key) -> bool:
-        group = self._cache.cluster.pod_group(*key)
-        if group is None or not self._is_left(key):
-            return False
-        members = self._members(group)
-        if any(pod.node for pod in members):
-            return False
-        return 0 < len(self._handed(members)) < len(group.planned)
-
-    def _handed(self, members: list[PodRecord]) -> list[BindRequestRecord]:
-        """BindRequests of these pods."""
-        found = ((pod, self._cache.cluster.hand_over(pod.namespace, pod.name)) for pod in members)
-        return [record for pod, record in found if record is not None and record.pod_uid == pod.uid]
-
-    async def _is_incomplete(self, group: PodGroupRecord) -> bool:
-        """Read whether one that is not known to be handed over really is not. The binder has bound nobody then.
-
-        For BindRequests of a gang that it has seen whole stay until all of its pods are bound. That one which is gone
-        was bound before can't be read any more; then, too, nothing is lost but a little work.
-        """
-        members = self._members(group)
-        handed = {record.pod_uid for record in self._handed(members)}
         for pod in members:
-            if pod.uid not in handed:
-                return await until_answered(partial(self._is_unrequested, pod))
-        return len(members) < len(group.planned)
+            if pod.uid in part.handed:
+                await handing.take_back(self._api, pod.namespace, pod.name, part.handed[pod.uid])
 
-    async def _is_unrequested(self, pod: PodRecord) -> bool:
+    async def _is_stuck(self, members: list[PodRecord], part: _Part) -> bool:
+        """Read whether the others are really not handed over, and nobody is bound.
+
+        Then the binder never had the whole gang: BindRequests of one that it has stay until all are bound, or fail.
+        """
+        for pod in members:
+            if pod.uid not in part.handed and await self._is_requested(pod):
+                return False
+        for pod in members:
+            found = await binding.read(self._api, Identity(pod.namespace, pod.name, pod.uid))
+            if found is None or found.spec.node_name:
+                return False
+        return True
+
+    async def _is_requested(self, pod: PodRecord) -> bool:
         try:
             await self._api.get(BIND_REQUESTS, pod.name, namespace=pod.namespace)
         except NotFound:
-            found = await binding.read(self._api, Identity(pod.namespace, pod.name, pod.uid))
-            return found is None or not found.spec.node_name
-        return False
+            return False
+        return True

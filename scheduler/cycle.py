@@ -103,9 +103,7 @@ class Cycle:
         for key in abandoned.stale():
             tasks.start_soon(self._guarded, abandoned.take_back, key)
         for key in abandoned.handed_over_in_part():
-            tasks.start_soon(abandoned.watch, key)  # only waits, so that no end of this process waits for it
-        for key in abandoned.stuck():
-            tasks.start_soon(self._guarded, abandoned.free, key)
+            tasks.start_soon(self._guarded, abandoned.free_if_stuck, key)
 
     def _trace(self, plan: Plan, began_s: float, ended_s: float) -> None:
         for entry in plan.entries:

@@ -22,7 +22,7 @@ from kube.logevents import LogEvent, about
 from kube.patience import until_answered
 from kube.resources import POD_GROUPS
 from scheduler import handing
-from scheduler.abandoned import AbandonedPlans
+from scheduler.abandoned import AbandonedPlans, Key
 from scheduler.cache import Cache
 from scheduler.core import gangplan
 from scheduler.core.plan import Gang, Placement
@@ -56,15 +56,15 @@ class Gangs:
         self._handed = handed
         self._rng = rng
         #: PodGroups that are being worked on here.
-        self._busy: set[tuple[str, str]] = set()
+        self._busy: set[Key] = set()
         #: Plans that this process wrote: their members' attempts are known, nobody else's are.
-        self._own: dict[tuple[str, str], str] = {}
+        self._own: dict[Key, str] = {}
         self.abandoned = AbandonedPlans(api, cache, is_starting=self._is_starting, is_own=self._is_own, clock=clock)
 
-    def _is_starting(self, key: tuple[str, str]) -> bool:
+    def _is_starting(self, key: Key) -> bool:
         return key in self._busy
 
-    def _is_own(self, key: tuple[str, str], text: str) -> bool:
+    def _is_own(self, key: Key, text: str) -> bool:
         return key in self._own and self._own[key] in text
 
     async def start(self, gang: Gang) -> None:
@@ -91,7 +91,7 @@ class Gangs:
             self._busy.discard(gang.pod_group)
             self._cache.wake.set()
 
-    def _remember(self, key: tuple[str, str], plan_id: str) -> None:
+    def _remember(self, key: Key, plan_id: str) -> None:
         """Note a plan as ours; of PodGroups that are gone they are forgotten in bulk."""
         self._own[key] = plan_id
         if len(self._own) > 2 * len(self._cache.plans) + _FORGET_ABOVE:

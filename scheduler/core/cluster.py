@@ -304,6 +304,10 @@ class Cluster:
         """The record of a PodGroup."""
         return self._pod_groups.get((namespace, name))
 
+    def open_plans(self) -> list[tuple[str, str]]:
+        """PodGroups whose plan has a member that was not seen bound; in their order."""
+        return sorted(self.commits.promises.groups())
+
     def broken_gangs(self) -> list[PodGroupRecord]:
         """Gangs of which some pods are bound, and fewer than the minimum, or than that of a subgroup (S4)."""
         return [group for group in self._pod_groups.values() if self._is_broken(group)]

@@ -73,6 +73,10 @@ class Promises:
         made = self._of_pod.at(uid)
         return bool(made) and any(self._counts(promise) for promise in made)
 
+    def groups(self) -> set[tuple[str, str]]:
+        """PodGroups (namespace, name) with a planned member that was not seen bound."""
+        return {(promise.namespace, promise.pod_group) for promise in self._planned}
+
     def are_open(self) -> bool:
         """Whether a place is kept for any pod."""
         return any(self._counts(promise) for promise in self._planned)

@@ -35,9 +35,10 @@ class LoopClock:
     """Wall time that goes with the event loop's; a clock that is wrong by years, since nobody may rely on it."""
 
     offset_ns: int = 0
+    is_stopped: bool = False
 
     def now_ns(self) -> int:
-        return self.offset_ns + int(anyio.current_time() * 1e9)
+        return self.offset_ns + int(self.is_stopped or anyio.current_time() * 1e9)
 
 
 @dataclass(slots=True)
@@ -130,6 +131,7 @@ class Candidate:
     server: LeaseServer
     settings: LeaseSettings = LeaseSettings()  # noqa: RUF009 - frozen
     skew_ns: int = 0
+    is_stopped_clock: bool = False
     terms: list[list[float]] = field(default_factory=list)
     rivals: list[str | None] = field(default_factory=list)
     link: Link = field(init=False)
@@ -138,7 +140,7 @@ class Candidate:
 
     def __post_init__(self) -> None:
         self.link = Link(self.server)
-        self.clock = LoopClock(self.skew_ns)
+        self.clock = LoopClock(self.skew_ns, self.is_stopped_clock)
         rng = random.Random(self.name)
         self.election = LeaderElection(
             Api(self.link, retry=Retry(rng)),
@@ -386,6 +388,7 @@ async def test_a_lease_taken_by_another_ends_the_work_at_once_and_is_left_alone(
         tasks.cancel_scope.cancel()
     assert server.holder() == "z"
     assert "lease ns/l was taken by z" in caplog.text
+    assert "was not renewed" not in caplog.text
 
 
 async def test_a_lease_that_was_deleted_is_lost(caplog: pytest.LogCaptureFixture) -> None:
@@ -398,6 +401,39 @@ async def test_a_lease_that_was_deleted_is_lost(caplog: pytest.LogCaptureFixture
         await anyio.sleep(2.2)
         assert len(candidate.terms[0]) == 2
         assert "lease ns/l was deleted" in caplog.text
+        assert "was not renewed" not in caplog.text
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("after_s", [3.2, 3.9, 4.8])
+async def test_who_waits_and_sees_the_lease_deleted_works_only_when_its_holder_does_not_any_more(
+    after_s: float,
+) -> None:
+    server = LeaseServer()
+    old, new = Candidate("a", server), Candidate("b", server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(old.run)
+        await anyio.sleep(5.0)
+        tasks.start_soon(new.run)
+        await anyio.sleep(after_s)
+        held_until = old.election.held_until
+        server.spec = None
+        await anyio.sleep(60.0)
+        leaders = old, new
+        assert min(start for leader in leaders for start, *_ in leader.terms if start > 5.0) >= held_until
+        tasks.cancel_scope.cancel()
+
+
+async def test_who_waits_sees_renewals_though_the_leaders_wall_clock_stands_still() -> None:
+    server = LeaseServer()
+    old, new = Candidate("a", server, is_stopped_clock=True), Candidate("b", server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(old.run)
+        await anyio.sleep(1.0)
+        tasks.start_soon(new.run)
+        await anyio.sleep(100.0)
+        assert old.is_working()
+        assert new.terms == []
         tasks.cancel_scope.cancel()
 
 
