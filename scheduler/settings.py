@@ -17,7 +17,7 @@ class ScalingSettings(msgspec.Struct, frozen=True, kw_only=True):
     share (kai-contract 1.13). ``look_s``: changes within this time are looked at together.
     """
 
-    image: str = "moorage/scalingpod:latest"
+    image: str = "localhost/moorage/scalingpod:latest"
     namespace: str = names.SCALE_ADJUST_NAMESPACE
     memory_nano: int = 100_000_000
     patience_s: float = 5.0

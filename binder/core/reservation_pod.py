@@ -29,7 +29,7 @@ class ReservationTemplate(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = names.RESERVATION_NAMESPACE
     service_account: str = names.RESERVATION_SERVICE_ACCOUNT
     app: str = names.RESERVATION_APP
-    image: str = "moorage/reservation:latest"
+    image: str = "localhost/moorage/reservation:latest"
     runtime_class: str = ""
     priority_class: str = ""
     resources: Mapping[str, str] = {}

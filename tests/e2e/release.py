@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from tests.helm.chart import Values
+from tests.helm.chart import Values, with_registry
 from tools import deployment
 from tools.chart import CHART, ROOT
 from tools.cluster import ControlPlane
@@ -237,5 +237,5 @@ class Release:
 
     def _file_of(self, values: Values) -> str:
         path = self._folder / "values.yaml"
-        path.write_text(yaml.safe_dump(dict(values)))
+        path.write_text(yaml.safe_dump(with_registry(values)))
         return str(path)

@@ -78,6 +78,10 @@ TABLE: Mapping[str, Values] = {
 }
 
 
+#: Has to be given; nobody pulls from it here.
+REGISTRY = "registry.example/team"
+
+
 class Refused(Exception):
     """Raised with what Helm said, when it does not render."""
 
@@ -93,8 +97,13 @@ def helm(*arguments: str | Path) -> str:
 def written(folder: Path, values: Values) -> Path:
     """A file of values."""
     path = folder / "values.yaml"
-    path.write_text(yaml.safe_dump(dict(values)))
+    path.write_text(yaml.safe_dump(with_registry(values)))
     return path
+
+
+def with_registry(values: Values) -> Object:
+    """The same values, and a registry where they name none."""
+    return {**values, "global": {"registry": REGISTRY, **values.get("global", {})}}
 
 
 def rendered(folder: Path, values: Values, *, namespace: str = "kai-scheduler") -> list[Object]:

@@ -15,7 +15,9 @@ from tests.helm.chart import Refused, helm
 pytestmark = pytest.mark.helm
 
 #: What ``helm template`` does not know, as it has no cluster.
-_OF_A_CLUSTER = {"--create-namespace", "--reuse-values"}
+_OF_A_CLUSTER = {"--create-namespace"}
+#: What an upgrade has from the installation before it.
+_REGISTRY = "--set global.registry=registry.example.com/team"
 
 
 def _commands() -> Iterator[tuple[str, str, str]]:
@@ -28,7 +30,7 @@ def _commands() -> Iterator[tuple[str, str, str]]:
                         yield name(page), line, command.printed or ""
         for word in code_words(page.read_text(encoding="utf-8")):
             if re.match(r"--set \S+=\S+$", word):
-                yield name(page), f"helm template moorage helm/moorage -n kai-scheduler {word}", ""
+                yield name(page), f"helm template moorage helm/moorage -n kai-scheduler {_REGISTRY} {word}", ""
 
 
 COMMANDS = list(_commands())
@@ -41,6 +43,7 @@ def test_the_chart_takes_what_a_page_gives_it(
     page: str, command: str, printed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
+    command = command.replace("--reuse-values", _REGISTRY)
     words = [word for word in shlex.split(command, comments=True)[2:] if word not in _OF_A_CLUSTER]
     if not printed.startswith("Error: "):
         assert "kind: Deployment" in helm("template", *words)

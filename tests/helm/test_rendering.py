@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def test_pods_of_components_are_what_restricted_pod_security_lets_in(values: Val
         ({}, "binder", "--reservation-runtime-class=nvidia"),
         ({"binder": {"resourceReservation": {"runtimeClassName": ""}}}, "binder", "--reservation-runtime-class="),
         ({"binder": {"runtimeClassName": "theirs"}}, "binder", "--reservation-runtime-class=theirs"),
-        ({}, "binder", "--reservation-image=moorage/reservation:0.1.0"),
+        ({}, "binder", "--reservation-image=registry.example/team/moorage/reservation:0.1.0"),
         (
             {"global": {"registry": "r:5000/a/", "tag": "7"}},
             "binder",
@@ -110,7 +111,11 @@ def test_pods_of_components_are_what_restricted_pod_security_lets_in(values: Val
         ({"scheduler": {"placementStrategy": "spread"}}, "scheduler", "--gpu-strategy=spread"),
         ({"scheduler": {"placementStrategy": "spread"}}, "scheduler", "--cpu-strategy=spread"),
         ({"binder": {"cdiEnabled": False}}, "scheduler", "--cdi-enabled=false"),
-        ({"global": {"clusterAutoscaling": True}}, "scheduler", "--scaling-pod-image=moorage/scalingpod:0.1.0"),
+        (
+            {"global": {"clusterAutoscaling": True}},
+            "scheduler",
+            "--scaling-pod-image=registry.example/team/moorage/scalingpod:0.1.0",
+        ),
         ({"global": {"jsonLog": True}}, "binder", "--log-format=json"),
         ({"global": {"jsonLog": False}}, "admission", "--log-format=text"),
         ({"scheduler": {"args": {"lease-duration-s": 20}}}, "scheduler", "--lease-duration-s=20"),
@@ -175,6 +180,21 @@ def test_what_can_not_be_is_refused_with_a_sentence(values: dict[str, Any], sent
 def test_another_namespace_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="the release's namespace is default; allowed: kai-scheduler"):
         rendered(tmp_path, {}, namespace="default")
+
+
+@pytest.mark.parametrize("registry", ["", "/"])
+def test_without_a_registry_it_is_refused_and_told_where_images_come_from(registry: str, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match=r"global.registry is not set.*docs/images\.md.*global\.registry=localhost"):
+        rendered(tmp_path, {"global": {"registry": registry}})
+
+
+@pytest.mark.parametrize("values", TABLE.values(), ids=TABLE)
+def test_the_notes_name_the_images_that_run(values: Values, tmp_path: Path) -> None:
+    said = helm("install", "moorage", CHART, "-n", "kai-scheduler", "-f", written(tmp_path, values), "--dry-run=client")
+    manifests, _, notes = said.partition("NOTES:")
+    images = set(re.findall(r'image[:=] ?"?([^"\s]+)', manifests))
+    assert images
+    assert images == set(re.findall(r"^  (\S+/moorage/\S+:\S+)", notes, re.MULTILINE))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +268,7 @@ def test_crds_are_upgraded_first_by_an_account_that_is_there_no_longer_than_that
     spec = only(hooks, "Job", "moorage-crds")["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert spec["serviceAccountName"] == "moorage-crds"
-    assert container["image"] == "moorage/moorage:0.1.0"
+    assert container["image"] == "registry.example/team/moorage/moorage:0.1.0"
     assert _parser(container["args"]).parse_args(container["args"]).run
     # What restricted Pod Security lets in.
     assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}

@@ -16,7 +16,7 @@ T = TypeVar("T")
 _PATIENCE_S = 180.0
 NAMESPACE = "default"
 #: Has a Python with pynvml, which is all that a user's image needs here.
-IMAGE = "moorage/reservation:latest"
+IMAGE = "localhost/moorage/reservation:latest"
 
 #: What a user's program finds out by itself.
 _LISTS_ITS_DEVICES = """

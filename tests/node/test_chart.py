@@ -38,7 +38,13 @@ LABELS = {"nvidia.com/gpu.memory": "81559", "nvidia.com/gpu.count": "2", "nvidia
 #: Last lines of each component's log.
 _SHOWN = 30
 #: As the README says it; one process of each for a small machine, and idle reservations go soon.
-VALUES = ("global.gpuSharing=true", "scheduler.replicas=1", "binder.replicas=1", "binder.args.idle-s=1")
+VALUES = (
+    "global.registry=localhost",
+    "global.gpuSharing=true",
+    "scheduler.replicas=1",
+    "binder.replicas=1",
+    "binder.args.idle-s=1",
+)
 #: And the page with a certificate of its own, as docs/page.md has it.
 PAGE_VALUES = ("page.enabled=true", "page.tlsSecret=page-tls")
 PAGE = f"moorage-page.{NAMESPACE}.svc"

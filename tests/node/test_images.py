@@ -23,7 +23,7 @@ from wire import names
 # The first one may have to make the image, where `python -m tools.node ready` has not.
 pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
 
-IMAGE = "moorage/moorage:0.1.0"
+IMAGE = "localhost/moorage/moorage:0.1.0"
 COMPONENTS = ("scheduler", "binder", "admission")
 _STRICT = {
     "runAsNonRoot": True,

@@ -96,7 +96,7 @@ async def test_the_scaling_pod_is_kais() -> None:
         assert spec["schedulerName"] == "moorage-nobody"
         assert spec["restartPolicy"] == "Never"
         [container] = spec["containers"]
-        assert container["image"] == "moorage/scalingpod:latest"
+        assert container["image"] == "localhost/moorage/scalingpod:latest"
         amounts = {"cpu": "2500m", "memory": "2048Mi", "nvidia.com/gpu": "1"}
         assert container["resources"] == {"requests": amounts, "limits": amounts}
         assert {key: spec[key] for key in ("affinity", "nodeSelector")} == {

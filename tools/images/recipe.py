@@ -38,7 +38,7 @@ RECIPES: Mapping[str, Recipe] = {
     for recipe in (
         Recipe(
             name="components",
-            image="docker.io/moorage/moorage",
+            image="localhost/moorage/moorage",
             containerfile=ROOT / "images" / "Containerfile",
             # NumPy is the one that is written in C++.
             packages=(*_PYTHON, "libstdc++6"),
@@ -46,7 +46,7 @@ RECIPES: Mapping[str, Recipe] = {
         ),
         Recipe(
             name="reservation",
-            image="docker.io/moorage/reservation",
+            image="localhost/moorage/reservation",
             containerfile=ROOT / "images" / "Containerfile.reservation",
             packages=_PYTHON,
             distributions=("nvidia-ml-py",),

@@ -15,10 +15,17 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
-{{/* An image: (dict "root" $ "name" NAME). */}}
+{{/*
+An image: (dict "root" $ "name" NAME). Without a registry a node would pull it from the runtime's default registry, where
+nobody of ours owns the name.
+*/}}
 {{- define "moorage.image" -}}
 {{- $global := .root.Values.global -}}
-{{- with $global.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ .name }}:{{ $global.tag | default .root.Chart.AppVersion }}
+{{- $registry := trimSuffix "/" $global.registry -}}
+{{- if not $registry -}}
+{{- fail "global.registry is not set, and Moorage publishes no images: build them (make images, docs/images.md), then either push them to a registry of yours and add --set global.registry=registry.example.com/team, or load them into every node (ctr --namespace k8s.io images import) and add --set global.registry=localhost" -}}
+{{- end -}}
+{{- $registry }}/{{ .name }}:{{ $global.tag | default .root.Chart.AppVersion }}
 {{- end }}
 
 {{/* "true" if an object is there already that is not this release's: (dict "root" $ "object" OBJECT). */}}

@@ -107,7 +107,7 @@ def test_the_reservation_image_is_what_the_binder_asks_for_and_how_it_runs_it() 
     settings = build.image_settings(RECIPES["reservation"])
     pod = manifest(ReservationTemplate(), node="n", group="g", book=Book())
     (container,) = pod["spec"]["containers"]
-    assert settings.name == f"docker.io/{container['image']}"
+    assert settings.name == container["image"]
     assert settings.user == f"{container['securityContext']['runAsUser']}:10000"
 
 
