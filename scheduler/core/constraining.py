@@ -5,13 +5,18 @@ A constraint that is not implemented is never violated: its pod waits with ``UNS
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from itertools import chain
+from typing import Final
 
 from gpu.translation import ANY_CARD, Cards
 from scheduler.core.eligibility import effort
 from scheduler.core.records import Constraints, PodClass, Requirement, Term
-from wire.core import Affinity, Container, NodeSelector, NodeSelectorRequirement, Pod, PodSpec
+from wire.core import Affinity, Container, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec
 
+_LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+_NOWHERE: Final = Term((), ())
 _SCHEDULE_ANYWAY = "ScheduleAnyway"
 #: All nodes are compared with a pod's constraints at once. Nobody means that many, and one pod could stop everybody.
 _MOST_EFFORT = 500
@@ -35,10 +40,15 @@ def constraints(pod: Pod, cards: Cards = ANY_CARD, enforced: tuple[str, ...] = (
 
 
 def _terms(required: NodeSelector) -> tuple[Term, ...]:
-    return tuple(
-        Term(_requirements(term.match_expressions), _requirements(term.match_fields))
-        for term in required.node_selector_terms or ()
-    )
+    return tuple(map(_term, required.node_selector_terms or ()))
+
+
+def _term(term: NodeSelectorTerm) -> Term:
+    """Read a term. One with a value that no label can have holds nowhere: kube-scheduler can't parse it."""
+    labels = _requirements(term.match_expressions)
+    if not all(map(_LABEL_VALUE.fullmatch, chain.from_iterable(r.values for r in labels))):
+        return _NOWHERE
+    return Term(labels, _requirements(term.match_fields))
 
 
 def _requirements(written: Iterable[NodeSelectorRequirement] | None) -> tuple[Requirement, ...]:

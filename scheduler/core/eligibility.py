@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from scheduler.core.records import Constraints, NodeRecord, Requirement, Term
 from wire import names
 from wire.core import Taint, Toleration
+from wire.goint import parse_int
 
 OK = 0
 NOT_READY = 1
@@ -136,8 +137,7 @@ def _meets(requirement: Requirement, labels: dict[str, str]) -> bool:
 def _compares(requirement: Requirement, value: str | None) -> bool:
     if value is None or len(requirement.values) != 1:
         return False
-    try:
-        actual, bound = int(value), int(requirement.values[0])
-    except ValueError:
+    actual, bound = parse_int(value), parse_int(requirement.values[0])
+    if actual is None or bound is None:
         return False
     return actual > bound if requirement.operator == "Gt" else actual < bound

@@ -89,6 +89,17 @@ def test_a_taint_keeps_out_whoever_does_not_tolerate_it(
         (_expression("zone", "Gt", "1"), False),
         (_expression("size", "Gt", "x"), False),
         (_expression("size", "Gt"), False),
+        (_expression("size", "Gt", "007"), True),
+        (_expression("size", "Gt", "0_7"), False),
+        (_expression("size", "Gt", " 7"), False),
+        (_expression("size", "Gt", "\u0667"), False),
+        (_expression("size", "Gt", "+7"), False),
+        (_expression("size", "Gt", "-7"), False),
+        (_expression("size", "Lt", "9223372036854775807"), True),
+        (_expression("size", "Lt", "9223372036854775808"), False),
+        (_expression("group", "Gt", "7"), False),
+        (_expression("zone", "NotIn", "a value"), False),
+        (_expression("zone", "In", "a", "a value"), False),
         (_expression("zone", "Resembles", "a"), False),
         ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}, True),
         ({"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}]}, False),
@@ -102,7 +113,7 @@ def test_a_taint_keeps_out_whoever_does_not_tolerate_it(
     ],
 )
 def test_required_node_affinity_means_what_kubernetes_means(term: dict[str, Any], fits: bool) -> None:
-    labels = {"zone": "a", "size": "8"}
+    labels = {"zone": "a", "size": "8", "group": "1_0"}
     assert _judge(_affinity(term), labels=labels) == (OK if fits else AFFINITY)
     assert _judge(_affinity(_expression("never", "Exists"), term), labels=labels) == (OK if fits else AFFINITY)
 
