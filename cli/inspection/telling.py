@@ -183,7 +183,7 @@ def _closed(device: DeviceView) -> tuple[Cell, Cell]:
 
 
 def _place(device: DeviceView) -> str:
-    return str(device.index) if device.index >= 0 else device.uuid or _UNKNOWN
+    return str(device.number) if device.is_gpu else device.uuid or _UNKNOWN
 
 
 def _memory(mem_mib: int) -> str:

@@ -59,6 +59,7 @@ HEADERS: Final = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
+_NO_WEIGHT: Final = re.compile(r"q=0(\.0*)?")
 _PORT: Final = re.compile(r":[0-9]*$")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -228,7 +229,7 @@ class Answering:
                 unread=self._following.troubles(),
                 is_partly_hidden=sight != Sight(),
             )
-            answer = await packed(state)
+            answer = await stated(request, state)
             answer.headers.update(HEADERS)
             return await self._send_whole(request, answer)
 
@@ -317,12 +318,25 @@ def _event(name: str, frame: Frame, sight: Sight) -> bytes:
     return b"id: %s\nevent: changes\ndata: %s\n\n" % (name.encode(), _encode(seen(frame.changes, sight)))
 
 
-async def packed(state: State, *, level: int = _LEVEL) -> web.Response:
-    """A state, compressed: a large cluster is some megabytes, of few different words."""
-    body = await anyio.to_thread.run_sync(functools.partial(gzip.compress, compresslevel=level), _encode(state))
-    answer = web.Response(body=body, content_type="application/json")
-    answer.headers["Content-Encoding"] = "gzip"
+async def stated(request: web.Request, state: State, *, level: int = _LEVEL) -> web.Response:
+    """A state, compressed where the reader accepts gzip: a large cluster is some megabytes, of few different words."""
+    body = _encode(state)
+    is_packed = accepts_gzip(request.headers.get("Accept-Encoding", ""))
+    if is_packed:
+        body = await anyio.to_thread.run_sync(functools.partial(gzip.compress, compresslevel=level), body)
+    answer = web.Response(body=body, content_type="application/json", headers={"Vary": "Accept-Encoding"})
+    if is_packed:
+        answer.headers["Content-Encoding"] = "gzip"
     return answer
+
+
+def accepts_gzip(header: str) -> bool:
+    """Whether an ``Accept-Encoding`` header names gzip (or every coding) with a weight above 0 (RFC 9110, 12.5.3)."""
+    weights: dict[str, bool] = {}
+    for entry in header.lower().split(","):
+        coding, _, weight = (part.strip() for part in entry.partition(";"))
+        weights[coding] = not _NO_WEIGHT.fullmatch(weight.replace(" ", ""))
+    return weights.get("gzip", weights.get("*", False))
 
 
 def told(status: int, why: str) -> web.Response:

@@ -43,7 +43,7 @@ _LONGEST_NAME: Final = 253
 _LONGEST_TEXT: Final = 1024
 _NAMES: Final = frozenset(
     {"namespace", "name", "pod", "uid", "node", "queue", "pod_group", "on_its_way_to", "at", "created", "type", "by"}
-    | {"parent", "display_name"}
+    | {"parent", "display_name", "owner"}
 )
 _MOST_ASKS: Final = 64
 
@@ -148,6 +148,7 @@ def pod_line(view: PodView, pod: Pod, *, asks: tuple[str, ...] = ()) -> PodLine:
         queue=(pod.metadata.labels or {}).get(names.QUEUE_LABEL, ""),
         pod_group=view.pod_group,
         created=pod.metadata.creation_timestamp or "",
+        owner=_owner(pod),
         asks=view.asks if waits else asks,
         waits=waits is not None,
         reason=("Refused" if view.refused else waits.reason) if waits else "",
@@ -156,6 +157,11 @@ def pod_line(view: PodView, pod: Pod, *, asks: tuple[str, ...] = ()) -> PodLine:
         last_failure=waits.last_failure if waits else "",
     )
     return _cut(drawn)
+
+
+def _owner(pod: Pod) -> str:
+    controllers = (owner for owner in pod.metadata.owner_references or () if owner.controller)
+    return next((f"{owner.kind}/{owner.name}" for owner in controllers), "")
 
 
 def _cut(drawn: _Line) -> _Line:
@@ -194,6 +200,7 @@ def _card(view: NodeView, use: Use, product: str) -> NodeCard:
 def _device(view: DeviceView) -> Device:
     return Device(
         kind=view.kind.value,
+        number=view.number,
         index=view.index,
         uuid=view.uuid,
         mem_mib=view.mem_mib,

@@ -11,7 +11,7 @@ from aiohttp import web
 from typing_extensions import override
 
 from cli.page.access import Open
-from cli.page.answering import HEADERS, Answering, Handler, packed, told
+from cli.page.answering import HEADERS, Answering, Handler, stated, told
 from cli.page.paths import with_link
 from cli.page.publishing import Publishing
 from cli.page.values import State
@@ -73,7 +73,7 @@ class Opened(Answering):
                 after="" if is_whole else after,
                 unread=self._recorded.troubles(),
             )
-        return await packed(state, level=_LEVEL)
+        return await stated(request, state, level=_LEVEL)
 
     @override
     async def _pod(self, request: web.Request) -> web.StreamResponse:

@@ -27,12 +27,15 @@ class Tenant(PageStruct, frozen=True, gc=False):
 
 
 class Device(PageStruct, frozen=True, gc=False):
-    """One device. ``index`` -1, ``uuid`` "" and ``mem_mib`` 0: nobody has told. ``closed``: why it takes nobody.
+    """One device. ``index`` -1, ``uuid`` "" and ``mem_mib`` 0: no reservation has reported it.
 
+    ``number``: by which views name it (scheduler/core/inspection.py); -1 for MIG slices. ``closed``: why it takes no
+    tenant.
     ``is_partly_known``: others than ``tenants`` may have shares of it; of kind ``unknown``: anybody may have it.
     """
 
     kind: str
+    number: int = -1
     index: int = -1
     uuid: str = ""
     mem_mib: int = 0
@@ -93,6 +96,8 @@ class PodLine(PageStruct, frozen=True, gc=False):
     queue: str = ""
     pod_group: str = ""
     created: str = ""
+    #: Its controller: "Kind/name".
+    owner: str = ""
     asks: tuple[str, ...] = ()
     waits: bool = False
     reason: str = ""

@@ -242,7 +242,7 @@ def _free(device: Device) -> str:
 
 def _described(device: Device, owners: _Owners) -> Text:
     """One device with its tenants by name."""
-    place = f"GPU {device.index}" if device.index >= 0 else line(device.resource) or "GPU"
+    place = f"GPU {device.number}" if device.number >= 0 else line(device.resource) or "GPU"
     said = Text(_GAP + place.ljust(7)).append(_bar(device, _WIDEST_BAR, owners))
     said.append(f"{_GAP}{percent_up(device.used_nano):>7} used{_GAP}")
     if device.closed:

@@ -7,9 +7,11 @@ Amounts are exact, in nano-GPU; MiB are there where the card is known, rounded d
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from gpu.reservation import Reservation
 from gpu.share import NANO_PER_DEVICE, memory_from_nano
@@ -59,14 +61,17 @@ class TenantView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="ca
 
 
 class DeviceView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
-    """One device. ``index`` -1, ``uuid`` "" and ``mem_mib`` 0: nobody has told. ``reservation``: the pod's name.
+    """One device. ``index`` -1, ``uuid`` "" and ``mem_mib`` 0: no reservation has reported it.
 
-    ``modes``: how its tenants run; more than one only where somebody else has put them together. ``compute_percent``:
-    what they ask of its compute, all together. ``resource``: what its device plugin calls it: a MIG slice is told of
-    here only while parts of it are given out.
+    ``number``: by which every view names it, from 0: the index where it is known, else the smallest number that no
+    known device of the node has. -1 for MIG slices, which have none. ``reservation``: the pod's name. ``modes``: how
+    its tenants run; more than one only where another scheduler has put them together. ``compute_percent``: asked
+    of its compute, in sum. ``resource``: what its device plugin calls it; a MIG slice is shown here only while parts
+    of it are given out.
     """
 
     kind: Kind
+    number: int = -1
     index: int = -1
     uuid: str = ""
     mem_mib: int = 0
@@ -151,7 +156,7 @@ def node_view(
     whole = list(_whole(pods, charges, known, card_mib=card_mib))
     held = sum(group.devices for group in groups if group.resource == names.GPU_RESOURCE) + len(whole)
     free = max(0, node.capacity.gpus - used.gpus)
-    devices = [*sorted(shared, key=_place), *whole, *[_free(card_mib)] * free]
+    devices = _numbered([*sorted(shared, key=_place), *whole, *[_free(card_mib)] * free])
     return NodeView(
         name=node.name,
         is_ready=node.is_ready,
@@ -236,8 +241,19 @@ def _free(card_mib: int) -> DeviceView:
     return DeviceView(kind=Kind.FREE, mem_mib=card_mib, free_nano=NANO_PER_DEVICE)
 
 
-def _place(device: DeviceView) -> tuple[bool, bool, int, str]:
-    return not device.is_gpu, device.index < 0, device.index, device.group
+def _numbered(devices: Sequence[DeviceView]) -> list[DeviceView]:
+    """The same in the order of their numbers, slices last."""
+    known = {device.index for device in devices if device.is_gpu}
+    unused = (number for number in itertools.count() if number not in known)
+    numbered = [
+        replace(device, number=device.index if device.index >= 0 else next(unused)) if device.is_gpu else device
+        for device in devices
+    ]
+    return sorted(numbered, key=lambda device: (not device.is_gpu, device.number))
+
+
+def _place(device: DeviceView) -> tuple[bool, int, str]:
+    return device.index < 0, device.index, device.group
 
 
 def _slices(node: NodeRecord, used: Occupancy) -> Sequence[SlicesView]:

@@ -68,6 +68,33 @@ class Cluster:
         spec = {"schedulerName": names.SCHEDULER_NAME, "nodeName": node, "containers": [{"name": "main", "image": "i"}]}
         await self._start(namespace, {"metadata": metadata, "spec": spec})
 
+    async def owned(self, name: str, *, owner: str, group: str) -> None:
+        """A waiting pod of a Job and of a group."""
+        container = {"name": "main", "image": "i", "resources": {"limits": {names.GPU_RESOURCE: "9"}}}
+        reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": "u", "controller": True}
+        metadata = {
+            "name": name,
+            "labels": {names.QUEUE_LABEL: "queue-of-team-a"},
+            "annotations": {names.POD_GROUP_NAME: group},
+            "ownerReferences": [reference],
+        }
+        spec = {"schedulerName": names.SCHEDULER_NAME, "containers": [container]}
+        await self._start("team-a", {"metadata": metadata, "spec": spec})
+
+    async def event(self, pod: str, reason: str, note: str) -> None:
+        event = {
+            "metadata": {"name": f"{pod}.{reason}".lower()},
+            "eventTime": "2026-01-01T00:00:00.000000Z",
+            "reportingController": "kai-scheduler",
+            "reportingInstance": "i",
+            "action": "a",
+            "reason": reason,
+            "type": "Normal",
+            "regarding": {"kind": "Pod", "namespace": "team-a", "name": pod},
+            "note": note,
+        }
+        await self.api.create(EVENTS, event, namespace="team-a")
+
     async def _start(self, namespace: str, body: dict[str, Any]) -> None:
         """Make a pod; one with a node runs there."""
         await self.api.create(PODS, body, namespace=namespace)
@@ -78,14 +105,12 @@ class Cluster:
     async def labels(self) -> list[str]:
         """What the map should say of each device, as ``moorage inspect`` reads it."""
         found = survey(await read_cluster(self.api))
-        return [
-            f"{node.name} {told(device, place)}" for node in found.nodes for place, device in enumerate(node.devices)
-        ]
+        return [f"{node.name} {told(device)}" for node in found.nodes for device in node.devices]
 
 
-def told(device: DeviceView, place: int) -> str:
+def told(device: DeviceView) -> str:
     """A device in the page's words."""
-    said = [f"GPU {device.index}" if device.index >= 0 else f"GPU {place + 1} of the node"]
+    said = [f"GPU {device.number}"]
     if device.closed:
         words = {"lost": "its reservation is gone"}
         said.append(f"closed: {', '.join(words[why.value] for why in device.closed)}")
@@ -273,7 +298,7 @@ async def test_a_queue_tells_what_is_used_and_what_waits_and_leads_there(tab: Ta
         assert [row[0] for row in await tab.evaluate(ROWS)] == ["team-a/huge"]
         await shown(tab, made.address, "#/waiting?queue=queue-of-team-b")
         assert await tab.evaluate(ROWS) == []
-        assert "queue-of-team-b alone" in await text(tab)
+        assert "0 of 1, of queue queue-of-team-b; show all" in await text(tab)
         await shown(tab, made.address, "#/pods?queue=%28no+queue%29")
         assert [row[0] for row in await tab.evaluate(ROWS)] == ["team-a/half", "team-b/third"]
         await tab.evaluate("document.querySelector('.note a').click()")
@@ -285,7 +310,7 @@ async def test_groups_show_shared_gpus_with_their_tenants(tab: Tab) -> None:
         await shown(tab, made.address, "#/groups")
         assert await tab.evaluate(ROWS) == [
             [
-                "n2 GPU 1 of the node",
+                "n2 GPU 0",
                 "team-a/half 50% team-b/third 33%",
                 "83%",
                 "",
@@ -413,10 +438,11 @@ async def test_a_trace_is_a_link_where_somebody_has_said_where(tab: Tab, where: 
     [
         ("#/map", "GPU map"),
         ("", "GPU map"),
-        ("#/nonsense/x", "GPU map"),
-        ("#/constructor", "GPU map"),
-        ("#/toString", "GPU map"),
-        ("#/__proto__", "GPU map"),
+        ("#/", "GPU map"),
+        ("#/nonsense/x", "No such page"),
+        ("#/constructor", "No such page"),
+        ("#/toString", "No such page"),
+        ("#/__proto__", "No such page"),
         ("#/waiting", "Waiting pods"),
         ("#/pods", "Pods"),
         ("#/queues", "Queues"),
@@ -456,6 +482,137 @@ async def test_choices_are_in_the_link(tab: Tab) -> None:
         await tab.type("nothing-like-it")
         await tab.until("location.hash.includes('find=nothing-like-it')")
         assert await tab.evaluate(lit) == 0
+
+
+async def test_every_share_is_a_link_to_its_pod_with_a_tooltip(tab: Tab) -> None:
+    cluster = await small()
+    await cluster.share("sliver", "n2", "g-2", NANO // 100)
+    async with page(cluster) as made:
+        await shown(tab, made.address)
+        shares = "[...document.querySelectorAll('.share')].map(s => [s.tagName, s.title, s.getAttribute('aria-label')])"
+        found = await tab.evaluate(shares)
+        assert ["A", "team-a/sliver 1%", "team-a/sliver 1% of n2 GPU 1"] in found
+        assert len(found) == 6
+        at = "(r => [r.x + r.width / 2, r.y + r.height / 2])(CHOSEN.getBoundingClientRect())"
+        hit = "document.elementFromPoint(...AT)"
+        sliver = "document.querySelector('.share[title^=\"team-a/sliver\"]')"
+        assert await tab.evaluate(f"{hit.replace('AT', at.replace('CHOSEN', sliver))} === {sliver}")
+        idle = "document.querySelector('.left.idle')"
+        under = f"{hit.replace('AT', at.replace('CHOSEN', idle))}.className"
+        assert await tab.evaluate(under) == "device", "what is free leads to the device"
+        await tab.evaluate(f"{sliver}.click()")
+        await tab.until("document.title === 'Pod team-a/sliver - Moorage'")
+
+
+@pytest.mark.parametrize(
+    ("choices", "names_"),
+    [
+        ("find=TRAIN", ["team-a/train"]),
+        ("find=n1", ["team-a/train", "team-b/eval"]),
+        ("namespace=team-b", ["team-b/eval", "team-b/third"]),
+        ("queue=queue-of-team-a&phase=Running", ["team-a/train"]),
+        ("owner=team-a%2FJob%2Ftune", ["team-a/tune-0"]),
+        ("group=team-a%2Fgang", ["team-a/tune-0"]),
+        ("sort=-Pod", ["team-b/third", "team-b/eval", "team-a/tune-0", "team-a/train", "team-a/huge", "team-a/half"]),
+        ("sort=Node&find=team-b", ["team-b/eval", "team-b/third"]),
+        ("find=nothing-like-it", []),
+    ],
+)
+async def test_pods_can_be_searched_filtered_and_sorted(tab: Tab, choices: str, names_: list[str]) -> None:
+    cluster = await small()
+    await cluster.owned("tune-0", owner="tune", group="gang")
+    async with page(cluster) as made:
+        await shown(tab, made.address, f"#/pods?{choices}")
+        assert [row[0] for row in await tab.evaluate(ROWS)] == names_
+
+
+async def test_a_list_is_filtered_and_sorted_by_its_own_controls(tab: Tab) -> None:
+    async with page(await small()) as made:
+        await shown(tab, made.address, "#/pods")
+        select = "document.querySelector('select[name=namespace]')"
+        await tab.evaluate(f"{select}.value = 'team-b'; {select}.dispatchEvent(new Event('change'))")
+        await tab.until("document.querySelectorAll('tbody tr').length === 2")
+        await tab.evaluate("[...document.querySelectorAll('th a')].find(a => a.textContent === 'Pod').click()")
+        await tab.until("document.querySelector('th').getAttribute('aria-sort') === 'descending'")
+        assert [row[0] for row in await tab.evaluate(ROWS)] == ["team-b/third", "team-b/eval"]
+        assert await tab.evaluate("location.hash") == "#/pods?namespace=team-b&sort=-Pod"
+        await tab.evaluate("document.getElementById('find').focus()")
+        await tab.type("eval")
+        await tab.until("document.querySelectorAll('tbody tr').length === 1")
+
+
+async def test_pods_groups_owners_and_queues_lead_to_each_other(tab: Tab) -> None:
+    cluster = await small()
+    await cluster.owned("tune-0", owner="tune", group="gang")
+    group = {"metadata": {"name": "gang"}, "spec": {"minMember": 1, "queue": "queue-of-team-a"}}
+    await cluster.api.create(POD_GROUPS, group, namespace="team-a")
+    links = "[...document.querySelectorAll('CHOSEN a')].map(a => a.getAttribute('href'))"
+    queue = "#/queues?queue=queue-of-team-a"
+    pods = ["#/pods?group=team-a%2Fgang", "#/pods?owner=team-a%2FJob%2Ftune"]
+    async with page(cluster) as made:
+        await shown(tab, made.address, "#/pods?find=tune")
+        assert {queue, *pods} <= set(await tab.evaluate(links.replace("CHOSEN", "tbody")))
+        await shown(tab, made.address, "#/pod/team-a/tune-0")
+        await tab.until("document.querySelector('.facts') !== null")
+        assert {queue, *pods} <= set(await tab.evaluate(links.replace("CHOSEN", ".facts")))
+        await shown(tab, made.address, "#/groups")
+        assert {queue, pods[0]} <= set(await tab.evaluate(links.replace("CHOSEN", "tbody")))
+        await shown(tab, made.address, queue)
+        assert (
+            await tab.evaluate("document.querySelector('tr.chosen').innerText.split('\\t')[0].trim()")
+            == "queue-of-team-a"
+        )
+
+
+async def test_what_is_reported_of_a_gang_is_one_row(tab: Tab) -> None:
+    cluster = await small()
+    for name in ("tune-0", "tune-1"):
+        await cluster.owned(name, owner="tune", group="gang")
+    for name in ("tune-0", "tune-1", "huge"):
+        await cluster.event(name, "NotReady", "pods of the gang are missing")
+    await cluster.event("tune-0", "Bound", "to n1")
+    async with page(cluster) as made:
+        await shown(tab, made.address, "#/events")
+        about = sorted((row[2], row[3]) for row in await tab.evaluate(ROWS))
+        assert about == [
+            ("group gang (2 pods)", "NotReady"),
+            ("team-a/huge", "NotReady"),
+            ("team-a/tune-0", "Bound"),
+        ]
+
+
+async def test_a_long_list_shows_its_first_rows_and_more_of_them_on_demand(tab: Tab) -> None:
+    cluster = Cluster()
+    for number in range(205):
+        await cluster.pod(f"p-{number:03}", gpus=9)
+    async with page(cluster) as made:
+        for view in ("#/pods", "#/waiting"):
+            await shown(tab, made.address, view)
+            assert len(await tab.evaluate(ROWS)) == 200
+            assert "200 of 205 rows are shown; show more" in await text(tab)
+            await tab.evaluate("[...document.querySelectorAll('.note a')].at(-1).click()")
+            await tab.until("document.querySelectorAll('tbody tr').length === 205")
+
+
+async def test_a_queue_above_its_quota_is_marked_with_those_above_it(tab: Tab) -> None:
+    cluster = await small()
+    for name, parent, quota in (("lab", "", 1), ("queue-of-team-a", "lab", 2), ("queue-of-team-b", "", 0)):
+        spec = {"resources": {"gpu": {"quota": quota}}, **({"parentQueue": parent} if parent else {})}
+        await cluster.api.create(QUEUES, {"metadata": {"name": name}, "spec": spec})
+    async with page(cluster) as made:
+        await shown(tab, made.address, "#/queues")
+        assert [row[0] for row in await tab.evaluate(ROWS)] == [
+            "lab above its quota",
+            "queue-of-team-a",
+            "queue-of-team-b above its quota",
+            "(no queue)",
+        ]
+
+
+async def test_an_unknown_address_is_named(tab: Tab) -> None:
+    async with page(await small()) as made:
+        await shown(tab, made.address, "#/nonsense/x")
+        assert "This page has no view at #/nonsense/x. Show the map" in await text(tab)
 
 
 # --- for everybody ------------------------------------------------------------------------------------------------
@@ -505,7 +662,7 @@ async def test_every_device_is_reached_by_keys(tab: Tab) -> None:
         await tab.press("Home")
         await tab.press("ArrowDown")
         await tab.press("ArrowRight")
-        assert str(await tab.evaluate("document.activeElement.getAttribute('aria-label')")).startswith("n2 GPU 2")
+        assert str(await tab.evaluate("document.activeElement.getAttribute('aria-label')")).startswith("n2 GPU 1")
         await tab.press("Enter")
         await tab.until("document.title === 'Node n2 - Moorage'")
         assert await tab.evaluate("document.activeElement.tagName") == "H1"

@@ -7,6 +7,7 @@ import { GroupsView } from "./groups.js";
 import { EventsView, PodsView, WaitingView } from "./lists.js";
 import { MapView } from "./map.js";
 import { NodeView } from "./node.js";
+import { NowhereView } from "./nowhere.js";
 import { PodView } from "./pod.js";
 import { QueuesView } from "./queues.js";
 import { Store } from "./store.js";
@@ -111,7 +112,7 @@ class Page {
     if (isNew) {
       const isFirst = this.view === null;
       this.path = path;
-      this.view = new (Object.hasOwn(VIEWS, kind) ? VIEWS[kind] : MapView)(this, ...parts);
+      this.view = new (kind ? (Object.hasOwn(VIEWS, kind) ? VIEWS[kind] : NowhereView) : MapView)(this, ...parts);
       byId("main").replaceChildren(this.view.root);
       document.title = `${this.view.title} - Moorage`;
       if (!isFirst) this.view.root.querySelector("h1").focus();

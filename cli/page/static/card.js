@@ -1,6 +1,6 @@
 // A node of the map: its name and how it stands, and each device with its tenants' shares to scale.
-import { el, link } from "./dom.js";
-import { NANO, deviceText, gpusUp, isUnsure, percentUp } from "./format.js";
+import { deviceLink, el, link } from "./dom.js";
+import { NANO, deviceName, deviceText, gpusUp, isUnsure, percentUp, tenantName } from "./format.js";
 
 //: A tenant of a large device is named inside it from this share on.
 const ROOM_FOR_A_NAME = 0.14 * NANO;
@@ -36,7 +36,7 @@ export function states(node) {
 
 function device(node, one, place, look) {
   const text = deviceText(one, place);
-  const shares = (one.tenants ?? []).map((tenant) => share(node, tenant, look));
+  const shares = (one.tenants ?? []).map((tenant) => share(node, deviceName(one, place), tenant, look));
   const rest = Math.max(0, NANO - (one.usedNano ?? 0));
   if (rest) {
     const isStranded = node.isNotReady || node.isCordoned || one.closed?.length;
@@ -45,13 +45,20 @@ function device(node, one, place, look) {
     left.style.flexGrow = String(rest);
     shares.push(left);
   }
-  const where = `${link("node", node.name)}?gpu=${place}`;
   const label = `${node.name} ${text}`;
-  return el("li", {}, el("a", { class: "device", href: where, tabindex: "-1", "aria-label": label, title: text }, shares));
+  const whole = el("a", { class: "device", href: deviceLink(node, one, place), tabindex: "-1", "aria-label": label, title: text });
+  return el("li", { class: "gpu" }, whole, shares);
 }
 
-function share(node, tenant, look) {
-  const made = el("span", { class: `share ${look.colour(tenant)}` });
+/** A share is a link to its pod. Keys reach it by the device's page, so that the map stays one stop of the Tab key. */
+function share(node, device, tenant, look) {
+  const text = `${tenantName(tenant)} ${percentUp(tenant.nano)}${tenant.isOnItsWay ? ", on its way" : ""}`;
+  const isNamed = !tenant.isHidden && tenant.name;
+  const label = `${text} of ${node.name} ${device}`;
+  const made = isNamed
+    ? el("a", { href: link("pod", tenant.namespace, tenant.name), tabindex: "-1", title: text, "aria-label": label })
+    : el("span", { role: "img", title: text, "aria-label": label });
+  made.className = `share ${look.colour(tenant)}`;
   made.style.flexGrow = String(Math.max(tenant.nano, NANO / 200));
   if (tenant.isHidden) made.classList.add("hidden");
   if (tenant.isOnItsWay) made.classList.add("coming");
@@ -65,7 +72,7 @@ function share(node, tenant, look) {
 
 function missing(why) {
   const label = `a GPU that is ${why}`;
-  const box = el("span", { class: "device", role: "img", "aria-label": label, title: label }, el("span", { class: "left stranded" }, ""));
-  box.firstChild.style.flexGrow = "1";
-  return el("li", {}, box);
+  const left = el("span", { class: "left stranded", role: "img", "aria-label": label, title: label });
+  left.style.flexGrow = "1";
+  return el("li", { class: "gpu" }, left);
 }

@@ -18,9 +18,11 @@ export function el(tag, attributes = {}, ...children) {
 /** A column of numbers. */
 export const number = (name) => ({ name, kind: "number" });
 
-/** A table with a caption for those who hear it; `rows` are lists of cells, each text or a node. */
+/** A table with a caption for those who hear it; `rows` are lists of cells, each text or a node.
+ * A column is its name, or has `name`, `kind`, and for its head `sort` (as aria-sort has it) and `title`, a node. */
 export function table(caption, columns, rows) {
-  const head = el("tr", { role: "row" }, columns.map((of) => el("th", { scope: "col", role: "columnheader", class: of.kind }, of.name ?? of)));
+  const cell = (of) => el("th", { scope: "col", role: "columnheader", class: of.kind, "aria-sort": of.sort }, of.title ?? of.name ?? of);
+  const head = el("tr", { role: "row" }, columns.map(cell));
   const lines = rows.map((cells) => el("tr", { role: "row" }, cells.map((cell, place) => tableCell(columns[place], cell))));
   return el(
     "div",
@@ -37,6 +39,14 @@ function tableCell(column, cell) {
 /** Where a view is: `link("pod", ns, name)` is `#/pod/ns/name`. */
 export function link(view, ...parts) {
   return `#/${[view, ...parts].map(encodeURIComponent).join("/")}`;
+}
+
+/** Where a device is shown: on its node's page, by its number; a MIG slice, which has none, by its place. */
+export const deviceLink = (node, device, place) => `${link("node", node.name)}?gpu=${device.number ?? `slice-${place}`}`;
+
+/** A link to a view with these choices; without a value there is nothing to choose, and no link. */
+export function choiceLink(view, choices, text) {
+  return text ? el("a", { href: `#/${view}?${new URLSearchParams(choices)}`, ...whole(text) }, text) : "";
 }
 
 /** A link to another site, which is not told from where. */

@@ -55,9 +55,8 @@ const CLOSED = {
 /** Why a device takes nobody. */
 export const closedText = (why) => CLOSED[why] ?? why;
 
-/** How a device is called: by its index where anybody has told it. */
-export const deviceName = (device, place) =>
-  device.index === undefined ? `GPU ${place + 1} of the node` : `GPU ${device.index}`;
+/** The name of a device: the number that `moorage inspect` shows, too. Of MIG slices, which have none, by its place. */
+export const deviceName = (device, place) => (device.number === undefined ? `MIG slice ${place}` : `GPU ${device.number}`);
 
 /** A tenant by name; one that may not be seen has none. */
 export const tenantName = (tenant) =>

@@ -1,8 +1,8 @@
 // Groups: pods that start together, and GPUs that are shared, each with the reservation that holds it and its book.
-import { el, link, number, podLink, table, whole } from "./dom.js";
+import { choiceLink, deviceLink, el, number, podLink, whole } from "./dom.js";
 import { closedText, deviceName, isUnsure, percentDown, percentUp, tenantName } from "./format.js";
-import { natural } from "./store.js";
-import { View, note } from "./view.js";
+import { groupKey, natural } from "./store.js";
+import { View, bounded, note, queueLink } from "./view.js";
 
 export class GroupsView extends View {
   constructor(page) {
@@ -21,8 +21,8 @@ export class GroupsView extends View {
       (a, b) => natural.compare(a.namespace, b.namespace) || natural.compare(a.name, b.name),
     );
     const rows = groups.map((group) => [
-      `${group.namespace}/${group.name}`,
-      group.queue ?? "",
+      choiceLink("pods", { group: groupKey(group) }, groupKey(group)),
+      queueLink(group.queue),
       String(group.minMember ?? 0),
       String(group.pods ?? 0),
       String(group.bound ?? 0),
@@ -30,7 +30,7 @@ export class GroupsView extends View {
       standing(group),
     ]);
     const columns = ["Group", "Queue", number("Needed"), number("Pods"), number("Bound"), number("Running"), "State"];
-    return rows.length ? table("Groups that start together", columns, rows) : note(this.page.isInPart() ? "No PodGroup may be seen here." : "There is no PodGroup.");
+    return rows.length ? bounded(this.page, "groups", "Groups that start together", columns, rows) : note(this.page.isInPart() ? "No PodGroup may be seen here." : "There is no PodGroup.");
   }
 
   gpuGroups() {
@@ -39,7 +39,7 @@ export class GroupsView extends View {
       (node.devices ?? []).flatMap((device, place) => (device.group || device.reservation ? [held(node, device, place)] : [])),
     );
     const columns = ["GPU", "Who has it", number("Used"), number("Free"), "State", "Group and reservation"];
-    if (rows.length) return table("Shared GPUs with their tenants", columns, rows);
+    if (rows.length) return bounded(this.page, "shared", "Shared GPUs with their tenants", columns, rows);
     if (!store.nodes.size) return note(this.page.nothing());
     return note(this.page.isInPart() ? "No shared GPU is known here." : "No GPU is shared.");
   }
@@ -56,9 +56,8 @@ function standing(group) {
 function held(node, device, place) {
   const closed = device.closed?.map(closedText).join(", ");
   const name = `${node.name} ${deviceName(device, place)}`;
-  const where = `${link("node", node.name)}?gpu=${place}`;
   return [
-    el("a", { href: where, ...whole(name) }, name),
+    el("a", { href: deviceLink(node, device, place), ...whole(name) }, name),
     el("div", { class: "book" }, (device.tenants ?? []).map(entry)),
     percentUp(device.usedNano ?? 0),
     closed ? "" : isUnsure(device) ? "not known" : percentDown(device.freeNano ?? 0),

@@ -71,14 +71,15 @@ export class MapView {
     for (const name of names) {
       const old = this.cards.get(name);
       if (!old) continue;
-      const places = [...old.querySelectorAll("a")];
+      const stops = "h2 a, a.device";
+      const places = [...old.querySelectorAll(stops)];
       const focused = places.indexOf(document.activeElement);
       const stop = places.findIndex((place) => place.tabIndex === 0 && place.matches(".device"));
       const drawn = card(store.nodes.get(name), this);
       // The card itself stays: else the grid would be laid out and painted as a whole.
       old.className = drawn.className;
       old.replaceChildren(...drawn.childNodes);
-      const now = old.querySelectorAll("a");
+      const now = old.querySelectorAll(stops);
       if (stop >= 0) (now[stop] ?? now[now.length - 1]).tabIndex = 0;
       if (focused >= 0) (now[focused] ?? now[now.length - 1]).focus({ preventScroll: true });
     }

@@ -24,13 +24,16 @@ export class NodeView extends View {
       ["Product", node.product ?? ""],
       ["MIG", (node.slices ?? []).map((one) => `${one.profile}: ${least}${one.used} of ${one.total} used`).join(", ")],
     ];
-    const rows = (node.devices ?? []).map((device, place) => this.device(device, place, String(place) === chosen));
+    const rows = (node.devices ?? []).map((device, place) => {
+      const key = String(device.number ?? `slice-${place}`);
+      return this.device(device, place, key, key === chosen);
+    });
     const columns = ["Device", "State", number("Used"), number("Free"), number("Memory"), "Shares", "Who holds it"];
     this.put(listed(facts), table(`Devices of ${this.name}`, columns, rows), nameless(node));
     this.body.querySelector(".chosen")?.closest("tr").setAttribute("class", "chosen");
   }
 
-  device(device, place, isChosen) {
+  device(device, place, key, isChosen) {
     const closed = device.closed?.map(closedText).join(", ");
     const kind = { free: "idle", unknown: "not known" }[device.kind] ?? device.kind;
     const state = closed ? `closed: ${closed}` : kind;
@@ -41,7 +44,7 @@ export class NodeView extends View {
       ["reservation", device.reservation],
     ].filter(([, value]) => value);
     return [
-      el("span", { class: isChosen ? "whole chosen" : "whole", id: `gpu-${place}` }, deviceName(device, place)),
+      el("span", { class: isChosen ? "whole chosen" : "whole", id: `gpu-${key}` }, deviceName(device, place)),
       [state, ...modes].join(", "),
       percentUp(device.usedNano ?? 0),
       closed ? "for nobody" : isUnsure(device) ? "not known" : percentDown(device.freeNano ?? 0),
@@ -73,8 +76,10 @@ export class NodeView extends View {
   }
 }
 
-/** Why some devices have no index. */
+/** What the numbers of devices are worth. */
 function nameless(node) {
-  const isNameless = (node.devices ?? []).some((device) => device.index === undefined);
-  return isNameless ? note("Of a GPU that is whole or idle nobody tells which of the node's it is; such are numbered on.") : "";
+  const isNameless = (node.devices ?? []).some((device) => device.number !== undefined && device.index === undefined);
+  return isNameless
+    ? note("Kubernetes does not report which GPU is idle or given out whole: these GPUs have the numbers that no shared GPU reports.")
+    : "";
 }

@@ -2,7 +2,7 @@
 import { el, link, outside, table } from "./dom.js";
 import { clock, memory, percentUp, span } from "./format.js";
 import { eventTable } from "./lists.js";
-import { View, lines, listed, note, why } from "./view.js";
+import { View, groupLink, lines, listed, note, ownerLink, queueLink, why } from "./view.js";
 
 /** A pod's way: its stages with their times, what it was given, why it waits, what was reported. */
 export class PodView extends View {
@@ -41,8 +41,9 @@ export class PodView extends View {
       ["Asks", lines(pod.asks)],
       ["In the words of", path.dialect ?? ""],
       ["Refused", path.refused ?? ""],
-      ["Queue", pod.queue ?? ""],
-      ["Group", pod.podGroup ?? ""],
+      ["Queue", queueLink(pod.queue)],
+      ["Group", groupLink(pod.namespace, pod.podGroup)],
+      ["Owner", ownerLink(pod.namespace, pod.owner)],
       ["Node", pod.node ? el("a", { href: link("node", pod.node) }, pod.node) : ""],
       ["Whole GPUs", path.wholeGpus ? String(path.wholeGpus) : ""],
       ["Not enforced", path.notEnforced ?? ""],
@@ -62,7 +63,7 @@ export class PodView extends View {
       given.length
         ? el("section", { class: "panel" }, el("h2", {}, "What it was given"), table("Parts of devices", ["Device", "Share", "Memory", "UUID", "Reservation"], given))
         : null,
-      el("section", { class: "panel" }, el("h2", {}, "Events"), path.events?.length ? eventTable([...path.events].reverse()) : note("None are kept.")),
+      el("section", { class: "panel" }, el("h2", {}, "Events"), path.events?.length ? eventTable(this.page, [...path.events].reverse()) : note("None are kept.")),
     );
   }
 

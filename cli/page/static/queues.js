@@ -1,8 +1,8 @@
 // Queues: what each has in use, what waits in it and for how long, and what is written in it.
-import { el, number, table, whole } from "./dom.js";
-import { gpusUp, ofGpu } from "./format.js";
+import { choiceLink, el, number } from "./dom.js";
+import { NANO, gpusUp, ofGpu } from "./format.js";
 import { NO_QUEUE, natural, queueOf } from "./store.js";
-import { View, ago, note } from "./view.js";
+import { View, ago, bounded, note } from "./view.js";
 
 const COLUMNS = ["Queue", number("GPUs used"), number("Running"), number("Waiting"), "Oldest waits", number("Quota"), number("Limit"), number("Weight")];
 const AS_WRITTEN =
@@ -18,22 +18,28 @@ export class QueuesView extends View {
   show() {
     const { store } = this.page;
     const counts = countsOf(store);
-    const rows = inTree(store.queues, counts.keys()).map(([name, depth]) => this.row(name, depth, counts.get(name)));
+    const tree = inTree(store.queues, counts.keys());
+    const sums = sumsOf(tree, store.queues, counts);
+    const rows = tree.map(([name, depth]) => this.row(name, depth, counts.get(name), sums.get(name)));
     if (!rows.length) return this.put(note(`There are no queues, and no pod ${this.page.isInPart() ? "that is shown here " : ""}names one.`));
     const told = [note(AS_WRITTEN)];
     if (this.page.isInPart()) told.unshift(note(IN_PART));
     if (!store.queues.size) told.push(note("No Queue object is known here: there is none, or it may not be read."));
-    this.put(table("Queues, those below others after them", COLUMNS, rows), ...told);
+    this.put(bounded(this.page, "queues", "Queues, those below others after them", COLUMNS, rows), ...told);
+    this.body.querySelector(".chosen")?.closest("tr").setAttribute("class", "chosen");
   }
 
-  row(name, depth, count) {
+  /** `sum`: what the queue and those below it use, in nano-GPU. */
+  row(name, depth, count, sum) {
     const written = this.page.store.queues.get(name);
     const { nano = 0, running = 0, waiting = [] } = count ?? {};
     const least = this.page.isInPart() ? "≥ " : "";
-    const title = el("div", { class: "branch" }, showing(name, "map", { by: "queue", only: name }));
+    const isChosen = this.page.query.get("queue") === name;
+    const title = el("div", { class: isChosen ? "branch chosen" : "branch" }, choiceLink("map", { by: "queue", only: name }, name));
     title.style.paddingInlineStart = `${depth * 20}px`;
     if (written?.displayName) title.append(" ", el("span", { class: "amount" }, written.displayName));
     if (!written && name !== NO_QUEUE && this.page.store.queues.size) title.append(" ", el("span", { class: "state" }, "no such Queue"));
+    if (isAbove(sum, written?.gpuQuota)) title.append(" ", el("span", { class: "state" }, "above its quota"));
     return [
       title,
       this.page.store.nodes.size ? `${least}${gpusUp(nano)}` : "not known",
@@ -48,10 +54,22 @@ export class QueuesView extends View {
 }
 
 /** So many pods, with a link to them where there are any. */
-const counted = (pods, least, view, queue) => (pods ? showing(`${least}${pods}`, view, { queue }) : `${least}0`);
+const counted = (pods, least, view, queue) => (pods ? choiceLink(view, { queue }, `${least}${pods}`) : `${least}0`);
 
-function showing(text, view, choices) {
-  return el("a", { href: `#/${view}?${new URLSearchParams(choices)}`, ...whole(text) }, text);
+/** Whether more is used than a quota of GPUs, as it is written, deserves. */
+function isAbove(nano, quota) {
+  const gpus = Number.parseFloat(quota ?? "");
+  return gpus >= 0 && nano > gpus * NANO;
+}
+
+/** What each queue uses with those below it. `tree` has those below a queue after it. */
+function sumsOf(tree, queues, counts) {
+  const sums = new Map(tree.map(([name]) => [name, counts.get(name)?.nano ?? 0]));
+  for (const [name, depth] of [...tree].reverse()) {
+    const parent = queues.get(name)?.parent;
+    if (depth > 0 && sums.has(parent)) sums.set(parent, sums.get(parent) + sums.get(name));
+  }
+  return sums;
 }
 
 const amount = (text) => (text === "-1" ? "unlimited" : (text ?? ""));

@@ -6,11 +6,14 @@ export const NO_QUEUE = "(no queue)";
 /** The queue of a pod; of none that is known, too. */
 export const queueOf = (pod) => pod?.queue || NO_QUEUE;
 
+/** A group as one text: namespace/name. */
+export const groupKey = (group) => `${group.namespace}/${group.name}`;
+
 const KEYS = {
   node: (node) => node.name,
   pod: (pod) => pod.uid,
   event: (event) => event.key,
-  group: (group) => `${group.namespace}/${group.name}`,
+  group: groupKey,
   queue: (queue) => queue.name,
 };
 
@@ -75,6 +78,12 @@ export class Store {
     const devices = [...this.nodes.values()].flatMap((node) => node.devices ?? []);
     const tenants = devices.flatMap((device) => device.tenants ?? []);
     return new Set(tenants.filter((tenant) => !tenant.isHidden).map((tenant) => tenant.namespace));
+  }
+
+  /** The group of each pod that names one: "namespace/pod" -> "namespace/group". */
+  groupsOfPods() {
+    const grouped = [...this.pods.values()].filter((pod) => pod.podGroup);
+    return new Map(grouped.map((pod) => [`${pod.namespace}/${pod.name}`, `${pod.namespace}/${pod.podGroup}`]));
   }
 
   /** Pods that wait, the oldest first. */

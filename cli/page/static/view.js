@@ -1,5 +1,5 @@
 // What views have in common. Each has `title`, `root`, and `show()`, which draws it anew.
-import { el, link } from "./dom.js";
+import { choiceLink, el, link, table } from "./dom.js";
 import { span } from "./format.js";
 import { now } from "./time.js";
 
@@ -50,3 +50,23 @@ export function listed(facts) {
   const told = facts.filter(([, value]) => value !== "" && !(value instanceof Node && !value.textContent));
   return el("dl", { class: "facts" }, told.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 }
+
+const ROWS = 200;
+
+/** A table of so many rows at most, with a link that shows more of them; `choice` names it in the address. */
+export function bounded(page, choice, caption, columns, rows) {
+  const most = Math.max(ROWS, Number.parseInt(page.query.get(`${choice}-rows`) ?? "", 10) || 0);
+  const made = table(caption, columns, rows.slice(0, most));
+  if (rows.length <= most) return made;
+  const more = el("a", { href: page.with({ [`${choice}-rows`]: String(most + 5 * ROWS) }) }, "show more");
+  return el("div", {}, made, el("p", { class: "note" }, `${most} of ${rows.length} rows are shown; `, more));
+}
+
+/** A link to the row of a queue. */
+export const queueLink = (queue) => choiceLink("queues", { queue: queue ?? "" }, queue);
+
+/** A link to the pods of a group. */
+export const groupLink = (namespace, group) => (group ? choiceLink("pods", { group: `${namespace}/${group}` }, group) : "");
+
+/** A link to the pods of an owner. */
+export const ownerLink = (namespace, owner) => (owner ? choiceLink("pods", { owner: `${namespace}/${owner}` }, owner) : "");

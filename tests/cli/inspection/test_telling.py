@@ -139,14 +139,14 @@ def test_a_node_is_a_line_for_each_device_and_further_tenant() -> None:
     assert lines(node_sheets(seen(card(), TENANT, other))) == [
         "n1: ready, 2 GPUs, 0.59 used",
         "GPU   MEMORY      STATE    USED               FREE               POD    SHARE             DIALECT   ASKS",
+        "0     24576 MiB   free     0% 0 MiB           100% 24576 MiB     -      -                 -         -",
         f"{head}ns/t   33.34% 8192 MiB   kai       main: 50% of a GPU",
         f"{'':{len(head)}}ns/u   25% 6144 MiB      kai       main: 25% of a GPU",
-        "?     24576 MiB   free     0% 0 MiB           100% 24576 MiB     -      -                 -         -",
     ]
 
 
 def test_used_and_free_memory_of_a_device_are_all_of_it() -> None:
-    told = lines(node_sheets(seen(card(), TENANT)))[2].split("   ")
+    told = lines(node_sheets(seen(card(), TENANT)))[3].split("   ")
     assert [cell.strip() for cell in told if "MiB" in cell][1:3] == ["33.34% 8192 MiB", "66.66% 16384 MiB"]
 
 
@@ -156,12 +156,12 @@ def test_a_device_tells_its_mode_and_a_pod_what_is_not_enforced() -> None:
     tenant = bound(pod("t", annotations={names.GPU_RECORD: record}, phase="Running"), "n1", ("g", THIRD))
     said = Condition(type=names.CONDITION_LIMITS_ENFORCED, status="False", message="no mps")
     tenant = msgspec.structs.replace(tenant, status=msgspec.structs.replace(tenant.status, conditions=[said]))
-    assert "   shared, mps   " in lines(node_sheets(seen(card(), tenant)))[2]
+    assert "   shared, mps   " in lines(node_sheets(seen(card(), tenant)))[3]
     assert lines(pod_sheets(seen(card(), tenant)))[1].endswith("   runs, but: no mps")
 
 
 def test_a_share_on_its_way_is_told_apart() -> None:
-    assert "33.34% 8192 MiB (on its way)" in lines(node_sheets(seen(card(), pod("t", fraction="0.5"))))[2]
+    assert "33.34% 8192 MiB (on its way)" in lines(node_sheets(seen(card(), pod("t", fraction="0.5"))))[3]
 
 
 def test_wide_tells_identities() -> None:

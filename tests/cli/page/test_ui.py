@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import signal
 import socket
@@ -168,7 +167,7 @@ def _state(process: subprocess.Popen[bytes], address: str, query: str = "") -> d
     while process.poll() is None:
         try:
             with urllib.request.urlopen(f"{address}api/state{query}", timeout=60) as answer:  # noqa: S310 - our own
-                state: dict[str, Any] = json.loads(gzip.decompress(answer.read()))
+                state: dict[str, Any] = json.load(answer)
         except urllib.error.HTTPError as error:
             error.close()
             if error.code != 503:

@@ -24,7 +24,7 @@ def shared(*shares: tuple[str, int], closed: tuple[str, ...] = ()) -> Device:
     )
     return Device(
         kind="shared",
-        index=0,
+        number=0,
         used_nano=used,
         free_nano=NANO_PER_DEVICE - used,
         tenants=tenants,
@@ -140,14 +140,14 @@ def test_a_small_cluster_is_shown_whole() -> None:
 
 def test_devices_are_told_with_their_tenants() -> None:
     tenants = (Tenant(namespace="a", name="p", uid="1", nano=HALF), Tenant(nano=1, is_hidden=True))
-    device = Device(kind="shared", index=3, used_nano=HALF + 1, free_nano=HALF - 1, tenants=tenants)
-    whole = Device(kind="whole", used_nano=NANO_PER_DEVICE)
+    device = Device(kind="shared", number=3, used_nano=HALF + 1, free_nano=HALF - 1, tenants=tenants)
+    whole = Device(kind="whole", number=4, used_nano=NANO_PER_DEVICE)
     closed = shared(("a", HALF), closed=("ill", "lost"))
     said = drawn(Changes(nodes=(node("n", device, whole, closed),)), details=True, width=120)[3:7]
     assert said == [
         "n                       ready         3 GPUs, 2.01 used",
         "  GPU 3  ?aaaaaa.....   50.01% used  49.99% free  a a/p 50%  ? somebody's 0.01%",
-        "  GPU    ############     100% used",
+        "  GPU 4  ############     100% used",
         "  GPU 0  aaaaaaxxxxxx      50% used  closed: ill, lost  a a/p0 50%",
     ]
 

@@ -30,9 +30,13 @@ def tenant(name: str, nano: int, *, is_bound: bool = True) -> TenantView:
     return TenantView(namespace="ns", name=name, uid=f"uid-{name}", nano=nano, mem_mib=mem_mib, is_bound=is_bound)
 
 
+def free(number: int) -> DeviceView:
+    return DeviceView(kind=Kind.FREE, number=number, mem_mib=CARD_MIB, free_nano=NANO)
+
+
 def test_an_empty_node_has_all_its_devices_free() -> None:
     found = view()
-    assert found.devices == (DeviceView(kind=Kind.FREE, mem_mib=CARD_MIB, free_nano=NANO),) * 4
+    assert found.devices == tuple(free(number) for number in range(4))
     assert (found.gpus, found.free_gpus, found.lost_gpus) == (4, 4, 0)
     assert (found.used_nano, found.free_nano) == (0, 4 * NANO)
 
@@ -57,9 +61,26 @@ def test_a_shared_device_shows_who_has_how_much_of_it_and_what_is_left() -> None
 
 def test_whole_devices_are_shown_one_by_one_with_their_pod() -> None:
     found = view(pod("w", gpus=3, bound_to="n1"))
-    whole = DeviceView(kind=Kind.WHOLE, mem_mib=CARD_MIB, used_nano=NANO, tenants=(tenant("w", NANO),))
-    assert found.devices == (whole, whole, whole, DeviceView(kind=Kind.FREE, mem_mib=CARD_MIB, free_nano=NANO))
+    whole = [
+        DeviceView(kind=Kind.WHOLE, number=number, mem_mib=CARD_MIB, used_nano=NANO, tenants=(tenant("w", NANO),))
+        for number in range(3)
+    ]
+    assert found.devices == (*whole, free(3))
     assert (found.used_nano, found.free_nano) == (3 * NANO, NANO)
+
+
+def test_a_device_whose_index_is_not_known_has_the_smallest_number_that_no_other_device_has() -> None:
+    found = view(
+        reservation("g", uuid="GPU-1", index=1, book={"uid-a": HALF}),
+        bound(pod("a", fraction="0.5"), "n1", ("g", HALF), uuid="GPU-1"),
+        pod("w", gpus=1, bound_to="n1"),
+    )
+    assert [(device.number, device.index, device.kind) for device in found.devices] == [
+        (0, -1, Kind.WHOLE),
+        (1, 1, Kind.SHARED),
+        (2, -1, Kind.FREE),
+        (3, -1, Kind.FREE),
+    ]
 
 
 def test_a_share_that_is_handed_over_has_its_place_before_its_reservation_is_there() -> None:
