@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from wire import core, events, names
+from wire import core, events, names, storage
 from wire.admissionregistration import WebhookConfiguration
 from wire.clusterpolicy import ClusterPolicy
 from wire.crds.bindrequest import BindRequest
@@ -55,6 +55,36 @@ PRIORITY_CLASSES = Resource(
     kind="PriorityClass",
     namespaced=False,
     type=core.PriorityClass,
+)
+PERSISTENT_VOLUME_CLAIMS = Resource(
+    version="v1",
+    plural="persistentvolumeclaims",
+    kind="PersistentVolumeClaim",
+    namespaced=True,
+    type=storage.PersistentVolumeClaim,
+)
+PERSISTENT_VOLUMES = Resource(
+    version="v1",
+    plural="persistentvolumes",
+    kind="PersistentVolume",
+    namespaced=False,
+    type=storage.PersistentVolume,
+)
+STORAGE_CLASSES = Resource(
+    group="storage.k8s.io",
+    version="v1",
+    plural="storageclasses",
+    kind="StorageClass",
+    namespaced=False,
+    type=storage.StorageClass,
+)
+CSI_NODES = Resource(
+    group="storage.k8s.io",
+    version="v1",
+    plural="csinodes",
+    kind="CSINode",
+    namespaced=False,
+    type=storage.CSINode,
 )
 LEASES = Resource(
     group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", namespaced=True, type=core.Lease

@@ -38,6 +38,7 @@ from scheduler.standing import Standing
 from scheduler.status import Status
 from scheduler.traces import Traces, Untraced
 from scheduler.tracing import Traced
+from scheduler.watched import sinks
 
 
 class Scheduler(Follower):
@@ -60,12 +61,13 @@ class Scheduler(Follower):
         self.cache = cache = Cache(cluster or Cluster(settings.decisions), traces=traces)
         scaling = None if settings.scaling is None else Scaling(api, cache, clock=clock, settings=settings.scaling)
         cdi = CdiNames(api, settings.cdi)
-        # In this order: a pod whose PodGroup or BindRequest is not known yet is not taken for one that has none.
+        # In this order: a pod whose PodGroup, BindRequest or claim is not known yet is not taken for one without it.
         super().__init__(
             (
                 Reflector(api, NODES, NodeSink(cache), rng=rng),
                 Reflector(api, POD_GROUPS, PodGroupSink(cache), rng=rng),
                 Reflector(api, BIND_REQUESTS, RequestSink(cache), rng=rng),
+                *(Reflector(api, resource, sink, rng=rng) for resource, sink in sinks(cache)),
                 Reflector(api, PODS, PodSink(cache), rng=rng),
                 *(() if scaling is None else (scaling.reflector(rng),)),
                 cdi,

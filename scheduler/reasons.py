@@ -51,6 +51,9 @@ KIND_WORDS: Final = {
     "pinned-whole": "node(s) have the GPU that the Pod names by index or UUID with Pods of whole GPUs, or unhealthy",
     "pinned-room": "node(s) may have the GPU that the Pod names by index or UUID, and no room to open GPUs and look",
     "multiplied": "node(s) offer each GPU several times (time-slicing, MPS, HAMi's plugin), so none is shared there",
+    "volume-zone": "node(s) had no available volume zone",
+    "volume-affinity": "node(s) didn't match PersistentVolume's node affinity",
+    "volumes": "node(s) exceed max volume count",
     "mig": "node(s) have MIG devices, which can't be shared in parts",
 }
 
@@ -62,6 +65,25 @@ _CLOSED_WORDS: Final = {
     Closed.LOST: "its reservation is gone or has ended, and is not made anew yet",
     Closed.DISPUTED: "several reservations say that they stand for it",
     Closed.NO_GROUP: "its reservation names no group",
+}
+
+#: What keeps a pod waiting because of a claim, in kube-scheduler's words.
+_CLAIM_WORDS: Final = {
+    Code.CLAIM_NOT_FOUND: 'persistentvolumeclaim "{}" not found',
+    Code.CLAIM_NOT_MADE: 'waiting for ephemeral volume controller to create the persistentvolumeclaim "{}"',
+    Code.CLAIM_NOT_OWN: "PVC {} was not created for this pod (pod is not owner)",
+    Code.CLAIM_LOST: 'persistentvolumeclaim "{}" bound to non-existent persistentvolume',
+    Code.CLAIM_LEAVING: 'persistentvolumeclaim "{}" is being deleted',
+    Code.CLAIM_UNBOUND: 'pod has unbound immediate PersistentVolumeClaims: "{}"',
+    Code.CLAIM_WAITS_FOR_NODE: (
+        'persistentvolumeclaim "{}" is not bound: its StorageClass waits for the first consumer, and Moorage does not '
+        "choose volumes yet"
+    ),
+    Code.CLAIM_IN_USE: (
+        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another "
+        'pod: "{}"'
+    ),
+    Code.VOLUME_NOT_FOUND: 'node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s): "{}"',
 }
 
 #: What is said where no device of a node has enough memory left, here and by gpushare's scheduler (A3).
@@ -96,6 +118,8 @@ def unread_staleness_text(value: str, *, grace_s: float) -> str:
 
 
 def _message(verdict: Verdict) -> str:  # noqa: C901, PLR0911 - one case per code
+    if verdict.code in _CLAIM_WORDS:
+        return _CLAIM_WORDS[verdict.code].format(verdict.detail)
     match verdict.code:
         case Code.NO_NODE_FITS:
             return _no_node(verdict)
@@ -129,6 +153,8 @@ def _message(verdict: Verdict) -> str:  # noqa: C901, PLR0911 - one case per cod
             return f"The last attempt failed, trying again soon: {verdict.detail}"
         case Code.WAITING_FOR_DEVICE:
             return f"Waiting for an idle GPU reservation to be removed: {verdict.detail}"
+        case _:
+            return verdict.detail
 
 
 def _no_node(verdict: Verdict) -> str:

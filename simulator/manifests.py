@@ -13,7 +13,19 @@ import msgspec
 import yaml
 from typing_extensions import override
 
-from kube.resources import CONFIG_MAPS, NAMESPACES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, Resource
+from kube.resources import (
+    CONFIG_MAPS,
+    CSI_NODES,
+    NAMESPACES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    QUEUES,
+    STORAGE_CLASSES,
+    Resource,
+)
 from simulator.secrets import SECRETS
 
 #: In the order of creation: what others refer to comes first.
@@ -23,6 +35,10 @@ KINDS: Final[tuple[Resource[Any], ...]] = (
     QUEUES,
     CONFIG_MAPS,
     SECRETS,
+    STORAGE_CLASSES,
+    CSI_NODES,
+    PERSISTENT_VOLUMES,
+    PERSISTENT_VOLUME_CLAIMS,
     POD_GROUPS,
     PODS,
 )

@@ -156,6 +156,15 @@ NODE_UUIDS: Final = "moorage.dev/gpu-uuids"
 NODE_ENFORCES: Final = "moorage.dev/enforces"
 #: Label of a node: the lowest level of a Topology.
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+#: Where a node or a volume is: the labels of today, and those that they replace.
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+REGION_LABEL: Final = "topology.kubernetes.io/region"
+OLD_ZONE_LABEL: Final = "failure-domain.beta.kubernetes.io/zone"
+OLD_REGION_LABEL: Final = "failure-domain.beta.kubernetes.io/region"
+#: Annotation of a claim that came before its field.
+OLD_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+#: On a claim whose volume knows it, too: the PV controller is done with both.
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 #: The taint of a cordoned node.
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 

@@ -134,6 +134,37 @@ RUNTIME_CLASSES = ResourceType(
     create_on_update=True,
     blank=b'"handler":""',
 )
+PERSISTENT_VOLUME_CLAIMS = ResourceType(
+    version="v1",
+    plural="persistentvolumeclaims",
+    kind="PersistentVolumeClaim",
+    has_status=True,
+    blank=b'"spec":{"resources":{}},"status":{}',
+)
+PERSISTENT_VOLUMES = ResourceType(
+    version="v1",
+    plural="persistentvolumes",
+    kind="PersistentVolume",
+    namespaced=False,
+    has_status=True,
+    blank=b'"spec":{},"status":{}',
+)
+STORAGE_CLASSES = ResourceType(
+    group="storage.k8s.io",
+    version="v1",
+    plural="storageclasses",
+    kind="StorageClass",
+    namespaced=False,
+    blank=b'"provisioner":""',
+)
+CSI_NODES = ResourceType(
+    group="storage.k8s.io",
+    version="v1",
+    plural="csinodes",
+    kind="CSINode",
+    namespaced=False,
+    blank=b'"spec":{"drivers":null}',
+)
 LEASES = ResourceType(
     group="coordination.k8s.io",
     version="v1",
@@ -162,6 +193,10 @@ BUILT_IN = (
     SERVICE_ACCOUNTS,
     PRIORITY_CLASSES,
     RUNTIME_CLASSES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+    CSI_NODES,
     LEASES,
     EVENTS,
 )

@@ -32,6 +32,7 @@ from scheduler.core.quorum import quorum
 from scheduler.core.records import BindRequestRecord, NodeRecord, PodGroupRecord, PodRecord, SeenPod
 from scheduler.core.setbacks import Setback
 from scheduler.core.settings import Settings
+from scheduler.core.storage import Storage
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
@@ -62,6 +63,8 @@ class Cluster:
         self._pod_groups: dict[Key, PodGroupRecord] = {}
         #: What is under way: the shell notes it here.
         self.commits = Commits(self._pods, settings=settings, changed=self._changed)
+        #: Claims of pods, and the volumes behind them.
+        self.storage = Storage(self._changed)
         #: Which devices were seen where.
         self.sightings = Sightings()
         self._marked: set[str] = set()
@@ -150,6 +153,7 @@ class Cluster:
         match self._pods.put(record):
             case News.CONTENT:
                 self._changed(record.node)
+                self.storage.put_pod(self._pods.records[record.uid])
                 self.commits.pod_seen(record.uid, is_bound=bool(record.node))
             case News.VERSION:
                 self._note_version(record)
@@ -178,6 +182,7 @@ class Cluster:
 
     def _drop_pod(self, uid: str) -> None:
         record = self._pods.drop(uid)
+        self.storage.drop_pod(uid)
         if record is not None:
             self._changed(record.node)
 
@@ -254,7 +259,16 @@ class Cluster:
     def waiting(self) -> list[PodRecord]:
         """Pods of ours that name no node, have no placement under way and none in a gang's plan, in no order."""
         unplaced = (self._pods.records[uid] for uid in self._pods.unbound if not self.commits.is_spoken_for(uid))
-        return [pod for pod in unplaced if not pod.deleting]
+        return [self.judged(pod) for pod in unplaced if not pod.deleting]
+
+    def judged(self, pod: PodRecord) -> PodRecord:
+        """A pod with what else is known to keep it waiting, or off nodes, beside what it says itself."""
+        return self.storage.judged(pod, self.commits.is_spoken_for)
+
+    def volumes_in_flight(self) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+        """Nodes of pods that are on their way, with the volumes that CSI drivers attach for them."""
+        pods = ((charge.node, self._pods.records.get(charge.pod_uid)) for charge in self.commits.all_charges())
+        return [(node, self.storage.attached(pod)) for node, pod in pods if pod is not None and pod.claims]
 
     def doubts(self) -> dict[str, Doubt]:
         """Nodes that come last when a device has to be opened (probation.py)."""

@@ -31,7 +31,7 @@ def constraints(pod: Pod, cards: Cards = ANY_CARD, enforced: tuple[str, ...] = (
     required = node_affinity.required_during_scheduling_ignored_during_execution if node_affinity else None
     return Constraints(
         selector=tuple(sorted((spec.node_selector or {}).items())),
-        terms=None if required is None else _terms(required),
+        terms=None if required is None else terms(required),
         tolerations=tuple(spec.tolerations or ()),
         products=cards.products,
         not_products=cards.not_products,
@@ -39,7 +39,8 @@ def constraints(pod: Pod, cards: Cards = ANY_CARD, enforced: tuple[str, ...] = (
     )
 
 
-def _terms(required: NodeSelector) -> tuple[Term, ...]:
+def terms(required: NodeSelector) -> tuple[Term, ...]:
+    """Read the terms of which one has to hold."""
     return tuple(map(_term, required.node_selector_terms or ()))
 
 
@@ -65,8 +66,6 @@ def unsupported(pod: Pod) -> str:
             c.when_unsatisfiable != _SCHEDULE_ANYWAY for c in spec.topology_spread_constraints or ()
         ),
         "hostPort": any(_takes_host_port(c, host_network=spec.host_network) for c in _containers(spec)),
-        "persistentVolumeClaim": any(v.persistent_volume_claim is not None for v in spec.volumes or ()),
-        "ephemeral volume": any(v.ephemeral is not None for v in spec.volumes or ()),
         "resourceClaims": bool(spec.resource_claims) or any(c.resources.claims for c in _containers(spec)),
     }
     return ", ".join(name for name, is_there in found.items() if is_there)

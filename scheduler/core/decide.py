@@ -166,6 +166,8 @@ class _Decision:
     def _place(self, pod: PodRecord) -> Placement | Verdict:
         """Place and charge a pod, or say why it fits nowhere."""
         without = self._without(pod)
+        if claim := self.placer.taken_claim(pod):
+            return Verdict(code=Code.CLAIM_IN_USE, detail=claim)
         known = self.hopeless.get(pod.cls)
         if known is not None and not without:
             return known
@@ -195,7 +197,7 @@ class _Decision:
 
     def _make_room(self, pod: PodRecord) -> tuple[str, list[Retire]] | None:
         """Charge a whole-GPU pod where idle reservations can go for it: the node, and those that have to go."""
-        if pod.cls in self.roomless:
+        if pod.cls in self.roomless or self.placer.taken_claim(pod):
             return None
         without = self._without(pod)
         found = self.placer.wait_for_device(pod, without=without)
@@ -212,8 +214,11 @@ class _Decision:
         doubted = frozenset(self.cluster.doubts())
         roomless = set(self.hopeless)
         for placement in self.cluster.stuck() if doubted else ():
-            pod = self.cluster.pod(placement.pod_uid)
-            if pod is None or pod.cls in roomless or placement.node not in doubted:
+            known = self.cluster.pod(placement.pod_uid)
+            if known is None or placement.node not in doubted:
+                continue
+            pod = self.cluster.judged(known)
+            if pod.cls in roomless:
                 continue
             without = self._without(pod)
             if self.placer.place(pod, without=doubted | without):

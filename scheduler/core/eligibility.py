@@ -1,4 +1,4 @@
-"""On which nodes a pod may be at all: readiness, cordon, taints, selectors, required node affinity, cards, enforcement.
+"""On which nodes a pod may be at all: readiness, taints, selectors, node affinity, volumes, cards, enforcement.
 
 The judgement of one class on one node is a small number, so that a class's judgements are one row of an array, cached
 by the hash of its constraints.
@@ -6,9 +6,10 @@ by the hash of its constraints.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
-from scheduler.core.records import Constraints, NodeRecord, Requirement, Term
+from scheduler.core.records import Constraints, NodeRecord, Requirement, Term, VolumeRule
 from wire import names
 from wire.core import Taint, Toleration
 from wire.goint import parse_int
@@ -24,6 +25,8 @@ NO_NODE = 6
 CARDS = 7
 ENFORCEMENT = 8
 PLACE = 9
+VOLUME_ZONE = 10
+VOLUME_AFFINITY = 11
 
 #: Kinds of NodeReason by judgement.
 KINDS = {
@@ -35,7 +38,13 @@ KINDS = {
     CARDS: "cards",
     ENFORCEMENT: "enforcement",
     PLACE: "place",
+    VOLUME_ZONE: "volume-zone",
+    VOLUME_AFFINITY: "volume-affinity",
 }
+
+#: Label of a zone or a region -> the one that has replaced it.
+_NEW_LABELS = {names.OLD_ZONE_LABEL: names.ZONE_LABEL, names.OLD_REGION_LABEL: names.REGION_LABEL}
+ZONE_LABELS = frozenset({*_NEW_LABELS, *_NEW_LABELS.values()})
 
 #: A list of values is gone through so much faster than all else.
 _VALUES_PER_COMPARISON = 32
@@ -56,7 +65,19 @@ def judge(node: NodeRecord, constraints: Constraints) -> int:
         return SELECTOR
     if constraints.terms is not None and not any(_holds(term, node) for term in constraints.terms):
         return AFFINITY
-    return _judge_gpus(node, constraints)
+    return _judge_volumes(node, constraints.volumes) or _judge_gpus(node, constraints)
+
+
+def _judge_volumes(node: NodeRecord, rules: Sequence[VolumeRule]) -> int:
+    """Zones come first, as at kube-scheduler. A node without any label of a zone or a region is in all of them."""
+    if rules and not ZONE_LABELS.isdisjoint(node.labels):
+        for key, values in (zone for rule in rules for zone in rule.zones):
+            if node.labels.get(key, node.labels.get(_NEW_LABELS.get(key, key))) not in values:
+                return VOLUME_ZONE
+    for rule in rules:
+        if rule.terms is not None and not any(_holds(term, node) for term in rule.terms):
+            return VOLUME_AFFINITY
+    return OK
 
 
 def _judge_gpus(node: NodeRecord, constraints: Constraints) -> int:
@@ -69,8 +90,10 @@ def _judge_gpus(node: NodeRecord, constraints: Constraints) -> int:
 
 def effort(constraints: Constraints) -> int:
     """How much there is to look at for one node, in comparisons or so: what ``judge`` takes for it grows with this."""
-    terms = constraints.terms or ()
+    of_volumes = (rule.terms or () for rule in constraints.volumes)
+    terms = (*(constraints.terms or ()), *chain.from_iterable(of_volumes))
     asked = sum(1 + sum(map(_effort_of, (*term.labels, *term.fields))) for term in terms)
+    asked += sum(1 + len(rule.zones) for rule in constraints.volumes)
     cards = len(constraints.products) + len(constraints.not_products)
     place = constraints.place
     labels = 0 if place is None else len(place.labels) + sum(map(len, place.other_than))

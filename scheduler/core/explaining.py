@@ -135,6 +135,9 @@ def _resource_lacks(trial: Trial, cls: PodClass, settings: Settings) -> list[Lac
             everywhere = np.ones(len(trial.nodes), np.bool_)
             missing = np.full(len(trial.nodes), min(amount, MOST_ASKED), np.int64)
             lacks.append(Lack(INSUFFICIENT, name, name, everywhere, missing))
+    if cls.attached:
+        full = ~trial.attaching.fits(cls.attached, slice(None))
+        lacks.append(Lack("volumes", "", "", full, np.zeros(len(trial.nodes), np.int64)))
     return lacks
 
 

@@ -22,7 +22,7 @@ from gpu.order import Foreign
 from gpu.refusal import Refusal, shown, told
 from gpu.request import NO_GPU
 from gpu.translation import Cards, Translation
-from scheduler.core import constraining, deviceenv, gangplan, gangs, requests
+from scheduler.core import constraining, deviceenv, gangplan, gangs, requests, volumes
 from scheduler.core.deviceenv import Source
 from scheduler.core.records import (
     ANYWHERE,
@@ -167,6 +167,7 @@ def _record(pod: Pod, cls: PodClass) -> PodRecord:
         pod_group=intern((meta.annotations or {}).get(names.POD_GROUP_NAME, "")),
         subgroup=intern(labels.get(names.SUBGROUP_LABEL, "")),
         deleting=meta.deletion_timestamp is not None,
+        claims=volumes.claims_of(pod) if pod.spec.volumes else (),
         grace_s=30 if (grace_s := pod.spec.termination_grace_period_seconds) is None else grace_s,
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpu.handover import PlannedDevice
 from gpu.request import MemoryAsk, SharedAsk
+from scheduler.core.attaching import AttachTrial
 from scheduler.core.devices import choose_answered, choose_devices, new_groups, without_silent
 from scheduler.core.plan import Alone, Attempt, Bind, Hold, Join, Placement, Retire
 from scheduler.core.probation import Doubt
@@ -32,11 +33,20 @@ class Placer:
     def __init__(self, cluster: Cluster, *, doubts: Mapping[str, Doubt] | None = None) -> None:
         self._cluster = cluster
         known = cluster.doubts() if doubts is None else doubts
-        self.trial = Trial(cluster.refresh(), cluster.settings, known, sightings=cluster.sightings)
+        self.trial = Trial(
+            cluster.refresh(), cluster.settings, known, sightings=cluster.sightings, attaching=self._attaching
+        )
         self._rankings: dict[PodClass, Ranking] = {}
         self._ways: dict[PodClass, tuple[PodClass, ...]] = {}
         #: Groups whose devices attempts of this very plan will make known.
         self._opening: set[str] = set()
+
+    def _attaching(self, position_of: Mapping[str, int]) -> AttachTrial:
+        return AttachTrial(self._cluster.storage.attachments, position_of, self._cluster.volumes_in_flight)
+
+    def taken_claim(self, pod: PodRecord) -> str:
+        """A claim that ``pod`` has to have for itself, and that one placed before it has; "" if there is none."""
+        return next((name for name in pod.alone if (pod.namespace, name) in self.trial.claims), "")
 
     def ranking(self, cls: PodClass) -> Ranking:
         """The ranking of a class, made when it is first asked for."""
@@ -68,7 +78,7 @@ class Placer:
         while (position := ranking.best(without)) is not None:
             parts = self._devices(pod, ranking, position)
             if parts is not None:
-                self.trial.charge(position, cls.demand, parts)
+                self.trial.charge(position, cls.demand, parts, attached=cls.attached, claims=_alone(pod))
                 return self._placement(pod, position, parts, asks=ranking.asks, alternative=alternative)
             ranking.strike(position)
         return None
@@ -87,7 +97,13 @@ class Placer:
     def _nominate(self, pod: PodRecord, sacrifice: Sacrifice) -> tuple[str, list[Retire]]:
         groups = frozenset(device.group for device in sacrifice.devices)
         self.trial.retire(sacrifice.position, groups)
-        self.trial.charge(sacrifice.position, pod.cls.demand, owed_gpus=sacrifice.owed)
+        self.trial.charge(
+            sacrifice.position,
+            pod.cls.demand,
+            owed_gpus=sacrifice.owed,
+            attached=pod.cls.attached,
+            claims=_alone(pod),
+        )
         retired = [Retire(d.reservation.uid, pod.uid) for d in sacrifice.devices if d.reservation is not None]
         return self.trial.nodes[sacrifice.position].name, retired
 
@@ -187,3 +203,7 @@ class Placer:
         if found is None or not (found.is_learned and found.is_joinable):
             return False
         return self._cluster.is_verified(found.uid, found.uuid)
+
+
+def _alone(pod: PodRecord) -> tuple[tuple[str, str], ...]:
+    return tuple((pod.namespace, name) for name in pod.alone)

@@ -177,6 +177,8 @@ class Ranking:
         ok = self._usable[selection].copy()
         for row, amount in self._amounts:
             ok &= look.free[row] >= amount
+        if self.cls.attached:
+            ok &= self._trial.attaching.fits(self.cls.attached, selection)
         if self.asks:
             self._narrow(ok, look, selection)
         keys = self._rank_one_kind(look)

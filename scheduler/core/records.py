@@ -51,6 +51,16 @@ class Term(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     fields: tuple[Requirement, ...]
 
 
+class VolumeRule(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
+    """On which nodes a volume can be used. ``terms`` as in ``Constraints``.
+
+    ``zones``: values that the node's label of this key may have; the key is a zone's or a region's.
+    """
+
+    terms: tuple[Term, ...] | None = None
+    zones: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
 class Constraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
     """On which nodes a pod may be at all. ``terms`` None: no required node affinity; (): it matches nowhere.
 
@@ -66,6 +76,8 @@ class Constraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_onl
     enforced: tuple[str, ...] = ()
     #: Nodes that this request of the pod is for; None: all.
     place: Place | None = None
+    #: What its volumes ask of the node, those that are alike once.
+    volumes: tuple[VolumeRule, ...] = ()
 
 
 ANYWHERE = Constraints()
@@ -94,6 +106,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
 
     #: Where ``request`` and each of the alternatives is meant, without units; empty: everywhere.
     places: tuple[Place, ...] = ()
+    #: Volumes that count against a limit of nodes, as (driver, handle).
+    attached: tuple[tuple[str, str], ...] = ()
 
     def ways(self) -> tuple[PodClass, ...]:
         """A class for each of its requests, best first, with the nodes that this one is for."""
@@ -138,6 +152,13 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     compute_percent: int = 0
 
 
+class ClaimUse(msgspec.Struct, frozen=True, gc=False):
+    """A PersistentVolumeClaim that a pod mounts. ``is_own``: made for this pod, of a generic ephemeral volume."""
+
+    name: str
+    is_own: bool = False
+
+
 class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A pod that has not ended: one that names a node, or one of ours that waits.
 
@@ -164,6 +185,9 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     blocker: Verdict | None = None
     #: What a pod that waits asks by its record, for what its Binding writes back; None without one.
     recorded: Translation | None = None
+    claims: tuple[ClaimUse, ...] = ()
+    #: Of one that waits and was judged by its claims (storage.py): those that nobody else may use meanwhile.
+    alone: tuple[str, ...] = ()
 
     def taken(self, number: int) -> Translation | None:
         """All of what it asks, with the request of this number: 0 is the first. None if there is no such one."""

@@ -30,6 +30,8 @@ def find_sacrifice(trial: Trial, ranking: Ranking, cls: PodClass, *, without: fr
     if not need or cls.request.is_shared or not ranking.known:
         return None
     ok = ranking.eligible == OK
+    if cls.attached:
+        ok &= trial.attaching.fits(cls.attached, slice(None))
     for name in without:
         if (out := trial.position_of.get(name)) is not None:
             ok[out] = False

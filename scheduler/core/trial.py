@@ -7,19 +7,21 @@ written down and can be taken back, which is how a gang that doesn't fit leaves 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 
 from gpu.pinning import Pin
 from gpu.share import NANO_PER_DEVICE
+from scheduler.core.attaching import Attached, AttachTrial
 from scheduler.core.ledger import Ledger
 from scheduler.core.probation import Doubt
 from scheduler.core.prospects import Prospect, Sightings
 from scheduler.core.records import Constraints, Demand
 from scheduler.core.settings import Settings
 from scheduler.core.table import CPU, GPUS, MEMORY, PODS, Device, Int8s, Int64s
+from scheduler.core.volumes import ClaimKey
 from wire import names
 
 
@@ -65,6 +67,8 @@ class _Charged:
     position: int
     amounts: list[tuple[int, int]]
     devices: tuple[Device, ...]
+    attached: list[Attached] = field(default_factory=list)
+    claims: tuple[ClaimKey, ...] = ()
 
 
 class Trial:
@@ -77,6 +81,8 @@ class Trial:
         "_order",
         "_settings",
         "_sightings",
+        "attaching",
+        "claims",
         "doubts",
         "nodes",
         "position_of",
@@ -85,7 +91,13 @@ class Trial:
     )
 
     def __init__(
-        self, ledger: Ledger, settings: Settings, doubts: Mapping[str, Doubt] | None = None, *, sightings: Sightings
+        self,
+        ledger: Ledger,
+        settings: Settings,
+        doubts: Mapping[str, Doubt] | None = None,
+        *,
+        sightings: Sightings,
+        attaching: Callable[[Mapping[str, int]], AttachTrial],
     ) -> None:
         in_order = ledger.in_order()
         self._sightings = sightings
@@ -96,6 +108,9 @@ class Trial:
         self._amounts: dict[Demand, list[tuple[int, int]]] = {}
         self.nodes = in_order.nodes
         self.position_of = in_order.position_of
+        #: Volumes that CSI drivers attach, and claims that one pod at a time may use, in the trial.
+        self.attaching = attaching(in_order.position_of)
+        self.claims: set[ClaimKey] = set()
         self.table = ledger.table.taken(in_order.rows)
         #: Positions of nodes that come last when a device has to be opened (probation.py).
         self.doubts = {in_order.position_of[n]: d for n, d in (doubts or {}).items() if n in in_order.position_of}
@@ -126,8 +141,19 @@ class Trial:
             known = self._amounts[demand] = [(row, amount) for row, amount in enumerate(amounts) if amount]
         return known
 
-    def charge(self, position: int, demand: Demand, parts: tuple[Part, ...] = (), *, owed_gpus: int = 0) -> None:
+    def charge(
+        self,
+        position: int,
+        demand: Demand,
+        parts: tuple[Part, ...] = (),
+        *,
+        owed_gpus: int = 0,
+        attached: tuple[Attached, ...] = (),
+        claims: tuple[ClaimKey, ...] = (),
+    ) -> None:
         """Charge a pod; ``owed_gpus`` whole devices of its demand are still on their way back.
+
+        ``attached``: its volumes that nodes limit; ``claims``: those that nobody else may use.
 
         Raises OverCommitted.
         """
@@ -135,7 +161,9 @@ class Trial:
         opened = [part.resource for part in parts if part.slot is None]
         if opened:
             amounts = [*amounts, *self._of_reservations(opened)]
-        self._journal.append(_Charged(position, amounts, self.table.devices[position]))
+        added = self.attaching.attach(position, attached)
+        self._journal.append(_Charged(position, amounts, self.table.devices[position], added, claims))
+        self.claims.update(claims)
         self.touched.append(position)
         free = self.table.free
         for row, amount in amounts:
@@ -220,5 +248,7 @@ class Trial:
             charged = self._journal.pop()
             for row, amount in charged.amounts:
                 self.table.free[row, charged.position] += amount
+            self.attaching.detach(charged.position, charged.attached)
+            self.claims.difference_update(charged.claims)
             self.table.put_devices(charged.position, self.nodes[charged.position], charged.devices)
             self.touched.append(charged.position)

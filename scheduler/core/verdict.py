@@ -34,6 +34,24 @@ class Code(enum.Enum):
     BACKING_OFF = "BackingOff"
     #: Room is being made: an idle reservation is being removed; ``detail`` names the node.
     WAITING_FOR_DEVICE = "WaitingForDevice"
+    #: A PersistentVolumeClaim that the pod mounts is not there: ``detail`` names it, as all that follow do.
+    CLAIM_NOT_FOUND = "ClaimNotFound"
+    #: The claim of a generic ephemeral volume has not been made yet.
+    CLAIM_NOT_MADE = "ClaimNotMade"
+    #: The claim of a generic ephemeral volume was there before: it is not the pod's.
+    CLAIM_NOT_OWN = "ClaimNotOwn"
+    #: The claim's volume is gone for good.
+    CLAIM_LOST = "ClaimLost"
+    #: The claim is being deleted.
+    CLAIM_LEAVING = "ClaimLeaving"
+    #: The claim is not bound to a volume yet, and that is not for a scheduler to do.
+    CLAIM_UNBOUND = "ClaimUnbound"
+    #: The claim is bound by who schedules its first pod (WaitForFirstConsumer), which is not implemented.
+    CLAIM_WAITS_FOR_NODE = "ClaimWaitsForNode"
+    #: One pod at a time may use the claim (ReadWriteOncePod), and another does.
+    CLAIM_IN_USE = "ClaimInUse"
+    #: The claim is bound to a volume that is not there: ``detail`` names the volume.
+    VOLUME_NOT_FOUND = "VolumeNotFound"
 
 
 class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
@@ -45,7 +63,9 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
     ``place`` (what the pod asks is served in no way there) | ``ill`` (a shared GPU is unhealthy) | ``cards`` (GPUs of a
     product that the pod doesn't take) | ``pinned`` (no GPU known to be one that the pod takes by index or UUID; and of
     one that is known: ``pinned-full`` (it is shared and has not enough left), ``pinned-whole`` (it is a whole-GPU
-    pod's), ``pinned-room`` (it may be free, and the node has no room left to open devices until it comes)).
+    pod's), ``pinned-room`` (it may be free, and the node has no room left to open devices until it comes)) |
+    ``volume-affinity`` and ``volume-zone`` (a volume of the pod can't be used there) | ``volumes`` (the node takes no
+    more volumes of a CSI driver).
     ``resource``: Kubernetes name, or ``gpu-share`` / ``gpu-memory`` for parts of a device.
     """
 

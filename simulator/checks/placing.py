@@ -22,6 +22,8 @@ from wire import names
 
 #: Fields of a pod's spec that say where it may be, beyond what is counted here.
 _CONSTRAINTS: Final = ("nodeSelector", "affinity", "topologySpreadConstraints", "resourceClaims", "hostNetwork")
+#: Sources of volumes whose place is a claim's.
+_CLAIMS: Final = frozenset({"persistentVolumeClaim", "ephemeral"})
 
 
 def rooms(
@@ -142,7 +144,8 @@ def is_judged(pod: PodFacts) -> bool:
     """Whether nothing but room keeps a waiting pod from being placed, as far as can be told here."""
     spec = pod.raw["spec"]
     asks_others = pod.has_other_gpus or pod.asks_slices
-    is_plain = not any(spec.get(constraint) for constraint in _CONSTRAINTS) and not asks_others
+    mounts_claims = any(not _CLAIMS.isdisjoint(volume) for volume in spec.get("volumes") or ())
+    is_plain = not any(spec.get(constraint) for constraint in _CONSTRAINTS) and not asks_others and not mounts_claims
     # Not counted here: what nodes enforce, and what stands in a record, in several ways and of certain cards.
     is_counted = pod.annotations.get(names.REQUIRE_ENFORCEMENT) != "true" and names.GPU_RECORD not in pod.annotations
     return is_plain and is_counted and not pod.is_gated and facts.problem(pod) is None and is_admitted(pod)

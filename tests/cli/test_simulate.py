@@ -145,3 +145,44 @@ def test_what_the_parser_refuses_ends_with_two(arguments: list[str], capsys: pyt
         main(arguments)
     assert caught.value.code == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+CLAIM = """\
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: {name}, annotations: {{pv.kubernetes.io/bind-completed: "yes"}}}}
+spec: {{accessModes: [ReadWriteOnce], volumeName: {volume}, resources: {{requests: {{storage: 1Gi}}}}}}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {{name: pv}}
+spec:
+  capacity: {{storage: 1Gi}}
+  accessModes: [ReadWriteOnce]
+  claimRef: {{namespace: default, name: data}}
+  hostPath: {{path: /data}}
+  nodeAffinity:
+    required:
+      nodeSelectorTerms:
+      - matchExpressions: [{{key: kubernetes.io/hostname, operator: In, values: [node-1]}}]
+---
+"""
+
+
+@pytest.mark.parametrize(
+    ("claim", "node", "verdict"),
+    [
+        (CLAIM.format(name="data", volume="pv"), "node-1", ""),
+        (CLAIM.format(name="data", volume='""'), "", 'pod has unbound immediate PersistentVolumeClaims: "data"'),
+        (CLAIM.format(name="other", volume="pv"), "", 'persistentvolumeclaim "data" not found'),
+    ],
+)
+def test_a_pod_with_a_bound_claim_runs_where_its_volume_is(
+    claim: str, node: str, verdict: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mounting = pod("a", limits="nvidia.com/gpu: 1").replace(
+        "  containers:", "  volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]\n  containers:"
+    )
+    (tmp_path / "pods.yaml").write_text(claim + mounting, encoding="utf-8")
+    result = simulate(capsys, "--nodes", "2x2x80GiB", str(tmp_path / "pods.yaml"))
+    assert [(each["node"], each["verdict"]) for each in result["pods"]] == [(node, verdict)]

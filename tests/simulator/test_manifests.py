@@ -28,7 +28,8 @@ def test_a_list_is_read_item_by_item() -> None:
         (
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n",
             "f.yaml: kind 'Deployment' is not simulated; allowed: "
-            "Namespace, PriorityClass, Queue, ConfigMap, Secret, PodGroup, Pod",
+            "Namespace, PriorityClass, Queue, ConfigMap, Secret, StorageClass, CSINode, PersistentVolume, "
+            "PersistentVolumeClaim, PodGroup, Pod",
         ),
         (POD.replace("v1", "v2"), "f.yaml: apiVersion 'v2' of Pod: Pod is v1"),
         ("apiVersion: v1\nkind: Pod\n", "f.yaml: Pod without metadata.name"),

@@ -16,6 +16,7 @@ from gpu.grant import DeviceGrant, Grant
 from gpu.handover import Handover, PlannedDevice
 from gpu.handover import render as render_handover
 from gpu.translation import Translation
+from scheduler.core import volumes
 from scheduler.core.cluster import Cluster
 from scheduler.core.plan import Attempt, Bind, Hold, Join, Plan
 from scheduler.core.settings import Settings
@@ -24,6 +25,7 @@ from wire import names
 from wire.core import ContainerState, ContainerStatus, Node, Pod, ResourceHealth, ResourceStatus
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
+from wire.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 
 NANO = 1_000_000_000
 _versions = itertools.count(1000)
@@ -294,14 +296,80 @@ def bind_request(
     )
 
 
-def cluster(*objects: Node | Pod | PodGroup | BindRequest, settings: Settings | None = None) -> Cluster:
+def claim(
+    name: str = "data",
+    volume: str = "",
+    *,
+    bound: bool = True,
+    modes: Sequence[str] = ("ReadWriteOnce",),
+    storage_class: str | None = None,
+    phase: str = "",
+    deleting: bool = False,
+    owner: str = "",
+    namespace: str = "ns",
+) -> PersistentVolumeClaim:
+    """A claim of a volume, bound unless said otherwise; ``owner`` is the UID of the pod that controls it."""
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "annotations": {names.BIND_COMPLETED: "yes"} if volume and bound else {},
+                "deletionTimestamp": "2026-01-02T00:00:00Z" if deleting else None,
+                "ownerReferences": [{"kind": "Pod", "name": "p", "uid": owner, "controller": True}] if owner else [],
+            },
+            "spec": {"volumeName": volume, "accessModes": list(modes), "storageClassName": storage_class},
+            "status": {"phase": phase},
+        },
+        PersistentVolumeClaim,
+    )
+
+
+def volume(
+    name: str,
+    *,
+    of: str = "data",
+    labels: Mapping[str, str] | None = None,
+    affinity: Sequence[Mapping[str, Any]] | None = None,
+    csi: tuple[str, str] | None = None,
+) -> PersistentVolume:
+    """A volume for the claim ``of``; ``affinity`` holds terms of nodes, ``csi`` a driver and a handle."""
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "labels": dict(labels or {})},
+            "spec": {
+                "claimRef": {"namespace": "ns", "name": of},
+                "csi": None if csi is None else {"driver": csi[0], "volumeHandle": csi[1]},
+                "nodeAffinity": None if affinity is None else {"required": {"nodeSelectorTerms": list(affinity)}},
+            },
+        },
+        PersistentVolume,
+    )
+
+
+def storage_class(name: str, mode: str) -> StorageClass:
+    return msgspec.convert({"metadata": {"name": name}, "volumeBindingMode": mode}, StorageClass)
+
+
+def csi_node(node_name: str, **most: int | None) -> CSINode:
+    """What CSI drivers say of a node: how many volumes it takes at most."""
+    drivers = [
+        {"name": name, "allocatable": None if count is None else {"count": count}} for name, count in most.items()
+    ]
+    return msgspec.convert({"metadata": {"name": node_name}, "spec": {"drivers": drivers}}, CSINode)
+
+
+Fed = Node | Pod | PodGroup | BindRequest | PersistentVolumeClaim | PersistentVolume | StorageClass | CSINode
+
+
+def cluster(*objects: Fed, settings: Settings | None = None) -> Cluster:
     """A cluster that has seen these objects, in this order."""
     made = Cluster(settings or Settings())
     feed(made, *objects)
     return made
 
 
-def feed(made: Cluster, *objects: Node | Pod | PodGroup | BindRequest) -> None:
+def feed(made: Cluster, *objects: Fed) -> None:
     for obj in objects:
         match obj:
             case Node():
@@ -312,6 +380,14 @@ def feed(made: Cluster, *objects: Node | Pod | PodGroup | BindRequest) -> None:
                 made.upsert_pod_group(obj)
             case BindRequest():
                 made.upsert_bind_request(obj)
+            case PersistentVolumeClaim():
+                made.storage.claims.put(volumes.claim_record(obj))
+            case PersistentVolume():
+                made.storage.volumes.put(volumes.volume_record(obj))
+            case StorageClass():
+                made.storage.classes.put(volumes.storage_class_record(obj))
+            case CSINode():
+                made.storage.attachments.limits.put(volumes.limits_record(obj))
 
 
 def free_gpus(made: Cluster, name: str = "n1") -> int:

@@ -64,8 +64,6 @@ EXCESSIVE = "more than 500 expressions, labels, tolerations, products and UUIDs 
         ({"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}, "hostPort"),
         ({"hostNetwork": True, "containers": [{"name": "c", "ports": [{"containerPort": 80}]}]}, "hostPort"),
         ({"initContainers": [{"name": "i", "ports": [{"hostPort": 80}]}]}, "hostPort"),
-        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "x"}}]}, "persistentVolumeClaim"),
-        ({"volumes": [{"name": "v", "ephemeral": {}}]}, "ephemeral volume"),
         ({"resourceClaims": [{"name": "gpu"}]}, "resourceClaims"),
         ({"tolerations": [{"key": str(n)} for n in range(500)]}, EXCESSIVE),
         ({"nodeSelector": {str(n): "v" for n in range(500)}}, EXCESSIVE),

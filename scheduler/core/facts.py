@@ -1,0 +1,58 @@
+"""Small tables of what is known: records by key, fed from watches, that tell what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, Protocol, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+K_co = TypeVar("K_co", bound=Hashable, covariant=True)
+
+
+class Keyed(Protocol[K_co]):
+    """A record that says what it is known by."""
+
+    @property
+    def key(self) -> K_co:
+        """What it is known by."""
+        ...
+
+
+R = TypeVar("R", bound=Keyed[Hashable])
+
+
+class Facts(Generic[K, R]):
+    """Records of one kind. ``changed`` is called with a record that is new, different or gone."""
+
+    __slots__ = ("_by_key", "_changed")
+
+    def __init__(self, changed: Callable[[R], None]) -> None:
+        self._by_key: dict[Hashable, R] = {}
+        self._changed = changed
+
+    def get(self, key: K) -> R | None:
+        """The record of this key."""
+        return self._by_key.get(key)
+
+    def __contains__(self, key: K) -> bool:
+        """Whether there is a record of this key."""
+        return key in self._by_key
+
+    def put(self, record: R) -> None:
+        """Take a record as it is now; one that says nothing new costs nothing."""
+        if self._by_key.get(record.key) != record:
+            self._by_key[record.key] = record
+            self._changed(record)
+
+    def drop(self, record: R) -> None:
+        """It is gone."""
+        if self._by_key.pop(record.key, None) is not None:
+            self._changed(record)
+
+    def replace(self, records: Iterable[R]) -> None:
+        """Take the whole truth as of a list."""
+        listed = {record.key: record for record in records}
+        for record in [record for key, record in self._by_key.items() if key not in listed]:
+            self.drop(record)
+        for record in listed.values():
+            self.put(record)

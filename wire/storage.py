@@ -1,0 +1,73 @@
+"""Claims, volumes, storage classes and what CSI drivers say of nodes, in part: the fields that decisions read."""
+
+from __future__ import annotations
+
+from wire.core import NodeSelector, ObjectMeta, ObjectReference, WireStruct
+
+
+class PersistentVolumeClaimSpec(WireStruct, frozen=True, gc=False):
+    access_modes: list[str] | None = None
+    volume_name: str = ""
+    storage_class_name: str | None = None
+
+
+class PersistentVolumeClaimStatus(WireStruct, frozen=True, gc=False):
+    phase: str = ""
+
+
+class PersistentVolumeClaim(WireStruct, frozen=True, gc=False):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+
+class CSIVolumeSource(WireStruct, frozen=True, gc=False):
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class VolumeNodeAffinity(WireStruct, frozen=True, gc=False):
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(WireStruct, frozen=True, gc=False):
+    csi: CSIVolumeSource | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+    claim_ref: ObjectReference | None = None
+
+
+class PersistentVolume(WireStruct, frozen=True, gc=False):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+
+
+class StorageClass(WireStruct, frozen=True, gc=False):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    volume_binding_mode: str = ""
+
+
+class VolumeNodeResources(WireStruct, frozen=True, gc=False):
+    #: Most volumes of the driver on the node; None: as many as there are.
+    count: int | None = None
+
+
+class CSINodeDriver(WireStruct, frozen=True, gc=False):
+    name: str = ""
+    allocatable: VolumeNodeResources | None = None
+
+
+class CSINodeSpec(WireStruct, frozen=True, gc=False):
+    drivers: list[CSINodeDriver] | None = None
+
+
+class CSINode(WireStruct, frozen=True, gc=False):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CSINodeSpec = CSINodeSpec()
