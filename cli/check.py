@@ -7,11 +7,6 @@ import functools
 import importlib
 from typing import Any, Final
 
-import anyio
-
-from cli.settings.common import AsKubectl
-from cli.settings.declaring import add_options
-
 _Commands = Any  # argparse keeps the type of sub-commands private
 
 _DESCRIPTION: Final = (
@@ -21,11 +16,19 @@ _DESCRIPTION: Final = (
 )
 
 
-def add_command(commands: _Commands) -> None:
-    """Add the sub-command."""
+NAME: Final = "check"
+
+
+def add_command(commands: _Commands, *, is_called: bool = True) -> None:
+    """Add the sub-command, and its options where it is called: loading what declares them takes time."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "check", help="see whether a cluster is as safe as it should be", description=_DESCRIPTION
+        NAME, help="see whether a cluster is as safe as it should be", description=_DESCRIPTION
     )
+    if not is_called:
+        return
+    from cli.settings.common import AsKubectl  # noqa: PLC0415 - as above
+    from cli.settings.declaring import add_options  # noqa: PLC0415 - as above
+
     parser.add_argument("-o", "--output", choices=("lines", "json"), default="lines", help="form of the result")
     parser.add_argument(
         "--runtime-class",
@@ -37,6 +40,8 @@ def add_command(commands: _Commands) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    import anyio  # noqa: PLC0415 - as above
+
     process = importlib.import_module("cli.checkprocess")
     code: int = anyio.run(functools.partial(process.run, arguments))
     return code

@@ -11,12 +11,6 @@ import functools
 import importlib
 from typing import Any, Final
 
-import anyio
-
-from cli.migration.telling import LINES, OUTPUTS
-from cli.settings.common import AsKubectl
-from cli.settings.declaring import add_options
-
 _Commands = Any  # argparse keeps the type of sub-commands private
 
 _DESCRIPTION: Final = (
@@ -26,11 +20,20 @@ _DESCRIPTION: Final = (
 )
 
 
-def add_command(commands: _Commands) -> None:
-    """Add the sub-command."""
+NAME: Final = "check-kai"
+
+
+def add_command(commands: _Commands, *, is_called: bool = True) -> None:
+    """Add the sub-command, and its options where it is called: loading what declares them takes time."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "check-kai", help="see what would differ if Moorage took over from KAI Scheduler", description=_DESCRIPTION
+        NAME, help="see what would differ if Moorage took over from KAI Scheduler", description=_DESCRIPTION
     )
+    if not is_called:
+        return
+    from cli.migration.telling import LINES, OUTPUTS  # noqa: PLC0415 - as above
+    from cli.settings.common import AsKubectl  # noqa: PLC0415 - as above
+    from cli.settings.declaring import add_options  # noqa: PLC0415 - as above
+
     parser.add_argument(
         "-o", "--output", choices=OUTPUTS, default=LINES, help="wide: a line for each object (default: lines)"
     )
@@ -39,6 +42,8 @@ def add_command(commands: _Commands) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    import anyio  # noqa: PLC0415 - as above
+
     process = importlib.import_module("cli.checkkaiprocess")
     code: int = anyio.run(functools.partial(process.run, arguments))
     return code

@@ -69,7 +69,7 @@ def suggested(words: Sequence[str], *, ask: Names) -> list[str]:
 
 
 def _typed(before: Sequence[str]) -> _Typed:
-    typed = _Typed(plugin_parser())
+    typed = _Typed(plugin_parser(before))
     for word in before:
         options = _options(typed.parser)
         if typed.open is not None:

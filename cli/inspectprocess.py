@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from typing import Final
 
 import anyio
+import msgspec
 
 from cli import inspect, writing
 from cli.connections import as_kubectl, rng
 from cli.inspection import aliyun, reading, sheets, telling
 from cli.inspection.surveying import Found, survey
 from cli.inspection.values import Inspection
+from cli.leaders import Leaders
 from cli.printable import line
 from cli.refusing import BadInput
 from kube.api import Api
+from kube.clock import SystemClock
 from kube.config import ConfigError
 from kube.errors import ApiError, Forbidden
 from kube.http import HttpTransport
@@ -43,17 +47,26 @@ def run(arguments: argparse.Namespace) -> int:
 async def _seen(arguments: argparse.Namespace) -> Inspection:
     credentials = await as_kubectl(kubeconfig=arguments.kubeconfig, context=arguments.context)
     async with HttpTransport(credentials, user_agent="moorage-inspect") as transport:
-        return await look(
-            Api(transport, retry=Retry(rng(), tries=_TRIES)), arguments, own_namespace=credentials.namespace
-        )
+        api = Api(transport, retry=Retry(rng(), tries=_TRIES))
+        return await look(api, arguments, own_namespace=credentials.namespace, leaders=Leaders(SystemClock()))
 
 
-async def look(api: Api, arguments: argparse.Namespace, *, own_namespace: str = "") -> Inspection:
-    """Read and survey what is asked for. Raises BadInput for a name that is not there, ApiError."""
+async def look(
+    api: Api, arguments: argparse.Namespace, *, leaders: Leaders | None = None, own_namespace: str = ""
+) -> Inspection:
+    """Read and survey what is asked for, and whether the components work.
+
+    ``leaders`` None: do not ask for leases. Raises BadInput for a name that is not there, ApiError.
+    """
     namespace: str = arguments.namespace
     if arguments.what == inspect.POD and not namespace and not arguments.all_namespaces:
         namespace = own_namespace or _DEFAULT_NAMESPACE
-    return survey(await _found(api, arguments, namespace), namespace=namespace)
+    seen = survey(await _found(api, arguments, namespace), namespace=namespace)
+    if leaders is None:
+        return seen
+    unread: list[str] = []
+    await reading.allowed(partial(leaders.look, api), "leases (whether scheduler and binder work)", unread)
+    return msgspec.structs.replace(seen, unread=(*seen.unread, *unread), warnings=leaders.warnings())
 
 
 async def _found(api: Api, arguments: argparse.Namespace, namespace: str) -> Found:
@@ -77,3 +90,5 @@ def show(seen: Inspection, arguments: argparse.Namespace) -> None:
             inspect.POD: telling.pod_sheets,
         }
         sheets.show(tell[arguments.what](seen, wide=arguments.output == "wide"), seen.unread)
+    if arguments.format == inspect.ALIYUN or arguments.output not in {"json", "yaml"}:
+        sys.stderr.writelines(f"warning: {line(warning)}\n" for warning in seen.warnings)

@@ -1,7 +1,7 @@
 """``moorage``: one entry point with sub-commands. What a sub-command needs is imported when it is called.
 
 Whoever asks waits for imports more than for anything else (docs/benchmarks.md): what is imported at the top of this
-module, ``cli.inspect`` and ``cli.offline`` is what argparse needs, and no more.
+module, and of the commands that ask, is what argparse needs, and no more.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from cli import inspect, offline
+from cli import check, checkkai, inspect, offline, ui
 from cli.printable import line
 from cli.refusing import BadInput
 from cli.top import command as top
@@ -39,13 +39,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def kubectl() -> int:
     """Run ``kubectl moorage``: the commands that ask, by the name under which kubectl finds them."""
-    return _run(plugin_parser(), sys.argv[1:])
+    return _run(plugin_parser(sys.argv[1:]), sys.argv[1:])
 
 
-def plugin_parser() -> argparse.ArgumentParser:
-    """Know the commands of ``kubectl moorage``."""
+def plugin_parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Know the commands of ``kubectl moorage``: what reads a cluster or manifests. ``given``: the words behind it."""
     parser = _Parser(prog="kubectl moorage", description="Ask about GPUs: in a cluster, and in manifests.")
-    _add_asking(parser)
+    _add_asking(parser, _called(given))
     return parser
 
 
@@ -96,32 +96,37 @@ def _log(*, verbose: bool) -> None:
 def _parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Know all commands; but where one that asks is called, only those, since the others cost 0.1 s to load."""
     parser = _Parser(prog="moorage", description="A Kubernetes scheduler for GPU batch work.")
-    commands = _add_asking(parser)
-    if next((word for word in given if not word.startswith("-")), "") not in {inspect.NAME, top.NAME, *offline.NAMES}:
+    called = _called(given)
+    commands = _add_asking(parser, called)
+    if called not in commands.choices:
         _add_others(commands)
     return parser
 
 
-def _add_asking(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[Any]:
+def _called(given: Sequence[str]) -> str:
+    """Which command a line names, "" for none."""
+    return next((word for word in given if not word.startswith("-")), "")
+
+
+def _add_asking(parser: argparse.ArgumentParser, called: str) -> argparse._SubParsersAction[Any]:
     parser.add_argument("-v", "--verbose", action="store_true", help="log what happens to stderr")
     parser.set_defaults(logs=True)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     inspect.add_command(commands)
     top.add_command(commands)
     offline.add_commands(commands)
+    for each in (check, checkkai, ui):
+        each.add_command(commands, is_called=called == each.NAME)
     return commands
 
 
 def _add_others(commands: argparse._SubParsersAction[_Parser]) -> None:
-    from cli import check, checkkai, cleannodes, components, nodes, ui, upgradecrds  # noqa: PLC0415 - lazily: they load what talks to a cluster
+    from cli import cleannodes, components, nodes, upgradecrds  # noqa: PLC0415 - lazily: they load what talks to a cluster
 
     _add_simulate(commands)
     _add_demo(commands)
     nodes.add_command(commands)
-    check.add_command(commands)
-    checkkai.add_command(commands)
     cleannodes.add_command(commands)
-    ui.add_command(commands)
     upgradecrds.add_command(commands)
     components.add_commands(commands)
 

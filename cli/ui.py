@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import re
-from pathlib import Path
 from typing import Any, Final
 
-from cli import namespaces
-from cli.page.settings import PageSettings
 from cli.refusing import BadInput
-from cli.settings.declaring import add_options
-from cli.settings.gathering import from_line
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -23,16 +17,27 @@ _DESCRIPTION: Final = (
 )
 #: Of a simulated cluster where none are named.
 NODES: Final = ("3x8x80GiB", "1x4x24GiB")
-_SPEED: Final = re.compile(r"[0-9]{1,4}(\.[0-9]{1,3})?")
+_SPEED: Final = r"[0-9]{1,4}(\.[0-9]{1,3})?"
 _LEAST_SPEED: Final = 0.1
 _MOST_SPEED: Final = 1000
 
 
-def add_command(commands: _Commands) -> None:
-    """Add the sub-command."""
+NAME: Final = "ui"
+
+
+def add_command(commands: _Commands, *, is_called: bool = True) -> None:
+    """Add the sub-command, and its options where it is called: loading what declares them takes time."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "ui", help="serve a web page that shows the GPUs of a cluster, live", description=_DESCRIPTION
+        NAME, help="serve a web page that shows the GPUs of a cluster, live", description=_DESCRIPTION
     )
+    if not is_called:
+        return
+    from pathlib import Path  # noqa: PLC0415 - as above
+
+    from cli import namespaces  # noqa: PLC0415 - as above
+    from cli.page.settings import PageSettings  # noqa: PLC0415 - as above
+    from cli.settings.declaring import add_options  # noqa: PLC0415 - as above
+
     parser.add_argument(
         "--simulate", action="store_true", help="show a simulated cluster at work, in real time; needs no cluster"
     )
@@ -59,6 +64,9 @@ def add_command(commands: _Commands) -> None:
 
 
 def _ui(arguments: argparse.Namespace) -> int:
+    from cli.page.settings import PageSettings  # noqa: PLC0415 - as above
+    from cli.settings.gathering import from_line  # noqa: PLC0415 - as above
+
     put_right(arguments)
     process = importlib.import_module("cli.uiprocess")
     code: int = process.run(arguments, from_line(PageSettings, arguments))
@@ -67,6 +75,10 @@ def _ui(arguments: argparse.Namespace) -> int:
 
 def put_right(arguments: argparse.Namespace) -> None:
     """Read the speed. Raises BadInput for what makes no sense together."""
+    import re  # noqa: PLC0415 - as above
+
+    from cli import namespaces  # noqa: PLC0415 - as above
+
     if arguments.nodes and not arguments.simulate:
         raise BadInput("--nodes: allowed with --simulate")
     if arguments.open and (arguments.simulate or arguments.record):
@@ -79,6 +91,6 @@ def put_right(arguments: argparse.Namespace) -> None:
         )
     if arguments.speed != "1" and not arguments.open:
         raise BadInput("--speed: allowed with --open")
-    if not _SPEED.fullmatch(arguments.speed) or not _LEAST_SPEED <= float(arguments.speed) <= _MOST_SPEED:
+    if not re.fullmatch(_SPEED, arguments.speed) or not _LEAST_SPEED <= float(arguments.speed) <= _MOST_SPEED:
         raise BadInput(f"--speed {arguments.speed}: allowed are numbers from {_LEAST_SPEED} to {_MOST_SPEED}")
     arguments.speed = float(arguments.speed)

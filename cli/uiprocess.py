@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 
 from admission.certificates.tls import Files, FilesShown
 from cli import connections, namespaces
+from cli.leaders import Leaders
 from cli.listening import listening
 from cli.page.access import Access, Open, Reviewed
 from cli.page.answering import Answering
@@ -30,6 +31,7 @@ from cli.page.winding import Recorded
 from cli.printable import line
 from cli.refusing import BadInput
 from kube.api import Api
+from kube.clock import SystemClock
 from kube.config import ConfigError
 from kube.http import HttpTransport
 from kube.retry import Retry
@@ -91,7 +93,9 @@ async def _follow(arguments: argparse.Namespace, settings: PageSettings, door: D
             async with source as (transport, name):
                 api = Api(transport, retry=Retry(connections.rng()))
                 some = namespaces.chosen(arguments)
-                following = Following(api, publishing.objects, rng=connections.rng(), namespaces=some)
+                leaders = None if arguments.simulate else Leaders(SystemClock())
+                rng = connections.rng()
+                following = Following(api, publishing.objects, rng=rng, namespaces=some, leaders=leaders)
                 is_local = is_loopback(settings.listen[0])
                 access: Access = Open() if is_local else Reviewed(api)
                 hosts = _OURSELVES if is_local else None

@@ -68,7 +68,7 @@ async def read_pods(api: Api, wanted: Sequence[str], *, namespace: str) -> Found
         listing = await api.digest(PODS, _if(is_reservation), namespace=names.RESERVATION_NAMESPACE)
         held.extend(pod for pod in listing.items if pod is not None)
 
-    await _allowed(read_held, f"reservations (pods of namespace {names.RESERVATION_NAMESPACE})", unread)
+    await allowed(read_held, f"reservations (pods of namespace {names.RESERVATION_NAMESPACE})", unread)
     await _read_requests(api, requests, unread, namespace=namespace)
     known = {pod.metadata.uid: pod for pod in (*held, *pods)}
     return Found(
@@ -87,14 +87,14 @@ async def _nodes_of(api: Api, pods: Sequence[Pod], unread: list[str]) -> list[No
     nodes: list[Node] = []
     if len(named) <= _MOST_ONE_BY_ONE:
         for name in sorted(named):
-            await _allowed(functools.partial(_add, api, NODES, name, nodes), f"node {name}", unread)
+            await allowed(functools.partial(_add, api, NODES, name, nodes), f"node {name}", unread)
         return nodes
 
     async def read_all() -> None:
         listed = (await api.list(NODES, skip_undecodable=True)).items
         nodes.extend(node for node in listed if node.metadata.name in named)
 
-    await _allowed(read_all, f"nodes ({len(named)} that pods are on)", unread)
+    await allowed(read_all, f"nodes ({len(named)} that pods are on)", unread)
     return nodes
 
 
@@ -131,10 +131,10 @@ async def _read_requests(api: Api, requests: list[BindRequest], unread: list[str
         except NotFound:
             return
 
-    await _allowed(read, "bindrequests (what is on its way to a node)", unread)
+    await allowed(read, "bindrequests (what is on its way to a node)", unread)
 
 
-async def _allowed(read: Callable[[], Awaitable[None]], what: str, unread: list[str]) -> None:
+async def allowed(read: Callable[[], Awaitable[None]], what: str, unread: list[str]) -> None:
     """Read something that can be done without, and note where one may not."""
     try:
         await read()

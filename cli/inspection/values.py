@@ -55,8 +55,12 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel
 
 
 class Inspection(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
-    """All of it. ``unread``: what could not be read, and so is missing here."""
+    """All of it. ``unread``: what could not be read, and so is missing here.
+
+    ``warnings``: which of the components do not work (cli/leaders.py).
+    """
 
     nodes: tuple[NodeView, ...] = ()
     pods: tuple[PodView, ...] = ()
     unread: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()

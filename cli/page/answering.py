@@ -81,11 +81,12 @@ class Limits(msgspec.Struct, frozen=True):
 class Health(PageStruct, frozen=True, gc=False):
     """What is wrong with what the page rests on: kinds that can't be read, and a silent API server, in seconds.
 
-    ``warnings``: what takes nothing away yet, and will have to be seen to.
+    ``idle``: which of the components do not work. ``warnings``: what takes nothing away yet, but must be seen to.
     """
 
     unread: tuple[str, ...] = ()
     silent_s: int = 0
+    idle: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -103,6 +104,10 @@ class Source(Protocol):
 
     def silent_s(self) -> int:
         """For how many seconds nothing was heard, 0 while that is usual."""
+        ...
+
+    def idle(self) -> tuple[str, ...]:
+        """Which of the components do not work, in sentences."""
         ...
 
 
@@ -285,7 +290,10 @@ class Answering:
                 await self._send(request, answer.write(event))
                 known = f"{frames.epoch}-{frame.revision}"
             health = Health(
-                unread=self._following.troubles(), silent_s=self._following.silent_s(), warnings=self._warnings()
+                unread=self._following.troubles(),
+                silent_s=self._following.silent_s(),
+                idle=self._following.idle(),
+                warnings=self._warnings(),
             )
             await self._send(request, answer.write(b"event: health\ndata: " + _encode(health) + b"\n\n"))
             with anyio.move_on_after(self._pulse_s):

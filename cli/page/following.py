@@ -10,6 +10,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskStatus
 
+from cli.leaders import Leaders
 from cli.page.drawing import draw_event, draw_queue
 from cli.page.objects import Objects, kept, newest, placed
 from cli.page.values import EventLine, QueueLine
@@ -104,11 +105,22 @@ class Following:
     """Six watches. Without nodes and pods there is no page; the rest is missed where it can't be read.
 
     ``namespaces``: follow these alone, by four watches each, for who may not read all. Nodes, and the pods that hold
-    devices for shares, are missed there, too, where they can't be read.
+    devices for shares, are missed there, too, where they can't be read. ``leaders``: whose leases are read, too; None:
+    nobody's.
     """
 
-    def __init__(self, api: Api, objects: Objects, *, rng: random.Random, namespaces: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        api: Api,
+        objects: Objects,
+        *,
+        rng: random.Random,
+        namespaces: Sequence[str] = (),
+        leaders: Leaders | None = None,
+    ) -> None:
+        self._api = api
         self._objects = objects
+        self._leaders = leaders
         self._namespaces = namespaces
         objects.namespaces = frozenset(namespaces) or None
 
@@ -130,6 +142,8 @@ class Following:
         async with anyio.create_task_group() as tasks:
             for each in self._all():
                 tasks.start_soon(each.run)
+            if self._leaders is not None:
+                tasks.start_soon(self._leaders.follow, self._api)
             for each in self._needed:
                 await each.synced.wait()
             await _settled(self._beneath)
@@ -145,6 +159,8 @@ class Following:
     async def settled(self) -> None:
         """Wait until everything has been read, or can't be."""
         await _settled(self._all())
+        while not (self._leaders is None or self._leaders.is_settled):  # noqa: ASYNC110 - as below
+            await anyio.sleep(_LOOK_AGAIN_S)
 
     def _all(self) -> list[Reflector[Any]]:
         return [*self._needed, *self._beneath, *self._wanted]
@@ -159,7 +175,12 @@ class Following:
         unread = (
             f"{each.resource.plural}: {each.trouble}" for each in self._all() if each.trouble and not each.is_unknown
         )
-        return (*recording, *left_out, *unread)
+        leases = (self._leaders.trouble,) if self._leaders and self._leaders.trouble else ()
+        return (*recording, *left_out, *unread, *leases)
+
+    def idle(self) -> tuple[str, ...]:
+        """Which of the components do not work, in sentences."""
+        return self._leaders.warnings() if self._leaders else ()
 
     @property
     def has_nodes(self) -> bool:

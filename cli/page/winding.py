@@ -106,6 +106,10 @@ class Recorded:
         """A file is never late."""
         return 0
 
+    def idle(self) -> tuple[str, ...]:
+        """Nothing is known of what works now."""
+        return ()
+
     def about(self, speed: float) -> Run:
         """What a reader is told of the run itself."""
         return Run(

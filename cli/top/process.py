@@ -18,6 +18,7 @@ from rich.text import Text
 
 from cli import namespaces
 from cli.connections import as_kubectl, rng
+from cli.leaders import Leaders
 from cli.page.following import Following
 from cli.page.publishing import Publishing
 from cli.printable import line
@@ -26,6 +27,7 @@ from cli.top import keys
 from cli.top.command import COLOURS
 from cli.top.screen import Letters, Screen, View, screen
 from kube.api import Api
+from kube.clock import SystemClock
 from kube.config import ConfigError
 from kube.http import HttpTransport
 from kube.retry import Retry
@@ -52,7 +54,9 @@ async def _run(arguments: argparse.Namespace) -> int:
     async with _source(arguments) as transport:
         publishing = Publishing("top", every_s=_EVERY_S)
         api = Api(transport, retry=Retry(rng()))
-        following = Following(api, publishing.objects, rng=rng(), namespaces=namespaces.chosen(arguments))
+        leaders = None if arguments.simulate else Leaders(SystemClock())
+        some = namespaces.chosen(arguments)
+        following = Following(api, publishing.objects, rng=rng(), namespaces=some, leaders=leaders)
         top = Top(publishing, following, View(_PLAIN_WIDTH, _EVERYTHING, by=arguments.by, details=arguments.details))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(following.run)
@@ -107,7 +111,8 @@ class Top:
     def drawn(self) -> Screen:
         """Draw it as it is now."""
         silent_s = self._following.silent_s()
-        notes = [f"not read: {trouble}" for trouble in self._following.troubles()]
+        notes = list(self._following.idle())
+        notes += [f"not read: {trouble}" for trouble in self._following.troubles()]
         notes += [f"the API server has said nothing for {silent_s} s"] if silent_s else []
         view = msgspec.structs.replace(self.view, has_nodes=self._following.has_nodes)
         made = screen(self.publishing.frames.whole(), self._letters, view, notes=notes)

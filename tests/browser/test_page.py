@@ -15,6 +15,7 @@ from anyio.abc import SocketStream
 from cli.inspection.reading import read_cluster
 from cli.inspection.surveying import survey
 from cli.inspection.telling import percent_down, percent_up
+from cli.leaders import Leaders
 from cli.page.access import Reviewed
 from cli.page.values import Device, NodeCard, Tenant
 from gpu.share import NANO_PER_DEVICE
@@ -224,6 +225,18 @@ async def test_the_map_says_of_every_device_what_inspect_says(tab: Tab) -> None:
         assert heads == ["n1", "n2", "n10"]
         widths = "[...document.querySelectorAll('.share, .left')].map(s => Number(s.style.flexGrow))"
         assert sum(await tab.evaluate(widths)) == 12 * NANO
+
+
+async def test_the_light_is_not_green_while_nobody_schedules(tab: Tab) -> None:
+    cluster = await small()
+    async with page(cluster, leaders=Leaders(SystemClock())) as made:
+        await shown(tab, made.address)
+        await tab.until("document.getElementById('live').dataset.state === 'idle'")
+        assert await tab.evaluate("document.getElementById('live').textContent") == "not scheduling"
+        said = await tab.evaluate("document.getElementById('banner').textContent")
+        assert "no scheduler has worked here yet" in said
+        assert "no pod is bound" in said
+        await until_equal(tab, cluster)
 
 
 async def test_the_map_follows_changes_and_catches_up_after_a_broken_connection(tab: Tab) -> None:

@@ -17,6 +17,10 @@ ROOT = Path(__file__).parents[2]
 KUBECTL = Path(sys.executable).with_name("kubectl")
 
 
+#: All that read a cluster or manifests.
+COMMANDS = ("check", "check-kai", "inspect", "lint", "top", "translate", "ui")
+
+
 def names(kind: str, where: Sequence[str]) -> Sequence[str]:
     """A kubectl that knows two of each kind, and says where it was asked."""
     return [f"{kind}-1", f"{kind}-2", *where]
@@ -25,7 +29,7 @@ def names(kind: str, where: Sequence[str]) -> Sequence[str]:
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ([""], ["inspect", "lint", "top", "translate", ":4"]),
+        ([""], [*COMMANDS, ":4"]),
         (["i"], ["inspect", ":4"]),
         (["-v", "l"], ["lint", ":4"]),
         (["inspect", ""], ["cluster", "node", "pod", ":4"]),
@@ -43,10 +47,13 @@ def names(kind: str, where: Sequence[str]) -> Sequence[str]:
         (["inspect", "--kubeconfig", ""], [":0"]),
         (["inspect", "--fo"], ["--format", ":4"]),
         (["inspect", "-A", "p"], ["pod", ":4"]),
+        (["check", "-o", ""], ["lines", "json", ":4"]),
+        (["check-kai", "--out"], ["--output", ":4"]),
+        (["ui", "--sim"], ["--simulate", ":4"]),
         (["translate", ""], [":0"]),
         (["translate", "--to", "v"], ["volcano", ":4"]),
         (["lint", "--dialects", ""], [":0"]),
-        (["nothing", ""], ["inspect", "lint", "top", "translate", ":4"]),
+        (["nothing", ""], [*COMMANDS, ":4"]),
         (["inspect", "--nothing=", ""], ["cluster", "node", "pod", ":4"]),
         (["inspect", "--nothing="], [":4"]),
     ],

@@ -16,8 +16,10 @@ import yaml
 
 from cli import inspect, inspectprocess
 from cli.inspection.values import Inspection
+from cli.leaders import Leaders
 from cli.main import main, plugin_parser
 from cli.refusing import BadInput
+from kube.clock import SystemClock
 from kube.errors import Forbidden
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
@@ -252,6 +254,38 @@ async def test_pods_are_of_the_contexts_namespace_unless_told_otherwise() -> Non
         assert [view.name for view in (await looked(world, "pod", "-A", own_namespace="other")).pods] == ["a"]
         with pytest.raises(BadInput, match="there is no pod a in namespace other"):
             await looked(world, "pod", "a", "-n", "other")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ([], "stderr"),
+        (["node"], "stderr"),
+        (["pod", "-A"], "stderr"),
+        (["--format", "aliyun"], "stderr"),
+        (["--format", "aliyun", "-o", "json"], "stderr"),
+        (["-o", "json"], "stdout"),
+    ],
+)
+async def test_each_view_says_that_no_scheduler_works(
+    given: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with stage.stage("1x2x24GiB") as world:
+        await settle()
+        arguments = understood(*given)
+        seen = await inspectprocess.look(api_of(world, "someone"), arguments, leaders=Leaders(SystemClock()))
+        inspectprocess.show(seen, arguments)
+        printed = capsys.readouterr()
+        assert "no scheduler has worked here yet" in (printed.err if told == "stderr" else printed.out)
+        assert (told == "stderr") == printed.err.startswith("warning: ")
+
+
+async def test_who_may_not_read_leases_is_told_that_it_is_not_known_whether_anybody_works() -> None:
+    async with stage.stage("1x2x24GiB") as world:
+        world.server.faults.on_request.append(refuse("leases", names.SYSTEM_NAMESPACE))
+        seen = await inspectprocess.look(api_of(world, "someone"), understood(), leaders=Leaders(SystemClock()))
+        assert seen.unread == ("leases (whether scheduler and binder work): you may not read this",)
+        assert seen.warnings == ()
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])

@@ -81,6 +81,9 @@ class _Still:
     def silent_s(self) -> int:
         return 0
 
+    def idle(self) -> tuple[str, ...]:
+        return ()
+
 
 @asynccontextmanager
 async def served(shown: Moment) -> AsyncIterator[str]:

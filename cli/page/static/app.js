@@ -161,17 +161,24 @@ class Page {
 
   // --- how it stands ----------------------------------------------------------------------------------------------
 
-  tell(state, text) {
+  /** Set the light: green only where the page is live and the cluster's scheduler and binder work. */
+  light(state, text) {
     const live = byId("live");
     live.dataset.state = state;
     if (live.textContent !== text) live.textContent = text;
+  }
+
+  tell(state, text) {
+    this.light(state, text);
     document.documentElement.dataset.connection = state;
     if (!this.hasState && state === "broken") byId("main").replaceChildren(el("p", { class: "note" }, text));
   }
 
   tellHealth(health) {
     const silent = health.silentS ? [`nothing was heard from the API server for ${span(health.silentS * 1000)}`] : [];
-    this.warn([...silent, ...(health.unread ?? [])], health.warnings);
+    const idle = health.idle ?? [];
+    this.light(idle.length ? "idle" : "live", idle.length ? "not scheduling" : "live");
+    this.warn([...silent, ...(health.unread ?? [])], [...idle, ...(health.warnings ?? [])]);
   }
 
   warn(missing, others) {

@@ -12,6 +12,7 @@ import aiohttp
 import anyio
 import msgspec
 
+from cli.leaders import Leaders
 from cli.page.access import Access, Open
 from cli.page.answering import Answering
 from cli.page.door import Door
@@ -42,12 +43,13 @@ async def served(
     in_step: bool = True,
     every_s: float = 0.02,
     namespaces: Sequence[str] = (),
+    leaders: Leaders | None = None,
     **how: Any,
 ) -> AsyncIterator[Served]:
     """Serve it; ``in_step`` false: nothing is read."""
     publishing = Publishing("epoch", every_s=every_s)
     api = Api(transport, retry=Retry(random.Random(0)))
-    following = Following(api, publishing.objects, rng=random.Random(0), namespaces=namespaces)
+    following = Following(api, publishing.objects, rng=random.Random(0), namespaces=namespaces, leaders=leaders)
     answering = Answering(
         publishing, following, access or Open(), source="a test", hosts=hosts, **{"pulse_s": 0.2, **how}
     )

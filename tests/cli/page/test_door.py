@@ -43,6 +43,9 @@ class Source:
     def silent_s(self) -> int:
         return 0
 
+    def idle(self) -> tuple[str, ...]:
+        return ()
+
 
 def pair() -> ServingCertificate:
     return serving_certificate(addresses=["127.0.0.1"], now_ns=SystemClock().now_ns())
