@@ -22,6 +22,8 @@ _SCHEDULE_ANYWAY = "ScheduleAnyway"
 _MOST_EFFORT = 500
 #: For all places of a record together: 17 that an administrator's settings make, each with as much.
 _MOST_IN_PLACES = 10_000
+#: Each resource that a pod asks is compared with all nodes, and no node has a hundred of them.
+_MOST_RESOURCES = 100
 
 
 def constraints(pod: Pod, cards: Cards = ANY_CARD, enforced: tuple[str, ...] = ()) -> Constraints:
@@ -72,7 +74,9 @@ def unsupported(pod: Pod) -> str:
 
 
 def excessive(cls: PodClass) -> str:
-    """Say of constraints that are too many how many are not; "" of others."""
+    """Name the limit that a class exceeds with its constraints or resources; "" if it keeps all limits."""
+    if len(cls.demand.extended) > _MOST_RESOURCES:
+        return f"more than {_MOST_RESOURCES} extended resources"
     if effort(cls.constraints) + len(cls.uuids) + len(cls.not_uuids) > _MOST_EFFORT:
         return f"more than {_MOST_EFFORT} expressions, labels, tolerations, products and UUIDs in all"
     if cls.places and sum(map(effort, cls.all_constraints())) > _MOST_IN_PLACES:

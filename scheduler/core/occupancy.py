@@ -6,9 +6,11 @@ and late, repeated or reordered events can't add up; a recount costs some tens o
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -20,6 +22,9 @@ from gpu.slices import is_device_resource
 from scheduler.core.records import Demand, NodeRecord, PodRecord
 from scheduler.core.settings import Settings
 from wire import names
+
+#: Pods that name more extended resources than this are counted by what their node has.
+_MANY_RESOURCES: Final = 16
 
 
 class Charge(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -135,14 +140,14 @@ class Occupancy:
     extended: dict[str, int] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
 
-    def take(self, demand: Demand, *, is_reservation: bool = False) -> None:
+    def take(self, demand: Demand, node: NodeRecord | None, *, is_reservation: bool = False) -> None:
         """Add one pod. The device of a reservation is counted with its group."""
         self.cpu_milli += demand.cpu_milli
         self.mem_mib += demand.mem_mib
         self.ephemeral_mib += demand.ephemeral_mib
         self.pods += 1
         self.gpus += 0 if is_reservation else demand.gpus
-        for name, amount in demand.extended:
+        for name, amount in _counted(demand, node):
             if not (is_reservation and is_device_resource(name)):
                 self.extended[name] = self.extended.get(name, 0) + amount
 
@@ -178,11 +183,11 @@ def occupancy(
         _count_reservation(used.group(reservation.group), reservation)
     bound = list(pods)
     for pod in bound:
-        used.take(pod.cls.demand, is_reservation=pod.is_reservation)
+        used.take(pod.cls.demand, node, is_reservation=pod.is_reservation)
     for pod in bound:
         if not pod.is_reservation:
             _count_held(used, pod, smallest_card_mib=node.smallest_card_mib if node else 0)
-    _count_charges(used, charges)
+    _count_charges(used, charges, node)
     _count_coming_reservations(used, settings)
     for group in used.groups.values():
         if group.devices:
@@ -190,6 +195,19 @@ def occupancy(
     for resource, lost in _count_lost(used.groups.values()).items():
         used.take_devices(resource, lost)
     return used
+
+
+def _counted(demand: Demand, node: NodeRecord | None) -> Sequence[tuple[str, int]]:
+    """The extended resources of a pod that are counted on a node.
+
+    A running pod may name thousands of resources, since kubelet ignores those that its node lacks. Of so many only
+    those that the node has are looked for, so that a recount does not grow with what a tenant writes.
+    """
+    asked = demand.extended
+    if node is None or len(asked) <= _MANY_RESOURCES:
+        return asked
+    places = ((name, bisect_left(asked, (name, 0))) for name, _ in node.capacity.extended)
+    return [asked[place] for name, place in places if place < len(asked) and asked[place][0] == name]
 
 
 def _count_reservation(group: Group, reservation: Reservation) -> None:
@@ -243,11 +261,11 @@ def _count_lost(groups: Collection[Group]) -> Counter[str]:
     return Counter(lost.values())
 
 
-def _count_charges(used: Occupancy, charges: Iterable[Charge]) -> None:
+def _count_charges(used: Occupancy, charges: Iterable[Charge], node: NodeRecord | None) -> None:
     seen: set[str] = set()
     for charge in charges:
         if charge.demand is not None and charge.pod_uid not in seen:
-            used.take(charge.demand)
+            used.take(charge.demand, node)
             seen.add(charge.pod_uid)
         for device in charge.devices:
             group = used.group(device.group)

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from scheduler.core import intake
 from scheduler.core.decide import decide
+from scheduler.core.occupancy import Occupancy
 from scheduler.core.plan import Retire
+from scheduler.core.records import Demand
 from scheduler.core.settings import Settings
 from scheduler.core.table import GPUS, PODS
 from tests.scheduler.core.objects import (
@@ -207,3 +210,24 @@ def test_shared_devices_of_a_node_with_slices_take_nobody() -> None:
     made = cluster(node(labels={names.NODE_MIG_STRATEGY: "single"}), reservation("g"))
     ledger = made.refresh()
     assert (ledger.table.share_nano[:, ledger.row_of["n1"]] == -1).all()
+
+
+def test_of_a_running_pod_that_names_thousands_of_resources_those_of_its_node_are_counted() -> None:
+    asked = {f"example.com/r{number:05}": "1" for number in range(3_000)} | {"example.com/r01000": "7"}
+    has = node(extended={"example.com/r01000": "10", "example.com/r02999": "10", "example.com/zz": "10"})
+    made = cluster(has, pod("greedy", bound_to="n1", extended=asked))
+    ledger = made.refresh()
+    free = dict(zip(ledger.table.resources, ledger.table.free[:, ledger.row_of["n1"]].tolist(), strict=True))
+    assert {name: free[name] for name in free if name.startswith("example.com")} == {
+        "example.com/r01000": 3,
+        "example.com/r02999": 9,
+        "example.com/zz": 10,
+    }
+    assert made.validate() == []
+
+
+def test_counting_a_node_does_not_grow_with_the_resources_that_its_pods_name() -> None:
+    demand = Demand(extended=tuple((f"example.com/r{number:05}", 1) for number in range(3_000)))
+    used = Occupancy()
+    used.take(demand, intake.node_record(node(extended={"example.com/r00007": "2"})))
+    assert used.extended == {"example.com/r00007": 1}

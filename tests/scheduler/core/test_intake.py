@@ -11,7 +11,7 @@ from scheduler.core import gangplan, intake
 from scheduler.core.plan import Placement
 from scheduler.core.records import Demand, NodeRecord, PlannedMember, PodRecord
 from scheduler.core.settings import Settings
-from scheduler.core.verdict import Code
+from scheduler.core.verdict import Code, Verdict
 from tests.scheduler.core.objects import NANO, changed, ended, node, pod, pod_group, reservation
 from wire import names
 from wire.core import Pod
@@ -48,6 +48,11 @@ def test_an_evicted_pod_holds_its_place_until_its_containers_have_ended() -> Non
     assert intake.pod_record(evicted, Settings()) is not None
 
 
+def _naming(resources: int) -> dict[str, Any]:
+    """A container that names so many extended resources."""
+    return {"name": "c", "resources": {"limits": {f"example.com/r{number:05}": "1" for number in range(resources)}}}
+
+
 TERM = {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["a"]}]}
 EXCESSIVE = "more than 500 expressions, labels, tolerations, products and UUIDs in all"
 
@@ -69,6 +74,7 @@ EXCESSIVE = "more than 500 expressions, labels, tolerations, products and UUIDs 
         ({"nodeSelector": {str(n): "v" for n in range(500)}}, EXCESSIVE),
         ({"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [TERM] * 250}}}}, EXCESSIVE),
         ({"containers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}]}, "resourceClaims"),
+        ({"containers": [_naming(101)]}, "more than 100 extended resources"),
     ],
 )
 def test_a_hard_constraint_that_is_not_implemented_keeps_the_pod_waiting(spec: dict[str, Any], named: str) -> None:
@@ -113,6 +119,7 @@ def test_what_a_record_names_is_counted_too(obj: Pod, named: str) -> None:
         {"containers": [{"name": "c", "ports": [{"containerPort": 80}]}]},
         {"volumes": [{"name": "v", "configMap": {"name": "x"}}, {"name": "e"}]},
         {"affinity": {"podAffinity": {REQUIRED: []}}},
+        {"containers": [_naming(100)]},
     ],
 )
 def test_soft_wishes_and_harmless_fields_block_nobody(spec: dict[str, Any]) -> None:
@@ -140,7 +147,7 @@ def test_pods_of_a_gang_kind_are_not_bound_piecemeal(
     owner: tuple[str, str] | None, labels: dict[str, str], kind: str
 ) -> None:
     blocker = _read(pod(owner=owner, labels=labels)).blocker
-    assert (blocker.code, blocker.detail) == (Code.NO_POD_GROUP, kind) if kind and blocker else blocker is None
+    assert blocker == (Verdict(code=Code.NO_POD_GROUP, detail=kind) if kind else None)
     assert _read(pod(owner=owner, labels=labels, group="g")).blocker is None
 
 
