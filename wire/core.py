@@ -248,6 +248,9 @@ class PodStatus(WireStruct, frozen=True, gc=False):
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
+    #: Of the pod as a whole: what really holds, and what the kubelet has set aside (KEP-5419).
+    resources: ResourceRequirements | None = None
+    allocated_resources: dict[str, str | int | float] | None = None
     nominated_node_name: str = ""
 
 

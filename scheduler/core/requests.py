@@ -1,7 +1,9 @@
 """What a pod takes from its node: effective requests as kubelet and kube-scheduler count them.
 
-Sidecars as in KEP-753, pod-level resources as in KEP-2837, pods being resized as in KEP-1287 (the larger of what is
-asked and what is allocated), overhead on top. A limit without a request is the request, as the API server defaults it.
+Sidecars as in KEP-753, pod-level resources as in KEP-2837, overhead on top. A limit without a request is the request,
+as the API server defaults it. Of a pod that is being resized, or of one of its containers (KEP-1287, KEP-5419), the
+largest counts of what is asked, allocated and in force; what is asked does not, once the kubelet has called the resize
+infeasible.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ _ALWAYS = "Always"
 #: Resources that a pod may ask as a whole (KEP-2837); huge pages besides.
 _POD_LEVEL = (names.CPU_RESOURCE, names.MEMORY_RESOURCE)
 _HUGE_PAGES = "hugepages-"
+#: Condition of a pod whose resize the kubelet has not begun, and its reason where it never will.
+_RESIZE_PENDING = "PodResizePending"
+_INFEASIBLE = "Infeasible"
 
 #: Resource name -> milli for CPU, whole units (bytes, devices) for all others.
 Amounts = dict[str, int]
@@ -45,10 +50,13 @@ def readable_demand(pod: Pod) -> Demand:
 
 def _demand(pod: Pod, read: _Read) -> Demand:
     spec = pod.spec
-    amounts = _of_containers(pod, read)
-    if spec.resources is not None:
-        level = read(_asked(spec.resources))
-        amounts.update({k: v for k, v in level.items() if k in _POD_LEVEL or k.startswith(_HUGE_PAGES)})
+    is_infeasible = any(c.type == _RESIZE_PENDING and c.reason == _INFEASIBLE for c in pod.status.conditions or ())
+    amounts = _of_containers(pod, read, is_infeasible=is_infeasible)
+    given = _given(pod.status.allocated_resources, pod.status.resources, read)
+    if spec.resources is None:
+        _raise(amounts, _of_pods(given))
+    else:
+        amounts.update(_of_pods(_resized(read(_asked(spec.resources)), given, is_infeasible=is_infeasible)))
     _add(amounts, read(spec.overhead or {}))
     return from_amounts(amounts)
 
@@ -65,14 +73,19 @@ def from_amounts(amounts: Amounts) -> Demand:
     )
 
 
-def _of_containers(pod: Pod, read: _Read) -> Amounts:
+def _of_pods(amounts: Amounts) -> Amounts:
+    """Those amounts that a pod may ask as a whole."""
+    return {k: v for k, v in amounts.items() if k in _POD_LEVEL or k.startswith(_HUGE_PAGES)}
+
+
+def _of_containers(pod: Pod, read: _Read, *, is_infeasible: bool) -> Amounts:
     """Add up the containers that run together; an init container counts with the sidecars started before it."""
-    steady = _summed(pod.spec.containers, pod.status.container_statuses, read)
+    steady = _summed(pod.spec.containers, pod.status.container_statuses, read, is_infeasible=is_infeasible)
     statuses = {status.name: status for status in pod.status.init_container_statuses or ()}
     sidecars: Amounts = {}
     peak: Amounts = {}
     for container in pod.spec.init_containers or ():
-        own = _of_container(container, statuses.get(container.name), read)
+        own = _of_container(container, statuses.get(container.name), read, is_infeasible=is_infeasible)
         if container.restart_policy == _ALWAYS:
             _add(sidecars, own)
             _raise(peak, sidecars)
@@ -83,22 +96,37 @@ def _of_containers(pod: Pod, read: _Read) -> Amounts:
     return steady
 
 
-def _summed(containers: Iterable[Container], statuses: Sequence[ContainerStatus] | None, read: _Read) -> Amounts:
+def _summed(
+    containers: Iterable[Container], statuses: Sequence[ContainerStatus] | None, read: _Read, *, is_infeasible: bool
+) -> Amounts:
     by_name = {status.name: status for status in statuses or ()}
     total: Amounts = {}
     for container in containers:
-        _add(total, _of_container(container, by_name.get(container.name), read))
+        _add(total, _of_container(container, by_name.get(container.name), read, is_infeasible=is_infeasible))
     return total
 
 
-def _of_container(container: Container, status: ContainerStatus | None, read: _Read) -> Amounts:
-    """One container's request; while a resize goes on, the largest of asked, allocated and actual."""
-    amounts = read(_asked(container.resources))
-    if status is not None and status.allocated_resources:
-        _raise(amounts, read(status.allocated_resources))
-    if status is not None and status.resources is not None:
-        _raise(amounts, read(status.resources.requests or {}))
-    return amounts
+def _of_container(container: Container, status: ContainerStatus | None, read: _Read, *, is_infeasible: bool) -> Amounts:
+    asked = read(_asked(container.resources))
+    if status is None:
+        return asked
+    return _resized(asked, _given(status.allocated_resources, status.resources, read), is_infeasible=is_infeasible)
+
+
+def _given(allocated: Written | None, in_force: ResourceRequirements | None, read: _Read) -> Amounts:
+    """The larger of what is allocated and what is in force, by resource."""
+    given = read(allocated or {})
+    _raise(given, read((in_force.requests if in_force is not None else None) or {}))
+    return given
+
+
+def _resized(asked: Amounts, given: Amounts, *, is_infeasible: bool) -> Amounts:
+    """The larger of asked and given; of an infeasible resize what is given, and what is asked of all else."""
+    if is_infeasible:
+        return {**asked, **given}
+    larger = dict(asked)
+    _raise(larger, given)
+    return larger
 
 
 def _asked(resources: ResourceRequirements) -> Written:

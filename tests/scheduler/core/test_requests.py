@@ -63,6 +63,47 @@ def test_a_resized_sidecar_counts_with_what_is_allocated() -> None:
     assert demand(pod).cpu_milli == 4000
 
 
+def _three(**fields: Any) -> dict[str, Any]:
+    return {"resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "3"}, **fields}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "cpu_milli"),
+    [
+        # From 3 CPUs to 1: what is in force, or allocated, counts until it has been given back.
+        ({"resources": {"requests": {"cpu": "1"}}}, _three(), 3000),
+        ({"resources": {"requests": {"cpu": "1"}}}, _three(allocatedResources={"cpu": "1"}), 3000),
+        ({"resources": {"requests": {"cpu": "1"}}}, _three(resources={"requests": {"cpu": "1"}}), 3000),
+        ({"resources": {"requests": {"cpu": "1"}}}, _three(resources=None), 3000),
+        # From 3 CPUs to 5: what is asked counts at once.
+        ({"resources": {"requests": {"cpu": "5"}}}, _three(), 5000),
+        # Without an ask of the pod's own its status tells the sum of its containers.
+        ({}, _three(), 3000),
+        # Overhead comes on top.
+        ({"resources": {"requests": {"cpu": "1"}}, "overhead": {"cpu": "1"}}, _three(), 4000),
+    ],
+)
+def test_a_resize_of_the_whole_pod_counts_with_the_largest_of_asked_allocated_and_in_force(
+    spec: dict[str, Any], status: dict[str, Any], cpu_milli: int
+) -> None:
+    assert demand(_pod(spec={"containers": [_c({"cpu": "500m"})], **spec}, status=status)).cpu_milli == cpu_milli
+
+
+@pytest.mark.parametrize(("reason", "cpu_milli"), [("Infeasible", 3000), ("Deferred", 5000)])
+def test_a_resize_that_the_kubelet_called_infeasible_counts_what_is_allocated(reason: str, cpu_milli: int) -> None:
+    pending = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}]}
+    whole = {"containers": [_c()], "resources": {"requests": {"cpu": "5"}}}
+    assert demand(_pod(spec=whole, status={**pending, **_three()})).cpu_milli == cpu_milli
+    asking = {"containers": [_c({"cpu": "5", "nvidia.com/gpu": "2"})]}
+    made = demand(_pod(spec=asking, status={**pending, "containerStatuses": [{"name": "c", **_three()}]}))
+    assert (made.cpu_milli, made.gpus) == (cpu_milli, 2)
+
+
+def test_an_infeasible_resize_of_which_nothing_is_known_counts_what_is_asked() -> None:
+    pending = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]}
+    assert demand(_pod(spec={"containers": [_c({"cpu": "5"})]}, status=pending)).cpu_milli == 5000
+
+
 def test_each_resource_goes_to_its_place_and_bytes_round_up_once() -> None:
     asked = {"memory": 2**20 + 1, "ephemeral-storage": "1", "nvidia.com/gpu": "2", "example.com/nic": 3, "pods": 1}
     half = {"memory": 2**20 - 1, "hugepages-2Mi": "4Mi"}
