@@ -47,12 +47,16 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
     available: int
 
 
-def make_devices(shape: NodeShape, *, seed: int) -> tuple[Device, ...]:
-    """Make the cards of a node, then its slices; UUIDs follow from the seed, the node's name and the place."""
+def make_devices(shape: NodeShape, *, seed: int, refits: int = 0) -> tuple[Device, ...]:
+    """Make the cards of a node, then its slices; UUIDs follow from the seed, the node's name and the place.
+
+    ``refits``: how often the machine was replaced by another one, whose cards have UUIDs of their own.
+    """
+    origin = f"{seed}/{shape.name}/{refits}" if refits else f"{seed}/{shape.name}"
     cards = [(_CARD, mem_mib, names.GPU_RESOURCE, "") for mem_mib in shape.cards_mib]
     slices = [(_SLICE, slice_mib(profile), shape.resource_of(profile), profile) for profile in shape.slices]
     return tuple(
-        Device(index, f"{prefix}{uuid.uuid5(_UUIDS, f'{seed}/{shape.name}/{index}')}", mem_mib, resource, profile)
+        Device(index, f"{prefix}{uuid.uuid5(_UUIDS, f'{origin}/{index}')}", mem_mib, resource, profile)
         for index, (prefix, mem_mib, resource, profile) in enumerate([*cards, *slices])
     )
 

@@ -98,6 +98,29 @@ class Intake:
             self.free(uid)
         self.manager.order = order
 
+    def refit(self, shape: NodeShape, labels: Mapping[str, str], order: tuple[Device, ...]) -> None:
+        """Be another machine: nothing of what was given out is there any more."""
+        self.forget(order)
+        self.manager.ill.clear()
+        self.shape, self.labels = shape, labels
+
+    def lose_checkpoint_of(self, uid: str) -> None:
+        """Forget which devices a pod has, while it goes on with them."""
+        if self.manager.held_by_pod(uid):
+            self._release(uid)
+
+    def allocate_again(self, uid: str) -> bool:
+        """Give a pod devices whose containers start anew after ``lose_checkpoint_of``; False if there are too few."""
+        pod = self._active.get(uid)
+        if pod is None or self.manager.held_by_pod(uid):
+            return True
+        refusal = self._allocate(pod)
+        if refusal is None:
+            self._tell_devices(uid)
+        else:
+            self.manager.free(uid)
+        return refusal is None
+
     def _admit_again(self, pod: Pod) -> Refusal | None:
         """Look again at a pod that the machine had before it was down.
 

@@ -121,6 +121,11 @@ class Checker:
         self.writes.take(write)
         self._evictions.take(write)
 
+    def refitted(self, node: str, devices: Iterable[Device]) -> None:
+        """A machine was replaced by another one under its name; what ran on the old one's cards is remembered."""
+        self._devices[node] = tuple(devices)
+        self._cards.update({device.uuid: device for device in self._devices[node]})
+
     def disturbed(self, what: str) -> None:
         """Note that a component was killed, or that several of a kind work at once."""
         self._disturbance = self._disturbance or what

@@ -72,6 +72,8 @@ class Kubelet:
         self.labels = nodeobject.labels(shape)
         self.intake = Intake(shape, self.labels, self._device_manager(around), around.witness)
         self._around = around
+        #: How often the machine was replaced by another one.
+        self.refits = 0
         self._line = Reporter(around.api, around.writers, around.settings.write_retry_s)
         self._workers: dict[str, PodWorker] = {}
         #: Pods whose worker is through; the stream may still show them as they were before.
@@ -109,6 +111,23 @@ class Kubelet:
         if forget_devices:
             self.intake.forget(self._order())
         self._power.set()
+
+    def refit(self, shape: NodeShape) -> None:
+        """Be another machine under the same name, with ``shape``'s cards, between ``die`` and ``boot``."""
+        self.refits += 1
+        self.shape, self.labels = shape, nodeobject.labels(shape)
+        self.devices = make_devices(shape, seed=self._around.seed, refits=self.refits)
+        self.intake.refit(shape, self.labels, self._order())
+
+    def restart_without_checkpoint(self) -> None:
+        """Restart the kubelet's process alone, without the device manager's checkpoint: the containers go on.
+
+        For containers that run nothing is allocated again, so their devices are taken for free, until they are started
+        anew (kubelet's device manager, isContainerAlreadyRunning). What is just being started is admitted again.
+        """
+        for uid, worker in self._workers.items():
+            if all((uid, container.name) in self._processes for container in worker.pod.spec.containers):
+                self.intake.lose_checkpoint_of(uid)
 
     def freeze(self) -> None:
         """Lose the connection: the containers go on, but nothing is heard from the API server or told to it."""
@@ -251,6 +270,10 @@ class Kubelet:
     def assigned(self, pod_uid: str, container: str) -> tuple[Device, ...]:
         """Return the devices that the device manager gave to a container."""
         return self.intake.assigned(pod_uid, container)
+
+    def has_devices(self, pod_uid: str) -> bool:
+        """Whether a pod has the devices that it asks; those of which the checkpoint was lost are given out anew."""
+        return self.intake.allocate_again(pod_uid)
 
     def health(self, pod_uid: str, container: str) -> dict[Device, bool]:
         """Return those devices, and whether they are well."""

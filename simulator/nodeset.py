@@ -33,6 +33,7 @@ from simulator.podtokens import PodIdentity, always
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
 from simulator.witness import Witness
+from wire import names
 from wire.core import Node, Pod
 
 _DEFAULTS: Final = KubeletSettings()
@@ -134,6 +135,13 @@ class NodeSet:
         """Register a node anew that somebody has deleted. Raises kube.errors.ApiError."""
         async with self._writers:
             await self._register(self.kubelets[name])
+
+    async def refitted(self, name: str) -> None:
+        """Register a machine that was replaced by another one under its name. Raises kube.errors.ApiError."""
+        await self.register(name)
+        annotations = nodeobject.node(self.kubelets[name].shape, now="")["metadata"].get("annotations", {})
+        cards = {names.NODE_CARDS: annotations.get(names.NODE_CARDS)}
+        await self._api.patch(NODES, name, {"metadata": {"annotations": cards}})
 
     async def tell(self, name: str) -> None:
         """Have a node say that it is well, and how many devices it offers now. Raises kube.errors.ApiError."""

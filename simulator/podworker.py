@@ -37,6 +37,10 @@ class Machine(Protocol):
         """Return the devices that the device manager gave to a container."""
         ...
 
+    def has_devices(self, pod_uid: str) -> bool:
+        """Whether a pod has the devices that it asks, also where kubelet has forgotten what it had."""
+        ...
+
     def health(self, pod_uid: str, container: str) -> dict[Device, bool]:
         """Return those devices, and whether they are well."""
         ...
@@ -260,6 +264,8 @@ class PodWorker:
             life.restarts += 1
 
     async def _run_once(self, container: Container, life: Life) -> int:
+        if not self.machine.has_devices(self.pod.metadata.uid):
+            return _START_ERROR
         env = await self._environment(container, life)
         seen = environment.visible(env.get(names.ENV_VISIBLE_DEVICES), self.machine.devices)
         await anyio.sleep(self.machine.settings.start_s)

@@ -15,8 +15,14 @@ from simulator import environment
 from simulator.secrets import SECRETS
 from wire.core import Container, Pod
 
-#: What a kubelet tries again. Forbidden as well: roles and policies change, and a machine doesn't end by them.
-_PASSING = (errors.Unreachable, errors.ServerError, errors.TooManyRequests, errors.Forbidden)
+#: What a kubelet tries again. Refusals of its rights as well: tokens, roles and policies change, and it goes on.
+_PASSING = (
+    errors.Unreachable,
+    errors.ServerError,
+    errors.TooManyRequests,
+    errors.Unauthorized,
+    errors.Forbidden,
+)
 
 
 @dataclass(slots=True)

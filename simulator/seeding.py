@@ -31,11 +31,12 @@ RUNTIME_CLASSES: Final = Resource(
 async def seed(api: Api) -> None:
     """Create them on a fresh API server. Raises kube.errors.ApiError."""
     for namespace in (names.SYSTEM_NAMESPACE, names.RESERVATION_NAMESPACE, names.SCALE_ADJUST_NAMESPACE):
-        await api.create(NAMESPACES, _named(namespace))
-    account = _named(names.RESERVATION_SERVICE_ACCOUNT)
+        await api.create(NAMESPACES, named(namespace))
+    account = named(names.RESERVATION_SERVICE_ACCOUNT)
     await api.create(SERVICE_ACCOUNTS, account, namespace=names.RESERVATION_NAMESPACE)
-    await api.create(RUNTIME_CLASSES, {**_named(NVIDIA_RUNTIME), "handler": NVIDIA_RUNTIME})
+    await api.create(RUNTIME_CLASSES, {**named(NVIDIA_RUNTIME), "handler": NVIDIA_RUNTIME})
 
 
-def _named(name: str) -> dict[str, Any]:
+def named(name: str) -> dict[str, Any]:
+    """Return an object that is nothing but its name."""
     return {"metadata": {"name": name}}

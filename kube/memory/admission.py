@@ -1,7 +1,8 @@
 """Admission webhooks, called as the API server calls them: AdmissionReview v1 in, AdmissionReview v1 out.
 
 Mutating hooks run in the order in which they were added, each on what the one before it made. Validating ones run
-later, on the object as it would be stored. The failure policy is Fail. There is no reinvocation.
+later, on the object as it would be stored. The failure policy is Fail. A mutating hook is asked a second time only
+where a fault says so (kube/memory/faults.py).
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import random
 import uuid
 from typing import Any, Protocol
 
+import anyio
 import msgspec
 
+from kube.memory.faults import Faults, ReviewFault
 from kube.memory.patches import PatchFailed, json_patch
 from kube.memory.refusals import Refusal
 from kube.memory.types import ResourceType
@@ -58,8 +61,9 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
 class Admission:
     """The registered webhooks."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, faults: Faults) -> None:
         self._rng = rng
+        self._faults = faults
         self._hooks: list[Webhook] = []
 
     def add(self, hook: Webhook) -> None:
@@ -73,16 +77,22 @@ class Admission:
 
     async def mutate(self, obj: Object, attributes: Attributes) -> Object:
         """Return the object as the mutating hooks leave it. Raises Refusal if one of them refuses."""
+        again = []
         for hook in self._of(attributes, mutating=True):
             if hook.matches(obj, attributes.namespace_labels):
-                obj = await self._ask(hook, obj, attributes)
+                fault = self._faults.of_review(hook.name)
+                obj = await self._ask(hook, obj, attributes, fault)
+                again += [hook] if fault.twice else []
+        for hook in again:
+            if hook.matches(obj, attributes.namespace_labels):
+                obj = await self._ask(hook, obj, attributes, self._faults.of_review(hook.name))
         return obj
 
     async def validate(self, obj: Object, attributes: Attributes) -> None:
         """Ask the validating hooks. Raises Refusal if one of them refuses."""
         for hook in self._of(attributes, mutating=False):
             if hook.matches(obj, attributes.namespace_labels):
-                await self._ask(hook, obj, attributes)
+                await self._ask(hook, obj, attributes, self._faults.of_review(hook.name))
 
     def _of(self, attributes: Attributes, *, mutating: bool) -> list[Webhook]:
         """The hooks for such requests. Each looks at the object when its turn has come, as on a real server."""
@@ -94,9 +104,10 @@ class Admission:
             if hook.mutating is mutating and hook.resource == resource and attributes.operation in hook.operations
         ]
 
-    async def _ask(self, hook: Webhook, obj: Object, attributes: Attributes) -> Object:
+    async def _ask(self, hook: Webhook, obj: Object, attributes: Attributes, fault: ReviewFault) -> Object:
         review = self._review(obj, attributes)
         try:
+            await _travel(fault)
             answer = await hook.review(review)
             response = answer["response"]
             if not response.get("allowed"):
@@ -127,6 +138,16 @@ class Admission:
             "options": None,
         }
         return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+async def _travel(fault: ReviewFault) -> None:
+    """Wait as long as the question and its answer travel. Raises ValueError with what the server says of no answer."""
+    if fault.down:
+        raise ValueError("failed to call webhook: connect: connection refused")
+    if fault.delay_s:
+        await anyio.sleep(min(fault.delay_s, fault.timeout_s))
+    if fault.delay_s >= fault.timeout_s:
+        raise ValueError("failed to call webhook: context deadline exceeded")
 
 
 def _kind_of(kind: ResourceType, subresource: str) -> str:

@@ -1,6 +1,7 @@
 """What may go wrong between a client and the server, decided by rules that are asked at fixed points.
 
-Two points: a request on its way to the server, and a watch line on its way back. A rule is a plain callable, so a
+Three points: a request on its way to the server, a watch line on its way back, and a question of the server to an
+admission webhook. A rule is a plain callable, so a
 scenario can aim at one write, and a random run can roll dice (``sometimes``) with a random source of its own. Watches
 are cut by ``MemoryApiServer.cut_watches``; a dead client is ``MemoryTransport.kill``. ``on_answer`` is told of each
 request at the moment at which it has been carried out, before anybody hears: a client can be killed right there.
@@ -35,6 +36,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     lands_after_s: float | None = None
     #: With ``lost``: the connection breaks at once, and the sender hears that instead of waiting for its time-out.
     breaks: bool = False
+    #: A list that may come in pages has at most so many items on each, whatever was asked; 0: as many as were asked.
+    page: int = 0
     #: Seconds that the answer is on its way.
     answer_delay_s: float = 0.0
 
@@ -48,10 +51,28 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 NOTHING = Fault()
 
+
+class ReviewFault(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens to one question to an admission webhook. The default is nothing."""
+
+    #: Nobody listens at the webhook's address.
+    down: bool = False
+    #: Seconds until the webhook answers.
+    delay_s: float = 0.0
+    #: Seconds that the server waits for the answer (``timeoutSeconds`` of its configuration).
+    timeout_s: float = 5.0
+    #: A mutating webhook is asked a second time, with what came of its first answer (reinvocationPolicy IfNeeded).
+    twice: bool = False
+
+
+UNDISTURBED = ReviewFault()
+
 #: So many lines are kept of each watch, to be repeated.
 REPEATED_MOST: Final = 8
 
 RequestRule = Callable[[Call], Fault | None]
+#: What happens to a question to the webhook of that name.
+ReviewRule = Callable[[str], ReviewFault | None]
 #: Seconds by which a line of this watch is held back (those behind it wait, too).
 WatchRule = Callable[[Call, bytes], float]
 #: How many of this watch's newest lines, this one among them, are sent a second time right after it.
@@ -70,6 +91,7 @@ class Faults:
 
     def __init__(self) -> None:
         self.on_request: list[RequestRule] = []
+        self.on_review: list[ReviewRule] = []
         self.on_watch_line: list[WatchRule] = []
         self.on_watch_repeat: list[RepeatRule] = []
         self.on_answer: list[Listener] = []
@@ -78,6 +100,7 @@ class Faults:
     def clear(self) -> None:
         """Let everything go well from now on. Listeners stay."""
         self.on_request.clear()
+        self.on_review.clear()
         self.on_watch_line.clear()
         self.on_watch_repeat.clear()
 
@@ -90,6 +113,11 @@ class Faults:
                     listener(call, fault)
                 return fault
         return NOTHING
+
+    def of_review(self, webhook: str) -> ReviewFault:
+        """Return what happens to a question to a webhook."""
+        found = (rule(webhook) for rule in self.on_review)
+        return next((fault for fault in found if fault is not None), UNDISTURBED)
 
     def answered(self, call: Call, code: int) -> None:
         """Tell the listeners that a request was carried out."""

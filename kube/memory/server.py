@@ -71,15 +71,15 @@ class MemoryApiServer:
         self._clock = clock
         self._pod_topology_labels = pod_topology_labels
         self._store = Store(registry.types, history=history)
-        self._admission = Admission(rng)
+        #: What goes wrong between clients and the server.
+        self.faults = Faults()
+        self._admission = Admission(rng, self.faults)
         self._router = Router(registry)
         self._reading = Reading(self._store)
         self._creation = Creation(self._store, self._admission, clock=clock, rng=rng, auto_namespaces=auto_namespaces)
         self._changing = Changing(self._store, self._admission, self._creation)
         collector = Collector(self._store, registry, clock=clock, delay_s=collect_delay_s)
         self._removing = Removing(self._store, self._admission, collector, clock=clock)
-        #: What goes wrong between clients and the server.
-        self.faults = Faults()
         self._watching = Watching(self._store, self.faults, rng=rng)
         self._is_running = False
         #: Requests to be carried out later, and when.
@@ -113,6 +113,14 @@ class MemoryApiServer:
     def compact(self, rv: int | None = None) -> None:
         """Forget history up to ``rv``, the current version by default."""
         self._store.compact(self._store.rv if rv is None else rv)
+
+    def restore(self, rv: int) -> None:
+        """Set the whole cluster back to version ``rv``, or to the oldest that is known. All watches break.
+
+        As after a restored etcd: whoever followed it has to list anew (410), and finds objects as they were then.
+        """
+        self.cut_watches()
+        self._store.restore(rv)
 
     @property
     def resource_version(self) -> int:

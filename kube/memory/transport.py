@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
+import msgspec
 
 from kube.errors import Timeout, Unreachable
 from kube.memory.calls import Call
@@ -20,7 +21,16 @@ from kube.transport import Response
 if TYPE_CHECKING:
     from kube.memory.server import MemoryApiServer
 
-_REASONS = {409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+_REASONS = {
+    401: "Unauthorized",
+    403: "Forbidden",
+    409: "Conflict",
+    410: "Expired",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
 
 
 class MemoryTransport:
@@ -144,6 +154,8 @@ class MemoryTransport:
             if fault.refuse_with == 429:
                 refusal.retry_after_s = fault.retry_after_s
             return refusal_response(refusal)
+        if fault.page and call.verb == "list" and "limit" in call.query:
+            call = msgspec.structs.replace(call, query={**call.query, "limit": str(fault.page)})
         return await self._server.answer(call)
 
     async def _hang_if_dead(self) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ REST_S: Final = 3600.0
 #: It is at rest when nothing was written for so long; while pods wait for a place, for longer than their back-off.
 QUIET_S: Final = 20.0
 WAITING_QUIET_S: Final = 330.0
+#: ...and every pod has been settled for so long: kubelets that come back tell first how it was, then how it is.
+STEADY_S: Final = 5.0
 _LOOK_S: Final = 1.0
 #: Virtual seconds after which a run is given up, wherever it stands.
 LIMIT_S: Final = 30_000.0
@@ -136,10 +139,14 @@ class _Run:
         the while is longer than the longest back-off of a pod.
         """
         limit_s = anyio.current_time() + REST_S
+        restless_at_s = -math.inf
         while anyio.current_time() < limit_s:
             await anyio.sleep(_LOOK_S)
+            now_s = anyio.current_time()
+            if not world.is_settled:
+                restless_at_s = now_s
             quiet_s = WAITING_QUIET_S if world.has_waiting_pods else QUIET_S
-            if anyio.current_time() - self.log.ours_at_s >= quiet_s and world.is_settled:
+            if now_s - self.log.ours_at_s >= quiet_s and now_s - restless_at_s >= STEADY_S:
                 return True
         return False
 

@@ -64,7 +64,7 @@ def draw(
         binders=_replicas("binder", binders),
         duration_s=duration_s,
     )
-    drawn = [_fault(rng, scene, kind) for kind in _chosen(rng, allowed) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
+    drawn = [fault for kind, dice in _chosen(rng, allowed) for fault in _faults(dice, scene, kind)]
     return tuple(sorted(drawn, key=lambda fault: fault.at_s))
 
 
@@ -78,11 +78,22 @@ def _allowed(rng: random.Random, kinds: Collection[str] | None) -> list[str]:
     return sorted(kinds)
 
 
-def _chosen(rng: random.Random, allowed: Sequence[str]) -> list[str]:
-    """Of ten runs eight have one to three kinds, one has a third of all, and one has all."""
-    few = rng.randrange(1, 4)
-    count = rng.choice((*(few,) * 8, len(allowed) // 3 + 1, len(allowed)))
-    return sorted(rng.sample(allowed, min(count, len(allowed))))
+def _chosen(rng: random.Random, allowed: Sequence[str]) -> list[tuple[str, random.Random]]:
+    """Of ten runs eight have one to three kinds, one has a third of all, and one has all; each kind has its own dice.
+
+    Those whose dice show the lowest numbers are chosen. So a kind that is added later takes the place of another one in
+    a few runs, and all else stays as it is.
+    """
+    few, size = rng.randrange(1, 4), rng.randrange(10)
+    count = few if size < 8 else len(allowed) // 3 + 1 if size == 8 else len(allowed)
+    origin = rng.getrandbits(64)
+    dice = {kind: random.Random(f"{origin}/{kind}") for kind in allowed}
+    ranks = {kind: own.random() for kind, own in dice.items()}
+    return [(kind, dice[kind]) for kind in sorted(sorted(allowed, key=ranks.__getitem__)[:count])]
+
+
+def _faults(dice: random.Random, scene: Scene, kind: str) -> list[Fault]:
+    return [_fault(dice, scene, kind) for _ in range(dice.choice((1, 1, 1, 2, 3)))]
 
 
 def _replicas(role: str, count: int) -> tuple[str, ...]:
@@ -153,6 +164,13 @@ def _plugin_s(rng: random.Random, _scene: Scene, drawn: Mapping[str, Any]) -> fl
     return rng.choice((0.0, 0.0, min(10.0, drawn["for_s"] / 2)))
 
 
+def _cards_mib(rng: random.Random, _scene: Scene, _drawn: Mapping[str, Any]) -> tuple[int, ...]:
+    """The cards of another machine: mostly equal ones, fewer or more, larger or smaller than those before."""
+    sizes = (16 * 1024, 24 * 1024, 40 * 1024, 80 * 1024)
+    size, count = rng.choice(sizes), rng.choice((1, 2, 2, 4))
+    return (size,) * count if rng.random() < 0.7 else tuple(rng.choice(sizes) for _ in range(count))
+
+
 _SOON: Final = _between((0.5, 60))
 _STANDSTILL: Final = _between((0.1, 2), (2, 20), (20, 90))
 
@@ -173,9 +191,14 @@ _COMMON: Final[Mapping[str, Draw]] = {
     "stage": _one_of("made", "running", "told", "used"),
     "pick": _below(8),
     "card": _below(8),
+    "page": _one_of(1, 2, 2, 5),
+    "cards_mib": _cards_mib,
 }
 
 _OWN: Final[Mapping[tuple[str, str], Draw]] = {
+    ("admission-slow", "slow_s"): _one_of(1.0, 4.0, 9.0),
+    ("book-lost", "is_empty"): _one_of(False, True),
+    ("book-lost", "stage"): _one_of("told", "used", "used"),
     ("cache-old", "for_s"): _between((120, 400)),
     ("cache-old", "user"): _component,
     ("cache-old", "plural"): _one_of(""),
@@ -192,6 +215,8 @@ _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("kubelet-refuses", "count"): _one_of(1, 1, 2, 5),
     ("node-cut-off", "for_s"): _between((1, 30), (45, 120), (350, 400)),
     ("node-drained", "again_s"): _one_of(1.0, 5.0, 30.0),
+    ("lease-deleted", "every_s"): _one_of(1.0, 20.0, 100.0),
+    ("list-expired", "per_mille"): _one_of(300, 1000),
     ("node-forgotten", "for_s"): _between((10, 200)),
     ("node-forgotten", "forget_s"): _within(percent=100),
     ("node-lost", "for_s"): _between((5, 60), (60, 200)),
@@ -199,6 +224,8 @@ _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("node-rebooted", "for_s"): _between((1, 90)),
     ("node-reinstalled", "for_s"): _between((1, 90)),
     ("node-reinstalled", "plugin_s"): _plugin_s,
+    ("node-replaced", "for_s"): _between((5, 90)),
+    ("node-replaced", "forget_s"): _within(percent=60),
     ("pause", "for_s"): _STANDSTILL,
     ("plugin-lags", "for_s"): _between((10, 120)),
     ("plugin-lags", "lag_s"): _one_of(0.5, 5.0, 30.0),

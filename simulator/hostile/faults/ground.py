@@ -14,7 +14,7 @@ from admission.policies import Identities
 from kube import errors
 from kube.api import Api
 from kube.memory.calls import Call
-from kube.memory.faults import Listener, RepeatRule, RequestRule, WatchRule
+from kube.memory.faults import Listener, RepeatRule, RequestRule, ReviewRule, WatchRule
 from kube.memory.server import MemoryApiServer
 from kube.resources import PODS
 from kube.retry import Retry
@@ -101,6 +101,12 @@ class Ground:
     def requests(self, rule: RequestRule) -> Iterator[None]:
         """Have a rule for requests. It is asked before those that came earlier."""
         with _among(self.server.faults.on_request, rule):
+            yield
+
+    @contextmanager
+    def reviews(self, rule: ReviewRule) -> Iterator[None]:
+        """Have a rule for what the API server asks webhooks. It is asked before those that came earlier."""
+        with _among(self.server.faults.on_review, rule):
             yield
 
     @contextmanager

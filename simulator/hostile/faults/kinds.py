@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Union, get_args
 
+from simulator.hostile.faults.admission import AdmissionDown, AdmissionSlow, AdmissionTwice
 from simulator.hostile.faults.clocks import ClockJump
+from simulator.hostile.faults.machines import KubeletForgets, NodeReplaced
 from simulator.hostile.faults.nodes import (
     GpuIll,
     KubeletRefuses,
@@ -20,9 +22,21 @@ from simulator.hostile.faults.nodes import (
     PluginLags,
     SlowStarts,
 )
+from simulator.hostile.faults.objects import LeaseDeleted, NamespaceDeleted, ReservationsDeleted
 from simulator.hostile.faults.processes import Crash, CutOff, Pause, TwoLeaders
-from simulator.hostile.faults.requests import Conflicts, Expired, Resets, ServerErrors, Slow, Throttled, TimeOuts
+from simulator.hostile.faults.requests import (
+    Conflicts,
+    Expired,
+    Forbidden,
+    Resets,
+    ServerErrors,
+    Slow,
+    Throttled,
+    TimeOuts,
+    Unauthorized,
+)
 from simulator.hostile.faults.reservations import (
+    BookLost,
     ReservationDeleted,
     ReservationEvicted,
     ReservationFails,
@@ -33,6 +47,7 @@ from simulator.hostile.faults.reservations import (
     ReservationSlow,
     ReservationVanishes,
 )
+from simulator.hostile.faults.servers import ListExpired, ServerLags
 from simulator.hostile.faults.timed import Timed
 from simulator.hostile.faults.watches import (
     CacheOld,
@@ -44,14 +59,23 @@ from simulator.hostile.faults.watches import (
 )
 
 Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
+    AdmissionDown,
+    AdmissionSlow,
+    AdmissionTwice,
+    BookLost,
     CacheOld,
     ClockJump,
     Conflicts,
     Crash,
     CutOff,
     Expired,
+    Forbidden,
     GpuIll,
+    KubeletForgets,
     KubeletRefuses,
+    LeaseDeleted,
+    ListExpired,
+    NamespaceDeleted,
     NodeCordoned,
     NodeCutOff,
     NodeDrained,
@@ -59,6 +83,7 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     NodeLost,
     NodeRebooted,
     NodeReinstalled,
+    NodeReplaced,
     Pause,
     PluginDown,
     PluginLags,
@@ -71,13 +96,16 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     ReservationSilent,
     ReservationSlow,
     ReservationVanishes,
+    ReservationsDeleted,
     Resets,
     ServerErrors,
+    ServerLags,
     Slow,
     SlowStarts,
     Throttled,
     TimeOuts,
     TwoLeaders,
+    Unauthorized,
     WatchCut,
     WatchDelayed,
     WatchExpired,

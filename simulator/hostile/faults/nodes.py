@@ -18,7 +18,7 @@ from simulator.hostile.faults.timed import LOST_DEVICE, Timed
 from simulator.kubelet import Kubelet
 
 
-class _OnNode(Timed, frozen=True, kw_only=True):
+class OnNode(Timed, frozen=True, kw_only=True):
     """A fault of the machine ``node``."""
 
     node: str
@@ -34,7 +34,7 @@ class _OnNode(Timed, frozen=True, kw_only=True):
         raise NotImplementedError
 
 
-class _Away(_OnNode, frozen=True, kw_only=True):
+class Away(OnNode, frozen=True, kw_only=True):
     """The machine is down or not heard. One that is so already, by another fault, is left to that."""
 
     @override
@@ -44,7 +44,7 @@ class _Away(_OnNode, frozen=True, kw_only=True):
             await self._strike(ground, kubelet)
 
 
-class NodeLost(_Away, frozen=True, kw_only=True, tag="node-lost"):
+class NodeLost(Away, frozen=True, kw_only=True, tag="node-lost"):
     """A machine loses its power, and has it back at the end.
 
     ``forget_s``: after so many seconds its Node is deleted and its pods by force; it registers anew at the end (None:
@@ -62,7 +62,7 @@ class NodeLost(_Away, frozen=True, kw_only=True, tag="node-lost"):
         await life.returned()
 
 
-class NodeRebooted(_Away, frozen=True, kw_only=True, tag="node-rebooted"):
+class NodeRebooted(Away, frozen=True, kw_only=True, tag="node-rebooted"):
     """A machine goes down and comes up, with the device plugin before kubelet looks at its pods.
 
     Everything is promised: pods find the devices that they had.
@@ -77,7 +77,7 @@ class NodeRebooted(_Away, frozen=True, kw_only=True, tag="node-rebooted"):
         kubelet.boot()
 
 
-class NodeReinstalled(_Away, frozen=True, kw_only=True, tag="node-reinstalled"):
+class NodeReinstalled(Away, frozen=True, kw_only=True, tag="node-reinstalled"):
     """A machine reboots without the device manager's checkpoint: its pods are admitted anew and get other devices.
 
     Or the device plugin answers ``plugin_s`` after kubelet: its pods with devices are refused, for good.
@@ -105,7 +105,7 @@ class NodeReinstalled(_Away, frozen=True, kw_only=True, tag="node-reinstalled"):
             await life.offers(kubelet.intake.offered)
 
 
-class NodeCutOff(_Away, frozen=True, kw_only=True, tag="node-cut-off"):
+class NodeCutOff(Away, frozen=True, kw_only=True, tag="node-cut-off"):
     """A machine is not heard and hears nothing; its containers go on. The line is back at the end.
 
     Everything is promised: pods that are deleted meanwhile stay on the API server until the node says that they ended.
@@ -120,7 +120,7 @@ class NodeCutOff(_Away, frozen=True, kw_only=True, tag="node-cut-off"):
         await life.returned()
 
 
-class NodeForgotten(_Away, frozen=True, kw_only=True, tag="node-forgotten"):
+class NodeForgotten(Away, frozen=True, kw_only=True, tag="node-forgotten"):
     """A machine that is cut off is taken for gone: Node and pods are deleted while its containers run.
 
     Kubernetes itself promises nothing then ("at most one" needs the machine to be off). When it is back, what was
@@ -140,7 +140,7 @@ class NodeForgotten(_Away, frozen=True, kw_only=True, tag="node-forgotten"):
         await life.returned()
 
 
-class NodeCordoned(_OnNode, frozen=True, kw_only=True, tag="node-cordoned"):
+class NodeCordoned(OnNode, frozen=True, kw_only=True, tag="node-cordoned"):
     """A node is closed for new pods and opened at the end. Everything is promised."""
 
     @override
@@ -151,7 +151,7 @@ class NodeCordoned(_OnNode, frozen=True, kw_only=True, tag="node-cordoned"):
         await life.cordon(is_closed=False)
 
 
-class NodeDrained(_OnNode, frozen=True, kw_only=True, tag="node-drained"):
+class NodeDrained(OnNode, frozen=True, kw_only=True, tag="node-drained"):
     """A node is closed, all its pods are evicted, reservation pods too, again and again; it is opened at the end.
 
     Everything is promised. Reservation pods with tenants have a budget, so they go when their tenants have gone.
@@ -178,7 +178,7 @@ class NodeDrained(_OnNode, frozen=True, kw_only=True, tag="node-drained"):
                 continue
 
 
-class KubeletRefuses(_OnNode, frozen=True, kw_only=True, tag="kubelet-refuses"):
+class KubeletRefuses(OnNode, frozen=True, kw_only=True, tag="kubelet-refuses"):
     """The kubelet refuses the next ``count`` pods, reservation pods included: UnexpectedAdmissionError.
 
     Everything is promised; the pods have failed, for Kubernetes never tries a pod twice.
@@ -193,7 +193,7 @@ class KubeletRefuses(_OnNode, frozen=True, kw_only=True, tag="kubelet-refuses"):
         kubelet.reject_next(0)
 
 
-class PluginDown(_OnNode, frozen=True, kw_only=True, tag="plugin-down"):
+class PluginDown(OnNode, frozen=True, kw_only=True, tag="plugin-down"):
     """The device plugin restarts: until the end the node offers no GPU and can give none; what runs goes on.
 
     Everything is promised.
@@ -209,7 +209,7 @@ class PluginDown(_OnNode, frozen=True, kw_only=True, tag="plugin-down"):
         await life.offers(kubelet.intake.offered)
 
 
-class GpuIll(_OnNode, frozen=True, kw_only=True, tag="gpu-ill"):
+class GpuIll(OnNode, frozen=True, kw_only=True, tag="gpu-ill"):
     """The device plugin says that the node's card number ``card`` is unhealthy, and well again at the end.
 
     Everything is promised: nobody comes to it, its tenants are evicted if that lasts, and others are not.
@@ -228,7 +228,7 @@ class GpuIll(_OnNode, frozen=True, kw_only=True, tag="gpu-ill"):
             await anyio.sleep(for_s)
 
 
-class PluginLags(_OnNode, frozen=True, kw_only=True, tag="plugin-lags"):
+class PluginLags(OnNode, frozen=True, kw_only=True, tag="plugin-lags"):
     """Devices of pods that have ended can't be given out again for ``lag_s``, though the API server shows them free.
 
     Everything is promised; a pod that comes too early may be refused.
@@ -244,7 +244,7 @@ class PluginLags(_OnNode, frozen=True, kw_only=True, tag="plugin-lags"):
         kubelet.intake.free_lagging()
 
 
-class SlowStarts(_OnNode, frozen=True, kw_only=True, tag="slow-starts"):
+class SlowStarts(OnNode, frozen=True, kw_only=True, tag="slow-starts"):
     """Each pod takes ``slow_s`` longer to start. Everything is promised; liveness is late by that."""
 
     slow_s: float

@@ -95,6 +95,30 @@ class Throttled(_Requests, frozen=True, kw_only=True, tag="throttled"):
         return Fault(refuse_with=429, retry_after_s=self.retry_after_s)
 
 
+class Unauthorized(_Requests, frozen=True, kw_only=True, tag="unauthorized"):
+    """401 to anything: a token that has run out, or an API server that can't check tokens just now."""
+
+    @override
+    def _picks(self, call: Call) -> bool:
+        return True
+
+    @override
+    def _fault(self, dice: random.Random, left_s: float) -> Fault:
+        return Fault(refuse_with=401)
+
+
+class Forbidden(_Requests, frozen=True, kw_only=True, tag="forbidden"):
+    """403 to anything: a role that is missing for a while, as while a chart is upgraded."""
+
+    @override
+    def _picks(self, call: Call) -> bool:
+        return True
+
+    @override
+    def _fault(self, dice: random.Random, left_s: float) -> Fault:
+        return Fault(refuse_with=403)
+
+
 class ServerErrors(_Requests, frozen=True, kw_only=True, tag="server-error"):
     """500 to anything; of a thousand such writes ``done_per_mille`` were carried out all the same."""
 

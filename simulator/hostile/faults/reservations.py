@@ -187,6 +187,23 @@ class ReservationVanishes(_OnPod, frozen=True, kw_only=True, tag="reservation-va
         )
 
 
+class BookLost(_OnPod, frozen=True, kw_only=True, tag="book-lost"):
+    """The book of a device is gone, or empty, though it has tenants: an administrator's edit, past the policies.
+
+    What tenants use is free by the book then (S8), but nobody comes to it who does not fit beside them: S1 is promised.
+    """
+
+    unpromised: ClassVar[frozenset[str]] = LOST_DEVICE | {"S8"}
+
+    is_empty: bool = False
+
+    @override
+    async def _strike(self, ground: Ground, pod: Pod) -> None:
+        meta = pod.metadata
+        body = {"metadata": {"annotations": {names.TENANTS: "{}" if self.is_empty else None}}}
+        await ground.insist(lambda: ground.lawless.patch(PODS, meta.name, body, namespace=meta.namespace, uid=meta.uid))
+
+
 class ReservationEvicted(_OnPod, frozen=True, kw_only=True, tag="reservation-evicted"):
     """The kubelet evicts a reservation pod for the machine's sake: its containers end, and it has Failed."""
 

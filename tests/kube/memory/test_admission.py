@@ -10,6 +10,7 @@ import anyio
 import msgspec
 import pytest
 
+from kube.memory.faults import ReviewFault
 from kube.memory.server import MemoryApiServer
 from tests.kube.memory.calls import PODS, decoded, pod, send
 
@@ -166,3 +167,37 @@ async def test_the_server_gives_up_when_the_caller_said(server: MemoryApiServer)
     response = await send(server.transport(), "POST", PODS, pod("p"), timeout="500ms")
     assert response.status == 504
     assert (await send(server.transport(), "GET", f"{PODS}/p")).status == 404
+
+
+async def test_a_webhook_that_is_asked_twice_sees_what_it_made_and_what_others_made_of_that(
+    server: MemoryApiServer,
+) -> None:
+    hooks = Hook(_label("first")), Hook(_label("second"))
+    for hook in hooks:
+        server.add_webhook(hook)
+    server.faults.on_review.append(lambda _: ReviewFault(twice=True))
+    response = await send(server.transport(), "POST", PODS, pod("p"))
+    assert decoded(response)["metadata"]["labels"] == {"first": "2", "second": "2"}
+    assert [len(hook.asked) for hook in hooks] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "took_s"),
+    [
+        (ReviewFault(down=True), 500, 0),
+        (ReviewFault(delay_s=4), 201, 5),
+        (ReviewFault(delay_s=5), 500, 5),
+        (ReviewFault(delay_s=7, timeout_s=8), 201, 8),
+    ],
+)
+async def test_a_webhook_that_does_not_answer_in_time_fails_the_write(
+    server: MemoryApiServer, fault: ReviewFault, status: int, took_s: float
+) -> None:
+    hook = Hook(_allow)
+    server.add_webhook(hook)
+    server.faults.on_review.append(lambda _: fault)
+    began = anyio.current_time()
+    response = await send(server.transport(), "POST", PODS, pod("p"))
+    assert (response.status, anyio.current_time() - began) == (status, took_s)
+    if status == 500:
+        assert decoded(response)["message"].startswith('Internal error occurred: failed calling webhook "hook.test": ')

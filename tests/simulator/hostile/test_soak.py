@@ -49,7 +49,7 @@ def test_a_run_tells_what_it_was() -> None:
     [
         (["--seeds", "x"], "'x'; allowed: one seed as in 7"),
         (["--seeds", "1-x"], "'1-x'; allowed: one seed as in 7"),
-        (["--seeds", "1", "--faults", "crash,flood"], "'flood'; allowed: none, cache-old"),
+        (["--seeds", "1", "--faults", "crash,flood"], "'flood'; allowed: none, admission-down"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(

@@ -30,7 +30,10 @@ def test_the_names_are_those_that_the_plan_speaks_of() -> None:
         *("node-cordoned", "node-drained"),
         *("kubelet-refuses", "plugin-down", "plugin-lags", "gpu-ill", "slow-starts"),
         *("reservation-fails", "reservation-silent", "reservation-slow", "reservation-lies", "reservation-lies-afar"),
-        *("reservation-killed", "reservation-deleted", "reservation-vanishes", "reservation-evicted"),
+        *("reservation-killed", "reservation-deleted", "reservation-vanishes", "reservation-evicted", "book-lost"),
+        *("admission-down", "admission-slow", "admission-twice", "unauthorized", "forbidden"),
+        *("node-replaced", "kubelet-forgets", "namespace-deleted", "reservations-deleted", "lease-deleted"),
+        *("list-expired", "server-lags"),
     }
 
 
@@ -52,7 +55,7 @@ async def test_each_kind_is_over_when_it_says_and_leaves_no_rule_behind(kind: st
         for fault in faults:
             on.strike(fault)
         await on.until(max(fault.end_s for fault in faults) + 1)
-        assert [*rules.on_request, *rules.on_watch_line, *rules.on_watch_repeat] == []
+        assert [*rules.on_request, *rules.on_review, *rules.on_watch_line, *rules.on_watch_repeat] == []
         assert len(rules.on_answer) == listeners
         assert all(component.is_running for component in on.world.components.values())
         assert all(kubelet.is_answering for kubelet in on.world.nodes.kubelets.values())
@@ -83,7 +86,7 @@ def test_no_kinds_no_faults() -> None:
 
 
 def test_an_unknown_kind_is_refused_by_name_with_what_is_allowed() -> None:
-    with pytest.raises(ValueError, match=r"faults tsunami: not known; allowed: cache-old, .*watch-repeated"):
+    with pytest.raises(ValueError, match=r"faults tsunami: not known; allowed: admission-down, .*watch-repeated"):
         drawn(1, kinds=["crash", "tsunami"])
 
 

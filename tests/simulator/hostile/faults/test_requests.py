@@ -11,11 +11,13 @@ from kube.errors import Timeout, Unreachable
 from simulator.hostile.faults.requests import (
     Conflicts,
     Expired,
+    Forbidden,
     Resets,
     ServerErrors,
     Slow,
     Throttled,
     TimeOuts,
+    Unauthorized,
 )
 from simulator.hostile.faults.timed import Timed
 from tests.simulator.hostile.faults.grounds import CONFIG_MAPS, Heard, Stage, listen, stage
@@ -42,6 +44,10 @@ async def read(on: Stage, user: str) -> int:
         (Conflicts(**ALL), created, 201, 201),
         (Throttled(**ALL), patched, 429, 200),
         (Throttled(**ALL), read, 429, 200),
+        (Unauthorized(**ALL), patched, 401, 200),
+        (Unauthorized(**ALL), read, 401, 200),
+        (Forbidden(**ALL), patched, 403, 200),
+        (Forbidden(**ALL), read, 403, 200),
         (ServerErrors(**ALL), patched, 500, 200),
         (ServerErrors(**ALL), read, 500, 200),
         (ServerErrors(**ALL, plural="pods"), read, 200, 200),

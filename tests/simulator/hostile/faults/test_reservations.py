@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from kube.memory.calls import Call
 from simulator.hostile.faults.nodes import NodeCordoned
 from simulator.hostile.faults.reservations import (
+    BookLost,
     ReservationDeleted,
     ReservationEvicted,
     ReservationFails,
@@ -32,6 +34,11 @@ async def reservations(on: grounds.Stage) -> list[Pod]:
 
 def told(pod: Pod) -> str:
     return (pod.metadata.annotations or {}).get(names.RESERVE_FOR_GPU_INDEX, "")
+
+
+def book_in(raw: bytes) -> str | None:
+    annotations = msgspec.json.decode(raw)["metadata"].get("annotations") or {}
+    return annotations.get(names.TENANTS)
 
 
 def is_making(call: Call) -> bool:
@@ -160,3 +167,19 @@ async def test_where_there_is_no_reservation_pod_nothing_happens() -> None:
     async with stage() as on:
         await ReservationDeleted(at_s=0, for_s=5).strike(on.ground)
         assert on.now_s == 5
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+async def test_a_device_whose_book_was_lost_is_not_given_to_more_than_it_holds(is_empty: bool) -> None:
+    async with stage("1x1x40GiB") as on:
+        await on.pod("p", gpu_fraction="0.7")
+        await on.until(20)
+        books: list[str | None] = []
+        on.world.server.listen(lambda kind, raw, _: books.append(book_in(raw)) if kind.plural == "pods" else None)
+        books.clear()
+        on.strike(BookLost(at_s=20, for_s=5, stage="used", is_empty=is_empty))
+        await on.until(21)
+        assert ("{}" if is_empty else None) in books
+        await on.pod("q", gpu_fraction="0.7")
+        await on.until(200)
+        assert (await on.phase("p"), (await on.read("q")).spec.node_name) == ("Running", "")
