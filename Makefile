@@ -41,7 +41,7 @@ endef
 # Builds the site anew, with nothing of before: what another page links to may be gone.
 SITE = rm -rf build/site build/doctrees && $(DOCS_VENV)/bin/python -m sphinx --quiet --fail-on-warning --nitpicky --doctree-dir build/doctrees -c docs . build/site
 
-.PHONY: help demo ui test test-fast node-test node-install browser-install screenshots simulate-soak simulate-record enumerate chaos lint format docs pins chart settings metrics reference images cluster cluster-status cluster-down bench clean
+.PHONY: help demo ui test test-fast node-test node-install browser-install screenshots simulate-soak simulate-record enumerate chaos mutants nightly lint format docs pins chart settings metrics reference images cluster cluster-status cluster-down bench clean
 
 help:
 	@echo 'make demo          the scheduler at work on simulated GPUs, no cluster needed'
@@ -56,6 +56,9 @@ help:
 	@echo 'make simulate-record one of them for moorage ui --open; SEED=7 FAULTS=kind,kind, or SCRIPT=soak-failures/S3-7.json'
 	@echo 'make enumerate     every write of every kind of commit, struck in every way, on all processors'
 	@echo 'make chaos         everything killed and restarted at random on a real control plane; MINUTES=10 SEED=1'
+	@echo 'make mutants       random small defects that the tests have to find; COUNT=300 MUTANTS_SEED=1'
+	@echo 'make nightly       the long searches, on seeds of the day: mutants, hostile runs, struck writes, the model,'
+	@echo '                   chaos; DATE=20260101 repeats the searches of that day'
 	@echo 'make lint          formatting, lint rules, types, import layers, dependencies, Containerfiles, documentation'
 	@echo 'make format        put the code into form, and apply what the lint rules can fix'
 	@echo 'make cluster       a real control plane with Moorage and simulated GPU nodes, in the background;'
@@ -137,6 +140,31 @@ SEED ?= 1
 chaos: $(READY)
 	$(BIN)/python -m tools.controlplane
 	$(BIN)/python -m tools.chaos --seed $(SEED) $(if $(filter-out 0,$(MINUTES)),--minutes $(MINUTES)) $(ARGS)
+
+# The exit code says whether 95 % were found; tools/mutants/equivalent.toml names those that nothing can find.
+COUNT ?= 300
+MUTANTS_SEED ?= 1
+mutants: $(READY)
+	$(BIN)/python -m tools.mutants --count $(COUNT) --seed $(MUTANTS_SEED) $(ARGS)
+
+# Each day has 100,000 seeds of its own. All searches run, also after one that failed.
+DATE ?= $(shell date -u +%Y%m%d)
+NIGHTLY = $(MAKE) --keep-going --jobs 1 nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos
+nightly: $(READY)
+	@echo 'nightly: DATE=$(DATE)'
+	$(NIGHTLY) DATE=$(DATE)
+
+.PHONY: nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos
+nightly-mutants:
+	$(MAKE) mutants MUTANTS_SEED=$(DATE)
+nightly-soak:
+	$(MAKE) simulate-soak SEEDS=$(DATE)00000-$(DATE)99999 MINUTES=60
+nightly-enumerate:
+	$(MAKE) enumerate
+nightly-model:
+	$(MAKE) model-check
+nightly-chaos:
+	$(MAKE) chaos MINUTES=10 SEED=$(DATE)
 
 lint: $(READY) $(DOCS_READY)
 	$(BIN)/ruff format --check .

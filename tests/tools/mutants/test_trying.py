@@ -1,0 +1,104 @@
+"""A defect that a test notices is killed, one that no test notices survives, and one that hangs is ended."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tools.mutants.__main__ import all_mutants, equivalents, key, killed_percent, report, sample
+from tools.mutants.sites import Mutant
+from tools.mutants.trying import End, Stage, copied, stages, tried
+
+SOURCE = """
+def is_small(number):
+    return number < 10
+
+
+def count(until):
+    number = 0
+    while number < until:
+        number += 1
+    return number
+"""
+TEST = """
+from pack.module import count, is_small
+
+def test_small():
+    assert is_small(3) and not is_small(30)
+
+def test_count():
+    assert count(3) == 3
+"""
+CONFIGURATION = "[pytest]\nmarkers =\n    cluster:\n    node:\n    helm:\n    browser:\n    thorough:\n"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    for path, text in {
+        "pack/__init__.py": "",
+        "pack/module.py": SOURCE,
+        "tests/pack/test_module.py": TEST,
+        "conftest.py": "",
+        "pytest.ini": CONFIGURATION,
+    }.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    subprocess.run(["git", "init", "-q", str(root)], check=True)  # noqa: S607 - whichever git the machine has
+    return copied(root, tmp_path / "copy")
+
+
+def found(tree: Path, before: str) -> Mutant:
+    return next(mutant for mutant in all_mutants(tree, ["pack"]) if mutant.before == before)
+
+
+@pytest.mark.parametrize(
+    ("before", "end"),
+    [("number < until", End.FAILED), ("number < 10", End.SURVIVED), ("1", End.FAILED)],
+)
+def test_a_mutant_is_killed_by_the_tests_of_its_module_or_survives(tree: Path, before: str, end: End) -> None:
+    run = stages(tree, "pack/module.py", with_simulation=False)
+    outcome = tried(tree, found(tree, before), run)
+    assert (outcome.end, outcome.stage) == (end, "module" if end is End.FAILED else "")
+    assert (tree / "pack/module.py").read_text() == SOURCE, "the tree is as it was"
+
+
+def test_tests_that_hang_are_ended(tree: Path) -> None:
+    (tree / "tests/pack/test_module.py").write_text("import time\n\ndef test_it():\n    time.sleep(600)\n")
+    stage = Stage(name="module", paths=("tests/pack/test_module.py",), limit_s=3.0)
+    assert tried(tree, found(tree, "number < 10"), [stage]).end is End.HUNG
+
+
+def test_the_tests_of_a_module_are_those_of_its_name_and_those_that_import_it(tree: Path) -> None:
+    (tree / "tests/pack/test_other.py").write_text("from pack import module\n")
+    (tree / "tests/pack/test_far.py").write_text("from pack import modules\n")
+    run = stages(tree, "pack/module.py")
+    assert [stage.name for stage in run] == ["module", "package", "simulation"]
+    assert run[0].paths == ("tests/pack/test_module.py", "tests/pack/test_other.py")
+
+
+def test_a_draw_is_the_same_for_the_same_seed(tree: Path) -> None:
+    every = all_mutants(tree, ["pack"])
+    assert sample(every, count=3, seed=1) == sample(every, count=3, seed=1)
+    assert sample(every, count=100, seed=1) != every
+    assert sorted(sample(every, count=100, seed=1)) == sorted(every)
+
+
+def test_survivors_are_listed_and_counted(tree: Path) -> None:
+    run = stages(tree, "pack/module.py", with_simulation=False)
+    outcomes = [tried(tree, found(tree, before), run) for before in ("number < until", "number < 10")]
+    assert killed_percent(outcomes) == 50.0
+    assert report(outcomes, skipped=1).splitlines() == [
+        "2 mutants, 50.0 % killed: 1 by the tests of the module",
+        "1 left out as equivalent",
+        "1 survived",
+        "pack/module.py:3: number < 10 -> (number <= 10): SURVIVED",
+    ]
+
+
+def test_an_equivalent_mutant_is_known_by_its_code_not_by_its_line(tmp_path: Path, tree: Path) -> None:
+    entry = '[[equivalent]]\npath = "pack/module.py"\nbefore = "number < 10"\nafter = "(number <= 10)"\nwhy = "w"\n'
+    (tmp_path / "e.toml").write_text(entry)
+    assert key(found(tree, "number < 10")) in equivalents(tmp_path / "e.toml")

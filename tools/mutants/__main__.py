@@ -1,0 +1,121 @@
+"""``python -m tools.mutants``: how many random small defects the tests find (CONTRIBUTING.md).
+
+The exit code is 1 where fewer than ``--bar`` percent are found, those left out that equivalent.toml explains.
+"""
+
+from __future__ import annotations
+
+import argparse
+import queue
+import random
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from tools.mutants.sites import Mutant, mutants
+from tools.mutants.trying import End, Outcome, copied, stages, tried
+
+_ROOT: Final = Path(__file__).parent.parent.parent
+#: What decides and writes: a defect there can give a device twice, or leave a pod without one.
+_PACKAGES: Final = ("binder/core", "gpu", "kube", "reservation", "scheduler/core")
+_EQUIVALENT: Final = Path(__file__).parent / "equivalent.toml"
+
+Key = tuple[str, str, str]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Draw mutants by a seed, try them, and print what became of them."""
+    options = _parser().parse_args(arguments)
+    drawn = sample(all_mutants(_ROOT, options.packages), count=options.count, seed=options.seed)
+    excused = equivalents(_EQUIVALENT)
+    outcomes = _try_all([m for m in drawn if key(m) not in excused], options)
+    print(report(outcomes, skipped=len(drawn) - len(outcomes)))
+    return int(killed_percent(outcomes) < options.bar)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__)
+    parser.add_argument("packages", nargs="*", default=_PACKAGES, help="folders or modules to mutate")
+    parser.add_argument("--count", type=int, default=300, help="number of mutants (default: 300)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the draw (default: 1)")
+    parser.add_argument("--bar", type=int, default=95, help="percent that must be killed (default: 95)")
+    parser.add_argument("--workers", type=int, default=2, help="tries at a time (default: 2)")
+    parser.add_argument("--no-simulation", action="store_true", help="leave the simulation out")
+    return parser
+
+
+def all_mutants(root: Path, packages: Iterable[str]) -> list[Mutant]:
+    """Mutants of all modules of these folders, in a fixed order."""
+    files = [file for package in packages for file in _modules(root / package)]
+    return [mutant for file in files for mutant in mutants(root, str(file.relative_to(root)))]
+
+
+def _modules(place: Path) -> list[Path]:
+    return [place] if place.suffix == ".py" else sorted(place.rglob("*.py"))
+
+
+def sample(found: Sequence[Mutant], *, count: int, seed: int) -> list[Mutant]:
+    """Draw ``count`` of them, the same for the same seed and source."""
+    return random.Random(seed).sample(found, min(count, len(found)))  # noqa: S311 - a draw that can be repeated
+
+
+def key(mutant: Mutant) -> Key:
+    """By what a mutant is known when lines move."""
+    return mutant.path, mutant.before, mutant.after
+
+
+def equivalents(file: Path) -> set[Key]:
+    """Mutants that change no behaviour. Each entry has ``path``, ``before``, ``after`` and ``why``."""
+    entries = tomllib.loads(file.read_text())["equivalent"]
+    assert all(entry["why"] for entry in entries)
+    return {(entry["path"], entry["before"], entry["after"]) for entry in entries}
+
+
+def _try_all(drawn: Sequence[Mutant], options: argparse.Namespace) -> list[Outcome]:
+    with tempfile.TemporaryDirectory(prefix="moorage-mutants-") as folder:
+        trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
+        for number in range(options.workers):
+            trees.put(copied(_ROOT, Path(folder) / str(number)))
+
+        def one(mutant: Mutant) -> Outcome:
+            tree = trees.get()
+            try:
+                outcome = tried(tree, mutant, stages(tree, mutant.path, with_simulation=not options.no_simulation))
+            finally:
+                trees.put(tree)
+            print(line(outcome), flush=True)
+            return outcome
+
+        with ThreadPoolExecutor(options.workers) as pool:
+            return list(pool.map(one, drawn))
+
+
+def line(outcome: Outcome) -> str:
+    """One mutant in a line."""
+    mutant = outcome.mutant
+    ended = "SURVIVED" if outcome.end is End.SURVIVED else f"{outcome.end.value} ({outcome.stage})"
+    return f"{mutant.path}:{mutant.line}: {mutant.before} -> {mutant.after}: {ended}"
+
+
+def killed_percent(outcomes: Sequence[Outcome]) -> float:
+    """How many of a hundred were found; all of none."""
+    killed = sum(outcome.end is not End.SURVIVED for outcome in outcomes)
+    return 100 * killed / len(outcomes) if outcomes else 100.0
+
+
+def report(outcomes: Sequence[Outcome], *, skipped: int) -> str:
+    """The sums, and every survivor."""
+    stages_ = Counter(outcome.stage for outcome in outcomes if outcome.stage)
+    killed = ", ".join(f"{count} by the tests of the {stage}" for stage, count in stages_.most_common())
+    survivors = [line(outcome) for outcome in outcomes if outcome.end is End.SURVIVED]
+    head = f"{len(outcomes)} mutants, {killed_percent(outcomes):.1f} % killed: {killed or 'none'}"
+    return "\n".join([head, f"{skipped} left out as equivalent", f"{len(survivors)} survived", *survivors])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
