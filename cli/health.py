@@ -18,6 +18,7 @@ from kube.loglevel import LogLevel
 
 STARTING: Final = "not in step with the cluster yet"
 ENDING: Final = "told to end"
+BESIDE_KAI: Final = "stopped while a KAI Scheduler is at work in this cluster"
 
 
 class Health(TaskStatus[None]):
@@ -31,6 +32,10 @@ class Health(TaskStatus[None]):
     def started(self, value: None = None) -> None:
         """It is in step."""
         self._unready = ""
+
+    def stand_aside(self, why: str) -> None:
+        """Be not ready, though alive: it does nothing."""
+        self._unready = why
 
     async def end_with(self, stop: anyio.Event) -> None:
         """Be not ready any more once the process is told to end."""

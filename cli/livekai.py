@@ -1,8 +1,9 @@
-"""A KAI Scheduler that is at work in this cluster: Moorage does not start beside it.
+"""A KAI Scheduler that is at work in this cluster: Moorage does not start beside it, and stops where one starts.
 
 Its binder would carry out our BindRequests, and its start-up sync deletes running pods whose reservation it can't see;
 its operator makes both anew (kai-contract, erratum 12). Its leader election is off by default, so its pods are looked
-for (labels of contract 6.1), and its leases (6.4) for a KAI that runs outside of pods.
+for (labels of contract 6.1), and its leases (6.4) for a KAI that runs outside of pods. cli/besidekai.py looks again
+and again.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ from typing import Final
 import anyio
 import msgspec
 
-from kube import errors
 from kube.api import Api
 from kube.resources import LEASES, PODS
 from wire import names
-from wire.core import Container, Pod
+from wire.core import Container, Lease, Pod
 
 #: Label ``app`` of a component's pods -> what its image is called. A shard's scheduler has the shard's name behind it.
 _COMPONENTS: Final[Mapping[str, str]] = {"kai-operator": "operator", "binder": "binder"}
 _SCHEDULER_APP: Final = "kai-scheduler-"
 _SCHEDULER_IMAGE: Final = "scheduler"
-#: Held in the namespace of the release, of the operator, the binder, and the scheduler of the default shard.
-_LEASES: Final = ("41fce092.run.ai", "2ad35f9c.kai.scheduler", names.SCHEDULER_NAME)
+#: Held in the namespace of the release, of the operator, the binder, and the scheduler of the default shard. Those of
+#: other shards have the shard's name behind it.
+_LEASES: Final = frozenset({"41fce092.run.ai", "2ad35f9c.kai.scheduler", names.SCHEDULER_NAME})
+_SHARD_LEASE: Final = f"{names.SCHEDULER_NAME}-"
 _POLL_S: Final = 1.0
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
@@ -38,19 +40,65 @@ class Found(msgspec.Struct, frozen=True):
     elsewhere: tuple[str, ...] = ()
 
 
+class Lookout:
+    """Looks for a KAI, as often as it is asked to. A lease is a sign of life if it was renewed since the last look."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        #: The leases that somebody holds, by name, as they were read last.
+        self._held: dict[str, Lease] = {}
+
+    async def look(self) -> Found:
+        """Look once, at pods and leases. Raises ApiError."""
+        found = await self._look_at_pods()
+        renewed = await self.look_at_leases()
+        return found if found.at_work else Found(renewed, found.elsewhere)
+
+    async def look_at_leases(self) -> tuple[str, ...]:
+        """Return what was renewed since the last look. Raises ApiError."""
+        held = {lease.metadata.name: lease for lease in await self._leases() if lease.spec.holder_identity}
+        before, self._held = self._held, held
+        return tuple(
+            f"lease {names.SYSTEM_NAMESPACE}/{name}"
+            for name, lease in sorted(held.items())
+            if name in before and before[name].metadata.resource_version != lease.metadata.resource_version
+        )
+
+    @property
+    def unsure_s(self) -> int:
+        """For how long the leases have to be watched until it is known that nobody renews them, 0 without any."""
+        return max((lease.spec.lease_duration_seconds or 0 for lease in self._held.values()), default=0)
+
+    async def _look_at_pods(self) -> Found:
+        selector = f"app in ({', '.join(_COMPONENTS)})"
+        pods = [
+            pod
+            for pod in await _pods(self._api, selector, namespace="")
+            if pod.metadata.namespace != names.SYSTEM_NAMESPACE
+        ]
+        at_work = _components(await _pods(self._api, "app", namespace=names.SYSTEM_NAMESPACE))
+        return Found(tuple(at_work), tuple(_components(pods)))
+
+    async def _leases(self) -> list[Lease]:
+        listed = (await self._api.list(LEASES, namespace=names.SYSTEM_NAMESPACE, skip_undecodable=True)).items
+        return [each for each in listed if each.metadata.name in _LEASES or each.metadata.name.startswith(_SHARD_LEASE)]
+
+
 async def look_for_kai(api: Api) -> Found:
-    """Look what of KAI is at work.
+    """Look what of KAI is at work. Raises ApiError.
 
     Takes no time where KAI never was; where it left a lease with a holder, as long as that lease lasts.
     """
-    selector = f"app in ({', '.join(_COMPONENTS)})"
-    pods = [pod for pod in await _pods(api, selector, namespace="") if pod.metadata.namespace != names.SYSTEM_NAMESPACE]
-    elsewhere = _components(pods)
-    at_work = _components(await _pods(api, "app", namespace=names.SYSTEM_NAMESPACE))
-    if not at_work:
-        # Pods say it at once; leases have to be watched for a while.
-        at_work = [f"lease {names.SYSTEM_NAMESPACE}/{name}" for name in _LEASES if await _is_renewed(api, name)]
-    return Found(tuple(at_work), tuple(elsewhere))
+    lookout = Lookout(api)
+    # Pods say it at once; leases have to be watched for a while.
+    found = await lookout.look()
+    renewed = found.at_work
+    for _ in range(round(lookout.unsure_s / _POLL_S)):
+        if renewed:
+            break
+        await anyio.sleep(_POLL_S)
+        renewed = await lookout.look_at_leases()
+    return Found(renewed, found.elsewhere)
 
 
 def sentence(found: Sequence[str]) -> str:
@@ -79,19 +127,3 @@ def _is_component(pod: Pod) -> bool:
 def _image_name(container: Container) -> str:
     """Return ``binder`` of ``registry:5000/kai-scheduler/binder:v0.14@sha256:...``."""
     return container.image.partition("@")[0].rpartition("/")[2].partition(":")[0]
-
-
-async def _is_renewed(api: Api, name: str) -> bool:
-    """Whether somebody renews a lease within its duration. No clocks are compared."""
-    try:
-        first = await api.get(LEASES, name, namespace=names.SYSTEM_NAMESPACE)
-        if not first.spec.holder_identity:
-            return False
-        for _ in range(max(1, round((first.spec.lease_duration_seconds or 0) / _POLL_S))):
-            await anyio.sleep(_POLL_S)
-            lease = await api.get(LEASES, name, namespace=names.SYSTEM_NAMESPACE)
-            if lease.metadata.resource_version != first.metadata.resource_version:
-                return bool(lease.spec.holder_identity)
-    except errors.NotFound:
-        pass
-    return False

@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
 import anyio
 
 from cli import connections
-from cli.health import Health
+from cli.besidekai import BesideKai
+from cli.health import BESIDE_KAI, Health
 from cli.listening import listening
 from cli.livekai import Found, look_for_kai, sentence
 from cli.metrics import serving
-from cli.metrics.declared import LEADER
+from cli.metrics.declared import KAI_AT_WORK, LEADER
 from cli.metrics.registry import Registry
 from cli.metrics.requests import CountedTransport
 from cli.metrics.watches import measured_lag
@@ -80,6 +81,8 @@ async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Ma
         is_elected = not options.no_leader_election
         # Without election writes don't end with the lease.
         punctual = Api(transport.beside(apart), retry=retry)
+        beside = BesideKai(unfenced, events, component=own.component, choice=options.if_kai_starts)
+        registry.read_one(KAI_AT_WORK, lambda: float(beside.is_there))
         election = _election(options, punctual, own, identity=identity, fence=None if is_elected else WriteFence())
         if not is_elected:
             # It works whoever holds the lease. It takes part all the same: so it sees others, and they see it.
@@ -89,22 +92,39 @@ async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Ma
         api = Api(transport, retry=retry, fence=election.fence, lag=measured_lag(registry))
         replica = make(api, events, registry, tracer)
         elected = election if is_elected else None
-        await take_part(replica, election=elected, fence=election.fence, stop=stop, task_status=health)
+        to_stop = anyio.Event()
+        tasks.start_soon(beside.run)
+        tasks.start_soon(_when_set, stop, to_stop.set)
+        tasks.start_soon(_when_set, beside.noticed, to_stop.set)
+        await take_part(replica, election=elected, fence=election.fence, stop=to_stop, task_status=health)
+        if beside.noticed.is_set():
+            health.stand_aside(BESIDE_KAI)
+            await _unless(stop, beside.until_gone)
+        tasks.cancel_scope.cancel()
+
+
+async def _when_set(event: anyio.Event, then: Callable[[], None]) -> None:
+    await event.wait()
+    then()
+
+
+async def _unless(stop: anyio.Event, wait: Callable[[], Awaitable[None]]) -> None:
+    """Wait, or return early when told to stop."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_when_set, stop, tasks.cancel_scope.cancel)
+        await wait()
         tasks.cancel_scope.cancel()
 
 
 async def _alone(api: Api, stop: anyio.Event) -> None:
     """Raise BadInput while a KAI Scheduler is at work, and name what may be one; return early when told to stop."""
     found = Found()
-    async with anyio.create_task_group() as tasks:
 
-        async def until_told() -> None:
-            await stop.wait()
-            tasks.cancel_scope.cancel()
-
-        tasks.start_soon(until_told)
+    async def look() -> None:
+        nonlocal found
         found = await until_answered(lambda: look_for_kai(api))
-        tasks.cancel_scope.cancel()
+
+    await _unless(stop, look)
     if found.at_work:
         raise BadInput(sentence(found.at_work))
     if found.elsewhere:

@@ -29,6 +29,8 @@ class LogEvent(enum.Enum):
     LOG_LEVEL = "log.level"
     LEADER_ELECTED = "leader.elected"
     LEADER_RESIGNED = "leader.resigned"
+    #: A KAI Scheduler was started beside this replica.
+    KAI_NOTICED = "kai.noticed"
     #: The scheduler has decided once.
     CYCLE_DECIDED = "cycle.decided"
     POD_ADMITTED = "pod.admitted"

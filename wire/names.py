@@ -216,6 +216,8 @@ REASON_GPU_MOVED: Final = "GPUMoved"
 REASON_BOOK_LOST: Final = "BookLost"
 #: On a Lease: a process that was told to do without leader election works while another one leads.
 REASON_NOT_ALONE: Final = "NotAlone"
+#: On a Lease: a KAI Scheduler is at work in the same cluster.
+REASON_KAI_AT_WORK: Final = "KAIAtWork"
 #: Health of a device in a container's status (KEP-4680).
 UNHEALTHY: Final = "Unhealthy"
 UNEXPECTED_ADMISSION_ERROR: Final = "UnexpectedAdmissionError"

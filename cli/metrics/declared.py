@@ -51,6 +51,10 @@ LOOP_LAG: Final = histogram(
     "How late the event loop was with something that was due, looked at once a second.",
     buckets=_LAG_S,
 )
+KAI_AT_WORK: Final = gauge(
+    "moorage_kai_at_work",
+    "1 while a KAI Scheduler is at work in namespace kai-scheduler, for which this replica stops by default; else 0.",
+)
 LEADER: Final = gauge("moorage_leader", "1 while this replica leads, else 0. Without an election it is always 1.")
 
 SPANS: Final = counter(
@@ -193,7 +197,7 @@ PROCESS: Final = (
     SPANS,
 )  # fmt: skip
 #: Of those that elect a leader.
-REPLICA: Final = (*PROCESS, WATCH_LAG, LEADER)
+REPLICA: Final = (*PROCESS, WATCH_LAG, LEADER, KAI_AT_WORK)
 
 COMPONENTS: Final[Mapping[str, Sequence[Metric]]] = {
     "scheduler": (*REPLICA, *SCHEDULER),

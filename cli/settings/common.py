@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from cli.besidekai import IfKaiStarts
 from cli.settings import kinds
 from cli.settings.declaring import Setting
 from gpu.cdi import Cdi
@@ -125,6 +126,13 @@ class Replica(Component, frozen=True, kw_only=True):
     health_probe_bind_address: Annotated[
         Address | None, Setting(help="answer /healthz and /readyz there", kind=kinds.ADDRESS, default="nowhere")
     ] = None
+    if_kai_starts: Annotated[
+        IfKaiStarts,
+        Setting(
+            help="what a replica does when a KAI Scheduler starts beside it: stop until it has gone, or only say so",
+            kind=kinds.member(IfKaiStarts),
+        ),
+    ] = IfKaiStarts.STOP
     # The same for all components that tell containers their devices (docs/cdi.md).
     cdi_enabled: Annotated[
         Cdi,

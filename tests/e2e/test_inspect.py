@@ -154,7 +154,7 @@ async def test_a_tenant_sees_its_own_pods_and_is_told_what_it_may_not_read(
         (given,) = seen["pods"][0]["given"]
         assert (given["uuid"],) == scene.seen(await scene.pod("half"))["main"]
         assert (given["nano"], given["index"]) == (500_000_000, -1)
-        assert len(seen["unread"]) == 3
+        assert len(seen["unread"]) == 4
         assert await anyio.to_thread.run_sync(main, ["inspect", "--kubeconfig", str(config)]) == 1
         (line,) = capsys.readouterr().err.splitlines()
         assert "nodes is forbidden" in line

@@ -12,7 +12,9 @@ import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
+import aiohttp
 import anyio
 import pytest
 from kubernetes_asyncio import client
@@ -112,6 +114,18 @@ class Stage:
             return any(text in self._log(replica) for replica in replicas) or None
 
         await eventually(is_said, f"one of {replicas} to say {text!r}", within_s=120)
+
+    async def metric(self, replica: str, name: str) -> float:
+        """What a replica shows of a metric without labels."""
+        async with aiohttp.ClientSession() as session, session.get(self.moorage.metrics_url(replica)) as answer:
+            lines = (await answer.text()).splitlines()
+        (value,) = [line.split()[1] for line in lines if line.split()[0] == name]
+        return float(value)
+
+    async def lease_events(self) -> list[Any]:
+        """Events about the leases."""
+        listed = await client.EventsV1Api(self.scene.core.api_client).list_namespaced_event(names.SYSTEM_NAMESPACE)
+        return [event for event in listed.items if event.regarding.kind == "Lease"]
 
     async def start_missing(self, *arguments: str) -> None:
         """Start the replicas that don't run."""
@@ -268,7 +282,7 @@ KAI = {
 }
 
 
-async def test_nobody_starts_beside_a_live_kai_and_those_that_work_go_on(stage: Stage) -> None:
+async def test_nobody_starts_beside_a_live_kai_and_those_that_work_stop_until_it_has_gone(stage: Stage) -> None:
     pods, rest = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/pods", stage.plane.rest()
     started = [await stage.leader(role) for role in REPLICAS]
     late = [replica for replica in EVERYBODY if replica not in started]
@@ -280,6 +294,17 @@ async def test_nobody_starts_beside_a_live_kai_and_those_that_work_go_on(stage: 
             await stage.ended(replica, within_s=30)
             assert stage.moorage.running[replica].process.returncode == 2
             assert "KAI Scheduler is at work in this cluster (pod kai-scheduler/binder)" in stage.moorage.log(replica)
-        await stage.bound(share("after", "0.5"), within_s=30)
+        for replica in started:
+            await stage.has_said([replica], "this replica stops until it has gone")
+            assert await stage.metric(replica, "moorage_kai_at_work") == 1.0
+        with pytest.raises(AssertionError, match="to be bound"):
+            await stage.bound(share("after", "0.5"), within_s=5)
+        assert "KAIAtWork" in {event.reason for event in await stage.lease_events()}
     finally:
         rest.call("DELETE", f"{pods}/binder", {"gracePeriodSeconds": 0})
+    for replica in started:
+        await stage.ended(replica, within_s=60)
+        assert stage.moorage.running[replica].process.returncode == 0
+    await stage.start_missing()
+    await stage.bound(share("later", "0.5"), within_s=30)
+    assert (await stage.scene.pod("after"))["spec"]["nodeName"]

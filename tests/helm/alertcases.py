@@ -106,6 +106,10 @@ def _fires() -> Iterator[Case]:
         (({"job": "scheduler"}, "More than one replica of scheduler works"),),
     )  # fmt: skip
     yield Case(
+        "a KAI was started", "MoorageBesideKai", one("moorage_kai_at_work", "0x2 1x9", "binder"), 3,
+        (({}, "A KAI Scheduler is at work in this cluster, so Moorage places no pods"),),
+    )  # fmt: skip
+    yield Case(
         "no admission is there", "MoorageAdmissionDown", one(SILENCE, "9x9", "scheduler", resource="pods"), 3,
         (
             (
@@ -205,6 +209,7 @@ def _fires() -> Iterator[Case]:
 def _silent() -> Iterator[Case]:
     yield Case("a hand-over takes a minute", "MoorageNoLeader", leads("1x5 0x20", "0x6 1x20"), 8)
     yield Case("both said so for a moment", "MoorageTwoLeaders", leads("1x6 0x20", "0x5 1x20"), 7)
+    yield Case("no KAI", "MoorageBesideKai", one("moorage_kai_at_work", "0x20", "binder"), 15)
     rolled = one(SILENCE, "5x5 _x20", "admission", "a", resource="namespaces")
     rolled |= one(SILENCE, "_x4 5x20", "admission", "b", resource="namespaces")
     yield Case("another replica took its place", "MoorageAdmissionDown", rolled, 15)

@@ -1,0 +1,105 @@
+"""A KAI Scheduler that starts while a replica of ours runs: it is noticed, told, and by default made way for.
+
+Two of them undo each other's work, and KAI deletes pods that run on our reservations (cli/livekai.py says why). So a
+replica stops: it finishes its writes, gives its lease back, and is there without doing anything until KAI has gone.
+Then it ends, to be started anew: what it knew of the cluster was changed by somebody else meanwhile.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import anyio
+
+from cli.livekai import Found, Lookout, sentence
+from kube.api import Api
+from kube.errors import ApiError
+from kube.events import EventRecorder, about
+from kube.logevents import LogEvent
+from kube.logevents import about as told
+from kube.resources import LEASES
+from wire import names
+from wire.core import ObjectMeta
+from wire.events import WARNING
+
+_log: Final = logging.getLogger(__name__)
+
+#: A lease of KAI's is renewed at least twice in this time.
+EVERY_S: Final = 10.0
+#: A KAI that is updated has no pods for moments.
+_CLEAR_LOOKS: Final = 2
+
+
+class IfKaiStarts(enum.Enum):
+    """What a replica does about it."""
+
+    STOP = "stop"
+    GO_ON = "go-on"
+
+
+class BesideKai:
+    """Looks for a KAI while a replica of ``component`` runs.
+
+    ``noticed`` is set once the replica has to stop. ``is_there`` is what the metric says: 1 while KAI is at work.
+    """
+
+    def __init__(self, api: Api, events: EventRecorder, *, component: str, choice: IfKaiStarts) -> None:
+        self._lookout = Lookout(api)
+        self._events = events
+        self._lease = ObjectMeta(name=f"moorage-{component}", namespace=names.SYSTEM_NAMESPACE)
+        self._choice = choice
+        self._elsewhere: tuple[str, ...] = ()
+        self.noticed: Final = anyio.Event()
+        self.is_there = False
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            found = await self._look()
+            if found is not None:
+                self._note(found)
+            await anyio.sleep(EVERY_S)
+
+    async def until_gone(self) -> None:
+        """Return when KAI was seen no more for a while; ``run`` goes on beside it."""
+        clear = 0
+        while clear < _CLEAR_LOOKS:
+            await anyio.sleep(EVERY_S)
+            clear = 0 if self.is_there else clear + 1
+        _log.warning("KAI Scheduler is at work no longer: this process ends, to be started anew")
+
+    async def _look(self) -> Found | None:
+        """Look once; None where there is no answer: that says nothing about a KAI."""
+        try:
+            return await self._lookout.look()
+        except ApiError as error:
+            _log.warning("not known whether a KAI Scheduler is at work: %s", error)
+            return None
+
+    def _note(self, found: Found) -> None:
+        if found.at_work and not self.is_there:
+            self._tell(found.at_work)
+        self.is_there = bool(found.at_work)
+        if self.is_there and self._choice is IfKaiStarts.STOP:
+            self.noticed.set()
+        if set(found.elsewhere) - set(self._elsewhere):
+            _log.warning(
+                "this looks like a KAI Scheduler: %s; if it is, stop it: two can't share pods", found.elsewhere
+            )
+        self._elsewhere = found.elsewhere
+
+    def _tell(self, found: Sequence[str]) -> None:
+        stops = self._choice is IfKaiStarts.STOP
+        does = "this replica stops until it has gone" if stops else "this replica goes on (--if-kai-starts=go-on)"
+        note = f"{sentence(found)}; {does}"
+        _log.error(note, extra=told(LogEvent.KAI_NOTICED, lease=f"{self._lease.namespace}/{self._lease.name}"))
+        self._events.record(
+            about(LEASES, self._lease),
+            reason=names.REASON_KAI_AT_WORK,
+            action="Stopping" if stops else "Working",
+            note=note,
+            type=WARNING,
+        )
