@@ -53,6 +53,7 @@ KIND_WORDS: Final = {
     "multiplied": "node(s) offer each GPU several times (time-slicing, MPS, HAMi's plugin), so none is shared there",
     "volume-zone": "node(s) had no available volume zone",
     "volume-affinity": "node(s) didn't match PersistentVolume's node affinity",
+    "others-anti-affinity": "node(s) didn't satisfy existing pods anti-affinity rules",
     "volumes": "node(s) exceed max volume count",
     "mig": "node(s) have MIG devices, which can't be shared in parts",
 }

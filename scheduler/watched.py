@@ -1,4 +1,4 @@
-"""Feeds the core what pods depend on beside nodes and their own spec: claims, volumes, storage classes, CSI limits."""
+"""Feeds the core what pods depend on beside nodes and their own spec: namespaces, claims, volumes and their limits."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from kube.resources import CSI_NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES, Resource
+from kube.resources import (
+    CSI_NODES,
+    NAMESPACES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+    Resource,
+)
 from scheduler.cache import Cache
-from scheduler.core import volumes
+from scheduler.core import selectors, volumes
 from scheduler.core.facts import Facts, Keyed
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -48,6 +55,7 @@ def sinks(cache: Cache) -> tuple[tuple[Resource[Any], FactSink[Any, Any]], ...]:
     """What to follow, with what it feeds."""
     storage = cache.cluster.storage
     return (
+        (NAMESPACES, FactSink(cache, cache.cluster.others.namespaces, selectors.namespace_record)),
         (STORAGE_CLASSES, FactSink(cache, storage.classes, volumes.storage_class_record)),
         (CSI_NODES, FactSink(cache, storage.attachments.limits, volumes.limits_record)),
         (PERSISTENT_VOLUMES, FactSink(cache, storage.volumes, volumes.volume_record)),

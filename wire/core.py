@@ -137,8 +137,20 @@ class NodeAffinity(WireStruct, frozen=True, gc=False):
     preferred_during_scheduling_ignored_during_execution: list[dict[str, Any]] | None = None
 
 
+class LabelSelector(WireStruct, frozen=True, gc=False):
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[NodeSelectorRequirement] | None = None
+
+
+class PodAffinityTerm(WireStruct, frozen=True, gc=False):
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+
+
 class PodAffinity(WireStruct, frozen=True, gc=False):
-    required_during_scheduling_ignored_during_execution: list[dict[str, Any]] | None = None
+    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
     preferred_during_scheduling_ignored_during_execution: list[dict[str, Any]] | None = None
 
 

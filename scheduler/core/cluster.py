@@ -24,6 +24,7 @@ from scheduler.core.handovers import Key
 from scheduler.core.inspection import Known, NodeView, node_view
 from scheduler.core.ledger import Ledger
 from scheduler.core.occupancy import Occupancy, occupancy
+from scheduler.core.others import OthersTerms
 from scheduler.core.plan import Explain, Placement, Plan
 from scheduler.core.pods import News, Pods
 from scheduler.core.probation import Doubt
@@ -65,6 +66,8 @@ class Cluster:
         self.commits = Commits(self._pods, settings=settings, changed=self._changed)
         #: Claims of pods, and the volumes behind them.
         self.storage = Storage(self._changed)
+        #: What anti-affinity of pods that have a node keeps others off.
+        self.others = OthersTerms(self._nodes.get, self._changed)
         #: Which devices were seen where.
         self.sightings = Sightings()
         self._marked: set[str] = set()
@@ -94,6 +97,8 @@ class Cluster:
         if is_back:
             self.commits.probation.forget_node(record.name)
         self.ledger.put(record)
+        if known is None or known.labels != record.labels:
+            self.others.nodes_changed()
         self._changed(record.name)
         return is_back
 
@@ -101,6 +106,7 @@ class Cluster:
         """Forget a node; what is known to be on it stays known."""
         if self._nodes.pop(name, None) is not None:
             self.ledger.drop(name)
+            self.others.nodes_changed()
             self.commits.probation.forget_node(name)
             self.sightings.forget_node(name)
             self._changed(name)
@@ -154,6 +160,7 @@ class Cluster:
             case News.CONTENT:
                 self._changed(record.node)
                 self.storage.put_pod(self._pods.records[record.uid])
+                self.others.put_pod(self._pods.records[record.uid])
                 self.commits.pod_seen(record.uid, is_bound=bool(record.node))
             case News.VERSION:
                 self._note_version(record)
@@ -183,6 +190,7 @@ class Cluster:
     def _drop_pod(self, uid: str) -> None:
         record = self._pods.drop(uid)
         self.storage.drop_pod(uid)
+        self.others.drop_pod(uid)
         if record is not None:
             self._changed(record.node)
 
@@ -258,12 +266,14 @@ class Cluster:
 
     def waiting(self) -> list[PodRecord]:
         """Pods of ours that name no node, have no placement under way and none in a gang's plan, in no order."""
+        if self.others.has_unbound:
+            self.others.put_on_their_way({charge.pod_uid: charge.node for charge in self.commits.all_charges()})
         unplaced = (self._pods.records[uid] for uid in self._pods.unbound if not self.commits.is_spoken_for(uid))
         return [self.judged(pod) for pod in unplaced if not pod.deleting]
 
     def judged(self, pod: PodRecord) -> PodRecord:
         """A pod with what else is known to keep it waiting, or off nodes, beside what it says itself."""
-        return self.storage.judged(pod, self.commits.is_spoken_for)
+        return self.others.judged(self.storage.judged(pod, self.commits.is_spoken_for))
 
     def volumes_in_flight(self) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
         """Nodes of pods that are on their way, with the volumes that CSI drivers attach for them."""

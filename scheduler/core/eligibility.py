@@ -6,7 +6,7 @@ by the hash of its constraints.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from scheduler.core.records import Constraints, NodeRecord, Requirement, Term, VolumeRule
@@ -27,6 +27,7 @@ ENFORCEMENT = 8
 PLACE = 9
 VOLUME_ZONE = 10
 VOLUME_AFFINITY = 11
+OTHERS = 12
 
 #: Kinds of NodeReason by judgement.
 KINDS = {
@@ -40,6 +41,7 @@ KINDS = {
     PLACE: "place",
     VOLUME_ZONE: "volume-zone",
     VOLUME_AFFINITY: "volume-affinity",
+    OTHERS: "others-anti-affinity",
 }
 
 #: Label of a zone or a region -> the one that has replaced it.
@@ -136,10 +138,10 @@ def _holds(term: Term, node: NodeRecord) -> bool:
     if not term.labels and not term.fields:
         return False
     fields = {"metadata.name": node.name}
-    return all(_meets(r, node.labels) for r in term.labels) and all(_meets(r, fields) for r in term.fields)
+    return all(meets(r, node.labels) for r in term.labels) and all(meets(r, fields) for r in term.fields)
 
 
-def _meets(requirement: Requirement, labels: dict[str, str]) -> bool:
+def meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
     """Judge one expression; an operator that is not known holds nowhere."""
     value = labels.get(requirement.key)
     match requirement.operator:

@@ -22,7 +22,7 @@ from gpu.order import Foreign
 from gpu.refusal import Refusal, shown, told
 from gpu.request import NO_GPU
 from gpu.translation import Cards, Translation
-from scheduler.core import constraining, deviceenv, gangplan, gangs, requests, volumes
+from scheduler.core import constraining, deviceenv, gangplan, gangs, requests, selectors, volumes
 from scheduler.core.deviceenv import Source
 from scheduler.core.records import (
     ANYWHERE,
@@ -145,6 +145,7 @@ def _waiting(pod: Pod, settings: Settings) -> PodRecord:
     return msgspec.structs.replace(
         _record(pod, cls),
         gated=bool(pod.spec.scheduling_gates),
+        labels=pod.metadata.labels or {},
         recorded=own if isinstance(own, Translation) else None,
         blocker=_blocker(pod, cls, problem=problem, admitted=came_by_the_door and Source.NONE not in hand_over),
     )
@@ -168,6 +169,7 @@ def _record(pod: Pod, cls: PodClass) -> PodRecord:
         subgroup=intern(labels.get(names.SUBGROUP_LABEL, "")),
         deleting=meta.deletion_timestamp is not None,
         claims=volumes.claims_of(pod) if pod.spec.volumes else (),
+        keeps_off=selectors.anti_terms(pod) if pod.spec.affinity else (),
         grace_s=30 if (grace_s := pod.spec.termination_grace_period_seconds) is None else grace_s,
     )
 

@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from scheduler.core.eligibility import NO_NODE, effort, judge
+from scheduler.core.eligibility import NO_NODE, OK, OTHERS, effort, judge
 from scheduler.core.occupancy import Occupancy
-from scheduler.core.records import Constraints, Demand, NodeRecord
+from scheduler.core.records import Constraints, Demand, NodeRecord, PodClass
 from scheduler.core.table import CLOSED, Device, Int8s, Int64s, Table, device
 
 #: What a node has is cut to 2^59 and what is asked to 2^60, whatever was written, so that no sum leaves 64 bits and
@@ -35,7 +35,7 @@ class InOrder(msgspec.Struct, frozen=True, gc=False):
 class Ledger:
     """One row a node. Rows without a node are on the free list and not in the order."""
 
-    __slots__ = ("_eligible", "_free_rows", "_in_order", "_slice_rows", "nodes", "row_of", "table")
+    __slots__ = ("_domains", "_eligible", "_free_rows", "_in_order", "_slice_rows", "nodes", "row_of", "table")
 
     def __init__(self) -> None:
         self.table = Table()
@@ -46,6 +46,8 @@ class Ledger:
         #: MIG profile -> the row of the resource that has its slices on each node, NO_RESOURCE where none has.
         self._slice_rows: dict[str, Int64s] = {}
         self._in_order: InOrder | None = None
+        #: Key of a label -> value -> rows, of keys that others' terms name; until a node changes.
+        self._domains: dict[str, dict[str, list[int]]] = {}
 
     def put(self, node: NodeRecord) -> None:
         """Add a node or replace its record; its row has to be written afterwards."""
@@ -60,6 +62,8 @@ class Ledger:
             self.table.add_resource(name)
         for profile, rows in self._slice_rows.items():
             rows[row] = self._slice_row(node, profile)
+        if known is None or known.labels != node.labels:
+            self._domains.clear()
         if known is None or not known.admits_like(node):
             for constraints, judged in self._eligible.items():
                 judged[row] = judge(node, constraints)
@@ -69,6 +73,7 @@ class Ledger:
         row = self.row_of.pop(name)
         self.nodes[row] = None
         self.table.clear(row)
+        self._domains.clear()
         for judged in self._eligible.values():
             judged[row] = NO_NODE
         for rows in self._slice_rows.values():
@@ -137,6 +142,25 @@ class Ledger:
             codes = [NO_NODE if node is None else judge(node, constraints) for node in self.nodes]
             judged = self._eligible[constraints] = np.array(codes, np.int8)
         return judged
+
+    def admitting(self, cls: PodClass) -> Int8s:
+        """The same for a class, with what the terms of others keep it off."""
+        judged = self.eligible(cls.constraints)
+        if not cls.avoids:
+            return judged
+        rows = [row for key, value in cls.avoids for row in self._domain(key).get(value, ())]
+        narrowed = judged.copy()
+        narrowed[rows] = np.where(judged[rows] == OK, OTHERS, judged[rows])
+        return narrowed
+
+    def _domain(self, key: str) -> dict[str, list[int]]:
+        known = self._domains.get(key)
+        if known is None:
+            known = self._domains[key] = {}
+            for row, node in enumerate(self.nodes):
+                if node is not None and (value := node.labels.get(key)) is not None:
+                    known.setdefault(value, []).append(row)
+        return known
 
     def slice_rows(self, profile: str) -> Int64s:
         """Of every row of the table, which resource has the slices of a profile; kept and updated from then on."""

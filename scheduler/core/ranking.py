@@ -92,7 +92,7 @@ class Ranking:
         self.cls = cls
         self.asks = cls.request.shared
         #: Judgement per position (eligibility.py).
-        self.eligible = trial.eligible(cls.constraints)
+        self.eligible = trial.admitting(cls)
         resources = trial.table.resources
         #: Whether every resource asked is one that some node has.
         self.known = all(name in resources for name, _ in cls.demand.extended)

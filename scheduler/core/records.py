@@ -51,6 +51,23 @@ class Term(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     fields: tuple[Requirement, ...]
 
 
+#: Label keys and values of nodes: domains of a topology.
+Domains = frozenset[tuple[str, str]]
+
+
+class AntiTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """A term of required anti-affinity: pods that it takes may not be where its owner is, by the node label ``key``.
+
+    It takes pods of ``namespaces``, and of those whose labels ``namespace_selector`` takes. A selector is None if it
+    takes nothing, and without requirements if it takes everything.
+    """
+
+    key: str
+    selector: tuple[Requirement, ...] | None
+    namespaces: frozenset[str]
+    namespace_selector: tuple[Requirement, ...] | None = None
+
+
 class VolumeRule(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
     """On which nodes a volume can be used. ``terms`` as in ``Constraints``.
 
@@ -108,6 +125,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     places: tuple[Place, ...] = ()
     #: Volumes that count against a limit of nodes, as (driver, handle).
     attached: tuple[tuple[str, str], ...] = ()
+    #: Where pods are that keep this one off (others.py).
+    avoids: Domains = frozenset()
 
     def ways(self) -> tuple[PodClass, ...]:
         """A class for each of its requests, best first, with the nodes that this one is for."""
@@ -188,6 +207,10 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     claims: tuple[ClaimUse, ...] = ()
     #: Of one that waits and was judged by its claims (storage.py): those that nobody else may use meanwhile.
     alone: tuple[str, ...] = ()
+    #: Of one that waits: what others' terms select it by.
+    labels: dict[str, str] = {}
+    #: Its required anti-affinity.
+    keeps_off: tuple[AntiTerm, ...] = ()
 
     def taken(self, number: int) -> Translation | None:
         """All of what it asks, with the request of this number: 0 is the first. None if there is no such one."""

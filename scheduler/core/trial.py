@@ -18,7 +18,7 @@ from scheduler.core.attaching import Attached, AttachTrial
 from scheduler.core.ledger import Ledger
 from scheduler.core.probation import Doubt
 from scheduler.core.prospects import Prospect, Sightings
-from scheduler.core.records import Constraints, Demand
+from scheduler.core.records import Constraints, Demand, PodClass
 from scheduler.core.settings import Settings
 from scheduler.core.table import CPU, GPUS, MEMORY, PODS, Device, Int8s, Int64s
 from scheduler.core.volumes import ClaimKey
@@ -120,6 +120,10 @@ class Trial:
     def eligible(self, constraints: Constraints) -> Int8s:
         """Judgement of every position for these constraints."""
         return self._ledger.eligible(constraints)[self._order]
+
+    def admitting(self, cls: PodClass) -> Int8s:
+        """The same for a class, with what the terms of others keep it off."""
+        return self._ledger.admitting(cls)[self._order]
 
     def prospect(self, position: int) -> Prospect:
         """What opening a device there could bring."""

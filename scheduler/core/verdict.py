@@ -65,7 +65,7 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
     one that is known: ``pinned-full`` (it is shared and has not enough left), ``pinned-whole`` (it is a whole-GPU
     pod's), ``pinned-room`` (it may be free, and the node has no room left to open devices until it comes)) |
     ``volume-affinity`` and ``volume-zone`` (a volume of the pod can't be used there) | ``volumes`` (the node takes no
-    more volumes of a CSI driver).
+    more volumes of a CSI driver) | ``others-anti-affinity`` (a pod is there, or in the same domain, that keeps it off).
     ``resource``: Kubernetes name, or ``gpu-share`` / ``gpu-memory`` for parts of a device.
     """
 
