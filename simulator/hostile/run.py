@@ -27,6 +27,7 @@ from simulator.hostile.faults import kinds
 from simulator.hostile.faults.ground import Ground
 from simulator.hostile.faults.kinds import Fault
 from simulator.hostile.guard import RanTooLong, processor_time
+from simulator.hostile.marks import Marks
 from simulator.hostile.oversight import Oversight
 from simulator.hostile.scenario import Scenario
 from simulator.parts import PRODUCT, Parts
@@ -66,6 +67,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     ended_at_s: float
     #: How many pods were shown devices, by the dialect that they are in.
     served: dict[str, int]
+    #: The states of the protocol that it came to (simulator/hostile/marks.py), sorted.
+    marks: tuple[str, ...]
 
     @property
     def broken(self) -> frozenset[str]:
@@ -83,6 +86,7 @@ class _Run:
     show: Callable[[World], None]
     log: EventLog = field(default_factory=EventLog)
     oversight: Oversight = field(init=False)
+    marks: Marks = field(default_factory=Marks)
     found: list[Violation] = field(default_factory=list)
     world: World | None = None
     pods: int = 0
@@ -111,6 +115,7 @@ class _Run:
             self.log.start_s = world.checker.findings.start_s
             world.server.faults.on_answer += [self.log.answered, self.oversight.answered]
             world.nodes.witness.listeners += [self.log.witnessed, self.oversight.witnessed]
+            self.marks.attend(world)
             ground = Ground(world)
             async with anyio.create_task_group() as group:
                 for action in scenario.actions:
@@ -185,6 +190,7 @@ class _Run:
             pods=self.pods,
             ended_at_s=self.ended_at_s,
             served={dialect: len(uids) for dialect, uids in sorted(self.oversight.served.items())},
+            marks=tuple(sorted(self.marks.reached)),
         )
 
 

@@ -47,6 +47,7 @@ def judge(seed: int, kinds: tuple[str, ...] | None) -> Judged:
         virtual_s=outcome.ended_at_s,
         cpu_s=time.process_time() - started_s,
         faults=tuple(fault.kind for fault in scenario.faults),
+        marks=outcome.marks,
         failure=_failure(seed, outcome),
     )
 

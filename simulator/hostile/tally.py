@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from simulator.hostile.marks import MARKS, missing
+
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """What one seed found: the first violation in the shortened log, and the ids of all."""
@@ -19,7 +21,10 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one seed. ``cpu_s``: processor time of the run; ``faults``: the kind of each in its scenario."""
+    """What became of one seed. ``cpu_s``: processor time of the run; ``faults``: the kind of each in its scenario.
+
+    ``marks``: the states of the protocol that it came to (simulator/hostile/marks.py).
+    """
 
     seed: int
     writes: int
@@ -27,6 +32,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     virtual_s: float
     cpu_s: float
     faults: tuple[str, ...]
+    marks: tuple[str, ...]
     failure: Failure | None
 
 
@@ -40,6 +46,7 @@ class Tally:
     virtual_s: float = 0.0
     cpu_s: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
+    marks: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
     _done: set[int] = field(default_factory=set)
 
@@ -56,6 +63,7 @@ class Tally:
         self.virtual_s += judged.virtual_s
         self.cpu_s += judged.cpu_s
         self.faults.update(judged.faults)
+        self.marks.update(judged.marks)
         if judged.failure is not None:
             self.failures.append(judged.failure)
 
@@ -67,9 +75,18 @@ class Tally:
         yield f"simulated: {self.virtual_s / 3600:,.1f} hours, {self.pods:,} pods at rest, {self.writes:,} writes"
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(self.faults.items()))
         yield f"faults injected: {self.faults.total():,}" + (f" ({kinds})" if kinds else "")
+        yield from self._told_marks()
         found = Counter(invariant for failure in self.failures for invariant in failure.invariants)
         broken = ", ".join(f"{invariant} {count}" for invariant, count in sorted(found.items()))
         yield f"failed: {len(self.failures):,} of {self.runs:,}: {broken}" if broken else "every invariant held"
+
+    def _told_marks(self) -> Iterator[str]:
+        """Which states of the protocol were reached in the fewest runs, and which never: they were not tested."""
+        rarest = sorted(self.marks.items(), key=lambda item: (item[1], item[0]))[:3]
+        told = ", ".join(f"{mark!r} in {count:,}" for mark, count in rarest)
+        yield f"states reached: {len(self.marks)} of {len(MARKS)}" + (f" (the fewest runs: {told})" if told else "")
+        if never := missing(self.marks):
+            yield f"never reached: {', '.join(never)}"
 
     def _told_seeds(self) -> str:
         """Which seeds are done: up to the first that is not, and how many beyond it."""

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from simulator.hostile.marks import MARKS
 from simulator.hostile.tally import Failure, Judged, Tally
 
 
-def judged(seed: int, *faults: str, broken: tuple[str, ...] = ()) -> Judged:
+def judged(seed: int, *faults: str, broken: tuple[str, ...] = (), marks: tuple[str, ...] = MARKS) -> Judged:
     failure = Failure(seed=seed, invariants=broken, text="", events=()) if broken else None
-    return Judged(seed=seed, writes=1000, pods=9, virtual_s=1800.0, cpu_s=0.5, faults=faults, failure=failure)
+    times = {"virtual_s": 1800.0, "cpu_s": 0.5}
+    return Judged(seed=seed, writes=1000, pods=9, faults=faults, marks=marks, failure=failure, **times)
+
+
+#: Of marks that all of four runs reached.
+FEWEST = ", ".join(f"{mark!r} in 4" for mark in sorted(MARKS)[:3])
 
 
 def tally(*runs: Judged, seeds: range = range(1, 5)) -> Tally:
@@ -26,6 +32,7 @@ def test_it_says_how_many_runs_hours_and_faults_of_each_kind_there_were() -> Non
         "seeds 1-4: all done",
         "simulated: 2.0 hours, 36 pods at rest, 4,000 writes",
         "faults injected: 3 (crash 2, pause 1)",
+        f"states reached: {len(MARKS)} of {len(MARKS)} (the fewest runs: {FEWEST})",
         "every invariant held",
     ]
 
@@ -33,6 +40,16 @@ def test_it_says_how_many_runs_hours_and_faults_of_each_kind_there_were() -> Non
 def test_it_counts_what_did_not_hold() -> None:
     told = tally(judged(1, broken=("S1", "L2")), judged(2, broken=("S1",))).lines(1.0)
     assert list(told)[-1] == "failed: 2 of 2: L2 1, S1 2"
+
+
+def test_a_state_that_no_run_reached_is_named() -> None:
+    first, *rest = MARKS
+    told = list(tally(judged(1, marks=tuple(rest)), judged(2, marks=())).lines(1.0))
+    assert f"never reached: {first}" in told
+    assert list(tally(judged(3, marks=())).lines(1.0))[4:6] == [
+        f"states reached: 0 of {len(MARKS)}",
+        f"never reached: {', '.join(MARKS)}",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,143 @@
+"""States of the protocol that runs have to reach: what was never reached was never tested, and a soak says so.
+
+A mark is seen from outside, in what the API server answers and stores, and never in the product: so it stays true when
+the product changes how it gets there. An invariant says what never happens; a mark says what has to happen sometimes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from kube.memory.calls import Call
+from kube.memory.types import ResourceType
+from simulator.replicas import BINDER, SCHEDULER, is_ours
+from simulator.witness import Record, Refused
+from wire import names
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+_Seen = Callable[[Call, int], bool]
+
+
+def _wrote(role: str, verb: str, what: str, *, within: str = "", saying: str = "", code: int = 0) -> _Seen:
+    """Whether a replica of a role did this. ``what``: plural/sub-resource; ``saying``: a part of the body.
+
+    ``code``: how it was answered; 0: it was carried out.
+    """
+
+    def seen(call: Call, answer: int) -> bool:
+        return (
+            call.user.startswith(role)
+            and call.verb == verb
+            and what == "/".join(part for part in (call.kind.plural, call.subresource) if part)
+            and within in {"", call.namespace}
+            and saying.encode() in (call.body or b"")
+            and (answer == code if code else answer < 300)
+        )
+
+    return seen
+
+
+def _lost_race(call: Call, answer: int) -> bool:
+    return is_ours(call.user) and call.verb in {"patch", "update", "delete"} and answer == 409
+
+
+_HOME: Final = names.RESERVATION_NAMESPACE
+#: What is reached by a request that was answered.
+_BY_WRITES: Final[Mapping[str, _Seen]] = {
+    "handed over": _wrote(SCHEDULER, "create", "bindrequests"),
+    "hand-over taken back": _wrote(SCHEDULER, "delete", "bindrequests"),
+    "bound by the scheduler": _wrote(SCHEDULER, "create", "pods/binding"),
+    "bound by the binder": _wrote(BINDER, "create", "pods/binding"),
+    "binding refused": _wrote("", "create", "pods/binding", code=409),
+    "told why it waits": _wrote(SCHEDULER, "patch", "pods/status"),
+    "gang planned": _wrote(SCHEDULER, "patch", "podgroups", saying=names.PLAN),
+    "reservation made": _wrote(BINDER, "create", "pods", within=_HOME),
+    "reservation told its device": _wrote("reservation", "patch", "pods", within=_HOME),
+    "reservation deleted": _wrote(BINDER, "delete", "pods", within=_HOME),
+    "pod fenced": _wrote("", "patch", "pods/status", saying=f'"{names.FENCED}"'),
+    "evicted by the binder": _wrote(BINDER, "create", "pods/eviction"),
+    "evicted by the scheduler": _wrote(SCHEDULER, "create", "pods/eviction"),
+    "node asked of an autoscaler": _wrote(SCHEDULER, "create", "pods", within=names.SCALE_ADJUST_NAMESPACE),
+    "race lost": _lost_race,
+}
+#: What is reached otherwise.
+_OTHERWISE: Final = (
+    "device shared by two",
+    "book empty again",
+    "lease changed hands",
+    "listed again",
+    "pod refused by kubelet",
+)
+MARKS: Final = (*_BY_WRITES, *_OTHERWISE)
+
+
+@dataclass(slots=True)
+class Marks:
+    """Watches one run. ``reached``: the marks that it came to."""
+
+    reached: set[str] = field(default_factory=set)
+    #: Reservation (UID) -> how many tenants its book had last.
+    _tenants: dict[str, int] = field(default_factory=dict)
+    #: Lease -> who holds it.
+    _holders: dict[str, str] = field(default_factory=dict)
+    #: Incarnations of the scheduler that have listed the nodes.
+    _listed: set[int] = field(default_factory=set)
+    _incarnation: Callable[[], int] = lambda: 0
+
+    def attend(self, world: World) -> None:
+        """Watch a cluster that is ready."""
+        self._incarnation = lambda: world.scheduler.incarnations
+        self._listed.add(world.scheduler.incarnations)
+        world.server.faults.on_answer.append(self.answered)
+        world.nodes.witness.listeners.append(self.witnessed)
+        world.server.listen(self.stored)
+
+    def answered(self, call: Call, code: int) -> None:
+        """Take a request that was carried out."""
+        self.reached.update(mark for mark, seen in _BY_WRITES.items() if mark not in self.reached and seen(call, code))
+        if (call.user, call.verb, call.kind.plural) == (SCHEDULER, "list", "nodes"):
+            if self._incarnation() in self._listed:
+                self.reached.add("listed again")
+            self._listed.add(self._incarnation())
+
+    def witnessed(self, record: Record) -> None:
+        """Take what happened on a machine."""
+        if isinstance(record, Refused):
+            self.reached.add("pod refused by kubelet")
+
+    def stored(self, kind: ResourceType, raw: bytes, is_gone: bool) -> None:
+        """Take an object as the API server stores it."""
+        if is_gone:
+            return
+        if kind.plural == "pods" and names.TENANTS.encode() in raw:
+            self._book(msgspec.json.decode(raw))
+        elif kind.plural == "leases":
+            self._lease(msgspec.json.decode(raw))
+
+    def _book(self, pod: Mapping[str, Mapping[str, object]]) -> None:
+        annotations = pod["metadata"].get("annotations")
+        text = annotations.get(names.TENANTS, "{}") if isinstance(annotations, dict) else "{}"
+        book = msgspec.json.decode(text)
+        uid, count = str(pod["metadata"]["uid"]), len(book) if isinstance(book, dict) else 0
+        if count >= 2:
+            self.reached.add("device shared by two")
+        if count == 0 and self._tenants.get(uid):
+            self.reached.add("book empty again")
+        self._tenants[uid] = count
+
+    def _lease(self, lease: Mapping[str, Mapping[str, object]]) -> None:
+        name, holder = str(lease["metadata"]["name"]), str(lease["spec"].get("holderIdentity") or "")
+        if holder and self._holders.setdefault(name, holder) != holder:
+            self.reached.add("lease changed hands")
+            self._holders[name] = holder
+
+
+def missing(reached: Collection[str]) -> tuple[str, ...]:
+    """Return the marks that were not reached, in the order in which they stand here."""
+    return tuple(mark for mark in MARKS if mark not in reached)
