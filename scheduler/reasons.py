@@ -118,6 +118,11 @@ def unread_staleness_text(value: str, *, grace_s: float) -> str:
     )
 
 
+def ignored_text(field: str) -> str:
+    """Say that a PodGroup's preference has no effect."""
+    return f"spec.{field} is not looked at yet: its pods are placed as if it were not set"
+
+
 def _message(verdict: Verdict) -> str:  # noqa: C901, PLR0911 - one case per code
     if verdict.code in _CLAIM_WORDS:
         return _CLAIM_WORDS[verdict.code].format(verdict.detail)

@@ -13,6 +13,7 @@ The cache only makes it look: what is evicted is judged on quorum reads of the P
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Final
 
 import anyio
@@ -50,8 +51,8 @@ class Releasing:
         self._since: dict[Key, float] = {}
         #: Gang -> (evictions that were refused in a row, when to ask again).
         self._refused: dict[Key, tuple[int, float]] = {}
-        #: Gangs (UID) that were told that their grace time can't be read, and what stood there.
-        self._unread: dict[str, str] = {}
+        #: What gangs were told about words of theirs that are left out of account, by UID and reason.
+        self._said: dict[tuple[str, str], str] = {}
         cache.on_gang = self._note
 
     async def run(self) -> None:
@@ -66,7 +67,7 @@ class Releasing:
             del self._since[key]
 
     async def look(self) -> None:
-        """Release what has been below its minimum for the grace time; say whose own time can't be read."""
+        """Release what has been below its minimum for the grace time; say what of its words is left out of account."""
         self._tell_unclear()
         now = anyio.current_time()
         broken = {(group.namespace, group.name): group for group in self._cache.cluster.broken_gangs()}
@@ -81,15 +82,21 @@ class Releasing:
 
     def _tell_unclear(self) -> None:
         """Tell each PodGroup once, long before its time is over if it ever is."""
-        unread: dict[str, str] = {}
+        said: dict[tuple[str, str], str] = {}
         for group in self._cache.cluster.unclear_gangs():
-            text = unread[group.uid] = group.unread_stale or ""
-            if self._unread.get(group.uid) != text:
-                note = reasons.unread_staleness_text(text, grace_s=self._grace_s)
-                self._events.record(
-                    _reference(group), reason=names.REASON_MALFORMED_GROUP, action="Reading", note=note, type=WARNING
-                )
-        self._unread = unread
+            for reason, note in self._unclear(group):
+                key = (group.uid, reason)
+                said[key] = note
+                if self._said.get(key) != note:
+                    self._events.record(_reference(group), reason=reason, action="Reading", note=note, type=WARNING)
+        self._said = said
+
+    def _unclear(self, group: PodGroupRecord) -> Iterator[tuple[str, str]]:
+        if group.unread_stale is not None:
+            note = reasons.unread_staleness_text(group.unread_stale, grace_s=self._grace_s)
+            yield names.REASON_MALFORMED_GROUP, note
+        if group.ignored:
+            yield names.REASON_PREFERENCE_IGNORED, reasons.ignored_text(group.ignored)
 
     def _is_over(self, group: PodGroupRecord, broken_s: float) -> bool:
         """Whether a gang that has been below its minimum for so long has had its time."""

@@ -337,8 +337,8 @@ class Cluster:
         return [group for group in self._pod_groups.values() if self._is_broken(group)]
 
     def unclear_gangs(self) -> list[PodGroupRecord]:
-        """Gangs that say something which can't be read and is left out of account."""
-        return [group for group in self._pod_groups.values() if group.unread_stale is not None]
+        """Gangs that say something which is left out of account: it can't be read, or nobody looks at it yet."""
+        return [group for group in self._pod_groups.values() if group.unread_stale is not None or group.ignored]
 
     def is_broken_gang(self, namespace: str, name: str) -> bool:
         """Whether this gang is one of ``broken_gangs``."""

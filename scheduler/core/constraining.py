@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Final
 
+from gpu.refusal import shown
 from gpu.translation import ANY_CARD, Cards
 from scheduler.core.eligibility import effort
 from scheduler.core.records import Constraints, PodClass, Requirement, Term
+from wire import names
 from wire.core import Affinity, Container, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec
 
 _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
@@ -62,6 +64,7 @@ def unsupported(pod: Pod) -> str:
     """Name what ``pod`` asks that is not implemented, hard constraints as the pod spec spells them; "" if nothing."""
     spec = pod.spec
     found = {
+        **_legacy_slices(pod),
         "affinity.podAffinity": _pod_affinity(spec.affinity),
         "affinity.podAntiAffinity": _pod_anti_affinity(spec.affinity),
         "topologySpreadConstraints": any(
@@ -71,6 +74,19 @@ def unsupported(pod: Pod) -> str:
         "resourceClaims": bool(spec.resource_claims) or any(c.resources.claims for c in _containers(spec)),
     }
     return ", ".join(name for name, is_there in found.items() if is_there)
+
+
+def _legacy_slices(pod: Pod) -> dict[str, bool]:
+    """MIG slices by annotation, as KAI once had them; it places no such pod either (contract 14.6)."""
+    asked = sorted(key for key in pod.metadata.annotations or {} if key.startswith(names.MIG_RESOURCE_PREFIX))
+    if not asked or any(_asks_slices(container) for container in _containers(pod.spec)):
+        return {}
+    return {f"a MIG slice by the annotation {shown(asked[0])} (ask for it in resources.limits)": True}
+
+
+def _asks_slices(container: Container) -> bool:
+    resources = {*(container.resources.limits or {}), *(container.resources.requests or {})}
+    return any(name.startswith(names.MIG_RESOURCE_PREFIX) for name in resources)
 
 
 def excessive(cls: PodClass) -> str:

@@ -290,8 +290,16 @@ def pod_group_record(group: PodGroup) -> PodGroupRecord:
         unsupported=_unsupported_in(group),
         stale_ns=stale_ns,
         unread_stale=unread_stale,
+        ignored=ignored_in(group),
         planned=gangplan.members((meta.annotations or {}).get(names.PLAN)),
     )
+
+
+def ignored_in(group: PodGroup) -> str:
+    """Name what a PodGroup prefers and nobody looks at yet; "" if nothing."""
+    asked = [group.spec.topology_constraint, *(s.topology_constraint for s in group.spec.sub_groups or ())]
+    prefers = any(constraint and constraint.preferred_topology_level for constraint in asked)
+    return "topologyConstraint.preferredTopologyLevel" if prefers else ""
 
 
 def _unsupported_in(group: PodGroup) -> str:

@@ -312,6 +312,8 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     unsupported: str = ""
     stale_ns: int | None = None
     unread_stale: str | None = None
+    #: What it prefers and nobody looks at yet, by the field's name.
+    ignored: str = ""
     #: Pod UID -> place, of a plan that was written and not taken back.
     planned: dict[str, PlannedMember] = {}
 

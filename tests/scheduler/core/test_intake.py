@@ -58,6 +58,20 @@ EXCESSIVE = "more than 500 expressions, labels, tolerations, products and UUIDs 
 
 
 @pytest.mark.parametrize(
+    ("resources", "is_placed"),
+    [({}, False), ({"nvidia.com/gpu": "1"}, False), ({"nvidia.com/mig-1g.5gb": "1"}, True)],
+)
+def test_a_slice_that_is_asked_by_kais_old_annotation_keeps_the_pod_waiting(
+    resources: dict[str, str], is_placed: bool
+) -> None:
+    blocker = _read(pod(annotations={"nvidia.com/mig-1g.5gb": "1"}, extended=resources)).blocker
+    assert (blocker is None) == is_placed
+    if blocker is not None:
+        assert blocker.code is Code.UNSUPPORTED_CONSTRAINT
+        assert "annotation nvidia.com/mig-1g.5gb (ask for it in resources.limits)" in blocker.detail
+
+
+@pytest.mark.parametrize(
     ("spec", "named"),
     [
         ({"affinity": {"podAffinity": {REQUIRED: [ANTI]}}}, "affinity.podAffinity"),
