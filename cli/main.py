@@ -93,8 +93,11 @@ def _log(*, verbose: bool) -> None:
     logging.basicConfig(level=logging.INFO, handlers=[told])
 
 
-def _parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """Know all commands; but where one that asks is called, only those, since the others cost 0.1 s to load."""
+def _parser(given: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Know all commands; but where one that asks is called, only those, since the others cost 0.1 s to load.
+
+    ``given``: the words behind it; None: not known, so the options of every command are.
+    """
     parser = _Parser(prog="moorage", description="A Kubernetes scheduler for GPU batch work.")
     called = _called(given)
     commands = _add_asking(parser, called)
@@ -103,12 +106,12 @@ def _parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     return parser
 
 
-def _called(given: Sequence[str]) -> str:
-    """Which command a line names, "" for none."""
-    return next((word for word in given if not word.startswith("-")), "")
+def _called(given: Sequence[str] | None) -> str | None:
+    """Which command a line names, "" for none, None for a line that is not known."""
+    return None if given is None else next((word for word in given if not word.startswith("-")), "")
 
 
-def _add_asking(parser: argparse.ArgumentParser, called: str) -> argparse._SubParsersAction[Any]:
+def _add_asking(parser: argparse.ArgumentParser, called: str | None) -> argparse._SubParsersAction[Any]:
     parser.add_argument("-v", "--verbose", action="store_true", help="log what happens to stderr")
     parser.set_defaults(logs=True)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -116,7 +119,7 @@ def _add_asking(parser: argparse.ArgumentParser, called: str) -> argparse._SubPa
     top.add_command(commands)
     offline.add_commands(commands)
     for each in (check, checkkai, ui):
-        each.add_command(commands, is_called=called == each.NAME)
+        each.add_command(commands, is_called=called in {each.NAME, None})
     return commands
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from tests.helm.kaivalues import V0_9, V0_18
 from tools.chart import CHART
 from tools.helmprogram import ensure
 
@@ -16,6 +17,15 @@ Object = dict[str, Any]
 #: libyaml's, ten times as fast.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Values = Mapping[str, Any]
+
+#: Has to be given; nobody pulls from it here.
+REGISTRY = "registry.example/team"
+
+
+def _with_ours(values: Values) -> Values:
+    """A file of KAI's values, and the registry beside it that has our images."""
+    return {**values, "global": {**values["global"], "registry": REGISTRY, "clusterAutoscaling": True}}
+
 
 #: What people choose, in ways that render differently: each is linted, rendered and validated.
 TABLE: Mapping[str, Values] = {
@@ -68,6 +78,8 @@ TABLE: Mapping[str, Values] = {
         "binder": {"args": {"idle-s": 5}, "cdiEnabled": True, "resourceReservation": {"runtimeClassName": ""}},
         "admission": {"args": {"gpu-resource": "nvidia.com/gpu.shared"}},
     },
+    "kais-own-file": _with_ours(V0_18),
+    "kais-own-file-of-v0.9": _with_ours(V0_9),
     "kais-values": {
         "global": {"gpuSharingMode": "NvFractions", "leaderElection": True, "vpa": {"enabled": False}},
         "operator": {"replicaCount": 1},
@@ -76,10 +88,6 @@ TABLE: Mapping[str, Values] = {
         "prometheus": {"enabled": False},
     },
 }
-
-
-#: Has to be given; nobody pulls from it here.
-REGISTRY = "registry.example/team"
 
 
 class Refused(Exception):

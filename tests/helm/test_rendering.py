@@ -157,6 +157,14 @@ def test_a_value_becomes_an_argument(values: Values, component: str, expected: s
             {"global": {"resourceReservation": {"namespace": "runai-reservation"}}},
             "global.resourceReservation.namespace=runai-reservation: allowed: kai-resource-reservation",
         ),
+        ({"global": {"fipsMode": "only"}}, "global.fipsMode=only: Moorage has no such images; allowed: off"),
+        (
+            {"global": {"registry": "registry/local/kai-scheduler"}},
+            "global.registry=registry/local/kai-scheduler is KAI's",
+        ),
+        ({"binder": {"enabled": False}}, "binder.enabled=false: Moorage does not work without it"),
+        ({"scheduler": {"image": {"pullPolicy": "Sometimes"}}}, "at '/scheduler/image/pullPolicy'"),
+        ({"defaultQueue": {"childResources": {"gpus": {}}}}, "additional properties 'gpus' not allowed"),
         ({"global": {"gpuSharring": True}}, "additional properties 'gpuSharring' not allowed"),
         ({"schedular": {}}, "additional properties 'schedular' not allowed"),
         ({"scheduler": {"replicas": "two"}}, "at '/scheduler/replicas': got string, want integer"),
@@ -180,6 +188,61 @@ def test_what_can_not_be_is_refused_with_a_sentence(values: dict[str, Any], sent
 def test_another_namespace_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="the release's namespace is default; allowed: kai-scheduler"):
         rendered(tmp_path, {}, namespace="default")
+
+
+@pytest.mark.parametrize("values", [TABLE["kais-own-file"], TABLE["kais-own-file-of-v0.9"]], ids=["v0.18", "v0.9"])
+def test_of_kais_own_file_no_image_is_run_and_the_notes_name_what_has_no_effect(values: Values, tmp_path: Path) -> None:
+    said = helm("install", "moorage", CHART, "-n", "kai-scheduler", "-f", written(tmp_path, values), "--dry-run=client")
+    manifests, _, notes = said.partition("NOTES:")
+    assert set(re.findall(r'image[:=] ?"?([^"\s]+)', manifests)) == {
+        f"registry.example/team/moorage/{name}:0.1.0" for name in ("moorage", "reservation", "scalingpod")
+    }
+    named = set(re.findall(r"^  (\S+)", notes.partition("change nothing here:")[2], re.MULTILINE))
+    ours = {*yaml.safe_load((CHART / "values.yaml").read_text())}
+    assert named >= {*values} - ours
+    assert named >= {"binder.name", "binder.ports", "scheduler.ports", "admission.name", "scheduler.image.name"}
+    assert named >= {"nodescaleadjuster.image", "nodescaleadjuster.affinity"}
+
+
+def test_an_image_has_its_own_tag_and_policy_or_those_of_all(tmp_path: Path) -> None:
+    own = {"tag": "mine", "pullPolicy": "Never"}
+    values: Values = {"global": {"tag": "all", "imagePullPolicy": "Always"}, "binder": {"image": own}}
+    objects = rendered(tmp_path, values)
+    found = {}
+    for component in COMPONENTS:
+        (container,) = only(objects, "Deployment", f"moorage-{component}")["spec"]["template"]["spec"]["containers"]
+        found[component] = (container["image"].rpartition(":")[2], container["imagePullPolicy"])
+    assert found == {"scheduler": ("all", "Always"), "binder": ("mine", "Never"), "admission": ("all", "Always")}
+
+
+def test_a_component_has_its_own_affinity_or_that_of_all(tmp_path: Path) -> None:
+    values: Values = {"global": {"affinity": {"nodeAffinity": {}}}, "binder": {"affinity": {"podAffinity": {}}}}
+    objects = rendered(tmp_path, values)
+    found = {
+        component: only(objects, "Deployment", f"moorage-{component}")["spec"]["template"]["spec"]["affinity"]
+        for component in COMPONENTS
+    }
+    assert found["binder"] == {"podAffinity": {}}
+    assert found["scheduler"] == found["admission"] == {"nodeAffinity": {}}
+
+
+def test_the_queues_have_the_resources_that_the_values_give_them(tmp_path: Path) -> None:
+    given = {"gpu": {"quota": 4, "limit": 8, "overQuotaWeight": 2}}
+    objects = rendered(tmp_path, {"defaultQueue": {"childResources": given}})
+    assert only(objects, "Queue", "default-queue")["spec"]["resources"]["gpu"] == given["gpu"]
+    unlimited = {"quota": 0, "limit": -1, "overQuotaWeight": 1}
+    assert only(objects, "Queue", "default-parent-queue")["spec"]["resources"] == dict.fromkeys(
+        ("cpu", "gpu", "memory"), unlimited
+    )
+
+
+def test_options_of_kais_scheduler_that_mean_nothing_here_are_left_out_and_named(tmp_path: Path) -> None:
+    values = {"scheduler": {"args": {"v": "4", "default-staleness-grace-period": "2m"}}}
+    given = arguments_of(rendered(tmp_path, values), "scheduler")
+    assert "--default-staleness-grace-period=2m" in given
+    assert not [argument for argument in given if argument.startswith("--v=")]
+    said = helm("install", "moorage", CHART, "-n", "kai-scheduler", "-f", written(tmp_path, values), "--dry-run=client")
+    assert "scheduler.args.v" in said.partition("change nothing here:")[2]
 
 
 @pytest.mark.parametrize("registry", ["", "/"])

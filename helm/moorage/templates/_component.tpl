@@ -22,6 +22,10 @@ A component's Deployment, with what is the same for all:
 {{- if $root.Values.metrics.enabled -}}
 {{- $ports = append $ports (dict "name" "http-metrics" "containerPort" 8080) -}}
 {{- end -}}
+{{- $options := $values.args -}}
+{{- range splitList " " (include "moorage.kaisOptions" .) -}}
+{{- $options = omit $options . -}}
+{{- end -}}
 {{- $tracing := $root.Values.tracing -}}
 {{- $mounts := .mounts | default list -}}
 {{- $volumes := .volumes | default list -}}
@@ -81,7 +85,7 @@ spec:
       tolerations:
         {{- toYaml . | nindent 8 }}
       {{- end }}
-      {{- with $global.affinity }}
+      {{- with $values.affinity | default $global.affinity }}
       affinity:
         {{- toYaml . | nindent 8 }}
       {{- end }}
@@ -98,8 +102,8 @@ spec:
         {{- toYaml (mergeOverwrite (dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault")) $global.podSecurityContext) | nindent 8 }}
       containers:
         - name: {{ .component }}
-          image: {{ include "moorage.image" (dict "root" $root "name" $values.image.name) | quote }}
-          imagePullPolicy: {{ $global.imagePullPolicy }}
+          image: {{ include "moorage.image" (dict "root" $root "image" $values.image "ours" "moorage/moorage") | quote }}
+          imagePullPolicy: {{ $values.image.pullPolicy | default $global.imagePullPolicy }}
           args:
             - {{ .component }}
             - --log-level={{ $values.logLevel }}
@@ -122,7 +126,7 @@ spec:
             - --traces-ca-file=/traces-ca/ca.crt
             {{- end }}
             {{- end }}
-            {{- range $name, $value := $values.args }}
+            {{- range $name, $value := $options }}
             - {{ printf "--%s=%v" $name $value | quote }}
             {{- end }}
           {{- with $ports }}

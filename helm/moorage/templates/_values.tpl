@@ -44,11 +44,19 @@
 {{- define "moorage.refused" -}}
 {{- $values := .Values -}}
 {{- range $path := list
-  "global.nodePoolLabelKey" "global.namespaceLabelSelector" "global.podLabelSelector" "global.fipsMode"
+  "global.nodePoolLabelKey" "global.namespaceLabelSelector" "global.podLabelSelector"
   "scheduler.plugins" "scheduler.actions" "scheduler.scenarioSearchBudgets" "binder.plugins" -}}
 {{- $parts := splitList "." $path -}}
 {{- if get (get $values (first $parts)) (last $parts) -}}
 {{- fail (printf "%s: Moorage has nothing that does this (docs/install.md, Values of KAI): take it out" $path) -}}
+{{- end -}}
+{{- end -}}
+{{- if not (has ($values.global.fipsMode | default "off" | toString) (list "off" "false")) -}}
+{{- fail (printf "global.fipsMode=%v: Moorage has no such images; allowed: off" $values.global.fipsMode) -}}
+{{- end -}}
+{{- range $component := list "scheduler" "binder" "admission" -}}
+{{- if eq (toString (get (get $values $component) "enabled")) "false" -}}
+{{- fail (printf "%s.enabled=false: Moorage does not work without it; to have none at work for a while: %s.replicas=0" $component $component) -}}
 {{- end -}}
 {{- end -}}
 {{- $reservation := $values.global.resourceReservation | default dict -}}
@@ -59,22 +67,44 @@
 {{- end -}}
 {{- end }}
 
+{{/* Options of KAI's scheduler in scheduler.args that change nothing: how it logs, profiles and connects, and what it leaves undone. */}}
+{{- define "moorage.kaisOptions" -}}
+v schedule-period listen-address plugin-server-port enable-profiler profiler-port log-json max-consolidation-preemptees detailed-fit-errors update-pod-eviction-condition use-scheduling-signatures full-hierarchy-fairness allow-consolidating-reclaim num-of-status-recording-workers stuck-in-releasing-threshold metrics-namespace qps burst leader-elect
+{{- end }}
+
 {{/* Values of KAI's that are set and change nothing, one a line. */}}
 {{- define "moorage.unused" -}}
 {{- $values := .Values -}}
-{{- range $key := list "openshift" "operator" "podgrouper" "podgroupcontroller" "queuecontroller" "defaultShard" "kaiConfig" "kaiConfigDeployer" "topologyMigration" "postCleanup" "prometheus" "crdupgrader" -}}
+{{- range $key := list "openshift" "operator" "podgrouper" "podgroupcontroller" "queuecontroller" "defaultShard" "kaiConfig" "kaiConfigDeployer" "topologyMigration" "postCleanup" "prometheus" "crdupgrader" "numaPlacementExporter" "gpu-sharing" -}}
 {{- if hasKey $values $key }}
   {{ $key }}
 {{- end -}}
 {{- end -}}
 {{- range $path := list
-  "global.leaderElection" "global.requireDefaultPodAntiAffinityTerm" "global.vpa" "global.nvFractions"
-  "scheduler.goMemLimitRatio" "binder.enabled" "binder.ports" "binder.resourceReservationImage"
-  "binder.resourceReservationPodResources" "admission.cdi" "admission.ports" "nodescaleadjuster.scalingPodNamespace"
-  "nodescaleadjuster.labels" -}}
+  "global.leaderElection" "global.requireDefaultPodAntiAffinityTerm" "global.vpa" "global.nvFractions" "global.fipsMode"
+  "global.daemonsetsTolerations"
+  "scheduler.enabled" "scheduler.ports" "scheduler.goMemLimitRatio" "scheduler.goMemLimit"
+  "binder.enabled" "binder.name" "binder.ports" "binder.resourceReservationImage" "binder.resourceReservationPodResources"
+  "admission.enabled" "admission.name" "admission.cdi" "admission.ports" "admission.certSecretName" "admission.gpuPodRuntimeClassName"
+  "nodescaleadjuster.enabled" "nodescaleadjuster.image" "nodescaleadjuster.affinity" "nodescaleadjuster.resources"
+  "nodescaleadjuster.podDisruptionBudget" "nodescaleadjuster.scalingPodNamespace" "nodescaleadjuster.labels" -}}
 {{- $parts := splitList "." $path -}}
 {{- if hasKey (get $values (first $parts)) (last $parts) }}
   {{ $path }}
+{{- end -}}
+{{- end -}}
+{{- $kaisImages := splitList " " (include "moorage.kaisImages" .) -}}
+{{- range $component := list "scheduler" "binder" "admission" -}}
+{{- if has (get $values $component).image.name $kaisImages }}
+  {{ $component }}.image.name and tag (the images that run stand above)
+{{- end -}}
+{{- end -}}
+{{- if hasKey $values.nodescaleadjuster.scalingPodImage "pullPolicy" }}
+  nodescaleadjuster.scalingPodImage.pullPolicy
+{{- end -}}
+{{- range splitList " " (include "moorage.kaisOptions" .) -}}
+{{- if hasKey $values.scheduler.args . }}
+  scheduler.args.{{ . }}
 {{- end -}}
 {{- end -}}
 {{- end }}
