@@ -156,10 +156,13 @@ NODE_UUIDS: Final = "moorage.dev/gpu-uuids"
 NODE_ENFORCES: Final = "moorage.dev/enforces"
 #: Label of a node: the lowest level of a Topology.
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
-#: Where a node or a volume is: the labels of today, and those that they replace.
+#: Zone of a node or of a volume.
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+#: Region of a node or of a volume.
 REGION_LABEL: Final = "topology.kubernetes.io/region"
+#: Zone of a volume, as it was called before.
 OLD_ZONE_LABEL: Final = "failure-domain.beta.kubernetes.io/zone"
+#: Region of a volume, as it was called before.
 OLD_REGION_LABEL: Final = "failure-domain.beta.kubernetes.io/region"
 #: Annotation of a claim that came before its field.
 OLD_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"

@@ -83,12 +83,12 @@ async def test_repeated_lines_come_twice_and_then_no_more() -> None:
 async def test_cut_watches_break_again_and_again_and_lose_what_is_on_its_way() -> None:
     async with stage() as on:
         struck, spared = await listeners(on)
-        on.strike(WatchCut(at_s=1.5, for_s=4, user="binder", every_s=2.0, late_s=1.0))
+        on.strike(WatchCut(at_s=1.5, for_s=4, user="binder", every_s=2.1, late_s=1.0))
         await one_a_second(on, 1, 9)
-        assert struck.broke_at_s == [1.5, 3.5]
+        assert struck.broke_at_s == [1.5, 3.6]
         assert spared.broke_at_s == []
         # c-3 was on its way when the connection broke; the resumed watch tells it again, a second late.
-        assert lateness(struck) == {"c-1": 0, "c-2": 1, "c-3": 1.6, "c-4": 1, "c-5": 0.5, "c-6": 0, "c-7": 0, "c-8": 0}
+        assert lateness(struck) == {"c-1": 0, "c-2": 1, "c-3": 1.7, "c-4": 1, "c-5": 0.5, "c-6": 0, "c-7": 0, "c-8": 0}
 
 
 async def test_who_missed_something_finds_its_history_gone() -> None:
