@@ -150,7 +150,10 @@ class Scaling:
         pod = await self._api.get(PODS, source.name, namespace=source.namespace)
         if pod.metadata.uid != source.uid or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
             return
-        body = scalingpod.manifest(pod, source.demand, self._settings)
+        body = scalingpod.manifest(pod, source.demand, self._settings, source.constraints.volumes)
+        if body is None:
+            self._scaler.cool(source.uid, now_s=anyio.current_time())
+            return
         try:
             made = await self._api.create(PODS, body, namespace=self._settings.namespace)
         except _LASTING as error:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
-from scheduler.core.records import Demand
+from scheduler import volumeplaces
+from scheduler.core.records import Demand, VolumeRule
 from scheduler.core.scaling import ScalingPod
 from scheduler.settings import ScalingSettings
 from wire import names
@@ -19,12 +21,16 @@ SELECTOR: Final = f"{names.APP_LABEL}={names.SCALING_APP}"
 _LONGEST_NAME: Final = 253
 _LONGEST_LABEL: Final = 63
 _DIGEST: Final = 16
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def manifest(source: Pod, demand: Demand, settings: ScalingSettings) -> dict[str, Any]:
-    """Return the scaling pod of a waiting pod: what it takes in whole devices, where it may be.
+def manifest(
+    source: Pod, demand: Demand, settings: ScalingSettings, volumes: Sequence[VolumeRule] = ()
+) -> dict[str, Any] | None:
+    """Return the scaling pod of a waiting pod: what it takes in whole devices, where it and its volumes may be.
 
-    No scheduler has its name, so it is never bound; should somebody bind it, its image exits at once.
+    None if it can't be said where its volumes are. No scheduler has its name, so it is never bound; should somebody
+    bind it, its image exits at once.
     """
     meta, spec = source.metadata, source.spec
     amounts = _amounts(demand)
@@ -41,8 +47,17 @@ def manifest(source: Pod, demand: Demand, settings: ScalingSettings) -> dict[str
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
+    affinity = msgspec.to_builtins(spec.affinity) or {}
+    if volumes:
+        own = spec.affinity.node_affinity if spec.affinity is not None else None
+        required = volumeplaces.selector(
+            own.required_during_scheduling_ignored_during_execution if own else None, volumes
+        )
+        if required is None:
+            return None
+        affinity["nodeAffinity"] = {**affinity.get("nodeAffinity", {}), _REQUIRED: required}
     copied = {
-        "affinity": msgspec.to_builtins(spec.affinity),
+        "affinity": affinity,
         "nodeSelector": spec.node_selector,
         "tolerations": msgspec.to_builtins(spec.tolerations),
     }

@@ -45,8 +45,8 @@ KINDS = {
 }
 
 #: Label of a zone or a region -> the one that has replaced it.
-_NEW_LABELS = {names.OLD_ZONE_LABEL: names.ZONE_LABEL, names.OLD_REGION_LABEL: names.REGION_LABEL}
-ZONE_LABELS = frozenset({*_NEW_LABELS, *_NEW_LABELS.values()})
+NEW_LABELS = {names.OLD_ZONE_LABEL: names.ZONE_LABEL, names.OLD_REGION_LABEL: names.REGION_LABEL}
+ZONE_LABELS = frozenset({*NEW_LABELS, *NEW_LABELS.values()})
 
 #: A list of values is gone through so much faster than all else.
 _VALUES_PER_COMPARISON = 32
@@ -74,7 +74,7 @@ def _judge_volumes(node: NodeRecord, rules: Sequence[VolumeRule]) -> int:
     """Zones come first, as at kube-scheduler. A node without any label of a zone or a region is in all of them."""
     if rules and not ZONE_LABELS.isdisjoint(node.labels):
         for key, values in (zone for rule in rules for zone in rule.zones):
-            if node.labels.get(key, node.labels.get(_NEW_LABELS.get(key, key))) not in values:
+            if node.labels.get(key, node.labels.get(NEW_LABELS.get(key, key))) not in values:
                 return VOLUME_ZONE
     for rule in rules:
         if rule.terms is not None and not any(_holds(term, node) for term in rule.terms):
