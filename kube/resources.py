@@ -86,6 +86,14 @@ CSI_NODES = Resource(
     namespaced=False,
     type=storage.CSINode,
 )
+VOLUME_ATTACHMENTS = Resource(
+    group="storage.k8s.io",
+    version="v1",
+    plural="volumeattachments",
+    kind="VolumeAttachment",
+    namespaced=False,
+    type=storage.VolumeAttachment,
+)
 LEASES = Resource(
     group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", namespaced=True, type=core.Lease
 )

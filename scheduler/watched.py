@@ -13,6 +13,7 @@ from kube.resources import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     STORAGE_CLASSES,
+    VOLUME_ATTACHMENTS,
     Resource,
 )
 from scheduler.cache import Cache
@@ -58,6 +59,7 @@ def sinks(cache: Cache) -> tuple[tuple[Resource[Any], FactSink[Any, Any]], ...]:
         (NAMESPACES, FactSink(cache, cache.cluster.others.namespaces, selectors.namespace_record)),
         (STORAGE_CLASSES, FactSink(cache, storage.classes, volumes.storage_class_record)),
         (CSI_NODES, FactSink(cache, storage.attachments.limits, volumes.limits_record)),
+        (VOLUME_ATTACHMENTS, FactSink(cache, storage.attachments.attached, volumes.attachment_record)),
         (PERSISTENT_VOLUMES, FactSink(cache, storage.volumes, volumes.volume_record)),
         (PERSISTENT_VOLUME_CLAIMS, FactSink(cache, storage.claims, volumes.claim_record)),
     )

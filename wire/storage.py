@@ -71,3 +71,20 @@ class CSINode(WireStruct, frozen=True, gc=False):
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
     spec: CSINodeSpec = CSINodeSpec()
+
+
+class VolumeAttachmentSource(WireStruct, frozen=True, gc=False):
+    persistent_volume_name: str | None = None
+
+
+class VolumeAttachmentSpec(WireStruct, frozen=True, gc=False):
+    attacher: str = ""
+    node_name: str = ""
+    source: VolumeAttachmentSource = VolumeAttachmentSource()
+
+
+class VolumeAttachment(WireStruct, frozen=True, gc=False):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()

@@ -165,6 +165,15 @@ CSI_NODES = ResourceType(
     namespaced=False,
     blank=b'"spec":{"drivers":null}',
 )
+VOLUME_ATTACHMENTS = ResourceType(
+    group="storage.k8s.io",
+    version="v1",
+    plural="volumeattachments",
+    kind="VolumeAttachment",
+    namespaced=False,
+    has_status=True,
+    blank=b'"spec":{"attacher":"","source":{},"nodeName":""},"status":{"attached":false}',
+)
 LEASES = ResourceType(
     group="coordination.k8s.io",
     version="v1",
@@ -197,6 +206,7 @@ BUILT_IN = (
     PERSISTENT_VOLUMES,
     STORAGE_CLASSES,
     CSI_NODES,
+    VOLUME_ATTACHMENTS,
     LEASES,
     EVENTS,
 )

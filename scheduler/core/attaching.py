@@ -1,21 +1,22 @@
 """How many volumes of a CSI driver a node still takes, as kube-scheduler's NodeVolumeLimits counts them.
 
-A volume counts once per node, whoever of its pods uses it. What a node has is counted anew only after something about
-its pods, their claims or its limits has changed.
+A volume counts once per node, whoever of its pods uses it; one whose pods are gone counts until it is detached. What a
+node has is counted anew only after something about its pods, their claims, its attachments or its limits has changed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
 
 from scheduler.core.facts import Facts
+from scheduler.core.membership import Membership
 from scheduler.core.records import PodRecord
 from scheduler.core.table import Bools, Int64s, Selection
-from scheduler.core.volumes import LimitsRecord
+from scheduler.core.volumes import AttachmentRecord, LimitsRecord
 
 #: A CSI driver and its handle of a volume.
 Attached = tuple[str, str]
@@ -23,13 +24,28 @@ _NO_LIMIT: Final = 1 << 40
 
 
 class Attachments:
-    """Volumes that the pods of each node use. ``volumes_of`` names those of a pod; ``changed`` is told of nodes."""
+    """Volumes that each node has. ``volumes_of`` names those of a pod, ``handle_of`` the one of a PersistentVolume.
+
+    ``limits_changed`` and ``attached_changed`` are told of nodes.
+    """
 
     def __init__(
-        self, volumes_of: Callable[[PodRecord], tuple[Attached, ...]], changed: Callable[[LimitsRecord], None]
+        self,
+        *,
+        volumes_of: Callable[[PodRecord], tuple[Attached, ...]],
+        handle_of: Callable[[str], Attached | None],
+        limits_changed: Callable[[str], None],
+        attached_changed: Callable[[str], None],
     ) -> None:
         self._volumes_of = volumes_of
-        self._told = changed
+        self._handle_of = handle_of
+        self._tell_limits = limits_changed
+        self._tell_attached = attached_changed
+        #: What drivers have attached.
+        self.attached: Facts[str, AttachmentRecord] = Facts(self._attached_changed)
+        #: The same by node, and by volume.
+        self._attached_at: Membership[AttachmentRecord] = Membership()
+        self._attached_of: Membership[AttachmentRecord] = Membership()
         #: What nodes say of their drivers.
         self.limits: Facts[str, LimitsRecord] = Facts(self._limits_changed)
         self._pods: dict[str, dict[str, PodRecord]] = {}
@@ -73,12 +89,31 @@ class Attachments:
         for driver in before:
             self._left.get(driver, {}).pop(record.node, None)
         self._stale.add(record.node)
-        self._told(record)
+        self._tell_limits(record.node)
+
+    def _attached_changed(self, record: AttachmentRecord) -> None:
+        is_there = record.key in self.attached
+        self._attached_at.move(record, record.node if is_there else "")
+        self._attached_of.move(record, record.volume if is_there else "")
+        self._stale.add(record.node)
+        if self.is_limited(record.driver):
+            self._tell_attached(record.node)
+
+    def volume_changed(self, volume: str) -> None:
+        """A PersistentVolume is new, gone or different."""
+        self._stale.update(record.node for record in self._attached_of.at(volume))
+
+    def _attached_to(self, node: str) -> Iterator[Attached]:
+        for record in self._attached_at.at(node):
+            handle = self._handle_of(record.volume)
+            if handle is not None and handle[0] == record.driver:
+                yield handle
 
     def _refresh(self) -> None:
         while self._stale:
             node = self._stale.pop()
-            now = frozenset(key for pod in self._pods.get(node, {}).values() for key in self._volumes_of(pod))
+            of_pods = (key for pod in self._pods.get(node, {}).values() for key in self._volumes_of(pod))
+            now = frozenset((*of_pods, *self._attached_to(node)))
             before = self._held.pop(node, frozenset())
             if now:
                 self._held[node] = now

@@ -15,7 +15,7 @@ from scheduler.core.attaching import Attached, Attachments
 from scheduler.core.facts import Facts
 from scheduler.core.records import ClaimUse, PodRecord
 from scheduler.core.verdict import Code, Verdict
-from scheduler.core.volumes import ClaimKey, ClaimRecord, LimitsRecord, StorageClassRecord, VolumeRecord
+from scheduler.core.volumes import ClaimKey, ClaimRecord, StorageClassRecord, VolumeRecord
 
 
 class Storage:
@@ -29,7 +29,12 @@ class Storage:
         self.claims: Facts[ClaimKey, ClaimRecord] = Facts(lambda claim: self._claim_changed(claim.key))
         self.volumes: Facts[str, VolumeRecord] = Facts(self._volume_changed)
         self.classes: Facts[str, StorageClassRecord] = Facts(lambda _: self._all_changed())
-        self.attachments = Attachments(self.attached, self._limits_changed)
+        self.attachments = Attachments(
+            volumes_of=self.attached,
+            handle_of=self._handle_of,
+            limits_changed=self._all_changed,
+            attached_changed=self._attached_changed,
+        )
         #: Pods that mount claims, by UID; and who mounts which.
         self._pods: dict[str, PodRecord] = {}
         self._users: dict[ClaimKey, set[str]] = {}
@@ -73,11 +78,17 @@ class Storage:
         self._told()
 
     def _volume_changed(self, volume: VolumeRecord) -> None:
+        self.attachments.volume_changed(volume.name)
         if volume.claim is not None:
             self._claim_changed(volume.claim)
 
-    def _limits_changed(self, limits: LimitsRecord) -> None:
-        self._all_changed(limits.node)
+    def _handle_of(self, volume: str) -> Attached | None:
+        found = self.volumes.get(volume)
+        return None if found is None else found.attached
+
+    def _attached_changed(self, node: str) -> None:
+        if self._pods:
+            self._told(node)
 
     def _all_changed(self, *nodes: str) -> None:
         self._judged.clear()

@@ -12,7 +12,7 @@ from scheduler.core.eligibility import ZONE_LABELS
 from scheduler.core.records import ClaimUse, VolumeRule
 from wire import names
 from wire.core import Pod
-from wire.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from wire.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 
 #: Namespace and name of a claim.
 ClaimKey = tuple[str, str]
@@ -87,6 +87,20 @@ class LimitsRecord(msgspec.Struct, frozen=True, gc=False):
         return self.node
 
 
+class AttachmentRecord(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """A VolumeAttachment: a volume that a driver has on a node, or is to have there, whoever uses it."""
+
+    name: str
+    node: str
+    driver: str
+    volume: str
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        return self.name
+
+
 def claims_of(pod: Pod) -> tuple[ClaimUse, ...]:
     """The claims that a pod mounts, each once."""
     return tuple(dict.fromkeys(_claims_of(pod)))
@@ -142,6 +156,14 @@ def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]
 def storage_class_record(storage_class: StorageClass) -> StorageClassRecord:
     """Read a storage class."""
     return StorageClassRecord(storage_class.metadata.name, storage_class.volume_binding_mode == _WHEN_USED)
+
+
+def attachment_record(attachment: VolumeAttachment) -> AttachmentRecord:
+    """Read what is attached where; an inline volume has no name, and so counts nowhere."""
+    spec = attachment.spec
+    return AttachmentRecord(
+        attachment.metadata.name, spec.node_name, spec.attacher, spec.source.persistent_volume_name or ""
+    )
 
 
 def limits_record(node: CSINode) -> LimitsRecord:

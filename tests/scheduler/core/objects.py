@@ -20,12 +20,13 @@ from scheduler.core import volumes
 from scheduler.core.cluster import Cluster
 from scheduler.core.plan import Attempt, Bind, Hold, Join, Plan
 from scheduler.core.settings import Settings
+from scheduler.core.storage import Storage
 from scheduler.core.table import GPUS
 from wire import names
 from wire.core import ContainerState, ContainerStatus, Node, Pod, ResourceHealth, ResourceStatus
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
-from wire.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from wire.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 
 NANO = 1_000_000_000
 _versions = itertools.count(1000)
@@ -359,7 +360,14 @@ def csi_node(node_name: str, **most: int | None) -> CSINode:
     return msgspec.convert({"metadata": {"name": node_name}, "spec": {"drivers": drivers}}, CSINode)
 
 
-Fed = Node | Pod | PodGroup | BindRequest | PersistentVolumeClaim | PersistentVolume | StorageClass | CSINode
+def attachment(name: str, node_name: str, *, of: str, driver: str) -> VolumeAttachment:
+    """A volume of this name that a driver has on a node."""
+    spec = {"attacher": driver, "nodeName": node_name, "source": {"persistentVolumeName": of}}
+    return msgspec.convert({"metadata": {"name": name}, "spec": spec}, VolumeAttachment)
+
+
+Stored = PersistentVolumeClaim | PersistentVolume | StorageClass | CSINode | VolumeAttachment
+Fed = Node | Pod | PodGroup | BindRequest | Stored
 
 
 def cluster(*objects: Fed, settings: Settings | None = None) -> Cluster:
@@ -380,14 +388,22 @@ def feed(made: Cluster, *objects: Fed) -> None:
                 made.upsert_pod_group(obj)
             case BindRequest():
                 made.upsert_bind_request(obj)
-            case PersistentVolumeClaim():
-                made.storage.claims.put(volumes.claim_record(obj))
-            case PersistentVolume():
-                made.storage.volumes.put(volumes.volume_record(obj))
-            case StorageClass():
-                made.storage.classes.put(volumes.storage_class_record(obj))
-            case CSINode():
-                made.storage.attachments.limits.put(volumes.limits_record(obj))
+            case _:
+                _feed_storage(made.storage, obj)
+
+
+def _feed_storage(storage: Storage, obj: Stored) -> None:
+    match obj:
+        case PersistentVolumeClaim():
+            storage.claims.put(volumes.claim_record(obj))
+        case PersistentVolume():
+            storage.volumes.put(volumes.volume_record(obj))
+        case StorageClass():
+            storage.classes.put(volumes.storage_class_record(obj))
+        case CSINode():
+            storage.attachments.limits.put(volumes.limits_record(obj))
+        case VolumeAttachment():
+            storage.attachments.attached.put(volumes.attachment_record(obj))
 
 
 def free_gpus(made: Cluster, name: str = "n1") -> int:

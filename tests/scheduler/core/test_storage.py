@@ -10,8 +10,10 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide import decide
 from scheduler.core.plan import Bind, Explain, Gang, Plan
 from scheduler.core.verdict import Code, NodeReason
+from scheduler.core.volumes import attachment_record
 from tests.scheduler.core.objects import (
     Fed,
+    attachment,
     bound,
     claim,
     cluster,
@@ -206,6 +208,20 @@ def test_a_volume_counts_once_on_a_node_however_many_pods_use_it() -> None:
     )
     assert _places(decide(made, 0)) == {"p": "a"}
     assert _reasons(made, "uid-q") == {"volumes": 1}
+
+
+def test_a_volume_whose_pod_is_gone_counts_until_it_is_detached() -> None:
+    left = attachment("x", "a", of="pv0", driver=_DISK)
+    made = cluster(node("a"), csi_node("a", **{_DISK: 1}), left, *_disks(2), _mounting("p", "d1"))
+    assert _reasons(made) == {"volumes": 1}
+    made.storage.attachments.attached.drop(attachment_record(left))
+    assert _places(decide(made, 0)) == {"p": "a"}
+
+
+def test_a_volume_that_is_attached_already_can_be_used_again() -> None:
+    left = attachment("x", "a", of="pv0", driver=_DISK)
+    made = cluster(node("a"), csi_node("a", **{_DISK: 1}), *_disks(2), left, _mounting("p", "d0"))
+    assert _places(decide(made, 0)) == {"p": "a"}
 
 
 @pytest.mark.parametrize("limits", [[], [csi_node("a", **{_DISK: None})], [csi_node("a", other=0)]])

@@ -10,8 +10,10 @@ import pytest
 from scheduler.core.cluster import Cluster
 from scheduler.core.records import Domains, PodRecord
 from scheduler.core.selectors import takes
-from tests.scheduler.core.objects import bound, changed, claim, cluster, csi_node, feed, node, pod, volume
+from scheduler.core.volumes import attachment_record
+from tests.scheduler.core.objects import attachment, bound, changed, claim, cluster, csi_node, feed, node, pod, volume
 from wire.core import Pod
+from wire.storage import VolumeAttachment
 
 _NODES = tuple("abcd")
 _APPS = tuple("xyz")
@@ -26,6 +28,7 @@ class _World:
         self.cluster: Cluster = cluster(*(node(name) for name in _NODES))
         self.pods: dict[str, Pod] = {}
         self.made = 0
+        self.attached: dict[str, VolumeAttachment] = {}
         self.labels: dict[str, dict[str, str]] = {name: {"host": name} for name in _NODES}
         self.volumes: dict[str, str] = {}
         self.limits: dict[str, dict[str, int]] = {}
@@ -39,7 +42,7 @@ class _World:
         feed(self.cluster, node(name, labels=self.labels[name]))
 
     def step(self) -> None:
-        match self.rng.randrange(8):
+        match self.rng.randrange(9):
             case 0:
                 self._node(self.rng.choice(_NODES))
             case 1:
@@ -57,10 +60,22 @@ class _World:
                     self.cluster, volume(f"v{number}", of=f"d{number}", csi=(self.volumes[f"d{number}"], f"h{number}"))
                 )
                 feed(self.cluster, claim(f"d{number}", f"v{number}"))
+            case 8:
+                self._attachment()
             case 4 if self.pods:
                 self.cluster.remove_pod(self.pods.pop(self.rng.choice(sorted(self.pods))).metadata.uid)
             case _:
                 self._pod()
+
+    def _attachment(self) -> None:
+        number, name = self.rng.randrange(6), f"x{self.rng.randrange(4)}"
+        known = self.attached.pop(name, None)
+        if known is not None:
+            self.cluster.storage.attachments.attached.drop(attachment_record(known))
+        else:
+            driver = self.rng.choice(_DRIVERS)
+            self.attached[name] = attachment(name, self.rng.choice(_NODES), of=f"v{number}", driver=driver)
+            feed(self.cluster, self.attached[name])
 
     def _pod(self) -> None:
         name = f"p{self.rng.randrange(12)}"
@@ -107,6 +122,10 @@ class _World:
                 name = (mounted.persistent_volume_claim or {})["claimName"]
                 if one.spec.node_name and self.volumes.get(name) == driver:
                     used[one.spec.node_name].add(name)
+        for spec in (one.spec for one in self.attached.values()):
+            claimed = f"d{(spec.source.persistent_volume_name or '')[1:]}"
+            if spec.attacher == driver and self.volumes.get(claimed) == driver:
+                used[spec.node_name].add(claimed)
         return {name: most[driver] - len(used[name]) for name, most in self.limits.items() if driver in most}
 
 
