@@ -37,6 +37,9 @@ def add_command(commands: _Commands, *, is_called: bool = True) -> None:
     parser.add_argument(
         "-o", "--output", choices=OUTPUTS, default=LINES, help="wide: a line for each object (default: lines)"
     )
+    parser.add_argument(
+        "--details", action="store_true", help="name the options of KAI's that change nothing here, too"
+    )
     add_options(parser, AsKubectl)
     parser.set_defaults(run=_check)
 

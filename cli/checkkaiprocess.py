@@ -32,7 +32,7 @@ async def run(arguments: argparse.Namespace) -> int:
             rows = await look(transport)
     except ConfigError as error:
         raise BadInput(str(error)) from error
-    tell(rows, output=arguments.output)
+    tell(rows, output=arguments.output, details=arguments.details)
     return 1 if any(row.level is Level.FIRST for row in rows) else 0
 
 

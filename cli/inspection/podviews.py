@@ -11,6 +11,7 @@ from cli.inspection.values import GivenView, PodView, WaitView
 from gpu import asked, grant, record, reservation, telling
 from gpu.dialects import vocabulary
 from gpu.refusal import Refusal, told
+from gpu.request import FractionAsk, charge_nano
 from gpu.reservation import Reservation
 from gpu.share import memory_from_nano
 from gpu.translation import Translation
@@ -44,7 +45,7 @@ def pod_view(pod: Pod, around: Surroundings) -> PodView:
         node=pod.spec.node_name,
         scheduler=pod.spec.scheduler_name,
         pod_group=(pod.metadata.annotations or {}).get(names.POD_GROUP_NAME, ""),
-        given=tuple(_given(pod, around)),
+        given=tuple(_given(pod, around, found)),
         waits=_waits(pod, around.orders.get(pod.metadata.uid, "")),
         not_enforced=said.message if (said := _denied(pod, names.CONDITION_LIMITS_ENFORCED)) else "",
     )
@@ -88,8 +89,11 @@ def _with_request(view: PodView, found: Translation) -> PodView:
     )
 
 
-def _given(pod: Pod, around: Surroundings) -> Iterator[GivenView]:
-    """What its Binding says, and what the reservations say of those devices. KAI's Bindings name groups alone."""
+def _given(pod: Pod, around: Surroundings, found: Translation | Refusal) -> Iterator[GivenView]:
+    """What its Binding says, and what the reservations say of those devices.
+
+    KAI's Bindings name groups alone: how much it has stands in the book of an adopted reservation, or is what it asks.
+    """
     granted = grant.read(pod.metadata.annotations)
     if granted is not None:
         devices = [(device.group, device.uuid, device.nano) for device in granted.devices]
@@ -97,17 +101,31 @@ def _given(pod: Pod, around: Surroundings) -> Iterator[GivenView]:
         devices = [(group, "", 0) for group in grant.labelled_groups(pod.metadata.labels)]
     if reservation.is_reservation(pod):
         return
-    for group, uuid, nano in devices:
+    for group, uuid, granted_nano in devices:
         held = around.reservations.get(group)
-        told_mib = held.mem_mib if held else 0
+        card_mib = (held.mem_mib if held else 0) or around.cards_mib.get(pod.spec.node_name, 0)
+        nano = granted_nano or _charged(pod, held) or _asked(found, card_mib)
         yield GivenView(
             group=group,
             reservation=held.name if held else "",
             uuid=uuid or (held.uuid if held else ""),
             index=held.index if held and uuid in {"", held.uuid} else -1,
             nano=nano,
-            mem_mib=memory_from_nano(nano, told_mib or around.cards_mib.get(pod.spec.node_name, 0)),
+            mem_mib=memory_from_nano(nano, card_mib),
         )
+
+
+def _charged(pod: Pod, held: Reservation | None) -> int:
+    """What the book of a device says of a pod, 0 where it says nothing."""
+    entry = held.book.entries.get(pod.metadata.uid) if held is not None and held.book is not None else None
+    return entry.nano if entry is not None else 0
+
+
+def _asked(found: Translation | Refusal, card_mib: int) -> int:
+    """What a pod asks of each of its devices, as the binder charges it, 0 where that can't be told."""
+    asks = () if isinstance(found, Refusal) else found.request.shared
+    known = {charge_nano(ask, card_mib) for ask in asks if isinstance(ask, FractionAsk) or card_mib}
+    return (known.pop() or 0) if len(known) == 1 else 0
 
 
 def _waits(pod: Pod, on_its_way_to: str) -> WaitView | None:

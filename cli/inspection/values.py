@@ -8,7 +8,10 @@ from scheduler.core.inspection import NodeView
 
 
 class GivenView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
-    """A part of a device that a bound pod was given. ``nano`` 0, ``index`` -1, ``mem_mib`` 0: nobody has told."""
+    """A part of a device that a bound pod was given. ``nano`` 0, ``index`` -1, ``mem_mib`` 0: nobody has told.
+
+    ``nano`` of a pod that KAI bound is what the book of its reservation says, and without one what the pod asks.
+    """
 
     group: str
     reservation: str

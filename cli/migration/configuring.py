@@ -47,12 +47,21 @@ def shard_rows(shard: Raw) -> Iterator[Row]:
 def _rows(about: str, spec: Raw, table: Mapping[str, Option]) -> Iterator[Row]:
     for path, value in _set(spec, table):
         option = _option(path, table) or Option(Fate.MISSING)
-        if value in _EMPTY or value == option.default:
+        if value in _EMPTY or _lowered(value) == _lowered(option.default):
             continue
         shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         values = {"chart": f"{option.chart}={shown}", "allowed": str(option.default), "value": shown}
         said = {name: values[name] for name in _NAMES[option.fate]}
         yield row(_CODES[option.fate], f"{about}: {path}", **said)
+
+
+def _lowered(value: Any) -> Any:
+    """The same without regard to case: capabilities are written in either."""
+    if isinstance(value, dict):
+        return {key: _lowered(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_lowered(each) for each in value]
+    return value.lower() if isinstance(value, str) else value
 
 
 _NAMES: Final = {

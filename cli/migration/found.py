@@ -15,6 +15,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """``pods``: those of KAI's scheduler and reservations, ended ones left out. ``nodes``: by name.
 
     ``at_work`` and ``elsewhere``: a KAI that runs (cli/livekai.py). ``webhooks``: kind and name of its registrations.
+    ``lenient_webhooks``: of those, the ones that let all through while KAI does not answer (``failurePolicy: Ignore``).
     ``unread``: what could not be looked at, and why.
     """
 
@@ -22,6 +23,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: tuple[str, ...] = ()
     deployments: tuple[Raw, ...] = ()
     webhooks: tuple[str, ...] = ()
+    lenient_webhooks: frozenset[str] = frozenset()
     reservation_namespace: Raw = {}
     configs: tuple[Raw, ...] = ()
     shards: tuple[Raw, ...] = ()

@@ -35,15 +35,28 @@ def _same(path: str, default: Any = None) -> Option:
     return Option(Fate.MAPPED, path, default)
 
 
+def _resources(*amounts: str) -> dict[str, dict[str, str]]:
+    """CPU and memory of requests, then of limits."""
+    cpu, memory, most_cpu, most_memory = amounts
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": most_cpu, "memory": most_memory}}
+
+
 _UNUSED: Final = Option(Fate.UNUSED)
 _MISSING: Final = Option(Fate.MISSING)
+#: What KAI's operator fills in (contract 2.6, 6.2); the chart's own is as strict.
+_UNPRIVILEGED: Final = {
+    "allowPrivilegeEscalation": False,
+    "runAsNonRoot": True,
+    "runAsUser": 10000,
+    "capabilities": {"drop": ["all"]},
+}
 _RESERVATION: Final = "kai-resource-reservation"
 
 #: Below ``spec`` of the Config. The longest path that begins an option's is its own.
 CONFIG: Final[dict[str, Option]] = {
     "namespace": Option(Fate.FIXED, default=names.SYSTEM_NAMESPACE),
     "global.schedulerName": Option(Fate.FIXED, default=names.SCHEDULER_NAME),
-    "global.securityContext": _same("global.securityContext"),
+    "global.securityContext": _same("global.securityContext", _UNPRIVILEGED),
     "global.podSecurityContext": _same("global.podSecurityContext"),
     "global.additionalImagePullSecrets": _same("global.imagePullSecrets"),
     "global.imagesPullSecret": _same("global.imagePullSecrets", ""),
@@ -51,7 +64,7 @@ CONFIG: Final[dict[str, Option]] = {
     "global.tolerations": _same("global.tolerations"),
     "global.affinity": _same("global.affinity"),
     "global.priorityClassName": _same("global.priorityClassName", ""),
-    "global.replicaCount": _same("scheduler.replicas, binder.replicas, admission.replicas"),
+    "global.replicaCount": _same("scheduler.replicas, binder.replicas, admission.replicas", 1),
     "global.jsonLog": _same("global.jsonLog", default=False),
     "global.queueLabelKey": Option(Fate.MISSING, default=names.QUEUE_LABEL),
     "global.nodePoolLabelKey": Option(Fate.MISSING, default="kai.scheduler/node-pool"),
@@ -84,11 +97,11 @@ CONFIG: Final[dict[str, Option]] = {
     "numaPlacementExporter": _UNUSED,
     "prometheus.enabled": Option(Fate.MISSING, default=False),
     "prometheus": _UNUSED,
-    "scheduler.replicas": _same("scheduler.replicas"),
-    "scheduler.service.resources": _same("scheduler.resources"),
-    "binder.replicas": _same("binder.replicas"),
-    "binder.service.resources": _same("binder.resources"),
-    "admission.replicas": _same("admission.replicas"),
+    "scheduler.replicas": _same("scheduler.replicas", 1),
+    "scheduler.service.resources": _same("scheduler.resources", _resources("250m", "512Mi", "700m", "512Mi")),
+    "binder.replicas": _same("binder.replicas", 1),
+    "binder.service.resources": _same("binder.resources", _resources("50m", "200Mi", "100m", "200Mi")),
+    "admission.replicas": _same("admission.replicas", 1),
     "admission.service.resources": _same("admission.resources"),
 }
 

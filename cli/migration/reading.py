@@ -11,7 +11,7 @@ from cli.checks.reader import CantLook, Raw, Reader
 from cli.livekai import Found as LiveKai
 from cli.livekai import look_for_kai
 from cli.migration.found import Found
-from cli.migration.running import is_kais_webhook
+from cli.migration.running import is_kais_webhook, is_lenient
 from gpu.grant import labelled_groups
 from kube.api import Api
 from kube.errors import ApiError
@@ -52,11 +52,13 @@ class Survey:
         space = await self._or(
             "Namespaces", lambda: self._reader.get(f"/api/v1/namespaces/{names.RESERVATION_NAMESPACE}"), None
         )
+        webhooks = [found async for found in self._webhooks()]
         return Found(
             at_work=live.at_work,
             elsewhere=live.elsewhere,
             deployments=await self._raw("Deployments", DEPLOYMENTS),
-            webhooks=tuple([name async for name in self._webhooks()]),
+            webhooks=tuple(name for name, _ in webhooks),
+            lenient_webhooks=frozenset(name for name, is_lenient in webhooks if is_lenient),
             reservation_namespace=space or {},
             configs=await self._raw("Configs", CONFIGS),
             shards=await self._raw("SchedulingShards", SHARDS),
@@ -69,11 +71,12 @@ class Survey:
             unread=tuple(self._unread),
         )
 
-    async def _webhooks(self) -> AsyncIterator[str]:
+    async def _webhooks(self) -> AsyncIterator[tuple[str, bool]]:
+        """KAI's registrations, and whether they refuse nothing while KAI does not answer."""
         for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             for one in await self._raw(resource.kind, resource.path()):
                 if is_kais_webhook(one):
-                    yield f"{resource.kind} {one['metadata']['name']}"
+                    yield f"{resource.kind} {one['metadata']['name']}", is_lenient(one)
 
     async def _raw(self, what: str, path: str) -> tuple[Raw, ...]:
         return tuple(await self._or(what, lambda: self._reader.items(path, if_served=True), []))

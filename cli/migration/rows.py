@@ -25,6 +25,7 @@ class Code(enum.Enum):
     DEPLOYMENT_AT_WORK = "deployment-at-work"
     KAI_ELSEWHERE = "kai-elsewhere"
     WEBHOOK = "webhook"
+    WEBHOOK_LENIENT = "webhook-lenient"
     OWNED_NAMESPACE = "namespace-of-kais-release"
     # --- Config, shards
     OPTION_MAPPED = "option-mapped"
@@ -84,6 +85,11 @@ TEXTS: Final[dict[Code, Text]] = {
     Code.KAI_ELSEWHERE: Text(_F, "looks like a KAI that was installed elsewhere", "stop it, if it is one"),
     Code.WEBHOOK: Text(
         _F, "refuses all that it is asked about once KAI does not answer", "delete it when kai-operator has stopped"
+    ),
+    Code.WEBHOOK_LENIENT: Text(
+        _D,
+        "lets all through once KAI does not answer, after its time-out for each",
+        "delete it when kai-operator has stopped",
     ),
     Code.OWNED_NAMESPACE: Text(
         _D,
@@ -178,6 +184,11 @@ class Row(msgspec.Struct, frozen=True):
     def level(self) -> Level:
         """How much it matters."""
         return TEXTS[self.code].level
+
+    @property
+    def is_detail(self) -> bool:
+        """Whether it says no more than that nothing changes: KAI's operator writes each of its defaults down."""
+        return self.code is Code.OPTION_UNUSED
 
     @property
     def said(self) -> str:

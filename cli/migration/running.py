@@ -44,6 +44,11 @@ def is_kais_webhook(configuration: Raw) -> bool:
     )
 
 
+def is_lenient(configuration: Raw) -> bool:
+    """Whether none of its webhooks refuses anything when it can't be asked. Without a policy it is Fail."""
+    return all(hook.get("failurePolicy") == "Ignore" for hook in configuration.get("webhooks") or ())
+
+
 def running_rows(found: Found) -> Iterator[Row]:
     """What has to be stopped, in the order in which to do it."""
     for deployment in sorted(found.deployments, key=lambda each: each["metadata"]["name"] != "kai-operator"):
@@ -56,7 +61,7 @@ def running_rows(found: Found) -> Iterator[Row]:
     for what in found.elsewhere:
         yield row(Code.KAI_ELSEWHERE, what)
     for webhook in found.webhooks:
-        yield row(Code.WEBHOOK, webhook)
+        yield row(Code.WEBHOOK_LENIENT if webhook in found.lenient_webhooks else Code.WEBHOOK, webhook)
     release = (found.reservation_namespace.get("metadata") or {}).get("annotations", {}).get(_RELEASE, "")
     if release and release != OURS:
         yield row(Code.OWNED_NAMESPACE, f"Namespace {names.RESERVATION_NAMESPACE}", release=release)

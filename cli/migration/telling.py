@@ -21,13 +21,20 @@ def counts(rows: Sequence[Row]) -> dict[str, int]:
     return {level.value: sum(row.level is level for row in rows) for level in Level}
 
 
-def tell(rows: Sequence[Row], *, output: str) -> None:
-    """Print the rows to stdout. ``wide``: a line for each object; otherwise those of which the same is said are one."""
+def tell(rows: Sequence[Row], *, output: str, details: bool = False) -> None:
+    """Print the rows to stdout. ``wide``: a line for each object; otherwise those of which the same is said are one.
+
+    ``details``: with those that say that nothing changes, too; programs get them in any case.
+    """
     if output in {"json", "yaml"}:
         write({"counts": counts(rows), "rows": [row.told() for row in rows]}, output)
         return
-    for those in _alike(rows, is_wide=output == WIDE):
+    shown = [row for row in rows if details or not row.is_detail]
+    for those in _alike(shown, is_wide=output == WIDE):
         print("\n".join(_lines(those)))
+    if hidden := len(rows) - len(shown):
+        options = "an option" if hidden == 1 else f"{hidden} options"
+        print(f"{Level.KEPT.value:{_WIDTH}}  {options} of KAI's changing nothing here (--details)")
     print(", ".join(f"{count} {level}" for level, count in counts(rows).items()))
 
 

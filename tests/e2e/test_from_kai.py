@@ -36,7 +36,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.helm, pytest.mark.timeout(600)]
 #: The names on the page.
 NAMESPACE, NODE = "team", "gpu-1"
 CARD_MIB = 80 * 1024
-DEPLOYMENTS = ("admission", "binder", "kai-operator", "kai-scheduler-default", "pod-grouper", "queue-controller")
+DEPLOYMENTS = (
+    *("admission", "binder", "kai-operator", "kai-scheduler-default", "pod-grouper", "podgroup-controller"),
+    "queue-controller",
+)
 ASKED = {"trainer": {"gpu_fraction": "0.25"}, "notebook": {"gpu_memory": "20000"}}
 OLD = tuple(ASKED)
 
@@ -135,7 +138,7 @@ def _of_kai() -> list[left.Object]:
     objects = [
         left.custom("Queue", "default-parent-queue", {"resources": plain}),
         left.custom("Queue", "team-a", {"parentQueue": "default-parent-queue", "resources": limited}),
-        left.custom("Config", "kai-config", {"admission": {"gpuSharing": True}}),
+        left.custom("Config", "kai-config", {"admission": {"gpuSharing": True}, "binder": {"metricsPort": 8080}}),
         left.custom("SchedulingShard", "default", {"args": {"default-staleness-grace-period": "2m"}}),
         *(left.pod_group(name) for name in OLD),
         left.pod_group("llm", "PyTorchJob", "kubeflow.org", minMember=8),
@@ -143,6 +146,7 @@ def _of_kai() -> list[left.Object]:
         left.webhook(mutating, "mutating-kai-admission"),
         left.webhook(validating, "validating-kai-admission"),
         left.webhook(validating, "kai-queue-validation-v2", "queue-controller"),
+        left.webhook(validating, "kai-podgroup-validation-v2alpha2", "podgroup-controller"),
     ]
     for made in objects:
         if made["kind"] in {"PodGroup", "Deployment"}:

@@ -123,10 +123,29 @@ def test_the_index_of_another_device_is_not_the_tenants() -> None:
     assert (given.uuid, given.index) == ("GPU-1", -1)
 
 
-def test_a_pod_that_kai_bound_has_a_group_and_no_exact_share() -> None:
-    tenant = bound(pod("t", fraction="0.5"), "n1", ("g", HALF), with_grant=False)
-    (given,) = only(tenant, reservation("g", uuid="GPU-1")).given
-    assert (given.group, given.uuid, given.nano) == ("g", "GPU-1", 0)
+@pytest.mark.parametrize(
+    ("asking", "book", "nano"),
+    [
+        pytest.param(pod("t", fraction="0.5"), None, HALF, id="what-it-asks"),
+        pytest.param(pod("t", mem=CARD_MIB // 4), None, NANO // 4, id="memory-that-it-asks"),
+        pytest.param(pod("t", fraction="0.5"), {"uid-t": NANO}, NANO, id="what-the-binder-charged-it"),
+        pytest.param(pod("t", fraction="half"), None, 0, id="unreadable"),
+    ],
+)
+def test_a_pod_that_kai_bound_has_what_the_book_says_or_what_it_asks(
+    asking: Pod, book: dict[str, int] | None, nano: int
+) -> None:
+    tenant = bound(asking, "n1", ("g", HALF), with_grant=False)
+    held = reservation("g", uuid="GPU-1", book=book)
+    (given,) = only(tenant, held).given
+    assert (given.group, given.uuid, given.nano) == ("g", "GPU-1", nano)
+    assert given.mem_mib == CARD_MIB * nano // NANO
+
+
+def test_of_memory_on_a_card_of_unknown_size_nothing_is_told() -> None:
+    tenant = bound(pod("t", mem=2000), "elsewhere", ("g", HALF), with_grant=False)
+    (given,) = only(tenant, reservation("g", "elsewhere", uuid="GPU-1")).given
+    assert given.nano == 0
 
 
 UNSCHEDULABLE = Condition(type="PodScheduled", status="False", reason="Unschedulable", message="no nodes")

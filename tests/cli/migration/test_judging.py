@@ -323,6 +323,71 @@ def test_what_a_config_does_not_say_is_told_where_it_means_something_else_here()
     assert [each.code for each in rows] == [Code.SHARING_OFF, Code.NO_RUNTIME_CLASS]
 
 
+def _filled() -> dict[str, Any]:
+    """A Config as KAI's operator leaves it, with its defaults, and one option that somebody set."""
+    services = {
+        name: {
+            "service": {
+                "enabled": True,
+                "image": {"name": name, "repository": "r", "tag": "v0.18.0", "pullPolicy": "IfNotPresent"},
+                "resources": {"requests": {"cpu": "50m"}},
+                "k8sClientConfig": {"qps": 50, "burst": 300},
+            },
+            "replicas": 1,
+        }
+        for name in ("podGrouper", "podGroupController", "queueController")
+    }
+    unprivileged = {"allowPrivilegeEscalation": False, "runAsNonRoot": True, "runAsUser": 10000}
+    memory = {"requests": {"cpu": "50m", "memory": "200Mi"}, "limits": {"cpu": "100m", "memory": "200Mi"}}
+    return {
+        **services,
+        "namespace": "kai-scheduler",
+        "global": {
+            "openshift": False,
+            "securityContext": {**unprivileged, "capabilities": {"drop": ["ALL"]}},
+            "requireDefaultPodAntiAffinityTerm": False,
+            "replicaCount": 1,
+            "queueLabelKey": "kai.scheduler/queue",
+            "schedulerName": "kai-scheduler",
+            "nodePoolLabelKey": "kai.scheduler/node-pool",
+            "jsonLog": False,
+        },
+        "admission": {
+            "gpuSharing": True,
+            "queueLabelSelector": False,
+            "gpuFractionRuntimeClassName": "nvidia",
+            "validatingWebhookConfigurationName": "validating-kai-admission",
+            "webhook": {"port": 443, "targetPort": 9443, "probePort": 8081, "metricsPort": 8080},
+            "replicas": 1,
+        },
+        "binder": {
+            "service": {"enabled": True, "resources": memory},
+            "replicas": 1,
+            "metricsPort": 8080,
+            "probePort": 8081,
+            "volumeBindingTimeoutSeconds": 120,
+            "resourceReservation": {
+                **dict.fromkeys(("namespace", "serviceAccountName", "appLabel"), "kai-resource-reservation"),
+                "runtimeClassName": "nvidia",
+                "allocationTimeout": 40,
+            },
+        },
+        "scheduler": {"GOGC": 400, "replicas": 1, "schedulerService": {"port": 8080, "targetPort": 8080}},
+        "prometheus": {"enabled": False, "instanceName": "prometheus", "retentionPeriod": "2w"},
+        "nodeScaleAdjuster": {"service": {"enabled": True}},
+    }
+
+
+def test_of_a_config_with_all_defaults_only_what_was_set_is_no_detail() -> None:
+    rows = judge(Found(configs=(kai.custom("Config", "kai-config", _filled()),)))
+    assert sum(each.is_detail for each in rows) >= 20
+    assert [each.about.partition(": ")[2] for each in rows if not each.is_detail] == [
+        "admission.gpuSharing",
+        "binder.resourceReservation.runtimeClassName",
+        "nodeScaleAdjuster.service.enabled",
+    ]
+
+
 def test_options_are_mapped_to_values_that_the_chart_has() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     for option in (*CONFIG.values(), *SHARD.values()):
@@ -391,7 +456,8 @@ def test_what_runs_is_named_the_operator_first() -> None:
         at_work=("pod kai-scheduler/binder-1",),
         elsewhere=("pod other/binder-1",),
         deployments=tuple(deployments),
-        webhooks=("MutatingWebhookConfiguration mutating-kai-admission",),
+        webhooks=("MutatingWebhookConfiguration mutating-kai-admission", "MutatingWebhookConfiguration lenient"),
+        lenient_webhooks=frozenset({"MutatingWebhookConfiguration lenient"}),
         reservation_namespace=space,
         topologies=(kai.custom("Topology", "t", {}),),
         unread=(("Nodes", "forbidden"),),
@@ -404,6 +470,7 @@ def test_what_runs_is_named_the_operator_first() -> None:
         (Code.KAI_AT_WORK, "pod kai-scheduler/binder-1"),
         (Code.KAI_ELSEWHERE, "pod other/binder-1"),
         (Code.WEBHOOK, "MutatingWebhookConfiguration mutating-kai-admission"),
+        (Code.WEBHOOK_LENIENT, "MutatingWebhookConfiguration lenient"),
         (Code.OWNED_NAMESPACE, "Namespace kai-resource-reservation"),
         (Code.TOPOLOGY, "Topology t"),
     ]

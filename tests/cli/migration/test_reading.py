@@ -75,6 +75,9 @@ async def left_by_kai(server: MemoryApiServer) -> None:
         name = f"{kind.partition('Webhook')[0].lower()}-kai-admission"
         await api.create(OTHERS[kind], kai.webhook(kind, name))
         await api.create(OTHERS[kind], kai.webhook(kind, "theirs", namespace="shop"))
+    groups = kai.webhook("ValidatingWebhookConfiguration", "kai-podgroup-validation-v2alpha2", "podgroup-controller")
+    groups["webhooks"][0]["failurePolicy"] = "Ignore"
+    await api.create(OTHERS["ValidatingWebhookConfiguration"], groups)
     for name, replicas in (("kai-operator", 1), ("binder", 0)):
         await api.create(OTHERS["Deployment"], kai.deployment(name, replicas), namespace="kai-scheduler")
     await api.create(PODS, kai.reservation("n", GROUP), namespace=kai.RESERVATIONS)
@@ -97,6 +100,7 @@ async def test_all_that_a_kai_left_is_read_and_nothing_is_written() -> None:
         (Code.DEPLOYMENT_AT_WORK, "Deployment kai-scheduler/kai-operator"),
         (Code.WEBHOOK, "MutatingWebhookConfiguration mutating-kai-admission"),
         (Code.WEBHOOK, "ValidatingWebhookConfiguration validating-kai-admission"),
+        (Code.WEBHOOK_LENIENT, "ValidatingWebhookConfiguration kai-podgroup-validation-v2alpha2"),
         (Code.SHARING_OFF, "Config kai-config: admission.gpuSharing"),
         (Code.NO_RUNTIME_CLASS, "Config kai-config: binder.resourceReservation.runtimeClassName"),
         (Code.OPTION_MAPPED, "Config kai-config: binder.cdiEnabled"),
@@ -155,6 +159,19 @@ def test_what_is_the_same_stands_in_one_line_and_wide_in_one_for_each(capsys: py
     assert capsys.readouterr().out.splitlines() == LINES.strip().replace("\\\n", "").splitlines()
     tell(ROWS, output="wide")
     assert len(capsys.readouterr().out.splitlines()) == 7
+
+
+def test_what_changes_nothing_is_counted_and_named_with_details(capsys: pytest.CaptureFixture[str]) -> None:
+    unused = [row(Code.OPTION_UNUSED, f"Config kai-config: global.{name}", value="1") for name in "abc"]
+    tell([*ROWS, *unused], output="lines")
+    told = capsys.readouterr().out
+    assert "goes-on   3 options of KAI's changing nothing here (--details)" in told
+    assert "global.a" not in told
+    assert told.endswith("1 do-first, 2 differs, 5 goes-on\n")
+    tell([*ROWS, *unused], output="lines", details=True)
+    told = capsys.readouterr().out
+    assert "global.a" in told
+    assert "--details" not in told
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
