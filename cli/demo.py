@@ -44,12 +44,13 @@ class Step(msgspec.Struct, frozen=True):
     objects: list[Manifest]
 
 
-def run(folder: Path, *, seed: int) -> int:
+def run(folder: Path, *, seed: int, details: bool = False) -> int:
     """Show the examples; return 0 if every invariant held, else 1. Raises BadInput."""
-    steps = _steps(folder)
-    result = anyio.run(_show, steps, msgspec.structs.replace(_SETTINGS, seed=seed), tables.console())
+    steps, console = _steps(folder), tables.console()
+    result = anyio.run(_show, steps, msgspec.structs.replace(_SETTINGS, seed=seed), console)
     if isinstance(result, BadInput):
         raise result
+    tables.show(result, console, details=details)
     return 0 if result.all_held else 1
 
 
@@ -88,9 +89,7 @@ async def _show(steps: Sequence[Step], settings: WorldSettings, console: Console
             stage.say("Deleting all pods: nothing may be left")
             await world.clear(quiet_s=_QUIET_S, limit_s=_LIMIT_S)
             group.cancel_scope.cancel()
-        result = Outcome(pods=pods, nodes=nodes, invariants=world.finish(), idle=idle, ended_at_s=ended_at_s)
-        tables.show(result, console)
-        return result
+        return Outcome(pods=pods, nodes=nodes, invariants=world.finish(), idle=idle, ended_at_s=ended_at_s)
     raise AssertionError("a world swallows no exception")
 
 
@@ -126,5 +125,10 @@ class _Stage:
         state = Text(f"{self._world.elapsed_s:4.1f} s  {running} of {len(pods)} pods run  ", style="dim")
         state.append("every invariant holds" if not broken else f"broken: {', '.join(broken)}", style="dim")
         waiting = tables.waiting_table([pod for pod in pods if not pod.node])
-        parts = [self._now, state, tables.gpu_map(outcome.nodes(self._world)), *([waiting] if waiting else [])]
+        parts = [
+            self._now,
+            state,
+            tables.gpu_map(outcome.nodes(self._world), width=self._console.width),
+            *([waiting] if waiting else []),
+        ]
         return Group(*parts)

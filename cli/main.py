@@ -163,6 +163,7 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
         metavar="FILE",
         help="write what happens into a new file, for moorage ui --open, until it is looked at",
     )
+    _add_details(parser)
     parser.set_defaults(run=_simulate)
 
 
@@ -170,7 +171,12 @@ def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = commands.add_parser("demo", help="watch the examples on simulated GPUs", description=_demo.__doc__)
     parser.add_argument("--examples", default="examples", metavar="FOLDER", help="(default: examples)")
     parser.add_argument("--seed", type=int, default=0, help="device order and identities follow from it (default 0)")
+    _add_details(parser)
     parser.set_defaults(run=_demo)
+
+
+def _add_details(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--details", action="store_true", help="name each invariant, not only how many held")
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
@@ -185,6 +191,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
         until_s=None if arguments.until == "idle" else _seconds("--until", arguments.until),
         real_time=arguments.real_time,
         record=arguments.record,
+        details=arguments.details,
     )
     return simulate.run(request)
 
@@ -195,7 +202,7 @@ def _demo(arguments: argparse.Namespace) -> int:
 
     from cli import demo  # noqa: PLC0415
 
-    return demo.run(Path(arguments.examples), seed=arguments.seed)
+    return demo.run(Path(arguments.examples), seed=arguments.seed, details=arguments.details)
 
 
 def _seconds(option: str, text: str) -> float:

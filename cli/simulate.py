@@ -39,6 +39,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     until_s: float | None = None
     real_time: bool = False
     record: str | None = None
+    details: bool = False
 
 
 def run(request: Request) -> int:
@@ -54,7 +55,7 @@ def run(request: Request) -> int:
     if request.output == "json":
         write(result, request.output)
     else:
-        tables.show(result, tables.console())
+        tables.show(result, tables.console(), details=request.details)
     return 0 if result.all_held else 1
 
 

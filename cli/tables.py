@@ -21,6 +21,8 @@ _DEVICES_A_ROW: Final = 8
 _MOST_NODES: Final = 24
 _MOST_TENANTS: Final = 4
 _NAME_WIDTH: Final = 14
+#: Of a column: its line, and a space on each side.
+_EDGES: Final = 4
 _PHASES: Final = {"Running": "green", "Succeeded": "green", "Pending": "yellow", "Failed": "red"}
 
 
@@ -30,17 +32,18 @@ def console(*, stderr: bool = False) -> Console:
     return plain if plain.is_terminal else Console(stderr=stderr, highlight=False, width=140)
 
 
-def gpu_map(nodes: Sequence[NodeOutcome]) -> RenderableType:
-    """Draw nodes and GPUs with who sits where."""
+def gpu_map(nodes: Sequence[NodeOutcome], *, width: int) -> RenderableType:
+    """Draw nodes and GPUs with who sits where. Neither a node's name nor a GPU is lost on narrow terminals."""
     most = max((len(node.devices) for node in nodes), default=0)
-    columns = min(most, _DEVICES_A_ROW)
+    name_width = min(max((len(node.name) for node in nodes), default=0), max(_NAME_WIDTH, width // 4))
+    columns = max(1, min(most, _DEVICES_A_ROW, (width - name_width - _EDGES) // (_NAME_WIDTH + _EDGES)))
     table = Table(show_lines=True, header_style="dim", border_style="dim")
-    table.add_column("node")
+    table.add_column("node", min_width=name_width, max_width=name_width, overflow="fold")
     for i in range(columns):
-        table.add_column(f"GPU {i}" if most <= _DEVICES_A_ROW else "", min_width=_BAR_CELLS, no_wrap=True)
+        table.add_column(f"GPU {i}" if most <= columns else "", min_width=_BAR_CELLS, no_wrap=True)
     for node in nodes[:_MOST_NODES]:
-        for first in range(0, max(1, len(node.devices)), _DEVICES_A_ROW):
-            row = node.devices[first : first + _DEVICES_A_ROW]
+        for first in range(0, max(1, len(node.devices)), columns):
+            row = node.devices[first : first + columns]
             table.add_row(node.name if first == 0 else "", *(_device(device) for device in row))
     if len(nodes) <= _MOST_NODES:
         return table
@@ -69,8 +72,13 @@ def waiting_table(pods: Sequence[PodOutcome]) -> Table | None:
     return table
 
 
-def invariants_line(outcome: Outcome) -> Text:
-    """Say of each invariant whether it held."""
+def invariants_line(outcome: Outcome, *, details: bool = False) -> Text:
+    """Say how many invariants held, and of each whether it did where one did not, or with ``details``."""
+    results = outcome.invariants
+    if not details and all(result in SOUND for result in results.values()):
+        others = [f"{name} {result}" for name, result in results.items() if result != HELD]
+        said = "; ".join([f"{len(results) - len(others)} invariants held", *others])
+        return Text(said, style="green")
     line = Text("invariants: ")
     for number, (name, result) in enumerate(outcome.invariants.items()):
         line.append(" " if number else "")
@@ -80,15 +88,15 @@ def invariants_line(outcome: Outcome) -> Text:
     return line
 
 
-def show(outcome: Outcome, to: Console) -> None:
-    """Print all of an outcome."""
-    to.print(gpu_map(outcome.nodes))
+def show(outcome: Outcome, to: Console, *, details: bool = False) -> None:
+    """Print all of an outcome. ``details``: each invariant by its name."""
+    to.print(gpu_map(outcome.nodes, width=to.width))
     to.print(pod_table(outcome.pods))
     if waiting := waiting_table(outcome.pods):
         to.print(waiting)
     if not outcome.idle:
         to.print(f"stopped after {outcome.ended_at_s:g} s, before everything was done", style="yellow")
-    to.print(invariants_line(outcome))
+    to.print(invariants_line(outcome, details=details))
 
 
 def _device(device: DeviceOutcome) -> Text:

@@ -176,9 +176,18 @@ def _map(nodes: Sequence[NodeCard], owners: _Owners, view: View, *, top: int, pa
 
 def _height(node: NodeCard, view: View) -> int:
     """How many lines a node has."""
+    above = len(_above(node, view))
     if view.details:
-        return 1 + len(node.devices)
-    return max(1, -(-len(node.devices) // _row(node, view)[1]))
+        return above + 1 + len(node.devices)
+    return above + max(1, -(-len(node.devices) // _row(node, view)[1]))
+
+
+def _above(node: NodeCard, view: View) -> list[str]:
+    """A name that is too long for its column, on lines of its own: pools give their nodes names that end alike."""
+    name, width = line(node.name), max(1, view.width)
+    if len(name) < _NAME_WIDTH:
+        return []
+    return [name[at : at + width] for at in range(0, len(name), width)]
 
 
 def _row(node: NodeCard, view: View) -> tuple[int, int]:
@@ -190,7 +199,9 @@ def _row(node: NodeCard, view: View) -> tuple[int, int]:
 
 def _node(node: NodeCard, owners: _Owners, view: View) -> Iterator[Text]:
     """Lines of a node: its devices side by side, or one below the other with their tenants."""
-    head = Text(_cut(line(node.name), _NAME_WIDTH).ljust(_NAME_WIDTH))
+    above = _above(node, view)
+    yield from (Text(part) for part in above)
+    head = Text(("" if above else line(node.name)).ljust(_NAME_WIDTH))
     state = _state(node)
     head.append(_cut(state, _STATE_WIDTH).ljust(_STATE_WIDTH), style="" if state == "ready" else "yellow")
     if view.details:

@@ -11,7 +11,7 @@ from simulator.outcome import DeviceOutcome, NodeOutcome, Outcome, PodOutcome, T
 
 def shown(*nodes: NodeOutcome, width: int = 200) -> str:
     out = io.StringIO()
-    Console(file=out, width=width).print(tables.gpu_map(nodes))
+    Console(file=out, width=width).print(tables.gpu_map(nodes, width=width))
     return out.getvalue()
 
 
@@ -51,6 +51,24 @@ def test_sixteen_devices_take_two_rows() -> None:
 )
 def test_shares_are_percents(nano: int, text: str) -> None:
     assert tables.percent(nano) == text
+
+
+@pytest.mark.parametrize("count", [1, 4, 8, 16])
+def test_at_80_columns_neither_the_nodes_name_nor_a_device_is_lost(count: int) -> None:
+    name = "gke-training-cluster-a100-pool-7-0f3c2b1a-x4zq"
+    drawn = shown(NodeOutcome(name, tuple(device(i, 70) for i in range(count))), width=80)
+    assert all(len(line) <= 80 for line in drawn.splitlines())
+    assert drawn.count("███████▒▒▒") == count
+    first = "".join(line.split("│")[1].strip() for line in drawn.splitlines() if line.count("│") > 1)
+    assert first == name
+
+
+def test_invariants_that_held_are_one_line_and_each_is_named_with_details() -> None:
+    invariants = {"S1": "held", "S2": "held", "S6": "not enforced yet"}
+    outcome = Outcome(pods=(), nodes=(), invariants=invariants, idle=True, ended_at_s=2.0)
+    assert tables.invariants_line(outcome).plain == "2 invariants held; S6 not enforced yet"
+    told = tables.invariants_line(outcome, details=True).plain
+    assert told == "invariants: S1 held S2 held S6 not enforced yet"
 
 
 def test_a_violation_is_told() -> None:

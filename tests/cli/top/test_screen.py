@@ -195,3 +195,21 @@ def test_names_and_reasons_do_not_move_the_cursor() -> None:
 def test_more_owners_than_letters_are_drawn_all_the_same() -> None:
     devices = [shared((f"team-{number:03d}", HALF)) for number in range(200)]
     assert drawn(Changes(nodes=(node("n", *devices),)), height=400, width=80)
+
+
+@pytest.mark.parametrize("details", [False, True])
+@pytest.mark.parametrize("count", [1, 8, 16])
+def test_at_80_columns_neither_a_long_name_nor_a_device_is_lost(count: int, details: bool) -> None:
+    name = "gke-training-cluster-a100-pool-7-0f3c2b1a-x4zq"
+    devices = [FREE for _ in range(count)]
+    said = drawn(Changes(nodes=(node(name, *devices),)), width=80, height=60, details=details)
+    assert name in said
+    bars = [bar for line in said for bar in line.split() if bar.startswith("----")]
+    assert len(bars) == count
+
+
+def test_a_map_with_long_names_is_scrolled_by_the_lines_that_it_has() -> None:
+    nodes = tuple(node(f"gke-training-cluster-a100-pool-{i}-x4zq", FREE) for i in range(9))
+    said = drawn(Changes(nodes=nodes), width=80, height=16, top=8)
+    assert said[3] == "gke-training-cluster-a100-pool-4-x4zq"
+    assert said[-1].startswith("lines 9-18 of 18")
