@@ -1,15 +1,16 @@
 """Required anti-affinity of pods that have a node: what it keeps others off (kube-scheduler's InterPodAffinity).
 
 A pod may not come to a topology domain in which a pod is whose term takes it, by its namespace and its labels. Equal
-terms are kept once, under a label that they ask for, so that a pod that waits is compared with few of them; and what a
-set of labels has to keep off is kept until a term, one of its owners or a node's labels change. ``matchLabelKeys`` and
-``mismatchLabelKeys`` stand in the selector: the API server merges them.
+terms are kept once, by a namespace and a label that they ask for, so that a pod that waits is compared with few of
+them; and what a set of labels has to keep off is kept until a term, one of its owners or a node's labels change.
+``matchLabelKeys`` and ``mismatchLabelKeys`` stand in the selector: the API server merges them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import product
 from typing import Final
 
 import msgspec
@@ -19,13 +20,15 @@ from scheduler.core.records import AntiTerm, Domains, NodeRecord, PodRecord
 from scheduler.core.selectors import NamespaceRecord, everybody, takes
 
 _NONE: Final[Domains] = frozenset()
-#: More different terms than that under one label (or under none) count as terms that take everybody: what one tenant
-#: writes may not make the decisions on others slow.
-_MOST_ALIKE: Final = 64
+#: More different terms than that in one place of the index count as terms that take everybody: first of their own
+#: namespaces, then of all. What one tenant writes may not make the decisions on others slow.
+_MOST_ALIKE: Final = 32
+#: A term of more namespaces is looked at for all of them.
+_MOST_NAMESPACES: Final = 4
 _MOST_KNOWN: Final = 10_000
 
-#: A label that a term asks for; None: it asks for none by value.
-_Label = tuple[str, str] | None
+#: A namespace and a label that a term asks for. None: any, or none by value.
+_Place = tuple[str | None, tuple[str, str] | None]
 _NOBODY: Final[dict[AntiTerm, None]] = {}
 
 
@@ -44,10 +47,12 @@ class OthersTerms:
         #: Terms that a pod was counted under.
         self._counted: dict[str, tuple[AntiTerm, ...]] = {}
         self._owners: dict[AntiTerm, Counter[str]] = {}
-        self._by_label: dict[_Label, dict[AntiTerm, None]] = {}
+        self._index: dict[_Place, dict[AntiTerm, None]] = {}
         self._keys: Counter[str] = Counter()
         #: What pods of a namespace with these labels have to keep off.
         self._known: dict[tuple[str, frozenset[tuple[str, str]]], Domains] = {}
+        #: Where the owners of these terms are.
+        self._places: dict[tuple[AntiTerm, ...], Domains] = {}
         self._judged: dict[str, tuple[PodRecord, Domains, PodRecord]] = {}
 
     # --- what is seen ------------------------------------------------------------------------------------------------
@@ -101,14 +106,14 @@ class OthersTerms:
 
     def _put_owner(self, term: AntiTerm, node: str) -> AntiTerm:
         """Count an owner of a term, and return the term that it was counted under."""
-        if term not in self._owners and any(len(self._by_label.get(b, ())) >= _MOST_ALIKE for b in _labels(term)):
-            term = everybody(term.key)
+        wide = (term, msgspec.structs.replace(term, selector=()), everybody(term.key))
+        term = next((one for one in wide if one in self._owners or not self._is_crowded(one)), wide[-1])
         if term in self._owners:
             self._owners[term][node] += 1
             return term
         self._owners[term] = Counter({node: 1})
-        for label in _labels(term):
-            self._by_label.setdefault(label, {})[term] = None
+        for place in _places(term):
+            self._index.setdefault(place, {})[term] = None
         self._keys.update(requirement.key for requirement in term.selector or ())
         return term
 
@@ -120,14 +125,18 @@ class OthersTerms:
         if owners:
             return
         del self._owners[term]
-        for label in _labels(term):
-            del self._by_label[label][term]
-            if not self._by_label[label]:
-                del self._by_label[label]
+        for place in _places(term):
+            del self._index[place][term]
+            if not self._index[place]:
+                del self._index[place]
         self._keys -= Counter(requirement.key for requirement in term.selector or ())
+
+    def _is_crowded(self, term: AntiTerm) -> bool:
+        return any(len(self._index.get(place, ())) >= _MOST_ALIKE for place in _places(term))
 
     def _forget(self) -> None:
         self._known.clear()
+        self._places.clear()
         if self._owners:
             self._told()
 
@@ -151,14 +160,18 @@ class OthersTerms:
         if known is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            terms = self._terms_for(pod, asked)
-            known = frozenset(domain for term in terms for domain in self._domains(term))
-            self._known[pod.namespace, asked] = known
+            known = self._known[pod.namespace, asked] = self._owned_by(tuple(self._terms_for(pod, asked)))
+        return known
+
+    def _owned_by(self, terms: tuple[AntiTerm, ...]) -> Domains:
+        known = self._places.get(terms)
+        if known is None:
+            known = self._places[terms] = frozenset(domain for term in terms for domain in self._domains(term))
         return known
 
     def _terms_for(self, pod: PodRecord, asked: Iterable[tuple[str, str]]) -> Iterator[AntiTerm]:
-        for label in (None, *asked):
-            for term in self._by_label.get(label, _NOBODY):
+        for place in product((None, pod.namespace), (None, *sorted(asked))):
+            for term in self._index.get(place, _NOBODY):
                 if self._means(term, pod.namespace) and takes(term.selector, pod.labels):
                     yield term
 
@@ -176,9 +189,11 @@ class OthersTerms:
                 yield term.key, value
 
 
-def _labels(term: AntiTerm) -> tuple[_Label, ...]:
-    """Labels of which a pod has one if the term takes it, by the first that the term asks for by value."""
+def _places(term: AntiTerm) -> Iterator[_Place]:
+    """Where a term is looked for: of its places each pod that it takes has one, by the first label asked by value."""
     if term.selector is None:
-        return ()
+        return iter(())
     first = next((requirement for requirement in term.selector if requirement.operator == "In"), None)
-    return (None,) if first is None else tuple((first.key, value) for value in dict.fromkeys(first.values))
+    labels = (None,) if first is None else tuple((first.key, value) for value in dict.fromkeys(first.values))
+    is_anywhere = term.namespace_selector is not None or len(term.namespaces) > _MOST_NAMESPACES
+    return product((None,) if is_anywhere else term.namespaces, labels)

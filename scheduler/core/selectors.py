@@ -12,7 +12,7 @@ from scheduler.core.records import AntiTerm, Requirement
 from wire.core import LabelSelector, Namespace, Pod, PodAffinityTerm
 
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
-#: A pod with more terms than anybody means keeps everybody off, of all namespaces, by the same topology keys.
+#: A pod with more terms than anybody means keeps everybody of their namespaces off; if these are as many, everybody.
 _MOST_TERMS: Final = 32
 
 
@@ -42,9 +42,10 @@ def anti_terms(pod: Pod) -> tuple[AntiTerm, ...]:
     """Required anti-affinity of a pod: what it keeps others off."""
     rules = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None
     written = (rules.required_during_scheduling_ignored_during_execution if rules else None) or ()
-    if len(written) > _MOST_TERMS:
-        return tuple(dict.fromkeys(everybody(term.topology_key) for term in written))
-    return tuple(dict.fromkeys(_anti_term(term, pod.metadata.namespace) for term in written))
+    terms = tuple(dict.fromkeys(_anti_term(term, pod.metadata.namespace) for term in written))
+    if len(terms) > _MOST_TERMS:
+        terms = tuple(dict.fromkeys(msgspec.structs.replace(term, selector=()) for term in terms))
+    return terms if len(terms) <= _MOST_TERMS else tuple(dict.fromkeys(everybody(term.key) for term in terms))
 
 
 def everybody(topology_key: str) -> AntiTerm:

@@ -137,17 +137,37 @@ def test_more_terms_than_anybody_means_keep_everybody_off() -> None:
     terms = [_term(labels={"matchLabels": {"app": f"x{i}"}}) for i in range(33)]
     assert _place(cluster(*_NODES, _owner(*terms[:32]), _waiting())) == "a"
     assert _place(cluster(*_NODES, _owner(*terms), _waiting())) == "b"
+    assert _place(cluster(*_NODES, _owner(*terms, namespace="elsewhere"), _waiting())) == "a"
+    foreign = [{**term, "namespaces": [f"team-{i}"]} for i, term in enumerate(terms)]
+    assert _place(cluster(*_NODES, _owner(*foreign[:32]), _waiting())) == "a"
+    assert _place(cluster(*_NODES, _owner(*foreign), _waiting())) == "b"
 
 
-def test_more_different_terms_under_one_label_than_are_compared_keep_everybody_off() -> None:
-    def crowd(count: int) -> list[Pod]:
-        labels = [{"matchLabels": {"app": "web", "number": str(i)}} for i in range(count)]
-        return [_owner(_term(labels=each), name=f"r{i}") for i, each in enumerate(labels)]
+def _crowd(count: int, *, namespace: str = "ns", **more: Any) -> list[Pod]:
+    labels = [{"matchLabels": {"app": "web", "number": str(i)}} for i in range(count)]
+    return [_owner(_term(labels=each, **more), name=f"r{i}", namespace=namespace) for i, each in enumerate(labels)]
 
-    made = cluster(*_NODES, *crowd(64), _waiting())
+
+def test_more_different_terms_on_one_label_than_are_compared_take_everybody_of_their_namespace() -> None:
+    made = cluster(*_NODES, *_crowd(32), _waiting())
     assert _place(made) == "a"
-    feed(made, *crowd(65))
+    feed(made, *_crowd(33))
     assert _place(made) == "b"
-    for number in range(65):
+    for number in range(33):
         made.remove_pod(f"uid-r{number}")
     assert _place(made) == "a"
+
+
+def test_a_crowd_of_terms_in_another_namespace_keeps_nobody_off_here() -> None:
+    assert _place(cluster(*_NODES, *_crowd(40, namespace="elsewhere"), _waiting())) == "a"
+
+
+def test_many_namespaces_whose_pods_want_to_be_alone_keep_nobody_else_off() -> None:
+    owners = [_owner(_term(labels={}), name=f"r{i}", namespace=f"team-{i}") for i in range(100)]
+    assert _place(cluster(*_NODES, *owners, _waiting())) == "a"
+
+
+def test_a_crowd_of_sets_of_namespaces_takes_everybody() -> None:
+    owners = [_owner(_term(labels={}, namespaces=[f"team-{i}-{k}" for k in range(5)]), name=f"r{i}") for i in range(33)]
+    assert _place(cluster(*_NODES, *owners[:32], _waiting())) == "a"
+    assert _place(cluster(*_NODES, *owners, _waiting())) == "b"
