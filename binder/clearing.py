@@ -26,7 +26,7 @@ from kube.api import Api
 from kube.binding import FenceText, Identity
 from kube.clock import Clock
 from kube.errors import ApiError, Forbidden, NotFound
-from kube.resources import BIND_REQUESTS, NODES, PODS
+from kube.resources import BIND_REQUESTS, PODS
 
 _log: Final = logging.getLogger(__name__)
 
@@ -61,6 +61,8 @@ class Clearing:
         self._unbound_since: dict[str, dict[tuple[str, str], float]] = {}
         #: The same, of those whose fence is forbidden.
         self._put_offs: dict[str, dict[tuple[str, str], _PutOff]] = {}
+        #: Group -> pods (UIDs) that were missing while the Node object was gone.
+        self._nodeless: dict[str, set[str]] = {}
 
     def suspects(self, held: Reservation) -> set[str]:
         """Pod UIDs whose entries look dead from here."""
@@ -83,6 +85,7 @@ class Clearing:
         """The group has no book any more."""
         self._unbound_since.pop(group, None)
         self._put_offs.pop(group, None)
+        self._nodeless.pop(group, None)
 
     def _note_unbound(self, group: str, found: Mapping[str, Entry]) -> None:
         """Note entries that are seen unbound for the first time; others are forgotten, bound or gone as they are."""
@@ -222,21 +225,31 @@ class Clearing:
         uid = tenant.pod_uid
         if pod is not None:
             missing_since.pop(uid, None)
+        elif self._has_node_returned(held, uid):
+            missing_since[uid] = now
         return Evidence(
             group=held.group,
             pod=pod,
             last=self._view.gone_pods.get(uid),
             gone_for_s=now - missing_since.setdefault(uid, now) if pod is None else 0.0,
             has_request=pod is not None and not pod.is_bound and await self._has_request(tenant.entry, pod),
-            node_gone=pod is None and await self._is_node_gone(held.node),
             seen_for_s=self._seen_for_s(held.group, uid, tenant.entry),
         )
 
-    async def _is_node_gone(self, node: str) -> bool:
-        """Whether a node is gone, by quorum: one that the cache has not seen yet runs what vanished from it."""
-        if node in self._view.nodes:
+    def _has_node_returned(self, held: Reservation, uid: str) -> bool:
+        """Whether the Node object of a missing pod was gone and is there again.
+
+        Only a kubelet that is registered learns of the deletion, so the grace period begins then. A cache that has
+        not seen the node yet costs time and nothing else.
+        """
+        nodeless = self._nodeless.setdefault(held.group, set())
+        if held.node not in self._view.nodes:
+            nodeless.add(uid)
             return False
-        return not (await self._api.list(NODES, field_selector=f"metadata.name={node}")).items
+        if uid not in nodeless:
+            return False
+        nodeless.discard(uid)
+        return True
 
     async def _has_request(self, entry: Entry, pod: PodView) -> bool:
         try:

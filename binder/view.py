@@ -115,8 +115,10 @@ class View:
         known = self.reservations.get(held.group)
         if held.uid in self._lost or (known is not None and not is_older(known.rv, held.rv)):
             return
-        if known is not None and known.uid != held.uid:
+        if known is not None and (known.uid != held.uid or known.uuid != held.uuid):
+            # One that tells a device again, after another one, may share it with those who came meanwhile.
             self._forget_verified(known)
+        if known is not None and known.uid != held.uid:
             self._told.discard(known.uid)
         self.reservations[held.group] = held
         if held.allocated and not held.is_ill:

@@ -35,7 +35,7 @@ class Evidence(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     that is gone: its last state where its deletion was seen, or an earlier state in which it was bound; None when
     nothing is known for sure. ``gone_for_s``: since when it has been missing, ``seen_for_s``: for how long the entry
     has been seen unbound; both by our own monotonic clock, for others' may be wrong. ``has_request``: a BindRequest of
-    this attempt is there (quorum). ``node_gone``: the device's node is gone (quorum).
+    this attempt is there (quorum).
     """
 
     group: str
@@ -43,7 +43,6 @@ class Evidence(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     last: PodView | None
     gone_for_s: float
     has_request: bool
-    node_gone: bool
     seen_for_s: float
 
 
@@ -73,9 +72,12 @@ def judge(entry: Entry, evidence: Evidence) -> Judgement:
 
 
 def _judge_vanished(entry: Entry, evidence: Evidence) -> Judgement:
-    """A pod that was deleted without its end being seen may still run until its grace period is over."""
+    """A pod that was deleted without its end being seen may still run until its grace period is over.
+
+    A Node object that is gone says nothing: the machine may run its containers on, and register again.
+    """
     last = evidence.last
-    if evidence.node_gone or (last is not None and (last.ended or not last.is_bound)):
+    if last is not None and (last.ended or not last.is_bound):
         return Judgement.DEAD
     grace_s = entry.grace_s if last is None else last.grace_s
     least_s = UNSEEN_GRACE_S if last is None else 0

@@ -40,6 +40,7 @@ class Pods:
         "_members",
         "_most_classes",
         "_reserved_at",
+        "_unsteady",
         "_verified",
         "gone",
         "records",
@@ -56,6 +57,8 @@ class Pods:
         self.gone: Recent[None] = Recent()
         #: (reservation UID, device UUID) that a bound pod's grant named: proof that the binder verified the device.
         self._verified: set[tuple[str, str]] = set()
+        #: Reservations (UIDs) that were seen to change their device: what grants tell of those may be of before.
+        self._unsteady: set[str] = set()
         self._bound_at: Membership[str] = Membership()
         self._reserved_at: Membership[str] = Membership()
         self._members: Membership[str] = Membership()
@@ -89,8 +92,11 @@ class Pods:
         return any(held.group == group for held in self.reserved_on(node))
 
     def is_verified(self, reservation_uid: str, uuid: str) -> bool:
-        """Whether a bound pod's grant named this reservation and device: the binder looked, and it was right."""
-        return (reservation_uid, uuid) in self._verified
+        """Whether a bound pod's grant named this reservation and device: the binder looked, and it was right.
+
+        Never again for a reservation that changed its device, though it may have come back: others may use it since.
+        """
+        return (reservation_uid, uuid) in self._verified and reservation_uid not in self._unsteady
 
     def members(self, namespace: str, pod_group: str) -> list[PodRecord]:
         """Pods that name this PodGroup and have not ended, in no order."""
@@ -139,6 +145,9 @@ class Pods:
         """Take a reservation as it is now; return the nodes on which it changes something."""
         if self.reservations.get(found.uid) == found:
             return ()
+        known = self.reservations.get(found.uid)
+        if known is not None and known.uuid and known.uuid != found.uuid:
+            self._unsteady.add(found.uid)
         before = self._reserved_at.place(found.uid)
         self.reservations[found.uid] = found
         self._reserved_at.move(found.uid, found.node)
@@ -164,6 +173,7 @@ class Pods:
         node = self._reserved_at.place(uid)
         self._reserved_at.move(uid, "")
         self._verified = {pair for pair in self._verified if pair[0] != uid}
+        self._unsteady.discard(uid)
         return node
 
     def forget_gone(self) -> None:

@@ -86,12 +86,15 @@ class Collecting:
             group=text(group),
             pod=self._views.pod(pod) if pod is not None else None,
             last=last,
-            gone_for_s=0.0 if ghost is not None else float(_OLD_S),
+            gone_for_s=float(_OLD_S) if ghost is None or self._is_called_over(world) else 0.0,
             has_request=request is not None and pod is not None and not pod.grant,
-            node_gone=False,
             seen_for_s=_OLD_S,
         )
         return self._rules.judge(tenant(entry).entry, evidence)
+
+    def _is_called_over(self, world: World) -> bool:
+        """Whether pods of a node whose object is gone count as ended, though their containers may run."""
+        return bool(world.left.nodeless) and not self._rules.gone_node_is_waited_for
 
     def _last(self, world: World, entry: Entry, *, is_ghost: bool) -> Any:
         """What is known of a vanished pod: nothing for sure, as long as it may have been bound meanwhile."""

@@ -35,6 +35,7 @@ class Machines:
 
     def steps(self, world: World) -> Iterator[Step]:
         """Everything that may happen next."""
+        yield from self._node(world)
         for at, resv in enumerate(world.resvs):
             if resv is not None:
                 yield from self._reservation(world, GROUP + at, resv)
@@ -52,6 +53,23 @@ class Machines:
             if request is not None and server.pod(world, request.pod) is None:
                 yield ("garbage collector", "BindRequest of", request.pod), server.put_request(world, slot, None)
 
+    # --- the node ----------------------------------------------------------------------------------------------------
+    def _node(self, world: World) -> Iterator[Step]:
+        """Its object goes while the machine lives: pods that name it are deleted by force, and run on."""
+        left = world.left
+        if left.nodeless:
+            yield ("kubelet", "registers again"), world._replace(left=left._replace(nodeless=0))
+        elif left.node_losses:
+            after = world
+            for slot, pod in enumerate(world.pods):
+                if pod is not None and pod.grant and pod.life != FINISHED:
+                    after = server.vanish(after, slot)
+            for at, resv in enumerate(world.resvs):
+                if resv is not None and not resv.deleting:
+                    after = server.put_resv(after, GROUP + at, resv._replace(deleting=True))
+            after = after._replace(left=left._replace(node_losses=left.node_losses - 1, nodeless=1))
+            yield ("!user", "deletes the Node object"), after
+
     # --- reservations ------------------------------------------------------------------------------------------------
     def _reservation(self, world: World, group: int, resv: Resv) -> Iterator[Step]:
         if resv.phase == PENDING:
@@ -67,6 +85,8 @@ class Machines:
                 ended = resv._replace(phase=ENDED, dev=0)
                 after = server.put_resv(world, group, ended)._replace(left=left)
                 yield ("!kubelet", "evicts reservation", group), after
+        if resv.phase == RUNNING and not resv.deleting and world.left.swaps:
+            yield from self._swap(world, group, resv)
         if not resv.deleting and not resv.book and world.left.tidies:
             left = world.left._replace(tidies=world.left.tidies - 1)
             after = server.put_resv(world, group, resv._replace(deleting=True))._replace(left=left)
@@ -98,8 +118,19 @@ class Machines:
             failed = resv._replace(phase=ENDED)
             yield ("kubelet", "refuses", group), server.put_resv(world, group, failed)
 
+    def _swap(self, world: World, group: int, resv: Resv) -> Iterator[Step]:
+        """A kubelet that lost its checkpoint starts the container anew, on another device."""
+        held = {one.dev for one in world.resvs if one is not None}
+        left = world.left._replace(swaps=world.left.swaps - 1)
+        for device in range(DEVICE, DEVICE + self._config.devices):
+            if device not in held:
+                after = server.put_resv(world, group, resv._replace(dev=device))._replace(left=left)
+                yield ("!kubelet", "gives another device to", group, device), after
+
     def _announce(self, world: World, group: int, resv: Resv) -> Iterator[Step]:
         after = server.put_resv(world, group, resv._replace(uuid=resv.dev, proven=False))
+        if self._rules.verified_until_changed:
+            after = server.forget_verified(after, resv.uid)
         yield ("reservation", "says", group, resv.dev), after
         if world.left.lates:
             left = world.left._replace(lates=world.left.lates - 1)

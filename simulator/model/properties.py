@@ -77,8 +77,9 @@ def running(world: World) -> list[Holding]:
 
 
 def _is_lost(left: Left, first: Left) -> bool:
-    """Whether a reservation was deleted or evicted by others: then its device may be given away, for a while."""
-    return left.unreserves < first.unreserves or left.evictions < first.evictions
+    """Whether a reservation lost its device to others: then it may be given away, for a while."""
+    losses = ("unreserves", "evictions", "node_losses", "swaps")
+    return any(getattr(left, loss) < getattr(first, loss) for loss in losses)
 
 
 def is_at_rest(world: World, config: Config) -> bool:

@@ -84,6 +84,10 @@ class Rules:
     direct_leaves_rest: bool = True
     #: The reservation process names its own pod's UID in its patch (reservation/steps.py).
     identity_for_uid: bool = True
+    #: Pods that vanish with their Node object are waited for like any other (binder/clearing.py _evidence).
+    gone_node_is_waited_for: bool = True
+    #: A binder forgets what it verified of a reservation that tells another device (binder/view.py note_reservation).
+    verified_until_changed: bool = True
     #: What was seen of a pod before it vanished is not taken for its end (binder/view.py forget_pod).
     last_state_is_last: bool = True
     #: A plan is written only where there is none, or a spent one (scheduler/gangs.py).

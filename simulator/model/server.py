@@ -159,6 +159,14 @@ def delete_request(world: World, slot: int, attempt: int, rules: Rules) -> World
     return put_request(world, slot, None)
 
 
+def forget_verified(world: World, reservation: int) -> World:
+    """All binders see that a reservation tells another device: what they verified of it holds no more."""
+    binders = (
+        one._replace(verified=tuple(pair for pair in one.verified if pair[0] != reservation)) for one in world.binders
+    )
+    return world._replace(binders=tuple(binders))
+
+
 # --- late writes -----------------------------------------------------------------------------------------------------
 def lands(world: World, late: Late, rules: Rules) -> World | None:
     """What a late write does now; None when it is refused. It is taken off the list by the caller."""

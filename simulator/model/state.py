@@ -133,7 +133,7 @@ class Late(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What may still go wrong, or be done by users."""
+    """What may still go wrong, or be done by users. ``nodeless``: 1 while the Node object is gone."""
 
     deletes: int = 0
     vanishes: int = 0
@@ -148,6 +148,9 @@ class Left(NamedTuple):
     silences: int = 0
     refusals: int = 0
     tidies: int = 0
+    node_losses: int = 0
+    nodeless: int = 0
+    swaps: int = 0
 
 
 class Ghost(NamedTuple):

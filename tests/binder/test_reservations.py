@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from gpu import grant
@@ -215,6 +216,34 @@ async def test_a_pod_that_is_killed_by_force_keeps_its_share_on_a_node_that_the_
         assert await it.tenants() == {"p"}
 
 
+async def test_a_pod_that_is_killed_by_force_with_its_node_object_keeps_its_share_for_its_grace() -> None:
+    """The machine may live on: its kubelet is cut off, or somebody deleted the object."""
+    async with cluster() as it:
+        await it.bound()
+        await it.api.delete(NODES, "node-1")
+        await it.api.delete(PODS, "p", namespace=TEAM, grace_s=0)
+        await anyio.sleep(25)
+        assert await it.tenants() == {"p"}
+        await anyio.sleep(25)
+        assert await it.reservations() == [] or await it.tenants() == set()
+
+
+async def test_the_grace_begins_when_a_node_that_was_gone_registers_again() -> None:
+    """Its kubelet did not learn of the deletion before."""
+    async with cluster() as it:
+        await it.bound()
+        there = await it.api.get(NODES, "node-1")
+        await it.api.delete(NODES, "node-1")
+        await it.api.delete(PODS, "p", namespace=TEAM, grace_s=0)
+        await anyio.sleep(25)
+        meta = msgspec.structs.replace(there.metadata, uid="", resource_version="")
+        await it.api.create(NODES, msgspec.structs.replace(there, metadata=meta))
+        await anyio.sleep(25)
+        assert await it.tenants() == {"p"}
+        await anyio.sleep(25)
+        assert await it.reservations() == [] or await it.tenants() == set()
+
+
 async def test_a_pod_that_vanished_while_nobody_looked_is_waited_for_in_full() -> None:
     """It may run, though the binder never saw it do so."""
     async with cluster() as it:
@@ -387,7 +416,7 @@ async def test_reservations_of_a_node_that_is_gone_go_too() -> None:
         await it.bound()
         await it.api.delete(NODES, "node-1")
         await it.api.delete(PODS, "p", namespace=TEAM, grace_s=0)
-        await anyio.sleep(3)
+        await anyio.sleep(50)
         assert (await it.reservations()) == []
 
 

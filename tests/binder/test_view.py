@@ -137,6 +137,17 @@ def test_a_device_that_is_verified_when_its_reservation_is_gone_is_not_remembere
     assert seen.verified == set()
 
 
+def test_a_device_that_comes_back_to_its_reservation_after_another_one_is_verified_anew() -> None:
+    seen = view()
+    seen.note_reservation(reservation(rv="31"))
+    seen.note_verified(reservation(rv="31"))
+    seen.note_reservation(reservation(rv="32"))
+    assert seen.verified == {("R-g", "GPU-g")}
+    seen.note_reservation(reservation(rv="33", uuid="GPU-other"))
+    seen.note_reservation(reservation(rv="34"))
+    assert seen.verified == set()
+
+
 def test_bound_pods_are_found_by_group_until_they_end_or_go() -> None:
     seen = view()
     seen.note_pod(pod())

@@ -23,9 +23,7 @@ OLD = WRITE_TIMEOUT_S + 1
 
 
 def evidence(**changes: Any) -> Evidence:
-    plain = Evidence(
-        group="g", pod=pod(), last=None, gone_for_s=0.0, has_request=False, node_gone=False, seen_for_s=0.0
-    )
+    plain = Evidence(group="g", pod=pod(), last=None, gone_for_s=0.0, has_request=False, seen_for_s=0.0)
     return msgspec.structs.replace(plain, **changes)
 
 
@@ -54,11 +52,8 @@ def evidence(**changes: Any) -> Evidence:
         ({"pod": None, "last": bound(grace_s=30), "gone_for_s": 30.0 + VANISHED_MARGIN_S}, Judgement.WAIT),
         ({"pod": None, "last": bound(grace_s=30), "gone_for_s": 30.1 + VANISHED_MARGIN_S}, Judgement.DEAD),
         ({"pod": None, "last": bound(grace_s=300), "gone_for_s": 200.0}, Judgement.WAIT),
-        ({"pod": None, "last": bound(), "node_gone": True}, Judgement.DEAD),
         ({"pod": None, "gone_for_s": float(UNSEEN_GRACE_S)}, Judgement.WAIT),
         ({"pod": None, "gone_for_s": UNSEEN_GRACE_S + 0.1}, Judgement.DEAD),
-        # The node of a pod that is there may be gone; the pod is not.
-        ({"pod": bound(), "node_gone": True}, Judgement.LIVE),
     ],
 )
 def test_an_entry_is_judged_by_what_was_read(found: dict[str, Any], expected: Judgement) -> None:

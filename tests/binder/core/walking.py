@@ -486,7 +486,6 @@ class Walk:
                 last=self.gone.get(uid),
                 gone_for_s=self.now - since,
                 has_request=entry.attempt in self.server.requests,
-                node_gone=False,
                 seen_for_s=self.now - entry.since,
             ),
         )

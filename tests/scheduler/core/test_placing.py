@@ -307,6 +307,14 @@ def test_a_verified_device_is_remembered_when_the_witness_is_gone() -> None:
     assert [type(entry) for entry in decide(made, 0).entries] == [Attempt]
 
 
+def test_a_device_that_comes_back_to_its_reservation_after_another_one_is_left_to_the_binder() -> None:
+    made = cluster(node(), reservation("g", book={}), VERIFIED, pod(fraction="0.5"))
+    feed(made, reservation("g", book={}, uuid="GPU-2"))
+    feed(made, reservation("g", book={}))
+    feed(made, changed(VERIFIED, labels={**(VERIFIED.metadata.labels or {}), "app": "seen-again"}))
+    assert [type(entry) for entry in decide(made, 0).entries] == [Attempt]
+
+
 def test_a_pod_that_reads_config_maps_always_goes_by_the_binder() -> None:
     source = {"configMapKeyRef": {"name": "maps-0", "key": names.ENV_VISIBLE_DEVICES}}
     env = [{"name": names.ENV_VISIBLE_DEVICES, "valueFrom": source}]

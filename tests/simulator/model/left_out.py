@@ -254,6 +254,10 @@ def _one_by_one(states: Sequence[State], worlds: Mapping[str, Seen]) -> list[Nex
 PLAIN = Config(shares=UNEQUAL)
 KNOWN = Config(shares=UNEQUAL, known=1, modes=("direct",) * 2)
 LATE = replace(KNOWN, left=Left(lates=1))
+#: The second pod goes to the binder, so that it may open a device anew.
+NODE_LOST = Config(shares=UNEQUAL, known=1, modes=("direct", "handed"))
+#: One verified through the binder, and reservations that are given other devices.
+SWAPPED = Config(shares=UNEQUAL, devices=2, modes=("handed", "handed"), left=Left(swaps=2, unreserves=1))
 TOUCHED = replace(KNOWN, left=Left(touches=1))
 ORPHANED = replace(KNOWN, left=Left(lates=1, scheduler_crashes=1))
 RIVALS = replace(KNOWN, schedulers=2, rival=True)
@@ -296,6 +300,12 @@ RULES: tuple[LeftOut, ...] = (
     rule("learn: every live pod with this device is in the book", DELETED, used_by_tenants=_any_tenants),
     rule("learn: reservations are listed before pods", LOST, is_large=True, reservations_first=False),
     rule(
+        "learn: another device ends what was verified",
+        SWAPPED,
+        is_large=True,
+        verified_until_changed=False,
+    ),
+    rule(
         "learn: only a verified device is joined directly",
         replace(DELETED, modes=("direct", "")),
         direct_needs_proof=False,
@@ -336,6 +346,11 @@ RULES: tuple[LeftOut, ...] = (
         "leave: a pod that vanished is waited for",
         replace(KNOWN, left=Left(vanishes=1)),
         judge=_judging(_dead_when_gone),
+    ),
+    rule(
+        "leave: a pod that vanished with its Node object is waited for",
+        replace(NODE_LOST, left=Left(node_losses=1)),
+        gone_node_is_waited_for=False,
     ),
     rule(
         "leave: what was last seen of a vanished pod is its end",
