@@ -30,6 +30,15 @@ _CHANGE: Final = ("create", "update", "patch", "delete", "deletecollection")
 _Accounts = frozenset[tuple[str, str]]
 #: Who runs `helm test`, as long as that lasts: it tries what must be refused.
 _TESTER: Final = (names.SYSTEM_NAMESPACE, "moorage-check")
+#: KAI's (kai-contract 6.1), which its release leaves behind while it is kept for the way back. Whoever can take one of
+#: these identities can take ours, which are in the same namespace: so all of their rights are one finding.
+_OF_KAI: Final[_Accounts] = frozenset(
+    (names.SYSTEM_NAMESPACE, name)
+    for name in (
+        *("admission", "binder", "kai-operator", "node-scale-adjuster", "numa-placement-exporter", "pod-grouper"),
+        *("podgroup-controller", "queue-controller", "scheduler"),
+    )
+)
 
 
 class _Danger(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,7 +157,25 @@ async def check_rights(reader: Reader) -> list[Finding]:
         *await reader.items(f"{_ROOT}/rolebindings"),
     ]
     ours = shipped().accounts | {_TESTER}
-    return [*(_of(danger, bindings, roles, ours) for danger in _DANGERS), of_ourselves(bindings, roles)]
+    found = [_of(danger, bindings, roles, ours | _OF_KAI) for danger in _DANGERS]
+    return [*found, *_of_kai(bindings, roles, ours), of_ourselves(bindings, roles)]
+
+
+def _of_kai(bindings: list[Raw], roles: Roles, ours: _Accounts) -> Iterator[Finding]:
+    """What KAI's accounts may still do, in one finding."""
+    dangers: list[str] = []
+    who: set[str] = set()
+    for danger in _DANGERS:
+        all_of_them = {one for binding in bindings for one in _subjects(danger, binding, roles, ours)}
+        others = {one for binding in bindings for one in _subjects(danger, binding, roles, ours | _OF_KAI)}
+        if all_of_them != others:
+            dangers.append(danger.what)
+            who |= all_of_them - others
+    if who:
+        what = f"{some_of(sorted(who))} may {'; '.join(dangers)}"
+        said = f"KAI's accounts have rights that nobody needs while it is stopped: {what}"
+        do = "keep them for the way back, or delete their ClusterRoleBindings (docs/migrating/kai-step-by-step.md)"
+        yield Finding(Level.WARNING, "rights", said, do)
 
 
 def _of(danger: _Danger, bindings: list[Raw], roles: Roles, ours: _Accounts) -> Finding:

@@ -9,6 +9,7 @@ from cli.checks.ourrights import shipped
 from cli.checks.reader import Reader
 from cli.checks.rights import check_rights
 from tests.cli.checks.told import Told
+from tests.kai.rights import objects
 
 Object = dict[str, Any]
 
@@ -110,3 +111,22 @@ async def test_a_role_of_ours_that_was_widened_is_told() -> None:
     assert finding.said == (
         "our components have rights that they don't use: ClusterRole moorage-binder has further rules"
     )
+
+
+async def test_rights_that_a_stopped_kai_leaves_are_one_warning_and_those_of_others_stay() -> None:
+    left = objects()
+    roles = [each for each in left if each["kind"] == "ClusterRole"]
+    bindings = [each for each in left if each["kind"] == "ClusterRoleBinding"]
+    eve = _binding({"kind": "User", "name": "eve"}, "kai-binder", name="eves")
+
+    async def warnings(*more: Object) -> list[str]:
+        answers = {"clusterroles": roles, "roles": [], "clusterrolebindings": [*bindings, *more], "rolebindings": []}
+        told = Told({f"{ROOT}/{plural}": {"items": items} for plural, items in answers.items()})
+        return [each.said for each in await check_rights(Reader(told)) if each.level is Level.WARNING]
+
+    (said,) = await warnings()
+    assert said.startswith("KAI's accounts have rights that nobody needs while it is stopped: ServiceAccount kai-sched")
+    assert all(what in said for what in ("bind pods", "write BindRequests", "read our Secrets", "change admission"))
+    with_eve = await warnings(eve)
+    assert "may bind pods: User eve" in with_eve
+    assert said in with_eve
