@@ -6,6 +6,7 @@ PodGroup says in ``stalenessGracePeriod``, where less than nothing is for ever),
 PodDisruptionBudgets respected, so that their controller starts them anew, together. A member that is on its way when
 the time is over is waited for; that it was on its way, and failed, gives no time anew.
 A gang of which a member has succeeded is at its end, and is left alone, as far as its pods still tell (as in KAI).
+So is a gang with a structure that is not supported: what its minimum means is not known here.
 
 The cache only makes it look: what is evicted is judged on quorum reads of the PodGroup and of all pods around it.
 """
@@ -129,7 +130,7 @@ class Releasing:
         bound = [found for pod in active if (found := intake.pod_record(pod, self._cache.cluster.settings)) is not None]
         is_broken = quorum(now, bound, self._cache.cluster.is_in_flight).is_broken
         is_at_its_end = any(pod.status.phase == names.SUCCEEDED for pod in members)
-        if is_at_its_end or not is_broken or now.stale_ns != group.stale_ns:
+        if is_at_its_end or not is_broken or now.unsupported or now.stale_ns != group.stale_ns:
             return
         for pod in sorted(active, key=lambda member: member.metadata.name):
             await self._api.evict(pod.metadata.namespace, pod.metadata.name, uid=pod.metadata.uid)

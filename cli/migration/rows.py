@@ -118,7 +118,11 @@ TEXTS: Final[dict[Code, Text]] = {
     Code.QUEUE_ORDER: Text(_D, "{value} is not read: pods go by their own priority, and nobody is preempted"),
     Code.QUEUE_MISSING: Text(_D, "is named by pods and not there: they wait at KAI, and run here"),
     Code.TOPOLOGY: Text(_D, "is not read: pods are not kept together by it"),
-    Code.GROUP_UNSUPPORTED: Text(_D, "asks for {value}: its members that do not run yet wait for ever", "take it out"),
+    Code.GROUP_UNSUPPORTED: Text(
+        _D,
+        "asks for {value}, which is not supported: running pods are left alone, others wait for ever",
+        "take it out",
+    ),
     Code.GROUP_FIELD: Text(_D, "has {value}, which is not read"),
     Code.GROUPS_OF_GANGS: Text(
         _D,

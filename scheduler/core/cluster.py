@@ -333,7 +333,10 @@ class Cluster:
         return sorted(self.commits.promises.groups())
 
     def broken_gangs(self) -> list[PodGroupRecord]:
-        """Gangs of which some pods are bound, and fewer than the minimum, or than that of a subgroup (S4)."""
+        """Gangs of which some pods are bound, and fewer than the minimum, or than that of a subgroup (S4).
+
+        Not those with a structure that nobody counts yet: they would be judged by a minimum that is not theirs.
+        """
         return [group for group in self._pod_groups.values() if self._is_broken(group)]
 
     def unclear_gangs(self) -> list[PodGroupRecord]:
@@ -346,7 +349,7 @@ class Cluster:
         return group is not None and self._is_broken(group)
 
     def _is_broken(self, group: PodGroupRecord) -> bool:
-        if group.minimum <= 1 and not group.subgroups:
+        if group.unsupported or (group.minimum <= 1 and not group.subgroups):
             return False
         return quorum(group, self.members(group.namespace, group.name), self.is_in_flight).is_broken
 

@@ -235,6 +235,37 @@ async def test_a_gang_whose_minimum_was_lowered_unseen_is_not_released() -> None
         assert bound(world) == {"m0", "m1"}
 
 
+_RACK = {"topology": "racks", "requiredTopologyLevel": "rack"}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param({"minMember": None, "minSubGroup": 2, "subGroups": [{"name": "a", "minMember": 2}]}, id="count"),
+        pytest.param(
+            {"subGroups": [{"name": "a", "minSubGroup": 1}, {"name": "b", "parent": "a", "minMember": 2}]}, id="nested"
+        ),
+        pytest.param({"topologyConstraint": _RACK}, id="topology"),
+    ],
+)
+@pytest.mark.parametrize("is_unseen", [False, True], ids=["seen", "unseen"])
+async def test_running_pods_of_a_group_with_a_structure_that_is_not_supported_are_left_alone(
+    asked: dict[str, Any], is_unseen: bool
+) -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create_gang(world, "g", 3, *(pod(f"m{i}", gpus=1) for i in range(3)))
+        await settle()
+        if is_unseen:
+            world.server.faults.on_request.append(
+                lambda call: Fault(refuse_with=503) if call.user == "scheduler" and _follows_groups(call) else None
+            )
+            world.server.cut_watches(lambda call: call.user == "scheduler" and _follows_groups(call))
+        await world.api.patch(POD_GROUPS, "g", {"spec": asked}, namespace=stage.TEAM)
+        await world.api.delete(PODS, "m2", namespace=stage.TEAM, grace_s=0)
+        await settle(200)
+        assert bound(world) == {"m0", "m1"}
+
+
 def _follows_groups(call: Call) -> bool:
     return call.verb in {"watch", "list"} and call.kind.plural == "podgroups"
 
