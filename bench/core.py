@@ -8,6 +8,11 @@ Times are CPU time of the process, so that a busy machine doesn't count; decisio
   12 classes are live; ``first_us`` the first of a class (a look over all nodes); ``decide_us`` a whole ``decide`` for
   one new pod, the copy of the ledger included.
 - ``gang``: 256 pods of one GPU on 100 nodes x 8, one ``decide``; the same with halves.
+- ``crowd``: 10,000 different pods of one namespace that fit nowhere, on 1,000 nodes; then a pod of another namespace
+  that fits, and a pod that ends. ``first_s``: until all of the crowd were decided on; ``longest_ms``: the longest of
+  these decisions; ``other_ms``: from the other pod's event until its place stands in a plan by so many
+  ``decisions``.
+- ``names``: a decision beside 5 pods that name 15,000 resources each.
 - ``event``: taking a bound pod's event and counting its node anew.
 """
 
@@ -53,16 +58,26 @@ def _node(number: int) -> Node:
     )
 
 
-def _pod(name: str, *, fraction: str = "", gpus: int = 0, cpu: str = "1", node: str = "", group: str = "") -> Pod:
+def _pod(
+    name: str,
+    *,
+    fraction: str = "",
+    gpus: int = 0,
+    cpu: str = "1",
+    node: str = "",
+    group: str = "",
+    namespace: str = "ns",
+    extended: dict[str, str] | None = None,
+) -> Pod:
     path = f"metadata.annotations['{names.VISIBLE_DEVICES_PREFIX}c0']"
     env = [{"name": names.ENV_VISIBLE_DEVICES, "valueFrom": {"fieldRef": {"fieldPath": path}}}]
-    requests = {"cpu": cpu, "memory": "4Gi", **({names.GPU_RESOURCE: str(gpus)} if gpus else {})}
+    requests = {"cpu": cpu, "memory": "4Gi", **({names.GPU_RESOURCE: str(gpus)} if gpus else {}), **(extended or {})}
     annotations = {names.GPU_FRACTION: fraction, names.POD_GROUP_NAME: group}
     return msgspec.convert(
         {
             "metadata": {
                 "name": name,
-                "namespace": "ns",
+                "namespace": namespace,
                 "uid": name,
                 "resourceVersion": "1",
                 "creationTimestamp": "2026-01-01T00:00:00Z",
@@ -217,6 +232,62 @@ def bench_gang(nodes: int, members: int) -> None:
         _report("gang", nodes=nodes, members=members, asks=shape, placed=placed, ms=round(seconds * 1e3, 2))
 
 
+def _until(made: Cluster, uid: str) -> tuple[int, float]:
+    """Decide until a pod has its place: how many decisions, and seconds."""
+    start = time.process_time()
+    for count in range(1, 10_000):
+        plan = decide(made, _NOW_NS)
+        if any(isinstance(entry, Alone) and entry.placement.pod_uid == uid for entry in plan.entries):
+            return count, time.process_time() - start
+    raise LookupError(f"pod {uid} is placed by none of the decisions")
+
+
+def _settle(made: Cluster) -> list[float]:
+    """Decide until nothing is put off: seconds of each decision."""
+    taken: list[float] = []
+    while True:
+        start = time.process_time()
+        plan = decide(made, _NOW_NS)
+        taken.append(time.process_time() - start)
+        if plan.wake_at_ns != _NOW_NS:
+            return taken
+
+
+def bench_crowd(nodes: int, pods: int, **shape: Any) -> None:
+    made = _cluster(nodes)
+    running = _pod("running", cpu="100", node="node-00000", namespace="other")
+    made.upsert_pod(running)
+    for number in range(pods):
+        made.upsert_pod(_pod(f"p{number:05}", cpu=f"{200_000 + number}m", **shape))
+    first = _settle(made)
+    made.upsert_pod(_pod("x", cpu="1", namespace="other"))
+    rounds, other_s = _until(made, "x")
+    settled = _settle(made)
+    made.remove_pod("running")
+    ended = _settle(made)
+    _report(
+        "crowd",
+        nodes=nodes,
+        pods=pods,
+        asks=shape,
+        first_s=round(sum(first), 2),
+        longest_ms=round(max(first) * 1e3, 1),
+        other_ms=round(other_s * 1e3, 1),
+        decisions=rounds,
+        beside_ms=round(statistics.median(settled) * 1e3, 1),
+        ended_ms=round(sum(ended) * 1e3, 1),
+    )
+
+
+def bench_names(nodes: int) -> None:
+    made = _cluster(nodes)
+    resources = {f"example.com/r{number:05}": "1" for number in range(15_000)}
+    for number in range(5):
+        made.upsert_pod(_pod(f"p{number}", cpu=f"{number + 1}", extended=resources))
+    seconds = max(_settle(made))
+    _report("names", nodes=nodes, pods=5, resources=len(resources), ms=round(seconds * 1e3, 1))
+
+
 def bench_event(nodes: int) -> None:
     made = used(nodes, random.Random(1))
     pods = iter([_pod(f"e{number}", gpus=1, node=f"node-{number % nodes:05}") for number in range(5000)])
@@ -240,6 +311,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for nodes in (1_000, 5_000, 10_000):
         bench_fraction(nodes // scale, 2_012)
     bench_gang(100, 256)
+    bench_crowd(1_000 // scale, 10_000 // scale)
+    bench_crowd(1_000 // scale, 10_000 // scale, fraction="0.5")
+    bench_names(1_000 // scale)
     bench_event(1_000 // scale)
 
 

@@ -19,6 +19,7 @@ import msgspec
 
 from gpu.reservation import Reservation
 from scheduler.core import intake
+from scheduler.core.asleep import Asleep
 from scheduler.core.commits import Commits
 from scheduler.core.handovers import Key
 from scheduler.core.inspection import Known, NodeView, node_view
@@ -71,6 +72,9 @@ class Cluster:
         #: Which devices were seen where.
         self.sightings = Sightings()
         self._marked: set[str] = set()
+        #: Verdicts on classes and gangs that wait; ``asleep`` brings them up to date.
+        self._asleep = Asleep(self.ledger)
+        self._doubts: dict[str, Doubt] = {}
         self._memo: _Memo | None = None
 
     # --- nodes ---------------------------------------------------------------------------------------------------
@@ -263,6 +267,21 @@ class Cluster:
                 self.ledger.write(name, used)
                 self.sightings.count(node, used, self._pods.bound_to(name))
         return bool(self._marked)
+
+    def asleep(self) -> Asleep:
+        """Verdicts that are kept, with all that is known of the nodes taken into account."""
+        self.refresh()
+        doubts = self.doubts()
+        for name in sorted(doubts.keys() | self._doubts.keys()):
+            if doubts.get(name) is not self._doubts.get(name):
+                self.ledger.touch(name)
+        self._doubts = doubts
+        return self._asleep
+
+    def forget_verdicts(self) -> None:
+        """Judge everything again at the next decision."""
+        self._asleep = Asleep(self.ledger)
+        self._changed()
 
     def waiting(self) -> list[PodRecord]:
         """Pods of ours that name no node, have no placement under way and none in a gang's plan, in no order."""

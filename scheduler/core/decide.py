@@ -3,17 +3,23 @@
 Groups are decided in order; each choice is charged on a working copy before the next is made, so no device is given
 twice by one decision (invariants.md, R5). A gang is tried whole and taken back if it doesn't fit. Pods of one class are
 judged once: after one of them fitted nowhere, and since a decision only ever charges, the others don't either.
+
+A class that fitted nowhere is not judged again by later decisions until something changes that may help it (asleep.py),
+and a decision ends after a bounded amount of work, divided between namespaces (allowance.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
+from scheduler.core.allowance import LIMITS, Allowance, Limits
+from scheduler.core.asleep import Asleep, Kept, KeptGang
 from scheduler.core.cluster import Cluster
+from scheduler.core.devices import rule_of
 from scheduler.core.explaining import explain_ways
 from scheduler.core.order import Candidate, order, order_members
 from scheduler.core.placing import Placer
@@ -23,12 +29,21 @@ from scheduler.core.records import PodClass, PodGroupRecord, PodRecord
 from scheduler.core.setbacks import Setback
 from scheduler.core.verdict import Code, Verdict
 
-#: Comparisons of nodes with constraints that nobody had before, in one decision: some tenths of a second. While it
-#: lasts nothing else runs, and a lease that is not renewed is lost.
-_MOST_EFFORT: Final = 300_000
+#: What the steps of a decision cost, in operations of about a microsecond.
+_PLACING: Final = 50
+_COMPARING: Final = 20
+_JUDGING: Final = 180
+#: The same for each node: of shares, and of shares for which each device is looked at; of all others one for so many.
+_COUNTING: Final = 1
+_LOOKING: Final = 60
+_NODES_PER_OPERATION: Final = 10
+#: What is kept for classes is not looked through for those to forget while it is less than this.
+_FEW: Final = 64
+#: So long after a decision that left counts as they were the next ones are brought up to date.
+_RETELL_NS: Final = 1_000_000_000
 
 
-def decide(cluster: Cluster, now_ns: int) -> Plan:
+def decide(cluster: Cluster, now_ns: int, limits: Limits = LIMITS) -> Plan:
     """Say what is to be done now. Leaves the cluster unchanged (but for its memory of this very answer).
 
     Deciding again when nothing changed and ``wake_at_ns`` has not come costs nothing.
@@ -36,7 +51,7 @@ def decide(cluster: Cluster, now_ns: int) -> Plan:
     known = cluster.remembered(now_ns)
     if known is not None:
         return known
-    plan = _Decision(cluster, now_ns).made()
+    plan = _Decision(cluster, now_ns, cluster.asleep(), limits).made()
     cluster.remember(plan)
     return plan
 
@@ -59,6 +74,8 @@ class _Decision:
 
     cluster: Cluster
     now_ns: int
+    asleep: Asleep
+    limits: Limits
     entries: list[Entry] = field(default_factory=list)
     #: Verdicts on pods alone: one Explain for all that wait for the same reason.
     waiting: dict[Verdict, list[str]] = field(default_factory=dict)
@@ -66,8 +83,16 @@ class _Decision:
     #: Classes for which no idle reservations would make room either.
     roomless: set[PodClass] = field(default_factory=set)
     wake_at_ns: int | None = None
-    #: What this decision has spent on constraints that are new.
-    effort: int = 0
+    allowance: Allowance = field(init=False)
+    #: Classes of which a pod was placed.
+    fitting: set[PodClass] = field(default_factory=set)
+    #: The highest priority of a pod that was put off and may fit: none of lower priority is placed before it.
+    floor: int | None = None
+    #: Classes that are judged again for the counts in their verdicts, and what that has cost.
+    retold: set[PodClass] = field(default_factory=set)
+    #: Classes whose verdicts are of this decision.
+    told: set[PodClass] = field(default_factory=set)
+    retelling: int = 0
     _placer: Placer | None = None
 
     @property
@@ -78,19 +103,64 @@ class _Decision:
         return self._placer
 
     def made(self) -> Plan:
-        """Decide everything."""
+        """Decide everything, or as much as one decision may."""
         waiting = self.cluster.waiting()
-        classes = {pod.cls for pod in waiting}
-        self.cluster.ledger.forget_constraints({one for cls in classes for one in cls.all_constraints()})
-        self.cluster.ledger.forget_profiles({profile for cls in classes for profile in cls.profiles()})
-        for candidate in order(self._candidates(waiting)):
+        self.allowance = Allowance(namespaces=len({pod.namespace for pod in waiting}), most=self.limits.most)
+        self._forget_others(waiting)
+        self.retold = self.asleep.oldest(self.limits.retold)
+        for candidate in order(self._candidates([pod for pod in waiting if not self._sleeps_on(pod)])):
             if candidate.pod_group is not None:
                 self._decide_gang(candidate.pods, candidate.pod_group)
-            else:
+            elif not self._is_passed_over(candidate.pods[0]):
                 self._decide_alone(candidate.pods[0])
         self._move_on()
-        explained = [Explain(pods=tuple(pods), pod_group=None, verdict=v) for v, pods in self.waiting.items()]
-        return Plan(entries=(*self.entries, *explained), wake_at_ns=self.wake_at_ns)
+        return Plan(entries=(*self.entries, *self._explained()), wake_at_ns=self.wake_at_ns)
+
+    def _explained(self) -> list[Explain]:
+        explained = [Explain(pods=tuple(sorted(pods)), pod_group=None, verdict=v) for v, pods in self.waiting.items()]
+        return sorted(explained, key=lambda entry: entry.pods)
+
+    def _forget_others(self, waiting: Iterable[PodRecord]) -> None:
+        """Forget what is kept for classes and gangs of which no pod waits any more, once that is about half."""
+        classes = {pod.cls for pod in waiting}
+        if self.asleep.size + self.cluster.ledger.constraints < 2 * len(classes) + _FEW:
+            return
+        self.asleep.keep_only(classes, {(pod.namespace, pod.pod_group) for pod in waiting if pod.pod_group})
+        self.cluster.ledger.forget_constraints({one for cls in classes for one in cls.all_constraints()})
+        self.cluster.ledger.forget_profiles({profile for cls in classes for profile in cls.profiles()})
+
+    def _sleeps_on(self, pod: PodRecord) -> bool:
+        """Whether nothing needs to be decided of a pod: of its class it is sure, and not told again now."""
+        if pod.cls in self.retold or pod.pod_group or pod.gated or pod.blocker is not None:
+            return False
+        kept = self.asleep.get(pod.cls)
+        if kept is None or self.cluster.setback(pod.uid) is not None:
+            return False
+        if not self.asleep.is_sure(pod.cls, kept, self.cluster.generation):
+            return False
+        self._wait(pod, kept.verdict)
+        if kept.told_at != self.cluster.ledger.changes.last:
+            self._wake_by(self.now_ns + _RETELL_NS)
+        return True
+
+    def _is_passed_over(self, pod: PodRecord) -> bool:
+        """Whether a pod's namespace has spent its share: a short way to put off thousands of pods."""
+        if self.allowance.has_left(pod.namespace) or pod.cls in self.fitting or pod.blocker is not None:
+            return False
+        if pod.cls in self.hopeless or self.cluster.setback(pod.uid) is not None:
+            return False
+        self._put_off_alone(pod)
+        return True
+
+    def _put_off_alone(self, pod: PodRecord) -> None:
+        """Leave a pod to the next decision. It goes on to say what it said."""
+        self._wake_by(self.now_ns)
+        if (kept := self.asleep.get(pod.cls)) is not None:
+            self._wait(pod, kept.verdict)
+
+    def _wake_by(self, at_ns: int) -> None:
+        if self.wake_at_ns is None or at_ns < self.wake_at_ns:
+            self.wake_at_ns = at_ns
 
     def _candidates(self, waiting: Iterable[PodRecord]) -> Iterable[Candidate]:
         gangs: dict[tuple[str, str], list[PodRecord]] = {}
@@ -113,7 +183,10 @@ class _Decision:
     # --- pods alone ----------------------------------------------------------------------------------------------
     def _decide_alone(self, pod: PodRecord) -> None:
         verdict = self._obstacle(pod)
-        if verdict is None and self._is_put_off(pod):
+        if verdict is None:
+            verdict = None if self._without(pod) else self._known(pod.cls, pod.namespace)
+        if verdict is None and not self._affords([pod]):
+            self._put_off_alone(pod)
             return
         if verdict is None:
             placed = self._place(pod)
@@ -123,20 +196,73 @@ class _Decision:
             verdict = self._await_device(pod, placed)
         self._wait(pod, verdict)
 
-    def _is_put_off(self, pod: PodRecord) -> bool:
-        """Whether a pod is left to the next decision, which follows at once: too much was new to this one already.
+    def _known(self, cls: PodClass, namespace: str) -> Verdict | None:
+        """The verdict on a class of which it is known that it fits nowhere, and that nothing makes room for it."""
+        if cls in self.hopeless and cls in self.roomless:
+            return self.hopeless[cls]
+        kept = self.asleep.get(cls)
+        if kept is None or cls in self.told or not self.allowance.has_left(namespace):
+            return None
+        if self._may_fit(cls, kept, namespace):
+            return None
+        is_told = kept.told_at == self.cluster.ledger.changes.last and not self._has_charged()
+        if not is_told and cls in self.retold and self.retelling < self.limits.retelling:
+            self.retelling += self._cost(cls)
+            return None
+        if not is_told:
+            self._wake_by(self.now_ns + _RETELL_NS)
+        self.hopeless[cls] = kept.verdict
+        self.roomless.add(cls)
+        return kept.verdict
+
+    def _may_fit(self, cls: PodClass, kept: Kept, namespace: str) -> bool:
+        if self.asleep.is_sure(cls, kept, self.cluster.generation):
+            return False
+        self.allowance.spend(namespace, _COMPARING)
+        return self.asleep.may_fit(cls, kept)
+
+    def _has_charged(self) -> bool:
+        return self._placer is not None and self._placer.trial.mark() > 0
+
+    def _affords(self, pods: Sequence[PodRecord]) -> bool:
+        """Whether these pods of one namespace are decided on now. Else they are left to the next decision.
 
         What is judged stays judged, so each decision gets further than the one before.
         """
-        ledger, all_constraints = self.cluster.ledger, pod.cls.all_constraints()
-        effort = sum(ledger.effort(constraints) for constraints in all_constraints)
-        if effort and self.effort and self.effort + effort > _MOST_EFFORT:
-            self.wake_at_ns = self.now_ns
-            return True
-        self.effort += effort
-        for constraints in all_constraints:
-            ledger.eligible(constraints)
+        first = pods[0]
+        priority = max(pod.priority for pod in pods)
+        if self.floor is not None and priority < self.floor:
+            return self._put_off()
+        if not self.allowance.has_left(first.namespace):
+            if any(pod.cls in self.fitting for pod in pods):
+                self.floor = priority if self.floor is None else max(priority, self.floor)
+            return self._put_off()
+        return all(self._is_judged(cls, first.namespace) for cls in dict.fromkeys(pod.cls for pod in pods))
+
+    def _is_judged(self, cls: PodClass, namespace: str) -> bool:
+        """Judge the nodes for the constraints of a class; False if that is not done yet."""
+        ledger = self.cluster.ledger
+        for constraints in cls.all_constraints():
+            if ledger.effort(constraints) and not self.allowance.has_left(namespace):
+                return self._put_off()
+            if ledger.effort(constraints):
+                self.allowance.spend(namespace, ledger.judge_some(constraints, self.limits.most // 2))
+            if ledger.effort(constraints):
+                return self._put_off()
+        return True
+
+    def _put_off(self) -> bool:
+        self._wake_by(self.now_ns)
         return False
+
+    def _cost(self, cls: PodClass) -> int:
+        """About what it takes to find that a class fits nowhere, and to say why."""
+        ways = 1 + len(cls.alternatives)
+        nodes = len(self.cluster.ledger.row_of)
+        if not cls.request.is_shared:
+            return ways * (_JUDGING + nodes // _NODES_PER_OPERATION)
+        is_any = rule_of(cls).takes_any
+        return ways * (_JUDGING + nodes * (_COUNTING if all(map(is_any, cls.request.shared)) else _LOOKING))
 
     def _wait(self, pod: PodRecord, verdict: Verdict) -> None:
         self.waiting.setdefault(verdict, []).append(pod.uid)
@@ -155,8 +281,8 @@ class _Decision:
         setback = self.cluster.setback(pod.uid)
         if setback is not None:
             next_ns = setback.next_change_ns(self.now_ns)
-            if next_ns is not None and (self.wake_at_ns is None or next_ns < self.wake_at_ns):
-                self.wake_at_ns = next_ns
+            if next_ns is not None:
+                self._wake_by(next_ns)
         return setback
 
     def _without(self, pod: PodRecord) -> frozenset[str]:
@@ -168,18 +294,22 @@ class _Decision:
         without = self._without(pod)
         if claim := self.placer.taken_claim(pod):
             return Verdict(code=Code.CLAIM_IN_USE, detail=claim)
-        known = self.hopeless.get(pod.cls)
+        known = self.hopeless.get(pod.cls) or self._known(pod.cls, pod.namespace)
         if known is not None and not without:
             return known
         placed = self.placer.place(pod, without=without)
         if placed is not None:
+            self.allowance.spend(pod.namespace, _PLACING)
+            self.fitting.add(pod.cls)
+            self.asleep.wakes(pod.cls)
             return placed
-        verdict = self._explained(pod.cls, without)
+        self.allowance.spend(pod.namespace, self._cost(pod.cls))
+        verdict = self._explain(pod.cls, without)
         if not without:
             self.hopeless[pod.cls] = verdict
         return verdict
 
-    def _explained(self, cls: PodClass, without: frozenset[str]) -> Verdict:
+    def _explain(self, cls: PodClass, without: frozenset[str]) -> Verdict:
         """Why a class fits nowhere: on each kind of node by what is asked first there."""
         placer, settings = self.placer, self.cluster.settings
         first = {way.constraints: way for way in reversed(placer.ways(cls))} if cls.places else {cls.constraints: cls}
@@ -203,7 +333,16 @@ class _Decision:
         found = self.placer.wait_for_device(pod, without=without)
         if found is None and not without:
             self.roomless.add(pod.cls)
+            self._sleep(pod.cls)
         return found
+
+    def _sleep(self, cls: PodClass) -> None:
+        """Keep the verdict on a class for which nothing makes room, until something changes that may help it."""
+        verdict = self.hopeless.get(cls)
+        if verdict is not None:
+            self.told.add(cls)
+            charged = self.placer.trial.charged()
+            self.asleep.put(cls, verdict, charged=charged, generation=self.cluster.generation)
 
     # --- pods that wait for a node that is late ------------------------------------------------------------------
     def _move_on(self) -> None:
@@ -262,19 +401,35 @@ class _Decision:
             blocking = next(iter(obstacles.values()), None)
             self._explain_gang(pods, group, blocking or state.not_ready(pods, ready))
             return
-        if any(self._is_put_off(pod) for pod in ready):
+        key, asked = (group.namespace, group.name), self._asked_by(group, ready, state)
+        kept = self.asleep.get_gang(key)
+        if kept is not None and (self._is_sure_gang(kept, asked, ready) or not self._affords(ready)):
+            self._explain_gang(pods, group, kept.verdict)
+            return
+        if kept is None and not self._affords(ready):
             return
         mark, hopeless, roomless = self.placer.trial.mark(), dict(self.hopeless), set(self.roomless)
         start = self._try_start(ready, state)
         if start.failed is not None:
             self.placer.trial.undo(mark)
             self.hopeless, self.roomless = hopeless, roomless
-            self._explain_gang(pods, group, _incomplete(start.failed, len(start.placed), state))
+            verdict = _incomplete(start.failed, len(start.placed), state)
+            self.asleep.put_gang(key, verdict, asked=asked, charged=mark > 0, generation=self.cluster.generation)
+            self._explain_gang(pods, group, verdict)
         elif start.retired or start.waits_on:
             self.entries.extend(start.retired)
             self._explain_gang(pods, group, Verdict(code=Code.WAITING_FOR_DEVICE, detail=start.waits_on))
         else:
             self._add_gang(group, start.placed)
+
+    def _asked_by(self, group: PodGroupRecord, ready: Sequence[PodRecord], state: Quorum) -> Hashable:
+        """All that the start of a gang depends on beside the nodes."""
+        members = tuple((pod.uid, pod.cls, pod.subgroup, pod.alone, self._without(pod)) for pod in ready)
+        return group.minimum, group.subgroups, state.bound, state.total, members
+
+    def _is_sure_gang(self, kept: KeptGang, asked: Hashable, ready: Sequence[PodRecord]) -> bool:
+        classes = {pod.cls for pod in ready}
+        return not self._has_charged() and self.asleep.is_sure_gang(kept, asked, self.cluster.generation, classes)
 
     def _try_start(self, ready: list[PodRecord], state: Quorum) -> _Start:
         """Place members until the minimum is reached; a member that fits nowhere is passed over."""

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from scheduler.core.changes import Changes, may_take_more
 from scheduler.core.eligibility import NO_NODE, OK, OTHERS, effort, judge
 from scheduler.core.occupancy import Occupancy
 from scheduler.core.records import Constraints, Demand, NodeRecord, PodClass
@@ -35,7 +36,10 @@ class InOrder(msgspec.Struct, frozen=True, gc=False):
 class Ledger:
     """One row a node. Rows without a node are on the free list and not in the order."""
 
-    __slots__ = ("_domains", "_eligible", "_free_rows", "_in_order", "_slice_rows", "nodes", "row_of", "table")
+    __slots__ = (
+        *("_domains", "_eligible", "_free_rows", "_in_order", "_judged", "_slice_rows"),
+        *("changes", "nodes", "row_of", "table"),
+    )
 
     def __init__(self) -> None:
         self.table = Table()
@@ -43,6 +47,10 @@ class Ledger:
         self.nodes: list[NodeRecord | None] = []
         self._free_rows: list[int] = []
         self._eligible: dict[Constraints, Int8s] = {}
+        #: Of those that are not judged on all rows yet: on how many.
+        self._judged: dict[Constraints, int] = {}
+        #: Which rows changed, and how.
+        self.changes = Changes()
         #: MIG profile -> the row of the resource that has its slices on each node, NO_RESOURCE where none has.
         self._slice_rows: dict[str, Int64s] = {}
         self._in_order: InOrder | None = None
@@ -67,6 +75,12 @@ class Ledger:
         if known is None or not known.admits_like(node):
             for constraints, judged in self._eligible.items():
                 judged[row] = judge(node, constraints)
+        self.changes.note(row, may_help=True)
+
+    def touch(self, name: str) -> None:
+        """Something that is not written here may help on a node."""
+        if name in self.row_of:
+            self.changes.note(self.row_of[name], may_help=True)
 
     def drop(self, name: str) -> None:
         """Take a node out; its row is used again for another."""
@@ -80,14 +94,21 @@ class Ledger:
             rows[row] = NO_RESOURCE
         self._free_rows.append(row)
         self._in_order = None
+        self.changes.note(row, may_help=False)
 
     def write(self, name: str, used: Occupancy) -> None:
         """Write what is left of a node."""
         row, node = self._find(name)
         total = self.amounts(node.capacity, pods=node.pods, most=MOST_HAD)
+        free, devices = total - self.amounts(_used(used), pods=used.pods), _devices(used)
+        was_free, had = self.table.free[:, row].copy(), self.table.devices[row]
         self.table.total[:, row] = total
-        self.table.free[:, row] = total - self.amounts(_used(used), pods=used.pods)
-        self.table.put_devices(row, node, _devices(used))
+        self.table.free[:, row] = free
+        self.table.put_devices(row, node, devices)
+        if may_help := bool((free > was_free).any()) or may_take_more(had, devices):
+            self.changes.note(row, may_help=may_help)
+        elif devices != had or (free != was_free).any():
+            self.changes.note(row, may_help=False)
 
     def differences(self, name: str, used: Occupancy) -> list[str]:
         """Where the row of ``name`` differs from what ``used`` says; empty when it is right."""
@@ -137,11 +158,25 @@ class Ledger:
 
     def eligible(self, constraints: Constraints) -> Int8s:
         """Judgement of every row for these constraints (eligibility.py), kept and updated from then on."""
+        self.judge_some(constraints, self.effort(constraints))
+        return self._eligible[constraints]
+
+    def judge_some(self, constraints: Constraints, most: int) -> int:
+        """Go on to judge the rows for these constraints, with about this effort; return what it took."""
         judged = self._eligible.get(constraints)
         if judged is None:
-            codes = [NO_NODE if node is None else judge(node, constraints) for node in self.nodes]
-            judged = self._eligible[constraints] = np.array(codes, np.int8)
-        return judged
+            judged = self._eligible[constraints] = np.full(len(self.nodes), NO_NODE, np.int8)
+            self._judged[constraints] = 0
+        done = self._judged.get(constraints)
+        if done is None:
+            return 0
+        each = effort(constraints)
+        rows = self.nodes[done : done + max(1, most // each)]
+        judged[done : done + len(rows)] = [NO_NODE if node is None else judge(node, constraints) for node in rows]
+        self._judged[constraints] = done + len(rows)
+        if done + len(rows) >= len(self.nodes):
+            del self._judged[constraints]
+        return each * len(rows)
 
     def admitting(self, cls: PodClass) -> Int8s:
         """The same for a class, with what the terms of others keep it off."""
@@ -175,8 +210,14 @@ class Ledger:
         return self.table.resources.index(resource) if resource else NO_RESOURCE
 
     def effort(self, constraints: Constraints) -> int:
-        """What it takes to judge all nodes for these constraints; nothing where they are judged already."""
-        return 0 if constraints in self._eligible else effort(constraints) * len(self.nodes)
+        """What it takes to judge all nodes for these constraints, as far as they are not judged already."""
+        done = self._judged.get(constraints, len(self.nodes) if constraints in self._eligible else 0)
+        return effort(constraints) * (len(self.nodes) - done)
+
+    @property
+    def constraints(self) -> int:
+        """For how many constraints judgements are kept."""
+        return len(self._eligible)
 
     def forget_profiles(self, live: set[str]) -> None:
         """Drop the rows of MIG profiles of which no waiting pod asks a part."""
@@ -187,6 +228,7 @@ class Ledger:
         """Drop the judgements of constraints that no waiting pod has."""
         for constraints in [c for c in self._eligible if c not in live]:
             del self._eligible[constraints]
+            self._judged.pop(constraints, None)
 
     def _find(self, name: str) -> tuple[int, NodeRecord]:
         row = self.row_of[name]
@@ -201,6 +243,7 @@ class Ledger:
         more = max(16, old)
         self.nodes += [None] * more
         self.table.add_columns(more)
+        self.changes.grow(len(self.nodes))
         for constraints, judged in self._eligible.items():
             self._eligible[constraints] = np.concatenate([judged, np.full(more, NO_NODE, np.int8)])
         for profile, rows in self._slice_rows.items():

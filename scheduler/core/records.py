@@ -144,11 +144,11 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
             for request, place in zip(self.requests(), self.places, strict=True)
         )
 
-    def all_constraints(self) -> frozenset[Constraints]:
-        """The constraints of all ways."""
+    def all_constraints(self) -> tuple[Constraints, ...]:
+        """The constraints of all ways, each once."""
         if not self.places:
-            return frozenset((self.constraints,))
-        return frozenset(msgspec.structs.replace(self.constraints, place=place) for place in self.places)
+            return (self.constraints,)
+        return tuple(dict.fromkeys(msgspec.structs.replace(self.constraints, place=place) for place in self.places))
 
     def profiles(self) -> set[str]:
         """MIG profiles of which it asks a part, in any way that will do."""

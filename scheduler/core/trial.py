@@ -242,6 +242,12 @@ class Trial:
             self.doubts[position] = Doubt.PROBED
             self.touched.append(position)
 
+    def charged(self) -> set[int]:
+        """Rows of the ledger on which charges stand that were not taken back."""
+        rows = self._order
+        positions = {charge.position for charge in self._journal}
+        return positions if isinstance(rows, slice) else {int(rows[position]) for position in positions}
+
     def mark(self) -> int:
         """A point to come back to."""
         return len(self._journal)

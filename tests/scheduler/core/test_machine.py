@@ -16,7 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from typing_extensions import override
 
 from gpu import reservation as reservations
+from scheduler.core.allowance import LIMITS, Limits
 from scheduler.core.decide import decide
+from scheduler.core.placing import Placer
 from scheduler.core.plan import Alone, Gang, Placement, Plan
 from tests.scheduler.core.objects import changed, node, pod, pod_group
 from tests.scheduler.core.world import KINDS, World, fresh
@@ -50,6 +52,8 @@ def _placements(plan: Plan) -> list[Placement]:
 
 class Scheduling(RuleBasedStateMachine):
     """Small steps, each with the randomness it is given, and rules that take them."""
+
+    limits = LIMITS
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +107,7 @@ class Scheduling(RuleBasedStateMachine):
 
     def _decide(self, _: random.Random) -> None:
         self.world.now_ns += 1000
-        plan = decide(self.world.cluster, self.world.now_ns)
+        plan = decide(self.world.cluster, self.world.now_ns, self.limits)
         self._check(plan)
         self.world.commit(plan)
 
@@ -227,9 +231,34 @@ class Scheduling(RuleBasedStateMachine):
     @invariant()
     def the_same_answer_comes_again(self) -> None:
         cluster = self.world.cluster
+        if self.limits is not LIMITS:
+            return
         first = decide(cluster, self.world.now_ns)
         cluster.generation += 1
         assert decide(cluster, self.world.now_ns) == first
+
+    @invariant()
+    def what_sleeps_fits_nowhere(self) -> None:
+        cluster = self.world.cluster
+        asleep = cluster.asleep()
+        for one in cluster.waiting():
+            kept = asleep.get(one.cls)
+            if kept is None:
+                continue
+            if not asleep.is_sure(one.cls, kept, cluster.generation) and asleep.may_fit(one.cls, kept):
+                continue
+            assert Placer(cluster).place(one, without=frozenset()) is None
+            assert Placer(cluster).wait_for_device(one, without=frozenset()) is None
+
+    @invariant()
+    def the_plan_is_the_one_without_a_memory(self) -> None:
+        cluster = self.world.cluster
+        if self.limits is not LIMITS:
+            return
+        cluster.generation += 1
+        plan = decide(cluster, self.world.now_ns)
+        cluster.forget_verdicts()
+        assert decide(cluster, self.world.now_ns) == plan
 
     @override
     def teardown(self) -> None:
@@ -247,3 +276,13 @@ class Scheduling(RuleBasedStateMachine):
 
 Scheduling.TestCase.settings = settings(max_examples=50, stateful_step_count=12, deadline=None)
 TestScheduling = Scheduling.TestCase
+
+
+class FromMemory(Scheduling):
+    """Every verdict is kept as long as it can be, and a decision gets little done."""
+
+    limits = Limits(most=200, retold=0)
+
+
+FromMemory.TestCase.settings = settings(max_examples=50, stateful_step_count=12, deadline=None)
+TestFromMemory = FromMemory.TestCase

@@ -1,0 +1,56 @@
+"""What one decision may spend, and how that is divided between namespaces.
+
+While a decision lasts nothing else runs: no event is taken, no lease is renewed, nobody else's pod is decided on. So it
+ends after a bounded amount of work, and the next one, which follows at once, goes on. Work is counted in operations of
+about a microsecond, not in time, so that the same cluster gets the same plan.
+
+As long as the bound is not reached nothing is different. Once it is, a namespace goes on only until it has spent its
+equal share of the bound. So the pods of one tenant, however many and different, can't keep another's from their turn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+
+class Limits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Bounds of one decision. ``most``: operations in all; the default takes some 30 ms.
+
+    ``retold``: so many classes are judged again though nothing may help them, those told longest ago first, because the
+    counts in their verdicts may have changed. ``retelling``: operations that this may take, about.
+    """
+
+    most: int = 30_000
+    retold: int = 20
+    retelling: int = 5_000
+
+
+LIMITS: Final = Limits()
+#: Beyond this many times the bound nobody goes on, however small the share of each of very many namespaces is.
+_AT_MOST: Final = 3
+
+
+class Allowance:
+    """Operations that are left to one decision. ``namespaces``: how many have pods that wait."""
+
+    __slots__ = ("_most", "_share", "_spent", "_total")
+
+    def __init__(self, *, namespaces: int, most: int) -> None:
+        self._most = most
+        self._share = most // max(1, namespaces)
+        self._spent: Counter[str] = Counter()
+        self._total = 0
+
+    def has_left(self, namespace: str) -> bool:
+        """Whether one more pod of this namespace may be decided on. The last one may exceed what is left."""
+        if self._total < self._most:
+            return True
+        return self._spent[namespace] <= self._share and self._total < _AT_MOST * self._most
+
+    def spend(self, namespace: str, operations: int) -> None:
+        """Count what was done for a pod of this namespace."""
+        self._spent[namespace] += operations
+        self._total += operations
