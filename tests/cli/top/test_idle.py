@@ -1,0 +1,41 @@
+"""``moorage top`` on a cluster in which nobody schedules. In virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import anyio
+import pytest
+
+from cli.leaders import Leaders
+from cli.page.following import Following
+from cli.page.publishing import Publishing
+from cli.top.process import Top
+from cli.top.screen import View
+from kube.api import Api
+from kube.memory.server import MemoryApiServer
+from kube.retry import Retry
+from simulator.virtualtime import VirtualClock
+from tests.conftest import AnyioBackend
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+@pytest.mark.parametrize("looks", [True, False])
+async def test_it_says_that_nobody_schedules_by_the_time_all_is_read(looks: bool) -> None:
+    clock = VirtualClock(asyncio.get_running_loop())
+    server = MemoryApiServer(clock=clock, rng=random.Random(1), auto_namespaces=True)
+    api = Api(server.transport(), retry=Retry(random.Random(1)))
+    publishing = Publishing("top", every_s=0.5)
+    leaders = Leaders(clock) if looks else None
+    following = Following(api, publishing.objects, rng=random.Random(1), leaders=leaders)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(following.run)
+        await following.settled()
+        drawn = "\n".join(line.plain for line in Top(publishing, following, View(100, 20)).drawn().lines)
+        assert ("no scheduler has worked here yet" in drawn) == looks
+        tasks.cancel_scope.cancel()
