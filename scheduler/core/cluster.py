@@ -11,9 +11,8 @@ in the end does. Three rules keep a charge from being lost:
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import msgspec
 
@@ -32,6 +31,7 @@ from scheduler.core.probation import Doubt
 from scheduler.core.prospects import Sightings
 from scheduler.core.quorum import quorum
 from scheduler.core.records import BindRequestRecord, NodeRecord, PodGroupRecord, PodRecord, SeenPod
+from scheduler.core.recount import differences
 from scheduler.core.setbacks import Setback
 from scheduler.core.settings import Settings
 from scheduler.core.storage import Storage
@@ -39,8 +39,6 @@ from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.versions import is_older
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -294,11 +292,6 @@ class Cluster:
         """A pod with what else is known to keep it waiting, or off nodes, beside what it says itself."""
         return self.others.judged(self.storage.judged(pod, self.commits.is_spoken_for))
 
-    def volumes_in_flight(self) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
-        """Nodes of pods that are on their way, with the volumes that CSI drivers attach for them."""
-        pods = ((charge.node, self._pods.records.get(charge.pod_uid)) for charge in self.commits.all_charges())
-        return [(node, self.storage.attached(pod)) for node, pod in pods if pod is not None and pod.claims]
-
     def doubts(self) -> dict[str, Doubt]:
         """Nodes that come last when a device has to be opened (probation.py)."""
         return self.commits.probation.doubts(self.commits.owes)
@@ -428,28 +421,4 @@ class Cluster:
     def validate(self) -> list[str]:
         """Recount every node from all records, without the indexes; say where the ledger differs (invariant S12)."""
         ledger = self.refresh()
-        problems: list[str] = []
-        if ledger.row_of.keys() != self._nodes.keys():
-            problems.append(f"the ledger has nodes {sorted(ledger.row_of)}, known are {sorted(self._nodes)}")
-        if self._pods.unbound != {uid for uid, pod in self._pods.records.items() if not pod.node}:
-            problems.append("the pods kept as unbound are not those without a node")
-        pods = _by_node((pod.node, pod) for pod in self._pods.records.values())
-        reserved = _by_node((r.node, r) for r in self._pods.reservations.values())
-        charges = _by_node((charge.node, charge) for charge in self.commits.all_charges())
-        for name, node in sorted(self._nodes.items()):
-            used = occupancy(
-                node,
-                pods=pods.get(name, ()),
-                reservations=reserved.get(name, ()),
-                charges=charges.get(name, ()),
-                settings=self.settings,
-            )
-            problems += ledger.differences(name, used)
-        return problems
-
-
-def _by_node(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
-    found: dict[str, list[T]] = {}
-    for node, item in pairs:
-        found.setdefault(node, []).append(item)
-    return found
+        return differences(ledger, self._nodes, pods=self._pods, commits=self.commits, settings=self.settings)

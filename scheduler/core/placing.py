@@ -42,7 +42,8 @@ class Placer:
         self._opening: set[str] = set()
 
     def _attaching(self, position_of: Mapping[str, int]) -> AttachTrial:
-        return AttachTrial(self._cluster.storage.attachments, position_of, self._cluster.volumes_in_flight)
+        storage, commits = self._cluster.storage, self._cluster.commits
+        return AttachTrial(storage.attachments, position_of, lambda: storage.in_flight(commits.all_charges()))
 
     def taken_claim(self, pod: PodRecord) -> str:
         """A claim that ``pod`` has to have for itself, and that one placed before it has; "" if there is none."""

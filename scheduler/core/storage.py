@@ -6,13 +6,14 @@ bound when its pod is placed is not carried out yet: such a pod waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from scheduler.core import constraining
 from scheduler.core.attaching import Attached, Attachments
 from scheduler.core.facts import Facts
+from scheduler.core.occupancy import Charge
 from scheduler.core.records import ClaimUse, PodRecord
 from scheduler.core.verdict import Code, Verdict
 from scheduler.core.volumes import ClaimKey, ClaimRecord, StorageClassRecord, VolumeRecord
@@ -108,6 +109,11 @@ class Storage:
             if any(self._pods[uid].node or is_on_its_way(uid) for uid in self._users[pod.namespace, name] - {pod.uid}):
                 return msgspec.structs.replace(pod, blocker=Verdict(code=Code.CLAIM_IN_USE, detail=name))
         return judged
+
+    def in_flight(self, charges: Iterable[Charge]) -> list[tuple[str, tuple[Attached, ...]]]:
+        """Nodes of pods that are on their way, with the volumes that drivers attach for them."""
+        pods = ((charge.node, self._pods.get(charge.pod_uid)) for charge in charges)
+        return [(node, self.attached(pod)) for node, pod in pods if pod is not None]
 
     def attached(self, pod: PodRecord) -> tuple[Attached, ...]:
         """Volumes of a pod that a CSI driver attaches, as far as its claims are bound."""

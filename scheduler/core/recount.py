@@ -1,0 +1,46 @@
+"""A recount of all nodes from all records, without the indexes that the ledger is kept by (invariant S12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from scheduler.core.commits import Commits
+from scheduler.core.ledger import Ledger
+from scheduler.core.occupancy import occupancy
+from scheduler.core.pods import Pods
+from scheduler.core.records import NodeRecord
+from scheduler.core.settings import Settings
+
+T = TypeVar("T")
+
+
+def differences(
+    ledger: Ledger, nodes: Mapping[str, NodeRecord], *, pods: Pods, commits: Commits, settings: Settings
+) -> list[str]:
+    """Say where the ledger differs from what is known of nodes and pods."""
+    problems: list[str] = []
+    if ledger.row_of.keys() != nodes.keys():
+        problems.append(f"the ledger has nodes {sorted(ledger.row_of)}, known are {sorted(nodes)}")
+    if pods.unbound != {uid for uid, pod in pods.records.items() if not pod.node}:
+        problems.append("the pods kept as unbound are not those without a node")
+    bound = _by_node((pod.node, pod) for pod in pods.records.values())
+    reserved = _by_node((r.node, r) for r in pods.reservations.values())
+    charges = _by_node((charge.node, charge) for charge in commits.all_charges())
+    for name, node in sorted(nodes.items()):
+        used = occupancy(
+            node,
+            pods=bound.get(name, ()),
+            reservations=reserved.get(name, ()),
+            charges=charges.get(name, ()),
+            settings=settings,
+        )
+        problems += ledger.differences(name, used)
+    return problems
+
+
+def _by_node(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = {}
+    for node, item in pairs:
+        found.setdefault(node, []).append(item)
+    return found
