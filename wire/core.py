@@ -204,6 +204,9 @@ class PodSpec(WireStruct, frozen=True, gc=False):
     overhead: dict[str, str | int | float] | None = None
     volumes: list[Volume] | None = None
     resource_claims: list[dict[str, Any]] | None = None
+    #: The gang that the pod belongs to, upstream: by name of its Workload (Kubernetes 1.35), of its PodGroup (1.36).
+    workload_ref: dict[str, Any] | None = None
+    scheduling_group: dict[str, Any] | None = None
     #: Pod-level resources (KEP-2837).
     resources: ResourceRequirements | None = None
     automount_service_account_token: bool | None = None

@@ -76,6 +76,12 @@ DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 POD_GROUP_NAME: Final = "pod-group-name"
 #: Label of a pod: its queue; a PodGroup names its own in ``spec.queue``. Limits of queues are not enforced.
 QUEUE_LABEL: Final = "kai.scheduler/queue"
+#: How many pods of a Job start together; KAI's pod-grouper reads it on the Job (kai-contract 3.2).
+BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
+#: Segments of a gang and their place, and the level of a topology that has to hold it; on owners and pods (3.1).
+SEGMENT_SIZE: Final = "kai.scheduler/segment-size"
+SEGMENT_TOPOLOGY_REQUIRED: Final = "kai.scheduler/segment-topology-required-placement"
+TOPOLOGY_REQUIRED: Final = "kai.scheduler/topology-required-placement"
 #: Label of a pod: the sub-group of its PodGroup.
 SUBGROUP_LABEL: Final = "kai.scheduler/subgroup-name"
 #: Label of a pod: a number; of pods of one priority in a gang, the higher one is placed first.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from wire.core import OwnerReference, Pod
+from collections.abc import Iterator
+
+from wire import names
+from wire.core import ObjectMeta, OwnerReference, Pod
 
 #: API group -> kinds whose pods start together: without a PodGroup they would be bound piecemeal.
 _GANG_KINDS = {
@@ -27,6 +30,72 @@ _GANG_LABELS = {
     "grove.io/podgang": "PodGang",
     "spark-app-selector": "Spark application",
 }
+_MOST_DIGITS = 9
+#: Labels and annotations by which pods ask other schedulers to be started together: Volcano's, Koordinator's, those of
+#: the coscheduling plug-in, old and new, and YuniKorn's.
+_OTHERS_GANGS = (
+    "scheduling.k8s.io/group-name",
+    "scheduling.volcano.sh/group-name",
+    "scheduling.volcano.sh/group-min-member",
+    "gang.scheduling.koordinator.sh/name",
+    "gang.scheduling.koordinator.sh/min-available",
+    "pod-group.scheduling.sigs.k8s.io",
+    "pod-group.scheduling.sigs.k8s.io/name",
+    "pod-group.scheduling.sigs.k8s.io/min-available",
+    "scheduling.x-k8s.io/pod-group",
+    "yunikorn.apache.org/task-group-name",
+)
+#: KAI's annotations that its pod-grouper turns into a structure of the PodGroup; nothing here reads them.
+_KAIS_STRUCTURE = (names.SEGMENT_SIZE, names.SEGMENT_TOPOLOGY_REQUIRED, names.TOPOLOGY_REQUIRED)
+
+
+def asked_elsewhere(pod: Pod) -> str:
+    """By what ``pod`` asks to be started with others in a way that is not carried out; "" if by nothing.
+
+    That counts for pods that name no PodGroup: one that is named says how many start together, whatever else does.
+    """
+    found = [*_upstream(pod), *_of_others(pod.metadata), *kais_structure(pod.metadata.annotations)]
+    if _least(pod.metadata.annotations) != 1:
+        found.append(f"annotation {names.BATCH_MIN_MEMBER}")
+    return ", ".join(found)
+
+
+def not_carried_out(asked: str) -> str:
+    """The detail of a verdict about such a pod, with what helps."""
+    return f"starting together by {asked} (without a PodGroup in annotation {names.POD_GROUP_NAME})"
+
+
+def _upstream(pod: Pod) -> Iterator[str]:
+    if pod.spec.workload_ref:
+        yield "spec.workloadRef"
+    if pod.spec.scheduling_group:
+        yield "spec.schedulingGroup"
+
+
+def _of_others(meta: ObjectMeta) -> Iterator[str]:
+    for place, written in (("label", meta.labels), ("annotation", meta.annotations)):
+        for name in _OTHERS_GANGS if written else ():
+            if written and written.get(name):
+                yield f"{place} {name}"
+
+
+def kais_structure(annotations: dict[str, str] | None) -> list[str]:
+    """Annotations of KAI's that ask for a structure of the gang or a place for it."""
+    return [f"annotation {name}" for name in _KAIS_STRUCTURE if annotations and annotations.get(name)]
+
+
+def _least(annotations: dict[str, str] | None) -> int:
+    """How many pods start together by KAI's annotation: 1 without it, 0 for what can't be read."""
+    text = (annotations or {}).get(names.BATCH_MIN_MEMBER)
+    if text is None:
+        return 1
+    return max(1, int(text)) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else 0
+
+
+def asks_more_than(annotations: dict[str, str] | None, minimum: int) -> bool:
+    """Whether KAI's annotation asks for more pods at once than ``minimum``, or can't be read."""
+    least = _least(annotations)
+    return least == 0 or least > max(1, minimum)
 
 
 def gang_kind(pod: Pod) -> str:

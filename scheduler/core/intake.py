@@ -187,6 +187,8 @@ def _blocker(pod: Pod, cls: PodClass, *, problem: str, admitted: bool) -> Verdic
     in_group = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME)
     if not in_group and (kind := gangs.gang_kind(pod)):
         return Verdict(code=Code.NO_POD_GROUP, detail=kind)
+    if not in_group and (asked := gangs.asked_elsewhere(pod)):
+        return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=gangs.not_carried_out(asked))
     return None if admitted else Verdict(code=Code.NOT_ADMITTED)
 
 
@@ -279,15 +281,16 @@ def pod_group_record(group: PodGroup) -> PodGroupRecord:
     default = sum(s.minimum for s in subgroups) if subgroups else 1
     meta = group.metadata
     stale_ns, unread_stale = _stale(spec.staleness_grace_period)
+    minimum = max(spec.min_member if spec.min_member is not None else default, 0)
     return PodGroupRecord(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
         rv=meta.resource_version,
-        minimum=max(spec.min_member if spec.min_member is not None else default, 0),
+        minimum=minimum,
         created=meta.creation_timestamp or "",
         subgroups=subgroups,
-        unsupported=_unsupported_in(group),
+        unsupported=_unsupported_in(group, minimum),
         stale_ns=stale_ns,
         unread_stale=unread_stale,
         ignored=ignored_in(group),
@@ -302,7 +305,7 @@ def ignored_in(group: PodGroup) -> str:
     return "topologyConstraint.preferredTopologyLevel" if prefers else ""
 
 
-def _unsupported_in(group: PodGroup) -> str:
+def _unsupported_in(group: PodGroup, minimum: int) -> str:
     spec = group.spec
     nested = any(s.parent or s.min_sub_group is not None for s in spec.sub_groups or ())
     constrained = [spec.topology_constraint, *(s.topology_constraint for s in spec.sub_groups or ())]
@@ -310,6 +313,10 @@ def _unsupported_in(group: PodGroup) -> str:
         "minSubGroup": spec.min_sub_group is not None or nested,
         "topologyConstraint.requiredTopologyLevel": any(c and c.required_topology_level for c in constrained),
     }
+    annotations = group.metadata.annotations
+    if gangs.asks_more_than(annotations, minimum):
+        found[f"annotation {names.BATCH_MIN_MEMBER} above minMember"] = True
+    found |= dict.fromkeys(gangs.kais_structure(annotations), True)
     return ", ".join(name for name, is_there in found.items() if is_there)
 
 

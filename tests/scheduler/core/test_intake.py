@@ -165,6 +165,61 @@ def test_pods_of_a_gang_kind_are_not_bound_piecemeal(
     assert _read(pod(owner=owner, labels=labels, group="g")).blocker is None
 
 
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"spec": {"schedulingGroup": {"podGroupName": "g"}}}, "spec.schedulingGroup"),
+        ({"spec": {"workloadRef": {"name": "w", "podGroup": "g"}}}, "spec.workloadRef"),
+        ({"annotations": {"scheduling.k8s.io/group-name": "g"}}, "annotation scheduling.k8s.io/group-name"),
+        ({"annotations": {"scheduling.volcano.sh/group-name": "g"}}, "annotation scheduling.volcano.sh/group-name"),
+        ({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, "label scheduling.x-k8s.io/pod-group"),
+        ({"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}}, "label pod-group.scheduling.sigs.k8s.io"),
+        (
+            {"annotations": {"gang.scheduling.koordinator.sh/name": "g"}},
+            "annotation gang.scheduling.koordinator.sh/name",
+        ),
+        ({"annotations": {"kai.scheduler/batch-min-member": "6"}}, "annotation kai.scheduler/batch-min-member"),
+        ({"annotations": {"kai.scheduler/batch-min-member": "six"}}, "annotation kai.scheduler/batch-min-member"),
+        ({"annotations": {"kai.scheduler/segment-size": "4"}}, "annotation kai.scheduler/segment-size"),
+        (
+            {"annotations": {"kai.scheduler/topology-required-placement": "rack"}},
+            "annotation kai.scheduler/topology-required-placement",
+        ),
+        ({"annotations": {"kai.scheduler/batch-min-member": "1"}}, ""),
+        ({"spec": {"schedulingGroup": {}}}, ""),
+        ({"labels": {"scheduling.x-k8s.io/pod-group": ""}}, ""),
+    ],
+)
+def test_a_pod_that_asks_for_a_gang_in_a_way_that_is_not_carried_out_is_not_started_alone(
+    asked: dict[str, Any], named: str
+) -> None:
+    blocker = _read(pod(**asked)).blocker
+    if not named:
+        assert blocker is None
+        return
+    assert blocker is not None
+    assert blocker.code is Code.UNSUPPORTED_CONSTRAINT
+    assert blocker.detail.startswith(f"starting together by {named} (")
+    assert _read(pod(group="g", **asked)).blocker is None
+
+
+@pytest.mark.parametrize(
+    ("annotations", "unsupported"),
+    [
+        ({"kai.scheduler/batch-min-member": "3"}, "annotation kai.scheduler/batch-min-member above minMember"),
+        ({"kai.scheduler/batch-min-member": "?"}, "annotation kai.scheduler/batch-min-member above minMember"),
+        ({"kai.scheduler/batch-min-member": "2"}, ""),
+        ({"kai.scheduler/segment-size": "2"}, "annotation kai.scheduler/segment-size"),
+        ({"kai.scheduler/preemption-delay": "1m"}, ""),
+        ({}, ""),
+    ],
+)
+def test_annotations_of_a_pod_group_that_ask_for_another_structure_are_named(
+    annotations: dict[str, str], unsupported: str
+) -> None:
+    assert intake.pod_group_record(pod_group("g", 2, annotations=annotations)).unsupported == unsupported
+
+
 def _env(**source: Any) -> dict[str, Any]:
     env = [{"name": names.ENV_VISIBLE_DEVICES, "valueFrom": source}]
     return {"containers": [{"name": "main", "env": env}]}
