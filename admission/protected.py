@@ -17,6 +17,7 @@ ANNOTATIONS: Final = (
     names.RECEIVED_RESOURCE_TYPE,
     names.GRANT,
     names.FENCED,
+    names.FENCED_BEFORE,
     names.FENCED_BECAUSE,
     names.GPU_PORTION_ANNOTATION,
     names.TENANTS,

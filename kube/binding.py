@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from gpu.fences import fencing
 from gpu.grant import BoundMetadata
 from kube.api import Api
 from kube.clock import Clock, rfc3339
@@ -92,10 +93,10 @@ async def fence(api: Api, pod: Identity, *, rv: str, attempt: str, text: FenceTe
     Returns the pod, or None when it was not at ``rv`` any more. Raises ApiError when no clear answer came, a Conflict
     with a pod that is still at ``rv`` among them: asked again at once, the server would just say so again.
     """
-    annotations = {names.FENCED: attempt, names.FENCED_BECAUSE: text.because}
     current = await _at(api, pod, rv)
     if current is None:
         return None
+    annotations = {**fencing(current.metadata.annotations, attempt), names.FENCED_BECAUSE: text.because}
     condition = _condition("False", names.REASON_BINDING_ERROR, text.message, clock)
     patch = {"metadata": {"annotations": annotations}, "status": _with_condition(current, condition)}
     try:

@@ -13,6 +13,7 @@ import anyio.lowlevel
 import msgspec
 
 from gpu import enforcement
+from gpu.fences import fences
 from gpu.reservation import Reservation
 from kube.reflector import in_turns
 from kube.signal import Signal
@@ -35,7 +36,7 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
 
     rv: str
     conditions: tuple[Condition, ...]
-    fenced: str
+    fences: tuple[str, ...]
     fenced_because: str
 
 
@@ -241,7 +242,7 @@ def _waiting(pod: Pod) -> Waiting:
     return Waiting(
         pod.metadata.resource_version,
         tuple(pod.status.conditions or ()),
-        annotations.get(names.FENCED, ""),
+        fences(annotations),
         annotations.get(names.FENCED_BECAUSE, ""),
     )
 

@@ -19,6 +19,7 @@ from gpu import bound
 from gpu import grant as grants
 from gpu.asked import PLAIN, asked, taken
 from gpu.book import Entry, Tenant
+from gpu.fences import fences
 from gpu.grant import BoundMetadata, DeviceGrant, Grant
 from gpu.refusal import Refusal
 from gpu.request import NO_GPU
@@ -246,7 +247,7 @@ class Direct:
         asks = None if isinstance(found, Refusal) else taken(found, sharer.placement.alternative)
         if asks is None or asks.request.shared != sharer.taken.request.shared or pod.spec.scheduling_gates:
             return False
-        if (pod.metadata.annotations or {}).get(names.FENCED) == sharer.attempt:
+        if sharer.attempt in fences(pod.metadata.annotations):
             return False
         rv = pod.metadata.resource_version
         done: list[str] = []

@@ -150,8 +150,9 @@ class HandedOver:
             return
         if waiting is None:
             self._forget(handed)  # bound or gone: the cluster has seen it, and the charge is no longer ours to keep
-        elif waiting.fenced == handed.request:
-            self._fail(handed, waiting.fenced_because)
+        elif handed.request in waiting.fences:
+            is_last = handed.request == waiting.fences[0]
+            self._fail(handed, waiting.fenced_because if is_last else cause.Cause.WITHDRAWN.value)
 
     def _request_gone(self, request: str) -> None:
         pod_uid = self._pod_of.get(request)

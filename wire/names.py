@@ -106,6 +106,8 @@ GPU_RECORD: Final = "moorage.dev/gpu"
 GRANT: Final = "moorage.dev/grant"
 #: On a user pod: the attempt that was withdrawn. The write changes the resourceVersion, so a late Binding fails.
 FENCED: Final = "moorage.dev/fenced"
+#: On a user pod, beside that: attempts that were withdrawn before, the last one first (gpu/fences.py).
+FENCED_BEFORE: Final = "moorage.dev/fenced-before"
 #: On a user pod, beside that: why, as "Cause: detail" (gpu/cause.py).
 FENCED_BECAUSE: Final = "moorage.dev/fenced-because"
 #: Env of a container reads its devices from this annotation + container key (``c0``, ``i1``).

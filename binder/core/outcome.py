@@ -209,7 +209,7 @@ def _withdraw_after_read(state: State, pod: PodView | None) -> State:
     if pod.is_bound:
         ours = {group: joined for group, joined in state.joined.items() if group not in pod.held_groups}
         return msgspec.structs.replace(state, pod=pod, joined=ours, phase=Phase.LEAVE)
-    if pod.deleting or pod.fenced == state.attempt.id or not _wants_fence(state, pod):
+    if pod.deleting or pod.was_fenced_for(state.attempt.id) or not _wants_fence(state, pod):
         return msgspec.structs.replace(state, pod=pod, phase=Phase.LEAVE)
     return msgspec.structs.replace(state, pod=pod, rv=pod.rv, phase=Phase.FENCE)
 
@@ -235,7 +235,7 @@ def unwilling(state: State, pod: PodView | None) -> Failure | None:
         return Failure(cause=Cause.POD_GONE)
     if pod.is_bound:
         return Failure(cause=Cause.BOUND_ELSEWHERE, detail=f"to node {pod.node}")
-    if pod.fenced == attempt.id:
+    if pod.was_fenced_for(attempt.id):
         return Failure(cause=Cause.WITHDRAWN, detail="the pod was fenced")
     if pod.gated or not attempt.asks_same(pod):
         return Failure(cause=Cause.REQUEST_CHANGED)

@@ -12,6 +12,7 @@ from gpu import pinning
 from gpu.asked import PLAIN, alternative, asked_when_bound, recorded, taken, unrecorded
 from gpu.dialects import nvfractions
 from gpu.dialects.settings import DialectSettings
+from gpu.fences import fences
 from gpu.grant import Grant
 from gpu.refusal import Refusal
 from gpu.request import NO_GPU, GpuRequest
@@ -24,8 +25,9 @@ _UNRECORDED: Final = Translation(dialect=PLAIN, request=NO_GPU)
 
 
 class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """``groups`` are the ids that its labels name; ``fenced`` the attempt that was withdrawn last ("" if none).
+    """``groups`` are the ids that its labels name.
 
+    ``fenced`` is the attempt that was withdrawn last ("" if none), ``fenced_before`` those withdrawn before it.
     ``request`` is what it asks now; None when that can't be read (then it is not bound). ``recorded`` is all that its
     record says, None without one.
     ``config_maps`` is the prefix of KAI's ConfigMaps for pods whose env reads them, "" for all others.
@@ -44,6 +46,7 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     groups: tuple[str, ...] = ()
     grant: Grant | None = None
     fenced: str = ""
+    fenced_before: tuple[str, ...] = ()
     request: GpuRequest | None = NO_GPU
     recorded: Translation | None = None
     config_maps: str = ""
@@ -77,6 +80,10 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         taken = self.taken(number)
         return taken is not None and not all(pin.is_any for pin in pinning.pins(taken))
 
+    def was_fenced_for(self, attempt: str) -> bool:
+        """Whether this attempt was withdrawn, last or before another one."""
+        return attempt == self.fenced or attempt in self.fenced_before
+
     def was_bound_by(self, attempt: str) -> bool:
         """Whether the Binding of this attempt is the one that landed."""
         return self.is_bound and self.grant is not None and self.grant.attempt == attempt
@@ -86,6 +93,7 @@ def view(pod: Pod) -> PodView:
     """Read a pod."""
     annotations = pod.metadata.annotations or {}
     request, translation = _asked(pod)
+    fenced = fences(annotations)
     return PodView(
         uid=pod.metadata.uid,
         # What many pods share is kept once.
@@ -100,7 +108,8 @@ def view(pod: Pod) -> PodView:
         grace_s=_grace_s(pod),
         groups=grants.labelled_groups(pod.metadata.labels),
         grant=grants.read(annotations),
-        fenced=annotations.get(names.FENCED, ""),
+        fenced=fenced[0] if fenced else "",
+        fenced_before=fenced[1:],
         request=request,
         recorded=translation,
         config_maps=annotations.get(names.SHARED_GPU_CONFIGMAP, ""),

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
+from gpu.fences import fences
 from gpu.grant import BoundMetadata
 from kube import binding
 from kube.api import Api
@@ -135,6 +136,15 @@ async def test_a_second_fence_for_the_same_reason_in_the_same_second_is_one_as_w
         assert fenced is not None
         assert isinstance(await team.post(pod, rv), NotAccepted)
         pod = fenced
+
+
+async def test_a_second_fence_does_not_hide_the_first(team: Team) -> None:
+    pod = await team.pod()
+    once = await team.fence(pod, "a")
+    assert once is not None
+    twice = await team.fence(once, "b")
+    assert twice is not None
+    assert fences(twice.metadata.annotations) == ("b", "a")
 
 
 async def test_the_fence_tells_the_scheduler_and_people_why_and_keeps_other_conditions(team: Team) -> None:

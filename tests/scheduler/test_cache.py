@@ -139,7 +139,7 @@ async def test_conditions_and_fences_of_waiting_pods_are_kept() -> None:
     said = Condition(type="PodScheduled", status="False")
     await listed(sink, msgspec.structs.replace(one, status=msgspec.structs.replace(one.status, conditions=[said])))
     waiting = made.waiting["uid-a"]
-    assert (waiting.conditions, waiting.fenced, waiting.fenced_because) == ((said,), "attempt", "why")
+    assert (waiting.conditions, waiting.fences, waiting.fenced_because) == ((said,), ("attempt",), "why")
 
 
 async def test_pods_share_the_text_that_they_have_in_common() -> None:

@@ -89,6 +89,7 @@ def test_a_binding_that_is_refused_again_and_again_is_given_up() -> None:
         (pod(ended=True), Phase.DROP, "10", Cause.POD_GONE),
         (pod(node="node-2"), Phase.DROP, "10", Cause.BOUND_ELSEWHERE),
         (pod(rv="12", fenced=ONE.id), Phase.DROP, "10", Cause.WITHDRAWN),
+        (pod(rv="12", fenced="later", fenced_before=(ONE.id,)), Phase.DROP, "10", Cause.WITHDRAWN),
         (pod(rv="12", fenced="earlier"), Phase.RENEW, "12", None),
         (pod(rv="12", gated=True), Phase.DROP, "10", Cause.REQUEST_CHANGED),
         (pod(rv="12", request=made.request(2)), Phase.DROP, "10", Cause.REQUEST_CHANGED),
