@@ -50,6 +50,7 @@ KIND_WORDS: Final = {
     "pinned-full": "node(s) have too little left of the shared GPU that the Pod names by index or UUID",
     "pinned-whole": "node(s) have the GPU that the Pod names by index or UUID with Pods of whole GPUs, or unhealthy",
     "pinned-room": "node(s) may have the GPU that the Pod names by index or UUID, and no room to open GPUs and look",
+    "exclusion": "node(s) would open a GPU only because the Pod excludes the shared GPUs that have room for it",
     "multiplied": "node(s) offer each GPU several times (time-slicing, MPS, HAMi's plugin), so none is shared there",
     "volume-zone": "node(s) had no available volume zone",
     "volume-affinity": "node(s) didn't match PersistentVolume's node affinity",

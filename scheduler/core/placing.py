@@ -9,6 +9,7 @@ from gpu.handover import PlannedDevice
 from gpu.request import MemoryAsk, SharedAsk
 from scheduler.core.attaching import AttachTrial
 from scheduler.core.devices import choose_answered, choose_devices, new_groups, without_silent
+from scheduler.core.exclusions import opens_by_exclusion
 from scheduler.core.plan import Alone, Attempt, Bind, Hold, Join, Placement, Retire
 from scheduler.core.probation import Doubt
 from scheduler.core.prospects import NO_PROSPECT
@@ -78,11 +79,19 @@ class Placer:
         ranking = self.ranking(cls)
         while (position := ranking.best(without)) is not None:
             parts = self._devices(pod, ranking, position)
+            if parts is not None and ranking.has_to_open(position, sum(part.slot is None for part in parts)):
+                continue
+            if parts is not None and self._opens_by_exclusion(cls, position, parts):
+                return None
             if parts is not None:
                 self.trial.charge(position, cls.demand, parts, attached=cls.attached, claims=_alone(pod))
                 return self._placement(pod, position, parts, asks=ranking.asks, alternative=alternative)
             ranking.strike(position)
         return None
+
+    def _opens_by_exclusion(self, cls: PodClass, position: int, parts: tuple[Part, ...]) -> bool:
+        """Whether devices in use would serve more of the shares if the pod excluded none (exclusions.py)."""
+        return bool(cls.not_uuids) and opens_by_exclusion(self.trial, self.ranking(cls), position, parts)
 
     def wait_for_device(self, pod: PodRecord, *, without: frozenset[str]) -> tuple[str, list[Retire]] | None:
         """Find a node that holds a whole-GPU pod once idle reservations are gone, and charge it there.

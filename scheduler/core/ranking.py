@@ -59,6 +59,7 @@ _MILLI_BITS: Final = LEFT_BITS
 #: Room for 127 devices of one pod; of those to be opened 31 are told apart.
 _NANO_BITS: Final = 37
 _MOST_OPENED: Final = 31
+_OPENED_SHIFT: Final = _NANO_BITS + _MILLI_BITS
 #: A bit that no rank has.
 _LAST: Final = 1 << 62
 _HAS_GPU_BIT: Final = 60
@@ -111,7 +112,7 @@ class Ranking:
         self._preferred = self._enforcing()
         #: How it chooses devices, and nodes by their devices.
         self.rule = rule_of(cls)
-        self.strategy = Strategy(cls.strategy) if cls.strategy else settings.gpu_strategy
+        self.strategy = _strategy(cls, settings)
         self._rank_one_kind = self._choose_kind(settings)
         self._seen = len(trial.touched)
         self.keys: Int64s = self._rank(_EVERYWHERE)
@@ -159,6 +160,28 @@ class Ranking:
     def strike(self, position: int) -> None:
         """Take a node out until it is charged again: a closer look found that the class doesn't fit."""
         self.keys[position] = NOWHERE
+
+    def in_use(self) -> list[int]:
+        """Positions where the class may be and has room, and some share of it would fit on a device that is shared."""
+        look = _Look(self._trial.table, _EVERYWHERE)
+        ok = self._usable.copy()
+        for row, amount in self._amounts:
+            ok &= look.free[row] >= amount
+        opened = sum(pool.tightest(self._trial.table, _EVERYWHERE)[0] for pool in self._pools)
+        return np.flatnonzero(ok & (opened < len(self.asks))).tolist()
+
+    def has_to_open(self, position: int, count: int) -> bool:
+        """Rank a node by the devices that a closer look found to be opened there; whether they are more than counted.
+
+        Only where nodes are ranked by that: the order among all others would not change.
+        """
+        if self._rank_one_kind is not _by_tightest_devices:
+            return False
+        counted = int(self.keys[position]) >> _OPENED_SHIFT & _MOST_OPENED
+        more = min(count, _MOST_OPENED) - counted
+        if more > 0:
+            self.keys[position] += more << _OPENED_SHIFT
+        return more > 0
 
     def _catch_up(self) -> None:
         touched = self._trial.touched
@@ -219,6 +242,13 @@ class Ranking:
             ok &= (opened == 0) | (look.free[row] >= asked + opened * more)
         if self._largest_mib:
             ok &= (opened == 0) | (look.fact(LARGEST_CARD) >= self._largest_mib)
+
+
+def _strategy(cls: PodClass, settings: Settings) -> Strategy:
+    """How a class is spread or packed. One that excludes devices is packed, since it may open none for that."""
+    if cls.not_uuids:
+        return Strategy.BINPACK
+    return Strategy(cls.strategy) if cls.strategy else settings.gpu_strategy
 
 
 class _Look:

@@ -22,7 +22,8 @@ PINNED = "pinned"
 PINNED_FULL = "pinned-full"
 PINNED_WHOLE = "pinned-whole"
 PINNED_ROOM = "pinned-room"
-_LEAST_HOPE_FIRST = (PINNED, PINNED_WHOLE, PINNED_FULL, PINNED_ROOM)
+EXCLUSION = "exclusion"
+_LEAST_HOPE_FIRST = (PINNED, PINNED_WHOLE, PINNED_FULL, PINNED_ROOM, EXCLUSION)
 MODE = "mode"
 
 
@@ -80,6 +81,8 @@ def _why_not(trial: Trial, cls: PodClass, position: int) -> str:
     """What is in the way on one node: of several devices that are named, of the one for which there is least hope."""
     rule, prospect = rule_of(cls), trial.prospect(position)
     devices, node = trial.table.devices[position], trial.nodes[position]
+    if rule.not_uuids and _are_had(trial, cls, position, cls.request.shared):
+        return EXCLUSION
     found = set()
     for ask in cls.request.shared:
         pin = rule.pin(ask)
@@ -116,5 +119,6 @@ def _are_had(trial: Trial, cls: PodClass, position: int, asks: tuple[SharedAsk, 
         strategy=Strategy.BINPACK,
         new_group=lambda _: next(names_),
         rule=rule_of(cls),
+        prospect=trial.prospect(position),
     )
     return found is not None

@@ -64,6 +64,7 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
     product that the pod doesn't take) | ``pinned`` (no GPU known to be one that the pod takes by index or UUID; and of
     one that is known: ``pinned-full`` (it is shared and has not enough left), ``pinned-whole`` (it is a whole-GPU
     pod's), ``pinned-room`` (it may be free, and the node has no room left to open devices until it comes)) |
+    ``exclusion`` (it would open a device only because the pod excludes those in use that have room) |
     ``volume-affinity`` and ``volume-zone`` (a volume of the pod can't be used there) | ``volumes`` (the node takes no
     more volumes of a CSI driver) | ``others-anti-affinity`` (a pod is there, or in the same domain, that keeps it off).
     ``resource``: Kubernetes name, or ``gpu-share`` / ``gpu-memory`` for parts of a device.
