@@ -78,7 +78,7 @@ async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Ma
         await _alone(unfenced, stop)
         events = EventRecorder(unfenced, clock=own.clock, controller=own.controller, instance=identity)
         tasks.start_soon(events.run)
-        is_elected = not options.no_leader_election
+        is_elected, others = not options.no_leader_election, anyio.CancelScope()
         # Without election writes don't end with the lease.
         punctual = Api(transport.beside(apart), retry=retry)
         beside = BesideKai(unfenced, events, component=own.component, choice=options.if_kai_starts)
@@ -87,7 +87,7 @@ async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Ma
         if not is_elected:
             # It works whoever holds the lease. It takes part all the same: so it sees others, and they see it.
             election.on_rival = Rivals(events)
-            tasks.start_soon(election.run, anyio.sleep_forever)
+            tasks.start_soon(_seeing_others, election, others)
         registry.read_one(LEADER, lambda: float(not is_elected or election.is_leading))
         api = Api(transport, retry=retry, fence=election.fence, lag=measured_lag(registry))
         replica = make(api, events, registry, tracer)
@@ -98,9 +98,16 @@ async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Ma
         tasks.start_soon(_when_set, beside.noticed, to_stop.set)
         await take_part(replica, election=elected, fence=election.fence, stop=to_stop, task_status=health)
         if beside.noticed.is_set():
+            # Whoever looks at the lease has to see that nobody works.
+            others.cancel()
             health.stand_aside(BESIDE_KAI)
             await _unless(stop, beside.until_gone)
         tasks.cancel_scope.cancel()
+
+
+async def _seeing_others(election: LeaderElection, until: anyio.CancelScope) -> None:
+    with until:
+        await election.run(anyio.sleep_forever)
 
 
 async def _when_set(event: anyio.Event, then: Callable[[], None]) -> None:

@@ -22,6 +22,12 @@ from kube.clock import SystemClock
 from kube.http import CONNECTIONS
 from kube.resources import PODS
 
+KAI = {
+    "metadata": {"name": "binder", "namespace": "kai-scheduler", "uid": "u", "labels": {"app": "binder"}},
+    "spec": {"containers": [{"name": "binder", "image": "kai-scheduler/binder:v0.14"}]},
+    "status": {"phase": "Running"},
+}
+
 
 @dataclass(slots=True)
 class Server:
@@ -34,12 +40,17 @@ class Server:
     #: Renewals while all connections of the work hang.
     renewals: int = 0
     renewed: anyio.Event = field(default_factory=anyio.Event)
+    #: A KAI that comes once somebody holds the lease, and when it was given back.
+    has_kai: bool = False
+    given_back: anyio.Event = field(default_factory=anyio.Event)
 
     async def answer(self, request: web.Request) -> web.Response:
         if "/leases" in request.path:
             return await self._lease(request)
         if request.path.endswith("/pods"):
-            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+            is_there = self.has_kai and self.spec is not None and "kai-scheduler" in request.path
+            items = [KAI] if is_there else []
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
         self.asked += 1
         if self.asked >= CONNECTIONS:
             self.hanging.set()
@@ -57,6 +68,8 @@ class Server:
             told = msgspec.json.decode(await request.read())["spec"]
             self.spec = {name: value for name, value in {**(self.spec or {}), **told}.items() if value is not None}
             self.version += 1
+            if told.get("holderIdentity", "somebody") is None:
+                self.given_back.set()
             self.renewals += self.hanging.is_set()
             if self.renewals >= 3:
                 self.renewed.set()
@@ -81,6 +94,20 @@ class Busy:
 
     async def _ask(self, name: str) -> None:
         await self.api.get(PODS, name, namespace="default")
+
+    async def finish(self) -> None:
+        return
+
+
+class Idle:
+    """A component that leads and asks nothing."""
+
+    async def follow(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        task_status.started()
+        await anyio.sleep_forever()
+
+    async def lead(self) -> None:
+        await anyio.sleep_forever()
 
     async def finish(self) -> None:
         return
@@ -115,4 +142,25 @@ async def test_a_leader_renews_its_lease_while_every_connection_of_its_work_hang
         with anyio.fail_after(30):
             await server.hanging.wait()
             await server.renewed.wait()
+        stop.set()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("no_leader_election", [False, True])
+async def test_beside_a_kai_that_starts_nobody_holds_the_lease(tmp_path: Path, no_leader_election: bool) -> None:
+    server, stop = Server(has_kai=True), anyio.Event()
+    token = tmp_path / "token"
+    token.write_text("t")
+    own = Own("scheduler", "kai-scheduler", SystemClock(), random.Random(1))
+    async with serving(server.answer) as url, anyio.create_task_group() as tasks:
+        options = Options(server=url, token_file=str(token), no_leader_election=no_leader_election)
+
+        async def run() -> None:
+            await run_replica(options, stop, own=own, make=lambda *_: Idle())
+
+        tasks.start_soon(run)
+        with anyio.fail_after(45):
+            await server.given_back.wait()
+        assert server.spec is not None
+        assert "holderIdentity" not in server.spec
         stop.set()
