@@ -94,6 +94,8 @@ class PodWorker:
     #: Whether the API server was told to delete it.
     is_removed: bool = False
     _doomed: anyio.Event = field(default_factory=anyio.Event)
+    #: Set when there is a newer version of the pod; replaced by whoever waited.
+    _news: anyio.Event = field(default_factory=anyio.Event)
     _vanished: bool = False
     #: Why the kubelet ends it by itself; "": it doesn't.
     _evicted: str = ""
@@ -117,8 +119,9 @@ class PodWorker:
             self._doomed.set()
 
     def update(self, pod: Pod) -> None:
-        """Take a newer version of the pod."""
+        """Take a newer version of the pod; one that is being deleted may have less time left than before."""
         self.pod = pod
+        self._news.set()
         if pod.metadata.deletion_timestamp:
             self._doomed.set()
 
@@ -207,13 +210,21 @@ class PodWorker:
 
     async def _stop_when_doomed(self, scope: anyio.CancelScope) -> None:
         await self._doomed.wait()
+        if any(life.running_since for life in self.lives.values()):
+            began_s = anyio.current_time()
+            while (until_s := began_s + min(self.machine.settings.stop_s, self._grace_s)) > anyio.current_time():
+                self._news = anyio.Event()
+                with anyio.move_on_at(until_s):
+                    await self._news.wait()
+        scope.cancel()
+
+    @property
+    def _grace_s(self) -> int:
+        """How long its containers may take to end, by its newest version."""
         grace_s = self.pod.metadata.deletion_grace_period_seconds
         if grace_s is None:
             grace_s = self.pod.spec.termination_grace_period_seconds
-        if any(life.running_since for life in self.lives.values()):
-            grace_s = 30 if grace_s is None else max(grace_s, _LEAST_GRACE_S)
-            await anyio.sleep(min(self.machine.settings.stop_s, grace_s))
-        scope.cancel()
+        return 30 if grace_s is None else max(grace_s, _LEAST_GRACE_S)
 
     async def _run_containers(self) -> None:
         await anyio.sleep(self.machine.settings.sandbox_s)

@@ -54,6 +54,11 @@ _OBSERVER: Final = "observer"
 _READS: Final = frozenset({"get", "list", "watch"})
 
 
+#: A broken gang's grace time, an attempt to complete it that began just before (its time-out), a tenth of the grace
+#: time until somebody looks, and the time in which containers end.
+GANG_GRACE_S: Final = 140.0
+
+
 class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a simulated cluster is like. ``event_delay_s``: watch events are late by up to so much.
 
@@ -66,9 +71,7 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     binders: int = 1
     election: LeaseSettings | None = None
     event_delay_s: float = 0.0
-    #: A broken gang's grace time, an attempt to complete it that began just before (its time-out), a tenth of the grace
-    #: time until somebody looks, and the time in which containers end.
-    gang_grace_s: float = 140.0
+    gang_grace_s: float = GANG_GRACE_S
     loss_window_s: float = 0.0
     kubelet: KubeletSettings = KubeletSettings()
     admission: AdmissionSettings = AdmissionSettings()

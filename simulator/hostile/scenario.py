@@ -13,17 +13,19 @@ import msgspec
 
 from admission.settings import Choices, HandOver
 from admission.settings import Settings as AdmissionSettings
+from binder.settings import BinderSettings
 from gpu.dialects.settings import DialectSettings
 from kube.lease import LeaseSettings
 from scheduler.settings import ScalingSettings, SchedulerSettings
 from simulator import shape
-from simulator.hostile import dialects, workload
+from simulator.hostile import dialects, graces, timing, workload
 from simulator.hostile.actions import Action
 from simulator.hostile.faults import drawing
 from simulator.hostile.faults.kinds import Fault
+from simulator.hostile.timing import Timers
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
-from simulator.world import WorldSettings
+from simulator.world import GANG_GRACE_S, WorldSettings
 
 VERSION: Final = 1
 #: How long users go on. Faults go on for longer.
@@ -41,6 +43,14 @@ _SHAPES: Final = (
     ("1x8x80GiB",),
     ("1x1x24GiB+1x80GiB", "1x2x40GiB"),
 )
+#: In a tenth of the runs there are at least twenty nodes, and more pods than in the others.
+_MANY: Final = (("20x1x40GiB",), ("16x1x24GiB", "6x2x80GiB"), ("18x2x40GiB", "4x0"))
+_MANY_PODS: Final = 30
+#: Parts of the runs in which pods take long to end, and in which timers are not what they are by default.
+_SLOW_ENDS: Final = 0.1
+_OTHER_TIMERS: Final = 0.2
+#: Containers that take no longer than this to end are within a gang's grace time already.
+_SHORT_STOP_S: Final = 5.0
 
 
 class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -58,6 +68,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     shuffle_devices: bool = True
     #: Whether shares that fit nowhere ask for nodes, which nobody adds.
     autoscaling: bool = False
+    #: How long scheduler, binder, leases and kubelets wait, where that is not what it is by default.
+    timers: Timers = Timers()
     #: How the words of other systems are read.
     dialects: DialectSettings = DialectSettings()
 
@@ -86,15 +98,20 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def world(self) -> WorldSettings:
         """Settings of the simulated cluster."""
         switches = self.settings
+        timers = switches.timers
+        kubelet = KubeletSettings(stop_s=switches.stop_s, shuffle_devices=switches.shuffle_devices)
+        scaling = ScalingSettings() if switches.autoscaling else None
         return WorldSettings(
             seed=self.seed,
             event_delay_s=switches.event_delay_s,
             schedulers=switches.schedulers,
             binders=switches.binders,
-            election=_LEASES if switches.election else None,
-            kubelet=KubeletSettings(stop_s=switches.stop_s, shuffle_devices=switches.shuffle_devices),
+            election=timers.leases(_LEASES) if switches.election else None,
+            gang_grace_s=GANG_GRACE_S * timers.longest_factor + max(0.0, switches.stop_s - _SHORT_STOP_S),
+            kubelet=msgspec.structs.replace(kubelet, **timers.kubelet),
             admission=AdmissionSettings(hand_over=switches.hand_over, choices=Choices(dialects=switches.dialects)),
-            scheduler=SchedulerSettings(scaling=ScalingSettings() if switches.autoscaling else None),
+            scheduler=msgspec.structs.replace(SchedulerSettings(scaling=scaling), **timers.scheduler),
+            binder=msgspec.structs.replace(BinderSettings(), **timers.binder),
         )
 
 
@@ -132,13 +149,22 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None) -> Scenario:
     Raises ValueError for a kind that is not known. Parts are drawn from sources of their own, so that a change of the
     faults' generator leaves cluster and users as they are.
     """
-    shapes = _rng(seed, "shapes").choice(_SHAPES)
+    has_many = _rng(seed, "many nodes").random() < 0.1
+    shapes = _rng(seed, "shapes").choice(_MANY if has_many else _SHAPES)
     nodes = shape.parse(shapes)
     is_scaled = _rng(seed, "autoscaling").random() < 0.25
     settings = msgspec.structs.replace(_switches(_rng(seed, "settings")), autoscaling=is_scaled)
     duration_s = _rng(seed, "duration").choice(_DURATIONS_S)
-    actions = workload.draw(_rng(seed, "actions"), shapes=nodes, duration_s=duration_s)
+    size = _MANY_PODS if has_many else workload.PODS
+    actions = workload.draw(_rng(seed, "actions"), shapes=nodes, duration_s=duration_s, size=size)
     actions = dialects.respoken(_rng(seed, "dialects"), actions, shapes=nodes)
+    rng = _rng(seed, "graces")
+    if rng.random() < _SLOW_ENDS:
+        settings = msgspec.structs.replace(settings, stop_s=rng.choice(graces.STOPS_S))
+        actions = graces.stretched(rng, actions)
+    rng = _rng(seed, "timers")
+    if rng.random() < _OTHER_TIMERS:
+        settings = msgspec.structs.replace(settings, timers=timing.draw(rng))
     faults = drawing.draw(
         _rng(seed, "faults"),
         nodes,

@@ -41,6 +41,8 @@ FRACTIONS: Final = (
     "1e-3",
     "0.999",
 )
+#: About so many pods are in a mix.
+PODS: Final = 12
 Annotations = dict[str, str]
 
 
@@ -80,7 +82,7 @@ class _Draw:
         return round(at_s + self.rng.uniform(0.5, max(1.0, self.duration_s - at_s)), 3)
 
 
-def draw(rng: random.Random, *, shapes: Sequence[NodeShape], duration_s: float, size: int = 12) -> tuple[Action, ...]:
+def draw(rng: random.Random, *, shapes: Sequence[NodeShape], duration_s: float, size: int = PODS) -> tuple[Action, ...]:
     """Draw what users do in ``duration_s`` on such nodes, with about ``size`` pods; in the order of time."""
     mix = _Draw(
         rng=rng,

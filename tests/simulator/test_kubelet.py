@@ -566,3 +566,21 @@ async def test_a_machine_that_fails_twice_comes_back_all_the_same() -> None:
             mend()
             await anyio.sleep(5)
             assert (await here.pod(pod.metadata.name)).status.phase == "Running"
+
+
+@pytest.mark.parametrize(("again", "ended_after_s"), [(None, 30), (60, 30), (20, 20), (5, 12), (1, 12), (0, 12)])
+async def test_an_end_is_cut_short_by_less_grace(again: int | None, ended_after_s: int) -> None:
+    """It is deleted with 60 s, of which it takes 30, and again after 12 s."""
+    async with machines(settings=KubeletSettings(stop_s=30.0)) as m:
+        body = bound("p", gpus=1)
+        body["spec"]["terminationGracePeriodSeconds"] = 60
+        await m.create(body)
+        await anyio.sleep(5)
+        began = anyio.current_time()
+        await m.api.delete(PODS, "p", namespace=NAMESPACE)
+        await anyio.sleep(12)
+        if again is not None:
+            await m.api.delete(PODS, "p", namespace=NAMESPACE, grace_s=again)
+        await anyio.sleep(60)
+        (stopped,) = [record for record in m.nodes.witness.history if isinstance(record, Stopped)]
+        assert round(stopped.at_s - began, 3) == ended_after_s
