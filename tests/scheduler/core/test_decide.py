@@ -12,8 +12,9 @@ from scheduler.core import ledger
 from scheduler.core.allowance import Limits
 from scheduler.core.decide import decide
 from scheduler.core.eligibility import judge
-from scheduler.core.plan import Bind, Explain, Plan
+from scheduler.core.plan import Bind, Explain, Gang, Plan
 from tests.scheduler.core.objects import bound, changed, cluster, commit, ended, feed, node, pod, pod_group, reservation
+from wire import names
 
 
 def _bound_names(plan: Plan) -> list[str]:
@@ -144,6 +145,31 @@ def test_one_pod_with_constraints_for_very_many_nodes_is_judged_over_several_dec
         waited += 1
     assert 5 <= waited <= 40
     assert [type(entry) for entry in decide(made, 7, limits).entries] == [Explain]
+
+
+def test_a_gang_is_tried_only_when_the_constraints_of_all_members_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[Any] = []
+
+    def counted(node: Any, constraints: Any) -> int:
+        judged.append(constraints)
+        return judge(node, constraints)
+
+    monkeypatch.setattr(ledger, "judge", counted)
+    terms = [{"matchExpressions": [{"key": "pool", "operator": "Exists"}]} for _ in range(200)]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    members = [
+        pod("light", group="g", labels={names.TASK_PRIORITY_LABEL: "1"}),
+        pod("heavy", group="g", spec={"affinity": {"nodeAffinity": required}}),
+    ]
+    made = cluster(*(node(f"n{i}", labels={"pool": "a"}) for i in range(40)), pod_group("g", 2), *members)
+    limits, rounds = Limits(most=2_000), 0
+    while (plan := decide(made, 7, limits)).wake_at_ns == 7:
+        assert plan.entries == ()
+        assert sum(bool(constraints.terms) for constraints in judged) <= 8
+        judged.clear()
+        rounds += 1
+    assert rounds >= 5
+    assert [type(entry) for entry in plan.entries] == [Gang]
 
 
 def test_a_namespace_with_thousands_of_different_pods_does_not_keep_another_from_being_decided() -> None:
