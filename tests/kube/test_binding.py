@@ -211,3 +211,27 @@ async def test_a_fence_that_is_refused_though_the_pod_did_not_change_is_not_answ
     with pytest.raises(Conflict):
         await team.fence(pod)
     assert await team.fence(pod) is not None
+
+
+async def test_a_condition_that_somebody_wrote_meanwhile_is_kept_when_a_bound_pod_is_told(team: Team) -> None:
+    pod = await team.pod()
+    await team.post(pod)
+    left = iter([1])
+
+    def slow(call: Call) -> Fault:
+        is_ours = call.verb == "patch" and call.subresource == "status" and call.user == "binder"
+        return Fault(delay_s=1.0) if is_ours and next(left, None) else NOTHING
+
+    team.server.faults.on_request.append(slow)
+    other = Api(team.server.transport("kubelet"), retry=Retry(random.Random(1)))
+    async with anyio.create_task_group() as tasks:
+
+        async def tell() -> None:
+            await binding.tell_bound(team.api, identity(pod), node="n", clock=team.clock)
+
+        tasks.start_soon(tell)
+        await anyio.sleep(0.5)
+        ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        await other.patch(PODS, "p", ready, namespace="team", subresource="status")
+    found = {condition.type for condition in (await team.get()).status.conditions or ()}
+    assert {"Ready", "PodBound"} <= found

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from gpu import reservation as reservations
-from gpu.book import DeviceFull, Entry, ModeConflict, OtherAttempt, Tenant
+from gpu.book import Book, DeviceFull, Entry, ModeConflict, OtherAttempt, Tenant
 from gpu.reservation import Reservation
 from kube import books
 from kube.api import Api
@@ -262,3 +262,14 @@ async def test_the_first_book_of_a_foreign_reservation_is_written_as_it_was_read
 )
 def test_which_refusals_will_be_repeated(error: ApiError, is_final: bool) -> None:
     assert books.is_final(error) is is_final
+
+
+async def test_no_charge_is_lowered_where_there_is_no_book_or_the_device_is_another_groups(shelf: Shelf) -> None:
+    without = await shelf.put()
+    assert without.book is None
+    assert isinstance(books.lowering("g", {})(without), books.NotJoinable)
+    held = msgspec.structs.replace(without, book=Book({"uid-a": tenant("a").entry}))
+    assert isinstance(books.lowering("other", {"uid-a": 1})(held), books.NotJoinable)
+    lowered = books.lowering("g", {"uid-a": 1})(held)
+    assert isinstance(lowered, Book)
+    assert [entry.nano for entry in lowered.entries.values()] == [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from typing import Any
 
@@ -18,7 +19,8 @@ from kube import books
 from kube.api import Api
 from kube.books import NotHeld, NotJoinable
 from kube.bookwriter import BookWriter
-from kube.memory.faults import Fault, once
+from kube.memory.calls import Call
+from kube.memory.faults import NOTHING, Fault, once
 from kube.memory.server import MemoryApiServer
 from kube.resources import NAMESPACES, PODS, Resource
 from kube.retry import Retry
@@ -208,3 +210,45 @@ async def test_nobody_joins_anew_where_the_reservation_is_going() -> None:
     await api.patch(PODS, "r", patch, namespace=NS)
     await api.delete(PODS, "r", namespace=NS)
     assert await writer.rejoin(held, _tenant(0), "7") == NotJoinable("it is being deleted")
+
+
+async def test_all_of_a_batch_are_answered_though_others_come_while_it_is_written() -> None:
+    server, api, held = await _shelf()
+    writer = BookWriter(api)
+    is_write = is_call("scheduler", "patch", "pods")
+    answers: dict[str, Any] = {}
+
+    async def join(number: int) -> None:
+        answers[f"pod-{number}"] = await writer.join(held, [_tenant(number)])
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            late = iter([3])
+
+            def come(call: Call) -> Fault:
+                if is_write(call) and (number := next(late, None)) is not None:
+                    tasks.start_soon(join, number)
+                return NOTHING
+
+            server.faults.on_request.append(come)
+            tasks.start_soon(join, 1)
+            tasks.start_soon(join, 2)
+    assert {uid: type(answer) for uid, answer in answers.items()} == {f"pod-{i}": Reservation for i in (1, 2, 3)}
+    assert _writes(server) == 2
+
+
+async def test_a_book_that_others_keep_changing_is_written_ever_more_slowly() -> None:
+    server, api, held = await _shelf()
+    is_write = is_call("scheduler", "patch", "pods")
+    times: list[float] = []
+
+    def conflict(call: Call) -> Fault:
+        if not is_write(call):
+            return NOTHING
+        times.append(anyio.current_time())
+        return Fault(refuse_with=409) if len(times) <= 4 else NOTHING
+
+    server.faults.on_request.append(conflict)
+    assert isinstance(await BookWriter(api).join(held, [_tenant(1)]), Reservation)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert gaps == pytest.approx([0.005, 0.01, 0.02, 0.04])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections import deque
 from collections.abc import Sequence
@@ -382,3 +383,34 @@ async def test_catching_up_does_not_wait_for_a_back_off_but_for_the_server() -> 
     assert 10.0 in it.transport.times
     assert 20.0 < at < 50.0
     assert it.cache.pods == {"b": "15"}
+
+
+async def test_a_resource_is_unknown_until_the_server_knows_it_and_not_for_want_of_a_right() -> None:
+    made = bench(refusal(404, "NotFound"), refusal(403, "Forbidden"), listing(10))
+    said: list[bool] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(made.reflector.run)
+        for count in (1, 2, 3):
+            while len(made.transport.requests) < count:  # noqa: ASYNC110 - virtual time
+                await anyio.sleep(0.01)
+            await anyio.sleep(0.01)
+            said.append(made.reflector.is_unknown)
+        tasks.cancel_scope.cancel()
+    assert said == [True, False, False]
+
+
+async def test_a_list_is_heard_when_it_is_in_the_sink() -> None:
+    made = bench(listing(10), watches=[FOREVER])
+    assert made.reflector.heard_at == -math.inf
+    await made.reflector.relist()
+    assert made.reflector.heard_at == anyio.current_time()
+
+
+@pytest.mark.parametrize(("headers", "least_s"), [({"retry-after": "7"}, 7.0), ({}, 0.0)])
+async def test_a_busy_server_is_listed_again_when_it_says_or_after_the_usual_pause(
+    headers: dict[str, str], least_s: float
+) -> None:
+    made = bench(refusal(429, headers=headers), listing(10, pod("a", 5)))
+    await made.run(20.0)
+    assert made.cache.pods == {"a": "5"}
+    assert least_s <= made.gaps()[0] < least_s + 5.0

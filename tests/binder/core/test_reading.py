@@ -194,3 +194,10 @@ def test_an_administrators_settings_shape_the_reservation_pod() -> None:
     plain = manifest(ReservationTemplate(), node="n", group="g", book=EMPTY)["spec"]
     assert "runtimeClassName" not in plain
     assert "priorityClassName" not in plain
+
+
+def test_a_pod_without_a_record_asks_one_thing_only() -> None:
+    plain = pod(request=request())
+    assert plain.asks(0) == request()
+    assert plain.asks(1) is None
+    assert plain.taken(1) is None

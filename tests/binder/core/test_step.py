@@ -418,3 +418,16 @@ def test_asking_twice_gives_the_same_answer(
     around = msgspec.structs.replace(world(), **change)
     once = one(state(joined=joined(ONE), phase=phase, failure=failure), around)
     assert one(once.state, around) == once
+
+
+def test_a_device_that_was_disputed_and_is_verified_since_is_bound_though_the_time_is_over() -> None:
+    verified = state(joined=joined(ONE), disputed="device GPU-g is also held by x")
+    moved = one(verified, world(late=True))
+    assert moved.state.failure is None
+    assert [type(action) for action in moved.actions] == [PostBinding]
+
+
+def test_a_device_that_nobody_disputes_is_verified_though_the_time_is_over() -> None:
+    moved = one(state(joined=joined(ONE)), world(verified=False, late=True))
+    assert moved.state.failure is None
+    assert moved.actions == (Verify("g"),)
