@@ -19,27 +19,33 @@ from wire import names
 
 def translated(pod: Raw, translation: Translation) -> Raw:
     """Return the pod with all that the translation says before anything is handed over."""
+    resources: dict[str, list[ResourceEdit]] = {}
+    variables: dict[str, list[EnvEdit]] = {}
+    for edit in translation.edits:
+        resources.setdefault(edit.container.key, []).append(edit)
+    for variable in translation.env:
+        variables.setdefault(variable.container.key, []).append(variable)
 
     def change(ref: ContainerRef, container: Raw) -> Raw:
-        resources = [edit for edit in translation.edits if edit.container.key == ref.key]
-        variables = [edit for edit in translation.env if edit.container.key == ref.key]
-        return _with_variables(_with_resources(container, resources), variables)
+        changed = _with_resources(container, resources.get(ref.key, ()))
+        return _with_variables(changed, variables.get(ref.key, ()))
 
     return _recorded(rewritten(pod, change) if translation.edits or translation.env else pod, translation)
 
 
 def _with_resources(container: Raw, edits: Sequence[ResourceEdit]) -> Raw:
     """Set or take out counts. Limits and requests of extended resources are equal, so both are written."""
-    resources: dict[str, Any] = container.get("resources") or {}
-    for edit in edits:
-        for field in ("limits", "requests"):
-            amounts = {name: amount for name, amount in (resources.get(field) or {}).items() if name != edit.resource}
-            if edit.count is not None:
-                amounts[edit.resource] = str(edit.count)
-            resources = {name: value for name, value in resources.items() if name != field}
-            if amounts:
-                resources[field] = amounts
-    return {**container, "resources": resources} if edits else container
+    if not edits:
+        return container
+    #: The last edit of a resource counts.
+    counts = {edit.resource: edit.count for edit in edits}
+    said = {name: str(count) for name, count in counts.items() if count is not None}
+    resources: dict[str, Any] = dict(container.get("resources") or {})
+    for field in ("limits", "requests"):
+        amounts = {name: amount for name, amount in (resources.pop(field, None) or {}).items() if name not in counts}
+        if amounts := {**amounts, **said}:
+            resources[field] = amounts
+    return {**container, "resources": resources}
 
 
 def _with_variables(container: Raw, edits: Sequence[EnvEdit]) -> Raw:

@@ -125,8 +125,18 @@ class GpuRequest(msgspec.Struct, frozen=True, gc=False):
         return tuple(_together(seated) for seated in devices.values())
 
     def devices_of(self, container: ContainerRef) -> tuple[int, ...]:
-        """Where the devices of one container stand in ``shared``, in the order of its asks."""
-        return tuple(number for number, asking, _ in self._seated() if asking.container == container)
+        """Where the devices of one container stand in ``shared``, in the order of its asks.
+
+        For all containers of a pod, ``devices`` is one pass over them.
+        """
+        return self.devices().get(container, ())
+
+    def devices(self) -> dict[ContainerRef, tuple[int, ...]]:
+        """Where the devices of each container with shares stand in ``shared``, in the order of its asks."""
+        found: dict[ContainerRef, list[int]] = {}
+        for number, asking, _ in self._seated():
+            found.setdefault(asking.container, []).append(number)
+        return {ref: tuple(numbers) for ref, numbers in found.items()}
 
     def _seated(self) -> Iterator[tuple[int, ContainerRequest, SharedAsk]]:
         """Asks for a part of a device, with the number of that device."""

@@ -167,9 +167,9 @@ def taken_out(spec: PodSpec, own: Sequence[str]) -> tuple[ResourceEdit, ...]:
     No node has any, so a pod that keeps them waits for ever; and a kubelet that once had the origin's plugin keeps them
     at 0 and refuses such pods.
     """
+    place = {name: number for number, name in enumerate(own)}
     return tuple(
         ResourceEdit(ref, name, None)
         for ref, container in containers(spec)
-        for name in own
-        if name in amounts(container)
+        for name in sorted(amounts(container).keys() & place.keys(), key=place.__getitem__)
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Final
 
-from gpu.dialects.assembly import Asks, taken_out
+from gpu.dialects.assembly import Asks, taken_out, too_many_together
 from gpu.dialects.plugin import MOST_DEVICES, amounts, containers, count_of, is_sidecar, plugin_resources, too_many
 from gpu.dialects.seating import sit
 from gpu.dialects.settings import ClearmlSettings
@@ -94,9 +95,11 @@ def indexed(spec: PodSpec) -> dict[ContainerRef, tuple[FractionAsk, ...]] | Refu
             return mine
         if mine:
             found[ref] = mine
-    indices = [ask.index for mine in found.values() for ask in mine]
+    asked = Counter(ask.index for mine in found.values() for ask in mine)
+    if (refusal := too_many_together(f"{INDEXED_PREFIX}N", asked.total())) is not None:
+        return refusal
     seated = {
-        ref: tuple(sit(ask, f"gpu-{ask.index}") if indices.count(ask.index) > 1 else ask for ask in mine)
+        ref: tuple(sit(ask, f"gpu-{ask.index}") if asked[ask.index] > 1 else ask for ask in mine)
         for ref, mine in found.items()
     }
     return _overfull(spec, seated) or seated

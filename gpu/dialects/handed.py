@@ -37,10 +37,11 @@ class Handed(msgspec.Struct, frozen=True, gc=False):
 
 def handed(request: GpuRequest, given: Sequence[GivenDevice]) -> Iterator[tuple[ContainerRef, tuple[Handed, ...]]]:
     """Go through the containers that have shares. ``given`` is one device for each of ``request.shared``."""
+    devices = request.devices()
     for container in request.containers:
         asks = [ask for ask in container.asks if isinstance(ask, SharedAsk)]
-        places = request.devices_of(container.container)
         if asks:
+            places = devices[container.container]
             yield (
                 container.container,
                 tuple(Handed(ask, given[place]) for ask, place in zip(asks, places, strict=True)),

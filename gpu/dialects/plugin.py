@@ -88,8 +88,11 @@ def plugin_asks(ref: ContainerRef, container: Container) -> tuple[Ask, ...] | Re
 
 def count_of(ref: ContainerRef, container: Container, name: str) -> int | Refusal:
     """Read how much of the extended resource ``name`` one container asks: 0 where it doesn't name it."""
-    both = amounts(container)
-    return _count(ref, container, name, both[name]) if name in both else 0
+    # Not by amounts(): that copies all that the container names, and callers ask for each name.
+    for listed in (container.resources.limits, container.resources.requests):
+        if listed and name in listed:
+            return _count(ref, container, name, listed[name])
+    return 0
 
 
 def _count(ref: ContainerRef, container: Container, name: str, amount: Amount) -> int | Refusal:

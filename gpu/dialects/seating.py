@@ -7,7 +7,8 @@ scheduler takes the first that fits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -76,27 +77,68 @@ def _all_ways(count: int) -> list[tuple[int, ...]]:
 
 def _two_ways(request: GpuRequest, places: Sequence[_Place]) -> list[tuple[int, ...]]:
     """Each share on the first device that holds it, and each on a device of its own."""
-    blocks: list[list[_Place]] = []
-    here: list[set[int]] = []
+    blocks: list[_Block] = []
     way = []
-    for place in places:
-        at = place[0]
-        # Most devices are left out by this alone; hundreds of shares would take seconds without it.
-        meetable = (n for n, asking in enumerate(here) if at not in asking)
-        device = next((n for n in meetable if _fits(request, [*blocks[n], place])), len(blocks))
+    for at, number in places:
+        asking = request.containers[at]
+        device = next(
+            (n for n, block in enumerate(blocks) if block.holds(at, asking, asking.asks[number])), len(blocks)
+        )
         if device == len(blocks):
-            blocks.append([])
-            here.append(set())
-        blocks[device].append(place)
-        here[device].add(at)
+            blocks.append(_Block())
+        blocks[device].add(at, asking, asking.asks[number])
         way.append(device)
     apart = tuple(range(len(places)))
     return [tuple(way)] if tuple(way) == apart else [tuple(way), apart]
 
 
-def _blocks(way: Sequence[int], places: Sequence[_Place]) -> Iterator[list[_Place]]:
-    for device in range(max(way) + 1):
-        yield [place for place, seat in zip(places, way, strict=True) if seat == device]
+class _Block:
+    """What one device has been given so far, so that one more is judged in a fixed number of steps.
+
+    Shares come in the pod's order: regular containers, then init containers. Each amount is kept as
+    (regular, sidecars, peak), as ``effective`` counts them.
+    """
+
+    __slots__ = ("_compute", "_kind", "_last", "_nano")
+
+    def __init__(self) -> None:
+        self._kind: tuple[type[Ask], str] | None = None
+        self._last = -1
+        self._nano = self._compute = (0, 0, 0)
+
+    def holds(self, at: int, asking: ContainerRequest, ask: Ask) -> bool:
+        """Whether one more share fits beside those that are there: the rules of ``_fits``."""
+        return (
+            at != self._last
+            and self._kind == _kind(ask)
+            and _most(_with_one(self._nano, asking, _nano(ask))) <= NANO_PER_DEVICE
+            and _most(_with_one(self._compute, asking, _compute_percent(ask))) <= 100
+        )
+
+    def add(self, at: int, asking: ContainerRequest, ask: Ask) -> None:
+        """Put one more share here."""
+        self._kind, self._last = _kind(ask), at
+        self._nano = _with_one(self._nano, asking, _nano(ask))
+        self._compute = _with_one(self._compute, asking, _compute_percent(ask))
+
+
+def _with_one(used: tuple[int, int, int], asking: ContainerRequest, amount: int) -> tuple[int, int, int]:
+    regular, sidecars, peak = used
+    if asking.container.kind is ContainerKind.REGULAR:
+        return regular + amount, sidecars, peak
+    return regular, sidecars + (amount if asking.is_sidecar else 0), max(peak, sidecars + amount)
+
+
+def _most(used: tuple[int, int, int]) -> int:
+    regular, sidecars, peak = used
+    return max(peak, sidecars + regular)
+
+
+def _blocks(way: Sequence[int], places: Sequence[_Place]) -> list[list[_Place]]:
+    blocks: list[list[_Place]] = [[] for _ in range(max(way) + 1)]
+    for place, device in zip(places, way, strict=True):
+        blocks[device].append(place)
+    return blocks
 
 
 def _fits(request: GpuRequest, block: Sequence[_Place]) -> bool:
@@ -135,10 +177,11 @@ def _compute_percent(ask: Ask) -> int:
 
 def _seated(request: GpuRequest, way: Sequence[int], places: Sequence[_Place]) -> GpuRequest:
     """Name a seat wherever several shares meet: "a", "b" and so on, in the pod's order."""
+    met = Counter(way)
     names: dict[int, str] = {}
     seats: dict[_Place, str] = {}
     for place, device in zip(places, way, strict=True):
-        if way.count(device) > 1:
+        if met[device] > 1:
             seats[place] = names.setdefault(device, seat_name(len(names)))
     return GpuRequest(
         tuple(
