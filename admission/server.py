@@ -7,9 +7,12 @@ process and task group as everything else.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
+from typing import Final
 
 import anyio
+import anyio.lowlevel
 import msgspec
 from aiohttp import web
 from anyio.abc import TaskStatus
@@ -35,6 +38,9 @@ _KEEP_ALIVE_S = 150.0
 
 #: asyncio tells nobody when a closed TLS connection is really gone, so it is looked at.
 _LOOK_AGAIN_S = 0.01
+
+#: How long the API server waits for an answer: ``?timeout=10s`` of each review.
+_WAITS: Final = re.compile(r"([0-9]{1,6})(ms|s)", re.ASCII)
 
 _decoder = msgspec.json.Decoder()
 
@@ -69,6 +75,8 @@ class WebhookServer:
         self._draining = False
         #: Connections of which a request is being read.
         self._asking: set[object] = set()
+        #: One review is judged at a time, and between two of them everything else is served.
+        self._turn = anyio.Lock()
         self._stop = anyio.Event()
         #: Set when ``run`` has ended.
         self.stopped = anyio.Event()
@@ -142,15 +150,17 @@ class WebhookServer:
         began = anyio.current_time()
         answered = Answered.FAILED
         try:
-            review = _decoder.decode(await self._body(request))
-            answer = judge(review)
+            body = await self._body(request)
+            async with self._turn:
+                await _is_waited_for(request, began)
+                answer = judge(_decoder.decode(body))
             answered = answered_by(answer)
         except (msgspec.DecodeError, UnicodeError, RecursionError, MalformedReview) as error:
             answered = Answered.MALFORMED
             log.warning("malformed review: %s", error)
             return web.Response(status=400, text=f"malformed review: {error}")
         except (ConnectionResetError, TimeoutError):
-            # The client gave up in the middle of its review, or has sent too little of it: nobody reads this.
+            # The client gave up on its review or in the middle of it, or has sent too little: nobody reads this.
             late = web.Response(status=408)
             late.force_close()
             return late
@@ -178,6 +188,21 @@ class WebhookServer:
         if unready := self._shown.unready():
             return web.Response(status=503, text=unready)
         return web.Response(text="ok")
+
+
+async def _is_waited_for(request: web.Request, began: float) -> None:
+    """Let others have their turn of the event loop. Raises TimeoutError if nobody waits for this one then."""
+    await anyio.lowlevel.checkpoint()
+    if _has_given_up(request, waited_s=anyio.current_time() - began):
+        raise TimeoutError
+
+
+def _has_given_up(request: web.Request, *, waited_s: float) -> bool:
+    """Whether nobody waits for the answer: the connection is closed, or the time that the caller named is over."""
+    if request.transport is None or request.transport.is_closing():
+        return True
+    named = _WAITS.fullmatch(request.query.get("timeout", ""))
+    return named is not None and waited_s * (1000 if named[2] == "ms" else 1) >= int(named[1])
 
 
 def _serving(runner: web.AppRunner) -> web.Server:

@@ -85,11 +85,12 @@ def serve(tmp_path: Path) -> Serve:
         ready: Callable[[], bool] = lambda: True,
         observer: Observer | None = None,
         limits: Limits = NO_HURRY,
+        admission: PodAdmission | None = None,
     ) -> AsyncIterator[Site]:
         shown = FilesShown(Files(certificate=tmp_path / "tls.crt", key=tmp_path / "tls.key", reload_s=0.02))
         endpoint = Endpoint(host="127.0.0.1", port=0, drain_s=0.3, limits=limits)
-        admission = PodAdmission(Settings(), rng=random.Random(1))
-        server = WebhookServer(admission, endpoint, shown, is_ready=ready, observer=observer)
+        judging = admission or PodAdmission(Settings(), rng=random.Random(1))
+        server = WebhookServer(judging, endpoint, shown, is_ready=ready, observer=observer)
         site = Site(server, tmp_path, 0)
         site.show(made.certificate, made.key)
         async with anyio.create_task_group() as tasks:
@@ -242,3 +243,29 @@ async def test_a_certificate_that_is_broken_from_the_start_is_an_error(tmp_path:
     server = WebhookServer(PodAdmission(Settings(), rng=random.Random(1)), endpoint, shown, is_ready=lambda: True)
     with pytest.raises(ssl.SSLError):
         await server.run()
+
+
+class Judged(PodAdmission):
+    """Counts what is judged."""
+
+    count = 0
+
+    @override
+    def mutating(self, review: dict[str, Any]) -> dict[str, Any]:
+        self.count += 1
+        return super().mutating(review)
+
+
+async def test_a_review_whose_caller_waits_no_more_is_not_judged(serve: Serve) -> None:
+    made = _certificate()
+    judged = Judged(Settings(), rng=random.Random(1))
+    async with serve(made, admission=judged) as site, site.session(made.ca) as session:
+        for query, status in (
+            ("?timeout=0s", 408),
+            ("?timeout=0ms", 408),
+            ("?timeout=10s", 200),
+            ("?timeout=soon", 200),
+        ):
+            async with session.post(MUTATE_PATH + query, json=review(half())) as answer:
+                assert answer.status == status
+    assert judged.count == 2
