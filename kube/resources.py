@@ -94,6 +94,7 @@ VOLUME_ATTACHMENTS = Resource(
     namespaced=False,
     type=storage.VolumeAttachment,
 )
+JOBS = Resource(group="batch", version="v1", plural="jobs", kind="Job", namespaced=True, type=core.Job)
 LEASES = Resource(
     group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", namespaced=True, type=core.Lease
 )

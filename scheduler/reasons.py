@@ -70,7 +70,8 @@ _CLOSED_WORDS: Final = {
 }
 
 #: What keeps a pod waiting because of a claim, in kube-scheduler's words.
-_CLAIM_WORDS: Final = {
+_PLAIN_WORDS: Final = {
+    Code.OWNER_NOT_SEEN: "Job {}, which owns the pod, was not seen yet: it may ask for several pods at once",
     Code.CLAIM_NOT_FOUND: 'persistentvolumeclaim "{}" not found',
     Code.CLAIM_NOT_MADE: 'waiting for ephemeral volume controller to create the persistentvolumeclaim "{}"',
     Code.CLAIM_NOT_OWN: "PVC {} was not created for this pod (pod is not owner)",
@@ -125,8 +126,8 @@ def ignored_text(field: str) -> str:
 
 
 def _message(verdict: Verdict) -> str:  # noqa: C901, PLR0911 - one case per code
-    if verdict.code in _CLAIM_WORDS:
-        return _CLAIM_WORDS[verdict.code].format(verdict.detail)
+    if verdict.code in _PLAIN_WORDS:
+        return _PLAIN_WORDS[verdict.code].format(verdict.detail)
     match verdict.code:
         case Code.NO_NODE_FITS:
             return _no_node(verdict)

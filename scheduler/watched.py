@@ -1,4 +1,4 @@
-"""Feeds the core what pods depend on beside nodes and their own spec: namespaces, claims, volumes and their limits."""
+"""Feeds the core what pods depend on beside nodes and their own spec: namespaces, Jobs, claims, volumes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 
 from kube.resources import (
     CSI_NODES,
+    JOBS,
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
@@ -17,7 +18,7 @@ from kube.resources import (
     Resource,
 )
 from scheduler.cache import Cache
-from scheduler.core import selectors, volumes
+from scheduler.core import owners, selectors, volumes
 from scheduler.core.facts import Facts, Keyed
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -57,6 +58,7 @@ def sinks(cache: Cache) -> tuple[tuple[Resource[Any], FactSink[Any, Any]], ...]:
     storage = cache.cluster.storage
     return (
         (NAMESPACES, FactSink(cache, cache.cluster.others.namespaces, selectors.namespace_record)),
+        (JOBS, FactSink(cache, cache.cluster.owners.jobs, owners.job_record)),
         (STORAGE_CLASSES, FactSink(cache, storage.classes, volumes.storage_class_record)),
         (CSI_NODES, FactSink(cache, storage.attachments.limits, volumes.limits_record)),
         (VOLUME_ATTACHMENTS, FactSink(cache, storage.attachments.attached, volumes.attachment_record)),

@@ -314,6 +314,14 @@ class Namespace(WireStruct, frozen=True, gc=False):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class Job(WireStruct, frozen=True, gc=False):
+    """No more of it than its metadata is read."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class ConfigMap(WireStruct, frozen=True, gc=False):
     api_version: str = ""
     kind: str = ""

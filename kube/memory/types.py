@@ -174,6 +174,15 @@ VOLUME_ATTACHMENTS = ResourceType(
     has_status=True,
     blank=b'"spec":{"attacher":"","source":{},"nodeName":""},"status":{"attached":false}',
 )
+JOBS = ResourceType(
+    group="batch",
+    version="v1",
+    plural="jobs",
+    kind="Job",
+    has_status=True,
+    has_generation=True,
+    blank=b'"spec":{"template":{"spec":{"containers":null}}},"status":{}',
+)
 LEASES = ResourceType(
     group="coordination.k8s.io",
     version="v1",
@@ -207,6 +216,7 @@ BUILT_IN = (
     STORAGE_CLASSES,
     CSI_NODES,
     VOLUME_ATTACHMENTS,
+    JOBS,
     LEASES,
     EVENTS,
 )

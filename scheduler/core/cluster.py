@@ -25,6 +25,7 @@ from scheduler.core.inspection import Known, NodeView, node_view
 from scheduler.core.ledger import Ledger
 from scheduler.core.occupancy import Occupancy, occupancy
 from scheduler.core.others import OthersTerms
+from scheduler.core.owners import Owners
 from scheduler.core.plan import Explain, Placement, Plan
 from scheduler.core.pods import News, Pods
 from scheduler.core.probation import Doubt
@@ -65,6 +66,8 @@ class Cluster:
         self.commits = Commits(self._pods, settings=settings, changed=self._changed)
         #: Claims of pods, and the volumes behind them.
         self.storage = Storage(self._changed)
+        #: Jobs of pods, and what they say about starting together.
+        self.owners = Owners(self._changed)
         #: What anti-affinity of pods that have a node keeps others off.
         self.others = OthersTerms(self._nodes.get, self._changed)
         #: Which devices were seen where.
@@ -193,6 +196,7 @@ class Cluster:
         record = self._pods.drop(uid)
         self.storage.drop_pod(uid)
         self.others.drop_pod(uid)
+        self.owners.drop_pod(uid)
         if record is not None:
             self._changed(record.node)
 

@@ -271,6 +271,10 @@ class _Decision:
         """Why a pod may not be placed now, whatever the nodes have."""
         if pod.blocker is not None:
             return pod.blocker
+        if (by_owner := self.cluster.owners.verdict(pod, self.now_ns)) is not None:
+            if by_owner.code is Code.OWNER_NOT_SEEN:
+                self._wake_by(self.cluster.owners.next_change_ns(pod))
+            return by_owner
         setback = self._setback(pod)
         if setback is not None and self.now_ns < setback.until_ns:
             return Verdict(code=Code.BACKING_OFF, detail=setback.reason)

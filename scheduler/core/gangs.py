@@ -54,8 +54,13 @@ def asked_elsewhere(pod: Pod) -> str:
 
     That counts for pods that name no PodGroup: one that is named says how many start together, whatever else does.
     """
-    found = [*_upstream(pod), *_of_others(pod.metadata), *kais_structure(pod.metadata.annotations)]
-    if _least(pod.metadata.annotations) != 1:
+    return ", ".join(filter(None, [*_upstream(pod), asked_by(pod.metadata)]))
+
+
+def asked_by(meta: ObjectMeta) -> str:
+    """The labels and annotations that ask for a gang in such a way, of a pod or of its owner; "" if there are none."""
+    found = [*_of_others(meta), *kais_structure(meta.annotations)]
+    if _least(meta.annotations) != 1:
         found.append(f"annotation {names.BATCH_MIN_MEMBER}")
     return ", ".join(found)
 
@@ -101,12 +106,17 @@ def asks_more_than(annotations: dict[str, str] | None, minimum: int) -> bool:
 def gang_kind(pod: Pod) -> str:
     """Kind of the gang that ``pod`` is a part of by its owner or labels, "" if it is a pod alone.
 
-    Pods of a Job, ReplicaSet or StatefulSet are pods alone.
+    Pods of a Job, ReplicaSet or StatefulSet are pods alone, as far as they say themselves (owners.py).
     """
-    for owner in pod.metadata.owner_references or ():
+    return gang_kind_of(pod.metadata)
+
+
+def gang_kind_of(meta: ObjectMeta) -> str:
+    """The same of a pod or of its owner."""
+    for owner in meta.owner_references or ():
         if is_gang_kind(_api_group(owner), owner.kind):
             return owner.kind
-    labels = pod.metadata.labels or {}
+    labels = meta.labels or {}
     return next((kind for label, kind in _GANG_LABELS.items() if labels.get(label)), "")
 
 

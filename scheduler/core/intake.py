@@ -22,7 +22,7 @@ from gpu.order import Foreign
 from gpu.refusal import Refusal, shown, told
 from gpu.request import NO_GPU
 from gpu.translation import Cards, Translation
-from scheduler.core import constraining, deviceenv, gangplan, gangs, requests, selectors, volumes
+from scheduler.core import constraining, deviceenv, gangplan, gangs, owners, requests, selectors, volumes
 from scheduler.core.deviceenv import Source
 from scheduler.core.records import (
     ANYWHERE,
@@ -141,11 +141,14 @@ def _waiting(pod: Pod, settings: Settings) -> PodRecord:
         mode=mode_of(found),
         places=tuple(msgspec.structs.replace(place, unit=0) for place in found.places),
     )
+    job, job_name = owners.job_of(pod.metadata.owner_references)
     came_by_the_door = own is not None or not vocabulary.is_spoken(pod)
     return msgspec.structs.replace(
         _record(pod, cls),
         gated=bool(pod.spec.scheduling_gates),
         labels=pod.metadata.labels or {},
+        job=job,
+        job_name=job_name,
         recorded=own if isinstance(own, Translation) else None,
         blocker=_blocker(pod, cls, problem=problem, admitted=came_by_the_door and Source.NONE not in hand_over),
     )

@@ -205,6 +205,9 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     #: What a pod that waits asks by its record, for what its Binding writes back; None without one.
     recorded: Translation | None = None
     claims: tuple[ClaimUse, ...] = ()
+    #: Of one that waits: UID and name of the Job that owns it, "" without one.
+    job: str = ""
+    job_name: str = ""
     #: Of one that waits and was judged by its claims (storage.py): those that nobody else may use meanwhile.
     alone: tuple[str, ...] = ()
     #: Of one that waits: what others' terms select it by.

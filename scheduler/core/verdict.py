@@ -24,6 +24,8 @@ class Code(enum.Enum):
     UNSUPPORTED_CONSTRAINT = "UnsupportedConstraint"
     #: Owned by a gang kind but in no PodGroup: ``detail`` names the owner kind.
     NO_POD_GROUP = "NoPodGroup"
+    #: The Job that owns the pod was not seen yet, so that nobody knows whether it asks for a gang: ``detail`` names it.
+    OWNER_NOT_SEEN = "OwnerNotSeen"
     #: ``pod-group-name`` names a PodGroup that is not there: ``detail`` names it.
     POD_GROUP_NOT_FOUND = "PodGroupNotFound"
     #: The request can't be read: ``detail`` is the refusal's message.
