@@ -170,7 +170,8 @@ class PodAdmission:
         if isinstance(choices, Refusal):
             return told(choices)
         if is_new:
-            return validate.refusal_of_new(pod, choices=choices, renamed=self.settings.gpu_resources)
+            renamed, namespace = self.settings.gpu_resources, request.namespace
+            return validate.refusal_of_new(pod, choices=choices, renamed=renamed, namespace=namespace)
         known = _ephemeral(_pod(request.old_object, "oldObject"))
         return None if choices.guard is Guard.OFF else device_guard.forbidden_ephemeral(pod, known=known)
 

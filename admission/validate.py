@@ -8,7 +8,7 @@ the words of all other dialects are read once, when the pod comes (gpu/asked.py)
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -25,12 +25,20 @@ from gpu.translation import Translation
 from wire import names
 from wire.core import Pod
 
+#: Priority classes that every cluster has and any namespace may use. They come before all other pods.
+_CRITICAL: Final = frozenset({"system-cluster-critical", "system-node-critical"})
+_SYSTEM_NAMESPACE: Final = "kube-system"
 
-def refusal_of_new(pod: Raw, *, choices: Choices, renamed: Collection[str] = ()) -> str | None:
+
+def refusal_of_new(
+    pod: Raw, *, choices: Choices, renamed: Collection[str] = (), namespace: str = _SYSTEM_NAMESPACE
+) -> str | None:
     """Say why a new pod of ours is refused; None if it is not. ``pod`` is known to decode as wire.core.Pod."""
     translation = combine.translate(msgspec.convert(pod, Pod), choices.dialects)
     if isinstance(translation, Refusal):
         return told(translation)
+    if translation.request.containers and (critical := _critical_elsewhere(pod, namespace)) is not None:
+        return told(critical)
     if (no_room := room.cramped(pod["metadata"].get("annotations"), translation)) is not None:
         return told(no_room)
     if isinstance(insists := enforcement.is_required(_annotations(pod)), Refusal):
@@ -39,6 +47,20 @@ def refusal_of_new(pod: Raw, *, choices: Choices, renamed: Collection[str] = ())
         return None
     keys = {ref.key for ref in shared_containers(translation.request)}
     return device_guard.forbidden(pod, shared=keys, guard=choices.guard, renamed=renamed)
+
+
+def _critical_elsewhere(pod: Raw, namespace: str) -> Refusal | None:
+    """Refuse a class that would bring a tenant's pod before everybody's, for GPUs."""
+    name = pod["spec"].get("priorityClassName") or ""
+    if name not in _CRITICAL or namespace == _SYSTEM_NAMESPACE:
+        return None
+    return Refusal(
+        code=Mistake.CONFLICTING,
+        field="spec.priorityClassName",
+        value=name,
+        message=f"a pod that asks for GPUs can't have priority class {name} outside of namespace {_SYSTEM_NAMESPACE}",
+        allowed="a priority class of the cluster's administrator",
+    )
 
 
 def refusal_of_update(before: Raw, after: Raw, *, sharing: bool = True) -> str | None:
