@@ -174,7 +174,9 @@ class _Decision:
             if group is None:
                 self._miss(pods)
             else:
-                yield Candidate(order_members(pods), group)
+                members = self.cluster.members(group.namespace, group.name)
+                state = quorum(group, members, self.cluster.is_in_flight)
+                yield Candidate(order_members(pods), group, above=state.above)
 
     def _miss(self, pods: Iterable[PodRecord]) -> None:
         for pod in order_members(pod for pod in pods if not pod.gated):

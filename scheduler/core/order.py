@@ -1,6 +1,7 @@
 """Who is decided first. One function, so that the queue tree (fair share) has its place here when it comes.
 
-For now: priority, highest first, then the older, then UID, so that the order is the same whatever order events had.
+For now: priority, highest first, then those below their minimum, then the older, then UID, so that the order is
+the same whatever order events had.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ class Candidate:
 
     pods: list[PodRecord]
     pod_group: PodGroupRecord | None = None
+    #: 0: its minimum is not bound yet, as of a pod alone; 1: just that is bound; 2: more is (kai-contract 14.12).
+    above: int = 0
 
     @property
-    def rank(self) -> tuple[int, str, str]:
+    def rank(self) -> tuple[int, int, str, str]:
         """Smaller comes first. A gang is as important as its most important pod, and as old as its PodGroup."""
         first = self.pods[0]
         if self.pod_group is None:
-            return (-first.priority, first.created, first.uid)
-        return (-first.priority, self.pod_group.created, self.pod_group.uid)
+            return (-first.priority, self.above, first.created, first.uid)
+        return (-first.priority, self.above, self.pod_group.created, self.pod_group.uid)
 
 
 def order(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -49,6 +49,11 @@ class Quorum:
         return self.total <= 0
 
     @property
+    def above(self) -> int:
+        """0 below the minimum, 1 at it, 2 above it."""
+        return 0 if not self.is_met else 1 + (self.bound > self.minimum)
+
+    @property
     def is_broken(self) -> bool:
         """Whether some are bound, and too few."""
         return self.bound > 0 and not self.is_met

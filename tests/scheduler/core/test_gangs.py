@@ -282,3 +282,16 @@ def test_members_that_came_in_are_joined_one_at_a_time_when_the_minimum_runs() -
 def test_a_gang_is_by_binder_only_where_it_has_to_be() -> None:
     made = cluster(node(), pod_group("g", 1), *_members(1, fraction="0.4"))
     assert [type(entry) for entry in decide(made, 0).entries] == [Attempt]
+
+
+@pytest.mark.parametrize(
+    ("running", "first"), [(1, "young"), (2, "young"), (0, "m000")], ids=["at its minimum", "above it", "below it"]
+)
+def test_the_minimum_of_a_younger_one_comes_before_what_an_older_one_has_beyond_its_own(
+    running: int, first: str
+) -> None:
+    bound_ones = [bound(pod(f"b{i}", group="g"), "n1") for i in range(running)]
+    young = pod("young", gpus=1, created="2026-02-01T00:00:00Z")
+    made = cluster(node(gpus=1), pod_group("g", 1), *bound_ones, *_members(1, gpus=1), young)
+    (placed,) = [entry for entry in decide(made, 0).entries if isinstance(entry, Bind)]
+    assert placed.placement.name == first
