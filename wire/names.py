@@ -78,9 +78,11 @@ POD_GROUP_NAME: Final = "pod-group-name"
 QUEUE_LABEL: Final = "kai.scheduler/queue"
 #: How many pods of a Job start together; KAI's pod-grouper reads it on the Job (kai-contract 3.2).
 BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
-#: Segments of a gang and their place, and the level of a topology that has to hold it; on owners and pods (3.1).
+#: How many pods of a gang make a segment; on owners and pods (3.1).
 SEGMENT_SIZE: Final = "kai.scheduler/segment-size"
+#: Level of a topology, one domain of which has to hold each segment.
 SEGMENT_TOPOLOGY_REQUIRED: Final = "kai.scheduler/segment-topology-required-placement"
+#: Level of a topology, one domain of which has to hold all pods.
 TOPOLOGY_REQUIRED: Final = "kai.scheduler/topology-required-placement"
 #: Label of a pod: the sub-group of its PodGroup.
 SUBGROUP_LABEL: Final = "kai.scheduler/subgroup-name"
