@@ -72,8 +72,7 @@ def portion(device: DeviceGrant, ask: SharedAsk) -> str:
 
 def dealt(grant: Grant, request: GpuRequest) -> list[tuple[ContainerRef, tuple[DeviceGrant, ...]]]:
     """Which container gets which devices: those that ask for shares, in the order of their asks."""
-    numbers = ((container.container, request.devices_of(container.container)) for container in request.containers)
-    return [(ref, tuple(grant.devices[number] for number in its)) for ref, its in numbers if its]
+    return [(ref, tuple(grant.devices[number] for number in its)) for ref, its in request.devices().items()]
 
 
 def whole_metadata(request: GpuRequest) -> BoundMetadata:

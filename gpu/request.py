@@ -124,13 +124,6 @@ class GpuRequest(msgspec.Struct, frozen=True, gc=False):
             devices.setdefault(number, []).append((container, ask))
         return tuple(_together(seated) for seated in devices.values())
 
-    def devices_of(self, container: ContainerRef) -> tuple[int, ...]:
-        """Where the devices of one container stand in ``shared``, in the order of its asks.
-
-        For all containers of a pod, ``devices`` is one pass over them.
-        """
-        return self.devices().get(container, ())
-
     def devices(self) -> dict[ContainerRef, tuple[int, ...]]:
         """Where the devices of each container with shares stand in ``shared``, in the order of its asks."""
         found: dict[ContainerRef, list[int]] = {}

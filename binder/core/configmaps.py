@@ -63,9 +63,9 @@ def manifests(
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod_name, "uid": pod_uid}
     metadata = {"annotations": {names.POD_VERSION: rv}, "ownerReferences": [owner]}
     built = []
+    shared, places = request.shared, request.devices()
     for container, devices in dealt(grant, request):
-        first, *_ = request.devices_of(container)
-        told = portion(devices[0], request.shared[first])
+        told = portion(devices[0], shared[places[container][0]])
         data = {
             names.ENV_VISIBLE_DEVICES: cdi_names.listed((device.uuid for device in devices), cdi=cdi),
             names.ENV_NUM_OF_GPUS: told,

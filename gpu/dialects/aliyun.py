@@ -125,21 +125,20 @@ def _unclear(one: _Asked, code: Mistake, allowed: str) -> Refusal:
 
 
 def _asks(asked: Sequence[_Asked], settings: AliyunSettings) -> dict[ContainerRef, tuple[Ask, ...]]:
-    """The nth cards of all containers are one and the same."""
+    """The nth cards of all containers are one and the same: a seat, where several containers have an nth card."""
     if not any(one.units for one in asked):
         return {one.ref: (WholeAsk(),) * one.cards for one in asked}
+    in_common = sorted(max(one.cards, 1) for one in asked)[:-1]
+    seats = [seat_name(number) for number in range(in_common[-1] if in_common else 0)]
     return {
         one.ref: tuple(
-            MemoryAsk(one.units // max(one.cards, 1) * settings.unit_mib, seat=_seat(number, asked))
+            MemoryAsk(
+                one.units // max(one.cards, 1) * settings.unit_mib, seat=seats[number] if number < len(seats) else ""
+            )
             for number in range(max(one.cards, 1))
         )
         for one in asked
     }
-
-
-def _seat(number: int, asked: Sequence[_Asked]) -> str:
-    """Where several containers have an nth card, it is a seat."""
-    return seat_name(number) if sum(max(one.cards, 1) > number for one in asked) > 1 else ""
 
 
 # --- what reads otherwise than it is understood ------------------------------------------------------------------
@@ -195,8 +194,9 @@ def _written(request: GpuRequest, given: Sequence[GivenDevice], unit_mib: int, a
     annotations = {**common, ASSIGNED: "true", ASSUME_TIME: str(at_ns)}
     if len(given) > 1:
         annotations[ALLOCATION] = msgspec.json.encode(_allocation(request, given, unit_mib)).decode()
+    devices = request.devices()
     env = {
-        asking.container.key: {**common, **_of_container(asking, request, given, unit_mib)}
+        asking.container.key: {**common, **_of_container(asking, devices[asking.container], given, unit_mib)}
         for asking in request.containers
         if any(isinstance(ask, MemoryAsk) for ask in asking.asks)
     }
@@ -204,9 +204,8 @@ def _written(request: GpuRequest, given: Sequence[GivenDevice], unit_mib: int, a
 
 
 def _of_container(
-    asking: ContainerRequest, request: GpuRequest, given: Sequence[GivenDevice], unit_mib: int
+    asking: ContainerRequest, devices: Sequence[int], given: Sequence[GivenDevice], unit_mib: int
 ) -> Mapping[str, str]:
-    devices = request.devices_of(asking.container)
     units = sum(_units(ask.mem_mib, unit_mib) for ask in asking.asks if isinstance(ask, MemoryAsk))
     return {CONTAINER_UNITS: str(units), INDEX: ",".join(str(given[number].index) for number in devices)}
 
@@ -214,12 +213,13 @@ def _of_container(
 def _allocation(request: GpuRequest, given: Sequence[GivenDevice], unit_mib: int) -> dict[str, dict[str, int]]:
     """Units by regular container and card; the tool knows no other containers."""
     allocation: dict[str, dict[str, int]] = {}
+    devices = request.devices()
     for asking in request.containers:
         shares = (ask for ask in asking.asks if isinstance(ask, SharedAsk))
         if asking.container.kind is ContainerKind.REGULAR:
             each = {
                 str(given[number].index): _units(ask.mem_mib, unit_mib)
-                for number, ask in zip(request.devices_of(asking.container), shares, strict=True)
+                for number, ask in zip(devices.get(asking.container, ()), shares, strict=True)
                 if isinstance(ask, MemoryAsk)
             }
             allocation |= {str(asking.container.index): each} if each else {}

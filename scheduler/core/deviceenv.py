@@ -23,7 +23,7 @@ def hand_over(pod: Pod, request: GpuRequest) -> set[str]:
     """How the containers with a share read their devices: the ways seen; empty when there are no shares."""
     if not request.is_shared:
         return set()
-    return {_source(pod, each.container) for each in request.containers if request.devices_of(each.container)}
+    return {_source(pod, container) for container in request.devices()}
 
 
 def taken_back(pod: Pod, request: GpuRequest) -> str:
@@ -33,7 +33,7 @@ def taken_back(pod: Pod, request: GpuRequest) -> str:
     """
     if names.SHARED_GPU_CONFIGMAP not in (pod.metadata.annotations or {}):
         return ""
-    shared = {each.container.key for each in request.containers if request.devices_of(each.container)}
+    shared = {container.key for container in request.devices()}
     listed = ((ContainerKind.INIT, pod.spec.init_containers or ()), (ContainerKind.REGULAR, pod.spec.containers))
     for kind, containers in listed:
         for index, container in enumerate(containers):

@@ -79,9 +79,9 @@ def test_a_container_finds_its_devices_in_the_order_of_its_asks() -> None:
     first = asking(0, part(1, "a"), part(2, "b"))
     second = asking(1, part(3, "b"), part(4), part(5, "a"))
     request = GpuRequest((first, second, asking(2, WholeAsk())))
-    assert request.devices_of(first.container) == (0, 1)
-    assert request.devices_of(second.container) == (1, 2, 0)
-    assert request.devices_of(ContainerRef(REGULAR, 2)) == ()
+    assert request.devices()[first.container] == (0, 1)
+    assert request.devices()[second.container] == (1, 2, 0)
+    assert ContainerRef(REGULAR, 2) not in request.devices()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,65 @@
+"""What a pod costs admission grows with its bytes, not faster, in whichever dialect and way it is large."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from admission.review import PodAdmission
+from admission.settings import Choices, Settings
+from tests.admission.pods import Raw, review
+from tests.admission.test_dialects import raw
+from tests.admission.worst import Grow, families, structures
+from tests.gpu.dialects.everyrow import Case, every_row
+
+CASES = families(every_row())
+TIMES, MORE = 48, 4
+#: Sorting, and sums over the up to 64 ways to seat shares, come on top of what is linear.
+STEEP = 1.75 * MORE
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many functions are called, of Python and of C: the same on every machine."""
+    count = 0
+
+    def counted(_: FrameType, event: str, __: Any) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def cost(case: Case, pod: Raw) -> int:
+    admission = PodAdmission(Settings(choices=Choices(dialects=case.settings)), rng=random.Random(1))
+    asked = review(pod)
+    return calls(lambda: (admission.mutating(asked), admission.validating(asked)))
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
+def test_reviews_cost_no_more_than_in_proportion_to_the_pod(case: Case) -> None:
+    pod = raw(case.pod)
+    assert [name for name, grow in structures() if _is_steep(case, pod, grow)] == []
+
+
+def _is_steep(case: Case, pod: Raw, grow: Grow) -> bool:
+    """Whether four times the repetitions cost clearly more than four times as much; quadratic: 16 times."""
+    small, large = (cost(case, grow(pod, times)) for times in (TIMES, TIMES * MORE))
+    return large > STEEP * small
+
+
+def test_a_quadratic_cost_would_be_seen() -> None:
+    def quadratic(times: int) -> int:
+        return calls(lambda: [abs(one * other) for one in range(times) for other in range(times)])
+
+    assert quadratic(TIMES * MORE) > STEEP * quadratic(TIMES)
