@@ -62,6 +62,7 @@ def assembled(
     ``replaced`` are resources of which it makes something else.
     """
     asks = _of_one_kind(asks)
+    owned = frozenset(owned)
     requests: list[ContainerRequest] = []
     edits: list[ResourceEdit] = []
     for ref, container in containers(spec):
