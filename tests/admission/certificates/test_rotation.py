@@ -14,7 +14,7 @@ from tests.conftest import AnyioBackend
 #: Longer than whatever a replica waits before it tries again what was refused.
 LONG_S = 60.0
 #: What the server says to who has no right.
-REFUSED = "injected: 403"
+REFUSED = "injected: Forbidden"
 
 
 @pytest.fixture(scope="module")
