@@ -130,11 +130,18 @@ class Releasing:
         bound = [found for pod in active if (found := intake.pod_record(pod, self._cache.cluster.settings)) is not None]
         is_broken = quorum(now, bound, self._cache.cluster.is_in_flight).is_broken
         is_at_its_end = any(pod.status.phase == names.SUCCEEDED for pod in members)
-        if is_at_its_end or not is_broken or now.unsupported or now.stale_ns != group.stale_ns:
+        if is_at_its_end or not is_broken or now.unsupported or now.stale_ns != group.stale_ns or now.uid != group.uid:
             return
         for pod in sorted(active, key=lambda member: member.metadata.name):
+            if not self._is_due(group):
+                return
             await self._api.evict(pod.metadata.namespace, pod.metadata.name, uid=pod.metadata.uid)
             self._tell(group, pod)
+
+    def _is_due(self, group: PodGroupRecord) -> bool:
+        """Whether the gang is still below its minimum, and no member on its way: requests take time."""
+        key = (group.namespace, group.name)
+        return key in self._since and not self._cache.cluster.is_gang_in_flight(*key)
 
     def _tell(self, group: PodGroupRecord, pod: Pod) -> None:
         note = (

@@ -6,6 +6,8 @@ about a microsecond, not in time, so that the same cluster gets the same plan.
 
 As long as the bound is not reached nothing is different. Once it is, a namespace goes on only until it has spent its
 equal share of the bound. So the pods of one tenant, however many and different, can't keep another's from their turn.
+One pod alone may cost more than the bound, where it has to be looked for on many nodes: it counts as the bound at most,
+and namespaces that have had nothing yet have a turn behind it.
 """
 
 from __future__ import annotations
@@ -29,28 +31,38 @@ class Limits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 LIMITS: Final = Limits()
-#: Beyond this many times the bound nobody goes on, however small the share of each of very many namespaces is.
+#: Beyond this many times the bound only namespaces that have had nothing go on, however many namespaces there are.
 _AT_MOST: Final = 3
+#: So many of them, each until it has spent so many operations.
+_LATE: Final = 16
+_FIRST: Final = 1_000
 
 
 class Allowance:
     """Operations that are left to one decision. ``namespaces``: how many have pods that wait."""
 
-    __slots__ = ("_most", "_share", "_spent", "_total")
+    __slots__ = ("_late", "_most", "_share", "_spent", "_total")
 
     def __init__(self, *, namespaces: int, most: int) -> None:
         self._most = most
         self._share = most // max(1, namespaces)
         self._spent: Counter[str] = Counter()
         self._total = 0
+        #: How many namespaces have had their first turn beyond the last bound.
+        self._late = 0
 
     def has_left(self, namespace: str) -> bool:
         """Whether one more pod of this namespace may be decided on. The last one may exceed what is left."""
         if self._total < self._most:
             return True
-        return self._spent[namespace] <= self._share and self._total < _AT_MOST * self._most
+        if self._total < _AT_MOST * self._most:
+            return self._spent[namespace] <= self._share
+        return self._late < _LATE and self._spent[namespace] < _FIRST
 
     def spend(self, namespace: str, operations: int) -> None:
         """Count what was done for a pod of this namespace."""
+        before = self._spent[namespace]
         self._spent[namespace] += operations
-        self._total += operations
+        if self._total >= _AT_MOST * self._most:
+            self._late += before < _FIRST <= self._spent[namespace]
+        self._total += min(operations, self._most)

@@ -10,7 +10,7 @@ and a decision ends after a bounded amount of work, divided between namespaces (
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -106,14 +106,15 @@ class _Decision:
         """Decide everything, or as much as one decision may."""
         waiting = self.cluster.waiting()
         self.allowance = Allowance(namespaces=len({pod.namespace for pod in waiting}), most=self.limits.most)
-        self._forget_others(waiting)
+        stuck = list(self._stuck())
+        self._forget_others([*waiting, *(pod for pod, _ in stuck)])
         self.retold = self.asleep.oldest(self.limits.retold)
         for candidate in order(self._candidates([pod for pod in waiting if not self._sleeps_on(pod)])):
             if candidate.pod_group is not None:
                 self._decide_gang(candidate.pods, candidate.pod_group)
             elif not self._is_passed_over(candidate.pods[0]):
                 self._decide_alone(candidate.pods[0])
-        self._move_on()
+        self._move_on(stuck)
         return Plan(entries=(*self.entries, *self._explained()), wake_at_ns=self.wake_at_ns)
 
     def _explained(self) -> list[Explain]:
@@ -131,7 +132,7 @@ class _Decision:
 
     def _sleeps_on(self, pod: PodRecord) -> bool:
         """Whether nothing needs to be decided of a pod: of its class it is sure, and not told again now."""
-        if pod.cls in self.retold or pod.pod_group or pod.gated or pod.blocker is not None:
+        if pod.cls in self.retold or pod.pod_group or pod.gated or self._is_held(pod):
             return False
         kept = self.asleep.get(pod.cls)
         if kept is None or self.cluster.setback(pod.uid) is not None:
@@ -143,9 +144,13 @@ class _Decision:
             self._wake_by(self.now_ns + _RETELL_NS)
         return True
 
+    def _is_held(self, pod: PodRecord) -> bool:
+        """Whether a pod waits for a reason of its own, which its class does not have."""
+        return pod.blocker is not None or self.cluster.owners.verdict(pod, self.now_ns) is not None
+
     def _is_passed_over(self, pod: PodRecord) -> bool:
         """Whether a pod's namespace has spent its share: a short way to put off thousands of pods."""
-        if self.allowance.has_left(pod.namespace) or pod.cls in self.fitting or pod.blocker is not None:
+        if self.allowance.has_left(pod.namespace) or pod.cls in self.fitting or self._is_held(pod):
             return False
         if pod.cls in self.hopeless or self.cluster.setback(pod.uid) is not None:
             return False
@@ -351,24 +356,31 @@ class _Decision:
             self.asleep.put(cls, verdict, charged=charged, generation=self.cluster.generation)
 
     # --- pods that wait for a node that is late ------------------------------------------------------------------
-    def _move_on(self) -> None:
-        """Take back those who wait for an answer whose time is over, as far as they fit where none is owed.
+    def _stuck(self) -> Iterator[tuple[PodRecord, Placement]]:
+        """Pods that wait for the answer of a node whose time is over."""
+        doubts = self.cluster.doubts()
+        for placement in self.cluster.stuck() if doubts else ():
+            known = self.cluster.pod(placement.pod_uid)
+            if known is not None and placement.node in doubts:
+                yield self.cluster.judged(known), placement
 
-        After all who wait for room: what is taken back has to find its new place by itself.
+    def _move_on(self, stuck: Iterable[tuple[PodRecord, Placement]]) -> None:
+        """Take back pods that wait for a node whose time is over, as far as they fit where no answer is owed.
+
+        This comes after all pods that wait for room: what is taken back is decided on like any other.
         """
         doubted = frozenset(self.cluster.doubts())
         roomless = set(self.hopeless)
-        for placement in self.cluster.stuck() if doubted else ():
-            known = self.cluster.pod(placement.pod_uid)
-            if known is None or placement.node not in doubted:
-                continue
-            pod = self.cluster.judged(known)
-            if pod.cls in roomless:
+        for pod, placement in stuck:
+            if pod.cls in roomless or not self._affords([pod]):
                 continue
             without = self._without(pod)
             if self.placer.place(pod, without=doubted | without):
+                self.allowance.spend(pod.namespace, _PLACING)
                 self.entries.append(Withdraw(placement))
-            elif not without:
+                continue
+            self.allowance.spend(pod.namespace, self._cost(pod.cls))
+            if not without:
                 roomless.add(pod.cls)
 
     # --- gangs ---------------------------------------------------------------------------------------------------

@@ -270,6 +270,30 @@ def _follows_groups(call: Call) -> bool:
     return call.verb in {"watch", "list"} and call.kind.plural == "podgroups"
 
 
+async def test_a_gang_that_becomes_whole_while_the_api_server_is_asked_is_left_alone() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create_gang(world, "g", 2, pod("m0", gpus=1), pod("m1", gpus=1))
+        await settle(7)
+        await world.api.delete(PODS, "m1", namespace=stage.TEAM, grace_s=0)
+        asked = 0
+
+        def slow(call: Call) -> Fault | None:
+            nonlocal asked
+            if call.namespace != stage.TEAM or not is_call("scheduler", "list", "pods")(call):
+                return None
+            asked += 1
+            return Fault(answer_delay_s=5.0)
+
+        world.server.faults.on_request.append(slow)
+        while not asked:
+            await settle(1)
+        late = pod("m2", gpus=1)
+        late["metadata"]["annotations"][names.POD_GROUP_NAME] = "g"
+        await create(world, late)
+        await settle(100)
+        assert bound(world) == {"m0", "m2"}
+
+
 async def test_a_gang_that_is_whole_again_in_time_is_left_alone() -> None:
     async with stage.stage("1x4x80GiB") as world:
         await create_gang(world, "g", 3, *(pod(f"m{i}", gpus=1) for i in range(3)))

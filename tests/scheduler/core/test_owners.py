@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from scheduler.core.allowance import Limits
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide import decide
 from scheduler.core.owners import job_record
@@ -101,3 +102,14 @@ def test_a_job_that_comes_to_ask_for_a_gang_keeps_its_next_pods() -> None:
 def test_pods_of_other_kinds_wait_for_no_owner(owner: tuple[str, str] | None) -> None:
     made = cluster(node(), pod("m", gpus=1, owner=owner))
     assert [type(entry) for entry in decide(made, 0).entries] == [Bind]
+
+
+def test_a_pod_says_what_its_job_asks_also_where_its_class_is_known_to_fit_nowhere() -> None:
+    """A class has no Job: the verdict on pods of the same class that stand alone is not the one on this pod."""
+    alone, member = pod("alone", gpus=99), pod("m", gpus=99, owner=("batch/v1", "Job"))
+    made = _seen(cluster(node(), alone, member), _job(annotations=_SIX))
+    for turn in range(3):
+        made.upsert_pod(pod(f"other-{turn}", gpus=50 + turn))
+        entries = [e for e in decide(made, 0, Limits(retold=0)).entries if isinstance(e, Explain)]
+        codes = {uid: entry.verdict.code for entry in entries for uid in entry.pods}
+        assert (codes["uid-alone"], codes["uid-m"]) == (Code.NO_NODE_FITS, Code.UNSUPPORTED_CONSTRAINT)
