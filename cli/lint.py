@@ -1,13 +1,19 @@
-"""``moorage lint``: what admission would say of manifests, and what is surely not meant (docs/translate.md)."""
+"""``moorage lint``: what admission and the scheduler would say of manifests, and what is surely not meant.
+
+docs/translate.md lists the findings.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import msgspec
 
-from cli import podfiles
+from cli import beside, podfiles
+from cli.beside import Beside
+from cli.obstacles import obstacles
 from cli.podfiles import FoundPod
 from cli.printable import line
 from cli.suspicions import Level, suspicions
@@ -36,8 +42,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 def run(files: Sequence[str], *, output: str, strict: bool, settings: DialectSettings) -> int:
     """Print findings; return 1 if there is an error (``strict``: any finding), else 0. Raises BadInput."""
-    pods = podfiles.read(files)
-    findings = [finding for found in pods for finding in _findings(found, settings)]
+    read = podfiles.read_all(files)
+    pods, around = read.pods, beside.beside(read.objects)
+    findings = [finding for found in pods for finding in _findings(found, settings, around)]
     if output == "text":
         _show(findings, _summary(pods, findings))
     else:
@@ -45,7 +52,7 @@ def run(files: Sequence[str], *, output: str, strict: bool, settings: DialectSet
     return 1 if any(strict or finding.level == "error" for finding in findings) else 0
 
 
-def _findings(found: FoundPod, settings: DialectSettings) -> Iterator[Finding]:
+def _findings(found: FoundPod, settings: DialectSettings, around: Beside) -> Iterator[Finding]:
     if found.pod is None:
         yield _finding(found, "error", code="malformed", text=f"{MALFORMED}: {found.malformed}")
         return
@@ -54,7 +61,8 @@ def _findings(found: FoundPod, settings: DialectSettings) -> Iterator[Finding]:
         yield _finding(found, "error", code=made.code.value, field=made.field, text=told(made))
         return
     fields = set()
-    for suspicion in suspicions(found, found.pod, made):
+    waiting = obstacles(found, found.pod, made, beside=around, dialects=settings)
+    for suspicion in chain(suspicions(found, found.pod, made), waiting):
         fields.add(suspicion.field)
         text = f"{suspicion.field} {suspicion.text}"
         yield _finding(found, suspicion.level, code=suspicion.code, field=suspicion.field, text=text)

@@ -27,6 +27,13 @@ _DEFAULT_NAMESPACE: Final = "default"
 _DEEPEST: Final = 64
 
 
+class Found(msgspec.Struct, frozen=True):
+    """What was found: ``pods`` and templates, and all ``objects`` in which they stand or which stand beside them."""
+
+    pods: list[FoundPod]
+    objects: list[Mapping[str, Any]]
+
+
 class FoundPod(msgspec.Struct, frozen=True, kw_only=True):
     """One pod or template, and where it stands. ``malformed``: why the API server would not even read it."""
 
@@ -38,7 +45,9 @@ class FoundPod(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     pod: Pod | None
     malformed: str = ""
-    #: Annotations of what makes the pods, which are not the pods' own.
+    #: What makes the pods, as it stands there; empty for a pod itself.
+    owner: Mapping[str, Any] = {}
+    #: Its annotations, which are not the pods' own.
     owner_annotations: Mapping[str, str] = {}
 
     @property
@@ -50,7 +59,18 @@ class FoundPod(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(files: Sequence[str]) -> list[FoundPod]:
     """Find all pods of all files. Raises BadInput for what can't be read, or is no YAML."""
-    return [pod for name in files for path in _expand(name) for pod in _pods(_text(name, path), str(path))]
+    return read_all(files).pods
+
+
+def read_all(files: Sequence[str]) -> Found:
+    """Find all pods of all files, and all other objects. Raises BadInput likewise."""
+    found = Found([], [])
+    for name in files:
+        for path in _expand(name):
+            for number, item in _objects(_text(name, path), str(path)):
+                found.objects.append(item)
+                found.pods.extend(_found(item, str(path), number))
+    return found
 
 
 def _expand(name: str) -> list[Path]:
@@ -71,14 +91,14 @@ def _text(name: str, path: Path) -> str:
         raise BadInput(f"{path}: {why}") from error
 
 
-def _pods(text: str, file: str) -> Iterator[FoundPod]:
+def _objects(text: str, file: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     try:
         found = documents(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadInput(f"{file}: not YAML: {' '.join(str(error).split())}") from error
     for number, document in enumerate(found, start=1):
         for item in _items(document):
-            yield from _found(item, file, number)
+            yield number, item
 
 
 def _items(document: object) -> Iterator[Mapping[str, Any]]:
@@ -106,6 +126,7 @@ def _found(item: Mapping[str, Any], file: str, document: int) -> Iterator[FoundP
             name=_name(owner.get("name") or owner.get("generateName") or "(no name)"),
             pod=pod,
             malformed=malformed,
+            owner=item if path else {},
             owner_annotations=_texts(owner.get("annotations")) if path else {},
         )
 

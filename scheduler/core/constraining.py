@@ -62,6 +62,11 @@ def _requirements(written: Iterable[NodeSelectorRequirement] | None) -> tuple[Re
 
 def unsupported(pod: Pod) -> str:
     """Name what ``pod`` asks that is not implemented, hard constraints as the pod spec spells them; "" if nothing."""
+    return ", ".join(each_unsupported(pod))
+
+
+def each_unsupported(pod: Pod) -> list[str]:
+    """The same, one by one."""
     spec = pod.spec
     found = {
         **_legacy_slices(pod),
@@ -73,7 +78,7 @@ def unsupported(pod: Pod) -> str:
         "hostPort": any(_takes_host_port(c, host_network=spec.host_network) for c in _containers(spec)),
         "resourceClaims": bool(spec.resource_claims) or any(c.resources.claims for c in _containers(spec)),
     }
-    return ", ".join(name for name, is_there in found.items() if is_there)
+    return [name for name, is_there in found.items() if is_there]
 
 
 def _legacy_slices(pod: Pod) -> dict[str, bool]:

@@ -187,12 +187,18 @@ def _blocker(pod: Pod, cls: PodClass, *, problem: str, admitted: bool) -> Verdic
         return Verdict(code=Code.INVALID_REQUEST, detail=problem)
     if constraint := constraining.unsupported(pod) or constraining.excessive(cls):
         return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=constraint)
-    in_group = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME)
-    if not in_group and (kind := gangs.gang_kind(pod)):
+    return without_group(pod) or (None if admitted else Verdict(code=Code.NOT_ADMITTED))
+
+
+def without_group(pod: Pod) -> Verdict | None:
+    """Why a pod that names no PodGroup is not started alone, by what it says itself; None where it may be."""
+    if (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME):
+        return None
+    if kind := gangs.gang_kind(pod):
         return Verdict(code=Code.NO_POD_GROUP, detail=kind)
-    if not in_group and (asked := gangs.asked_elsewhere(pod)):
+    if asked := gangs.asked_elsewhere(pod):
         return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=gangs.not_carried_out(asked))
-    return None if admitted else Verdict(code=Code.NOT_ADMITTED)
+    return None
 
 
 def _held(pod: Pod) -> tuple[Held, ...]:

@@ -20,7 +20,8 @@ def pod(
     main_container = {"name": "main", "image": "work", **container}
     main_container.setdefault("resources", {"limits": limits} if limits else {})
     metadata = {"name": "p", "annotations": annotations or {}, "labels": labels or {}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [main_container]}}
+    spec = {"schedulerName": "kai-scheduler", "containers": [main_container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def written(tmp_path: Path, *objects: Raw) -> str:
@@ -35,6 +36,8 @@ def findings(capsys: pytest.CaptureFixture[str], path: str, *, code: int = 0) ->
     return found
 
 
+#: Of tests/cli/test_obstacles.py.
+NEVER_PLACED = {"claim", "ignored", "no-pod-group", "no-scheduler", "pod-group-missing", "unreadable", "unsupported"}
 HALF = {"gpu-fraction": "0.5"}
 SHOWN = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
 
@@ -110,7 +113,7 @@ def test_what_may_well_be_meant_is_not_found(
 def test_the_documents_list_all_warnings() -> None:
     documents = (Path(__file__).parents[2] / "docs" / "translate.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `([a-z-]+)` \|", documents.partition("## lint")[2], re.MULTILINE)
-    assert set(listed) == {code for _, code, _ in WARNINGS} | {"gone"}
+    assert set(listed) == {code for _, code, _ in WARNINGS} | {"gone"} | NEVER_PLACED
 
 
 def test_init_containers_by_a_type_that_is_gone_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,7 +124,7 @@ def test_init_containers_by_a_type_that_is_gone_are_found(tmp_path: Path, capsys
 
 
 def test_annotations_of_a_workload_are_not_its_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    template = {"metadata": {"annotations": {"gpu-fraction": "0.5"}}, "spec": {"containers": [{"name": "main"}]}}
+    template = pod(HALF)
     workload = {
         "kind": "Deployment",
         "metadata": {"name": "d", "annotations": {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}},

@@ -1,0 +1,154 @@
+"""What the scheduler would never place, whatever room there is: told by the functions that the scheduler calls.
+
+A pod is judged as admission would store it. Nothing is decided here; what is added to a verdict is what to do about it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from admission.adopt import ORIGINS
+from admission.mutate import mutated
+from admission.settings import Choices
+from admission.settings import Settings as AdmissionSettings
+from cli.beside import Beside
+from cli.podfiles import FoundPod
+from cli.suspicions import Suspicion
+from gpu.asked import KAI
+from gpu.dialects import nvfractions
+from gpu.dialects.settings import DialectSettings
+from gpu.refusal import Refusal
+from gpu.translation import Translation
+from scheduler.core import constraining, intake, owners, volumes
+from scheduler.core.records import ClaimUse
+from scheduler.core.settings import Settings
+from scheduler.core.verdict import Code, Verdict
+from scheduler.reasons import told
+from wire import names
+from wire.core import Job, ObjectMeta, OwnerReference, Pod
+
+#: What the scheduler calls a constraint -> what to do about it.
+ADVICE: Final[Mapping[str, str]] = {
+    "affinity.podAffinity": "make it preferred, or choose nodes by spec.nodeSelector",
+    "affinity.podAntiAffinity": "make it preferred",
+    "topologySpreadConstraints": "set whenUnsatisfiable: ScheduleAnyway",
+    "hostPort": "take it out and reach the pod through a Service",
+    "resourceClaims": "ask for GPUs in resources.limits or by annotation",
+}
+_OTHERWISE: Final = "take it out, or leave the pod to another scheduler"
+_GROUP: Final = f"create a PodGroup with minMember and name it in annotation {names.POD_GROUP_NAME}"
+#: Dialects in which nothing but the scheduler's name says who reads the words: without it a pod runs without its share.
+_OWN: Final = frozenset({KAI, nvfractions.NAME})
+_ELSEWHERE: Final = frozenset({"", *ORIGINS})
+
+
+def obstacles(
+    found: FoundPod, pod: Pod, translation: Translation, *, beside: Beside, dialects: DialectSettings
+) -> Iterator[Suspicion]:
+    """Why a pod is not placed: what the scheduler says of it by itself, and what the files lack that it waits for."""
+    is_adopted = found.namespace in beside.adopting and pod.spec.scheduler_name in _ELSEWHERE
+    is_ours = pod.spec.scheduler_name == names.SCHEDULER_NAME or (is_adopted and bool(translation.request.containers))
+    is_shared = translation.request.is_shared
+    if is_shared and not is_ours and translation.dialect in _OWN and pod.spec.scheduler_name in _ELSEWHERE:
+        text = (
+            f"is not {names.SCHEDULER_NAME}, so nobody gives the pod its share: write it, or have the namespace adopt "
+            f"such pods (label {names.ADOPT}=true)"
+        )
+        yield Suspicion("no-scheduler", "spec.schedulerName", text)
+    if is_ours or is_shared:
+        yield from _never_placed(_stored(found, pod, dialects), found)
+        yield from _of_group(found, pod, beside)
+        for claim in volumes.claims_of(pod):
+            yield from _of_claim(found, claim, beside)
+
+
+def _stored(found: FoundPod, pod: Pod, dialects: DialectSettings) -> Pod:
+    """The pod as admission would store it, under the name of its owner."""
+    metadata = pod.metadata
+    if found.owner:
+        version, kind = found.owner.get("apiVersion"), found.owner.get("kind")
+        owner = OwnerReference(api_version=str(version or ""), kind=str(kind or ""), name=found.name)
+        metadata = msgspec.structs.replace(metadata, owner_references=[*(metadata.owner_references or ()), owner])
+    spec = msgspec.structs.replace(pod.spec, scheduler_name=names.SCHEDULER_NAME, node_name="")
+    ours = msgspec.structs.replace(pod, metadata=metadata, spec=spec)
+    raw: dict[str, Any] = msgspec.to_builtins(ours)
+    rng = random.Random(found.place)  # noqa: S311 - it names ConfigMaps that nobody makes
+    made = mutated(raw, choices=Choices(dialects=dialects), settings=AdmissionSettings(), rng=rng)
+    return ours if isinstance(made, Refusal) else msgspec.convert(made.pod, Pod)
+
+
+def _never_placed(pod: Pod, found: FoundPod) -> Iterator[Suspicion]:
+    record = intake.pod_record(pod, Settings())
+    if record is None:
+        return
+    if record.blocker is not None and record.blocker.code is Code.INVALID_REQUEST:
+        yield Suspicion("unreadable", "spec", f"can't be read by the scheduler: {record.blocker.detail}")
+    for name in constraining.each_unsupported(pod):
+        text = f"is not supported yet, so the pod is never placed: {ADVICE.get(name, _OTHERWISE)}"
+        yield Suspicion("unsupported", name, text)
+    if limit := constraining.excessive(record.cls):
+        yield Suspicion("unsupported", "spec", f"has {limit}, so the pod is never placed: say it with fewer")
+    if why := intake.without_group(pod) or _by_its_job(found, pod):
+        text = f"is not set. {told(why).message}"
+        advice = "" if why.code is Code.NO_POD_GROUP else f": {_GROUP}"
+        yield Suspicion("no-pod-group", names.POD_GROUP_NAME, f"{text}{advice}")
+
+
+def _by_its_job(found: FoundPod, pod: Pod) -> Verdict | None:
+    """What the Job says that is there or that a CronJob makes."""
+    if (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME):
+        return None
+    job: object = found.owner
+    if found.owner.get("kind") == "CronJob":
+        spec = found.owner.get("spec")
+        job = spec.get("jobTemplate") if isinstance(spec, Mapping) else None
+    elif found.owner.get("kind") != "Job" or not str(found.owner.get("apiVersion")).startswith("batch/"):
+        return None
+    metadata = job.get("metadata") if isinstance(job, Mapping) else None
+    try:
+        meta = msgspec.convert(metadata or {}, ObjectMeta)
+    except msgspec.ValidationError:
+        return None
+    return owners.job_record(Job(metadata=msgspec.structs.replace(meta, name=found.name))).verdict
+
+
+def _of_group(found: FoundPod, pod: Pod, beside: Beside) -> Iterator[Suspicion]:
+    name = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME)
+    if not name:
+        return
+    key = (found.namespace, name)
+    field = f"PodGroup {found.namespace}/{name}"
+    if key not in beside.groups:
+        text = f"is in none of these files: the pod waits unless the cluster has it. Create it ({names.POD_GROUP_NAME})"
+        yield Suspicion("pod-group-missing", field, text)
+        return
+    group = beside.groups[key]
+    if group is not None and group.unsupported:
+        text = f"asks for {group.unsupported}, which is not supported yet, so its pods are never placed: take it out"
+        yield Suspicion("unsupported", field, text)
+    if group is not None and group.ignored:
+        text = f"asks for {group.ignored}, which is not looked at yet: its pods are placed as if it were not set"
+        yield Suspicion("ignored", field, text, "note")
+
+
+def _of_claim(found: FoundPod, claim: ClaimUse, beside: Beside) -> Iterator[Suspicion]:
+    known = None if claim.is_own else beside.claims.get((found.namespace, claim.name))
+    if known is not None and known.is_bound:
+        return
+    field = "a generic ephemeral volume" if claim.is_own else f"PersistentVolumeClaim {found.namespace}/{claim.name}"
+    if known is not None and known.storage_class in beside.late:
+        text = (
+            f"waits for its first pod (StorageClass {known.storage_class}), and no volume is chosen for it yet, so the "
+            "pod is never placed: bind it first, or use a class with volumeBindingMode: Immediate"
+        )
+        yield Suspicion("claim", field, text)
+        return
+    text = (
+        "has to be bound before the pod is placed, which these files can't say: use a StorageClass with "
+        "volumeBindingMode: Immediate, or bind it first"
+    )
+    yield Suspicion("claim", field, text, "note")
