@@ -29,6 +29,8 @@ _log: Final = logging.getLogger(__name__)
 
 #: A lease of KAI's is renewed at least twice in this time.
 EVERY_S: Final = 10.0
+#: So many pods are named in a log line.
+_MOST_NAMED: Final = 5
 #: A KAI that is updated has no pods for moments.
 _CLEAR_LOOKS: Final = 2
 
@@ -54,6 +56,8 @@ class BesideKai:
         self._elsewhere: tuple[str, ...] = ()
         self.noticed: Final = anyio.Event()
         self.is_there = False
+        #: Answered looks in a row that saw none. One without an answer says nothing.
+        self._clear_looks = 0
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -65,10 +69,8 @@ class BesideKai:
 
     async def until_gone(self) -> None:
         """Return when KAI was seen no more for a while; ``run`` goes on beside it."""
-        clear = 0
-        while clear < _CLEAR_LOOKS:
+        while self._clear_looks < _CLEAR_LOOKS:  # noqa: ASYNC110 - what is waited for is looked at as often
             await anyio.sleep(EVERY_S)
-            clear = 0 if self.is_there else clear + 1
         _log.warning("KAI Scheduler is at work no longer: this process ends, to be started anew")
 
     async def _look(self) -> Found | None:
@@ -83,11 +85,14 @@ class BesideKai:
         if found.at_work and not self.is_there:
             self._tell(found.at_work)
         self.is_there = bool(found.at_work)
+        self._clear_looks = 0 if self.is_there else self._clear_looks + 1
         if self.is_there and self._choice is IfKaiStarts.STOP:
             self.noticed.set()
         if set(found.elsewhere) - set(self._elsewhere):
             _log.warning(
-                "this looks like a KAI Scheduler: %s; if it is, stop it: two can't share pods", found.elsewhere
+                "%d pods look like a KAI Scheduler, such as %s; if they are, stop it: two can't share pods",
+                len(found.elsewhere),
+                ", ".join(found.elsewhere[:_MOST_NAMED]),
             )
         self._elsewhere = found.elsewhere
 

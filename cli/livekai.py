@@ -28,6 +28,8 @@ _SCHEDULER_IMAGE: Final = "scheduler"
 _LEASES: Final = frozenset({"41fce092.run.ai", "2ad35f9c.kai.scheduler", names.SCHEDULER_NAME})
 _SHARD_LEASE: Final = f"{names.SCHEDULER_NAME}-"
 _POLL_S: Final = 1.0
+#: Pods of all namespaces are listed at the first look and at each 60th: users may label as many as they like.
+ELSEWHERE_EVERY: Final = 60
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -47,6 +49,8 @@ class Lookout:
         self._api = api
         #: The leases that somebody holds, by name, as they were read last.
         self._held: dict[str, Lease] = {}
+        self._looks = 0
+        self._elsewhere: tuple[str, ...] = ()
 
     async def look(self) -> Found:
         """Look once, at pods and leases. Raises ApiError."""
@@ -70,14 +74,13 @@ class Lookout:
         return max((lease.spec.lease_duration_seconds or 0 for lease in self._held.values()), default=0)
 
     async def _look_at_pods(self) -> Found:
-        selector = f"app in ({', '.join(_COMPONENTS)})"
-        pods = [
-            pod
-            for pod in await _pods(self._api, selector, namespace="")
-            if pod.metadata.namespace != names.SYSTEM_NAMESPACE
-        ]
+        if self._looks % ELSEWHERE_EVERY == 0:
+            selector = f"app in ({', '.join(_COMPONENTS)})"
+            pods = await _pods(self._api, selector, namespace="")
+            self._elsewhere = tuple(_components([p for p in pods if p.metadata.namespace != names.SYSTEM_NAMESPACE]))
+        self._looks += 1
         at_work = _components(await _pods(self._api, "app", namespace=names.SYSTEM_NAMESPACE))
-        return Found(tuple(at_work), tuple(_components(pods)))
+        return Found(tuple(at_work), self._elsewhere)
 
     async def _leases(self) -> list[Lease]:
         listed = (await self._api.list(LEASES, namespace=names.SYSTEM_NAMESPACE, skip_undecodable=True)).items

@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from cli.besidekai import EVERY_S, BesideKai, IfKaiStarts
+from cli.livekai import ELSEWHERE_EVERY
 from kube.api import Api
 from kube.events import EventRecorder
 from kube.memory.faults import Fault
@@ -106,9 +107,9 @@ async def test_what_looks_like_one_elsewhere_is_told_and_stops_nobody(caplog: py
     cluster = Cluster()
     async with beside(cluster) as made:
         await cluster.start_kai("team")
-        await anyio.sleep(60.0)
+        await anyio.sleep(2 * ELSEWHERE_EVERY * EVERY_S)
         assert not made.is_there
-        (line,) = [each.getMessage() for each in caplog.records if "looks like a KAI" in each.getMessage()]
+        (line,) = [each.getMessage() for each in caplog.records if "look like a KAI" in each.getMessage()]
         assert "pod team/one" in line
 
 
@@ -123,6 +124,29 @@ async def test_it_is_gone_when_it_was_not_seen_for_a_while() -> None:
         await cluster.api.delete(PODS, "one", namespace=names.SYSTEM_NAMESPACE, grace_s=0)
         with anyio.fail_after(4 * EVERY_S):
             await made.until_gone()
+
+
+async def test_pods_of_all_namespaces_are_listed_seldom() -> None:
+    cluster = Cluster()
+    async with beside(cluster):
+        await anyio.sleep(ELSEWHERE_EVERY * EVERY_S)
+        listed = [entry for entry in cluster.server.audit if (entry.verb, entry.resource) == ("list", "pods")]
+        assert 1 <= len([entry for entry in listed if not entry.namespace]) <= 2
+        assert len([entry for entry in listed if entry.namespace]) >= ELSEWHERE_EVERY
+
+
+async def test_looks_without_an_answer_are_no_sign_that_it_has_gone() -> None:
+    cluster = Cluster()
+    async with beside(cluster) as made:
+        await cluster.start_kai()
+        await made.noticed.wait()
+        await cluster.api.delete(PODS, "one", namespace=names.SYSTEM_NAMESPACE, grace_s=0)
+        while made.is_there:  # noqa: ASYNC110 - virtual time
+            await anyio.sleep(1.0)
+        cluster.server.faults.on_request.append(lambda call: Fault(refuse_with=503) if call.verb == "list" else None)
+        with anyio.move_on_after(100.0) as waited:
+            await made.until_gone()
+        assert waited.cancelled_caught
 
 
 async def test_an_api_server_that_does_not_answer_tells_neither_of_a_kai_nor_of_its_end() -> None:
