@@ -70,9 +70,15 @@ class Cluster:
         await self._start(namespace, {"metadata": metadata, "spec": spec})
 
     async def owned(self, name: str, *, owner: str, group: str) -> None:
-        """A waiting pod of a Job and of a group."""
+        """A waiting pod of a workflow and of a group. The server does not know the kind, so it keeps the pod."""
         container = {"name": "main", "image": "i", "resources": {"limits": {names.GPU_RESOURCE: "9"}}}
-        reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": "u", "controller": True}
+        reference = {
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Workflow",
+            "name": owner,
+            "uid": "u",
+            "controller": True,
+        }
         metadata = {
             "name": name,
             "labels": {names.QUEUE_LABEL: "queue-of-team-a"},
@@ -524,7 +530,7 @@ async def test_every_share_is_a_link_to_its_pod_with_a_tooltip(tab: Tab) -> None
         ("find=n1", ["team-a/train", "team-b/eval"]),
         ("namespace=team-b", ["team-b/eval", "team-b/third"]),
         ("queue=queue-of-team-a&phase=Running", ["team-a/train"]),
-        ("owner=team-a%2FJob%2Ftune", ["team-a/tune-0"]),
+        ("owner=team-a%2FWorkflow%2Ftune", ["team-a/tune-0"]),
         ("group=team-a%2Fgang", ["team-a/tune-0"]),
         ("sort=-Pod", ["team-b/third", "team-b/eval", "team-a/tune-0", "team-a/train", "team-a/huge", "team-a/half"]),
         ("sort=Node&find=team-b", ["team-b/eval", "team-b/third"]),
@@ -561,7 +567,7 @@ async def test_pods_groups_owners_and_queues_lead_to_each_other(tab: Tab) -> Non
     await cluster.api.create(POD_GROUPS, group, namespace="team-a")
     links = "[...document.querySelectorAll('CHOSEN a')].map(a => a.getAttribute('href'))"
     queue = "#/queues?queue=queue-of-team-a"
-    pods = ["#/pods?group=team-a%2Fgang", "#/pods?owner=team-a%2FJob%2Ftune"]
+    pods = ["#/pods?group=team-a%2Fgang", "#/pods?owner=team-a%2FWorkflow%2Ftune"]
     async with page(cluster) as made:
         await shown(tab, made.address, "#/pods?find=tune")
         assert {queue, *pods} <= set(await tab.evaluate(links.replace("CHOSEN", "tbody")))
