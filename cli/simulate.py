@@ -10,8 +10,10 @@ from typing import Final
 
 import anyio
 import msgspec
+import yaml
 
 from cli import tables
+from cli.documents import documents
 from cli.page.simulated import Recorder, recorded
 from cli.refusing import BadInput
 from cli.writing import write
@@ -69,8 +71,15 @@ def read(files: Sequence[str]) -> list[Manifest]:
             except (OSError, UnicodeDecodeError) as error:
                 why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
                 raise BadInput(f"{path}: {why}") from error
-            found += manifests.load(text, origin=str(path))
+            found += manifests.read(_documents(text, path), origin=str(path))
     return manifests.in_order(found)
+
+
+def _documents(text: str, path: Path) -> list[object]:
+    try:
+        return documents(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BadInput(f"{path}: not YAML: {' '.join(str(error).split())}") from error
 
 
 def _expand(name: str) -> list[Path]:

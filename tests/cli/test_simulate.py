@@ -186,3 +186,13 @@ def test_a_pod_with_a_bound_claim_runs_where_its_volume_is(
     (tmp_path / "pods.yaml").write_text(claim + mounting, encoding="utf-8")
     result = simulate(capsys, "--nodes", "2x2x80GiB", str(tmp_path / "pods.yaml"))
     assert [(each["node"], each["verdict"]) for each in result["pods"]] == [(node, verdict)]
+
+
+def test_aliases_that_repeat_more_than_anybody_means_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    (tmp_path / "bomb.yaml").write_text("\n".join(lines), encoding="utf-8")
+    assert main(["simulate", "--nodes", "1x1x80GiB", str(tmp_path / "bomb.yaml")]) == 2
+    assert "aliases repeat more than" in capsys.readouterr().err
