@@ -12,11 +12,16 @@ block, and would take 25 us longer; a decision over 10,000 nodes would take 1.2 
 from __future__ import annotations
 
 import ctypes
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import anyio
 
 _TRIM_EVERY_S: Final = 60.0
+#: Objects that were made and not freed until young ones are looked through; and how often that is until older ones are.
+_RARE: Final = (200_000, 50, 100)
 
 
 async def trim_now_and_then(library: Any = None) -> None:
@@ -29,3 +34,18 @@ async def trim_now_and_then(library: Any = None) -> None:
     while trim is not None:
         await anyio.sleep(_TRIM_EVERY_S)
         trim(0)
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Have Python look for cyclic garbage seldom while this lasts.
+
+    A simulated cluster keeps a million objects and drops them by their counts: with Python's own thresholds looking
+    through them took nearly half of a run with 5,000 pods, and found next to nothing (peak memory is the same without).
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(*_RARE)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

@@ -14,6 +14,7 @@ import yaml
 
 from cli import tables
 from cli.documents import documents
+from cli.memory import rare_collections
 from cli.page.simulated import Recorder, recorded
 from cli.refusing import BadInput
 from cli.writing import write
@@ -51,7 +52,8 @@ def run(request: Request) -> int:
     except (shape.MalformedShape, manifests.MalformedManifest) as error:
         raise BadInput(str(error)) from error
     loop = {} if request.real_time else {"loop_factory": VirtualTimeLoop}
-    result = anyio.run(_simulate, shapes, objects, request, backend_options=loop)
+    with rare_collections():
+        result = anyio.run(_simulate, shapes, objects, request, backend_options=loop)
     if isinstance(result, BadInput):
         raise result
     if request.output == "json":

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import gc
+
 import anyio
 import pytest
 
-from cli.memory import trim_now_and_then
+from cli.memory import rare_collections, trim_now_and_then
 from tests.conftest import AnyioBackend
 
 
@@ -37,3 +39,11 @@ async def test_free_pages_are_given_back_once_a_minute() -> None:
 async def test_another_c_library_is_left_as_it_is() -> None:
     await trim_now_and_then(_Musl())
     assert anyio.current_time() == 0
+
+
+def test_garbage_is_looked_for_seldom_while_a_cluster_is_simulated_and_as_before_then() -> None:
+    before = gc.get_threshold()
+    with rare_collections():
+        assert gc.isenabled()
+        assert gc.get_threshold()[0] >= 100 * before[0]
+    assert gc.get_threshold() == before
