@@ -7,7 +7,7 @@ import msgspec
 from kube.memory.calls import Call
 from kube.memory.paging import ContinueToken, decode_token
 from kube.memory.refusals import bad_request, expired, internal, not_found, too_large_resource_version
-from kube.memory.selectors import Predicate, everything, selection
+from kube.memory.selectors import Predicate, everything, pinned, selection
 from kube.memory.store import Store, Table, within
 from kube.memory.types import ResourceType
 from kube.memory.watchlog import Stored
@@ -50,7 +50,7 @@ class Reading:
         table = self._store.table(call.kind)
         prefix = f"{call.namespace}/" if call.namespace else ""
         view, start = self._continued(table, prefix, token) if token else (self._view(table, call), "")
-        page, rest = _page(view, within(view.keys, prefix, prefix + start), matches, limit)
+        page, rest = _page(view, within(_keys(table, view, call), prefix, prefix + start), matches, limit)
         meta: dict[str, object] = {"resourceVersion": str(view.rv)}
         if rest:
             meta["continue"] = ContinueToken(view.rv, rest[0].removeprefix(prefix)).encode()
@@ -99,6 +99,14 @@ def selector_of(call: Call) -> Predicate:
     if call.name:
         fields = f"metadata.name={call.name}"
     return selection(call.kind, namespace=call.namespace, labels=query.get("labelSelector", ""), fields=fields)
+
+
+def _keys(table: Table, view: _View, call: Call) -> list[str]:
+    """All keys of a view; of the current one only those that have the field's value that is asked for."""
+    wanted = pinned(call.kind, call.query.get("fieldSelector", ""))
+    if wanted is None or view.objects is not table.objects:
+        return view.keys
+    return table.keys_having(*wanted)
 
 
 def _page(view: _View, keys: list[str], matches: Predicate, limit: int) -> tuple[list[Stored], list[str]]:

@@ -51,7 +51,16 @@ def _field_test(kind: ResourceType, text: str) -> Predicate:
         raise bad_request(_unknown_field(kind, path))
     wanted = operator != "!="
     parts = path.split(".")
-    return lambda obj: (_field(obj, parts) == value) is wanted
+    return lambda obj: (field_of(obj, parts) == value) is wanted
+
+
+def pinned(kind: ResourceType, fields: str) -> tuple[str, str] | None:
+    """Return a field of the type's own and the value that a fieldSelector wants of it; None if it pins none."""
+    for text in fields.split(","):
+        match = _FIELD.fullmatch(text.strip())
+        if match is not None and match[1] in kind.fields and match[2] != "!=":
+            return match[1], match[3]
+    return None
 
 
 def _unknown_field(kind: ResourceType, path: str) -> str:
@@ -61,7 +70,8 @@ def _unknown_field(kind: ResourceType, path: str) -> str:
     return f'"{path}" is not a known field selector: only {known}'
 
 
-def _field(obj: dict[str, Any], parts: list[str]) -> str:
+def field_of(obj: dict[str, Any], parts: list[str]) -> str:
+    """Return a field as text, "" where it is not there."""
     value: Any = obj
     for part in parts:
         value = value.get(part) if isinstance(value, dict) else None

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from kube.memory.selectors import field_of
 from kube.memory.types import ResourceType
 from kube.memory.watchlog import Change, Log, Stored
 
@@ -30,6 +31,30 @@ class Table:
     #: The keys of ``objects``, sorted: the order of lists and pages.
     keys: list[str] = field(default_factory=list)
     log: Log = field(default_factory=Log)
+    #: Field -> value -> keys of the objects that have it, of fields by which somebody asked.
+    _by_field: dict[str, dict[str, set[str]]] = field(default_factory=dict)
+
+    def keys_having(self, path: str, value: str) -> list[str]:
+        """Return the keys of the objects whose field has this value, in order: a node's pods among thousands."""
+        index = self._by_field.get(path)
+        if index is None:
+            index = self._by_field[path] = {}
+            for key, stored in self.objects.items():
+                index.setdefault(field_of(stored.obj, path.split(".")), set()).add(key)
+        return sorted(index.get(value, ()))
+
+    def reindex(self, key: str, old: Stored | None, new: Stored | None) -> None:
+        """Take in that the object under a key has changed."""
+        for path, index in self._by_field.items():
+            parts = path.split(".")
+            before = None if old is None else field_of(old.obj, parts)
+            after = None if new is None else field_of(new.obj, parts)
+            if before == after:
+                continue
+            if before is not None:
+                index[before].discard(key)
+            if after is not None:
+                index.setdefault(after, set()).add(key)
 
     def keys_within(self, prefix: str, start: str = "") -> list[str]:
         """Return the keys that begin with ``prefix`` and are not before ``start``, in order."""
@@ -88,6 +113,7 @@ class Store:
         old = table.objects.get(key)
         new = self._stamp(obj)
         table.objects[key] = new
+        table.reindex(key, old, new)
         if old is None:
             insort(table.keys, key)
         self._record(table, Change(rv=new.rv, key=key, old=old, new=new))
@@ -98,6 +124,7 @@ class Store:
         table = self.tables[kind.root]
         old = table.objects.pop(key)
         del table.keys[bisect_left(table.keys, key)]
+        table.reindex(key, old, None)
         gone = self._stamp({**old.obj, "metadata": {**old.obj["metadata"]}})
         self._record(table, Change(rv=gone.rv, key=key, old=old, new=None, gone=gone))
         return gone
