@@ -72,6 +72,8 @@ class Cache:
         self.on_unenforced = Signal()
         #: Newest reservation by group.
         self.reservations: dict[str, Reservation] = {}
+        #: UID of a reservation -> groups for which it is or was the newest.
+        self._groups_of: dict[str, set[str]] = {}
         #: PodGroups that carry a plan, by (namespace, name): the annotation's text.
         self.plans: dict[tuple[str, str], str] = {}
         #: PodGroups of which a pod has succeeded, by (namespace, name): such a gang is at its end.
@@ -166,8 +168,9 @@ class Cache:
         self.cluster.remove_pod(uid)
         self._forget_waiting(uid)
         self.unenforced.pop(uid, None)
-        for group in [group for group, held in self.reservations.items() if held.uid == uid]:
-            del self.reservations[group]
+        for group in self._groups_of.pop(uid, ()):
+            if (held := self.reservations.get(group)) is not None and held.uid == uid:
+                del self.reservations[group]
         self.on_pod(uid)
         self.wake.set()
 
@@ -180,6 +183,7 @@ class Cache:
         known = self.reservations.get(held.group)
         if known is None or not is_older(held.rv, known.rv):
             self.reservations[held.group] = held
+            self._groups_of.setdefault(held.uid, set()).add(held.group)
         if not held.is_learned:
             self.on_device_asked(held.uid)
 
