@@ -79,9 +79,11 @@ class Checker:
         self._chosen: dict[str, str] = {}
         #: What is there now: pods by UID, nodes by name, BindRequests by UID.
         self.live: dict[str, PodFacts] = {}
+        #: Node ("" for none) -> UIDs of the pods that are there and name it.
+        self._on_node: dict[str, dict[str, None]] = {}
         self._nodes: dict[str, NodeFacts] = {}
         self._requests: set[str] = set()
-        self._keeping = Keeping(self.findings, self.writes, self._cards, self.live)
+        self._keeping = Keeping(self.findings, self.writes, self._cards, self.live, self._on_node)
         self._evictions = Evictions(self.findings, self._is_releasable)
         self._release_s = release_s
         #: Device -> until when it was seen unhealthy.
@@ -258,12 +260,15 @@ class Checker:
             asks = known.asks if known.node else pod.asks
             pod = replace(pod, asks=asks, is_placed_by_hand=known.is_placed_by_hand)
         self._pods[pod.uid] = pod
+        if known is not None and (is_gone or known.node != pod.node):
+            self._on_node.get(known.node, {}).pop(pod.uid, None)
         if is_gone:
             self.live.pop(pod.uid, None)
             if pod.node and not pod.has_ended:
                 self._usage.vanished(pod, at_s)
         else:
             self.live[pod.uid] = pod
+            self._on_node.setdefault(pod.node, {})[pod.uid] = None
             self._judge_keeping(known, pod, at_s)
         self._gangs.pod(pod, is_gone=is_gone, at_s=at_s)
         self._ill_at_s.update(dict.fromkeys(known.ill if known else (), at_s))

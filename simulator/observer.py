@@ -6,12 +6,12 @@ checker as well, so on the in-memory API server, which loses none, it sees every
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
+import msgspec
 from anyio.abc import TaskStatus
 
 from kube import errors
@@ -71,7 +71,7 @@ class Observer:
                 self._version = ""
                 return
             async for line in lines:
-                event = json.loads(line)
+                event = msgspec.json.decode(line)
                 if event["type"] == "ERROR":
                     self._version = ""
                     return
@@ -104,5 +104,5 @@ async def objects(transport: Transport, plural: str) -> dict[str, Any]:
     response = await transport.request("GET", PATHS[plural], query={}, timeout_s=_TIMEOUT_S)
     if response.status != 200:
         raise errors.Unreachable(f"list of {plural}: HTTP {response.status}")
-    listing: dict[str, Any] = json.loads(response.body)
+    listing: dict[str, Any] = msgspec.json.decode(response.body)
     return listing

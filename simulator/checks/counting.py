@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final
 
 from simulator.facts import Json, PodFacts
@@ -159,9 +160,11 @@ def _told(reservation: PodFacts) -> str:
 
 def is_over(pod: PodFacts) -> bool:
     """Whether it holds nothing: an evicted pod's phase may be told before its containers are gone."""
+    if not pod.has_ended:
+        return False
     status = pod.raw.get("status") or {}
     statuses = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
-    return pod.has_ended and not any("running" in (each.get("state") or {}) for each in statuses)
+    return not any("running" in (each.get("state") or {}) for each in statuses)
 
 
 def book_nano(reservation: PodFacts) -> Mapping[str, int]:
@@ -207,7 +210,11 @@ def _is_device(resource: str) -> bool:
 
 def amount(text: object) -> Fraction:
     """Read a Kubernetes quantity; 0 for what can't be read."""
-    written = str(text)
+    return _amount(str(text))
+
+
+@lru_cache(maxsize=4096)
+def _amount(written: str) -> Fraction:
     suffix = next((s for s in sorted(_SUFFIXES, key=len, reverse=True) if written.endswith(s)), "")
     try:
         return Fraction(written.removesuffix(suffix)) * _SUFFIXES.get(suffix, Fraction(1))

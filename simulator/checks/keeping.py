@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -33,12 +33,16 @@ _ASKS: Final = (
 
 @dataclass(slots=True)
 class Keeping:
-    """Judges versions of bound pods, and of the books of their devices. ``pods``: those that are there, by UID."""
+    """Judges versions of bound pods, and of the books of their devices. ``pods``: those that are there, by UID.
+
+    ``on_node``: node -> UIDs of those that name it.
+    """
 
     findings: Findings
     writes: Writes
     cards: Mapping[str, Device]
     pods: Mapping[str, PodFacts]
+    on_node: Mapping[str, Mapping[str, None]]
 
     def bound(self, pod: PodFacts, at_s: float) -> None:
         """A pod of ours was just bound: each device is charged with what was asked, and its book says so."""
@@ -79,10 +83,10 @@ class Keeping:
         """A reservation has a new version: whoever still uses its device stays in its book."""
         if known is not None and known.annotations.get(names.TENANTS) == reservation.annotations.get(names.TENANTS):
             return
-        uids: Iterable[str] = counting.entries(known) if known is not None else list(self.pods)
-        for uid in uids:
+        uids = counting.entries(known) if known is not None else self.on_node.get(reservation.node, {})
+        for uid in tuple(uids):
             pod = self.pods.get(uid)
-            if pod is None or counting.is_over(pod) or pod.node != reservation.node:
+            if pod is None or pod.node != reservation.node or counting.is_over(pod):
                 continue
             for group in reservation.groups:
                 self._judge_entry(reservation, pod, group, at_s)

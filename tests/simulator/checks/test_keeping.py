@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from simulator.devices import Device
-from tests.simulator.made_up import Story, granted, granted_memory, reservation, share, version
+from tests.simulator.made_up import Story, granted, granted_memory, pod, reservation, share, version
+from tests.steps import counted
 
 HALF = 500_000_000
 
@@ -106,3 +107,25 @@ def test_protected_keys_of_bound_pods_are_written_by_us_only(user: str, broken: 
 def test_other_keys_are_everybodys() -> None:
     story = bound().writes("patch", "pods", "p", user="somebody", version=6)
     assert story.sees(version(granted("p", "g", annotations={"example.com/note": "1"}), 6)).broken() == set()
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_reservation_that_comes_late_is_judged_by_the_pods_of_its_node(*, moves: bool) -> None:
+    """The tenant has its grant before the reservation's first version is seen, with an empty book."""
+    tenant = granted("p", "g")
+    story = Story().sees({**tenant, "spec": {**tenant["spec"], "nodeName": "elsewhere"}} if moves else tenant)
+    if moves:
+        story.sees(tenant)  # S5, too
+    assert story.sees(reservation("r", "g", {})).broken() == ({"S5", "S8"} if moves else {"S8"})
+
+
+def test_pods_of_other_nodes_are_not_looked_at_for_a_new_reservation() -> None:
+    def cost(elsewhere: int) -> int:
+        story = Story()
+        for number in range(elsewhere):
+            story.sees(pod(f"p{number}", node="elsewhere"))
+        with counted() as steps:
+            story.sees(reservation("r", "g", {}))
+        return steps.taken
+
+    assert cost(300) <= 1.2 * cost(1)
