@@ -18,6 +18,7 @@ from admission.certificates.tls import Files, FilesShown
 from cli import connections, namespaces
 from cli.leaders import Leaders
 from cli.listening import listening
+from cli.memory import rare_collections
 from cli.page.access import Access, Open, Reviewed
 from cli.page.answering import Answering
 from cli.page.door import Door
@@ -190,8 +191,10 @@ def _simulated(arguments: argparse.Namespace) -> Source:
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Transport, str]]:
-        async with at_work(play) as transport:
-            yield transport, "simulated cluster"
+        # A large cluster takes its time to fill; the page shows that.
+        with rare_collections():
+            async with at_work(play, is_filled=False) as transport:
+                yield transport, "simulated cluster"
 
     return opened()
 

@@ -105,6 +105,8 @@ class Play:
         self._shapes = shapes
         self._seed = seed
         self.world = World(shapes, clock=clock or SystemClock(), settings=msgspec.structs.replace(_SETTINGS, seed=seed))
+        #: Set when the cluster is there, and nobody has come yet.
+        self.is_there = anyio.Event()
         self._wanted_milli = 0
         self._most_milli = 10 * _WANTED_PERCENT * sum(len(shape.cards_mib) for shape in shapes)
 
@@ -118,6 +120,7 @@ class Play:
         rng = random.Random(f"{self._seed}/play")  # noqa: S311 - a play
         async with self.world as world, anyio.create_task_group() as tasks:
             await self._make_queues(world.api)
+            self.is_there.set()
             stream = asks(rng)
             while self._wanted_milli < self._most_milli:
                 await self._come(next(stream), tasks)
@@ -177,10 +180,14 @@ def of_nodes(named: Sequence[str], *, seed: int = 0) -> Play:
 
 
 @asynccontextmanager
-async def at_work(play: Play) -> AsyncIterator[Transport]:
-    """Play as long as somebody looks."""
+async def at_work(play: Play, *, is_filled: bool = True) -> AsyncIterator[Transport]:
+    """Play as long as somebody looks. ``is_filled``: from when the first have come; else while they come, too."""
     async with anyio.create_task_group() as tasks:
-        await tasks.start(play.run)
+        if is_filled:
+            await tasks.start(play.run)
+        else:
+            tasks.start_soon(play.run)
+            await play.is_there.wait()
         yield play.transport
         tasks.cancel_scope.cancel()
 
