@@ -89,13 +89,14 @@ class Clearing:
 
     def _note_unbound(self, group: str, found: Mapping[str, Entry]) -> None:
         """Note entries that are seen unbound for the first time; others are forgotten, bound or gone as they are."""
-        known, now = self._unbound_since.get(group, {}), anyio.current_time()
         unbound = [(uid, entry.attempt) for uid, entry in found.items() if not self._is_bound(uid)]
+        if not unbound:
+            self.forget(group)
+            return
+        known, now = self._unbound_since.get(group, {}), anyio.current_time()
         self._unbound_since[group] = {key: known.get(key, now) for key in unbound}
         if group in self._put_offs:
             self._put_offs[group] = {key: one for key, one in self._put_offs[group].items() if key in unbound}
-        if not unbound:
-            self.forget(group)
 
     def _is_bound(self, uid: str) -> bool:
         pod = self._view.pods.get(uid)
@@ -103,6 +104,8 @@ class Clearing:
 
     def _seen_for_s(self, group: str, uid: str, entry: Entry) -> float:
         """For how long an entry has been seen without its pod being bound; 0 for one that is bound, new, or put off."""
+        if group not in self._unbound_since and group not in self._put_offs:
+            return 0.0
         key, now = (uid, entry.attempt), anyio.current_time()
         put_off = self._put_offs.get(group, {}).get(key)
         if put_off is not None and now < put_off.until_s:

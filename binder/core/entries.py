@@ -89,7 +89,7 @@ def is_suspicious(entry: Entry, group: str, pod: PodView | None, *, at_work: boo
     if pod is None or pod.ended:
         return True
     if pod.is_bound:
-        return group not in pod.held_groups
+        return not pod.holds(group)
     if at_work:
         return False
     return is_older(entry.rv, pod.rv) or seen_for_s > WRITE_TIMEOUT_S

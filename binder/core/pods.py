@@ -62,6 +62,12 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         granted = (device.group for device in self.grant.devices) if self.grant else ()
         return frozenset((*self.groups, *granted))
 
+    def holds(self, group: str) -> bool:
+        """Whether its labels or its grant name a group: ``group in held_groups``, without making that set."""
+        if group in self.groups:
+            return True
+        return self.grant is not None and any(device.group == group for device in self.grant.devices)
+
     def asks(self, number: int) -> GpuRequest | None:
         """What it asks, by the number of its alternatives: 0 is ``request``. None if there is no such one."""
         if number == 0:
