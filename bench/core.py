@@ -32,12 +32,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from scheduler.core import intake
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide import decide
-from scheduler.core.placing import Placer
-from scheduler.core.plan import Alone, Gang, Plan
-from scheduler.core.settings import Settings
+from scheduler.core.convert import objects
+from scheduler.core.decide.decide import decide
+from scheduler.core.decide.placer import Placer
+from scheduler.core.model.plan import Alone, Gang, Plan
+from scheduler.core.model.settings import Settings
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.podgroup import PodGroup
@@ -112,7 +112,7 @@ def _entry(nano: int) -> dict[str, Any]:
 
 def _cluster(nodes: int) -> Cluster:
     made = Cluster(Settings())
-    made.replace_nodes([intake.node_record(_node(number)) for number in range(nodes)])
+    made.replace_nodes([objects.node_record(_node(number)) for number in range(nodes)])
     made.refresh()
     return made
 

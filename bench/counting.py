@@ -27,7 +27,7 @@ from cli.metrics.watches import measured_lag
 from kube.resources import PODS
 from kube.transport import Response
 from scheduler.cache import Cache
-from scheduler.core.plan import Bind, Placement, Plan
+from scheduler.core.model.plan import Bind, Placement, Plan
 from scheduler.observing import Ended, Stage
 from scheduler.standing import Standing
 from wire.core import ObjectMeta

@@ -25,7 +25,7 @@ from kube.resources import NODES, PODS
 from kube.retry import Retry
 from scheduler.cache import Cache, NodeSink, PodSink
 from scheduler.core.cluster import Cluster
-from scheduler.core.settings import Settings
+from scheduler.core.model.settings import Settings
 
 _TICK_S = 0.001
 _WITHIN_S = 300.0

@@ -31,7 +31,7 @@ from binder.tracing import Traced as BinderTraces
 from cli.tracing.exporting import Exporting
 from kube.clock import SystemClock
 from kube.tracing import Tracer
-from scheduler.core.plan import Placement
+from scheduler.core.model.plan import Placement
 from scheduler.tracing import Traced as SchedulerTraces
 from tools.cluster import ControlPlane
 from tools.deployment import SCHEDULER, Deployment, Options

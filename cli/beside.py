@@ -7,9 +7,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from scheduler.core import intake, volumes
-from scheduler.core.records import PodGroupRecord
-from scheduler.core.volumes import ClaimRecord
+from scheduler.core.convert import objects as intake
+from scheduler.core.convert import volumes
+from scheduler.core.convert.volumes import ClaimRecord
+from scheduler.core.model.records import PodGroupRecord
 from wire import names
 from wire.core import ObjectMeta
 from wire.crds.podgroup import PodGroup

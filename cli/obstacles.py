@@ -23,10 +23,10 @@ from gpu.dialects import nvfractions
 from gpu.dialects.settings import DialectSettings
 from gpu.refusal import Refusal
 from gpu.translation import Translation
-from scheduler.core import constraining, intake, owners, volumes
-from scheduler.core.records import ClaimUse
-from scheduler.core.settings import Settings
-from scheduler.core.verdict import Code, Verdict
+from scheduler.core.convert import constraints, job_owners, objects, volumes
+from scheduler.core.model.records import ClaimUse
+from scheduler.core.model.settings import Settings
+from scheduler.core.model.verdict import Code, Verdict
 from scheduler.reasons import told
 from wire import names
 from wire.core import Job, ObjectMeta, OwnerReference, Pod
@@ -82,17 +82,17 @@ def _stored(found: FoundPod, pod: Pod, dialects: DialectSettings) -> Pod:
 
 
 def _never_placed(pod: Pod, found: FoundPod) -> Iterator[Suspicion]:
-    record = intake.pod_record(pod, Settings())
+    record = objects.pod_record(pod, Settings())
     if record is None:
         return
     if record.blocker is not None and record.blocker.code is Code.INVALID_REQUEST:
         yield Suspicion("unreadable", "spec", f"can't be read by the scheduler: {record.blocker.detail}")
-    for name in constraining.each_unsupported(pod):
+    for name in constraints.each_unsupported(pod):
         text = f"is not supported yet, so the pod is never placed: {ADVICE.get(name, _OTHERWISE)}"
         yield Suspicion("unsupported", name, text)
-    if limit := constraining.excessive(record.cls):
+    if limit := constraints.excessive(record.cls):
         yield Suspicion("unsupported", "spec", f"has {limit}, so the pod is never placed: say it with fewer")
-    if why := intake.without_group(pod) or _by_its_job(found, pod):
+    if why := objects.without_group(pod) or _by_its_job(found, pod):
         text = f"is not set. {told(why).message}"
         advice = "" if why.code is Code.NO_POD_GROUP else f": {_GROUP}"
         yield Suspicion("no-pod-group", names.POD_GROUP_NAME, f"{text}{advice}")
@@ -113,7 +113,7 @@ def _by_its_job(found: FoundPod, pod: Pod) -> Verdict | None:
         meta = msgspec.convert(metadata or {}, ObjectMeta)
     except msgspec.ValidationError:
         return None
-    return owners.job_record(Job(metadata=msgspec.structs.replace(meta, name=found.name))).verdict
+    return job_owners.job_record(Job(metadata=msgspec.structs.replace(meta, name=found.name))).verdict
 
 
 def _of_group(found: FoundPod, pod: Pod, beside: Beside) -> Iterator[Suspicion]:

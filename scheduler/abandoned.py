@@ -25,7 +25,7 @@ from kube.errors import ApiError, Conflict, NotFound
 from kube.resources import BIND_REQUESTS, POD_GROUPS
 from scheduler import handing
 from scheduler.cache import Cache
-from scheduler.core.records import PodGroupRecord, PodRecord
+from scheduler.core.model.records import PodGroupRecord, PodRecord
 from wire import names
 
 _log: Final = logging.getLogger(__name__)

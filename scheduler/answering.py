@@ -1,4 +1,4 @@
-"""How long reservation pods have been asked which device they hold. The clock of scheduler/core/probation.py.
+"""How long reservation pods have been asked which device they hold. The clock of scheduler/core/assumed/slow_nodes.py.
 
 Counted from when a reservation was seen, not from the decision: what the binder and the API server take is not the
 node's fault.

@@ -22,7 +22,7 @@ from kube.tracing import Tracer
 from scheduler.answering import Answering
 from scheduler.cache import Cache, NodeSink, PodGroupSink, PodSink, RequestSink
 from scheduler.core.cluster import Cluster
-from scheduler.core.plan import Explain
+from scheduler.core.model.plan import Explain
 from scheduler.cycle import Cycle
 from scheduler.direct import Direct
 from scheduler.enforcing import Enforcing

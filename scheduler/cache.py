@@ -17,9 +17,9 @@ from gpu.fences import fences
 from gpu.reservation import Reservation
 from kube.reflector import in_turns
 from kube.signal import Signal
-from scheduler.core import intake
 from scheduler.core.cluster import Cluster
-from scheduler.core.records import NO_WISHES, NodeRecord, PodRecord, SeenPod
+from scheduler.core.convert import objects
+from scheduler.core.model.records import NO_WISHES, NodeRecord, PodRecord, SeenPod
 from scheduler.traces import Traces, Untraced
 from wire import names
 from wire.core import Condition, Node, Pod
@@ -302,7 +302,7 @@ class NodeSink:
 
     def keep(self, obj: Node) -> NodeRecord:
         """What the cache keeps of a node."""
-        return intake.node_record(obj)
+        return objects.node_record(obj)
 
     async def replace(self, kept: Sequence[NodeRecord]) -> None:
         """Take a list: what is not in it is gone."""

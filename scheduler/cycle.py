@@ -21,9 +21,9 @@ from kube.logevents import LogEvent, about
 from kube.resources import PODS
 from scheduler import handing
 from scheduler.cache import Cache
-from scheduler.core.decide import decide
-from scheduler.core.flights import HOLD
-from scheduler.core.plan import Attempt, Bind, Explain, Gang, Hold, Join, Placement, Plan, Retire, Withdraw
+from scheduler.core.assumed.in_flight import HOLD
+from scheduler.core.decide.decide import decide
+from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, Hold, Join, Placement, Plan, Retire, Withdraw
 from scheduler.direct import Direct
 from scheduler.gangs import Gangs
 from scheduler.handed import HandedOver

@@ -35,7 +35,7 @@ from kube.events import EventRecorder
 from kube.logevents import LogEvent, about
 from kube.patience import until_answered
 from scheduler.cache import Cache
-from scheduler.core.plan import Placement
+from scheduler.core.model.plan import Placement
 from scheduler.observing import Ended, Observer, ended_by
 from wire import names
 from wire.core import ObjectReference, Pod

@@ -22,7 +22,7 @@ from kube.clock import Clock, rfc3339
 from kube.errors import ApiError, NotFound
 from kube.resources import PODS
 from scheduler.cache import Cache, says_unenforced
-from scheduler.core.records import PodRecord
+from scheduler.core.model.records import PodRecord
 from wire import names
 from wire.core import Pod
 

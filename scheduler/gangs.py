@@ -24,8 +24,8 @@ from kube.resources import POD_GROUPS
 from scheduler import handing
 from scheduler.abandoned import AbandonedPlans, Key
 from scheduler.cache import Cache
-from scheduler.core import gangplan
-from scheduler.core.plan import Gang, Placement
+from scheduler.core.convert import written_plan
+from scheduler.core.model.plan import Gang, Placement
 from scheduler.direct import Direct, Sharer
 from scheduler.handed import HandedOver
 from wire import names
@@ -103,7 +103,7 @@ class Gangs:
         False: somebody else has changed the PodGroup, so it is decided on anew. Raises _NotPlanned.
         """
         namespace, name = gang.pod_group
-        text = gangplan.render(gangplan.make(plan_id, gang.placements))
+        text = written_plan.render(written_plan.make(plan_id, gang.placements))
         try:
             group = await self._api.patch(
                 POD_GROUPS,

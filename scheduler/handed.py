@@ -26,8 +26,8 @@ from kube.patience import until_answered
 from kube.resources import BIND_REQUESTS, PODS
 from scheduler import handing
 from scheduler.cache import Cache
-from scheduler.core.plan import Placement
-from scheduler.core.records import BindRequestRecord
+from scheduler.core.model.plan import Placement
+from scheduler.core.model.records import BindRequestRecord
 from wire.core import Pod
 
 _ORPHANED = FenceText("Withdrawn: the BindRequest is gone", "Failed to bind pod: its BindRequest was deleted")

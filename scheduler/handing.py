@@ -16,7 +16,7 @@ from kube.errors import AlreadyExists, ApiError, NotFound, Refused
 from kube.patience import until_answered
 from kube.removal import remove
 from kube.resources import BIND_REQUESTS
-from scheduler.core.plan import Placement
+from scheduler.core.model.plan import Placement
 from wire import names
 from wire.crds.bindrequest import BindRequest
 

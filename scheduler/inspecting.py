@@ -20,7 +20,7 @@ from anyio.abc import TaskStatus
 from kube.replica import Replica
 from kube.serving import serve
 from scheduler.core.cluster import Cluster
-from scheduler.core.gpushare import Answer, NodeUse, node_use
+from scheduler.core.report.gpushare import Answer, NodeUse, node_use
 from scheduler.settings import InspectSettings
 
 _log: Final = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from typing_extensions import override
 
-from scheduler.core.plan import Plan
-from scheduler.core.verdict import Code
+from scheduler.core.model.plan import Plan
+from scheduler.core.model.verdict import Code
 
 
 class Stage(enum.Enum):

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.inspection import Closed
-from scheduler.core.verdict import Code, NodeReason, Verdict
+from scheduler.core.model.verdict import Code, NodeReason, Verdict
+from scheduler.core.report.node_view import Closed
 from wire import names
 
 

@@ -27,9 +27,9 @@ from kube.patience import doubled_s
 from kube.resources import POD_GROUPS, PODS
 from scheduler import reasons
 from scheduler.cache import Cache
-from scheduler.core import intake
-from scheduler.core.quorum import quorum
-from scheduler.core.records import PodGroupRecord
+from scheduler.core.convert import objects
+from scheduler.core.groups.quorum import quorum
+from scheduler.core.model.records import PodGroupRecord
 from wire import names
 from wire.core import ObjectReference, Pod
 from wire.events import WARNING
@@ -117,7 +117,7 @@ class Releasing:
 
     async def _release(self, group: PodGroupRecord) -> None:
         """Evict the bound members, if the API server agrees that they are too few. Raises ApiError."""
-        now = intake.pod_group_record(await self._api.get(POD_GROUPS, group.name, namespace=group.namespace))
+        now = objects.pod_group_record(await self._api.get(POD_GROUPS, group.name, namespace=group.namespace))
         listed = await self._api.list(PODS, namespace=group.namespace)
         members = [
             pod for pod in listed.items if (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME) == group.name
@@ -127,7 +127,9 @@ class Releasing:
             for pod in members
             if pod.spec.node_name and pod.metadata.deletion_timestamp is None and pod.status.phase not in _ENDED
         ]
-        bound = [found for pod in active if (found := intake.pod_record(pod, self._cache.cluster.settings)) is not None]
+        bound = [
+            found for pod in active if (found := objects.pod_record(pod, self._cache.cluster.settings)) is not None
+        ]
         is_broken = quorum(now, bound, self._cache.cluster.is_in_flight).is_broken
         is_at_its_end = any(pod.status.phase == names.SUCCEEDED for pod in members)
         if is_at_its_end or not is_broken or now.unsupported or now.stale_ns != group.stale_ns or now.uid != group.uid:

@@ -13,7 +13,7 @@ from gpu.telling import note_text, taken_text
 from gpu.translation import LOSSES, Note, NoteCode
 from kube.events import EventRecorder
 from scheduler.cache import Cache
-from scheduler.core.records import PodRecord
+from scheduler.core.model.records import PodRecord
 from wire import names
 from wire.core import ObjectReference
 from wire.events import NORMAL, WARNING

@@ -23,9 +23,9 @@ from kube.resources import PODS
 from kube.signal import Signal
 from scheduler import scalingpod
 from scheduler.cache import Cache
-from scheduler.core.plan import Explain
-from scheduler.core.scaling import Create, Remove, Scaler, ScalingPod, Step, Tell
-from scheduler.core.wanting import Want, wants
+from scheduler.core.autoscale.scaling_pods import Create, Remove, Scaler, ScalingPod, Step, Tell
+from scheduler.core.autoscale.unmet_demand import Want, wants
+from scheduler.core.model.plan import Explain
 from scheduler.settings import ScalingSettings
 from wire.core import Pod
 from wire.recent import Recent

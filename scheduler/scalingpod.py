@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from scheduler import volumeplaces
-from scheduler.core.records import Demand, VolumeRule
-from scheduler.core.scaling import ScalingPod
+from scheduler.core.autoscale.scaling_pods import ScalingPod
+from scheduler.core.model.records import Demand, VolumeRule
 from scheduler.settings import ScalingSettings
 from wire import names
 from wire.core import Pod

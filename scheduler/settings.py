@@ -1,11 +1,14 @@
-"""What an administrator may set about the scheduler's shell. Settings of decisions are scheduler/core/settings.py's."""
+"""What an administrator may set about the scheduler's shell.
+
+Settings of decisions are scheduler/core/model/settings.py's.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
 from gpu.cdi import Cdi
-from scheduler.core.settings import Settings
+from scheduler.core.model.settings import Settings
 from wire import names
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from scheduler.cache import Cache
-from scheduler.core.using import Pool, Use, use_of_pools
-from scheduler.core.verdict import Code
+from scheduler.core.model.verdict import Code
+from scheduler.core.report.pool_use import Pool, Use, use_of_pools
 
 #: In the place of a reason: a place was found, and it is being bound or waits for its device.
 ON_ITS_WAY: Final = "OnItsWay"

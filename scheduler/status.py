@@ -22,8 +22,8 @@ from kube.resources import PODS
 from kube.signal import Signal
 from scheduler import reasons
 from scheduler.cache import Cache
-from scheduler.core.plan import Explain
-from scheduler.core.verdict import Code
+from scheduler.core.model.plan import Explain
+from scheduler.core.model.verdict import Code
 from scheduler.observing import Observer
 from scheduler.reasons import Told
 from wire import names

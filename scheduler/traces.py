@@ -7,8 +7,8 @@ from typing import Protocol
 
 from typing_extensions import override
 
-from scheduler.core.plan import Placement
-from scheduler.core.verdict import Code
+from scheduler.core.model.plan import Placement
+from scheduler.core.model.verdict import Code
 from wire.core import Pod
 
 

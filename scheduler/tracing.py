@@ -15,8 +15,8 @@ from typing import Final
 from typing_extensions import override
 
 from kube.tracing import SpanEvent, Tracer, Value, trace_field
-from scheduler.core.plan import Placement
-from scheduler.core.verdict import Code
+from scheduler.core.model.plan import Placement
+from scheduler.core.model.verdict import Code
 from scheduler.traces import Traces
 from wire import names, traceparent
 from wire.core import Pod

@@ -18,8 +18,8 @@ from kube.resources import (
     Resource,
 )
 from scheduler.cache import Cache
-from scheduler.core import owners, selectors, volumes
-from scheduler.core.facts import Facts, Keyed
+from scheduler.core.convert import job_owners, selectors, volumes
+from scheduler.core.model.facts import Facts, Keyed
 
 T = TypeVar("T", bound=msgspec.Struct)
 R = TypeVar("R", bound=Keyed[Any])
@@ -58,7 +58,7 @@ def sinks(cache: Cache) -> tuple[tuple[Resource[Any], FactSink[Any, Any]], ...]:
     storage = cache.cluster.storage
     return (
         (NAMESPACES, FactSink(cache, cache.cluster.others.namespaces, selectors.namespace_record)),
-        (JOBS, FactSink(cache, cache.cluster.owners.jobs, owners.job_record)),
+        (JOBS, FactSink(cache, cache.cluster.owners.jobs, job_owners.job_record)),
         (STORAGE_CLASSES, FactSink(cache, storage.classes, volumes.storage_class_record)),
         (CSI_NODES, FactSink(cache, storage.attachments.limits, volumes.limits_record)),
         (VOLUME_ATTACHMENTS, FactSink(cache, storage.attachments.attached, volumes.attachment_record)),

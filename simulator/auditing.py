@@ -34,7 +34,7 @@ _READS: Final = frozenset({"get", "list", "watch"})
 _UNHEARD: Final = 504
 #: After a change the ledgers are looked at so soon, and again until nothing is under way.
 _LEDGER_S: Final = 0.2
-#: Twice the longest time for which a node is out for a pod (scheduler/core/settings.py), looked at now and then.
+#: Twice the longest time for which a node is out for a pod (scheduler/core/model/settings.py), looked at now and then.
 L1_S: Final = 3600.0
 _L1_LOOK_S: Final = 60.0
 #: So long after the last event something may still fall due: what a forced deletion left (its grace period and a

@@ -10,7 +10,7 @@ from typing import Final
 from gpu.slices import is_device_resource
 from scheduler.app import Scheduler
 from scheduler.core.cluster import Cluster
-from scheduler.core.table import CPU, MEMORY, PODS
+from scheduler.core.nodes.table import CPU, MEMORY, PODS
 from simulator.checks.ledgers import Ledger, Row
 
 #: What a scheduler follows, by plural.

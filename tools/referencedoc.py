@@ -71,7 +71,7 @@ def events() -> Iterator[str]:
     yield from _table(("reason", "what has happened"), _commented(told, "REASON_"))
     yield "\n## What keeps a pod waiting\n\n"
     yield "The verdict's code, as metrics name it; the message of the condition says it in words.\n\n"
-    yield from _table(("verdict", "what it is"), _commented(constants("scheduler/core/verdict.py"), ""))
+    yield from _table(("verdict", "what it is"), _commented(constants("scheduler/core/model/verdict.py"), ""))
     yield "\n## What keeps nodes out\n\nAfter `no nodes with enough resources were found`, counted by node:\n\n"
     yield from _table(("kind", "words"), ((_code(kind), words) for kind, words in KIND_WORDS.items()))
     yield "\n## Why a pod was not bound to the node that was chosen\n\n"

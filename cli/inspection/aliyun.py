@@ -9,8 +9,8 @@ from typing import Final
 from cli.inspect import UNITS_MIB
 from cli.inspection.values import Inspection
 from cli.writing import write
-from scheduler.core.gpushare import UNKNOWN, Answer, DeviceUse, NodeUse, node_use
-from scheduler.core.inspection import NodeView
+from scheduler.core.report.gpushare import UNKNOWN, Answer, DeviceUse, NodeUse, node_use
+from scheduler.core.report.node_view import NodeView
 
 _GAP: Final = "  "
 

@@ -15,7 +15,7 @@ from gpu.request import FractionAsk, charge_nano
 from gpu.reservation import Reservation
 from gpu.share import memory_from_nano
 from gpu.translation import Translation
-from scheduler.core.intake import has_ended
+from scheduler.core.convert.objects import has_ended
 from wire import names
 from wire.core import Condition, ContainerStatus, Pod
 

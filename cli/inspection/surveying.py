@@ -13,8 +13,8 @@ from gpu import order, reservation
 from gpu.order import Order
 from gpu.reservation import Reservation
 from scheduler.core.cluster import Cluster
-from scheduler.core.inspection import NodeView
-from scheduler.core.settings import Settings
+from scheduler.core.model.settings import Settings
+from scheduler.core.report.node_view import NodeView
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest

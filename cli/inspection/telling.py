@@ -8,7 +8,7 @@ from typing import Final
 from cli.inspection.sheets import Cell, Sheet
 from cli.inspection.values import GivenView, Inspection, PodView
 from gpu.share import NANO_PER_DEVICE, memory_from_nano
-from scheduler.core.inspection import DeviceView, Kind, NodeView, TenantView
+from scheduler.core.report.node_view import DeviceView, Kind, NodeView, TenantView
 from scheduler.reasons import closed_text
 
 _UNKNOWN: Final = "?"

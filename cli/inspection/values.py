@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from scheduler.core.inspection import NodeView
+from scheduler.core.report.node_view import NodeView
 
 
 class GivenView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):

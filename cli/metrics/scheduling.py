@@ -23,8 +23,8 @@ from cli.metrics.declared import (
     WAITING,
 )
 from cli.metrics.registry import Registry, Sample
-from scheduler.core.plan import Attempt, Bind, Explain, Gang, Hold, Join, Plan, Retire, Withdraw
-from scheduler.core.verdict import Code
+from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, Hold, Join, Plan, Retire, Withdraw
+from scheduler.core.model.verdict import Code
 from scheduler.observing import Ended, Observer, Stage
 from scheduler.standing import Standing
 

@@ -9,8 +9,8 @@ import yaml
 
 from cli.migration.found import Found
 from cli.migration.rows import Code, Row, row
-from scheduler.core.gangs import is_gang_kind
-from scheduler.core.intake import pod_group_record
+from scheduler.core.convert.gang_kinds import is_gang_kind
+from scheduler.core.convert.objects import pod_group_record
 from wire import names
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import DEFAULT_PRIORITY, UNLIMITED, Queue, QueueResource

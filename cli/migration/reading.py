@@ -26,7 +26,7 @@ from kube.resources import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
-from scheduler.core.intake import has_ended
+from scheduler.core.convert.objects import has_ended
 from wire import names
 from wire.core import Node, Pod
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from cli.migration.found import Found
 from cli.migration.rows import Code, Row, row
 from gpu import grant, order
-from scheduler.core import constraining
-from scheduler.core.intake import pod_record
-from scheduler.core.settings import Settings
+from scheduler.core.convert import constraints
+from scheduler.core.convert.objects import pod_record
+from scheduler.core.model.settings import Settings
 from scheduler.reasons import told
 from wire import names
 from wire.core import Pod
@@ -25,7 +25,7 @@ def waiting_rows(found: Found) -> Iterator[Row]:
             continue
         about = f"Pod {pod.metadata.namespace}/{pod.metadata.name}"
         if pod.spec.node_name:
-            if why := constraining.unsupported(pod):
+            if why := constraints.unsupported(pod):
                 yield row(Code.UNSUPPORTED, about, why=why)
         elif grant.labelled_groups(pod.metadata.labels):
             yield row(Code.HALF_BOUND, about)

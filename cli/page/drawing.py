@@ -23,9 +23,9 @@ from cli.page.values import (
     Tenant,
 )
 from scheduler.core.cluster import Cluster
-from scheduler.core.inspection import DeviceView, NodeView, TenantView
-from scheduler.core.settings import Settings
-from scheduler.core.using import Use, use_of_pools
+from scheduler.core.model.settings import Settings
+from scheduler.core.report.node_view import DeviceView, NodeView, TenantView
+from scheduler.core.report.pool_use import Use, use_of_pools
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest

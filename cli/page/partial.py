@@ -13,7 +13,7 @@ import msgspec
 
 from cli.page.values import Device, NodeCard, Tenant
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.inspection import Kind
+from scheduler.core.report.node_view import Kind
 
 #: A device of which nobody who may be read has a share.
 UNKNOWN: Final = "unknown"

@@ -29,8 +29,8 @@ class Tenant(PageStruct, frozen=True, gc=False):
 class Device(PageStruct, frozen=True, gc=False):
     """One device. ``index`` -1, ``uuid`` "" and ``mem_mib`` 0: no reservation has reported it.
 
-    ``number``: by which views name it (scheduler/core/inspection.py); -1 for MIG slices. ``closed``: why it takes no
-    tenant.
+    ``number``: by which views name it (scheduler/core/report/node_view.py); -1 for MIG slices. ``closed``: why it takes
+    no tenant.
     ``is_partly_known``: others than ``tenants`` may have shares of it; of kind ``unknown``: anybody may have it.
     """
 
@@ -60,7 +60,7 @@ class Slices(PageStruct, frozen=True, gc=False):
 
 
 class NodeCard(PageStruct, frozen=True, gc=False):
-    """A node with its devices. The four sums are all that it offers, as metrics have it (scheduler/core/using.py).
+    """A node with its devices. The four sums are all that it offers, as metrics have it (pool_use.py).
 
     ``product``: what its label says of its GPUs. ``stranded_nano``: free, and for nobody. ``is_partly_known``: not all
     pods were read (cli/page/partial.py); then at least so much is used, and ``unknown_nano`` is idle or others'.

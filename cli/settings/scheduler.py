@@ -8,7 +8,7 @@ from cli.inspect import UNITS_MIB
 from cli.settings import kinds
 from cli.settings.common import Address, Replica
 from cli.settings.declaring import Setting
-from scheduler.core.settings import Strategy
+from scheduler.core.model.settings import Strategy
 from scheduler.settings import ScalingSettings, SchedulerSettings
 from wire import names
 

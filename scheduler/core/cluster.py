@@ -1,11 +1,11 @@
 """Everything that a decision reads, kept from events and from our own commits. One writer: the shell's cache.
 
 Records are stored as they come, nodes that an event touches are marked, and marked nodes are counted anew before the
-next decision (occupancy.py). So the order, number and lateness of events can't matter to the sums: only what is known
+next decision (node_usage.py). So the order, number and lateness of events can't matter to the sums: only what is known
 in the end does. Three rules keep a charge from being lost:
 
-- What is in flight is charged until the API shows its end, or it is withdrawn for sure (commits.py).
-- An event that is older than what is known is ignored (pods.py).
+- What is in flight is charged until the API shows its end, or it is withdrawn for sure (assumed.py).
+- An event that is older than what is known is ignored (seen_pods.py).
 - A pod is charged once per node and once per device, with the largest that anybody says.
 """
 
@@ -17,25 +17,25 @@ from dataclasses import dataclass
 import msgspec
 
 from gpu.reservation import Reservation
-from scheduler.core import intake
-from scheduler.core.asleep import Asleep
-from scheduler.core.commits import Commits
-from scheduler.core.handovers import Key
-from scheduler.core.inspection import Known, NodeView, node_view
-from scheduler.core.ledger import Ledger
-from scheduler.core.occupancy import Occupancy, occupancy
-from scheduler.core.others import OthersTerms
-from scheduler.core.owners import Owners
-from scheduler.core.plan import Explain, Placement, Plan
-from scheduler.core.pods import News, Pods
-from scheduler.core.probation import Doubt
-from scheduler.core.prospects import Sightings
-from scheduler.core.quorum import quorum
-from scheduler.core.records import BindRequestRecord, NodeRecord, PodGroupRecord, PodRecord, SeenPod
+from scheduler.core.assumed.assumed import Commits
+from scheduler.core.assumed.backoff import Setback
+from scheduler.core.assumed.bind_requests import Key
+from scheduler.core.assumed.slow_nodes import Doubt
+from scheduler.core.convert import objects
+from scheduler.core.convert.job_owners import Owners
+from scheduler.core.decide.asleep import Asleep
+from scheduler.core.groups.quorum import quorum
+from scheduler.core.model.plan import Explain, Placement, Plan
+from scheduler.core.model.records import BindRequestRecord, NodeRecord, PodGroupRecord, PodRecord, SeenPod
+from scheduler.core.model.seen_pods import News, Pods
+from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.anti_affinity import OthersTerms
+from scheduler.core.nodes.claims import Storage
+from scheduler.core.nodes.device_sightings import Sightings
+from scheduler.core.nodes.ledger import Ledger
+from scheduler.core.nodes.node_usage import Occupancy, occupancy
 from scheduler.core.recount import differences
-from scheduler.core.setbacks import Setback
-from scheduler.core.settings import Settings
-from scheduler.core.storage import Storage
+from scheduler.core.report.node_view import Known, NodeView, node_view
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
@@ -80,7 +80,7 @@ class Cluster:
 
     # --- nodes ---------------------------------------------------------------------------------------------------
     def replace_nodes(self, nodes: Sequence[NodeRecord]) -> list[str]:
-        """Take the whole truth as of a list, read by intake.py; return who has come back."""
+        """Take the whole truth as of a list, read by objects.py; return who has come back."""
         listed = {node.name for node in nodes}
         for name in [name for name in self._nodes if name not in listed]:
             self.remove_node(name)
@@ -91,7 +91,7 @@ class Cluster:
 
         A heartbeat that changes nothing of interest costs nothing.
         """
-        return self._put_node(intake.node_record(node))
+        return self._put_node(objects.node_record(node))
 
     def _put_node(self, record: NodeRecord) -> bool:
         known = self._nodes.get(record.name)
@@ -127,7 +127,7 @@ class Cluster:
 
     def read_pod(self, pod: Pod) -> SeenPod:
         """Read a pod without taking it."""
-        seen = intake.seen_pod(pod, self.settings)
+        seen = objects.seen_pod(pod, self.settings)
         if seen.record is None:
             return seen
         record = msgspec.structs.replace(seen.record, cls=self._pods.intern(seen.record.cls))
@@ -211,7 +211,7 @@ class Cluster:
 
     def upsert_pod_group(self, group: PodGroup) -> None:
         """Take a PodGroup as it is now."""
-        record = intake.pod_group_record(group)
+        record = objects.pod_group_record(group)
         key = (record.namespace, record.name)
         known = self._pod_groups.get(key)
         if known == record or (known and known.uid == record.uid and is_older(record.rv, known.rv)):
@@ -239,14 +239,14 @@ class Cluster:
     def upsert_bind_request(self, request: BindRequest) -> None:
         """Take a hand-over as it is now; it is in flight whoever made it. One without a readable charge is nobody's."""
         key = (request.metadata.namespace, request.metadata.name)
-        record = intake.bind_request_record(request)
+        record = objects.bind_request_record(request)
         if record is None:
             self.remove_bind_request(*key)
         else:
             self.commits.hand_overs.put(record)
 
     def remove_bind_request(self, namespace: str, name: str) -> None:
-        """A hand-over is gone. What it may still lead to stays charged (handovers.py)."""
+        """A hand-over is gone. What it may still lead to stays charged (bind_requests.py)."""
         self.commits.hand_overs.drop((namespace, name))
 
     def hand_over(self, namespace: str, name: str) -> BindRequestRecord | None:
@@ -297,7 +297,7 @@ class Cluster:
         return self.others.judged(self.storage.judged(pod, self.commits.is_spoken_for))
 
     def doubts(self) -> dict[str, Doubt]:
-        """Nodes that come last when a device has to be opened (probation.py)."""
+        """Nodes that come last when a device has to be opened (slow_nodes.py)."""
         return self.commits.probation.doubts(self.commits.owes)
 
     def stuck(self) -> list[Placement]:

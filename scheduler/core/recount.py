@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from scheduler.core.commits import Commits
-from scheduler.core.ledger import Ledger
-from scheduler.core.occupancy import occupancy
-from scheduler.core.pods import Pods
-from scheduler.core.records import NodeRecord
-from scheduler.core.settings import Settings
+from scheduler.core.assumed.assumed import Commits
+from scheduler.core.model.records import NodeRecord
+from scheduler.core.model.seen_pods import Pods
+from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.ledger import Ledger
+from scheduler.core.nodes.node_usage import occupancy
 
 T = TypeVar("T")
 

@@ -61,9 +61,9 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
 class Bounds:
     """What one pod may cost in WINDOW_S (L2).
 
-    A failed attempt waits 1 s, 2 s, 4 s... (scheduler/core/setbacks.py), a condition is written once in 5 s; each may
-    have to be sent again where answers are lost, and two leaders may do it by mistake. A loop without a pause makes
-    hundreds.
+    A failed attempt waits 1 s, 2 s, 4 s... (scheduler/core/assumed/backoff.py), a condition is written once in 5 s;
+    each may have to be sent again where answers are lost, and two leaders may do it by mistake. A loop without a pause
+    makes hundreds.
     """
 
     attempts: int = 40

@@ -94,7 +94,7 @@ class Rules:
     plan_only_if_none: bool = True
     #: Taking a plan back fences all its unbound members first (scheduler/gangs.py _take_back).
     plan_fences_first: bool = True
-    #: The places of a written plan are kept for its unbound members (scheduler/core/promises.py).
+    #: The places of a written plan are kept for its unbound members (scheduler/core/assumed/planned_members.py).
     plan_keeps_places: bool = True
     #: A gang joins all its books before it binds any member (scheduler/gangs.py _start_direct).
     gang_joins_all: bool = True

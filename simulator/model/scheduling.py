@@ -333,7 +333,7 @@ def supposing(world: World, pod: Pod, devices: tuple[Device, ...]) -> World:
 
 
 def _keeping_promises(world: World) -> World:
-    """The world as if the plan's members that are not bound were in their books (scheduler/core/promises.py)."""
+    """The world as if the plan's members that are not bound were in their books (planned_members.py)."""
     for uid, devices in world.plan[1] if world.plan else ():
         pod = server.pod(world, uid)
         if pod is not None and not pod.grant:

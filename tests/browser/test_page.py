@@ -24,7 +24,7 @@ from kube.clock import SystemClock
 from kube.memory.server import MemoryApiServer
 from kube.resources import EVENTS, NODES, POD_GROUPS, PODS, QUEUES
 from kube.retry import Retry
-from scheduler.core.inspection import DeviceView, Kind
+from scheduler.core.report.node_view import DeviceView, Kind
 from tests.browser.conftest import Faults
 from tests.cli.page.reviews import RIGHTS, USERS, Reviewer
 from tests.cli.page.serving import Served, served

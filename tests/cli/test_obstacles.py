@@ -10,8 +10,9 @@ import yaml
 
 from cli.main import main
 from cli.obstacles import ADVICE
-from scheduler.core import constraining, intake
-from scheduler.core.settings import Settings
+from scheduler.core.convert import constraints
+from scheduler.core.convert import objects as intake
+from scheduler.core.model.settings import Settings
 from wire.core import Pod
 
 Raw = dict[str, Any]
@@ -99,7 +100,7 @@ def test_a_pod_that_is_never_placed_is_found_with_what_to_do(
 
 
 def test_each_constraint_that_the_scheduler_names_has_its_advice() -> None:
-    named = {name for each, *_ in CONSTRAINTS for name in constraining.each_unsupported(msgspec.convert(each, Pod))}
+    named = {name for each, *_ in CONSTRAINTS for name in constraints.each_unsupported(msgspec.convert(each, Pod))}
     assert {name for name in named if not name.startswith("a MIG slice")} == set(ADVICE)
 
 

@@ -31,7 +31,7 @@ from kube.signal import Signal
 from kube.transport import Transport
 from scheduler.cache import Cache, PodSink
 from scheduler.core.cluster import Cluster as SchedulerCluster
-from scheduler.core.settings import Settings
+from scheduler.core.model.settings import Settings
 from tests.contract.cluster import Cluster, pod
 from tests.contract.conftest import NewCluster
 from tests.contract.faulty import FaultyTransport

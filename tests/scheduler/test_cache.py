@@ -9,8 +9,8 @@ import pytest
 
 from scheduler.cache import Cache, NodeSink, PodSink
 from scheduler.core.cluster import Cluster
-from scheduler.core.settings import Settings
-from scheduler.core.table import GPUS
+from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.table import GPUS
 from tests.conftest import AnyioBackend
 from tests.scheduler.core.objects import changed, ended, node, pod, pod_group, reservation
 from tests.steps import counted

@@ -16,8 +16,8 @@ from kube.resources import BIND_REQUESTS, PODS
 from kube.retry import Retry
 from scheduler.cache import Cache
 from scheduler.core.cluster import Cluster
-from scheduler.core.plan import Placement
-from scheduler.core.settings import Settings
+from scheduler.core.model.plan import Placement
+from scheduler.core.model.settings import Settings
 from scheduler.handed import HandedOver
 from simulator.virtualtime import VirtualClock
 from tests.scheduler import stage

@@ -18,7 +18,7 @@ from kube.memory.server import MemoryApiServer
 from kube.resources import BIND_REQUESTS, NAMESPACES, PODS
 from kube.retry import Retry
 from scheduler import handing
-from scheduler.core.plan import Placement
+from scheduler.core.model.plan import Placement
 from simulator.virtualtime import VirtualClock
 from tests.scheduler.stage import is_call, pod, share
 from wire import names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler import reasons
-from scheduler.core.verdict import Code, NodeReason, Verdict
+from scheduler.core.model.verdict import Code, NodeReason, Verdict
 
 TEXTS = [
     pytest.param(

@@ -8,8 +8,8 @@ from typing_extensions import override
 
 from scheduler.cache import Cache
 from scheduler.core.cluster import Cluster
-from scheduler.core.settings import Settings
-from scheduler.core.table import GPUS
+from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.table import GPUS
 from scheduler.observing import Unobserved
 from scheduler.recounting import Recounting
 from tests.conftest import AnyioBackend

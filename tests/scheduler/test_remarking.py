@@ -13,13 +13,13 @@ from gpu.translation import Note, NoteCode, Place, Translation
 from kube.events import EventRecorder
 from scheduler.cache import Cache
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide import decide
-from scheduler.core.settings import Settings
+from scheduler.core.decide.decide import decide
+from scheduler.core.model.settings import Settings
 from scheduler.remarking import Remarking
 from tests.kube.scripted import ScriptedTransport, api_over, ok
 from tests.kube.test_lease import LoopClock
+from tests.scheduler.core.model.test_records import request
 from tests.scheduler.core.objects import NANO, bound, changed, commit, node, recorded, reservation
-from tests.scheduler.core.test_records import request
 from wire import names
 from wire.core import Pod
 from wire.events import NORMAL, WARNING

@@ -7,8 +7,8 @@ import pytest
 
 from kube.tracing import Span, Tracer
 from scheduler import tracing
-from scheduler.core.plan import Placement
-from scheduler.core.verdict import Code
+from scheduler.core.model.plan import Placement
+from scheduler.core.model.verdict import Code
 from scheduler.tracing import MOST_OVER, MOST_PODS, MOST_REASONS, MOST_UNTOLD, UNTOLD_NS, Traced
 from wire import names
 from wire.core import Condition, ObjectMeta, Pod, PodSpec, PodStatus

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.records import Demand, Requirement, Term, VolumeRule
+from scheduler.core.model.records import Demand, Requirement, Term, VolumeRule
 from scheduler.scalingpod import manifest
 from scheduler.settings import ScalingSettings
 from scheduler.volumeplaces import selector

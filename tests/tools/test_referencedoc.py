@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpu.cause import Cause
-from scheduler.core.verdict import Code
+from scheduler.core.model.verdict import Code
 from tools.commented import constants
 from tools.referencedoc import FOLDER, PAGES, rendered
 from wire.crds.render import DEFINITIONS

@@ -16,12 +16,12 @@ from gpu.grant import DeviceGrant, Grant
 from gpu.handover import Handover, PlannedDevice
 from gpu.handover import render as render_handover
 from gpu.translation import Translation
-from scheduler.core import volumes
 from scheduler.core.cluster import Cluster
-from scheduler.core.plan import Attempt, Bind, Hold, Join, Plan
-from scheduler.core.settings import Settings
-from scheduler.core.storage import Storage
-from scheduler.core.table import GPUS
+from scheduler.core.convert import volumes
+from scheduler.core.model.plan import Attempt, Bind, Hold, Join, Plan
+from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.claims import Storage
+from scheduler.core.nodes.table import GPUS
 from wire import names
 from wire.core import ContainerState, ContainerStatus, Node, Pod, ResourceHealth, ResourceStatus
 from wire.crds.bindrequest import BindRequest

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from scheduler.core import intake
-from scheduler.core.decide import decide
-from scheduler.core.occupancy import Occupancy
-from scheduler.core.plan import Retire
-from scheduler.core.records import Demand
-from scheduler.core.settings import Settings
-from scheduler.core.table import GPUS, PODS
+from scheduler.core.convert import objects as intake
+from scheduler.core.decide.decide import decide
+from scheduler.core.model.plan import Retire
+from scheduler.core.model.records import Demand
+from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.node_usage import Occupancy
+from scheduler.core.nodes.table import GPUS, PODS
 from tests.scheduler.core.objects import (
     NANO,
     bind_request,

@@ -9,12 +9,12 @@ import pytest
 from gpu.request import MemoryAsk
 from gpu.translation import Wishes
 from scheduler import reasons
-from scheduler.core.decide import decide
-from scheduler.core.plan import Alone, Explain
-from scheduler.core.settings import Settings
-from scheduler.core.verdict import Code, NodeReason, Verdict
+from scheduler.core.decide.decide import decide
+from scheduler.core.model.plan import Alone, Explain
+from scheduler.core.model.settings import Settings
+from scheduler.core.model.verdict import Code, NodeReason, Verdict
+from tests.scheduler.core.model.test_records import said
 from tests.scheduler.core.objects import cluster, feed, node, pod, recorded
-from tests.scheduler.core.test_records import said
 from wire import names
 from wire.core import Node, Pod
 

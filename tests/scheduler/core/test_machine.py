@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from typing_extensions import override
 
 from gpu import reservation as reservations
-from scheduler.core.allowance import LIMITS, Limits
-from scheduler.core.decide import decide
-from scheduler.core.placing import Placer
-from scheduler.core.plan import Alone, Gang, Placement, Plan
+from scheduler.core.decide.allowance import LIMITS, Limits
+from scheduler.core.decide.decide import decide
+from scheduler.core.decide.placer import Placer
+from scheduler.core.model.plan import Alone, Gang, Placement, Plan
 from tests.scheduler.core.objects import changed, node, pod, pod_group
 from tests.scheduler.core.world import KINDS, World, fresh
 from wire import names

@@ -9,10 +9,11 @@ import pytest
 from gpu.request import FractionAsk
 from gpu.translation import Cards, Wishes
 from scheduler import reasons
-from scheduler.core.decide import decide
-from scheduler.core.plan import Alone, Explain, Placement
-from scheduler.core.settings import Settings, Strategy
-from scheduler.core.verdict import NodeReason
+from scheduler.core.decide.decide import decide
+from scheduler.core.model.plan import Alone, Explain, Placement
+from scheduler.core.model.settings import Settings, Strategy
+from scheduler.core.model.verdict import NodeReason
+from tests.scheduler.core.model.test_records import said
 from tests.scheduler.core.objects import (
     NANO,
     bind_request,
@@ -25,7 +26,6 @@ from tests.scheduler.core.objects import (
     recorded,
     reservation,
 )
-from tests.scheduler.core.test_records import said
 from wire.core import Pod
 
 THIRD = NANO // 3

@@ -8,11 +8,11 @@ import pytest
 
 from gpu.request import Ask, FractionAsk, WholeAsk
 from gpu.translation import Place, Translation
-from scheduler.core.decide import decide
-from scheduler.core.plan import Alone, Explain, Placement, Retire
-from scheduler.core.verdict import Code, NodeReason, Verdict
+from scheduler.core.decide.decide import decide
+from scheduler.core.model.plan import Alone, Explain, Placement, Retire
+from scheduler.core.model.verdict import Code, NodeReason, Verdict
+from tests.scheduler.core.model.test_records import request, said
 from tests.scheduler.core.objects import NANO, cluster, node, pod, recorded, reservation
-from tests.scheduler.core.test_records import request, said
 from wire import names
 
 HALF, QUARTER = NANO // 2, NANO // 4

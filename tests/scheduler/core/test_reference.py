@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide import decide
-from scheduler.core.plan import Alone
-from scheduler.core.settings import Settings, Strategy
+from scheduler.core.decide.decide import decide
+from scheduler.core.model.plan import Alone
+from scheduler.core.model.settings import Settings, Strategy
 from tests.scheduler.core.objects import cluster, node, pod, reservation
 from tests.scheduler.core.reference import NANO, Card, Choice, Machine, Want, place
 from wire import names

@@ -8,12 +8,12 @@ import pytest
 
 from gpu.request import Ask, FractionAsk
 from gpu.reservation import group_id
-from scheduler.core.decide import decide
-from scheduler.core.plan import Alone, Attempt, Bind, Explain, Hold, Join, Placement, Retire
-from scheduler.core.settings import Settings
-from scheduler.core.wanting import wants
+from scheduler.core.autoscale.unmet_demand import wants
+from scheduler.core.decide.decide import decide
+from scheduler.core.model.plan import Alone, Attempt, Bind, Explain, Hold, Join, Placement, Retire
+from scheduler.core.model.settings import Settings
+from tests.scheduler.core.model.test_records import HALF, TENTH, said
 from tests.scheduler.core.objects import NANO, bind_request, bound, cluster, node, pod, recorded, reservation
-from tests.scheduler.core.test_records import HALF, TENTH, said
 from wire import names
 from wire.core import Node, Pod
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.records import Domains, PodRecord
-from scheduler.core.selectors import takes
-from scheduler.core.volumes import attachment_record
+from scheduler.core.convert.selectors import takes
+from scheduler.core.convert.volumes import attachment_record
+from scheduler.core.model.records import Domains, PodRecord
 from tests.scheduler.core.objects import attachment, bound, changed, claim, cluster, csi_node, feed, node, pod, volume
 from wire.core import Pod
 from wire.storage import VolumeAttachment

@@ -16,8 +16,8 @@ from gpu import book as books
 from gpu import reservation as reservations
 from gpu.book import Book, Entry
 from scheduler.core.cluster import Cluster
-from scheduler.core.plan import Attempt, Bind, Gang, Hold, Join, Placement, Plan, Retire, Withdraw
-from scheduler.core.settings import Settings
+from scheduler.core.model.plan import Attempt, Bind, Gang, Hold, Join, Placement, Plan, Retire, Withdraw
+from scheduler.core.model.settings import Settings
 from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, feed, reservation
 from wire import names
 from wire.core import Node, Pod

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 from typing_extensions import override
 
+from scheduler.core.assumed.assumed import Commits
 from scheduler.core.cluster import Cluster
-from scheduler.core.commits import Commits
-from scheduler.core.occupancy import Charge
-from scheduler.core.records import NodeRecord, PodRecord, SeenPod
-from scheduler.core.settings import Settings
+from scheduler.core.model.records import NodeRecord, PodRecord, SeenPod
+from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.node_usage import Charge
 from wire.core import Pod
 
 

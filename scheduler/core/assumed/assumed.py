@@ -1,0 +1,258 @@
+"""What is under way, whoever began it, and what went wrong: all that is charged beside what is seen, and why.
+
+What is in flight is charged from ``assume`` on, until the API shows the pod bound or gone, or ``release``. An event
+that shows the pod unbound clears nothing. The shell notes here what it commits and what becomes of it; decisions read
+it through the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpu.reservation import Reservation
+from scheduler.core.assumed.backoff import Setback
+from scheduler.core.assumed.bind_requests import HandOvers
+from scheduler.core.assumed.in_flight import ATTEMPT, HOLD, Flight, Flights
+from scheduler.core.assumed.planned_members import Promises
+from scheduler.core.assumed.slow_nodes import Probation
+from scheduler.core.model.plan import Placement
+from scheduler.core.model.records import BindRequestRecord
+from scheduler.core.model.seen_pods import Pods
+from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.node_usage import Charge
+
+
+class Commits:
+    """Our own commits, BindRequests, and places of written plans. ``changed`` is told of nodes, or of none."""
+
+    def __init__(self, pods: Pods, *, settings: Settings, changed: Callable[..., None]) -> None:
+        self._pods = pods
+        self._settings = settings
+        self._changed = changed
+        self._flights = Flights(changed)
+        self._setbacks: dict[str, Setback] = {}
+        #: BindRequests, as they are seen.
+        self.hand_overs = HandOvers(pods.records, is_held=pods.is_held, changed=changed)
+        #: Places of gangs' written plans, as they are seen.
+        self.promises = Promises(pods.records, changed)
+        #: Nodes that owe an answer.
+        self.probation = Probation(changed)
+
+    # --- our own -------------------------------------------------------------------------------------------------
+    def assume(self, placement: Placement, kind: str = "") -> None:
+        """Charge a placement from here on. ``kind`` says how it is committed, for people.
+
+        Raises LookupError if the pod is not known: a plan is committed before the next event is taken.
+        """
+        pod = self._pods.records.get(placement.pod_uid)
+        if pod is None:
+            raise LookupError(f"pod {placement.namespace}/{placement.name} ({placement.pod_uid}) is not known")
+        if pod.node:
+            return
+        self._flights.begin(placement, kind, pod.cls.demand)
+
+    def open(self, placement: Placement) -> None:
+        """Charge a share that goes to the binder, which makes its devices known to those that ``hold`` for it."""
+        self.assume(placement, ATTEMPT)
+        if self._flights.get(placement.pod_uid) is not None:
+            self._flights.openings.open(placement.pod_uid, (device.group for device in placement.devices))
+
+    def hold(self, placement: Placement) -> None:
+        """Charge a share until a device that it waits for is known or given up (openings.py)."""
+        groups = [device.group for device in placement.devices if self.is_opening(device.group)]
+        if groups:
+            self.assume(placement, HOLD)
+            self._flights.openings.hold(placement.pod_uid, groups)
+        else:
+            self._changed()  # nothing to wait for any more: it is decided on again
+
+    def give_up_opening(self, pod_uid: str, *, attempt: int) -> bool:
+        """Let nobody wait any longer for this share's devices; return whether anybody did.
+
+        It stays under way; one of those that waited is the next to make the devices known.
+        """
+        if not self.is_under_way(pod_uid, attempt=attempt) or not self._flights.give_up_opening(pod_uid):
+            return False
+        self._changed()
+        return True
+
+    def move_on(self, placement: Placement, *, now_ns: int) -> None:
+        """A share that waits for a node that is late is taken back, and is not to go there for a while.
+
+        One that is held is free at once; one at the binder stays charged until it is withdrawn.
+        """
+        flight = self._flights.get(placement.pod_uid)
+        if flight is None or flight.placement != placement:
+            return
+        setback = self._setbacks.setdefault(placement.pod_uid, Setback())
+        setback.move(placement.node, now_ns=now_ns, settings=self._settings)
+        self.probation.fail(placement.node)
+        self._flights.move_on(placement.pod_uid)
+
+    def late(self, reservation_uid: str) -> bool:
+        """The time for this reservation to say which device it holds is over; return whether its node owes that."""
+        held = self._pods.reservations.get(reservation_uid)
+        return held is not None and self.probation.note_late(held)
+
+    def is_under_way(self, pod_uid: str, *, attempt: int) -> bool:
+        """Whether this attempt of a pod has neither landed nor been given up."""
+        flight = self._flights.get(pod_uid)
+        return flight is not None and flight.placement.number == attempt
+
+    def is_opening(self, group: str) -> bool:
+        """Whether a share on its way is about to make the device of a group known."""
+        return self._flights.openings.is_opening(group)
+
+    def settle(self, pod_uid: str, *, attempt: int) -> None:
+        """The write was answered well. The charge stays until the API shows the pod bound."""
+        self._flights.settle(pod_uid, attempt=attempt)
+
+    def release(self, pod_uid: str, *, attempt: int) -> None:
+        """The attempt of this number is withdrawn for sure: never posted, or fenced. A newer one stays charged."""
+        self._flights.release(pod_uid, attempt=attempt)
+
+    def flight(self, uid: str) -> Flight | None:
+        """Our own commit of this pod that is under way."""
+        return self._flights.get(uid)
+
+    def flights(self) -> tuple[Flight, ...]:
+        """All our commits under way, by pod UID."""
+        return self._flights.all()
+
+    def next_number(self, uid: str) -> int:
+        """Number of the pod's next attempt."""
+        return self._flights.next_number(uid)
+
+    # --- what went wrong -----------------------------------------------------------------------------------------
+    def failed(self, pod_uid: str, node: str, reason: str, *, now_ns: int) -> None:
+        """Note a failed attempt: the pod backs off and ``node`` is out for it ("": the node is not to blame)."""
+        if pod_uid in self._pods.unbound:
+            setback = self._setbacks.setdefault(pod_uid, Setback())
+            setback.fail(node, reason, now_ns=now_ns, settings=self._settings)
+            self._changed()
+
+    def overtaken(self, pod_uid: str, because: str, *, now_ns: int) -> None:
+        """Note that a pod, or its PodGroup, had changed when it was to be bound.
+
+        A few times it is tried again at once, then it waits and says ``because``.
+        """
+        if pod_uid in self._pods.unbound:
+            setback = self._setbacks.setdefault(pod_uid, Setback())
+            setback.overtake(because=because, now_ns=now_ns, settings=self._settings)
+            self._changed()
+
+    def forgive(self, pod_uid: str, node: str) -> None:
+        """What kept a pod from a node may be over: it is tried there again, and at once."""
+        setback = self._setbacks.get(pod_uid)
+        if setback is not None:
+            setback.forgive(node)
+            self._changed()
+
+    def setback(self, uid: str) -> Setback | None:
+        """What went wrong with this pod so far."""
+        return self._setbacks.get(uid)
+
+    # --- what vanished -------------------------------------------------------------------------------------------
+    def departed(self) -> tuple[BindRequestRecord, ...]:
+        """Hand-overs that vanished while their pods look unbound and unfenced, or went with them, by pod UID.
+
+        The pod's own event is on its way; if it doesn't come, nobody settled the attempt, and fencing the pod does.
+        Of a pod that is gone the reservation may still come, until somebody has looked for it.
+        """
+        return self.hand_overs.departed()
+
+    def departed_of(self, pod_uid: str) -> BindRequestRecord | None:
+        """The one of ``departed`` that is of this pod."""
+        return self.hand_overs.departed_of(pod_uid)
+
+    def forget_departed(self, pod_uid: str) -> None:
+        """Nothing will come any more of what departed for this pod, for sure."""
+        self.hand_overs.forget(pod_uid)
+
+    # --- what is seen --------------------------------------------------------------------------------------------
+    def pod_seen(self, uid: str, *, is_bound: bool) -> None:
+        """A pod was seen to have changed."""
+        if is_bound:
+            self._flights.land(uid)
+            self._setbacks.pop(uid, None)
+        self.hand_overs.pod_changed(uid)
+        self.promises.pod_changed(uid)
+
+    def version_seen(self, uid: str) -> None:
+        """A pod was seen to have a new version and nothing else new: it matters to a hand-over that names another."""
+        self.hand_overs.pod_changed(uid)
+
+    def reservation_seen(self, found: Reservation, known: Reservation | None) -> None:
+        """A reservation was seen to have changed from what was known of it."""
+        self.probation.see(found, known)
+        self.hand_overs.reservation_seen(found.node)
+
+    def pod_gone(self, uid: str) -> None:
+        """A pod is gone. The reservation for it may still come, unless it only waited for one."""
+        flight = self._flights.get(uid)
+        if flight is not None and flight.kind != HOLD:
+            self.hand_overs.depart(_as_hand_over(flight.placement))
+        self._flights.forget(uid)
+        self._setbacks.pop(uid, None)
+        self.probation.forget_reservation(uid)
+        self.hand_overs.pod_changed(uid)
+        self.promises.pod_changed(uid)
+
+    # --- who waits for a node that is late -----------------------------------------------------------------------
+    def stuck(self) -> list[Placement]:
+        """Shares alone whose device's time to become known is over, and that may be moved once more, by pod UID."""
+        reservations = self._pods.reservations
+        late = {reservations[uid].group for uid in self.probation.overdue() if uid in reservations}
+        if not late:
+            return []
+        return [flight.placement for flight in self._flights.all() if flight.waits_for(late) and self._may_move(flight)]
+
+    def _may_move(self, flight: Flight) -> bool:
+        setback = self._setbacks.get(flight.placement.pod_uid)
+        return (setback.moved if setback is not None else 0) < self._settings.most_moves
+
+    def owes(self, node: str) -> bool:
+        """Whether somebody is under way to a node without it being known which devices they get."""
+        answered = {held.group for held in self._pods.reserved_on(node) if held.is_learned}
+        charges = (*self._flights.charges_at(node), *self.hand_overs.charges_at(node))
+        return any(device.group not in answered for charge in charges for device in charge.devices)
+
+    # --- what counts ---------------------------------------------------------------------------------------------
+    def is_in_flight(self, uid: str) -> bool:
+        """Whether a placement of this pod is under way, by us or by the binder."""
+        return self._flights.get(uid) is not None or self.hand_overs.is_under_way(uid)
+
+    def is_spoken_for(self, uid: str) -> bool:
+        """Whether this pod has its place: under way to it, or kept for it by a gang's plan."""
+        return self.is_in_flight(uid) or self.promises.are_made_to(uid)
+
+    @property
+    def are_settled(self) -> bool:
+        """Whether all that is charged can be seen on pods and reservations: nothing is under way, nothing planned."""
+        return not (self._flights.all() or self.hand_overs.departed() or self.promises.are_open())
+
+    def charges_at(self, node: str) -> tuple[Charge, ...]:
+        """What is under way to a node."""
+        return (
+            *self._flights.charges_at(node),
+            *self.hand_overs.charges_at(node),
+            *self.promises.charges_at(node),
+        )
+
+    def all_charges(self) -> tuple[Charge, ...]:
+        """What is under way anywhere, without the indexes."""
+        own = (flight.charge for flight in self._flights.all())
+        return (*own, *self.hand_overs.all_charges(), *self.promises.all_charges())
+
+
+def _as_hand_over(placement: Placement) -> BindRequestRecord:
+    """A commit as the hand-over that it is, or may become: one that nobody has seen has no UID."""
+    return BindRequestRecord(
+        namespace=placement.namespace,
+        name=placement.name,
+        uid="",
+        pod_uid=placement.pod_uid,
+        node=placement.node,
+        rv=placement.rv,
+        devices=placement.devices,
+    )

@@ -1,0 +1,124 @@
+"""Reading a pod's hard constraints: those that eligibility.py judges, and the names of those that nobody does yet.
+
+A constraint that is not implemented is never violated: its pod waits with ``UNSUPPORTED_CONSTRAINT`` (architecture.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import chain
+from typing import Final
+
+from gpu.refusal import shown
+from gpu.translation import ANY_CARD, Cards
+from scheduler.core.filters.eligibility import effort
+from scheduler.core.model.records import Constraints, PodClass, Requirement, Term
+from wire import names
+from wire.core import Affinity, Container, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec
+
+_LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+_NOWHERE: Final = Term((), ())
+_SCHEDULE_ANYWAY = "ScheduleAnyway"
+#: All nodes are compared with a pod's constraints at once. Nobody means that many, and one pod could stop everybody.
+_MOST_EFFORT = 500
+#: For all places of a record together: 17 that an administrator's settings make, each with as much.
+_MOST_IN_PLACES = 10_000
+#: Each resource that a pod asks is compared with all nodes, and no node has a hundred of them.
+_MOST_RESOURCES = 100
+
+
+def constraints(pod: Pod, cards: Cards = ANY_CARD, enforced: tuple[str, ...] = ()) -> Constraints:
+    """Node selector, required node affinity and tolerations of ``pod``, which products it takes, what is enforced."""
+    spec = pod.spec
+    node_affinity = spec.affinity.node_affinity if spec.affinity else None
+    required = node_affinity.required_during_scheduling_ignored_during_execution if node_affinity else None
+    return Constraints(
+        selector=tuple(sorted((spec.node_selector or {}).items())),
+        terms=None if required is None else terms(required),
+        tolerations=tuple(spec.tolerations or ()),
+        products=cards.products,
+        not_products=cards.not_products,
+        enforced=enforced,
+    )
+
+
+def terms(required: NodeSelector) -> tuple[Term, ...]:
+    """Read the terms of which one has to hold."""
+    return tuple(map(_term, required.node_selector_terms or ()))
+
+
+def _term(term: NodeSelectorTerm) -> Term:
+    """Read a term. One with a value that no label can have holds nowhere: kube-scheduler can't parse it."""
+    labels = _requirements(term.match_expressions)
+    if not all(map(_LABEL_VALUE.fullmatch, chain.from_iterable(r.values for r in labels))):
+        return _NOWHERE
+    return Term(labels, _requirements(term.match_fields))
+
+
+def _requirements(written: Iterable[NodeSelectorRequirement] | None) -> tuple[Requirement, ...]:
+    return tuple(Requirement(r.key, r.operator, tuple(r.values or ())) for r in written or ())
+
+
+def unsupported(pod: Pod) -> str:
+    """Name what ``pod`` asks that is not implemented, hard constraints as the pod spec spells them; "" if nothing."""
+    return ", ".join(each_unsupported(pod))
+
+
+def each_unsupported(pod: Pod) -> list[str]:
+    """The same, one by one."""
+    spec = pod.spec
+    found = {
+        **_legacy_slices(pod),
+        "affinity.podAffinity": _pod_affinity(spec.affinity),
+        "affinity.podAntiAffinity": _pod_anti_affinity(spec.affinity),
+        "topologySpreadConstraints": any(
+            c.when_unsatisfiable != _SCHEDULE_ANYWAY for c in spec.topology_spread_constraints or ()
+        ),
+        "hostPort": any(_takes_host_port(c, host_network=spec.host_network) for c in _containers(spec)),
+        "resourceClaims": bool(spec.resource_claims) or any(c.resources.claims for c in _containers(spec)),
+    }
+    return [name for name, is_there in found.items() if is_there]
+
+
+def _legacy_slices(pod: Pod) -> dict[str, bool]:
+    """MIG slices by annotation, as KAI once had them; it places no such pod either (contract 14.6)."""
+    asked = sorted(key for key in pod.metadata.annotations or {} if key.startswith(names.MIG_RESOURCE_PREFIX))
+    if not asked or any(_asks_slices(container) for container in _containers(pod.spec)):
+        return {}
+    return {f"a MIG slice by the annotation {shown(asked[0])} (ask for it in resources.limits)": True}
+
+
+def _asks_slices(container: Container) -> bool:
+    resources = {*(container.resources.limits or {}), *(container.resources.requests or {})}
+    return any(name.startswith(names.MIG_RESOURCE_PREFIX) for name in resources)
+
+
+def excessive(cls: PodClass) -> str:
+    """Name the limit that a class exceeds with its constraints or resources; "" if it keeps all limits."""
+    if len(cls.demand.extended) > _MOST_RESOURCES:
+        return f"more than {_MOST_RESOURCES} extended resources"
+    if effort(cls.constraints) + len(cls.uuids) + len(cls.not_uuids) > _MOST_EFFORT:
+        return f"more than {_MOST_EFFORT} expressions, labels, tolerations, products and UUIDs in all"
+    if cls.places and sum(map(effort, cls.all_constraints())) > _MOST_IN_PLACES:
+        return f"more than {_MOST_IN_PLACES} expressions and labels in all places of its record"
+    return ""
+
+
+def _pod_affinity(affinity: Affinity | None) -> bool:
+    rules = affinity.pod_affinity if affinity else None
+    return bool(rules and rules.required_during_scheduling_ignored_during_execution)
+
+
+def _pod_anti_affinity(affinity: Affinity | None) -> bool:
+    rules = affinity.pod_anti_affinity if affinity else None
+    return bool(rules and rules.required_during_scheduling_ignored_during_execution)
+
+
+def _takes_host_port(container: Container, *, host_network: bool) -> bool:
+    """Ports of a pod in the host's network are the host's, also where the API server's default was not written."""
+    return any(port.host_port or (host_network and port.container_port) for port in container.ports or ())
+
+
+def _containers(spec: PodSpec) -> list[Container]:
+    return [*spec.containers, *(spec.init_containers or ())]

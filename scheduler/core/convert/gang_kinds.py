@@ -1,0 +1,129 @@
+"""Which pods belong to a gang, and what a PodGroup demands. Pods and PodGroups in, values out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wire import names
+from wire.core import ObjectMeta, OwnerReference, Pod
+
+#: API group -> kinds whose pods start together: without a PodGroup they would be bound piecemeal.
+_GANG_KINDS = {
+    "kubeflow.org": {"PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "MPIJob", "JAXJob"},
+    "trainer.kubeflow.org": {"TrainJob"},
+    "ray.io": {"RayCluster", "RayJob", "RayService"},
+    "jobset.x-k8s.io": {"JobSet"},
+    "leaderworkerset.x-k8s.io": {"LeaderWorkerSet"},
+    "batch.volcano.sh": {"Job"},
+    "workload.codeflare.dev": {"AppWrapper"},
+    "grove.io": {"PodCliqueSet", "PodGangSet", "PodClique", "PodCliqueScalingGroup"},
+    "sparkoperator.k8s.io": {"SparkApplication"},
+    "amlarc.azureml.com": {"AmlJob"},
+}
+#: Labels of pods whose gang stands above their direct owner (a Job of a JobSet, a StatefulSet of a LeaderWorkerSet).
+_GANG_LABELS = {
+    "jobset.sigs.k8s.io/jobset-name": "JobSet",
+    "leaderworkerset.sigs.k8s.io/name": "LeaderWorkerSet",
+    "training.kubeflow.org/job-name": "Kubeflow job",
+    "ray.io/cluster": "RayCluster",
+    "volcano.sh/job-name": "Volcano Job",
+    "grove.io/podgang": "PodGang",
+    "spark-app-selector": "Spark application",
+}
+_MOST_DIGITS = 9
+#: Labels and annotations by which pods ask other schedulers to be started together: Volcano's, Koordinator's, those of
+#: the coscheduling plug-in, old and new, and YuniKorn's.
+_OTHERS_GANGS = (
+    "scheduling.k8s.io/group-name",
+    "scheduling.volcano.sh/group-name",
+    "scheduling.volcano.sh/group-min-member",
+    "gang.scheduling.koordinator.sh/name",
+    "gang.scheduling.koordinator.sh/min-available",
+    "pod-group.scheduling.sigs.k8s.io",
+    "pod-group.scheduling.sigs.k8s.io/name",
+    "pod-group.scheduling.sigs.k8s.io/min-available",
+    "scheduling.x-k8s.io/pod-group",
+    "yunikorn.apache.org/task-group-name",
+)
+#: KAI's annotations that its pod-grouper turns into a structure of the PodGroup; nothing here reads them.
+_KAIS_STRUCTURE = (names.SEGMENT_SIZE, names.SEGMENT_TOPOLOGY_REQUIRED, names.TOPOLOGY_REQUIRED)
+
+
+def asked_elsewhere(pod: Pod) -> str:
+    """By what ``pod`` asks to be started with others in a way that is not carried out; "" if by nothing.
+
+    That counts for pods that name no PodGroup: one that is named says how many start together, whatever else does.
+    """
+    return ", ".join(filter(None, [*_upstream(pod), asked_by(pod.metadata)]))
+
+
+def asked_by(meta: ObjectMeta) -> str:
+    """The labels and annotations that ask for a gang in such a way, of a pod or of its owner; "" if there are none."""
+    found = [*_of_others(meta), *kais_structure(meta.annotations)]
+    if _least(meta.annotations) != 1:
+        found.append(f"annotation {names.BATCH_MIN_MEMBER}")
+    return ", ".join(found)
+
+
+def not_carried_out(asked: str) -> str:
+    """The detail of a verdict about such a pod, with what helps."""
+    return f"starting together by {asked} (without a PodGroup in annotation {names.POD_GROUP_NAME})"
+
+
+def _upstream(pod: Pod) -> Iterator[str]:
+    if pod.spec.workload_ref:
+        yield "spec.workloadRef"
+    if pod.spec.scheduling_group:
+        yield "spec.schedulingGroup"
+
+
+def _of_others(meta: ObjectMeta) -> Iterator[str]:
+    for place, written in (("label", meta.labels), ("annotation", meta.annotations)):
+        for name in _OTHERS_GANGS if written else ():
+            if written and written.get(name):
+                yield f"{place} {name}"
+
+
+def kais_structure(annotations: dict[str, str] | None) -> list[str]:
+    """Annotations of KAI's that ask for a structure of the gang or a place for it."""
+    return [f"annotation {name}" for name in _KAIS_STRUCTURE if annotations and annotations.get(name)]
+
+
+def _least(annotations: dict[str, str] | None) -> int:
+    """How many pods start together by KAI's annotation: 1 without it, 0 for what can't be read."""
+    text = (annotations or {}).get(names.BATCH_MIN_MEMBER)
+    if text is None:
+        return 1
+    return max(1, int(text)) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else 0
+
+
+def asks_more_than(annotations: dict[str, str] | None, minimum: int) -> bool:
+    """Whether KAI's annotation asks for more pods at once than ``minimum``, or can't be read."""
+    least = _least(annotations)
+    return least == 0 or least > max(1, minimum)
+
+
+def gang_kind(pod: Pod) -> str:
+    """Kind of the gang that ``pod`` is a part of by its owner or labels, "" if it is a pod alone.
+
+    Pods of a Job, ReplicaSet or StatefulSet are pods alone, as far as they say themselves (job_owners.py).
+    """
+    return gang_kind_of(pod.metadata)
+
+
+def gang_kind_of(meta: ObjectMeta) -> str:
+    """The same of a pod or of its owner."""
+    for owner in meta.owner_references or ():
+        if is_gang_kind(_api_group(owner), owner.kind):
+            return owner.kind
+    labels = meta.labels or {}
+    return next((kind for label, kind in _GANG_LABELS.items() if labels.get(label)), "")
+
+
+def is_gang_kind(group: str, kind: str) -> bool:
+    """Whether pods of an owner of this kind start together."""
+    return kind in _GANG_KINDS.get(group, ())
+
+
+def _api_group(owner: OwnerReference) -> str:
+    return owner.api_version.partition("/")[0]

@@ -1,0 +1,78 @@
+"""What the Job of a pod says about starting together; its pods don't repeat it (kai-contract 3.1, 3.2).
+
+KAI reads ``batch-min-member`` on the Job, and follows its owners. Of Jobs only the metadata is kept, and only what
+matters. A pod whose Job was not seen yet waits for it, since watches of two kinds come in no order. A Job that is
+never seen (it was deleted, and its pod is left) doesn't hold its pod for ever: after a time the pod is one alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from scheduler.core.convert import gang_kinds
+from scheduler.core.model.facts import Facts
+from scheduler.core.model.records import PodRecord
+from scheduler.core.model.verdict import Code, Verdict
+from wire.core import Job, OwnerReference
+
+#: A pod waits for its Job for this time: a watch that is interrupted is resumed within it, as a rule.
+_PATIENCE_NS: Final = 10_000_000_000
+_JOB: Final = ("batch", "Job")
+
+
+class JobRecord(msgspec.Struct, frozen=True, gc=False):
+    """A Job. ``verdict``: why its pods that name no PodGroup are not started; None if they are pods alone."""
+
+    key: str
+    verdict: Verdict | None
+
+
+def job_record(job: Job) -> JobRecord:
+    """Read a Job."""
+    meta = job.metadata
+    if kind := gang_kinds.gang_kind_of(meta):
+        return JobRecord(meta.uid, Verdict(code=Code.NO_POD_GROUP, detail=kind))
+    asked = gang_kinds.asked_by(meta)
+    if not asked:
+        return JobRecord(meta.uid, None)
+    detail = gang_kinds.not_carried_out(f"{asked} of Job {meta.name}")
+    return JobRecord(meta.uid, Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=detail))
+
+
+def job_of(owners: list[OwnerReference] | None) -> tuple[str, str]:
+    """UID and name of the Job among a pod's owners, each "" if there is none."""
+    for owner in owners or ():
+        if (owner.api_version.partition("/")[0], owner.kind) == _JOB:
+            return owner.uid, owner.name
+    return "", ""
+
+
+class Owners:
+    """Jobs by UID. ``changed`` is told when pods may be decided on otherwise."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self.jobs: Facts[str, JobRecord] = Facts(lambda _: changed())
+        #: Pods (UIDs) whose Job was not seen, since when.
+        self._unseen: dict[str, int] = {}
+
+    def drop_pod(self, uid: str) -> None:
+        """A pod is gone."""
+        self._unseen.pop(uid, None)
+
+    def verdict(self, pod: PodRecord, now_ns: int) -> Verdict | None:
+        """Why a pod may not be started alone by what its Job says, or because nothing is known of that yet."""
+        if not pod.job or pod.pod_group:
+            return None
+        job = self.jobs.get(pod.job)
+        if job is not None:
+            return job.verdict
+        if now_ns < self._unseen.setdefault(pod.uid, now_ns) + _PATIENCE_NS:
+            return Verdict(code=Code.OWNER_NOT_SEEN, detail=pod.job_name)
+        return None
+
+    def next_change_ns(self, pod: PodRecord) -> int:
+        """When a pod is waited for no longer because its Job was not seen."""
+        return self._unseen[pod.uid] + _PATIENCE_NS

@@ -1,0 +1,357 @@
+"""The door of the core: wire objects in, slim records out. Nothing behind it sees a wire object.
+
+What can't be read never stops the loop: of a pod it becomes the reason why that pod waits, of a node it counts as not
+being there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from sys import intern
+from typing import Final
+
+import msgspec
+
+from gpu import enforcement, grant, order, reservation, room, slices
+from gpu.asked import PLAIN, asked_when_bound, mode_of, recorded, unrecorded
+from gpu.cards import cards_mib, integer
+from gpu.dialects import vocabulary
+from gpu.multiplied import multiplied
+from gpu.order import Foreign
+from gpu.refusal import Refusal, shown, told
+from gpu.request import NO_GPU
+from gpu.translation import Cards, Translation
+from scheduler.core.convert import constraints, device_env, gang_kinds, job_owners, selectors, volumes, written_plan
+from scheduler.core.convert import demand as requests
+from scheduler.core.convert.device_env import Source
+from scheduler.core.model.records import (
+    ANYWHERE,
+    BindRequestRecord,
+    Constraints,
+    Demand,
+    Held,
+    NodeRecord,
+    PodClass,
+    PodGroupRecord,
+    PodRecord,
+    SeenPod,
+    SubgroupRecord,
+)
+from scheduler.core.model.settings import Settings
+from scheduler.core.model.verdict import Code, Verdict
+from wire import goduration, names
+from wire.core import Node, Pod, PodStatus
+from wire.crds.bindrequest import BindRequest
+from wire.crds.podgroup import PodGroup
+from wire.quantity import NANO, MalformedQuantity, mib_down, milli_down, parse_nano
+
+_NOTHING = Translation(dialect=PLAIN, request=NO_GPU)
+_ENDED = {names.SUCCEEDED, names.FAILED}
+_READY = "Ready"
+#: A device as NVML names it.
+_UUID: Final = re.compile(r"GPU-[0-9A-Za-z-]{1,64}", re.ASCII)
+_MIG_SINGLE = "single"
+_MIG_ENABLED_LABEL = "node-role.kubernetes.io/mig-enabled"
+#: What a node says is cut to a billion cores and a million devices, so that ranks fit into 64 bits (ranking.py).
+_MOST_CPU_MILLI = 2**40
+_MOST_GPUS = 2**20
+
+
+def is_ours(pod: Pod, settings: Settings) -> bool:
+    """Whether this scheduler places ``pod``."""
+    return pod.spec.scheduler_name == settings.scheduler_name
+
+
+def is_reservation(pod: Pod, settings: Settings) -> bool:
+    """Whether ``pod`` holds a device for others."""
+    return reservation.is_reservation(pod, settings.reservation_namespace, app=settings.reservation_app)
+
+
+def has_ended(status: PodStatus) -> bool:
+    """Whether a pod holds nothing any more: its phase says so, and no container is seen running (evictions)."""
+    containers = [*(status.container_statuses or ()), *(status.init_container_statuses or ())]
+    return status.phase in _ENDED and not any(c.state and c.state.running is not None for c in containers)
+
+
+def seen_pod(pod: Pod, settings: Settings) -> SeenPod:
+    """Read a pod: whether it runs, has ended, or holds a device for others."""
+    return SeenPod(
+        uid=pod.metadata.uid,
+        rv=pod.metadata.resource_version,
+        has_ended=has_ended(pod.status),
+        record=pod_record(pod, settings),
+        reservation=reservation.read(pod) if is_reservation(pod, settings) else None,
+    )
+
+
+def pod_record(pod: Pod, settings: Settings) -> PodRecord | None:
+    """Read a pod; None if it doesn't matter: ended, or neither bound nor ours."""
+    if has_ended(pod.status):
+        return None
+    if pod.spec.node_name:
+        return _bound(pod, settings)
+    if not is_ours(pod, settings) or pod.status.phase in _ENDED:
+        return None
+    return _waiting(pod, settings)
+
+
+def _bound(pod: Pod, settings: Settings) -> PodRecord:
+    found = asked_when_bound(pod)
+    known = _NOTHING if isinstance(found, Refusal) else found
+    cls = PodClass(
+        demand=requests.readable_demand(pod), request=known.request, wishes=known.wishes, mode=mode_of(known)
+    )
+    return msgspec.structs.replace(
+        _record(pod, cls),
+        node=intern(pod.spec.node_name),
+        is_reservation=is_reservation(pod, settings),
+        held=_held(pod),
+    )
+
+
+def _waiting(pod: Pod, settings: Settings) -> PodRecord:
+    try:
+        demand, problem = requests.demand(pod), ""
+    except requests.MalformedDemand as error:
+        demand, problem = Demand(), str(error)
+    own = recorded(pod)
+    found = own or unrecorded(pod)
+    if isinstance(found, Refusal):
+        problem = found.message
+        found = _NOTHING
+    request = found.request
+    if (no_room := room.cramped(pod.metadata.annotations, found)) is not None:
+        problem = no_room.message
+    required = enforcement.is_required(pod.metadata.annotations)
+    if isinstance(required, Refusal):
+        problem = told(required)
+    enforced = enforcement.needed(found.wishes) if required or settings.require_enforcement else ()
+    hand_over = device_env.hand_over(pod, request)
+    problem = problem or device_env.taken_back(pod, request)
+    cls = PodClass(
+        demand=demand,
+        request=request,
+        constraints=_shared_constraints(pod, found.cards, enforced),
+        by_config_map=Source.CONFIG_MAP in hand_over,
+        strategy=found.strategy,
+        uuids=found.cards.uuids,
+        not_uuids=found.cards.not_uuids,
+        alternatives=found.alternatives,
+        wishes=found.wishes,
+        mode=mode_of(found),
+        places=tuple(msgspec.structs.replace(place, unit=0) for place in found.places),
+    )
+    job, job_name = job_owners.job_of(pod.metadata.owner_references)
+    came_by_the_door = own is not None or not vocabulary.is_spoken(pod)
+    return msgspec.structs.replace(
+        _record(pod, cls),
+        gated=bool(pod.spec.scheduling_gates),
+        labels=pod.metadata.labels or {},
+        job=job,
+        job_name=job_name,
+        recorded=own if isinstance(own, Translation) else None,
+        blocker=_blocker(pod, cls, problem=problem, admitted=came_by_the_door and Source.NONE not in hand_over),
+    )
+
+
+def _record(pod: Pod, cls: PodClass) -> PodRecord:
+    meta = pod.metadata
+    labels = meta.labels or {}
+    # What many pods share is kept once.
+    return PodRecord(
+        uid=meta.uid,
+        namespace=intern(meta.namespace),
+        name=meta.name,
+        rv=meta.resource_version,
+        node="",
+        cls=cls,
+        created=intern(meta.creation_timestamp or ""),
+        priority=pod.spec.priority or 0,
+        task_priority=integer(labels.get(names.TASK_PRIORITY_LABEL, "")),
+        pod_group=intern((meta.annotations or {}).get(names.POD_GROUP_NAME, "")),
+        subgroup=intern(labels.get(names.SUBGROUP_LABEL, "")),
+        deleting=meta.deletion_timestamp is not None,
+        claims=volumes.claims_of(pod) if pod.spec.volumes else (),
+        keeps_off=selectors.anti_terms(pod) if pod.spec.affinity else (),
+        grace_s=30 if (grace_s := pod.spec.termination_grace_period_seconds) is None else grace_s,
+    )
+
+
+def _shared_constraints(pod: Pod, cards: Cards, enforced: tuple[str, ...]) -> Constraints:
+    found = constraints.constraints(pod, cards, enforced)
+    return ANYWHERE if found == ANYWHERE else found
+
+
+def _blocker(pod: Pod, cls: PodClass, *, problem: str, admitted: bool) -> Verdict | None:
+    if problem:
+        return Verdict(code=Code.INVALID_REQUEST, detail=problem)
+    if constraint := constraints.unsupported(pod) or constraints.excessive(cls):
+        return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=constraint)
+    return without_group(pod) or (None if admitted else Verdict(code=Code.NOT_ADMITTED))
+
+
+def without_group(pod: Pod) -> Verdict | None:
+    """Why a pod that names no PodGroup is not started alone, by what it says itself; None where it may be."""
+    if (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME):
+        return None
+    if kind := gang_kinds.gang_kind(pod):
+        return Verdict(code=Code.NO_POD_GROUP, detail=kind)
+    if asked := gang_kinds.asked_elsewhere(pod):
+        return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=gang_kinds.not_carried_out(asked))
+    return None
+
+
+def _held(pod: Pod) -> tuple[Held, ...]:
+    """A bound pod's parts of devices: its grant, else the groups that its labels name."""
+    given = grant.read(pod.metadata.annotations)
+    if given is not None:
+        return tuple(Held(d.group, d.nano, d.reservation, d.uuid, d.resource, d.compute_percent) for d in given.devices)
+    return tuple(Held(group, None) for group in grant.labelled_groups(pod.metadata.labels))
+
+
+def node_record(node: Node) -> NodeRecord:
+    """Read a node; a resource that can't be read counts as none."""
+    labels = node.metadata.labels or {}
+    annotations = node.metadata.annotations or {}
+    allocatable = node.status.allocatable or {}
+    smallest, largest = cards_mib(labels, annotations)
+    is_mig = _is_mig(labels, allocatable)
+    is_single = is_mig and labels.get(names.NODE_MIG_STRATEGY) == _MIG_SINGLE
+    return NodeRecord(
+        name=node.metadata.name,
+        uid=node.metadata.uid,
+        labels=labels,
+        taints=tuple(node.spec.taints or ()),
+        is_ready=any(c.type == _READY and c.status == "True" for c in node.status.conditions or ()),
+        is_cordoned=node.spec.unschedulable,
+        capacity=_capacity(allocatable),
+        pods=_amount(names.PODS_RESOURCE, allocatable.get(names.PODS_RESOURCE, 0)),
+        smallest_card_mib=smallest,
+        largest_card_mib=largest,
+        is_mig=is_mig,
+        single_profile=slices.single_profile(labels.get(names.NODE_GPU_PRODUCT, "")) if is_single else "",
+        is_multiplied=bool(multiplied(labels, annotations, offered_gpus(node))),
+        enforces=enforcement.listed(annotations.get(names.NODE_ENFORCES)).known,
+        uuids=_uuids(annotations.get(names.NODE_UUIDS, "")),
+        devices=offered_gpus(node),
+    )
+
+
+def _uuids(text: str) -> tuple[str, ...]:
+    """What an administrator lists; nothing, if there is anything else in it than UUIDs as NVML writes them."""
+    listed = tuple(part.strip() for part in text.split(",")) if text else ()
+    return listed if all(map(_UUID.fullmatch, listed)) and len({*listed}) == len(listed) else ()
+
+
+def offered_gpus(node: Node) -> int:
+    """How many GPUs the device plugin has registered. Unhealthy ones stand in the capacity only."""
+    there = (_amount(names.GPU_RESOURCE, has.get(names.GPU_RESOURCE, 0)) for has in _amounts_of(node))
+    return min(max(there, default=0), _MOST_GPUS)
+
+
+def _amounts_of(node: Node) -> Iterator[Mapping[str, str | int | float]]:
+    yield from (has for has in (node.status.capacity, node.status.allocatable) if has is not None)
+
+
+def _capacity(allocatable: dict[str, str | int | float]) -> Demand:
+    amounts = {name: _amount(name, value) for name, value in allocatable.items()}
+    return Demand(
+        cpu_milli=min(amounts.pop(names.CPU_RESOURCE, 0), _MOST_CPU_MILLI),
+        mem_mib=amounts.pop(names.MEMORY_RESOURCE, 0),
+        ephemeral_mib=amounts.pop(names.EPHEMERAL_STORAGE_RESOURCE, 0),
+        gpus=min(amounts.pop(names.GPU_RESOURCE, 0), _MOST_GPUS),
+        extended=tuple(sorted((k, v) for k, v in amounts.items() if v > 0 and k != names.PODS_RESOURCE)),
+    )
+
+
+def _amount(name: str, value: str | float) -> int:
+    try:
+        if name == names.CPU_RESOURCE:
+            return milli_down(value)
+        if name in {names.MEMORY_RESOURCE, names.EPHEMERAL_STORAGE_RESOURCE}:
+            return mib_down(value)
+        return parse_nano(value) // NANO
+    except MalformedQuantity:
+        return 0
+
+
+def _is_mig(labels: dict[str, str], allocatable: dict[str, str | int | float]) -> bool:
+    """Whether the node has MIG slices, also as its ``nvidia.com/gpu``: no card is shared there (contract 4.12)."""
+    if _MIG_ENABLED_LABEL in labels:
+        return labels[_MIG_ENABLED_LABEL].lower() == "true"
+    sliced = any(k.startswith(names.MIG_RESOURCE_PREFIX) and _amount(k, v) > 0 for k, v in allocatable.items())
+    return sliced or labels.get(names.NODE_MIG_STRATEGY) == _MIG_SINGLE
+
+
+def pod_group_record(group: PodGroup) -> PodGroupRecord:
+    """Read a PodGroup. Without ``minMember`` each subgroup's minimum holds, or one pod if there are none."""
+    spec = group.spec
+    subgroups = tuple(SubgroupRecord(s.name, s.min_member or 0) for s in spec.sub_groups or ())
+    default = sum(s.minimum for s in subgroups) if subgroups else 1
+    meta = group.metadata
+    stale_ns, unread_stale = _stale(spec.staleness_grace_period)
+    minimum = max(spec.min_member if spec.min_member is not None else default, 0)
+    return PodGroupRecord(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        rv=meta.resource_version,
+        minimum=minimum,
+        created=meta.creation_timestamp or "",
+        subgroups=subgroups,
+        unsupported=_unsupported_in(group, minimum),
+        stale_ns=stale_ns,
+        unread_stale=unread_stale,
+        ignored=ignored_in(group),
+        planned=written_plan.members((meta.annotations or {}).get(names.PLAN)),
+    )
+
+
+def ignored_in(group: PodGroup) -> str:
+    """Name what a PodGroup prefers and nobody looks at yet; "" if nothing."""
+    asked = [group.spec.topology_constraint, *(s.topology_constraint for s in group.spec.sub_groups or ())]
+    prefers = any(constraint and constraint.preferred_topology_level for constraint in asked)
+    return "topologyConstraint.preferredTopologyLevel" if prefers else ""
+
+
+def _unsupported_in(group: PodGroup, minimum: int) -> str:
+    spec = group.spec
+    nested = any(s.parent or s.min_sub_group is not None for s in spec.sub_groups or ())
+    constrained = [spec.topology_constraint, *(s.topology_constraint for s in spec.sub_groups or ())]
+    found = {
+        "minSubGroup": spec.min_sub_group is not None or nested,
+        "topologyConstraint.requiredTopologyLevel": any(c and c.required_topology_level for c in constrained),
+    }
+    annotations = group.metadata.annotations
+    if gang_kinds.asks_more_than(annotations, minimum):
+        found[f"annotation {names.BATCH_MIN_MEMBER} above minMember"] = True
+    found |= dict.fromkeys(gang_kinds.kais_structure(annotations), True)
+    return ", ".join(name for name, is_there in found.items() if is_there)
+
+
+def _stale(text: str | None) -> tuple[int | None, str | None]:
+    """``stalenessGracePeriod`` (kai-contract 3.2), or what stands there and can't be read: as if it were not said."""
+    if text is None:
+        return None, None
+    try:
+        return goduration.parse_ns(text), None
+    except goduration.MalformedDuration:
+        return None, shown(text)
+
+
+def bind_request_record(request: BindRequest) -> BindRequestRecord | None:
+    """Read a hand-over; None if it is not one that our binder would carry out."""
+    ordered = order.read(request)
+    if isinstance(ordered, Foreign):
+        return None
+    meta = request.metadata
+    return BindRequestRecord(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        pod_uid=ordered.pod_uid,
+        node=request.spec.selected_node,
+        rv=ordered.handover.rv,
+        devices=ordered.handover.devices,
+    )

@@ -1,0 +1,174 @@
+"""Claims, volumes, storage classes and limits of nodes, as decisions know them: wire objects in, slim records out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from scheduler.core.convert import constraints
+from scheduler.core.filters.eligibility import ZONE_LABELS
+from scheduler.core.model.records import ClaimUse, VolumeRule
+from wire import names
+from wire.core import Pod
+from wire.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+
+#: Namespace and name of a claim.
+ClaimKey = tuple[str, str]
+
+_LOST: Final = "Lost"
+_ALONE: Final = "ReadWriteOncePod"
+_WHEN_USED: Final = "WaitForFirstConsumer"
+#: Between the zones of one label of a volume (Kubernetes, volume/helpers).
+_ZONES_APART: Final = "__"
+
+
+class ClaimRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A PersistentVolumeClaim. ``is_bound``: the PV controller is done; ``volume`` alone may be a wish.
+
+    ``is_alone``: one pod may use it at a time (ReadWriteOncePod). ``owner``: UID of the object that controls it.
+    """
+
+    namespace: str
+    name: str
+    volume: str = ""
+    is_bound: bool = False
+    is_lost: bool = False
+    is_leaving: bool = False
+    is_alone: bool = False
+    storage_class: str = ""
+    owner: str = ""
+
+    @property
+    def key(self) -> ClaimKey:
+        """What pods name it by."""
+        return self.namespace, self.name
+
+
+class VolumeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A PersistentVolume. ``rule`` None: it can be used anywhere. ``attached``: (CSI driver, handle), if it has one.
+
+    ``claim``: whom it is for.
+    """
+
+    name: str
+    rule: VolumeRule | None = None
+    attached: tuple[str, str] | None = None
+    claim: ClaimKey | None = None
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        return self.name
+
+
+class StorageClassRecord(msgspec.Struct, frozen=True, gc=False):
+    """A StorageClass. ``waits``: it binds claims when a pod that uses them has a node."""
+
+    name: str
+    waits: bool
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        return self.name
+
+
+class LimitsRecord(msgspec.Struct, frozen=True, gc=False):
+    """How many volumes of a CSI driver a node takes at most, by driver; those without a limit are left out."""
+
+    node: str
+    most: dict[str, int]
+
+    @property
+    def key(self) -> str:
+        """Its node."""
+        return self.node
+
+
+class AttachmentRecord(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """A VolumeAttachment: a volume that a driver has on a node, or is to have there, whoever uses it."""
+
+    name: str
+    node: str
+    driver: str
+    volume: str
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        return self.name
+
+
+def claims_of(pod: Pod) -> tuple[ClaimUse, ...]:
+    """The claims that a pod mounts, each once."""
+    return tuple(dict.fromkeys(_claims_of(pod)))
+
+
+def _claims_of(pod: Pod) -> Iterator[ClaimUse]:
+    for volume in pod.spec.volumes or ():
+        if volume.persistent_volume_claim is not None:
+            yield ClaimUse(str(volume.persistent_volume_claim.get("claimName", "")))
+        elif volume.ephemeral is not None:
+            yield ClaimUse(f"{pod.metadata.name}-{volume.name}", is_own=True)
+
+
+def claim_record(claim: PersistentVolumeClaim) -> ClaimRecord:
+    """Read a claim."""
+    meta, spec = claim.metadata, claim.spec
+    owner = next((owner.uid for owner in meta.owner_references or () if owner.controller), "")
+    return ClaimRecord(
+        namespace=meta.namespace,
+        name=meta.name,
+        volume=spec.volume_name,
+        is_bound=bool(spec.volume_name) and names.BIND_COMPLETED in (meta.annotations or {}),
+        is_lost=claim.status.phase == _LOST,
+        is_leaving=meta.deletion_timestamp is not None,
+        is_alone=_ALONE in (spec.access_modes or ()),
+        storage_class=(meta.annotations or {}).get(names.OLD_STORAGE_CLASS) or spec.storage_class_name or "",
+        owner=owner,
+    )
+
+
+def volume_record(volume: PersistentVolume) -> VolumeRecord:
+    """Read a volume."""
+    spec, ref = volume.spec, volume.spec.claim_ref
+    required = spec.node_affinity.required if spec.node_affinity is not None else None
+    rule = VolumeRule(
+        terms=None if required is None else constraints.terms(required), zones=_zones(volume.metadata.labels or {})
+    )
+    return VolumeRecord(
+        name=volume.metadata.name,
+        rule=None if rule == VolumeRule() else rule,
+        attached=None if spec.csi is None else (spec.csi.driver, spec.csi.volume_handle),
+        claim=None if ref is None else (ref.namespace, ref.name),
+    )
+
+
+def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """What the labels say of zones and regions; one that names an empty zone says nothing, as at kube-scheduler."""
+    listed = ((key, labels[key].split(_ZONES_APART)) for key in sorted(ZONE_LABELS & labels.keys()))
+    read = ((key, tuple(sorted({zone.strip() for zone in zones}))) for key, zones in listed)
+    return tuple((key, zones) for key, zones in read if all(zones))
+
+
+def storage_class_record(storage_class: StorageClass) -> StorageClassRecord:
+    """Read a storage class."""
+    return StorageClassRecord(storage_class.metadata.name, storage_class.volume_binding_mode == _WHEN_USED)
+
+
+def attachment_record(attachment: VolumeAttachment) -> AttachmentRecord:
+    """Read what is attached where; an inline volume has no name, and so counts nowhere."""
+    spec = attachment.spec
+    return AttachmentRecord(
+        attachment.metadata.name, spec.node_name, spec.attacher, spec.source.persistent_volume_name or ""
+    )
+
+
+def limits_record(node: CSINode) -> LimitsRecord:
+    """Read what the CSI drivers of a node say."""
+    found = ((driver.name, driver.allocatable) for driver in node.spec.drivers or ())
+    return LimitsRecord(
+        node.metadata.name, {name: has.count for name, has in found if has is not None and has.count is not None}
+    )

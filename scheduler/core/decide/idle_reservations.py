@@ -1,0 +1,51 @@
+"""Idle reservations as capacity for whole GPUs: which ones have to go so that a pod fits.
+
+Only reservations with an empty book and nobody on the way are given up. Devices that are leaving already count as
+well, so that a pod that waits for one does not cost a second.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from scheduler.core.filters.eligibility import OK
+from scheduler.core.model.records import PodClass
+from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Device
+from scheduler.core.scores.ranking import Ranking
+from scheduler.core.snapshot.statement import Trial
+
+
+class Sacrifice(msgspec.Struct, frozen=True, gc=False):
+    """A node that holds the pod once ``devices`` are given back; ``owed`` counts them and those leaving already."""
+
+    position: int
+    devices: tuple[Device, ...]
+    owed: int
+
+
+def find_sacrifice(trial: Trial, ranking: Ranking, cls: PodClass, *, without: frozenset[str]) -> Sacrifice | None:
+    """The node where the fewest idle reservations have to go, then the smallest name; None if none would do."""
+    need = cls.demand.gpus
+    if not need or cls.request.is_shared or not ranking.known:
+        return None
+    ok = ranking.eligible == OK
+    if cls.attached:
+        ok &= trial.attaching.fits(cls.attached, slice(None))
+    for name in without:
+        if (out := trial.position_of.get(name)) is not None:
+            ok[out] = False
+    free = trial.table.free
+    for row, amount in trial.amounts(cls.demand):
+        if row != GPUS:
+            ok &= free[row] >= amount
+    idle, leaving = trial.table.extra[IDLE], trial.table.extra[LEAVING]
+    missing = need - free[GPUS]
+    ok &= missing <= idle + leaving
+    if not ok.any():
+        return None
+    position = int(np.where(ok, np.maximum(missing - leaving, 0), np.iinfo(np.int64).max).argmin())
+    owed = int(missing[position])
+    fresh = max(0, owed - int(leaving[position]))
+    candidates = [device for device in trial.table.devices[position] if device.is_idle and device.is_gpu]
+    return Sacrifice(position, tuple(candidates[:fresh]), owed)

@@ -1,0 +1,219 @@
+"""Placing one pod at a time on a trial: the best node of its class, devices on it, the charge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gpu.handover import PlannedDevice
+from gpu.request import MemoryAsk, SharedAsk
+from scheduler.core.assumed.slow_nodes import Doubt
+from scheduler.core.decide.exclusions import opens_by_exclusion
+from scheduler.core.decide.idle_reservations import Sacrifice, find_sacrifice
+from scheduler.core.devices.device_choice import choose_answered, choose_devices, new_groups, without_silent
+from scheduler.core.model.plan import Alone, Attempt, Bind, Hold, Join, Placement, Retire
+from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.nodes.device_sightings import NO_PROSPECT
+from scheduler.core.nodes.table import CPU, MEMORY
+from scheduler.core.nodes.volume_limits import AttachTrial
+from scheduler.core.scores.ranking import Ranking
+from scheduler.core.snapshot.statement import Part, Room, Trial
+
+if TYPE_CHECKING:
+    from scheduler.core.cluster import Cluster
+
+
+class Placer:
+    """Places pods on a trial of the cluster. The cluster itself is only read.
+
+    ``doubts``: nodes that come last (slow_nodes.py), by default those that the cluster has.
+    """
+
+    __slots__ = ("_cluster", "_opening", "_rankings", "_ways", "trial")
+
+    def __init__(self, cluster: Cluster, *, doubts: Mapping[str, Doubt] | None = None) -> None:
+        self._cluster = cluster
+        known = cluster.doubts() if doubts is None else doubts
+        self.trial = Trial(
+            cluster.refresh(), cluster.settings, known, sightings=cluster.sightings, attaching=self._attaching
+        )
+        self._rankings: dict[PodClass, Ranking] = {}
+        self._ways: dict[PodClass, tuple[PodClass, ...]] = {}
+        #: Groups whose devices attempts of this very plan will make known.
+        self._opening: set[str] = set()
+
+    def _attaching(self, position_of: Mapping[str, int]) -> AttachTrial:
+        storage, commits = self._cluster.storage, self._cluster.commits
+        return AttachTrial(storage.attachments, position_of, lambda: storage.in_flight(commits.all_charges()))
+
+    def taken_claim(self, pod: PodRecord) -> str:
+        """A claim that ``pod`` has to have for itself, and that one placed before it has; "" if there is none."""
+        return next((name for name in pod.alone if (pod.namespace, name) in self.trial.claims), "")
+
+    def ranking(self, cls: PodClass) -> Ranking:
+        """The ranking of a class, made when it is first asked for."""
+        known = self._rankings.get(cls)
+        if known is None:
+            known = self._rankings[cls] = Ranking(self.trial, cls, self._cluster.settings)
+        return known
+
+    def ways(self, cls: PodClass) -> tuple[PodClass, ...]:
+        """A class for each request of a class, best first."""
+        known = self._ways.get(cls)
+        if known is None:
+            known = self._ways[cls] = cls.ways()
+        return known
+
+    def place(self, pod: PodRecord, *, without: frozenset[str]) -> Placement | None:
+        """Place and charge a pod on the best node that is not in ``without``; None if it fits nowhere."""
+        for number, cls in enumerate(self.ways(pod.cls)):
+            placed = self._place_as(pod, cls, without=without, alternative=number)
+            if placed is not None:
+                return placed
+        return None
+
+    def _place_as(
+        self, pod: PodRecord, cls: PodClass, *, without: frozenset[str], alternative: int
+    ) -> Placement | None:
+        """Place and charge a pod as one of this class."""
+        ranking = self.ranking(cls)
+        while (position := ranking.best(without)) is not None:
+            parts = self._devices(pod, ranking, position)
+            if parts is not None and ranking.has_to_open(position, sum(part.slot is None for part in parts)):
+                continue
+            if parts is not None and self._opens_by_exclusion(cls, position, parts):
+                return None
+            if parts is not None:
+                self.trial.charge(position, cls.demand, parts, attached=cls.attached, claims=_alone(pod))
+                return self._placement(pod, position, parts, asks=ranking.asks, alternative=alternative)
+            ranking.strike(position)
+        return None
+
+    def _opens_by_exclusion(self, cls: PodClass, position: int, parts: tuple[Part, ...]) -> bool:
+        """Whether devices in use would serve more of the shares if the pod excluded none (exclusions.py)."""
+        return bool(cls.not_uuids) and opens_by_exclusion(self.trial, self.ranking(cls), position, parts)
+
+    def wait_for_device(self, pod: PodRecord, *, without: frozenset[str]) -> tuple[str, list[Retire]] | None:
+        """Find a node that holds a whole-GPU pod once idle reservations are gone, and charge it there.
+
+        Returns the node and the reservations to remove (none if enough are leaving already).
+        """
+        for cls in self.ways(pod.cls) if pod.cls.places else (pod.cls,):
+            sacrifice = find_sacrifice(self.trial, self.ranking(cls), cls, without=without)
+            if sacrifice is not None:
+                return self._nominate(pod, sacrifice)
+        return None
+
+    def _nominate(self, pod: PodRecord, sacrifice: Sacrifice) -> tuple[str, list[Retire]]:
+        groups = frozenset(device.group for device in sacrifice.devices)
+        self.trial.retire(sacrifice.position, groups)
+        self.trial.charge(
+            sacrifice.position,
+            pod.cls.demand,
+            owed_gpus=sacrifice.owed,
+            attached=pod.cls.attached,
+            claims=_alone(pod),
+        )
+        retired = [Retire(d.reservation.uid, pod.uid) for d in sacrifice.devices if d.reservation is not None]
+        return self.trial.nodes[sacrifice.position].name, retired
+
+    def _devices(self, pod: PodRecord, ranking: Ranking, position: int) -> tuple[Part, ...] | None:
+        asks, strategy, rule = ranking.asks, ranking.strategy, ranking.rule
+        if not asks:
+            return ()
+        node = self.trial.nodes[position]
+        devices = self.trial.table.devices[position]
+        doubt = self.trial.doubts.get(position)
+        if doubt is not None:
+            answered = choose_answered(asks, devices, node, strategy=strategy, rule=rule)
+            if answered is not None or doubt is Doubt.PROBED:
+                return answered
+            if doubt is Doubt.ON_PROBATION:
+                devices = without_silent(devices)  # a reservation that hangs would prove nothing
+        known = frozenset(device.group for device in devices)
+        return choose_devices(
+            asks,
+            devices,
+            node,
+            room=self._room(pod, position, asks),
+            strategy=strategy,
+            rule=rule,
+            prospect=self.trial.prospect(position) if rule.names_any(asks) else NO_PROSPECT,
+            new_group=new_groups(node, pod.uid, self._cluster.next_number(pod.uid), known),
+        )
+
+    def _room(self, pod: PodRecord, position: int, asks: tuple[SharedAsk, ...]) -> Room:
+        """How many devices could be opened for this pod: free ones, and slots and requests of their reservations."""
+        free, demand, settings = self.trial.table.free, pod.cls.demand, self._cluster.settings
+        node = self.trial.nodes[position]
+        room = self.trial.room(position, demand, [node.resource_of(ask.profile) for ask in asks])
+        limits = [room.pods]
+        if settings.reservation_cpu_milli:
+            limits.append((int(free[CPU, position]) - demand.cpu_milli) // settings.reservation_cpu_milli)
+        if settings.reservation_mem_mib:
+            limits.append((int(free[MEMORY, position]) - demand.mem_mib) // settings.reservation_mem_mib)
+        room.pods = min(limits)
+        return room
+
+    def _placement(
+        self, pod: PodRecord, position: int, parts: tuple[Part, ...], *, asks: tuple[SharedAsk, ...], alternative: int
+    ) -> Placement:
+        return Placement(
+            pod_uid=pod.uid,
+            namespace=pod.namespace,
+            name=pod.name,
+            rv=pod.rv,
+            node=self.trial.nodes[position].name,
+            devices=tuple(
+                PlannedDevice(
+                    part.group,
+                    part.nano,
+                    mem_mib=ask.mem_mib if isinstance(ask, MemoryAsk) else 0,
+                    mode=part.mode,
+                    resource=part.resource,
+                    compute_percent=part.compute_percent,
+                )
+                for part, ask in zip(parts, asks, strict=True)
+            ),
+            number=self._cluster.next_number(pod.uid),
+            alternative=alternative,
+        )
+
+    def entry(self, pod: PodRecord, placement: Placement) -> Bind | Join | Attempt:
+        """How the placement is carried out: at once, by joining known devices, or by the binder."""
+        if not placement.devices:
+            return Bind(placement)
+        if self._unknown(placement):
+            self.trial.probe(self.trial.position_of[placement.node])
+        elif not pod.cls.by_config_map:
+            return Join(placement)
+        return Attempt(placement)
+
+    def entry_alone(self, pod: PodRecord, placement: Placement) -> Alone:
+        """As ``entry``, for a pod that is not part of a start: it need not be first on a device."""
+        entry = self.entry(pod, placement)
+        if not isinstance(entry, Attempt):
+            return entry
+        unknown = self._unknown(placement)
+        if not pod.cls.by_config_map and all(self._is_opening(group) for group in unknown):
+            return Hold(placement)
+        self._opening.update(unknown)
+        return entry
+
+    def _unknown(self, placement: Placement) -> list[str]:
+        return [device.group for device in placement.devices if not self._is_known(placement.node, device.group)]
+
+    def _is_opening(self, group: str) -> bool:
+        return group in self._opening or self._cluster.is_opening(group)
+
+    def _is_known(self, node: str, group: str) -> bool:
+        """Whether a group's device may be joined without the binder (scheduler-core.md, Groups)."""
+        devices = self.trial.table.devices[self.trial.position_of[node]]
+        found = next((d.reservation for d in devices if d.group == group), None)
+        if found is None or not (found.is_learned and found.is_joinable):
+            return False
+        return self._cluster.is_verified(found.uid, found.uuid)
+
+
+def _alone(pod: PodRecord) -> tuple[tuple[str, str], ...]:
+    return tuple((pod.namespace, name) for name in pod.alone)

@@ -1,0 +1,224 @@
+"""Why a class fits nowhere: reasons counted over nodes, and the smallest change known to help.
+
+A node that may not be used at all counts once, with the first reason; one that may counts for each thing it lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+import numpy as np
+
+from gpu.request import FractionAsk
+from gpu.slices import slice_resource
+from scheduler.core.assumed.slow_nodes import Doubt
+from scheduler.core.devices.device_choice import choose_devices, without_silent
+from scheduler.core.devices.device_pools import Pool, pools_of
+from scheduler.core.explain.ruled_out import ruled_out
+from scheduler.core.explain.shortfall import missing
+from scheduler.core.explain.units import GPU_MEMORY, GPU_SHARE, UNITS, Lack, unit
+from scheduler.core.filters.eligibility import KINDS, OK, PLACE
+from scheduler.core.model.records import PodClass
+from scheduler.core.model.settings import Settings, Strategy
+from scheduler.core.model.verdict import Code, NodeReason, Verdict
+from scheduler.core.nodes.ledger import MOST_ASKED
+from scheduler.core.nodes.table import (
+    CONTENDED_DEVICES,
+    CPU,
+    GPUS,
+    ILL_DEVICES,
+    LARGEST_CARD,
+    MEMORY,
+    MIG,
+    MULTIPLIED,
+    PODS,
+    SILENT_DEVICES,
+    Bools,
+    Int64s,
+)
+from scheduler.core.scores.ranking import Ranking
+from scheduler.core.snapshot.statement import Trial
+from wire import names
+
+INSUFFICIENT = "insufficient"
+EXCLUDED = "excluded"
+PROBATION = "probation"
+CONTENDED = "contended"
+SILENT = "silent"
+ILL = "ill"
+
+#: Of these a node is out of question, whatever is asked.
+_WHATEVER_IS_ASKED = frozenset(KINDS.values())
+
+#: Devices that nobody is let on: the reason, and where the table counts them.
+_WITHHELD = {CONTENDED: CONTENDED_DEVICES, SILENT: SILENT_DEVICES, ILL: ILL_DEVICES}
+
+
+def explain(trial: Trial, ranking: Ranking, cls: PodClass, *, settings: Settings, without: frozenset[str]) -> Verdict:
+    """Say why no node takes a pod of ``cls`` now."""
+    usable = ranking.eligible == OK
+    excluded = np.zeros(len(usable), np.bool_)
+    excluded[[p for name in without if (p := trial.position_of.get(name)) is not None]] = True
+    reasons = [
+        NodeReason(kind, "", int(np.count_nonzero(ranking.eligible == judged))) for judged, kind in KINDS.items()
+    ]
+    reasons.append(NodeReason(EXCLUDED, "", int(np.count_nonzero(usable & excluded))))
+    usable &= ~excluded
+    lacks = [*_resource_lacks(trial, cls, settings), *_device_lacks(trial, cls)]
+    reasons += [NodeReason(k.kind, k.resource, int(np.count_nonzero(k.where & usable))) for k in lacks]
+    reasons.append(NodeReason(PROBATION, "", _on_probation(trial, lacks, usable)))
+    reasons += _withheld(trial, cls, lacks, usable)
+    return Verdict(
+        code=Code.NO_NODE_FITS,
+        node_reasons=tuple(sorted(reason for reason in reasons if reason.nodes)),
+        shortfall=_shortfall(lacks, usable),
+    )
+
+
+def explain_ways(trial: Trial, rankings: Sequence[Ranking], *, settings: Settings, without: frozenset[str]) -> Verdict:
+    """Say the same of a pod that asks otherwise on some nodes: ``rankings`` are one for each kind of node.
+
+    A node that is out of question whatever is asked is so in each of them; all else is about their own nodes only.
+    """
+    verdicts = [explain(trial, each, each.cls, settings=settings, without=without) for each in rankings]
+    if len(verdicts) == 1:
+        return verdicts[0]
+    counts: dict[tuple[str, str], int] = {}
+    for verdict in verdicts:
+        for reason in verdict.node_reasons:
+            key, known = (reason.kind, reason.resource), counts.get((reason.kind, reason.resource), 0)
+            counts[key] = max(known, reason.nodes) if reason.kind in _WHATEVER_IS_ASKED else known + reason.nodes
+    counts["place", ""] = int(np.count_nonzero(np.logical_and.reduce([each.eligible == PLACE for each in rankings])))
+    reasons = (NodeReason(kind, resource, nodes) for (kind, resource), nodes in counts.items() if nodes)
+    return Verdict(
+        code=Code.NO_NODE_FITS,
+        node_reasons=tuple(sorted(reasons)),
+        shortfall=next((verdict.shortfall for verdict in verdicts if verdict.shortfall is not None), None),
+    )
+
+
+def _on_probation(trial: Trial, lacks: list[Lack], usable: Bools) -> int:
+    """Nodes that have all that is asked, but take nobody before they have answered (slow_nodes.py)."""
+    return sum(
+        doubt is not Doubt.LATE and bool(usable[position]) and not any(lack.where[position] for lack in lacks)
+        for position, doubt in trial.doubts.items()
+    )
+
+
+def _withheld(trial: Trial, cls: PodClass, lacks: list[Lack], usable: Bools) -> list[NodeReason]:
+    """Nodes that lack devices and have some that nobody is let on, which is why: others can help, and have to know."""
+    slices = {slice_resource(ask.profile) for ask in cls.request.shared if ask.profile}
+    wanted = {GPU_SHARE, GPU_MEMORY, *slices} if cls.request.is_shared else {names.GPU_RESOURCE}
+    short = [lack.where for lack in lacks if lack.resource in wanted]
+    if not short:
+        return []
+    where = np.logical_or.reduce(short) & usable
+    extra = trial.table.extra
+    return [NodeReason(kind, "", int(np.count_nonzero(where & (extra[row] > 0)))) for kind, row in _WITHHELD.items()]
+
+
+def _resource_lacks(trial: Trial, cls: PodClass, settings: Settings) -> list[Lack]:
+    """What the pod itself lacks, and the reservation pods of devices that would have to be opened for it."""
+    table = trial.table
+    opened = _opened(trial, cls)
+    surcharge = {PODS: 1, CPU: settings.reservation_cpu_milli, MEMORY: settings.reservation_mem_mib}
+    lacks: list[Lack] = []
+    asked = dict(trial.amounts(cls.demand))
+    for row in sorted({*asked, *surcharge} if cls.request.is_shared else asked):
+        needed = asked.get(row, 0) + opened * surcharge.get(row, 0)
+        missing = needed - table.free[row]
+        kind, resource = ("pods", "") if row == PODS else (INSUFFICIENT, table.resources[row])
+        lacks.append(Lack(kind, resource, unit(table.resources[row]), (missing > 0) & (needed > 0), missing))
+    for name, amount in cls.demand.extended:
+        if name not in table.resources:
+            everywhere = np.ones(len(trial.nodes), np.bool_)
+            missing = np.full(len(trial.nodes), min(amount, MOST_ASKED), np.int64)
+            lacks.append(Lack(INSUFFICIENT, name, name, everywhere, missing))
+    if cls.attached:
+        full = ~trial.attaching.fits(cls.attached, slice(None))
+        lacks.append(Lack("volumes", "", "", full, np.zeros(len(trial.nodes), np.int64)))
+    return lacks
+
+
+def _device_lacks(trial: Trial, cls: PodClass) -> list[Lack]:
+    """What keeps shares out: MIG, GPUs that are offered several times, a card of unknown memory, too little left."""
+    pools = pools_of(cls.request.shared, trial)
+    found = [_slice_lack(trial, cls, pool) for pool in pools if pool.profile]
+    found += [lack for pool in pools if not pool.profile for lack in _card_lacks(trial, cls, pool)]
+    if pools:
+        found += ruled_out(trial, cls, ~np.logical_or.reduce([lack.where for lack in found]))
+    return found
+
+
+def _slice_lack(trial: Trial, cls: PodClass, pool: Pool) -> Lack:
+    """Nodes without a slice of a profile that has enough left, among them all that have none at all."""
+    resource = slice_resource(pool.profile)
+    short = ~(pool.is_there(trial.table) & _has_room(trial, cls, pool))
+    return Lack(INSUFFICIENT, resource, resource, short, np.zeros(len(trial.nodes), np.int64))
+
+
+def _card_lacks(trial: Trial, cls: PodClass, pool: Pool) -> list[Lack]:
+    table, asks = trial.table, pool.asks
+    nothing = np.zeros(len(trial.nodes), np.int64)
+    mig = table.extra[MIG] > 0
+    multiplied = (table.extra[MULTIPLIED] > 0) & ~mig
+    short = ~_has_room(trial, cls, pool) & ~mig & ~multiplied
+    blind = np.zeros(len(trial.nodes), np.bool_)
+    if any(not isinstance(ask, FractionAsk) for ask in asks):
+        blind = short & (table.extra[LARGEST_CARD] == 0) & (table.total[GPUS] > 0)
+    short &= ~blind
+    resource = GPU_SHARE if isinstance(asks[0], FractionAsk) else GPU_MEMORY
+    return [
+        Lack("mig", "", "", mig, nothing),
+        Lack("multiplied", "", "", multiplied, nothing),
+        Lack("no-gpu-memory-label", "", "", blind, nothing),
+        Lack(INSUFFICIENT, resource, unit(resource), short, missing(trial, cls, pool, short)),
+    ]
+
+
+def _opened(trial: Trial, cls: PodClass) -> Int64s:
+    """Devices that would have to be opened on nodes that have them."""
+    found = np.zeros(len(trial.nodes), np.int64)
+    for pool in pools_of(cls.request.shared, trial):
+        opened, _ = pool.tightest(trial.table, slice(None))
+        found += np.where(_has_room(trial, cls, pool), opened, 0)
+    return found
+
+
+def _has_room(trial: Trial, cls: PodClass, pool: Pool) -> Bools:
+    """Nodes that have the devices of a kind, open or to be opened, whatever else they lack."""
+    table = trial.table
+    opened, _ = pool.tightest(table, slice(None))
+    largest = max((a.mem_mib for a in pool.asks if not isinstance(a, FractionAsk)), default=0)
+    big_enough = (opened == 0) | (table.extra[LARGEST_CARD] >= largest)
+    spare = pool.spare(table, slice(None), dict(trial.amounts(cls.demand)))
+    fits: Bools = (spare >= opened) & big_enough
+    for position, doubt in trial.doubts.items():
+        if doubt is Doubt.ON_PROBATION:
+            fits[position] &= _fits_beside_silent(trial, cls, position)
+    return fits
+
+
+def _fits_beside_silent(trial: Trial, cls: PodClass, position: int) -> bool:
+    """Whether a node on probation has the devices, without those that say nothing (placer.py)."""
+    devices, node = without_silent(trial.table.devices[position]), trial.nodes[position]
+    asks, names_ = cls.request.shared, (str(number) for number in count())
+    room = trial.room(position, cls.demand, [node.resource_of(ask.profile) for ask in asks])
+    room.pods = len(asks)  # pod slots are another lack
+    found = choose_devices(asks, devices, node, room=room, strategy=Strategy.BINPACK, new_group=lambda _: next(names_))
+    return found is not None
+
+
+def _shortfall(lacks: list[Lack], usable: Bools) -> tuple[str, int] | None:
+    """The least amount that would help a usable node which lacks one thing only."""
+    if not lacks or not usable.any():
+        return None
+    count = np.add.reduce([lack.where.astype(np.int64) for lack in lacks])
+    found: list[tuple[str, int]] = []
+    for lack in lacks:
+        alone = usable & lack.where & (count == 1) & (lack.amount > 0)
+        if alone.any():
+            found.append((lack.unit, int(lack.amount[alone].min())))
+    order = list(UNITS.values())
+    return min(found, key=lambda pair: (order.index(pair[0]) if pair[0] in order else len(order), pair), default=None)

@@ -1,0 +1,124 @@
+"""Nodes that have the devices for a pod, though none that will do: named ones, and such as others leave room on.
+
+Which ones will do says its rule (device_choice.py): by UUID or index, by the mode and the compute of their tenants.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+import msgspec
+import numpy as np
+
+from gpu.request import SharedAsk
+from scheduler.core.devices.device_choice import choose_answered, choose_devices, cost_nano, rule_of
+from scheduler.core.explain.units import COMPUTE, Lack, unit
+from scheduler.core.model.records import NodeRecord, PodClass
+from scheduler.core.model.settings import Strategy
+from scheduler.core.nodes.table import Bools, Device, Int64s
+from scheduler.core.snapshot.statement import Trial
+
+PINNED = "pinned"
+PINNED_FULL = "pinned-full"
+PINNED_WHOLE = "pinned-whole"
+PINNED_ROOM = "pinned-room"
+EXCLUSION = "exclusion"
+_LEAST_HOPE_FIRST = (PINNED, PINNED_WHOLE, PINNED_FULL, PINNED_ROOM, EXCLUSION)
+MODE = "mode"
+
+
+def ruled_out(trial: Trial, cls: PodClass, where: Bools) -> list[Lack]:
+    """Nodes that have the devices, though none that the pod's rule allows as far as is known: else it were there."""
+    rule = rule_of(cls)
+    nothing = np.zeros(len(trial.nodes), np.int64)
+    if rule.names_any(cls.request.shared):
+        return _pinned(trial, cls, where)
+    if not rule.mode and not any(ask.compute_percent for ask in cls.request.shared):
+        return []
+    others = {kind: np.zeros(len(trial.nodes), np.bool_) for kind in (MODE, COMPUTE)}
+    for position in np.flatnonzero(where).tolist():
+        if kind := _kept_out_by(trial, cls, position):
+            others[kind][position] = True
+    missing = _missing_percent(trial, cls, others[COMPUTE])
+    return [
+        Lack(MODE, "", "", others[MODE], nothing),
+        Lack(COMPUTE, "", unit(COMPUTE), others[COMPUTE], missing),
+    ]
+
+
+def _missing_percent(trial: Trial, cls: PodClass, where: Bools) -> Int64s:
+    """How much more of the compute the best device would have to have free, of those with room; 0 for several asks."""
+    missing = np.zeros(len(trial.nodes), np.int64)
+    if len(cls.request.shared) != 1:
+        return missing
+    ask, mode = cls.request.shared[0], rule_of(cls).mode
+    for position in np.flatnonzero(where).tolist():
+        node = trial.nodes[position]
+        fitting = (
+            dev.free_compute_percent
+            for dev in trial.table.devices[position]
+            if dev.is_open and dev.suits(mode) and _has_room_for(ask, dev, node)
+        )
+        missing[position] = max(0, ask.compute_percent - max(fitting, default=ask.compute_percent))
+    return missing
+
+
+def _has_room_for(ask: SharedAsk, dev: Device, node: NodeRecord) -> bool:
+    nano = cost_nano(ask, dev.card_mib, node)
+    return dev.resource == node.resource_of(ask.profile) and nano is not None and nano <= dev.free_nano
+
+
+def _pinned(trial: Trial, cls: PodClass, where: Bools) -> list[Lack]:
+    """The nodes by what keeps the pod from the devices that it names."""
+    nothing = np.zeros(len(trial.nodes), np.int64)
+    found = {kind: np.zeros(len(trial.nodes), np.bool_) for kind in _LEAST_HOPE_FIRST}
+    for position in np.flatnonzero(where).tolist():
+        found[_why_not(trial, cls, position)][position] = True
+    return [Lack(kind, "", "", at, nothing) for kind, at in found.items()]
+
+
+def _why_not(trial: Trial, cls: PodClass, position: int) -> str:
+    """What is in the way on one node: of several devices that are named, of the one for which there is least hope."""
+    rule, prospect = rule_of(cls), trial.prospect(position)
+    devices, node = trial.table.devices[position], trial.nodes[position]
+    if rule.not_uuids and _are_had(trial, cls, position, cls.request.shared):
+        return EXCLUSION
+    found = set()
+    for ask in cls.request.shared:
+        pin = rule.pin(ask)
+        if pin.is_any or choose_answered((ask,), devices, node, strategy=Strategy.BINPACK, rule=rule) is not None:
+            continue
+        if any(pin.takes(device) for device in prospect.held):
+            found.add(PINNED_FULL)
+        elif prospect.may_bring(pin):
+            found.add(PINNED_ROOM)
+        else:
+            found.add(PINNED_WHOLE if prospect.is_all and trial.has(position, pin) else PINNED)
+    return next((kind for kind in _LEAST_HOPE_FIRST if kind in found), PINNED_FULL)
+
+
+def _kept_out_by(trial: Trial, cls: PodClass, position: int) -> str:
+    """MODE or COMPUTE where a node lacks devices for a pod only because of how the tenants run that are on them."""
+    devices, rule, asks = trial.table.devices[position], rule_of(cls), cls.request.shared
+    if _are_had(trial, cls, position, asks):
+        return ""
+    undemanding = tuple(msgspec.structs.replace(ask, compute_percent=0) for ask in asks)
+    is_compute = all(dev.suits(rule.mode) for dev in devices) or _are_had(trial, cls, position, undemanding)
+    return COMPUTE if is_compute else MODE
+
+
+def _are_had(trial: Trial, cls: PodClass, position: int, asks: tuple[SharedAsk, ...]) -> bool:
+    """Whether a node has devices for these asks, pod slots aside."""
+    node, names_ = trial.nodes[position], (str(number) for number in count())
+    room = trial.room(position, cls.demand, [node.resource_of(ask.profile) for ask in asks])
+    found = choose_devices(
+        asks,
+        trial.table.devices[position],
+        node,
+        room=room,
+        strategy=Strategy.BINPACK,
+        new_group=lambda _: next(names_),
+        rule=rule_of(cls),
+        prospect=trial.prospect(position),
+    )
+    return found is not None

@@ -1,0 +1,49 @@
+"""How much more the devices of a node would have to have free for a pod, as its verdict tells (explain.py)."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+import numpy as np
+
+from gpu.request import FractionAsk, SharedAsk
+from gpu.share import NANO_PER_DEVICE, memory_from_nano
+from scheduler.core.devices.device_pools import Pool
+from scheduler.core.model.records import NodeRecord, PodClass
+from scheduler.core.nodes.ledger import MOST_ASKED
+from scheduler.core.nodes.table import Bools, Device, Int64s
+from scheduler.core.snapshot.statement import Trial
+
+
+def missing(trial: Trial, cls: PodClass, pool: Pool, short: Bools) -> Int64s:
+    """All that is missing at each position where it is ``short``, in the unit of the first ask.
+
+    The largest ask has the best device, and so on; GPUs that could be opened are among them.
+    """
+    first = pool.asks[0]
+    wanted = sorted((_amount(ask) for ask in pool.asks if type(ask) is type(first)), reverse=True)
+    spare = pool.spare(trial.table, slice(None), dict(trial.amounts(cls.demand))) if len(wanted) > 1 else None
+    found = np.zeros(len(trial.nodes), np.int64)
+    for position in np.flatnonzero(short).tolist():
+        node = trial.nodes[position]
+        left = [
+            _left(first, device, node) for device in trial.table.devices[position] if device.is_open and device.is_gpu
+        ]
+        if spare is not None:
+            whole = NANO_PER_DEVICE if isinstance(first, FractionAsk) else node.largest_card_mib
+            left += [whole] * min(max(int(spare[position]), 0), len(wanted))
+        left.sort(reverse=True)
+        more = sum(max(ask - has, 0) for ask, has in zip_longest(wanted, left[: len(wanted)], fillvalue=0))
+        found[position] = min(more, MOST_ASKED)
+    return found
+
+
+def _amount(ask: SharedAsk) -> int:
+    return ask.nano if isinstance(ask, FractionAsk) else min(ask.mem_mib, MOST_ASKED)
+
+
+def _left(ask: SharedAsk, device: Device, node: NodeRecord) -> int:
+    """What a device has free, in the unit of the ask."""
+    if isinstance(ask, FractionAsk):
+        return device.free_nano
+    return memory_from_nano(device.free_nano, device.card_mib or node.smallest_card_mib)

@@ -1,0 +1,96 @@
+"""How far a gang is from its minimum: what is bound, what is under way, what is missing. Counting only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from scheduler.core.model.records import PodGroupRecord, PodRecord
+from scheduler.core.model.verdict import Code, Verdict
+
+
+@dataclass(slots=True)
+class Missing:
+    """Members that are still to be placed: in all, and at least so many of each subgroup."""
+
+    total: int
+    of_subgroup: dict[str, int]
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether the minimum is reached."""
+        return self.total <= 0
+
+    def wants(self, pod: PodRecord) -> bool:
+        """Whether placing this pod brings the minimum nearer."""
+        return self.of_subgroup.get(pod.subgroup, 0) > 0 or self.total > sum(self.of_subgroup.values())
+
+    def take(self, pod: PodRecord) -> None:
+        """Count a member that was placed."""
+        self.total -= 1
+        if self.of_subgroup.get(pod.subgroup, 0) > 0:
+            self.of_subgroup[pod.subgroup] -= 1
+
+
+@dataclass(slots=True)
+class Quorum:
+    """A gang's state. ``is_starting``: some members are under way, so nobody else is placed until they are shown."""
+
+    minimum: int
+    bound: int
+    total: int
+    of_subgroup: dict[str, int]
+    is_starting: bool
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the minimum is bound, so that further members may come one at a time."""
+        return self.total <= 0
+
+    @property
+    def above(self) -> int:
+        """0 below the minimum, 1 at it, 2 above it."""
+        return 0 if not self.is_met else 1 + (self.bound > self.minimum)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether some are bound, and too few."""
+        return self.bound > 0 and not self.is_met
+
+    def missing(self) -> Missing:
+        """What is missing, to be counted down."""
+        return Missing(self.total, dict(self.of_subgroup))
+
+    def is_reachable(self, ready: Iterable[PodRecord]) -> bool:
+        """Whether these pods are enough."""
+        missing = self.missing()
+        for pod in ready:
+            if missing.wants(pod):
+                missing.take(pod)
+        return missing.is_reached
+
+    def not_ready(self, waiting: Iterable[PodRecord], ready: Iterable[PodRecord]) -> Verdict:
+        """The verdict while members are not there yet."""
+        return Verdict(
+            code=Code.GANG_NOT_READY,
+            required=self.minimum,
+            present=self.bound + sum(1 for _ in ready),
+            gated=sum(pod.gated for pod in waiting),
+        )
+
+
+def quorum(group: PodGroupRecord, members: Iterable[PodRecord], is_in_flight: Callable[[str], bool]) -> Quorum:
+    """Count a gang's members. A member that is being deleted counts no more; one that is bound counts."""
+    members = [pod for pod in members if not pod.deleting]
+    bound = Counter(pod.subgroup for pod in members if pod.node)
+    of_subgroup = {s.name: max(0, s.minimum - bound[s.name]) for s in group.subgroups}
+    of_all = group.minimum - bound.total()
+    waiting = [pod.uid for pod in members if not pod.node]
+    return Quorum(
+        minimum=max(group.minimum, sum(s.minimum for s in group.subgroups)),
+        bound=bound.total(),
+        total=max(0, of_all, sum(of_subgroup.values())),
+        of_subgroup=of_subgroup,
+        is_starting=any(is_in_flight(uid) or uid in group.planned for uid in waiting),
+    )

@@ -1,0 +1,103 @@
+"""What ``decide`` answers: a plan of small values, which the shell carries out.
+
+An entry names pods by UID and carries all that its write needs (resourceVersion, charges), so that the shell adds no
+decision of its own.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpu.handover import PlannedDevice
+from scheduler.core.model.verdict import Verdict
+
+
+class Placement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One pod on one node. ``devices`` in the order of its asks; empty when it has no shares.
+
+    ``rv`` is the pod's resourceVersion that was decided on: the only one that its Binding may use.
+    ``number`` is the attempt number of this pod (grows with each try). ``alternative``: which of its requests the
+    devices are for, 0 for the first.
+    """
+
+    pod_uid: str
+    namespace: str
+    name: str
+    rv: str
+    node: str
+    devices: tuple[PlannedDevice, ...] = ()
+    number: int = 0
+    alternative: int = 0
+
+
+class Bind(msgspec.Struct, frozen=True, gc=False, tag="bind"):
+    """Bind at once: whole GPUs, MIG slices or CPU only. One write."""
+
+    placement: Placement
+
+
+class Join(msgspec.Struct, frozen=True, gc=False, tag="join"):
+    """Join books of verified reservations, then bind: a further share on known devices. No binder involved."""
+
+    placement: Placement
+
+
+class Attempt(msgspec.Struct, frozen=True, gc=False, tag="attempt"):
+    """Hand over to the binder by a BindRequest: a device is not known yet, or steps are needed before binding."""
+
+    placement: Placement
+
+
+class Hold(msgspec.Struct, frozen=True, gc=False, tag="hold"):
+    """Wait, charged, for a device that another pod's attempt is about to make known; then it is decided on again.
+
+    A further share needs no BindRequest of its own then (protocol.md, Writes).
+    """
+
+    placement: Placement
+
+
+class Gang(msgspec.Struct, frozen=True, gc=False, tag="gang", kw_only=True):
+    """Pods that start together or not at all: the plan is written on the PodGroup first.
+
+    ``by_binder``: at least one member needs the binder, so all go there; else all members are direct.
+    ``pod_group`` is (namespace, name); ``rv`` its resourceVersion, the plan's precondition.
+    """
+
+    pod_group: tuple[str, str]
+    rv: str
+    placements: tuple[Placement, ...]
+    by_binder: bool
+
+
+class Retire(msgspec.Struct, frozen=True, gc=False, tag="retire"):
+    """Remove an idle reservation (by UID and resourceVersion) because ``for_pod`` needs the whole device."""
+
+    reservation_uid: str
+    for_pod: str
+
+
+class Withdraw(msgspec.Struct, frozen=True, gc=False, tag="withdraw"):
+    """Take this placement back: its node owes an answer, and elsewhere there is room that needs none."""
+
+    placement: Placement
+
+
+class Explain(msgspec.Struct, frozen=True, gc=False, tag="explain", kw_only=True):
+    """Why these pods (UIDs) wait. Written only when it differs from what the pods say already."""
+
+    pods: tuple[str, ...]
+    pod_group: tuple[str, str] | None
+    verdict: Verdict
+
+
+#: An entry that places one pod.
+Alone = Bind | Join | Attempt | Hold
+Entry = Alone | Gang | Retire | Withdraw | Explain
+
+
+class Plan(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Entries in the order of decision. ``wake_at_ns``: when time alone changes the answer (None: never)."""
+
+    entries: tuple[Entry, ...] = ()
+    wake_at_ns: int | None = None

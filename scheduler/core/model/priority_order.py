@@ -1,0 +1,40 @@
+"""Who is decided first. One function, so that the queue tree (fair share) has its place here when it comes.
+
+For now: priority, highest first, then those below their minimum, then the older, then UID, so that the order is
+the same whatever order events had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from scheduler.core.model.records import PodGroupRecord, PodRecord
+
+
+@dataclass(slots=True)
+class Candidate:
+    """What is decided as one: a pod alone, or the waiting pods of a PodGroup. ``pods`` in order of decision."""
+
+    pods: list[PodRecord]
+    pod_group: PodGroupRecord | None = None
+    #: 0: its minimum is not bound yet, as of a pod alone; 1: just that is bound; 2: more is (kai-contract 14.12).
+    above: int = 0
+
+    @property
+    def rank(self) -> tuple[int, int, str, str]:
+        """Smaller comes first. A gang is as important as its most important pod, and as old as its PodGroup."""
+        first = self.pods[0]
+        if self.pod_group is None:
+            return (-first.priority, self.above, first.created, first.uid)
+        return (-first.priority, self.above, self.pod_group.created, self.pod_group.uid)
+
+
+def order(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Candidates in the order of decision."""
+    return sorted(candidates, key=lambda candidate: candidate.rank)
+
+
+def order_members(pods: Iterable[PodRecord]) -> list[PodRecord]:
+    """Members of one PodGroup in the order of decision: priority, KAI's task priority, age, UID."""
+    return sorted(pods, key=lambda pod: (-pod.priority, -pod.task_priority, pod.created, pod.uid))

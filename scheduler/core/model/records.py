@@ -1,0 +1,333 @@
+"""Slim records: what the core keeps of the API's objects. Wire types end at objects.py.
+
+``PodClass`` is the unit of thought: pods that ask the same under the same constraints are judged once. Classes are
+interned, so that one is compared by identity and its hash is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from gpu import multiplied
+from gpu.asked import PLAIN, taken
+from gpu.handover import PlannedDevice
+from gpu.request import NO_GPU, GpuRequest
+from gpu.reservation import Reservation
+from gpu.slices import slice_resource
+from gpu.translation import Place, Translation, Wishes
+from scheduler.core.model.verdict import Verdict
+from wire import names
+from wire.core import Taint, Toleration
+
+
+class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
+    """What a pod takes from a node beside parts of devices. One pod slot goes without saying.
+
+    ``gpus`` is the effective request of ``nvidia.com/gpu``: whole devices.
+    """
+
+    cpu_milli: int = 0
+    mem_mib: int = 0
+    ephemeral_mib: int = 0
+    gpus: int = 0
+    #: Extended resources and huge pages (bytes), sorted by name, zeros left out.
+    extended: tuple[tuple[str, int], ...] = ()
+
+
+class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """One expression on a node's labels or fields."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+
+class Term(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """All expressions of one term must hold; a term without any holds nowhere."""
+
+    labels: tuple[Requirement, ...]
+    fields: tuple[Requirement, ...]
+
+
+#: Label keys and values of nodes: domains of a topology.
+Domains = frozenset[tuple[str, str]]
+
+
+class AntiTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """A term of required anti-affinity: pods that it takes may not be where its owner is, by the node label ``key``.
+
+    It takes pods of ``namespaces``, and of those whose labels ``namespace_selector`` takes. A selector is None if it
+    takes nothing, and without requirements if it takes everything.
+    """
+
+    key: str
+    selector: tuple[Requirement, ...] | None
+    namespaces: frozenset[str]
+    namespace_selector: tuple[Requirement, ...] | None = None
+
+
+class VolumeRule(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
+    """On which nodes a volume can be used. ``terms`` as in ``Constraints``.
+
+    ``zones``: values that the node's label of this key may have; the key is a zone's or a region's.
+    """
+
+    terms: tuple[Term, ...] | None = None
+    zones: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+class Constraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
+    """On which nodes a pod may be at all. ``terms`` None: no required node affinity; (): it matches nowhere.
+
+    ``products``: one of these has to be part of the product's name of the node's cards, none of ``not_products``
+    (gpu/translation.py, Cards). ``enforced``: words that the node has to enforce (gpu/enforcement.py).
+    """
+
+    selector: tuple[tuple[str, str], ...] = ()
+    terms: tuple[Term, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    products: tuple[str, ...] = ()
+    not_products: tuple[str, ...] = ()
+    enforced: tuple[str, ...] = ()
+    #: Nodes that this request of the pod is for; None: all.
+    place: Place | None = None
+    #: What its volumes ask of the node, those that are alike once.
+    volumes: tuple[VolumeRule, ...] = ()
+
+
+ANYWHERE = Constraints()
+NO_WISHES = Wishes()
+
+
+class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
+    """Everything about a pod that a placement depends on."""
+
+    demand: Demand = Demand()
+    request: GpuRequest = NO_GPU
+    constraints: Constraints = ANYWHERE
+    #: Its containers read KAI's ConfigMaps, which only the binder writes.
+    by_config_map: bool = False
+    #: Where it goes if the cluster's choice is not its own: ``binpack``, ``spread``, or "".
+    strategy: str = ""
+    #: UUIDs of devices that alone will do, and of those that won't.
+    uuids: tuple[str, ...] = ()
+    not_uuids: tuple[str, ...] = ()
+    #: Whole requests in order of preference, for when ``request`` fits nowhere.
+    alternatives: tuple[GpuRequest, ...] = ()
+    #: What its node may be unable to enforce.
+    wishes: Wishes = NO_WISHES
+    #: Its mode, if tenants of another one may not be on its devices (gpu/asked.py).
+    mode: str = ""
+
+    #: Where ``request`` and each of the alternatives is meant, without units; empty: everywhere.
+    places: tuple[Place, ...] = ()
+    #: Volumes that count against a limit of nodes, as (driver, handle).
+    attached: tuple[tuple[str, str], ...] = ()
+    #: Where pods are that keep this one off (anti_affinity.py).
+    avoids: Domains = frozenset()
+
+    def ways(self) -> tuple[PodClass, ...]:
+        """A class for each of its requests, best first, with the nodes that this one is for."""
+        if not self.places:
+            alone = (msgspec.structs.replace(self, request=each, alternatives=()) for each in self.alternatives)
+            return (self, *alone)
+        return tuple(
+            msgspec.structs.replace(
+                self,
+                request=request,
+                alternatives=(),
+                places=(),
+                constraints=msgspec.structs.replace(self.constraints, place=place),
+            )
+            for request, place in zip(self.requests(), self.places, strict=True)
+        )
+
+    def all_constraints(self) -> tuple[Constraints, ...]:
+        """The constraints of all ways, each once."""
+        if not self.places:
+            return (self.constraints,)
+        return tuple(dict.fromkeys(msgspec.structs.replace(self.constraints, place=place) for place in self.places))
+
+    def profiles(self) -> set[str]:
+        """MIG profiles of which it asks a part, in any way that will do."""
+        return {ask.profile for request in self.requests() for ask in request.shared} - {""}
+
+    def requests(self) -> Iterator[GpuRequest]:
+        """What will do, best first."""
+        yield self.request
+        yield from self.alternatives
+
+
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """A bound pod's part of a device. ``nano`` None: bound without a grant, so it is charged what it asks."""
+
+    group: str
+    nano: int | None
+    reservation: str = ""
+    uuid: str = ""
+    resource: str = names.GPU_RESOURCE
+    compute_percent: int = 0
+
+
+class ClaimUse(msgspec.Struct, frozen=True, gc=False):
+    """A PersistentVolumeClaim that a pod mounts. ``is_own``: made for this pod, of a generic ephemeral volume."""
+
+    name: str
+    is_own: bool = False
+
+
+class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A pod that has not ended: one that names a node, or one of ours that waits.
+
+    ``blocker``: why it may not be placed at all, whatever the nodes have. ``created`` as written by the API server
+    (RFC 3339 UTC with seconds, which sorts as text).
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    rv: str
+    node: str
+    cls: PodClass
+    created: str = ""
+    priority: int = 0
+    task_priority: int = 0
+    pod_group: str = ""
+    subgroup: str = ""
+    gated: bool = False
+    deleting: bool = False
+    is_reservation: bool = False
+    held: tuple[Held, ...] = ()
+    grace_s: int = 30
+    blocker: Verdict | None = None
+    #: What a pod that waits asks by its record, for what its Binding writes back; None without one.
+    recorded: Translation | None = None
+    claims: tuple[ClaimUse, ...] = ()
+    #: Of one that waits: UID and name of the Job that owns it, "" without one.
+    job: str = ""
+    job_name: str = ""
+    #: Of one that waits and was judged by its claims (claims.py): those that nobody else may use meanwhile.
+    alone: tuple[str, ...] = ()
+    #: Of one that waits: what others' terms select it by.
+    labels: dict[str, str] = {}
+    #: Its required anti-affinity.
+    keeps_off: tuple[AntiTerm, ...] = ()
+
+    def taken(self, number: int) -> Translation | None:
+        """All of what it asks, with the request of this number: 0 is the first. None if there is no such one."""
+        return taken(self.recorded or Translation(dialect=PLAIN, request=self.cls.request), number)
+
+
+class SeenPod(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """All that the core keeps of a pod at one version. A reservation pod that runs has a record as well."""
+
+    uid: str
+    rv: str
+    has_ended: bool
+    record: PodRecord | None
+    reservation: Reservation | None
+
+
+class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A node: where it is, what it has, whom it takes.
+
+    ``smallest_card_mib`` and ``largest_card_mib``: memory of its cards, 0 if unknown. ``is_multiplied``: its plugin
+    offers each GPU several times (gpu/multiplied.py). ``single_profile``: what its device plugin calls GPUs are MIG
+    slices of this profile, "" if they are cards. ``enforces``: what it can hold pods to, in words (gpu/enforcement.py).
+    """
+
+    name: str
+    uid: str
+    labels: dict[str, str]
+    taints: tuple[Taint, ...]
+    is_ready: bool
+    is_cordoned: bool
+    capacity: Demand
+    pods: int
+    smallest_card_mib: int = 0
+    largest_card_mib: int = 0
+    is_mig: bool = False
+    is_multiplied: bool = False
+    single_profile: str = ""
+    enforces: tuple[str, ...] = ()
+    #: UUIDs of its cards by index, if its administrator lists them; and how many it has, ill ones included.
+    uuids: tuple[str, ...] = ()
+    devices: int = 0
+
+    @property
+    def refuses_shares(self) -> bool:
+        """Whether nobody gets a part of a card here, whatever is free."""
+        return self.is_mig or self.is_multiplied
+
+    def resource_of(self, profile: str) -> str:
+        """What to ask of its device plugin for a device to share: a card, or a slice of a profile; "": it has none."""
+        if not profile:
+            return "" if self.refuses_shares else names.GPU_RESOURCE
+        if self.single_profile:
+            wanted = names.GPU_RESOURCE if self.single_profile == profile.replace("+", ".") else ""
+        else:
+            named = slice_resource(profile)
+            wanted = named if any(name == named for name, _ in self.capacity.extended) else ""
+        return "" if multiplied.slices_are(self.labels, wanted) else wanted
+
+    def admits_like(self, other: NodeRecord) -> bool:
+        """Whether the same pods may be on both: everything that eligibility reads is equal."""
+        return (self.name, self.is_ready, self.is_cordoned, self.taints, self.labels, self.enforces) == (
+            other.name,
+            other.is_ready,
+            other.is_cordoned,
+            other.taints,
+            other.labels,
+            other.enforces,
+        )
+
+
+class SubgroupRecord(msgspec.Struct, frozen=True, gc=False):
+    """A part of a gang with its own minimum."""
+
+    name: str
+    minimum: int
+
+
+class PlannedMember(msgspec.Struct, frozen=True, gc=False):
+    """Where a gang's written plan puts one pod."""
+
+    node: str
+    devices: tuple[PlannedDevice, ...] = ()
+
+
+class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A gang. ``unsupported`` names a constraint that is not implemented ("": none).
+
+    ``stale_ns``: how long it may run below its minimum before the rest is evicted; None: as long as the scheduler says,
+    below zero: for ever. ``unread_stale``: what stands there and is no duration, so that it counts as not said.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    rv: str
+    minimum: int
+    created: str = ""
+    subgroups: tuple[SubgroupRecord, ...] = ()
+    unsupported: str = ""
+    stale_ns: int | None = None
+    unread_stale: str | None = None
+    #: What it prefers and nobody looks at yet, by the field's name.
+    ignored: str = ""
+    #: Pod UID -> place, of a plan that was written and not taken back.
+    planned: dict[str, PlannedMember] = {}
+
+
+class BindRequestRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A hand-over that the binder is carrying out: in flight as much as our own commits."""
+
+    namespace: str
+    name: str
+    uid: str
+    pod_uid: str
+    node: str
+    rv: str
+    devices: tuple[PlannedDevice, ...] = ()

@@ -1,0 +1,181 @@
+"""Pods and reservations as they were last seen, and who is on which node.
+
+Events come late, twice, and out of order between kinds: one that is older than what is known is ignored, and so is one
+of a pod that is gone, or one that shows a bound pod unbound.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Container, Iterator
+
+import msgspec
+
+from gpu.reservation import Reservation
+from scheduler.core.model.index import Membership
+from scheduler.core.model.records import PodClass, PodRecord
+from wire.recent import Recent
+from wire.versions import is_older
+
+#: What was verified of reservations that are gone is forgotten in bulk, from so many on.
+_FORGET_ABOVE = 1000
+#: Below this many, pod classes that nobody has any more are not looked for.
+_FEWEST_CLASSES = 1_024
+
+
+class News(enum.Enum):
+    """What an event said that was not known."""
+
+    NOTHING = enum.auto()
+    VERSION = enum.auto()
+    CONTENT = enum.auto()
+
+
+class Pods:
+    """By UID: ``records`` of pods that have not ended, ``reservations`` until they are gone."""
+
+    __slots__ = (
+        "_bound_at",
+        "_classes",
+        "_members",
+        "_most_classes",
+        "_reserved_at",
+        "_unsteady",
+        "_verified",
+        "gone",
+        "records",
+        "reservations",
+        "unbound",
+    )
+
+    def __init__(self) -> None:
+        self.records: dict[str, PodRecord] = {}
+        #: UIDs of pods that name no node; always a subset of ``records``.
+        self.unbound: set[str] = set()
+        self.reservations: dict[str, Reservation] = {}
+        #: UIDs of pods that are gone, against answers that come after the deletion was seen.
+        self.gone: Recent[None] = Recent()
+        #: (reservation UID, device UUID) that a bound pod's grant named: proof that the binder verified the device.
+        self._verified: set[tuple[str, str]] = set()
+        #: Reservations (UIDs) that were seen to change their device: what grants tell of those may be of before.
+        self._unsteady: set[str] = set()
+        self._bound_at: Membership[str] = Membership()
+        self._reserved_at: Membership[str] = Membership()
+        self._members: Membership[str] = Membership()
+        self._classes: dict[PodClass, PodClass] = {}
+        self._most_classes = _FEWEST_CLASSES
+
+    # --- what is known -------------------------------------------------------------------------------------------
+    def known_rv(self, uid: str) -> str:
+        """The newest version that was taken, "" if none was."""
+        known = self.records.get(uid) or self.reservations.get(uid)
+        return known.rv if known else ""
+
+    def is_past(self, uid: str, rv: str) -> bool:
+        """Whether this version of a pod tells nothing any more."""
+        return uid in self.gone or is_older(rv, self.known_rv(uid))
+
+    def beside(self, listed: Container[str]) -> list[str]:
+        """UIDs of pods that are known and not listed."""
+        return [uid for uid in {**self.records, **self.reservations} if uid not in listed]
+
+    def bound_to(self, node: str) -> Iterator[PodRecord]:
+        """Pods that name a node, in no order."""
+        return (self.records[uid] for uid in self._bound_at.at(node))
+
+    def reserved_on(self, node: str) -> Iterator[Reservation]:
+        """Reservations on a node, in no order."""
+        return (self.reservations[uid] for uid in self._reserved_at.at(node))
+
+    def is_held(self, node: str, group: str) -> bool:
+        """Whether a reservation is seen on a node for this group."""
+        return any(held.group == group for held in self.reserved_on(node))
+
+    def is_verified(self, reservation_uid: str, uuid: str) -> bool:
+        """Whether a bound pod's grant named this reservation and device: the binder looked, and it was right.
+
+        Never again for a reservation that changed its device, though it may have come back: others may use it since.
+        """
+        return (reservation_uid, uuid) in self._verified and reservation_uid not in self._unsteady
+
+    def members(self, namespace: str, pod_group: str) -> list[PodRecord]:
+        """Pods that name this PodGroup and have not ended, in no order."""
+        return [self.records[uid] for uid in self._members.at(f"{namespace}/{pod_group}")]
+
+    # --- what is seen --------------------------------------------------------------------------------------------
+    def intern(self, cls: PodClass) -> PodClass:
+        """One object per class. Those of pods long gone are dropped when their number has doubled."""
+        known = self._classes.setdefault(cls, cls)
+        if len(self._classes) > self._most_classes:
+            self._classes = {pod.cls: pod.cls for pod in self.records.values()}
+            self._classes[known] = known
+            self._most_classes = max(_FEWEST_CLASSES, 2 * len(self._classes))
+        return known
+
+    def put(self, record: PodRecord) -> News:
+        """Take a pod as it is now."""
+        known = self.records.get(record.uid)
+        if known is None:
+            self.records[record.uid] = record
+            self._place(record)
+            return News.CONTENT
+        if known.node and not record.node:
+            return News.NOTHING
+        # The indexes go on with the first UID as their key: a second one would be kept beside it.
+        record = msgspec.structs.replace(record, uid=known.uid, name=known.name)
+        self.records[record.uid] = record
+        if msgspec.structs.replace(known, rv=record.rv) == record:
+            return News.NOTHING if record.rv == known.rv else News.VERSION
+        self._place(record)
+        return News.CONTENT
+
+    def _place(self, record: PodRecord) -> None:
+        uid = record.uid
+        self._bound_at.move(uid, record.node)
+        self._members.move(uid, f"{record.namespace}/{record.pod_group}" if record.pod_group else "")
+        if not record.node:
+            self.unbound.add(uid)
+            return
+        self.unbound.discard(uid)
+        self._verified.update((held.reservation, held.uuid) for held in record.held if held.uuid)
+        if len(self._verified) > 2 * len(self.reservations) + _FORGET_ABOVE:
+            self._verified = {pair for pair in self._verified if pair[0] in self.reservations}
+
+    def put_reservation(self, found: Reservation) -> tuple[str, ...]:
+        """Take a reservation as it is now; return the nodes on which it changes something."""
+        if self.reservations.get(found.uid) == found:
+            return ()
+        known = self.reservations.get(found.uid)
+        if known is not None and known.uuid and known.uuid != found.uuid:
+            self._unsteady.add(found.uid)
+        before = self._reserved_at.place(found.uid)
+        self.reservations[found.uid] = found
+        self._reserved_at.move(found.uid, found.node)
+        return before, found.node
+
+    def is_known(self, uid: str) -> bool:
+        """Whether anything is known of a pod."""
+        return uid in self.records or uid in self.reservations
+
+    def drop(self, uid: str) -> PodRecord | None:
+        """A pod holds nothing any more; return what was known of it."""
+        record = self.records.pop(uid, None)
+        if record is not None:
+            self.unbound.discard(uid)
+            self._bound_at.move(uid, "")
+            self._members.move(uid, "")
+        return record
+
+    def drop_reservation(self, uid: str) -> str:
+        """A reservation is gone; return its node, "" if there was none."""
+        if self.reservations.pop(uid, None) is None:
+            return ""
+        node = self._reserved_at.place(uid)
+        self._reserved_at.move(uid, "")
+        self._verified = {pair for pair in self._verified if pair[0] != uid}
+        self._unsteady.discard(uid)
+        return node
+
+    def forget_gone(self) -> None:
+        """A period is over (wire/recent.py)."""
+        self.gone.age(lambda _, __: False)

@@ -1,0 +1,165 @@
+"""What the claims of a pod that waits say of it: why it may not be placed yet, or on which nodes its volumes can be.
+
+The semantics are kube-scheduler's (VolumeBinding, VolumeZone, VolumeRestrictions, NodeVolumeLimits). A claim that is
+bound when its pod is placed is not carried out yet: such a pod waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from scheduler.core.convert import constraints
+from scheduler.core.convert.volumes import ClaimKey, ClaimRecord, StorageClassRecord, VolumeRecord
+from scheduler.core.model.facts import Facts
+from scheduler.core.model.records import ClaimUse, PodRecord
+from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.nodes.node_usage import Charge
+from scheduler.core.nodes.volume_limits import Attached, Attachments
+
+
+class Storage:
+    """Claims, volumes, storage classes and limits, and who mounts which claim.
+
+    ``changed`` is told of nodes, or of none, when a pod of ours may be decided on otherwise.
+    """
+
+    def __init__(self, changed: Callable[..., None]) -> None:
+        self._told = changed
+        self.claims: Facts[ClaimKey, ClaimRecord] = Facts(lambda claim: self._claim_changed(claim.key))
+        self.volumes: Facts[str, VolumeRecord] = Facts(self._volume_changed)
+        self.classes: Facts[str, StorageClassRecord] = Facts(lambda _: self._all_changed())
+        self.attachments = Attachments(
+            volumes_of=self.attached,
+            handle_of=self._handle_of,
+            limits_changed=self._all_changed,
+            attached_changed=self._attached_changed,
+        )
+        #: Pods that mount claims, by UID; and who mounts which.
+        self._pods: dict[str, PodRecord] = {}
+        self._users: dict[ClaimKey, set[str]] = {}
+        #: UID -> a pod that waits, as it is and as it was judged; until something about its claims changes.
+        self._judged: dict[str, tuple[PodRecord, PodRecord]] = {}
+
+    # --- what is seen ------------------------------------------------------------------------------------------------
+    def put_pod(self, pod: PodRecord) -> None:
+        """Take a pod as it is now."""
+        self.drop_pod(pod.uid)
+        if not pod.claims:
+            return
+        self._pods[pod.uid] = pod
+        for use in pod.claims:
+            self._users.setdefault((pod.namespace, use.name), set()).add(pod.uid)
+        if pod.node:
+            self.attachments.put(pod)
+
+    def drop_pod(self, uid: str) -> None:
+        """A pod is gone."""
+        pod = self._pods.pop(uid, None)
+        if pod is None:
+            return
+        self._judged.pop(uid, None)
+        for use in pod.claims:
+            users = self._users[pod.namespace, use.name]
+            users.discard(uid)
+            if not users:
+                del self._users[pod.namespace, use.name]
+        if pod.node:
+            self.attachments.drop(pod)
+
+    def _claim_changed(self, key: ClaimKey) -> None:
+        users = self._users.get(key)
+        if not users:
+            return
+        for pod in map(self._pods.__getitem__, users):
+            self._judged.pop(pod.uid, None)
+            if pod.node:
+                self.attachments.count_again(pod.node)
+        self._told()
+
+    def _volume_changed(self, volume: VolumeRecord) -> None:
+        self.attachments.volume_changed(volume.name)
+        if volume.claim is not None:
+            self._claim_changed(volume.claim)
+
+    def _handle_of(self, volume: str) -> Attached | None:
+        found = self.volumes.get(volume)
+        return None if found is None else found.attached
+
+    def _attached_changed(self, node: str) -> None:
+        if self._pods:
+            self._told(node)
+
+    def _all_changed(self, *nodes: str) -> None:
+        self._judged.clear()
+        if self._pods:
+            self._told(*nodes)
+
+    # --- what decisions read -----------------------------------------------------------------------------------------
+    def judged(self, pod: PodRecord, is_on_its_way: Callable[[str], bool]) -> PodRecord:
+        """A pod that waits, with what its claims ask of nodes, or with the reason why they keep it waiting."""
+        if not pod.claims or pod.blocker is not None:
+            return pod
+        known = self._judged.get(pod.uid)
+        if known is None or known[0] is not pod:
+            known = self._judged[pod.uid] = (pod, self._judge(pod))
+        judged = known[1]
+        for name in judged.alone:
+            if any(self._pods[uid].node or is_on_its_way(uid) for uid in self._users[pod.namespace, name] - {pod.uid}):
+                return msgspec.structs.replace(pod, blocker=Verdict(code=Code.CLAIM_IN_USE, detail=name))
+        return judged
+
+    def in_flight(self, charges: Iterable[Charge]) -> list[tuple[str, tuple[Attached, ...]]]:
+        """Nodes of pods that are on their way, with the volumes that drivers attach for them."""
+        pods = ((charge.node, self._pods.get(charge.pod_uid)) for charge in charges)
+        return [(node, self.attached(pod)) for node, pod in pods if pod is not None]
+
+    def attached(self, pod: PodRecord) -> tuple[Attached, ...]:
+        """Volumes of a pod that a CSI driver attaches, as far as its claims are bound."""
+        found = (self._volume(pod, use) for use in pod.claims)
+        return tuple(sorted({v.attached for v in found if v is not None and v.attached is not None}))
+
+    def _volume(self, pod: PodRecord, use: ClaimUse) -> VolumeRecord | None:
+        claim = self.claims.get((pod.namespace, use.name))
+        return self.volumes.get(claim.volume) if claim is not None and claim.is_bound else None
+
+    def _judge(self, pod: PodRecord) -> PodRecord:
+        obstacle = next((found for use in pod.claims if (found := self._obstacle(pod, use)) is not None), None)
+        if obstacle is not None:
+            return msgspec.structs.replace(pod, blocker=obstacle)
+        claims = [self.claims.get((pod.namespace, use.name)) for use in pod.claims]
+        volumes = [self._volume(pod, use) for use in pod.claims]
+        rules = {volume.rule: None for volume in volumes if volume is not None and volume.rule is not None}
+        cls = msgspec.structs.replace(
+            pod.cls,
+            constraints=msgspec.structs.replace(pod.cls.constraints, volumes=tuple(rules)),
+            attached=tuple(v for v in self.attached(pod) if self.attachments.is_limited(v[0])),
+        )
+        if too_many := constraints.excessive(cls):
+            return msgspec.structs.replace(pod, blocker=Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=too_many))
+        alone = tuple(claim.name for claim in claims if claim is not None and claim.is_alone)
+        return msgspec.structs.replace(pod, cls=cls, alone=alone)
+
+    def _obstacle(self, pod: PodRecord, use: ClaimUse) -> Verdict | None:
+        """Why a claim keeps its pod waiting, whatever the nodes have."""
+        claim = self.claims.get((pod.namespace, use.name))
+        if claim is None:
+            return Verdict(code=Code.CLAIM_NOT_MADE if use.is_own else Code.CLAIM_NOT_FOUND, detail=use.name)
+        if (wrong := _wrong(pod, use, claim)) is not None:
+            return Verdict(code=wrong, detail=claim.name)
+        if claim.is_bound:
+            return None if claim.volume in self.volumes else Verdict(code=Code.VOLUME_NOT_FOUND, detail=claim.volume)
+        kind = self.classes.get(claim.storage_class)
+        if kind is not None and kind.waits and not claim.volume:
+            return Verdict(code=Code.CLAIM_WAITS_FOR_NODE, detail=claim.name)
+        return Verdict(code=Code.CLAIM_UNBOUND, detail=claim.name)
+
+
+def _wrong(pod: PodRecord, use: ClaimUse, claim: ClaimRecord) -> Code | None:
+    """What is wrong with a claim that is there."""
+    if claim.is_lost:
+        return Code.CLAIM_LOST
+    if claim.is_leaving:
+        return Code.CLAIM_LEAVING
+    return Code.CLAIM_NOT_OWN if use.is_own and claim.owner != pod.uid else None

@@ -1,0 +1,266 @@
+"""The ledger: the table of what is left on every node, with stable rows, and who may be where.
+
+Written by the cluster only, row by row, as ``occupancy`` counted it. Rows are stable and used again, so that the cached
+judgements of eligibility survive nodes that come and go.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from scheduler.core.filters.eligibility import NO_NODE, OK, OTHERS, effort, judge
+from scheduler.core.model.records import Constraints, Demand, NodeRecord, PodClass
+from scheduler.core.nodes.changed_nodes import Changes, may_take_more
+from scheduler.core.nodes.node_usage import Occupancy
+from scheduler.core.nodes.table import CLOSED, Device, Int8s, Int64s, Table, device
+
+#: What a node has is cut to 2^59 and what is asked to 2^60, whatever was written, so that no sum leaves 64 bits and
+#: an absurd ask still fits nowhere.
+MOST_HAD: Final = 1 << 59
+MOST_ASKED: Final = 1 << 60
+#: In the place of a resource's row, on a node that has none of it.
+NO_RESOURCE: Final = -1
+
+
+class InOrder(msgspec.Struct, frozen=True, gc=False):
+    """Nodes by name, the order in which ties are broken. ``rows`` is a slice if the rows stand in that order."""
+
+    rows: Int64s | slice
+    nodes: list[NodeRecord]
+    position_of: dict[str, int]
+
+
+class Ledger:
+    """One row a node. Rows without a node are on the free list and not in the order."""
+
+    __slots__ = (
+        *("_domains", "_eligible", "_free_rows", "_in_order", "_judged", "_slice_rows"),
+        *("changes", "nodes", "row_of", "table"),
+    )
+
+    def __init__(self) -> None:
+        self.table = Table()
+        self.row_of: dict[str, int] = {}
+        self.nodes: list[NodeRecord | None] = []
+        self._free_rows: list[int] = []
+        self._eligible: dict[Constraints, Int8s] = {}
+        #: Of those that are not judged on all rows yet: on how many.
+        self._judged: dict[Constraints, int] = {}
+        #: Which rows changed, and how.
+        self.changes = Changes()
+        #: MIG profile -> the row of the resource that has its slices on each node, NO_RESOURCE where none has.
+        self._slice_rows: dict[str, Int64s] = {}
+        self._in_order: InOrder | None = None
+        #: Key of a label -> value -> rows, of keys that others' terms name; until a node changes.
+        self._domains: dict[str, dict[str, list[int]]] = {}
+
+    def put(self, node: NodeRecord) -> None:
+        """Add a node or replace its record; its row has to be written afterwards."""
+        row = self.row_of.get(node.name)
+        if row is None:
+            row = self._free_rows.pop() if self._free_rows else self._grow()
+            self.row_of[node.name] = row
+        known = self.nodes[row]
+        self.nodes[row] = node
+        self._in_order = None
+        for name, _ in node.capacity.extended:
+            self.table.add_resource(name)
+        for profile, rows in self._slice_rows.items():
+            rows[row] = self._slice_row(node, profile)
+        if known is None or known.labels != node.labels:
+            self._domains.clear()
+        if known is None or not known.admits_like(node):
+            for constraints, judged in self._eligible.items():
+                judged[row] = judge(node, constraints)
+        self.changes.note(row, may_help=True)
+
+    def touch(self, name: str) -> None:
+        """Something that is not written here may help on a node."""
+        if name in self.row_of:
+            self.changes.note(self.row_of[name], may_help=True)
+
+    def drop(self, name: str) -> None:
+        """Take a node out; its row is used again for another."""
+        row = self.row_of.pop(name)
+        self.nodes[row] = None
+        self.table.clear(row)
+        self._domains.clear()
+        for judged in self._eligible.values():
+            judged[row] = NO_NODE
+        for rows in self._slice_rows.values():
+            rows[row] = NO_RESOURCE
+        self._free_rows.append(row)
+        self._in_order = None
+        self.changes.note(row, may_help=False)
+
+    def write(self, name: str, used: Occupancy) -> None:
+        """Write what is left of a node."""
+        row, node = self._find(name)
+        total = self.amounts(node.capacity, pods=node.pods, most=MOST_HAD)
+        free, devices = total - self.amounts(_used(used), pods=used.pods), _devices(used)
+        was_free, had = self.table.free[:, row].copy(), self.table.devices[row]
+        self.table.total[:, row] = total
+        self.table.free[:, row] = free
+        self.table.put_devices(row, node, devices)
+        if may_help := bool((free > was_free).any()) or may_take_more(had, devices):
+            self.changes.note(row, may_help=may_help)
+        elif devices != had or (free != was_free).any():
+            self.changes.note(row, may_help=False)
+
+    def differences(self, name: str, used: Occupancy) -> list[str]:
+        """Where the row of ``name`` differs from what ``used`` says; empty when it is right."""
+        row, node = self._find(name)
+        table = self.table
+        expected = self.amounts(node.capacity, pods=node.pods, most=MOST_HAD) - self.amounts(
+            _used(used), pods=used.pods
+        )
+        found = [
+            f"node {name}: {resource} free is {free}, a recount gives {counted}"
+            for resource, free, counted in zip(table.resources, table.free[:, row], expected, strict=True)
+            if free != counted
+        ]
+        devices = _devices(used)
+        if devices != table.devices[row]:
+            found.append(f"node {name}: shared devices are {table.devices[row]}, a recount gives {devices}")
+        cards = [dev for dev in devices if dev.is_open and dev.is_gpu and not node.refuses_shares]
+        slices = [dev for dev in devices if dev.is_open and (not dev.is_gpu or node.is_mig)]
+        for kind, array, shown in (("device", table.share_nano, cards), ("slice", table.slice_nano, slices)):
+            slots = [int(nano) for nano in array[:, row] if nano != CLOSED]
+            if slots != [dev.free_nano for dev in shown]:
+                found.append(f"node {name}: the {kind} slots hold {slots}, not what its devices have")
+        return found
+
+    def amounts(self, demand: Demand, *, pods: int, most: int = MOST_ASKED) -> Int64s:
+        """A demand as one number per resource, at most ``most``. Resources that no node has are left out."""
+        resources = self.table.resources
+        amounts = np.zeros(len(resources), np.int64)
+        known = (demand.cpu_milli, demand.mem_mib, demand.ephemeral_mib, pods, demand.gpus)
+        amounts[: len(known)] = [min(amount, most) for amount in known]
+        for name, amount in demand.extended:
+            if name in resources:
+                amounts[resources.index(name)] = min(amount, most)
+        return amounts
+
+    def in_order(self) -> InOrder:
+        """Rows that have a node, by node name; kept until a node changes."""
+        if self._in_order is None:
+            order = sorted(self.row_of)
+            rows = [self.row_of[name] for name in order]
+            self._in_order = InOrder(
+                slice(len(rows)) if rows == list(range(len(rows))) else np.array(rows, np.int64),
+                [self._find(name)[1] for name in order],
+                {name: position for position, name in enumerate(order)},
+            )
+        return self._in_order
+
+    def eligible(self, constraints: Constraints) -> Int8s:
+        """Judgement of every row for these constraints (eligibility.py), kept and updated from then on."""
+        self.judge_some(constraints, self.effort(constraints))
+        return self._eligible[constraints]
+
+    def judge_some(self, constraints: Constraints, most: int) -> int:
+        """Go on to judge the rows for these constraints, with about this effort; return what it took."""
+        judged = self._eligible.get(constraints)
+        if judged is None:
+            judged = self._eligible[constraints] = np.full(len(self.nodes), NO_NODE, np.int8)
+            self._judged[constraints] = 0
+        done = self._judged.get(constraints)
+        if done is None:
+            return 0
+        each = effort(constraints)
+        rows = self.nodes[done : done + max(1, most // each)]
+        judged[done : done + len(rows)] = [NO_NODE if node is None else judge(node, constraints) for node in rows]
+        self._judged[constraints] = done + len(rows)
+        if done + len(rows) >= len(self.nodes):
+            del self._judged[constraints]
+        return each * len(rows)
+
+    def admitting(self, cls: PodClass) -> Int8s:
+        """The same for a class, with what the terms of others keep it off."""
+        judged = self.eligible(cls.constraints)
+        if not cls.avoids:
+            return judged
+        rows = [row for key, value in cls.avoids for row in self._domain(key).get(value, ())]
+        narrowed = judged.copy()
+        narrowed[rows] = np.where(judged[rows] == OK, OTHERS, judged[rows])
+        return narrowed
+
+    def _domain(self, key: str) -> dict[str, list[int]]:
+        known = self._domains.get(key)
+        if known is None:
+            known = self._domains[key] = {}
+            for row, node in enumerate(self.nodes):
+                if node is not None and (value := node.labels.get(key)) is not None:
+                    known.setdefault(value, []).append(row)
+        return known
+
+    def slice_rows(self, profile: str) -> Int64s:
+        """Of every row of the table, which resource has the slices of a profile; kept and updated from then on."""
+        known = self._slice_rows.get(profile)
+        if known is None:
+            rows = [NO_RESOURCE if node is None else self._slice_row(node, profile) for node in self.nodes]
+            known = self._slice_rows[profile] = np.array(rows, np.int64)
+        return known
+
+    def _slice_row(self, node: NodeRecord, profile: str) -> int:
+        resource = node.resource_of(profile)
+        return self.table.resources.index(resource) if resource else NO_RESOURCE
+
+    def effort(self, constraints: Constraints) -> int:
+        """What it takes to judge all nodes for these constraints, as far as they are not judged already."""
+        done = self._judged.get(constraints, len(self.nodes) if constraints in self._eligible else 0)
+        return effort(constraints) * (len(self.nodes) - done)
+
+    @property
+    def constraints(self) -> int:
+        """For how many constraints judgements are kept."""
+        return len(self._eligible)
+
+    def forget_profiles(self, live: set[str]) -> None:
+        """Drop the rows of MIG profiles of which no waiting pod asks a part."""
+        for profile in self._slice_rows.keys() - live:
+            del self._slice_rows[profile]
+
+    def forget_constraints(self, live: set[Constraints]) -> None:
+        """Drop the judgements of constraints that no waiting pod has."""
+        for constraints in [c for c in self._eligible if c not in live]:
+            del self._eligible[constraints]
+            self._judged.pop(constraints, None)
+
+    def _find(self, name: str) -> tuple[int, NodeRecord]:
+        row = self.row_of[name]
+        node = self.nodes[row]
+        if node is None:
+            raise LookupError(f"row {row} of node {name} is empty")
+        return row, node
+
+    def _grow(self) -> int:
+        """Add rows, as many as there are, and return the first of them."""
+        old = len(self.nodes)
+        more = max(16, old)
+        self.nodes += [None] * more
+        self.table.add_columns(more)
+        self.changes.grow(len(self.nodes))
+        for constraints, judged in self._eligible.items():
+            self._eligible[constraints] = np.concatenate([judged, np.full(more, NO_NODE, np.int8)])
+        for profile, rows in self._slice_rows.items():
+            self._slice_rows[profile] = np.concatenate([rows, np.full(more, NO_RESOURCE, np.int64)])
+        self._free_rows += range(old + more - 1, old, -1)
+        return old
+
+
+def _devices(used: Occupancy) -> tuple[Device, ...]:
+    return tuple(device(used.groups[key]) for key in sorted(used.groups))
+
+
+def _used(used: Occupancy) -> Demand:
+    return Demand(
+        cpu_milli=used.cpu_milli,
+        mem_mib=used.mem_mib,
+        ephemeral_mib=used.ephemeral_mib,
+        gpus=used.gpus,
+        extended=tuple(used.extended.items()),
+    )

@@ -1,0 +1,282 @@
+"""What is used of one node, counted from what is on it. The ledger's rows are this function's results.
+
+Nothing is added and taken away over time: a node is counted anew when something on it changes. So a charge can't leak,
+and late, repeated or reordered events can't add up; a recount costs some tens of microseconds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from gpu.handover import PlannedDevice
+from gpu.request import charge_nano
+from gpu.reservation import Reservation
+from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE
+from gpu.slices import is_device_resource
+from scheduler.core.model.records import Demand, NodeRecord, PodRecord
+from scheduler.core.model.settings import Settings
+from wire import names
+
+#: Pods that name more extended resources than this are counted by what their node has.
+_MANY_RESOURCES: Final = 16
+
+
+class Charge(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A placement that is under way: it counts as used. ``devices`` may name groups that nobody has seen yet.
+
+    ``demand`` None: the pod itself is gone, and takes nothing; its devices may still be made known.
+    """
+
+    pod_uid: str
+    node: str
+    demand: Demand | None = Demand()
+    devices: tuple[PlannedDevice, ...] = ()
+
+
+@dataclass(slots=True)
+class Group:
+    """One shared device: who is charged for how much of it."""
+
+    id: str
+    #: Pod UID -> nano. Per pod the largest of what book, grant and placement under way say.
+    charges: dict[str, int] = field(default_factory=dict)
+    #: The same of the compute that is asked, in percent; pods that ask for none are left out.
+    computes: dict[str, int] = field(default_factory=dict)
+    #: Reservation pods of this group on the node, terminal ones left out.
+    reservations: list[Reservation] = field(default_factory=list)
+    has_bound: bool = False
+    has_terminal: bool = False
+    #: Devices (UUIDs) that bound pods' grants name.
+    granted: set[str] = field(default_factory=set)
+    #: Modes in which tenants run, those left out that run in any.
+    modes: set[str] = field(default_factory=set)
+    #: Whether bound pods of other groups use the device that its reservation holds.
+    is_claimed: bool = False
+    #: Of which kind its device is, as the vendor's plugin calls it: what its reservation asks or will ask.
+    resource: str = names.GPU_RESOURCE
+
+    @property
+    def reservation(self) -> Reservation | None:
+        """The reservation that stands for the device, if it is clear which one."""
+        return self.reservations[0] if len(self.reservations) == 1 else None
+
+    @property
+    def free_nano(self) -> int:
+        """What is left of the device; never below zero, whatever was charged by others."""
+        return max(0, NANO_PER_DEVICE - sum(self.charges.values()))
+
+    @property
+    def free_compute_percent(self) -> int:
+        """Compute that nobody asks yet; never below zero."""
+        return max(0, PERCENT_PER_DEVICE - sum(self.computes.values()))
+
+    @property
+    def devices(self) -> int:
+        """Devices that are out of the device plugin's hands: one per reservation, one where only charges are seen."""
+        return max(len(self.reservations), 1 if self.charges else 0)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a new tenant may be planned here: its reservation takes tenants, or is about to be made."""
+        if self.reservation is not None:
+            return self.reservation.is_joinable and bool(self.id) and not self.is_contended
+        return not self.reservations and not self.has_bound and not self.has_terminal
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether its reservation names another device than its tenants were given: no new tenants then."""
+        told = self.reservation.uuid if self.reservation else ""
+        return bool(told) and bool(self.granted - {told})
+
+    @property
+    def is_contended(self) -> bool:
+        """Whether pods use a device that their reservation lost: the one that it holds now, or another one."""
+        return self.is_claimed or self.is_contradicted
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether its reservation could be removed now to give the whole device back.
+
+        One that has not told its device may hold one that others use, for their sake (design/healing.md, Guards).
+        """
+        held = self.reservation
+        is_removable = held is not None and held.is_joinable and held.is_learned
+        return not self.charges and is_removable and not self.is_claimed
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its device comes back by itself: a reservation without tenants that is being deleted."""
+        return not self.charges and bool(self.reservations) and all(r.deleting for r in self.reservations)
+
+    @property
+    def mem_mib(self) -> int:
+        """The card's memory as its reservation reported it, 0 if unknown."""
+        return self.reservation.mem_mib if self.reservation else 0
+
+    def charge(self, pod_uid: str, nano: int, *, mode: str, compute_percent: int) -> None:
+        """Count a pod once, with the largest that anybody says."""
+        if mode:
+            self.modes.add(mode)
+        if compute_percent:
+            self.computes[pod_uid] = max(self.computes.get(pod_uid, 0), compute_percent)
+        self.charges[pod_uid] = max(self.charges.get(pod_uid, 0), nano)
+
+
+@dataclass(slots=True)
+class Occupancy:
+    """Everything used on one node. ``extended`` by resource name; ``gpus`` in whole devices, shared ones included."""
+
+    cpu_milli: int = 0
+    mem_mib: int = 0
+    ephemeral_mib: int = 0
+    pods: int = 0
+    gpus: int = 0
+    extended: dict[str, int] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
+
+    def take(self, demand: Demand, node: NodeRecord | None, *, is_reservation: bool = False) -> None:
+        """Add one pod. The device of a reservation is counted with its group."""
+        self.cpu_milli += demand.cpu_milli
+        self.mem_mib += demand.mem_mib
+        self.ephemeral_mib += demand.ephemeral_mib
+        self.pods += 1
+        self.gpus += 0 if is_reservation else demand.gpus
+        for name, amount in _counted(demand, node):
+            if not (is_reservation and is_device_resource(name)):
+                self.extended[name] = self.extended.get(name, 0) + amount
+
+    def take_devices(self, resource: str, count: int) -> None:
+        """Add devices that are out of the device plugin's hands."""
+        if resource == names.GPU_RESOURCE:
+            self.gpus += count
+        else:
+            self.extended[resource] = self.extended.get(resource, 0) + count
+
+    def group(self, group_id: str) -> Group:
+        """The group, made if it is new."""
+        known = self.groups.get(group_id)
+        if known is None:
+            known = self.groups[group_id] = Group(group_id)
+        return known
+
+
+def occupancy(
+    node: NodeRecord | None,
+    *,
+    pods: Iterable[PodRecord],
+    reservations: Iterable[Reservation],
+    charges: Iterable[Charge],
+    settings: Settings,
+) -> Occupancy:
+    """Count a node. ``charges`` are of pods that are not bound here; several of one pod count its demand once.
+
+    ``node`` None: objects name a node that is not there (any more); they are counted for the day it comes back.
+    """
+    used = Occupancy()
+    for reservation in reservations:
+        _count_reservation(used.group(reservation.group), reservation)
+    bound = list(pods)
+    for pod in bound:
+        used.take(pod.cls.demand, node, is_reservation=pod.is_reservation)
+    for pod in bound:
+        if not pod.is_reservation:
+            _count_held(used, pod, smallest_card_mib=node.smallest_card_mib if node else 0)
+    _count_charges(used, charges, node)
+    _count_coming_reservations(used, settings)
+    for group in used.groups.values():
+        if group.devices:
+            used.take_devices(group.resource, group.devices)
+    for resource, lost in _count_lost(used.groups.values()).items():
+        used.take_devices(resource, lost)
+    return used
+
+
+def _counted(demand: Demand, node: NodeRecord | None) -> Sequence[tuple[str, int]]:
+    """The extended resources of a pod that are counted on a node.
+
+    A running pod may name thousands of resources, since kubelet ignores those that its node lacks. Of so many only
+    those that the node has are looked for, so that a recount does not grow with what a tenant writes.
+    """
+    asked = demand.extended
+    if node is None or len(asked) <= _MANY_RESOURCES:
+        return asked
+    places = ((name, bisect_left(asked, (name, 0))) for name, _ in node.capacity.extended)
+    return [asked[place] for name, place in places if place < len(asked) and asked[place][0] == name]
+
+
+def _count_reservation(group: Group, reservation: Reservation) -> None:
+    """Count a reservation and its book. The book of one that has ended holds what is left to withdraw."""
+    group.resource = reservation.resource
+    if reservation.is_terminal:
+        group.has_terminal = True
+    else:
+        group.reservations.append(reservation)
+    if reservation.book is not None:
+        for pod_uid, entry in reservation.book.entries.items():
+            group.charge(pod_uid, entry.nano, mode=entry.mode, compute_percent=entry.compute_percent)
+
+
+def _count_held(used: Occupancy, pod: PodRecord, *, smallest_card_mib: int) -> None:
+    asks = pod.cls.request.shared
+    for number, held in enumerate(pod.held):
+        group = used.group(held.group)
+        group.has_bound = True
+        if not group.reservations:
+            group.resource = held.resource
+        if held.uuid:
+            group.granted.add(held.uuid)
+        nano = held.nano
+        if nano is None:
+            ask = asks[min(number, len(asks) - 1)] if asks else None
+            nano = charge_nano(ask, group.mem_mib or smallest_card_mib) if ask is not None else None
+        charged = NANO_PER_DEVICE if nano is None else nano
+        group.charge(pod.uid, charged, mode=pod.cls.mode, compute_percent=held.compute_percent)
+
+
+def _count_lost(groups: Collection[Group]) -> Counter[str]:
+    """Devices that tenants use and that no reservation holds, by resource: the device plugin would give them away.
+
+    Whoever got one would meet those tenants. So they are as good as taken, and a reservation that gets one of them is
+    joined by nobody, as is each of two that tell one device (protocol.md, A lost or foreign reservation).
+    """
+    holders: dict[str, list[tuple[Group, Reservation]]] = {}
+    for group in groups:
+        for held in group.reservations:
+            if held.uuid:
+                holders.setdefault(held.uuid, []).append((group, held))
+    lost: dict[str, str] = {}
+    for group in groups:
+        if group.is_contradicted:
+            lost |= dict.fromkeys(group.granted - holders.keys(), group.resource)
+    for uuid, rivals in holders.items():
+        is_disputed = sum(not held.deleting for _, held in rivals) > 1
+        for group, _ in rivals:
+            group.is_claimed |= is_disputed or any(uuid in other.granted for other in groups if other is not group)
+    return Counter(lost.values())
+
+
+def _count_charges(used: Occupancy, charges: Iterable[Charge], node: NodeRecord | None) -> None:
+    seen: set[str] = set()
+    for charge in charges:
+        if charge.demand is not None and charge.pod_uid not in seen:
+            used.take(charge.demand, node)
+            seen.add(charge.pod_uid)
+        for device in charge.devices:
+            group = used.group(device.group)
+            if not group.reservations:
+                group.resource = device.resource
+            group.charge(charge.pod_uid, device.nano, mode=device.mode, compute_percent=device.compute_percent)
+
+
+def _count_coming_reservations(used: Occupancy, settings: Settings) -> None:
+    """A group without a reservation pod gets one: its slot and its requests are spoken for."""
+    coming = sum(not g.reservations and bool(g.charges) for g in used.groups.values())
+    used.pods += coming
+    used.cpu_milli += coming * settings.reservation_cpu_milli
+    used.mem_mib += coming * settings.reservation_mem_mib

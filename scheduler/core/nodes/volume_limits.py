@@ -1,0 +1,211 @@
+"""How many volumes of a CSI driver a node still takes, as kube-scheduler's NodeVolumeLimits counts them.
+
+A volume counts once per node, whoever of its pods uses it; one whose pods are gone counts until it is detached. What a
+node has is counted anew only after something about its pods, their claims, its attachments or its limits has changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from scheduler.core.convert.volumes import AttachmentRecord, LimitsRecord
+from scheduler.core.model.facts import Facts
+from scheduler.core.model.index import Membership
+from scheduler.core.model.records import PodRecord
+from scheduler.core.nodes.table import Bools, Int64s, Selection
+
+#: A CSI driver and its handle of a volume.
+Attached = tuple[str, str]
+_NO_LIMIT: Final = 1 << 40
+
+
+class Attachments:
+    """Volumes that each node has. ``volumes_of`` names those of a pod, ``handle_of`` the one of a PersistentVolume.
+
+    ``limits_changed`` and ``attached_changed`` are told of nodes.
+    """
+
+    def __init__(
+        self,
+        *,
+        volumes_of: Callable[[PodRecord], tuple[Attached, ...]],
+        handle_of: Callable[[str], Attached | None],
+        limits_changed: Callable[[str], None],
+        attached_changed: Callable[[str], None],
+    ) -> None:
+        self._volumes_of = volumes_of
+        self._handle_of = handle_of
+        self._tell_limits = limits_changed
+        self._tell_attached = attached_changed
+        #: What drivers have attached.
+        self.attached: Facts[str, AttachmentRecord] = Facts(self._attached_changed)
+        #: The same by node, and by volume.
+        self._attached_at: Membership[AttachmentRecord] = Membership()
+        self._attached_of: Membership[AttachmentRecord] = Membership()
+        #: What nodes say of their drivers.
+        self.limits: Facts[str, LimitsRecord] = Facts(self._limits_changed)
+        self._pods: dict[str, dict[str, PodRecord]] = {}
+        self._stale: set[str] = set()
+        self._held: dict[str, frozenset[Attached]] = {}
+        self._nodes_of: dict[Attached, set[str]] = {}
+        self._left: dict[str, dict[str, int]] = {}
+        #: Driver -> how many nodes limit it.
+        self._limited: Counter[str] = Counter()
+        self._limits_of: dict[str, Mapping[str, int]] = {}
+
+    def is_limited(self, driver: str) -> bool:
+        """Whether any node limits the volumes of a driver."""
+        return self._limited[driver] > 0
+
+    def put(self, pod: PodRecord) -> None:
+        """A pod that mounts claims is on a node."""
+        self._pods.setdefault(pod.node, {})[pod.uid] = pod
+        self._stale.add(pod.node)
+
+    def drop(self, pod: PodRecord) -> None:
+        """It is gone from there."""
+        there = self._pods.get(pod.node, {})
+        if there.pop(pod.uid, None) is not None and not there:
+            del self._pods[pod.node]
+        self._stale.add(pod.node)
+
+    def count_again(self, node: str) -> None:
+        """A claim or a volume of a pod there has changed."""
+        self._stale.add(node)
+
+    def _limits_changed(self, record: LimitsRecord) -> None:
+        known = self.limits.get(record.node)
+        most = known.most if known is not None else {}
+        before = self._limits_of.get(record.node, {})
+        self._limited.update(most.keys() - before.keys())
+        self._limited.subtract(before.keys() - most.keys())
+        self._limits_of[record.node] = most
+        if not most:
+            del self._limits_of[record.node]
+        for driver in before:
+            self._left.get(driver, {}).pop(record.node, None)
+        self._stale.add(record.node)
+        self._tell_limits(record.node)
+
+    def _attached_changed(self, record: AttachmentRecord) -> None:
+        is_there = record.key in self.attached
+        self._attached_at.move(record, record.node if is_there else "")
+        self._attached_of.move(record, record.volume if is_there else "")
+        self._stale.add(record.node)
+        if self.is_limited(record.driver):
+            self._tell_attached(record.node)
+
+    def volume_changed(self, volume: str) -> None:
+        """A PersistentVolume is new, gone or different."""
+        self._stale.update(record.node for record in self._attached_of.at(volume))
+
+    def _attached_to(self, node: str) -> Iterator[Attached]:
+        for record in self._attached_at.at(node):
+            handle = self._handle_of(record.volume)
+            if handle is not None and handle[0] == record.driver:
+                yield handle
+
+    def _refresh(self) -> None:
+        while self._stale:
+            node = self._stale.pop()
+            of_pods = (key for pod in self._pods.get(node, {}).values() for key in self._volumes_of(pod))
+            now = frozenset((*of_pods, *self._attached_to(node)))
+            before = self._held.pop(node, frozenset())
+            if now:
+                self._held[node] = now
+            for key in before - now:
+                self._nodes_of[key].discard(node)
+                if not self._nodes_of[key]:
+                    del self._nodes_of[key]
+            for key in now - before:
+                self._nodes_of.setdefault(key, set()).add(node)
+            used = Counter(driver for driver, _ in now)
+            for driver, most in self._limits_of.get(node, {}).items():
+                self._left.setdefault(driver, {})[node] = most - used[driver]
+
+    def left(self, driver: str) -> Mapping[str, int]:
+        """How many more volumes of a driver nodes take, of those that limit it."""
+        self._refresh()
+        return self._left.get(driver, {})
+
+    def nodes_of(self, volume: Attached) -> Iterable[str]:
+        """Nodes that have a volume already."""
+        self._refresh()
+        return self._nodes_of.get(volume, ())
+
+
+class AttachTrial:
+    """The same on a trial, by position. ``in_flight``: volumes of pods under way, by node; asked when they matter."""
+
+    __slots__ = ("_ask", "_asked", "_attachments", "_left", "_position_of", "_where")
+
+    def __init__(
+        self,
+        attachments: Attachments,
+        position_of: Mapping[str, int],
+        in_flight: Callable[[], Iterable[tuple[str, tuple[Attached, ...]]]],
+    ) -> None:
+        self._attachments = attachments
+        self._position_of = position_of
+        self._ask = in_flight
+        self._asked: tuple[tuple[str, tuple[Attached, ...]], ...] | None = None
+        self._left: dict[str, Int64s] = {}
+        self._where: dict[Attached, set[int]] = {}
+
+    def fits(self, volumes: Iterable[Attached], selection: Selection) -> Bools:
+        """Where these volumes do not exceed a limit."""
+        asked: dict[str, list[Attached]] = {}
+        for volume in volumes:
+            asked.setdefault(volume[0], []).append(volume)
+        ok: Bools = np.ones(len(self._position_of), np.bool_)
+        for driver, listed in asked.items():
+            added = np.full(len(ok), len(listed), np.int64)
+            for volume in listed:
+                added[list(self._positions(volume))] -= 1
+            ok &= (added == 0) | (added <= self._left_of(driver))
+        return ok[selection]
+
+    def attach(self, position: int, volumes: Iterable[Attached]) -> list[Attached]:
+        """Charge volumes to a node; return those that it did not have."""
+        added = [volume for volume in volumes if position not in self._positions(volume)]
+        for volume in added:
+            self._left_of(volume[0])[position] -= 1
+            self._positions(volume).add(position)
+        return added
+
+    def detach(self, position: int, added: Iterable[Attached]) -> None:
+        """Take back what ``attach`` returned."""
+        for volume in added:
+            self._left_of(volume[0])[position] += 1
+            self._positions(volume).discard(position)
+
+    @property
+    def _in_flight(self) -> tuple[tuple[str, tuple[Attached, ...]], ...]:
+        if self._asked is None:
+            self._asked = tuple(self._ask())
+        return self._asked
+
+    def _positions(self, volume: Attached) -> set[int]:
+        known = self._where.get(volume)
+        if known is None:
+            nodes = [*self._attachments.nodes_of(volume), *(node for node, v in self._in_flight if volume in v)]
+            known = {self._position_of[node] for node in nodes if node in self._position_of}
+            self._where[volume] = known
+        return known
+
+    def _left_of(self, driver: str) -> Int64s:
+        known = self._left.get(driver)
+        if known is None:
+            known = self._left[driver] = np.full(len(self._position_of), _NO_LIMIT, np.int64)
+            for node, left in self._attachments.left(driver).items():
+                if (position := self._position_of.get(node)) is not None:
+                    known[position] = left
+            for node, volume in {(node, v) for node, listed in self._in_flight for v in listed if v[0] == driver}:
+                position = self._position_of.get(node)
+                if position is not None and node not in self._attachments.nodes_of(volume):
+                    known[position] -= 1
+        return known

@@ -1,0 +1,264 @@
+"""A working copy of the ledger in node-name order, on which one decision charges its own choices before the next.
+
+Positions are nodes in name order, so that the first of equals is the one with the smallest name. Every charge is
+written down and can be taken back, which is how a gang that doesn't fit leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gpu.pinning import Pin
+from gpu.share import NANO_PER_DEVICE
+from scheduler.core.assumed.slow_nodes import Doubt
+from scheduler.core.convert.volumes import ClaimKey
+from scheduler.core.model.records import Constraints, Demand, PodClass
+from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.device_sightings import Prospect, Sightings
+from scheduler.core.nodes.ledger import Ledger
+from scheduler.core.nodes.table import CPU, GPUS, MEMORY, PODS, Device, Int8s, Int64s
+from scheduler.core.nodes.volume_limits import Attached, AttachTrial
+from wire import names
+
+
+class OverCommitted(Exception):
+    """Raised when a choice would charge a node or a device more than it has: a bug of whoever chose (R5)."""
+
+
+class Part(msgspec.Struct, frozen=True, gc=False):
+    """A share of one device of a node. ``slot`` None: a device that is not shared yet, under a new ``group``.
+
+    ``resource``: what the device plugin calls it. ``compute_percent``: asked of its compute.
+    """
+
+    slot: int | None
+    group: str
+    nano: int
+    mode: str = ""
+    resource: str = names.GPU_RESOURCE
+    compute_percent: int = 0
+
+
+@dataclass(slots=True)
+class Room:
+    """How many devices may be opened on a node: of each resource, and reservation pods in all."""
+
+    devices: dict[str, int]
+    pods: int
+
+    def has(self, resource: str) -> bool:
+        """Whether one more may be opened."""
+        return self.pods > 0 and self.devices.get(resource, 0) > 0
+
+    def take(self, resource: str) -> None:
+        """One was opened."""
+        self.devices[resource] -= 1
+        self.pods -= 1
+
+
+@dataclass(slots=True)
+class _Charged:
+    """What one charge changed, to take it back."""
+
+    position: int
+    amounts: list[tuple[int, int]]
+    devices: tuple[Device, ...]
+    attached: list[Attached] = field(default_factory=list)
+    claims: tuple[ClaimKey, ...] = ()
+
+
+class Trial:
+    """A copy of the ledger's table in name order, and the charges made on it."""
+
+    __slots__ = (
+        "_amounts",
+        "_journal",
+        "_ledger",
+        "_order",
+        "_settings",
+        "_sightings",
+        "attaching",
+        "claims",
+        "doubts",
+        "nodes",
+        "position_of",
+        "table",
+        "touched",
+    )
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: Settings,
+        doubts: Mapping[str, Doubt] | None = None,
+        *,
+        sightings: Sightings,
+        attaching: Callable[[Mapping[str, int]], AttachTrial],
+    ) -> None:
+        in_order = ledger.in_order()
+        self._sightings = sightings
+        self._ledger = ledger
+        self._order = in_order.rows
+        self._settings = settings
+        self._journal: list[_Charged] = []
+        self._amounts: dict[Demand, list[tuple[int, int]]] = {}
+        self.nodes = in_order.nodes
+        self.position_of = in_order.position_of
+        #: Volumes that CSI drivers attach, and claims that one pod at a time may use, in the trial.
+        self.attaching = attaching(in_order.position_of)
+        self.claims: set[ClaimKey] = set()
+        self.table = ledger.table.taken(in_order.rows)
+        #: Positions of nodes that come last when a device has to be opened (slow_nodes.py).
+        self.doubts = {in_order.position_of[n]: d for n, d in (doubts or {}).items() if n in in_order.position_of}
+        #: Positions that were charged or taken back, in order: what a ranking has to look at again.
+        self.touched: list[int] = []
+
+    def eligible(self, constraints: Constraints) -> Int8s:
+        """Judgement of every position for these constraints."""
+        return self._ledger.eligible(constraints)[self._order]
+
+    def admitting(self, cls: PodClass) -> Int8s:
+        """The same for a class, with what the terms of others keep it off."""
+        return self._ledger.admitting(cls)[self._order]
+
+    def prospect(self, position: int) -> Prospect:
+        """What opening a device there could bring."""
+        return self._sightings.prospect(self.nodes[position], self.table.devices[position])
+
+    def has(self, position: int, pin: Pin) -> bool:
+        """Whether a node has a device that will do, as far as anybody has ever said."""
+        return self._sightings.is_known(self.nodes[position], pin)
+
+    def slice_rows(self, profile: str) -> Int64s:
+        """Of every position, which resource has the slices of a profile."""
+        return self._ledger.slice_rows(profile)[self._order]
+
+    def amounts(self, demand: Demand) -> list[tuple[int, int]]:
+        """What one pod takes: resource row and amount, its pod slot included, zeros left out."""
+        known = self._amounts.get(demand)
+        if known is None:
+            amounts = self._ledger.amounts(demand, pods=1).tolist()
+            known = self._amounts[demand] = [(row, amount) for row, amount in enumerate(amounts) if amount]
+        return known
+
+    def charge(
+        self,
+        position: int,
+        demand: Demand,
+        parts: tuple[Part, ...] = (),
+        *,
+        owed_gpus: int = 0,
+        attached: tuple[Attached, ...] = (),
+        claims: tuple[ClaimKey, ...] = (),
+    ) -> None:
+        """Charge a pod; ``owed_gpus`` whole devices of its demand are still on their way back.
+
+        ``attached``: its volumes that nodes limit; ``claims``: those that nobody else may use.
+
+        Raises OverCommitted.
+        """
+        amounts = self.amounts(demand)
+        opened = [part.resource for part in parts if part.slot is None]
+        if opened:
+            amounts = [*amounts, *self._of_reservations(opened)]
+        added = self.attaching.attach(position, attached)
+        self._journal.append(_Charged(position, amounts, self.table.devices[position], added, claims))
+        self.claims.update(claims)
+        self.touched.append(position)
+        free = self.table.free
+        for row, amount in amounts:
+            left = int(free[row, position]) - amount
+            if left < (-owed_gpus if row == GPUS else 0):
+                raise OverCommitted(f"node {self.nodes[position].name} lacks {-left} of {self.table.resources[row]}")
+            free[row, position] = left
+        for part in parts:
+            self._charge_part(position, part)
+        if demand.gpus:
+            self.table.put_left(position)
+
+    def _of_reservations(self, opened: list[str]) -> list[tuple[int, int]]:
+        settings, rows = self._settings, self.table.resources
+        each = ((PODS, 1), (CPU, settings.reservation_cpu_milli), (MEMORY, settings.reservation_mem_mib))
+        devices = [(rows.index(resource), count) for resource, count in Counter(opened).items()]
+        return [*devices, *((row, len(opened) * amount) for row, amount in each if amount)]
+
+    def room(self, position: int, demand: Demand, resources: Iterable[str]) -> Room:
+        """How many devices could be opened for a pod that asks this: free ones, and pod slots for their reservations.
+
+        What the reservations request beside is another question (placer.py).
+        """
+        free, rows = self.table.free, self.table.resources
+        devices: dict[str, int] = {}
+        for resource in resources:
+            if resource == names.GPU_RESOURCE:
+                devices[resource] = int(free[GPUS, position]) - demand.gpus
+            elif resource and resource not in devices:
+                row = rows.index(resource)
+                devices[resource] = int(free[row, position]) - dict(self.amounts(demand)).get(row, 0)
+        return Room(devices, int(free[PODS, position]) - 1)
+
+    def _charge_part(self, position: int, part: Part) -> None:
+        devices = self.table.devices[position]
+        if part.slot is None:
+            slot = len(devices)
+            dev = Device(group=part.group, free_nano=NANO_PER_DEVICE, card_mib=0, is_open=True, resource=part.resource)
+        else:
+            slot, dev = part.slot, devices[part.slot]
+        left = dev.free_nano - part.nano
+        if not dev.is_open or left < 0:
+            raise OverCommitted(f"group {dev.group} (open: {dev.is_open}) would be left with {left} nano-GPU")
+        if not dev.suits(part.mode):
+            raise OverCommitted(f"group {dev.group} runs in {dev.modes}, not in {part.mode}")
+        if part.compute_percent > dev.free_compute_percent:
+            raise OverCommitted(f"group {dev.group} has {dev.free_compute_percent} percent of its compute left")
+        charged = msgspec.structs.replace(
+            dev,
+            free_nano=left,
+            is_idle=False,
+            is_leaving=False,
+            modes=dev.modes or ((part.mode,) if part.mode else ()),
+            free_compute_percent=dev.free_compute_percent - part.compute_percent,
+        )
+        self.table.put_device(position, slot, self.nodes[position], charged)
+
+    def retire(self, position: int, groups: frozenset[str]) -> None:
+        """Give idle devices back on paper: closed to tenants, on their way to the device plugin."""
+        devices = self.table.devices[position]
+        self._journal.append(_Charged(position, [], devices))
+        closed = tuple(
+            msgspec.structs.replace(d, is_open=False, is_idle=False, is_leaving=True) if d.group in groups else d
+            for d in devices
+        )
+        self.table.put_devices(position, self.nodes[position], closed)
+        self.touched.append(position)
+
+    def probe(self, position: int) -> None:
+        """A device is opened here: if the node is on probation, nobody else opens one."""
+        if self.doubts.get(position) is Doubt.ON_PROBATION:
+            self.doubts[position] = Doubt.PROBED
+            self.touched.append(position)
+
+    def charged(self) -> set[int]:
+        """Rows of the ledger on which charges stand that were not taken back."""
+        rows = self._order
+        positions = {charge.position for charge in self._journal}
+        return positions if isinstance(rows, slice) else {int(rows[position]) for position in positions}
+
+    def mark(self) -> int:
+        """A point to come back to."""
+        return len(self._journal)
+
+    def undo(self, mark: int) -> None:
+        """Take back every charge since ``mark``."""
+        while len(self._journal) > mark:
+            charged = self._journal.pop()
+            for row, amount in charged.amounts:
+                self.table.free[row, charged.position] += amount
+            self.attaching.detach(charged.position, charged.attached)
+            self.claims.difference_update(charged.claims)
+            self.table.put_devices(charged.position, self.nodes[charged.position], charged.devices)
+            self.touched.append(charged.position)

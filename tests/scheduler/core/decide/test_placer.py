@@ -1,0 +1,402 @@
+"""Where pods go: node and devices, how the placement is carried out, and ids of new groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpu.reservation import group_id
+from scheduler.core.decide.decide import decide
+from scheduler.core.model.plan import Alone, Attempt, Bind, Explain, Join, Placement
+from scheduler.core.model.settings import Settings, Strategy
+from scheduler.core.model.verdict import Code
+from tests.scheduler.core.objects import (
+    NANO,
+    bind_request,
+    bound,
+    changed,
+    cluster,
+    commit,
+    feed,
+    node,
+    pod,
+    reservation,
+)
+from wire import names
+
+HALF = NANO // 2
+SPREAD = Settings(gpu_strategy=Strategy.SPREAD, cpu_strategy=Strategy.SPREAD)
+
+
+def _placed(*objects: Any, settings: Settings | None = None) -> dict[str, Placement]:
+    made = cluster(*objects, settings=settings)
+    plan = decide(made, 0)
+    assert made.validate() == []
+    return {e.placement.name: e.placement for e in plan.entries if isinstance(e, Alone)}
+
+
+def _nodes(*objects: Any, settings: Settings | None = None) -> dict[str, str]:
+    return {name: placement.node for name, placement in _placed(*objects, settings=settings).items()}
+
+
+def _busy(name: str, gpus: int, on: str, **asked: Any) -> Any:
+    return pod(name, gpus=gpus, bound_to=on, **asked)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "objects", "asked", "expected"),
+    [
+        # whole GPUs
+        ("binpack", [node("n1"), node("n2"), _busy("x", 4, "n2")], {"gpus": 2}, "n2"),
+        ("binpack", [node("n1"), node("n2"), _busy("x", 7, "n2")], {"gpus": 2}, "n1"),
+        ("binpack", [node("n2"), node("n1")], {"gpus": 1}, "n1"),
+        ("binpack", [node("n1", 4), node("n2", 2)], {"gpus": 2}, "n2"),
+        ("spread", [node("n1"), node("n2"), _busy("x", 4, "n1")], {"gpus": 2}, "n2"),
+        ("spread", [node("n1", 4), node("n2", 8), _busy("x", 1, "n1"), _busy("y", 1, "n2")], {"gpus": 1}, "n2"),
+        # shares: a device in use before a fresh one, the tightest first
+        ("binpack", [node("n1"), node("n2"), reservation("g", "n2")], {"fraction": "0.5"}, "n2"),
+        (
+            "binpack",
+            [node("n1"), node("n2"), reservation("g", "n1", book={"a": 300}), reservation("h", "n2", book={"b": 400})],
+            {"fraction": "0.5"},
+            "n2",
+        ),
+        (
+            "binpack",
+            [node("n1"), node("n2"), reservation("g", "n1", book={"a": HALF}), reservation("h", "n2", book={"b": 1})],
+            {"fraction": "0.6"},
+            "n2",
+        ),
+        (
+            "binpack",
+            [
+                node("n1"),
+                node("n2"),
+                *(reservation(g, "n1", book={g: nano}, uuid=g) for g, nano in (("a", 1), ("b", HALF), ("c", HALF - 1))),
+                *(reservation(g, "n2", book={g: nano}, uuid=g) for g, nano in (("d", HALF - 9), ("e", HALF - 9))),
+            ],
+            {"fraction": "0.5", "devices": 2},
+            "n1",
+        ),
+        ("binpack", [node("n1"), node("n2"), _busy("x", 5, "n2")], {"fraction": "0.5"}, "n2"),
+        ("spread", [node("n1"), node("n2"), reservation("g", "n2", book={"a": HALF})], {"fraction": "0.5"}, "n1"),
+        # CPU only: nodes without GPUs first
+        ("binpack", [node("n1"), node("n2", 0)], {"cpu": "1"}, "n2"),
+        ("binpack", [node("n1"), node("n2", 0, cpu="1")], {"cpu": "2"}, "n1"),
+        ("binpack", [node("n1", 0, cpu="8"), node("n2", 0, cpu="4")], {"cpu": "2"}, "n2"),
+        ("spread", [node("n1", 0, cpu="4"), node("n2", 0, cpu="8"), _busy("x", 0, "n2", cpu="1")], {"cpu": "2"}, "n1"),
+        ("spread", [node("n1"), node("n2", 0, cpu="4")], {"cpu": "2"}, "n2"),
+    ],
+)
+def test_the_next_pod_goes_where_the_strategy_says(
+    strategy: str, objects: list[Any], asked: dict[str, Any], expected: str
+) -> None:
+    settings = SPREAD if strategy == "spread" else Settings()
+    assert _nodes(*objects, pod("p", **asked), settings=settings) == {"p": expected}
+
+
+def test_a_pod_with_mig_slices_does_not_shun_nodes_with_gpus() -> None:
+    slices = {"nvidia.com/mig-1g.5gb": "1"}
+    asked = {"containers": [{"name": "c", "resources": {"limits": slices}}]}
+    objects = [node("n1", 8, extended=slices), node("n2", 8, extended={**slices, "cpu": "4"}, cpu="4")]
+    assert _nodes(*objects, pod(spec=asked)) == {"p": "n2"}
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_sixteen_halves_fill_eight_devices(strategy: Strategy) -> None:
+    settings = Settings(gpu_strategy=strategy)
+    placed = _placed(node(), *(pod(f"p{i}", fraction="0.5") for i in range(17)), settings=settings)
+    groups = [placement.devices[0].group for placement in placed.values()]
+    assert len(placed) == 16
+    assert sorted(groups.count(group) for group in set(groups)) == [2] * 8
+
+
+@pytest.mark.parametrize(
+    ("fractions", "fit"),
+    [
+        (["0.1", "0.2", "0.7"], 3),
+        (["0.333"] * 3, 3),
+        (["0.333"] * 4, 3),
+        (["0.001"] * 1001, 1000),
+        (["0.6", "0.5"], 1),
+        (["0.999999999", "0.000000001"], 2),
+        (["0.3333333333", "0.3333333333", "0.3333333333"], 2),
+    ],
+)
+def test_one_card_holds_exactly_what_adds_up_to_it(fractions: list[str], fit: int) -> None:
+    pods = [pod(f"p{i:04}", fraction=fraction) for i, fraction in enumerate(fractions)]
+    made = cluster(node(gpus=1, pods=2000), *pods)
+    placed = 0
+    while (plan := decide(made, 0)).wake_at_ns == 0 or not placed:
+        placed += sum(isinstance(entry, Alone) for entry in plan.entries)
+        commit(made, plan)
+    assert placed + sum(isinstance(entry, Alone) for entry in plan.entries) == fit
+
+
+def test_twenty_three_pods_of_2000_mib_fit_on_a_card_of_46068() -> None:
+    pods = [pod(f"p{i:02}", mem=2000) for i in range(24)]
+    assert len(_placed(node(gpus=1, mem_mib=46068), *pods)) == 23
+
+
+@pytest.mark.parametrize(
+    ("mems", "card_mib", "fit"),
+    [
+        pytest.param([8192] * 4, 24576, 3, id="three thirds"),
+        pytest.param([5120, 10240, 1], 15360, 2, id="a third and two"),
+        pytest.param([8192, 8192, 8193], 24576, 2, id="a MiB more"),
+        pytest.param([1000] * 50, 46068, 46, id="many, and a rest"),
+        pytest.param([1001] * 46, 46046, 46, id="many that add up"),
+        pytest.param([174763, 174763, 174762], 512 * 1024, 3, id="the largest card that is rounded down on"),
+        pytest.param([262144, 262145], 512 * 1024 + 1, 1, id="a larger card"),
+    ],
+)
+@pytest.mark.parametrize("reported", [True, False], ids=["a device that is there", "one that is opened"])
+def test_memory_that_adds_up_to_a_card_fits_it_and_not_a_mib_more(
+    mems: list[int], card_mib: int, fit: int, reported: bool
+) -> None:
+    pods = [pod(f"p{i:02}", mem=mem) for i, mem in enumerate(mems)]
+    there = [reservation("g", mem_mib=card_mib)] if reported else []
+    placed = _placed(node(gpus=1, mem_mib=card_mib), *there, *pods)
+    assert len(placed) == fit
+    assert sum(device.mem_mib for each in placed.values() for device in each.devices) <= card_mib
+
+
+@pytest.mark.parametrize(
+    ("book", "mems", "fit"),
+    [
+        ({"a": 333_333_334}, [8192, 8192], 2),
+        ({"a": 333_333_334, "b": 333_333_334}, [8192, 8191], 1),
+        ({"a": 333_333_334, "b": 333_333_334, "c": 333_333_332}, [1], 0),
+    ],
+    ids=["beside one", "beside two", "a full device"],
+)
+def test_what_an_older_version_charged_rounded_up_stands_as_it_is(
+    book: dict[str, int], mems: list[int], fit: int
+) -> None:
+    held = reservation("g", mem_mib=24576, book=book)
+    older = [bound(pod(uid, uid=uid, mem=8192), "n1", ("g", nano)) for uid, nano in book.items()]
+    pods = [pod(f"p{i}", mem=mem) for i, mem in enumerate(mems)]
+    assert len(_placed(node(gpus=1, mem_mib=24576), held, *older, *pods)) == fit
+
+
+@pytest.mark.parametrize(
+    ("fraction", "mems", "fit"),
+    [
+        ("0.333333333", [8192, 8192], 2),
+        ("0.333333334", [8192, 8192], 2),
+        ("0.333333335", [8192, 8192], 1),
+        ("0.5", [6144, 6144], 2),
+    ],
+)
+def test_fractions_and_memory_share_a_card(fraction: str, mems: list[int], fit: int) -> None:
+    """A third of 24576 and a nano is 8192 MiB still, and two nanos leave room for 8191."""
+    held = reservation("g", mem_mib=24576, book={"a": int(fraction[2:].ljust(9, "0"))})
+    there = bound(pod("a", uid="a", fraction=fraction), "n1", ("g", int(fraction[2:].ljust(9, "0"))))
+    pods = [pod(f"p{i}", mem=mem) for i, mem in enumerate(mems)]
+    assert len(_placed(node(gpus=1, mem_mib=24576), held, there, *pods)) == fit
+
+
+@pytest.mark.parametrize(
+    ("node_fields", "mem", "nano"),
+    [
+        ({"mem_mib": 40000}, 40000, NANO),
+        ({"mem_mib": 40000}, 40001, None),
+        ({"mem_mib": 40000}, 10000, NANO // 4),
+        ({"mem_mib": 30000}, 10000, 333_333_333),
+        ({}, 1, None),
+        # Cards differ: charged as on the smallest; what only a larger one holds takes a device whole.
+        ({"annotations": {names.NODE_CARDS: "20000,40000"}}, 10000, HALF),
+        ({"annotations": {names.NODE_CARDS: "20000,40000"}}, 30000, NANO),
+        ({"annotations": {names.NODE_CARDS: "20000,40000"}}, 40001, None),
+        ({"mem_mib": 40000}, 2**63, None),
+    ],
+)
+def test_a_memory_ask_costs_its_part_of_the_card(node_fields: dict[str, Any], mem: int, nano: int | None) -> None:
+    placed = _placed(node(**node_fields), pod(mem=mem))
+    assert [(d.nano, d.mem_mib) for p in placed.values() for d in p.devices] == ([] if nano is None else [(nano, mem)])
+
+
+def test_a_memory_ask_on_a_device_whose_memory_is_known_costs_its_part_of_that() -> None:
+    placed = _placed(
+        node(annotations={names.NODE_CARDS: "20000,40000"}), reservation("g", mem_mib=40000), pod(mem=10000)
+    )
+    assert placed["p"].devices[0].group == "g"
+    assert placed["p"].devices[0].nano == NANO // 4
+
+
+def test_a_device_too_small_for_the_ask_is_passed_over() -> None:
+    placed = _placed(
+        node(annotations={names.NODE_CARDS: "20000,40000"}), reservation("g", mem_mib=20000), pod(mem=30000)
+    )
+    assert placed["p"].devices[0].group != "g"
+    assert placed["p"].devices[0].nano == NANO
+
+
+def test_several_devices_are_distinct_and_the_tightest() -> None:
+    objects = [
+        node(),
+        reservation("a", book={"x": 100}),
+        reservation("b", book={"y": HALF}, uuid="GPU-2"),
+        reservation("c", book={"z": 900_000_000}, uuid="GPU-3"),
+    ]
+    devices = _placed(*objects, pod(fraction="0.5", devices=3))["p"].devices
+    assert [device.group for device in devices[:2]] == ["b", "a"]
+    assert devices[2].group == group_id("uid-n1", "uid-p", 0)
+    assert [device.nano for device in devices] == [HALF] * 3
+
+
+def test_more_devices_than_a_node_has_fit_nowhere() -> None:
+    assert _placed(node(gpus=2), pod(fraction="0.5", devices=3)) == {}
+
+
+def test_ties_between_devices_go_to_the_smaller_group_id() -> None:
+    objects = [node(), reservation("b", uuid="GPU-2"), reservation("a")]
+    assert _placed(*objects, pod(fraction="0.5"))["p"].devices[0].group == "a"
+
+
+def test_a_new_group_is_named_after_node_pod_and_attempt() -> None:
+    waiting = pod(fraction="0.5", devices=2)
+    made = cluster(node(), waiting)
+    first = decide(made, 0).entries[0]
+    assert isinstance(first, Attempt)
+    assert [d.group for d in first.placement.devices] == [group_id("uid-n1", "uid-p", n) for n in (0, 1)]
+    made.commits.assume(first.placement, "attempt")
+    made.commits.release("uid-p", attempt=0)
+    second = decide(made, 0).entries[0]
+    assert isinstance(second, Attempt)
+    assert [d.group for d in second.placement.devices] == [group_id("uid-n1", "uid-p", n) for n in (64, 65)]
+
+
+def test_a_group_that_is_there_already_is_not_named_again() -> None:
+    taken = group_id("uid-n1", "uid-p", 0)
+    objects = [node(), reservation(taken, deleting=True), pod(fraction="0.5")]
+    assert _placed(*objects)["p"].devices[0].group == group_id("uid-n1", "uid-p", 1)
+
+
+def test_a_new_group_needs_a_slot_for_its_reservation() -> None:
+    assert _placed(node(pods=1), pod(fraction="0.5")) == {}
+    assert len(_placed(node(pods=2), pod(fraction="0.5"))) == 1
+    assert len(_placed(node(pods=2), reservation("g"), pod(fraction="0.5"))) == 1
+
+
+def test_a_new_group_needs_the_requests_of_its_reservation() -> None:
+    settings = Settings(reservation_cpu_milli=500)
+    small, large = node("n1", cpu="1"), node("n2", cpu="2")
+    assert _nodes(small, pod(fraction="0.5", cpu="750m"), settings=settings) == {}
+    assert _nodes(small, large, pod(fraction="0.5", cpu="750m"), settings=settings) == {"p": "n2"}
+
+
+VERIFIED = bound(pod("v", fraction="0.1"), "n1", ("g", NANO // 10), reservation="r-g", uuid="GPU-1")
+
+
+def _kind(*objects: Any) -> type:
+    entries = decide(cluster(node(), *objects), 0).entries
+    return next(type(e) for e in entries if isinstance(e, Alone) and e.placement.name == "p")
+
+
+@pytest.mark.parametrize(
+    ("objects", "kind"),
+    [
+        ([reservation("g"), VERIFIED, pod(fraction="0.5")], Join),
+        ([VERIFIED, reservation("g"), pod(fraction="0.5")], Join),
+        ([reservation("g"), pod(fraction="0.5")], Attempt),
+        ([reservation("g", uuid=""), VERIFIED, pod(fraction="0.5")], Attempt),
+        ([reservation("g", phase="Pending"), VERIFIED, pod(fraction="0.5")], Attempt),
+        ([reservation("g", uuid="GPU-2"), VERIFIED, pod(fraction="0.5")], Attempt),
+        ([reservation("g", uid="other"), VERIFIED, pod(fraction="0.5")], Attempt),
+        ([reservation("g"), VERIFIED, pod(fraction="0.5", devices=2)], Attempt),
+        ([pod(gpus=1)], Bind),
+        ([pod(cpu="1")], Bind),
+    ],
+)
+def test_a_share_joins_directly_only_what_the_binder_has_verified(objects: list[Any], kind: type) -> None:
+    assert _kind(*objects) is kind
+
+
+def test_a_verified_device_is_remembered_when_the_witness_is_gone() -> None:
+    made = cluster(node(), reservation("g", book={}), VERIFIED, pod(fraction="0.5"))
+    made.remove_pod("uid-v")
+    assert [type(entry) for entry in decide(made, 0).entries] == [Join]
+    made.remove_pod("r-g")
+    feed(made, reservation("h", uid="r-h"))
+    assert [type(entry) for entry in decide(made, 0).entries] == [Attempt]
+
+
+def test_a_device_that_comes_back_to_its_reservation_after_another_one_is_left_to_the_binder() -> None:
+    made = cluster(node(), reservation("g", book={}), VERIFIED, pod(fraction="0.5"))
+    feed(made, reservation("g", book={}, uuid="GPU-2"))
+    feed(made, reservation("g", book={}))
+    feed(made, changed(VERIFIED, labels={**(VERIFIED.metadata.labels or {}), "app": "seen-again"}))
+    assert [type(entry) for entry in decide(made, 0).entries] == [Attempt]
+
+
+def test_a_pod_that_reads_config_maps_always_goes_by_the_binder() -> None:
+    source = {"configMapKeyRef": {"name": "maps-0", "key": names.ENV_VISIBLE_DEVICES}}
+    env = [{"name": names.ENV_VISIBLE_DEVICES, "valueFrom": source}]
+    by_map = pod(
+        fraction="0.5",
+        admitted=False,
+        annotations={names.SHARED_GPU_CONFIGMAP: "maps"},
+        spec={"containers": [{"name": "main", "env": env}]},
+    )
+    assert _kind(reservation("g"), VERIFIED, by_map) is Attempt
+
+
+def test_a_share_may_follow_another_that_is_still_on_its_way() -> None:
+    first = pod("first", fraction="0.5")
+    placed = _placed(node(gpus=1), first, bind_request(first, "n1", ("g", HALF)), pod(fraction="0.5"))
+    assert placed["p"].devices[0].group == "g"
+
+
+def test_a_pod_that_was_not_admitted_is_never_bound() -> None:
+    plan = decide(cluster(node(), pod(fraction="0.5", admitted=False)), 0)
+    assert [type(entry) for entry in plan.entries] == [Explain]
+
+
+def test_a_gated_pod_is_left_alone() -> None:
+    assert decide(cluster(node(), pod(gpus=1, gated=True)), 0).entries == ()
+
+
+@pytest.mark.parametrize("asked", [{"gpus": 2**62}, {"cpu": "9e18"}, {"memory": "9e18"}, {"gpus": 9}])
+def test_an_absurd_ask_fits_nowhere_and_disturbs_nobody(asked: dict[str, Any]) -> None:
+    assert _nodes(node(), pod("absurd", **asked), pod(gpus=8)) == {"p": "n1"}
+
+
+def test_the_placement_names_the_version_that_was_decided_on() -> None:
+    waiting = pod(gpus=1)
+    made = cluster(node(), waiting)
+    decide(made, 0)
+    newer = changed(waiting)
+    feed(made, newer)
+    entry = decide(made, 0).entries[0]
+    assert isinstance(entry, Bind)
+    assert entry.placement.rv == newer.metadata.resource_version
+
+
+REPLICAS = {names.NODE_GPU_COUNT: "2", "nvidia.com/gpu.replicas": "4"}
+
+
+@pytest.mark.parametrize("asked", [{"fraction": "0.5"}, {"mem": 1000}])
+def test_shares_never_go_to_nodes_that_offer_each_gpu_several_times(asked: dict[str, Any]) -> None:
+    """Kubelet would give the card of a reservation to others as well, whole or to a second reservation."""
+    made = cluster(node(mem_mib=80000, labels=REPLICAS), reservation("g"), pod(**asked))
+    entry = decide(made, 0).entries[0]
+    assert isinstance(entry, Explain)
+    assert entry.verdict.code is Code.NO_NODE_FITS
+    assert [(reason.kind, reason.nodes) for reason in entry.verdict.node_reasons] == [("multiplied", 1)]
+    feed(made, node("n1", 2, mem_mib=80000, labels=REPLICAS))
+    assert isinstance(decide(made, 0).entries[0], Attempt | Join)
+
+
+def test_whole_gpus_are_given_as_the_device_plugin_offers_them() -> None:
+    entry = decide(cluster(node(labels=REPLICAS), pod(gpus=1)), 0).entries[0]
+    assert isinstance(entry, Bind)
+
+
+def test_shares_never_go_to_nodes_with_slices() -> None:
+    made = cluster(node(labels={names.NODE_MIG_STRATEGY: "single"}), reservation("g"), pod(fraction="0.5"))
+    entry = decide(made, 0).entries[0]
+    assert isinstance(entry, Explain)
+    assert entry.verdict.code is Code.NO_NODE_FITS
+    assert [reason.kind for reason in entry.verdict.node_reasons] == ["mig"]

@@ -1,0 +1,36 @@
+"""When a gang runs below its minimum, which is what gets the rest of it evicted."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.core.convert import objects
+from scheduler.core.groups.quorum import Quorum, quorum
+from scheduler.core.model.settings import Settings
+from tests.scheduler.core.objects import bound, pod, pod_group
+
+
+def _quorum(*, minimum: int, running: int, waiting: int = 0) -> Quorum:
+    pods = [bound(pod(f"r{number}", group="g"), "n1") for number in range(running)]
+    pods += [pod(f"w{number}", group="g") for number in range(waiting)]
+    records = [record for each in pods if (record := objects.pod_record(each, Settings())) is not None]
+    return quorum(objects.pod_group_record(pod_group("g", minimum)), records, lambda _: False)
+
+
+@pytest.mark.parametrize(
+    ("minimum", "running", "waiting", "is_broken"),
+    [
+        (3, 0, 0, False),
+        (3, 0, 3, False),
+        (3, 1, 0, True),
+        (3, 2, 5, True),
+        (3, 3, 0, False),
+        (3, 4, 1, False),
+        (1, 1, 0, False),
+        (0, 0, 0, False),
+    ],
+)
+def test_a_gang_is_broken_while_some_members_run_and_fewer_than_its_minimum(
+    minimum: int, running: int, waiting: int, is_broken: bool
+) -> None:
+    assert _quorum(minimum=minimum, running=running, waiting=waiting).is_broken is is_broken

@@ -1,0 +1,34 @@
+"""Events that come late, twice or out of order tell nothing that is not so."""
+
+from __future__ import annotations
+
+from scheduler.core.convert.objects import node_record
+from tests.scheduler.core.objects import bound, cluster, feed, free_gpus, node, pod
+
+
+def test_an_event_older_than_what_is_known_changes_nothing() -> None:
+    before = pod("a", gpus=3)
+    made = cluster(node(), bound(before, "n1"), before)
+    assert free_gpus(made) == 5
+
+
+def test_an_event_that_shows_a_bound_pod_unbound_changes_nothing_whatever_its_version() -> None:
+    made = cluster(node(), pod("a", gpus=3, bound_to="n1"), pod("a", gpus=3))
+    assert free_gpus(made) == 5
+
+
+def test_an_event_of_a_pod_that_is_gone_does_not_bring_it_back() -> None:
+    late = pod("a", gpus=3, bound_to="n1")
+    made = cluster(node(), late)
+    made.remove_pod("uid-a")
+    feed(made, late)
+    assert free_gpus(made) == 8
+
+
+def test_lists_replace_everything_that_is_not_on_them() -> None:
+    made = cluster(node(), node("n2"), pod("a", gpus=1, bound_to="n1"), pod("b", gpus=1, bound_to="n1"))
+    made.replace_nodes([node_record(node())])
+    made.replace_bind_requests([])
+    made.replace_pod_groups([])
+    assert made.node("n2") is None
+    assert made.pods_beside({"uid-b"}) == ["uid-a"]

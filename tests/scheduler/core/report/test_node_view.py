@@ -1,0 +1,171 @@
+"""What is shown of a node is what is counted of it, and every closed device says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.core.nodes.table import GPUS
+from scheduler.core.report.node_view import Closed, DeviceView, Kind, NodeView, SlicesView, TenantView
+from tests.scheduler.core.objects import NANO, bind_request, bound, cluster, node, pod, reservation
+from wire import names
+from wire.core import Node
+
+HALF, QUARTER = NANO // 2, NANO // 4
+CARD_MIB = 81920
+
+
+def view(*objects: Any, on: Node | None = None) -> NodeView:
+    made = cluster(on or node(gpus=4, mem_mib=CARD_MIB), *objects)
+    found = made.view("n1")
+    assert found is not None
+    ledger = made.refresh()
+    assert found.free_gpus == max(0, int(ledger.table.free[GPUS, ledger.row_of["n1"]])), "as the ledger counts"
+    return found
+
+
+def tenant(name: str, nano: int, *, is_bound: bool = True) -> TenantView:
+    mem_mib = nano * CARD_MIB // NANO
+    return TenantView(namespace="ns", name=name, uid=f"uid-{name}", nano=nano, mem_mib=mem_mib, is_bound=is_bound)
+
+
+def free(number: int) -> DeviceView:
+    return DeviceView(kind=Kind.FREE, number=number, mem_mib=CARD_MIB, free_nano=NANO)
+
+
+def test_an_empty_node_has_all_its_devices_free() -> None:
+    found = view()
+    assert found.devices == tuple(free(number) for number in range(4))
+    assert (found.gpus, found.free_gpus, found.lost_gpus) == (4, 4, 0)
+    assert (found.used_nano, found.free_nano) == (0, 4 * NANO)
+
+
+def test_a_node_that_is_not_there_is_not_shown() -> None:
+    assert cluster().view("n1") is None
+
+
+def test_a_shared_device_shows_who_has_how_much_of_it_and_what_is_left() -> None:
+    found = view(
+        reservation("g", uuid="GPU-1", book={"uid-a": HALF, "uid-b": QUARTER}),
+        bound(pod("a", fraction="0.5"), "n1", ("g", HALF), uuid="GPU-1"),
+        pod("b", fraction="0.25"),
+    )
+    shared = found.devices[0]
+    assert (shared.kind, shared.uuid, shared.group, shared.closed) == (Kind.SHARED, "GPU-1", "g", ())
+    assert shared.reservation_phase == "Running"
+    assert shared.tenants == (tenant("a", HALF), tenant("b", QUARTER, is_bound=False))
+    assert (shared.used_nano, shared.free_nano) == (HALF + QUARTER, QUARTER)
+    assert (found.free_gpus, found.used_nano, found.free_nano) == (3, HALF + QUARTER, 3 * NANO + QUARTER)
+
+
+def test_whole_devices_are_shown_one_by_one_with_their_pod() -> None:
+    found = view(pod("w", gpus=3, bound_to="n1"))
+    whole = [
+        DeviceView(kind=Kind.WHOLE, number=number, mem_mib=CARD_MIB, used_nano=NANO, tenants=(tenant("w", NANO),))
+        for number in range(3)
+    ]
+    assert found.devices == (*whole, free(3))
+    assert (found.used_nano, found.free_nano) == (3 * NANO, NANO)
+
+
+def test_a_device_whose_index_is_not_known_has_the_smallest_number_that_no_other_device_has() -> None:
+    found = view(
+        reservation("g", uuid="GPU-1", index=1, book={"uid-a": HALF}),
+        bound(pod("a", fraction="0.5"), "n1", ("g", HALF), uuid="GPU-1"),
+        pod("w", gpus=1, bound_to="n1"),
+    )
+    assert [(device.number, device.index, device.kind) for device in found.devices] == [
+        (0, -1, Kind.WHOLE),
+        (1, 1, Kind.SHARED),
+        (2, -1, Kind.FREE),
+        (3, -1, Kind.FREE),
+    ]
+
+
+def test_a_share_that_is_handed_over_has_its_place_before_its_reservation_is_there() -> None:
+    waiting = pod("a", fraction="0.5")
+    found = view(waiting, bind_request(waiting, "n1", ("new", HALF)))
+    assert found.devices[0].tenants == (tenant("a", HALF, is_bound=False),)
+    assert (found.devices[0].reservation, found.devices[0].closed) == ("", ())
+    assert found.free_gpus == 3
+
+
+def test_a_device_says_in_which_mode_its_tenants_run() -> None:
+    asks = '[{"container": "c0", "name": "main", "nano": 500000000}]'
+    record = f'{{"version": 1, "dialect": "hami", "asks": {asks}, "wishes": {{"mode": "mps"}}}}'
+    tenant = bound(pod("t", annotations={names.GPU_RECORD: record}), "n1", ("g", HALF), uuid="GPU-1")
+    assert view(reservation("g", uuid="GPU-1"), tenant).devices[0].modes == ("mps",)
+    assert view(reservation("g", uuid="GPU-1"), TENANT).devices[0].modes == ()
+
+
+def test_a_tenant_whose_pod_is_not_seen_is_named_by_its_book() -> None:
+    (shared, *_) = view(reservation("g", book={"uid-x": HALF})).devices
+    assert [(one.namespace, one.name, one.uid) for one in shared.tenants] == [("ns", "p", "uid-x")]
+
+
+TENANT = bound(pod("t", fraction="0.5"), "n1", ("g", HALF), uuid="GPU-1")
+
+
+@pytest.mark.parametrize(
+    ("objects", "closed"),
+    [
+        pytest.param([reservation("g", uuid="GPU-1"), TENANT], (), id="open"),
+        pytest.param([reservation("g", uuid="GPU-2"), TENANT], (Closed.CONTENDED,), id="contended"),
+        pytest.param([reservation("g", uuid="GPU-1", is_ill=True), TENANT], (Closed.ILL,), id="ill"),
+        pytest.param([reservation("g", uuid="GPU-1", deleting=True), TENANT], (Closed.LEAVING,), id="leaving"),
+        pytest.param([reservation("g", uuid="GPU-1", has_book=False), TENANT], (Closed.NO_BOOK,), id="foreign"),
+        pytest.param([TENANT], (Closed.LOST,), id="lost"),
+        pytest.param([reservation("g", uuid="GPU-1", phase="Failed"), TENANT], (Closed.LOST,), id="ended"),
+        pytest.param(
+            [reservation("g", uuid="GPU-1", is_ill=True, deleting=True), TENANT],
+            (Closed.ILL, Closed.LEAVING),
+            id="ill-and-leaving",
+        ),
+    ],
+)
+def test_a_closed_device_says_why_and_what_is_left_is_nobodys(objects: list[Any], closed: tuple[Closed, ...]) -> None:
+    found = view(*objects)
+    (shared,) = [device for device in found.devices if device.kind is Kind.SHARED]
+    assert shared.closed == closed
+    assert found.free_nano == found.free_gpus * NANO + (0 if closed else shared.free_nano)
+
+
+def test_two_reservations_of_one_group_are_two_devices_and_neither_takes_anybody() -> None:
+    found = view(reservation("g", uuid="GPU-1"), reservation("g", uuid="GPU-2", uid="r-other"), TENANT)
+    shared = [device for device in found.devices if device.kind is Kind.SHARED]
+    assert {device.uuid for device in shared} == {"GPU-1", "GPU-2"}
+    assert all(Closed.DISPUTED in device.closed for device in shared)
+    assert found.used_nano == HALF, "a tenant is counted once"
+    assert found.free_gpus == 2
+
+
+def test_a_device_that_pods_use_and_nobody_holds_is_lost() -> None:
+    found = view(reservation("g", uuid="GPU-2"), TENANT)
+    assert (found.lost_gpus, found.free_gpus) == (1, 2)
+
+
+def test_a_node_with_unequal_cards_says_of_no_free_device_how_large_it_is() -> None:
+    uneven = node(gpus=2, annotations={"moorage.dev/gpu-memory-mib": "24576,81920"})
+    found = view(on=uneven)
+    assert (found.smallest_card_mib, found.largest_card_mib) == (24576, 81920)
+    assert {device.mem_mib for device in found.devices} == {0}
+
+
+def test_slices_are_counted_by_profile() -> None:
+    sliced = node(gpus=0, extended={"nvidia.com/mig-1g.5gb": "7"})
+    taker = pod("m", bound_to="n1", spec={
+        "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/mig-1g.5gb": "2"}}}]
+    })  # fmt: skip
+    found = view(taker, on=sliced)
+    assert found.slices == (SlicesView(profile="1g.5gb", total=7, used=2),)
+    assert (found.is_mig, found.devices) == (True, ())
+
+
+def test_whole_gpus_stand_in_the_order_of_their_pods_however_they_came() -> None:
+    names_of_pods = [f"p{number}" for number in range(8)]
+    for order in (names_of_pods, names_of_pods[::-1]):
+        made = cluster(node(gpus=8), *(pod(name, gpus=1, bound_to="n1") for name in order))
+        view = made.view("n1")
+        assert view is not None
+        assert [tenant.name for device in view.devices for tenant in device.tenants] == names_of_pods
