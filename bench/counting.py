@@ -26,10 +26,10 @@ from cli.metrics.scheduling import SchedulingCounted, show_standing
 from cli.metrics.watches import measured_lag
 from kube.resources import PODS
 from kube.transport import Response
-from scheduler.cache import Cache
 from scheduler.core.model.plan import Bind, Placement, Plan
-from scheduler.observing import Ended, Stage
-from scheduler.standing import Standing
+from scheduler.report.standing import Standing
+from scheduler.telemetry.observing import Ended, Stage
+from scheduler.watch.cache import Cache
 from wire.core import ObjectMeta
 
 _CALLS = 20_000

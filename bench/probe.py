@@ -23,9 +23,9 @@ from kube.http import HttpTransport
 from kube.reflector import Reflector, Sink
 from kube.resources import NODES, PODS
 from kube.retry import Retry
-from scheduler.cache import Cache, NodeSink, PodSink
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
+from scheduler.watch.cache import Cache, NodeSink, PodSink
 
 _TICK_S = 0.001
 _WITHIN_S = 300.0

@@ -32,7 +32,7 @@ from cli.tracing.exporting import Exporting
 from kube.clock import SystemClock
 from kube.tracing import Tracer
 from scheduler.core.model.plan import Placement
-from scheduler.tracing import Traced as SchedulerTraces
+from scheduler.telemetry.tracing import Traced as SchedulerTraces
 from tools.cluster import ControlPlane
 from tools.deployment import SCHEDULER, Deployment, Options
 from wire import names

@@ -27,7 +27,7 @@ from scheduler.core.convert import constraints, job_owners, objects, volumes
 from scheduler.core.model.records import ClaimUse
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
-from scheduler.reasons import told
+from scheduler.status.reasons import told
 from wire import names
 from wire.core import Job, ObjectMeta, OwnerReference, Pod
 

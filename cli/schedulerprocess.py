@@ -19,7 +19,7 @@ from kube.replica import Replica
 from kube.tracing import Tracer
 from scheduler.app import Scheduler
 from scheduler.core.model.settings import Settings
-from scheduler.inspecting import Inspected, Inspecting
+from scheduler.report.inspecting import Inspected, Inspecting
 from scheduler.settings import InspectSettings, ScalingSettings, SchedulerSettings
 from wire import names
 

@@ -19,26 +19,26 @@ from kube.reflector import Reflector
 from kube.replica import Follower
 from kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
 from kube.tracing import Tracer
-from scheduler.answering import Answering
-from scheduler.cache import Cache, NodeSink, PodGroupSink, PodSink, RequestSink
+from scheduler.autoscale.scaling import Scaling
+from scheduler.commit.direct import Direct
+from scheduler.commit.gangs import Gangs
+from scheduler.commit.handed import HandedOver
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain
 from scheduler.cycle import Cycle
-from scheduler.direct import Direct
-from scheduler.enforcing import Enforcing
-from scheduler.gangs import Gangs
-from scheduler.handed import HandedOver
-from scheduler.observing import Observer, Unobserved
-from scheduler.recounting import Recounting
-from scheduler.releasing import Releasing
-from scheduler.remarking import Remarking
-from scheduler.scaling import Scaling
+from scheduler.report.standing import Standing
 from scheduler.settings import SchedulerSettings
-from scheduler.standing import Standing
-from scheduler.status import Status
-from scheduler.traces import Traces, Untraced
-from scheduler.tracing import Traced
-from scheduler.watched import sinks
+from scheduler.status.enforcing import Enforcing
+from scheduler.status.remarking import Remarking
+from scheduler.status.waiting import Status
+from scheduler.telemetry.observing import Observer, Unobserved
+from scheduler.telemetry.traces import Traces, Untraced
+from scheduler.telemetry.tracing import Traced
+from scheduler.upkeep.answering import Answering
+from scheduler.upkeep.ledger_audit import Recounting
+from scheduler.upkeep.stale_gangs import Releasing
+from scheduler.watch.cache import Cache, NodeSink, PodGroupSink, PodSink, RequestSink
+from scheduler.watch.watched import sinks
 
 
 class Scheduler(Follower):

@@ -19,16 +19,16 @@ from kube.clock import monotonic_ns
 from kube.errors import ApiError, Conflict, NotFound
 from kube.logevents import LogEvent, about
 from kube.resources import PODS
-from scheduler import handing
-from scheduler.cache import Cache
+from scheduler.commit import handing
+from scheduler.commit.direct import Direct
+from scheduler.commit.gangs import Gangs
+from scheduler.commit.handed import HandedOver
 from scheduler.core.assumed.in_flight import HOLD
 from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, Hold, Join, Placement, Plan, Retire, Withdraw
-from scheduler.direct import Direct
-from scheduler.gangs import Gangs
-from scheduler.handed import HandedOver
-from scheduler.observing import Observer, Stage
 from scheduler.settings import SchedulerSettings
+from scheduler.telemetry.observing import Observer, Stage
+from scheduler.watch.cache import Cache
 
 T = TypeVar("T")
 

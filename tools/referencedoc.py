@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from scheduler.reasons import KIND_WORDS
+from scheduler.status.reasons import KIND_WORDS
 from tools.commented import Constant, constants
 from wire.crds.definition import Definition
 from wire.crds.render import DEFINITIONS

@@ -9,7 +9,7 @@ from cli.inspection.sheets import Cell, Sheet
 from cli.inspection.values import GivenView, Inspection, PodView
 from gpu.share import NANO_PER_DEVICE, memory_from_nano
 from scheduler.core.report.node_view import DeviceView, Kind, NodeView, TenantView
-from scheduler.reasons import closed_text
+from scheduler.status.reasons import closed_text
 
 _UNKNOWN: Final = "?"
 _NONE: Final = "-"

@@ -25,8 +25,8 @@ from cli.metrics.declared import (
 from cli.metrics.registry import Registry, Sample
 from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, Hold, Join, Plan, Retire, Withdraw
 from scheduler.core.model.verdict import Code
-from scheduler.observing import Ended, Observer, Stage
-from scheduler.standing import Standing
+from scheduler.report.standing import Standing
+from scheduler.telemetry.observing import Ended, Observer, Stage
 
 _KINDS: Final = {
     Bind: "bind", Join: "join", Attempt: "attempt", Hold: "hold", Gang: "gang", Retire: "retire", Withdraw: "withdraw",

@@ -10,7 +10,7 @@ from gpu import grant, order
 from scheduler.core.convert import constraints
 from scheduler.core.convert.objects import pod_record
 from scheduler.core.model.settings import Settings
-from scheduler.reasons import told
+from scheduler.status.reasons import told
 from wire import names
 from wire.core import Pod
 

@@ -1,4 +1,4 @@
-"""Gangs: the plan first, then all books, then all bindings (scheduler/gangs.py, transcribed).
+"""Gangs: the plan first, then all books, then all bindings (scheduler/commit/gangs.py, transcribed).
 
 The plan stands on the PodGroup. It is written at exactly the version that was decided on, so deciding and writing are
 one step. A gang whose members are all direct joins and binds here; any other one is handed to the binder whole. A plan
@@ -132,7 +132,10 @@ class Ganging:
         yield ("scheduler", number, "fences for the plan", one.uid), _put(after, number, rest)
 
     def _evict(self, world: World) -> Iterator[Step]:
-        """scheduler/releasing.py: what is below its minimum for the grace time goes. Nobody works on it then."""
+        """scheduler/upkeep/stale_gangs.py: what is below its minimum for the grace time goes.
+
+        Nobody works on it then.
+        """
         members = [(slot, world.pods[slot]) for slot in self._config.gang]
         bound = [(slot, pod) for slot, pod in members if pod is not None and pod.grant and pod.life == LIVE]
         if len(bound) == len(members) or any(world.schedulers) or any(world.requests[slot] for slot, _ in members):

@@ -42,7 +42,7 @@ class Rules:
     joining: Callable[[Iterable[Tenant]], Change] = books.joining
     leaving: Callable[[Iterable[Tenant]], Change] = books.leaving
     renewing: Callable[[Tenant, str], Change] = books.renewing
-    #: What a direct gang's member does instead (scheduler/direct.py _renew).
+    #: What a direct gang's member does instead (scheduler/commit/direct.py _renew).
     rejoining: Callable[[Tenant, str], Change] = books.rejoining
     judge: Callable[[Entry, Evidence], Judgement] = entries.judge
     rebuild: Callable[[str, Sequence[PodView]], Any] = rebuilding.rebuild
@@ -66,7 +66,7 @@ class Rules:
     retire_empty: bool = True
     #: A reservation that has ended is deleted by UID (binder/retiring.py delete_ended).
     delete_ended_by_uid: bool = True
-    #: A BindRequest is deleted by UID (binder/carrying.py, scheduler/handing.py take_back).
+    #: A BindRequest is deleted by UID (binder/carrying.py, scheduler/commit/handing.py take_back).
     request_by_uid: bool = True
     #: The finalizer stays while an unbound tenant is in the book (binder/retiring.py let_go).
     finalizer_waits: bool = True
@@ -76,11 +76,12 @@ class Rules:
     reservation_before_pod: bool = True
     #: Only a device through which a pod was bound is joined directly (scheduler/core: Device.is_open).
     direct_needs_proof: bool = True
-    #: A direct attempt joins all its books before it binds (scheduler/direct.py enter).
+    #: A direct attempt joins all its books before it binds (scheduler/commit/direct.py enter).
     direct_joins_all: bool = True
-    #: A direct Binding whose answer was lost is settled by a fence if the pod stays unbound (scheduler/direct.py post).
+    #: A direct Binding whose answer was lost is settled by a fence if the pod stays unbound (scheduler/commit/direct.py
+    #: post).
     direct_fences: bool = True
-    #: A direct attempt gives back no entries of a pod that is bound or gone (scheduler/direct.py _settled).
+    #: A direct attempt gives back no entries of a pod that is bound or gone (scheduler/commit/direct.py _settled).
     direct_leaves_rest: bool = True
     #: The reservation process names its own pod's UID in its patch (reservation/steps.py).
     identity_for_uid: bool = True
@@ -90,15 +91,15 @@ class Rules:
     verified_until_changed: bool = True
     #: What was seen of a pod before it vanished is not taken for its end (binder/view.py forget_pod).
     last_state_is_last: bool = True
-    #: A plan is written only where there is none, or a spent one (scheduler/gangs.py).
+    #: A plan is written only where there is none, or a spent one (scheduler/commit/gangs.py).
     plan_only_if_none: bool = True
-    #: Taking a plan back fences all its unbound members first (scheduler/gangs.py _take_back).
+    #: Taking a plan back fences all its unbound members first (scheduler/commit/gangs.py _take_back).
     plan_fences_first: bool = True
     #: The places of a written plan are kept for its unbound members (scheduler/core/assumed/planned_members.py).
     plan_keeps_places: bool = True
-    #: A gang joins all its books before it binds any member (scheduler/gangs.py _start_direct).
+    #: A gang joins all its books before it binds any member (scheduler/commit/gangs.py _start_direct).
     gang_joins_all: bool = True
-    #: A member that was changed is renewed and does not leave: others may be bound (scheduler/gangs.py _post).
+    #: A member that was changed is renewed and does not leave: others may be bound (scheduler/commit/gangs.py _post).
     gang_renews: bool = True
 
 

@@ -1,8 +1,8 @@
 """The schedulers, abstract: any pod may be put anywhere that looks as if it had room.
 
-What a scheduler does with a decision is transcribed from scheduler/direct.py (join all, post, settle by reading,
-fence, give back) and scheduler/handing.py (a BindRequest, made room for by taking back another one). A decision and
-its first write are one step: what happens between them might as well happen before the decision or after the write.
+What a scheduler does with a decision is transcribed from scheduler/commit/direct.py (join all, post, settle by reading,
+fence, give back) and scheduler/commit/handing.py (a BindRequest, made room for by taking back another one). A decision
+and its first write are one step: what happens between them might as well happen before the decision or after the write.
 A scheduler works on one direct attempt at a time, and hands over others meanwhile.
 """
 
@@ -125,7 +125,7 @@ class Scheduling:
                 yield tuple(zip(chosen, shares, strict=True))
 
     def is_free(self, world: World, pod: Pod) -> bool:
-        """scheduler/handed.py: an attempt that was taken back is waited for, until its fence shows."""
+        """scheduler/commit/handed.py: an attempt that was taken back is waited for, until its fence shows."""
         old = {
             one.request.attempt: one for binder in world.binders for one in binder.units if one.request.pod == pod.uid
         }
@@ -213,7 +213,7 @@ class Scheduling:
             )
 
     def _is_usable(self, group: int, resv: Resv | None) -> bool:
-        """scheduler/direct.py _metadata: what the reply to the join shows is learned, and was verified."""
+        """scheduler/commit/direct.py _metadata: what the reply to the join shows is learned, and was verified."""
         if resv is None:
             return False
         view = self._rules.see(self._views.resv(group, resv))
@@ -248,7 +248,7 @@ class Scheduling:
             yield ("!scheduler", number, "binds, no answer", one.uid, rv), _swap(late, number, one, unknown)
 
     def _settle(self, world: World, number: int, one: Direct) -> Iterator[Step]:
-        """scheduler/direct.py post, after the quorum read."""
+        """scheduler/commit/direct.py post, after the quorum read."""
         pod = server.pod(world, one.uid)
         label: tuple[Any, ...] = ("scheduler", number, "reads", one.uid)
         if pod is None or pod.grant:
@@ -360,7 +360,7 @@ def _swap(world: World, number: int, one: Direct, *others: Direct) -> World:
 
 
 def _gang_joined(world: World, number: int, one: Direct) -> World:
-    """When all members have joined, all may bind (scheduler/gangs.py _start_direct)."""
+    """When all members have joined, all may bind (scheduler/commit/gangs.py _start_direct)."""
     members = world.schedulers[number]
     if not one.plan or any(other.stage != "joined" for other in members):
         return world

@@ -113,7 +113,10 @@ class Binder(NamedTuple):
 
 
 class Direct(NamedTuple):
-    """A direct attempt on its way in a scheduler (scheduler/direct.py). ``held``: (group, reservation, uuid) each."""
+    """A direct attempt on its way in a scheduler (scheduler/commit/direct.py).
+
+    ``held``: (group, reservation, uuid) each.
+    """
 
     stage: str
     attempt: int

@@ -29,9 +29,9 @@ from kube.resources import PODS
 from kube.retry import Retry
 from kube.signal import Signal
 from kube.transport import Transport
-from scheduler.cache import Cache, PodSink
 from scheduler.core.cluster import Cluster as SchedulerCluster
 from scheduler.core.model.settings import Settings
+from scheduler.watch.cache import Cache, PodSink
 from tests.contract.cluster import Cluster, pod
 from tests.contract.conftest import NewCluster
 from tests.contract.faulty import FaultyTransport

@@ -18,7 +18,7 @@ def test_what_a_waiting_pod_says_is_said_so() -> None:
     rows = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| ")]
     quoted = {word for row in rows for word in code_words(row)} - _OF_KUBERNETES
     assert len(quoted) >= 12
-    source = (ROOT / "scheduler" / "reasons.py").read_text(encoding="utf-8")
+    source = (ROOT / "scheduler" / "status" / "reasons.py").read_text(encoding="utf-8")
     # Texts that go on in the next line are one; what is filled in is anything.
     said = re.sub(r"\{[^{}\n]*\}", "", re.sub(r'"\n\s*f?"', "", source))
     parts = {part.strip(" :") for word in quoted for part in _PLACES.split(word.replace(": GPUs. ", "..."))}

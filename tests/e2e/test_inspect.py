@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from cli.main import main
-from scheduler.inspecting import PATH
+from scheduler.report.inspecting import PATH
 from tests.e2e.cluster import Scene, eventually, memory, pod, share
 from tests.e2e.conftest import SetScene
 from tools.cluster import ControlPlane

@@ -47,8 +47,8 @@ async def test_a_pod_is_told_of_from_its_decision_to_its_binding(caplog: pytest.
             ("scheduler.cycle", LogEvent.ATTEMPT_MADE),
             ("binder.carrying", LogEvent.POD_BOUND),
         ]
-        assert of(lines, "second") == [("scheduler.direct", LogEvent.POD_BOUND)]
-        assert of(lines, "whole") == [("scheduler.direct", LogEvent.POD_BOUND)]
+        assert of(lines, "second") == [("scheduler.commit.direct", LogEvent.POD_BOUND)]
+        assert of(lines, "whole") == [("scheduler.commit.direct", LogEvent.POD_BOUND)]
         (bound,) = [fields for logger, _, fields in lines if logger == "binder.carrying"]
         group = find(world, "first")["metadata"]["labels"][names.GPU_GROUP_LABEL]
         node = find(world, "first")["spec"]["nodeName"]
@@ -62,7 +62,7 @@ async def test_a_pod_that_waits_is_told_of_once_with_its_reason(caplog: pytest.L
         await create(world, pod("large", gpus=2))
         await settle()
         await settle(60)
-        assert of(told(caplog), "large") == [("scheduler.status", LogEvent.POD_WAITS)]
+        assert of(told(caplog), "large") == [("scheduler.status.waiting", LogEvent.POD_WAITS)]
         (line,) = [record for record in caplog.records if getattr(record, EVENT, "") == LogEvent.POD_WAITS.value]
         condition = next(c for c in find(world, "large")["status"]["conditions"] if c["type"] == "PodScheduled")
         assert line.getMessage() == condition["message"]
@@ -77,7 +77,7 @@ async def test_a_refused_binding_is_told_of_with_the_words_of_the_server(caplog:
         await create(world, pod("a", gpus=1))
         await settle(0.5)
         world.server.faults.clear()
-        assert of(told(caplog), "a")[0] == ("scheduler.direct", LogEvent.ATTEMPT_FAILED)
+        assert of(told(caplog), "a")[0] == ("scheduler.commit.direct", LogEvent.ATTEMPT_FAILED)
         (line,) = [record for record in caplog.records if getattr(record, EVENT, "") == "attempt.failed"][:1]
         assert line.getMessage().startswith("not bound: Refused: ")
         await settle(60)

@@ -1,6 +1,6 @@
 """Why a pod or a gang can't be placed: reasons as data.
 
-A verdict holds codes and counts, never text; scheduler/reasons.py renders it, in KAI's words where KAI has some
+A verdict holds codes and counts, never text; scheduler/status/reasons.py renders it, in KAI's words where KAI has some
 (kai-contract 4.10). Equal verdicts are equal values, so that conditions are written only when something changed.
 """
 

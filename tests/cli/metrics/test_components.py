@@ -15,7 +15,7 @@ from cli.metrics.declared import BINDER, SCHEDULER
 from cli.metrics.registry import Registry
 from kube.api import Api
 from scheduler.app import Scheduler
-from scheduler.standing import ON_ITS_WAY
+from scheduler.report.standing import ON_ITS_WAY
 from simulator import shape
 from simulator.parts import Parts
 from simulator.virtualtime import VirtualClock

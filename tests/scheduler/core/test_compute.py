@@ -8,11 +8,11 @@ import pytest
 
 from gpu.request import FractionAsk
 from gpu.translation import Cards, Wishes
-from scheduler import reasons
 from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Alone, Explain, Placement
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.verdict import NodeReason
+from scheduler.status import reasons
 from tests.scheduler.core.model.test_records import said
 from tests.scheduler.core.objects import NANO, bind_request, bound, cluster, commit, feed, node, recorded, reservation
 from wire.core import Pod

@@ -8,11 +8,11 @@ import pytest
 
 from gpu.request import MemoryAsk
 from gpu.translation import Wishes
-from scheduler import reasons
 from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Alone, Explain
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
+from scheduler.status import reasons
 from tests.scheduler.core.model.test_records import said
 from tests.scheduler.core.objects import cluster, feed, node, pod, recorded
 from wire import names

@@ -1,0 +1,219 @@
+"""Commits of gangs: the plan first, then all books, then all bindings (docs/design/protocol.md, Gangs).
+
+``Gangs.abandoned`` takes plans back that nobody carries out any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import uuid
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import anyio
+
+from kube import binding
+from kube.api import Api
+from kube.clock import Clock, monotonic_ns
+from kube.errors import ApiError, Conflict, NotFound, Refused
+from kube.logevents import LogEvent, about
+from kube.patience import until_answered
+from kube.resources import POD_GROUPS
+from scheduler.commit import handing
+from scheduler.commit.abandoned import AbandonedPlans, Key
+from scheduler.commit.direct import Direct, Sharer
+from scheduler.commit.handed import HandedOver
+from scheduler.core.convert import written_plan
+from scheduler.core.model.plan import Gang, Placement
+from scheduler.watch.cache import Cache
+from wire import names
+
+_log: Final = logging.getLogger(__name__)
+#: So many pods of a gang are named in a line.
+_NAMED: Final = 3
+
+#: Plans of PodGroups that are gone are forgotten from so many on.
+_FORGET_ABOVE: Final = 1000
+#: So long a watch has to tell of a Binding before its pod is read.
+_TOLD_WITHIN_S: Final = 1.0
+
+
+class _NotPlanned(Exception):
+    """Raised when the API server refuses a plan for good."""
+
+
+class Gangs:
+    """Starts gangs whole."""
+
+    def __init__(
+        self, api: Api, cache: Cache, *, direct: Direct, handed: HandedOver, clock: Clock, rng: random.Random
+    ) -> None:
+        self._api = api
+        self._cache = cache
+        self._direct = direct
+        self._handed = handed
+        self._rng = rng
+        #: PodGroups that are being worked on here.
+        self._busy: set[Key] = set()
+        #: Plans that this process wrote: their members' attempts are known, nobody else's are.
+        self._own: dict[Key, str] = {}
+        self.abandoned = AbandonedPlans(api, cache, is_starting=self._is_starting, is_own=self._is_own, clock=clock)
+
+    def _is_starting(self, key: Key) -> bool:
+        return key in self._busy
+
+    def _is_own(self, key: Key, text: str) -> bool:
+        return key in self._own and self._own[key] in text
+
+    async def start(self, gang: Gang) -> None:
+        """Commit a gang whose placements are charged already."""
+        self._busy.add(gang.pod_group)
+        try:
+            plan_id = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+            try:
+                is_written = await self._write_plan(gang, plan_id)
+            except _NotPlanned as error:
+                self._fail(gang.placements, f"Refused: {error}")
+                return
+            if not is_written:
+                self._overtaken(gang)
+                return
+            self._remember(gang.pod_group, plan_id)
+            extra = about(LogEvent.GANG_STARTED, gang="/".join(gang.pod_group), pods=len(gang.placements))
+            _log.info("started, by %s", "the binder" if gang.by_binder else "the scheduler", extra=extra)
+            if gang.by_binder:
+                await self._hand_over(gang, plan_id)
+            else:
+                await self._start_direct(gang)
+        finally:
+            self._busy.discard(gang.pod_group)
+            self._cache.wake.set()
+
+    def _remember(self, key: Key, plan_id: str) -> None:
+        """Note a plan as ours; of PodGroups that are gone they are forgotten in bulk."""
+        self._own[key] = plan_id
+        if len(self._own) > 2 * len(self._cache.plans) + _FORGET_ABOVE:
+            self._own = {known: own for known, own in self._own.items() if known in self._cache.plans}
+
+    async def _write_plan(self, gang: Gang, plan_id: str) -> bool:
+        """Write the plan at exactly the PodGroup's version that was decided on; an unknown outcome is read.
+
+        False: somebody else has changed the PodGroup, so it is decided on anew. Raises _NotPlanned.
+        """
+        namespace, name = gang.pod_group
+        text = written_plan.render(written_plan.make(plan_id, gang.placements))
+        try:
+            group = await self._api.patch(
+                POD_GROUPS,
+                name,
+                {"metadata": {"annotations": {names.PLAN: text}}},
+                namespace=namespace,
+                resource_version=gang.rv,
+            )
+        except (Conflict, NotFound):
+            return False
+        except ApiError as error:
+            if isinstance(error, Refused) and not error.outcome_unknown:
+                raise _NotPlanned(f"the plan can't be written on PodGroup {name}: {error}") from error
+            _log.warning("the plan of gang %s/%s was not answered: %s", namespace, name, error)
+            try:
+                group = await until_answered(lambda: self._api.get(POD_GROUPS, name, namespace=namespace))
+            except NotFound:
+                return False
+        self._cache.note_pod_group(group)
+        return (group.metadata.annotations or {}).get(names.PLAN) == text
+
+    async def _hand_over(self, gang: Gang, plan_id: str) -> None:
+        """One BindRequest per member; the binder binds none before it has them all."""
+        made: list[tuple[Placement, str]] = []
+        refusals: list[str] = []
+
+        async def hand(placement: Placement) -> None:
+            pod = self._cache.cluster.pod(placement.pod_uid)
+            if pod is None:
+                return
+            wanted = handing.manifest(placement, pod.cls.request, plan=plan_id, members=len(gang.placements))
+            try:
+                request = await handing.create(self._api, wanted)
+            except handing.NotHanded as error:
+                refusals.append(f"Refused: {placement.name} can't be handed over: {error}")
+                return
+            made.append((placement, request.metadata.uid))
+            self._handed.add(placement, request.metadata.uid)
+
+        async with anyio.create_task_group() as tasks:
+            for placement in gang.placements:
+                tasks.start_soon(hand, placement)
+        if len(made) == len(gang.placements):
+            return
+        handed = {placement.pod_uid for placement, _ in made}
+        for placement, request_uid in made:
+            await until_answered(
+                partial(handing.take_back, self._api, placement.namespace, placement.name, request_uid)
+            )
+        rest = [placement for placement in gang.placements if placement.pod_uid not in handed]
+        if refusals:
+            self._fail(rest, refusals[0])
+        else:
+            self._give_back(rest)
+
+    async def _start_direct(self, gang: Gang) -> None:
+        sharers = [self._direct.sharer(placement) for placement in gang.placements]
+        joined = await self._direct.enter(sharers)
+        if len(joined) < len(sharers):
+            async with anyio.create_task_group() as tasks:
+                for sharer in sharers:
+                    tasks.start_soon(self._direct.give_back, sharer, "", "GangFailed: a device had no room any more")
+            return
+        bound: list[Sharer] = []
+        async with anyio.create_task_group() as tasks:
+            for sharer in sharers:
+                tasks.start_soon(self._post, sharer, bound)
+        if len(bound) < len(sharers):
+            await self._look_at(bound)
+
+    async def _post(self, sharer: Sharer, bound: list[Sharer]) -> None:
+        if await self._direct.post(sharer, may_renew=True):
+            bound.append(sharer)
+
+    async def _look_at(self, bound: Sequence[Sharer]) -> None:
+        """Read those that are bound where others of their gang are not: a watch may tell it minutes late.
+
+        Until then they would count as on their way, and the time in which the gang has to be whole would not begin.
+        """
+        await anyio.sleep(_TOLD_WITHIN_S)
+        for sharer in bound:
+            if not self._cache.cluster.is_in_flight(sharer.placement.pod_uid):
+                continue
+            pod = await until_answered(partial(binding.read, self._api, sharer.identity))
+            if pod is None:
+                self._cache.forget_pod(sharer.placement.pod_uid)
+            else:
+                self._cache.note_pod(pod)
+
+    def _fail(self, placements: Sequence[Placement], because: str) -> None:
+        """Give placements back that the server refused for a reason that stays: their pods back off and say why."""
+        named = [f"{placement.namespace}/{placement.name}" for placement in placements[:_NAMED]]
+        extra = about(LogEvent.GANG_FAILED, pods=len(placements), first_pods=named)
+        _log.warning("a gang can't be started: %s", because, extra=extra)
+        now_ns = monotonic_ns()
+        for placement in placements:
+            self._cache.cluster.commits.failed(placement.pod_uid, "", because, now_ns=now_ns)
+        self._give_back(placements)
+
+    def _overtaken(self, gang: Gang) -> None:
+        """Give placements back whose PodGroup was not at the version that was decided on.
+
+        Until a watch tells, the same would be decided again: so its pods are tried at once a few times only.
+        """
+        because = f"PodGroupChanged: PodGroup {gang.pod_group[1]} is changed faster than the gang's plan can be written"
+        now_ns = monotonic_ns()
+        for placement in gang.placements:
+            self._cache.cluster.commits.overtaken(placement.pod_uid, because, now_ns=now_ns)
+        self._give_back(gang.placements)
+
+    def _give_back(self, placements: Sequence[Placement]) -> None:
+        for placement in placements:
+            self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)

@@ -1,0 +1,107 @@
+"""What of the scheduler is counted, for whoever counts: values, and no metrics library here (cli/metrics does that).
+
+What is read when somebody asks, and not counted as it happens, is ``scheduler/report/standing.py``'s.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Protocol
+
+from typing_extensions import override
+
+from scheduler.core.model.plan import Plan
+from scheduler.core.model.verdict import Code
+
+
+class Stage(enum.Enum):
+    """Where the time of a placement goes. The value is its stable name for machines."""
+
+    #: One decision about all that waits.
+    DECIDE = "decide"
+    #: Charging what was decided, and starting its writes.
+    CHARGE = "charge"
+    #: Binding what needs no books, to the answer.
+    BIND = "bind"
+    #: Entering books and binding, to the answer.
+    JOIN = "join"
+    #: Writing a BindRequest.
+    HAND_OVER = "hand-over"
+    #: Starting a gang: its plan, its books, its bindings or BindRequests.
+    GANG = "gang"
+
+
+class Ended(enum.Enum):
+    """How a direct commit ended. The value is its stable name for machines."""
+
+    BOUND = "bound"
+    #: A device had no room any more.
+    DEVICE_TAKEN = "DeviceTaken"
+    #: A device was not the one that was verified any more.
+    RESERVATION_LOST = "ReservationLost"
+    #: The API server refused the Binding.
+    REFUSED = "Refused"
+    #: The pod changed, went, or was bound by somebody else: it is decided on anew, if it is there.
+    OVERTAKEN = "Overtaken"
+
+
+def ended_by(because: str) -> Ended:
+    """How a commit ended that is given back for this reason ("" : nobody failed)."""
+    name = because.partition(":")[0]
+    return next((ended for ended in Ended if ended.value == name), Ended.OVERTAKEN)
+
+
+class Observer(Protocol):
+    """Is told what happens. It must not raise, and what it does takes microseconds."""
+
+    def decided(self, plan: Plan) -> None:
+        """A decision was made that is not the one before."""
+        ...
+
+    def took(self, stage: Stage, seconds: float) -> None:
+        """Something took so long, by the event loop's clock."""
+        ...
+
+    def judged(self, code: Code) -> None:
+        """A pod waits for another reason than before, or for its first one."""
+        ...
+
+    def ended(self, how: Ended) -> None:
+        """A direct commit of one pod ended."""
+        ...
+
+    def bound(self, waited_s: float) -> None:
+        """A pod of ours is seen bound, so long after it was seen first."""
+        ...
+
+    def ledger_differs(self) -> None:
+        """A node's row of the ledger was not what a recount gives."""
+        ...
+
+
+class Unobserved(Observer):
+    """Nobody counts."""
+
+    @override
+    def decided(self, plan: Plan) -> None:
+        """Nothing."""
+
+    @override
+    def took(self, stage: Stage, seconds: float) -> None:
+        """Nothing."""
+
+    @override
+    def judged(self, code: Code) -> None:
+        """Nothing."""
+
+    @override
+    def ended(self, how: Ended) -> None:
+        """Nothing."""
+
+    @override
+    def bound(self, waited_s: float) -> None:
+        """Nothing."""
+
+    @override
+    def ledger_differs(self) -> None:
+        """Nothing."""

@@ -1,0 +1,166 @@
+"""Gangs that can't be whole any more are released: what is left of them is evicted after a grace time (S4).
+
+A gang starts whole, but a member may be deleted on its way, refused by kubelet, or lost with its node. Then the rest
+holds devices for nothing. If the gang is not whole again within the grace time (kai-contract 4.7: 60 s, or what its
+PodGroup says in ``stalenessGracePeriod``, where less than nothing is for ever), its bound members are evicted,
+PodDisruptionBudgets respected, so that their controller starts them anew, together. A member that is on its way when
+the time is over is waited for; that it was on its way, and failed, gives no time anew.
+A gang of which a member has succeeded is at its end, and is left alone, as far as its pods still tell (as in KAI).
+So is a gang with a structure that is not supported: what its minimum means is not known here.
+
+The cache only makes it look: what is evicted is judged on quorum reads of the PodGroup and of all pods around it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+import anyio
+
+from kube.api import Api
+from kube.errors import ApiError
+from kube.events import EventRecorder
+from kube.logevents import LogEvent, about
+from kube.patience import doubled_s
+from kube.resources import POD_GROUPS, PODS
+from scheduler.core.convert import objects
+from scheduler.core.groups.quorum import quorum
+from scheduler.core.model.records import PodGroupRecord
+from scheduler.status import reasons
+from scheduler.watch.cache import Cache
+from wire import names
+from wire.core import ObjectReference, Pod
+from wire.events import WARNING
+
+_log: Final = logging.getLogger(__name__)
+_LONGEST_PAUSE_S: Final = 1800.0
+_ENDED: Final = frozenset({names.SUCCEEDED, names.FAILED})
+Key = tuple[str, str]
+
+
+class Releasing:
+    """Looks for gangs below their minimum, and releases them when their time is over."""
+
+    def __init__(self, api: Api, cache: Cache, *, events: EventRecorder, grace_s: float) -> None:
+        self._api = api
+        self._cache = cache
+        self._events = events
+        self._grace_s = grace_s
+        #: Gang -> since when (event loop's time) it has been below its minimum.
+        self._since: dict[Key, float] = {}
+        #: Gang -> (evictions that were refused in a row, when to ask again).
+        self._refused: dict[Key, tuple[int, float]] = {}
+        #: What gangs were told about words of theirs that are left out of account, by UID and reason.
+        self._said: dict[tuple[str, str], str] = {}
+        cache.on_gang = self._note
+
+    async def run(self) -> None:
+        """Look now and then: a tenth of the grace time is soon enough."""
+        while True:
+            await anyio.sleep(self._grace_s / 10)
+            await self.look()
+
+    def _note(self, key: Key) -> None:
+        """A gang that was whole again, be it between two looks, has all of the grace time anew."""
+        if key in self._since and not self._cache.cluster.is_broken_gang(*key):
+            del self._since[key]
+
+    async def look(self) -> None:
+        """Release what has been below its minimum for the grace time; say what of its words is left out of account."""
+        self._tell_unclear()
+        now = anyio.current_time()
+        broken = {(group.namespace, group.name): group for group in self._cache.cluster.broken_gangs()}
+        finished = self._cache.finished
+        self._since = {key: self._since.get(key, now) for key in broken if key not in finished}
+        due = [key for key, since in self._since.items() if self._is_over(broken[key], now - since)]
+        self._refused = {key: told for key, told in self._refused.items() if key in self._since}
+        for key in due:
+            is_due = now >= self._refused.get(key, (0, now))[1]
+            if is_due and not self._cache.cluster.is_gang_in_flight(*key):
+                await self._release_safely(key, broken[key])
+
+    def _tell_unclear(self) -> None:
+        """Tell each PodGroup once, long before its time is over if it ever is."""
+        said: dict[tuple[str, str], str] = {}
+        for group in self._cache.cluster.unclear_gangs():
+            for reason, note in self._unclear(group):
+                key = (group.uid, reason)
+                said[key] = note
+                if self._said.get(key) != note:
+                    self._events.record(_reference(group), reason=reason, action="Reading", note=note, type=WARNING)
+        self._said = said
+
+    def _unclear(self, group: PodGroupRecord) -> Iterator[tuple[str, str]]:
+        if group.unread_stale is not None:
+            note = reasons.unread_staleness_text(group.unread_stale, grace_s=self._grace_s)
+            yield names.REASON_MALFORMED_GROUP, note
+        if group.ignored:
+            yield names.REASON_PREFERENCE_IGNORED, reasons.ignored_text(group.ignored)
+
+    def _is_over(self, group: PodGroupRecord, broken_s: float) -> bool:
+        """Whether a gang that has been below its minimum for so long has had its time."""
+        if group.stale_ns is None:
+            return broken_s >= self._grace_s
+        return 0 <= group.stale_ns <= broken_s * 1_000_000_000
+
+    async def _release_safely(self, key: Key, group: PodGroupRecord) -> None:
+        """What is refused (a PodDisruptionBudget) or not answered is asked again, less and less often."""
+        try:
+            await self._release(group)
+        except ApiError as error:
+            refusals = self._refused.get(key, (0, 0.0))[0] + 1
+            pause_s = doubled_s(self._grace_s, refusals, longest_s=_LONGEST_PAUSE_S)
+            self._refused[key] = (refusals, anyio.current_time() + pause_s)
+            _log.warning("the rest of gang %s/%s was not released, asking again in %.0f s: %s", *key, pause_s, error)
+
+    async def _release(self, group: PodGroupRecord) -> None:
+        """Evict the bound members, if the API server agrees that they are too few. Raises ApiError."""
+        now = objects.pod_group_record(await self._api.get(POD_GROUPS, group.name, namespace=group.namespace))
+        listed = await self._api.list(PODS, namespace=group.namespace)
+        members = [
+            pod for pod in listed.items if (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME) == group.name
+        ]
+        active = [
+            pod
+            for pod in members
+            if pod.spec.node_name and pod.metadata.deletion_timestamp is None and pod.status.phase not in _ENDED
+        ]
+        bound = [
+            found for pod in active if (found := objects.pod_record(pod, self._cache.cluster.settings)) is not None
+        ]
+        is_broken = quorum(now, bound, self._cache.cluster.is_in_flight).is_broken
+        is_at_its_end = any(pod.status.phase == names.SUCCEEDED for pod in members)
+        if is_at_its_end or not is_broken or now.unsupported or now.stale_ns != group.stale_ns or now.uid != group.uid:
+            return
+        for pod in sorted(active, key=lambda member: member.metadata.name):
+            if not self._is_due(group):
+                return
+            await self._api.evict(pod.metadata.namespace, pod.metadata.name, uid=pod.metadata.uid)
+            self._tell(group, pod)
+
+    def _is_due(self, group: PodGroupRecord) -> bool:
+        """Whether the gang is still below its minimum, and no member on its way: requests take time."""
+        key = (group.namespace, group.name)
+        return key in self._since and not self._cache.cluster.is_gang_in_flight(*key)
+
+    def _tell(self, group: PodGroupRecord, pod: Pod) -> None:
+        note = (
+            f"Workload doesn't meet the minimum required number of pods ({group.minimum}), evicting remaining pod: "
+            f"{pod.metadata.namespace}/{pod.metadata.name}"
+        )
+        gang, member = f"{group.namespace}/{group.name}", f"{pod.metadata.namespace}/{pod.metadata.name}"
+        extra = about(LogEvent.POD_EVICTED, gang=gang, pod=member, minimum=group.minimum)
+        _log.info("evicted: its gang is below its minimum", extra=extra)
+        self._events.record(_reference(group), reason=names.REASON_EVICT, action="Evicting", note=note, type=WARNING)
+
+
+def _reference(group: PodGroupRecord) -> ObjectReference:
+    return ObjectReference(
+        api_version=POD_GROUPS.api_version,
+        kind=POD_GROUPS.kind,
+        name=group.name,
+        namespace=group.namespace,
+        uid=group.uid,
+    )

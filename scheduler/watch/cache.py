@@ -1,0 +1,386 @@
+"""The scheduler's cache: feeds the core's Cluster from watches, and keeps the little that only the shell needs.
+
+One writer of the ledger: everything goes through here, synchronously, and every change wakes the cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from gpu import enforcement
+from gpu.fences import fences
+from gpu.reservation import Reservation
+from kube.reflector import in_turns
+from kube.signal import Signal
+from scheduler.core.cluster import Cluster
+from scheduler.core.convert import objects
+from scheduler.core.model.records import NO_WISHES, NodeRecord, PodRecord, SeenPod
+from scheduler.telemetry.traces import Traces, Untraced
+from wire import names
+from wire.core import Condition, Node, Pod
+from wire.crds.bindrequest import BindRequest
+from wire.crds.podgroup import PodGroup
+from wire.versions import is_older
+
+#: As many nodes are counted before other tasks get a turn (some ms), when the first list has marked them all.
+_NODES_PER_TURN: Final = 128
+
+
+class Waiting(msgspec.Struct, frozen=True, gc=False):
+    """What the shell keeps of a pod of ours that names no node."""
+
+    rv: str
+    conditions: tuple[Condition, ...]
+    fences: tuple[str, ...]
+    fenced_because: str
+
+
+class Seen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """All that is kept of a pod at one version. ``finished`` names the PodGroup of which it has succeeded.
+
+    ``is_told``: it carries the condition on what its node can't enforce (scheduler/status/enforcing.py).
+    """
+
+    pod: SeenPod
+    is_ours: bool
+    waiting: Waiting | None
+    finished: tuple[str, str] | None
+    is_told: bool = False
+
+
+class Cache:
+    """``on_pod`` and ``on_request_gone`` tell the hand-overs what became of them.
+
+    ``traces`` follows pods by watches alone: these don't show a pod again that is gone, as late answers do.
+    """
+
+    def __init__(self, cluster: Cluster, *, traces: Traces | None = None) -> None:
+        self.cluster = cluster
+        self.traces = traces or Untraced()
+        self.wake = Signal()
+        #: Pods of ours that name no node, by UID.
+        self.waiting: dict[str, Waiting] = {}
+        #: Since when each has been seen to wait (event loop's time).
+        self._since: dict[str, float] = {}
+        #: Bound pods of ours, by UID, whose node can't enforce what they wish, and that don't say so yet.
+        self.unenforced: dict[str, None] = {}
+        self.on_unenforced = Signal()
+        #: Newest reservation by group.
+        self.reservations: dict[str, Reservation] = {}
+        #: UID of a reservation -> groups for which it is or was the newest.
+        self._groups_of: dict[str, set[str]] = {}
+        #: PodGroups that carry a plan, by (namespace, name): the annotation's text.
+        self.plans: dict[tuple[str, str], str] = {}
+        #: PodGroups of which a pod has succeeded, by (namespace, name): such a gang is at its end.
+        self.finished: set[tuple[str, str]] = set()
+        self.on_pod: Callable[[str], None] = _ignore
+        self.on_device_freed: Callable[[str], None] = _ignore
+        #: A reservation (UID) was seen that has not said yet which device it holds.
+        self.on_device_asked: Callable[[str], None] = _ignore
+        #: A member of a gang, or its PodGroup, has changed: (namespace, name).
+        self.on_gang: Callable[[tuple[str, str]], None] = _ignore_gang
+        #: A pod of ours that waited is seen bound: as it was known before, and which of its requests was served.
+        self.on_bound: Callable[[PodRecord, int], None] = _ignore_bound
+        #: A pod of ours that waited is seen bound: for how many seconds it has waited since it was seen first.
+        self.on_waited: Callable[[float], None] = _ignore_time
+        self.on_request_gone: Callable[[str], None] = _ignore
+        self.on_requests_listed: Callable[[set[str]], None] = _ignore_all
+
+    def note_pod(self, pod: Pod) -> None:
+        """Take a pod from a watch, or as the answer to a write of ours."""
+        known = self.cluster.pod(pod.metadata.uid)
+        self.take_pod(self.read_pod(pod))
+        if self.cluster.pod(pod.metadata.uid) is None:
+            self._note_freed(known)
+
+    def read_pod(self, pod: Pod) -> Seen:
+        """Read a pod without taking it."""
+        group = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME)
+        has_succeeded = pod.status.phase == names.SUCCEEDED
+        is_ours = pod.spec.scheduler_name == self.cluster.settings.scheduler_name
+        return Seen(
+            pod=self.cluster.read_pod(pod),
+            is_ours=is_ours,
+            waiting=_waiting(pod) if is_ours and not pod.spec.node_name else None,
+            finished=(pod.metadata.namespace, group) if group and has_succeeded else None,
+            is_told=is_ours and bool(pod.spec.node_name) and says_unenforced(pod),
+        )
+
+    def take_pod(self, seen: Seen) -> None:
+        """Take a pod that was read; of one that is older than what is known only a success still counts."""
+        before, flight = self.cluster.pod(seen.pod.uid), self.cluster.commits.flight(seen.pod.uid)
+        self.cluster.take_pod(seen.pod)
+        taken = self.cluster.pod(seen.pod.uid)
+        if before is not None and not before.node and taken is not None and taken.node:
+            self.on_bound(before, flight.placement.alternative if flight is not None else 0)
+            if (since := self._since.get(taken.uid)) is not None:
+                self.on_waited(anyio.current_time() - since)
+        if taken is not None and taken.pod_group:
+            self.on_gang((taken.namespace, taken.pod_group))
+        if seen.finished is not None:
+            self.finished.add(seen.finished)
+        if seen.pod.reservation is not None:
+            self._note_reservation(seen.pod.reservation)
+        elif seen.is_ours:
+            self._note_waiting(seen.pod.uid, seen.waiting)
+            self._note_unenforced(seen)
+            self.on_pod(seen.pod.uid)
+        self.wake.set()
+
+    def _note_freed(self, ended: PodRecord | None) -> None:
+        """A pod has ended or is gone: tell of the devices, or parts of them, that it held."""
+        if ended is not None and ended.node and not ended.is_reservation and (ended.held or ended.cls.demand.gpus):
+            self.on_device_freed(ended.node)
+
+    def _note_waiting(self, uid: str, waiting: Waiting | None) -> None:
+        known = self.cluster.pod(uid)
+        if known is None or known.node:
+            self._forget_waiting(uid)
+        elif waiting is not None and not is_older(waiting.rv, known.rv):
+            self.waiting[uid] = waiting
+            self._since.setdefault(uid, anyio.current_time())
+
+    def _forget_waiting(self, uid: str) -> None:
+        self.waiting.pop(uid, None)
+        self._since.pop(uid, None)
+
+    def _note_unenforced(self, seen: Seen) -> None:
+        """Judge a bound pod that wishes something by its node, as both are known."""
+        uid = seen.pod.uid
+        known = self.cluster.pod(uid)
+        if known is not None and is_older(seen.pod.rv, known.rv):
+            return
+        node = self.cluster.node(known.node) if known is not None and known.cls.wishes != NO_WISHES else None
+        if known is None or node is None or seen.is_told or not enforcement.lacking(known.cls.wishes, node.enforces):
+            self.unenforced.pop(uid, None)
+        elif uid not in self.unenforced:
+            self.unenforced[uid] = None
+            self.on_unenforced.set()
+
+    def forget_pod(self, uid: str) -> None:
+        """Its deletion was seen."""
+        self._note_freed(self.cluster.pod(uid))
+        self.cluster.remove_pod(uid)
+        self._forget_waiting(uid)
+        self.unenforced.pop(uid, None)
+        for group in self._groups_of.pop(uid, ()):
+            if (held := self.reservations.get(group)) is not None and held.uid == uid:
+                del self.reservations[group]
+        self.on_pod(uid)
+        self.wake.set()
+
+    def forget_gone(self) -> None:
+        """A period is over (wire/recent.py): let go of what nobody can speak of any more."""
+        self.cluster.forget_gone()
+        self.finished = {key for key in self.finished if self.cluster.pod_group(*key) is not None}
+
+    def _note_reservation(self, held: Reservation) -> None:
+        known = self.reservations.get(held.group)
+        if known is None or not is_older(held.rv, known.rv):
+            self.reservations[held.group] = held
+            self._groups_of.setdefault(held.uid, set()).add(held.group)
+        if not held.is_learned:
+            self.on_device_asked(held.uid)
+
+    def ask_again(self, node: str) -> None:
+        """A node has come back: the time in which its reservations have to answer begins anew."""
+        for held in self.reservations.values():
+            if held.node == node and not held.is_learned:
+                self.on_device_asked(held.uid)
+
+    def note_pod_group(self, group: PodGroup) -> None:
+        """Take a PodGroup from a watch, or as the answer to a write of ours."""
+        key = (group.metadata.namespace, group.metadata.name)
+        self.cluster.upsert_pod_group(group)
+        known = self.cluster.pod_group(*key)
+        if known is not None and is_older(group.metadata.resource_version, known.rv):
+            return
+        plan = (group.metadata.annotations or {}).get(names.PLAN)
+        if plan:
+            self.plans[key] = plan
+        else:
+            self.plans.pop(key, None)
+        self.on_gang(key)
+        self.wake.set()
+
+    def forget_pod_group(self, namespace: str, name: str) -> None:
+        """Its deletion was seen."""
+        self.cluster.remove_pod_group(namespace, name)
+        self.plans.pop((namespace, name), None)
+        self.finished.discard((namespace, name))
+        self.wake.set()
+
+
+def _ignore(_: str) -> None:
+    return
+
+
+def _ignore_time(_: float) -> None:
+    return
+
+
+def _ignore_bound(_: PodRecord, __: int) -> None:
+    return
+
+
+def _ignore_gang(_: tuple[str, str]) -> None:
+    return
+
+
+def _ignore_all(_: set[str]) -> None:
+    return
+
+
+def says_unenforced(pod: Pod) -> bool:
+    """Whether a pod carries the condition on what its node can't enforce."""
+    return any(c.type == names.CONDITION_LIMITS_ENFORCED for c in pod.status.conditions or ())
+
+
+def _waiting(pod: Pod) -> Waiting:
+    annotations = pod.metadata.annotations or {}
+    return Waiting(
+        pod.metadata.resource_version,
+        tuple(pod.status.conditions or ()),
+        fences(annotations),
+        annotations.get(names.FENCED_BECAUSE, ""),
+    )
+
+
+class PodSink:
+    """Feeds pods."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        #: Whether a list has been taken: nothing is decided before, so nobody reads the cache.
+        self._is_read = False
+
+    def keep(self, obj: Pod) -> Seen | str:
+        """What the cache keeps of a pod; of one that it knows in this very version no more than its UID."""
+        meta = obj.metadata
+        self._cache.traces.seen(obj)
+        is_known = self._cache.cluster.has_seen(meta.uid, meta.resource_version)
+        return meta.uid if is_known else self._cache.read_pod(obj)
+
+    async def replace(self, kept: Sequence[Seen | str]) -> None:
+        """Take a list: what is not in it is gone."""
+        present = {one if isinstance(one, str) else one.pod.uid for one in kept}
+        for uid in self._cache.cluster.pods_beside(present):
+            self._cache.forget_pod(uid)
+            self._cache.traces.gone(uid)
+        changed = (one for one in kept if not isinstance(one, str))
+        if self._is_read:
+            for one in changed:
+                self._cache.take_pod(one)
+        else:
+            await in_turns(changed, self._cache.take_pod)
+            while self._cache.cluster.refresh_some(_NODES_PER_TURN):
+                await anyio.lowlevel.checkpoint()
+            self._is_read = True
+        self._cache.on_device_freed("")  # what ended in the gap was not seen to end
+
+    def upsert(self, obj: Pod) -> None:
+        """Take a pod."""
+        self._cache.traces.seen(obj)
+        self._cache.note_pod(obj)
+
+    def delete(self, obj: Pod) -> None:
+        """Take a pod's last state."""
+        self._cache.forget_pod(obj.metadata.uid)
+        self._cache.traces.gone(obj.metadata.uid)
+
+
+class NodeSink:
+    """Feeds nodes."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def keep(self, obj: Node) -> NodeRecord:
+        """What the cache keeps of a node."""
+        return objects.node_record(obj)
+
+    async def replace(self, kept: Sequence[NodeRecord]) -> None:
+        """Take a list: what is not in it is gone."""
+        for name in self._cache.cluster.replace_nodes(kept):
+            self._cache.ask_again(name)
+        self._cache.wake.set()
+
+    def upsert(self, obj: Node) -> None:
+        """Take a node."""
+        if self._cache.cluster.upsert_node(obj):
+            self._cache.ask_again(obj.metadata.name)
+        self._cache.wake.set()
+
+    def delete(self, obj: Node) -> None:
+        """Take a node's last state."""
+        self._cache.cluster.remove_node(obj.metadata.name)
+        self._cache.wake.set()
+
+
+class PodGroupSink:
+    """Feeds PodGroups."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def keep(self, obj: PodGroup) -> PodGroup:
+        """All of it: they are small, and there are fewer of them than of pods."""
+        return obj
+
+    async def replace(self, kept: Sequence[PodGroup]) -> None:
+        """Take a list: what is not in it is gone."""
+        present = {(group.metadata.namespace, group.metadata.name) for group in kept}
+        self._cache.cluster.replace_pod_groups(kept)
+        for key in [key for key in self._cache.plans if key not in present]:
+            del self._cache.plans[key]
+        self._cache.finished &= present
+        for group in kept:
+            self._cache.note_pod_group(group)
+
+    def upsert(self, obj: PodGroup) -> None:
+        """Take a PodGroup."""
+        self._cache.note_pod_group(obj)
+
+    def delete(self, obj: PodGroup) -> None:
+        """Take a PodGroup's last state."""
+        self._cache.forget_pod_group(obj.metadata.namespace, obj.metadata.name)
+
+
+class RequestSink:
+    """Feeds BindRequests, ours and those of an earlier leader."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._present: set[str] = set()
+
+    def keep(self, obj: BindRequest) -> BindRequest:
+        """All of it: there are few, and not for long."""
+        return obj
+
+    async def replace(self, kept: Sequence[BindRequest]) -> None:
+        """Take a list: what is not in it is gone."""
+        present = {request.metadata.uid for request in kept}
+        self._cache.cluster.replace_bind_requests(kept)
+        for uid in sorted(self._present - present):
+            self._cache.on_request_gone(uid)
+        self._cache.on_requests_listed(present)
+        self._present = present
+        self._cache.wake.set()
+
+    def upsert(self, obj: BindRequest) -> None:
+        """Take a BindRequest."""
+        self._present.add(obj.metadata.uid)
+        self._cache.cluster.upsert_bind_request(obj)
+        self._cache.wake.set()
+
+    def delete(self, obj: BindRequest) -> None:
+        """Take a BindRequest's last state."""
+        self._present.discard(obj.metadata.uid)
+        self._cache.cluster.remove_bind_request(obj.metadata.namespace, obj.metadata.name)
+        self._cache.on_request_gone(obj.metadata.uid)
+        self._cache.wake.set()

@@ -1,0 +1,155 @@
+"""What the scheduler does about attempts that the binder carries, ends, or loses."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from kube.api import Api
+from kube.memory.faults import Fault
+from kube.memory.server import MemoryApiServer
+from kube.resources import BIND_REQUESTS, PODS
+from kube.retry import Retry
+from scheduler.commit.handed import HandedOver
+from scheduler.core.cluster import Cluster
+from scheduler.core.model.plan import Placement
+from scheduler.core.model.settings import Settings
+from scheduler.watch.cache import Cache
+from simulator.virtualtime import VirtualClock
+from tests.scheduler import stage
+from tests.scheduler.stage import create, find, is_call, phases, pod, settle, share, writes
+from wire import names
+
+
+async def test_a_failed_attempt_is_tried_on_another_node() -> None:
+    async with stage.stage("2x1x80GiB") as world:
+        for kubelet in world.nodes.kubelets.values():
+            kubelet.reject_next(1)
+        await create(world, share("a"))
+        await settle(60)
+        assert phases(world) == {"a": "Running"}
+        assert find(world, "a")["metadata"]["annotations"][names.FENCED]
+
+
+async def test_further_shares_of_a_new_device_need_no_request_of_their_own() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        await create(world, *(share(name, "0.25") for name in ("a", "b", "c", "d")))
+        await settle(30)
+        assert set(phases(world).values()) == {"Running"}
+        assert len(writes(world, "scheduler", "bindrequests", verb="create")) == 1
+
+
+async def test_a_request_that_is_seen_is_not_asked_for() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        world.binder.crash()
+        await create(world, share("a"))
+        await settle(60)
+        asked = [entry for entry in world.server.audit if entry.user == "scheduler" and entry.verb == "get"]
+        assert [entry for entry in asked if entry.resource == "bindrequests"] == []
+
+
+async def test_attempts_that_keep_failing_back_off() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        world.nodes["node-0"].reject_next(1_000)
+        await create(world, share("a"))
+        await settle(600)
+        assert phases(world) == {"a": "Pending"}
+        assert len(writes(world, "scheduler", "bindrequests", verb="create")) < 15
+
+
+async def test_a_request_deleted_by_hand_is_made_again() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        world.binder.crash()
+        await create(world, share("a"))
+        await settle(1)
+        await world.api.delete(BIND_REQUESTS, "a", namespace=stage.TEAM)
+        await settle(30)
+        await world.restart(world.binder)
+        await settle(30)
+        assert phases(world) == {"a": "Running"}
+
+
+async def test_a_restarted_scheduler_counts_what_its_predecessor_handed_over() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        world.binder.crash()
+        await create(world, share("a", "0.6"))
+        await settle(1)
+        await world.restart(world.scheduler)
+        await create(world, share("b", "0.6"))
+        await settle(20)
+        assert len(writes(world, "scheduler", "bindrequests", verb="create")) == 1
+        await world.restart(world.binder)
+        await settle(30)
+        assert phases(world) == {"a": "Running", "b": "Pending"}
+
+
+async def test_a_device_waits_for_the_reservation_of_a_pod_that_went_on_its_way() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        slow = is_call("binder", "create", "pods")
+        world.server.faults.on_request.append(lambda call: Fault(delay_s=3.0) if slow(call) else None)
+        await create(world, share("a"))
+        await settle(1)
+        await world.api.delete(PODS, "a", namespace=stage.TEAM)
+        await create(world, pod("w", gpus=1))
+        await settle(60)
+        assert phases(world) == {"w": "Running"}
+        writes = [(entry.user, entry.resource, entry.subresource) for entry in world.server.audit if entry.code == 201]
+        assert writes.index(("binder", "pods", "")) < writes.index(("scheduler", "pods", "binding"))
+
+
+async def test_a_device_whose_reservation_never_comes_is_used_after_a_while() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        world.binder.crash()
+        await create(world, share("a"))
+        await settle(1)
+        await world.api.delete(PODS, "a", namespace=stage.TEAM)
+        await create(world, pod("w", gpus=1))
+        await settle(10)
+        assert phases(world) == {"w": "Pending"}
+        await settle(30)
+        assert phases(world) == {"w": "Running"}
+        await world.restart(world.binder)
+
+
+@pytest.mark.parametrize("jump_s", [-3600, 3600])
+async def test_a_back_off_lasts_as_long_as_it_should_though_the_wall_clock_jumps(jump_s: int) -> None:
+    async with stage.stage("1x2x80GiB") as world:
+        world.nodes["node-0"].reject_next(3)
+        await create(world, share("p"))
+        await settle(3.0)
+        assert phases(world) == {"p": "Pending"}
+        world.clocks["scheduler"].ahead_ns += jump_s * 10**9
+        await settle(900.0)
+        assert phases(world) == {"p": "Running"}
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_term_ends_though_a_request_is_made_so_many_turns_of_the_loop_after_it_was_lost(turns: int) -> None:
+    """An answer may come, and a watch tell of something, while the term's tasks are being cancelled."""
+    clock = VirtualClock(asyncio.get_running_loop())
+    api = Api(MemoryApiServer(clock=clock, rng=random.Random(1)).transport(), retry=Retry(random.Random(2)))
+    handed = HandedOver(api, Cache(Cluster(Settings())), clock=clock, orphan_s=60.0)
+    placement = Placement(pod_uid="u", namespace="team", name="a", rv="1", node="n")
+    term, over = anyio.CancelScope(), anyio.Event()
+
+    async def lead() -> None:
+        with term:
+            async with anyio.create_task_group() as work:
+                work.start_soon(anyio.sleep_forever)
+                with handed.watching_in(work):
+                    await anyio.sleep_forever()
+        over.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lead)
+        await anyio.sleep(1.0)
+        term.cancel()
+        for _ in range(turns):
+            await anyio.lowlevel.checkpoint()
+        handed.add(placement, "r")
+        with anyio.fail_after(5.0):
+            await over.wait()
