@@ -17,7 +17,7 @@ from admission.observing import Answered
 from bench.core import used
 from bench.result import Figures
 from bench.sizes import Sizes
-from binder.observing import Stage as BindStage
+from binder.telemetry.observing import Stage as BindStage
 from cli.metrics.binding import BindingCounted
 from cli.metrics.registry import Registry
 from cli.metrics.requests import CountedTransport

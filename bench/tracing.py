@@ -27,7 +27,7 @@ from bench.stage import Stage
 from binder.core.attempt import Attempt
 from binder.core.outcome import BoundTold, JoinedAs, Outcome, RequestDropped, Verified
 from binder.core.state import Action, DropRequest, Join, TellBound, Verify
-from binder.tracing import Traced as BinderTraces
+from binder.telemetry.tracing import Traced as BinderTraces
 from cli.tracing.exporting import Exporting
 from kube.clock import SystemClock
 from kube.tracing import Tracer

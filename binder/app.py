@@ -16,24 +16,24 @@ import anyio
 from anyio.abc import TaskGroup
 from typing_extensions import override
 
-from binder.carrying import Carrier
-from binder.clearing import Clearing
-from binder.collecting import Collector
+from binder.bind.actions import Carrier
+from binder.bind.join_batches import Desk
+from binder.bind.unit import Unit
+from binder.collect.collecting import Collector
+from binder.collect.dead_entries import Clearing
+from binder.collect.lost_reservations import Restoring
+from binder.collect.retiring import Retiring
+from binder.collect.wanted_devices import Searching
 from binder.core.attempt import Attempt
-from binder.desk import Desk
-from binder.guarding import Guarding
-from binder.healing import Healing
-from binder.moving import Moving
-from binder.observing import Observer, Unobserved
-from binder.restoring import Restoring
-from binder.retiring import Retiring
-from binder.searching import Searching
+from binder.heal.evict_tenants import Moving
+from binder.heal.guard_reservations import Guarding
+from binder.heal.healing import Healing
+from binder.report.standing import Standing
 from binder.settings import BinderSettings
-from binder.sinks import NodeSink, PodSink, RequestSink
-from binder.standing import Standing
-from binder.tracing import Traced, Untraced
-from binder.unit import Unit
-from binder.view import View
+from binder.telemetry.observing import Observer, Unobserved
+from binder.telemetry.tracing import Traced, Untraced
+from binder.watch.sinks import NodeSink, PodSink, RequestSink
+from binder.watch.view import View
 from kube.api import Api
 from kube.backoff import Backoff, BackoffRange
 from kube.clock import Clock

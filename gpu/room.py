@@ -20,7 +20,7 @@ from wire import names
 #: Bytes of all keys and values (TotalAnnotationSizeLimitB of k8s.io/apimachinery).
 LARGEST: Final = 256 * 1024
 #: For keys, the attempt and 8 earlier ones, the portion, and why an attempt failed: 512 characters of up to 4 bytes
-#: (binder/reasons.py).
+#: (binder/telemetry/reasons.py).
 _FIXED: Final = 4096
 #: For a device of a container: its place in the grant with two UUIDs and an id of up to 80 characters, and that id once
 #: more under the container's key, as a CDI name where that is on.

@@ -6,8 +6,8 @@ from typing import Final
 
 from typing_extensions import override
 
-from binder.observing import Observer, Stage
-from binder.standing import Standing
+from binder.report.standing import Standing
+from binder.telemetry.observing import Observer, Stage
 from cli.metrics.declared import BIND_SECONDS, BIND_STAGE_SECONDS, BINDS, DRIFT, GROUPS, RESERVATIONS, TENANTS
 from cli.metrics.registry import Registry
 from gpu.cause import Cause

@@ -1,4 +1,4 @@
-"""The binders: the product's step function and its outcomes, one action a step (binder/unit.py).
+"""The binders: the product's step function and its outcomes, one action a step (binder/bind/unit.py).
 
 Actions that the shell carries out side by side are steps of their own here, in any order. What the shell sees may be
 late: each step is tried with a view that is fresh and, where the configuration says so, with one that has seen nothing

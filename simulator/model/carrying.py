@@ -1,4 +1,4 @@
-"""What may come of an action that a binder carries out (binder/carrying.py, desk.py): answered, lost, late, or it dies.
+"""What may come of an action that a binder carries out (actions.py, join_batches.py): answered, lost, late, or it dies.
 
 A book is changed by compare-and-set until it is answered. A try of a write that nobody waits for any more may still
 land (``Late``).
@@ -133,7 +133,7 @@ class Carrying:
     def _verify(self, world: World, number: int, one: Unit, group: int) -> Iterator[Result]:
         """The first LIST; what the second needs is kept.
 
-        One verification of a device in one process serves all who want it (binder/verifying.py Verifier).
+        One verification of a device in one process serves all who want it (binder/bind/verifying.py Verifier).
         """
         if any(other.listed and other.listed[0] == group for other in world.binders[number].units):
             return

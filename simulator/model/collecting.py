@@ -1,9 +1,9 @@
 """The collector: dead entries, idle, ended and departing reservations, lost ones made anew.
 
 The judgements are the product's (binder.core.entries, binder.core.rebuilding); the order of reads and writes is
-transcribed from binder/clearing.py, retiring.py and restoring.py. Judging an entry and removing it are one step: dead
-stays dead, and what is removed is exactly what was judged. With ``split_collector`` they are two, which shows that.
-All binders' collectors do the same from quorum reads, so one is enough.
+transcribed from binder/collect/dead_entries.py, retiring.py and restoring.py. Judging an entry and removing it are one
+step: dead stays dead, and what is removed is exactly what was judged. With ``split_collector`` they are two, which
+shows that. All binders' collectors do the same from quorum reads, so one is enough.
 """
 
 from __future__ import annotations

@@ -60,19 +60,19 @@ class Rules:
     book_at_rv: bool = True
     #: The fence is a patch at exactly the entry's version (kube/binding.py fence).
     fence_at_rv: bool = True
-    #: An idle reservation is deleted at exactly the version whose book was empty (binder/retiring.py).
+    #: An idle reservation is deleted at exactly the version whose book was empty (binder/collect/retiring.py).
     retire_at_rv: bool = True
-    #: Only a reservation with an empty book is retired (binder/collecting.py _tend).
+    #: Only a reservation with an empty book is retired (binder/collect/collecting.py _tend).
     retire_empty: bool = True
-    #: A reservation that has ended is deleted by UID (binder/retiring.py delete_ended).
+    #: A reservation that has ended is deleted by UID (binder/collect/retiring.py delete_ended).
     delete_ended_by_uid: bool = True
-    #: A BindRequest is deleted by UID (binder/carrying.py, scheduler/commit/handing.py take_back).
+    #: A BindRequest is deleted by UID (binder/bind/actions.py, scheduler/commit/handing.py take_back).
     request_by_uid: bool = True
-    #: The finalizer stays while an unbound tenant is in the book (binder/retiring.py let_go).
+    #: The finalizer stays while an unbound tenant is in the book (binder/collect/retiring.py let_go).
     finalizer_waits: bool = True
-    #: Verification lists reservations before pods (binder/verifying.py).
+    #: Verification lists reservations before pods (binder/bind/verifying.py).
     reservations_first: bool = True
-    #: The collector reads the reservation before the pod (binder/clearing.py).
+    #: The collector reads the reservation before the pod (binder/collect/dead_entries.py).
     reservation_before_pod: bool = True
     #: Only a device through which a pod was bound is joined directly (scheduler/core: Device.is_open).
     direct_needs_proof: bool = True
@@ -85,11 +85,12 @@ class Rules:
     direct_leaves_rest: bool = True
     #: The reservation process names its own pod's UID in its patch (reservation/steps.py).
     identity_for_uid: bool = True
-    #: Pods that vanish with their Node object are waited for like any other (binder/clearing.py _evidence).
+    #: Pods that vanish with their Node object are waited for like any other (binder/collect/dead_entries.py _evidence).
     gone_node_is_waited_for: bool = True
-    #: A binder forgets what it verified of a reservation that tells another device (binder/view.py note_reservation).
+    #: A binder forgets what it verified of a reservation that tells another device (binder/watch/view.py
+    #: note_reservation).
     verified_until_changed: bool = True
-    #: What was seen of a pod before it vanished is not taken for its end (binder/view.py forget_pod).
+    #: What was seen of a pod before it vanished is not taken for its end (binder/watch/view.py forget_pod).
     last_state_is_last: bool = True
     #: A plan is written only where there is none, or a spent one (scheduler/commit/gangs.py).
     plan_only_if_none: bool = True

@@ -1,4 +1,4 @@
-"""A binder's verification of a device: two LISTs, each a step of its own (binder/verifying.py)."""
+"""A binder's verification of a device: two LISTs, each a step of its own (binder/bind/verifying.py)."""
 
 from __future__ import annotations
 

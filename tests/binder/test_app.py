@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from binder.app import Binder
-from binder.sinks import RequestSink
+from binder.watch.sinks import RequestSink
 from kube.api import Api
 from kube.events import EventRecorder
 from kube.fence import WriteFence

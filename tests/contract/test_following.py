@@ -17,8 +17,8 @@ import anyio
 import pytest
 
 from binder.core.reservation_pod import ReservationTemplate
-from binder.sinks import PodSink as BinderPodSink
-from binder.view import View
+from binder.watch.sinks import PodSink as BinderPodSink
+from binder.watch.view import View
 from kube import errors
 from kube.api import Api
 from kube.backoff import BackoffRange

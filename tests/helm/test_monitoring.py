@@ -107,7 +107,7 @@ def test_an_alert_says_what_it_is_how_bad_and_what_to_do(name: str) -> None:
 
 
 def test_the_values_of_labels_that_alerts_choose_are_ones_that_are_counted() -> None:
-    from binder.standing import Drift, Held  # noqa: PLC0415
+    from binder.report.standing import Drift, Held  # noqa: PLC0415
     from gpu.cause import Cause  # noqa: PLC0415
     from scheduler.report.standing import UNDECIDED  # noqa: PLC0415
 

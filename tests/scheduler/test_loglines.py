@@ -45,11 +45,11 @@ async def test_a_pod_is_told_of_from_its_decision_to_its_binding(caplog: pytest.
         lines = told(caplog)
         assert of(lines, "first") == [
             ("scheduler.cycle", LogEvent.ATTEMPT_MADE),
-            ("binder.carrying", LogEvent.POD_BOUND),
+            ("binder.bind.actions", LogEvent.POD_BOUND),
         ]
         assert of(lines, "second") == [("scheduler.commit.direct", LogEvent.POD_BOUND)]
         assert of(lines, "whole") == [("scheduler.commit.direct", LogEvent.POD_BOUND)]
-        (bound,) = [fields for logger, _, fields in lines if logger == "binder.carrying"]
+        (bound,) = [fields for logger, _, fields in lines if logger == "binder.bind.actions"]
         group = find(world, "first")["metadata"]["labels"][names.GPU_GROUP_LABEL]
         node = find(world, "first")["spec"]["nodeName"]
         assert bound == {"pod": f"{TEAM}/first", "node": node, "groups": [group], "gpus_nano": 500_000_000}

@@ -7,8 +7,8 @@ from typing import Any
 
 from typing_extensions import override
 
+from binder.bind.join_batches import Desk
 from binder.core.outcome import Failed
-from binder.desk import Desk
 from gpu.reservation import Reservation
 
 

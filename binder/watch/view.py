@@ -14,7 +14,7 @@ from typing import Final
 from binder.core import attempt as attempts
 from binder.core.attempt import Attempt
 from binder.core.pods import PodView
-from binder.signals import Subscriptions
+from binder.watch.signals import Subscriptions
 from gpu.order import Foreign
 from gpu.reservation import Reservation
 from kube.signal import Signal

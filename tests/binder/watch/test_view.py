@@ -10,8 +10,8 @@ from typing_extensions import override
 from binder.core.attempt import Attempt
 from binder.core.pods import PodView
 from binder.core.reservation_pod import ReservationTemplate
-from binder.sinks import NodeSink, PodSink, RequestSink
-from binder.view import View
+from binder.watch.sinks import NodeSink, PodSink, RequestSink
+from binder.watch.view import View
 from gpu.book import Book
 from kube.events import EventRecorder
 from kube.signal import Signal

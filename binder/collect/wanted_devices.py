@@ -10,7 +10,7 @@ import math
 import anyio
 
 from binder.core.attempt import Attempt
-from binder.view import View
+from binder.watch.view import View
 
 
 class Searching:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from binder.view import View
+from binder.watch.view import View
 from gpu.reservation import Reservation
 from kube.api import Api
 from kube.errors import Conflict, NotFound

@@ -14,10 +14,10 @@ from typing import Final
 
 import anyio
 
-from binder.clearing import Clearing
+from binder.collect.dead_entries import Clearing
+from binder.collect.lost_reservations import Restoring
 from binder.core.entries import UNSEEN_GRACE_S, VANISHED_MARGIN_S
-from binder.restoring import Restoring
-from binder.view import View
+from binder.watch.view import View
 from gpu.reservation import Reservation
 from kube.binding import FenceText
 from kube.events import EventRecorder

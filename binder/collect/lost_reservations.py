@@ -9,13 +9,13 @@ import logging
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from binder.bind.create_reservation import make
 from binder.core.outcome import Failed
 from binder.core.pods import PodView
 from binder.core.pods import view as read_pod
 from binder.core.rebuilding import is_of_newer_version, rebuild, resource_of, tenant
-from binder.making import make
 from binder.settings import BinderSettings
-from binder.view import View
+from binder.watch.view import View
 from gpu import reservation as reservations
 from gpu.book import Book
 from gpu.reservation import Reservation

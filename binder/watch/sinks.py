@@ -9,8 +9,8 @@ import msgspec
 from binder.core.pods import PodView
 from binder.core.pods import view as read_pod
 from binder.core.reservation_pod import ReservationTemplate
-from binder.tracing import Traces, Untraced
-from binder.view import View
+from binder.telemetry.tracing import Traces, Untraced
+from binder.watch.view import View
 from gpu import reservation as reservations
 from gpu.cards import cards_mib
 from gpu.reservation import Reservation

@@ -15,7 +15,7 @@ from binder.core.attempt import Attempt
 from binder.core.failure import Failure
 from binder.core.outcome import BindingNotAccepted, Failed, Outcome
 from binder.core.state import Action, DropRequest, Fence, Join, Leave
-from binder.observing import stage_of
+from binder.telemetry.observing import stage_of
 from kube.tracing import Tracer, trace_field
 from wire import names, traceparent
 from wire.core import Pod

@@ -11,8 +11,9 @@ from typing import Final
 
 import anyio
 
-from binder import reasons
-from binder.configuring import write_config_map
+from binder.bind.configmaps import write_config_map
+from binder.bind.join_batches import Desk
+from binder.bind.verifying import Verifier
 from binder.core import configmaps, outcome
 from binder.core.failure import Failure
 from binder.core.outcome import Outcome
@@ -32,11 +33,10 @@ from binder.core.state import (
     Verify,
     WriteConfigMaps,
 )
-from binder.desk import Desk
 from binder.settings import BinderSettings
-from binder.tracing import Traces
-from binder.verifying import Verifier
-from binder.view import View
+from binder.telemetry import reasons
+from binder.telemetry.tracing import Traces
+from binder.watch.view import View
 from gpu import bound
 from gpu.book import Entry, Tenant
 from gpu.cause import Cause

@@ -15,13 +15,13 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
-from binder.clearing import Clearing
-from binder.repairing import Repairing
-from binder.restoring import Restoring
-from binder.retiring import Retiring
-from binder.searching import Searching
+from binder.collect.dead_entries import Clearing
+from binder.collect.lost_reservations import Restoring
+from binder.collect.retiring import Retiring
+from binder.collect.unreadable_books import Repairing
+from binder.collect.wanted_devices import Searching
 from binder.settings import BinderSettings
-from binder.view import View
+from binder.watch.view import View
 from gpu.reservation import Reservation
 from kube.errors import ApiError
 from kube.events import EventRecorder
@@ -76,7 +76,7 @@ class Collector:
         self._retiring = retiring
         self._searching = searching
         self._events = events
-        #: Whether an idle reservation is needed for other groups' tenants (binder/guarding.py).
+        #: Whether an idle reservation is needed for other groups' tenants (binder/heal/guard_reservations.py).
         self._is_needed = is_needed
         self._repairing = Repairing(view=view, clearing=clearing, restoring=restoring, events=events)
         self._notes: dict[str, _Notes] = {}

@@ -10,7 +10,7 @@ import enum
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from binder.view import View
+from binder.watch.view import View
 from gpu.reservation import Reservation
 
 

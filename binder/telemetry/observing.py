@@ -1,6 +1,6 @@
 """What of the binder is counted, for whoever counts: values, and no metrics library here (cli/metrics does that).
 
-What is read when somebody asks, and not counted as it happens, is ``binder/standing.py``'s.
+What is read when somebody asks, and not counted as it happens, is ``binder/report/standing.py``'s.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ from typing import Final
 
 import anyio
 
+from binder.bind.create_reservation import make
 from binder.core.pods import PodView
-from binder.making import make
 from binder.settings import BinderSettings
-from binder.view import View
+from binder.watch.view import View
 from gpu import book as device_book
 from gpu import reservation as reservations
 from gpu.reservation import Reservation

@@ -18,7 +18,7 @@ from binder.core.entries import Evidence, Judgement
 from binder.core.pods import PodView
 from binder.core.pods import view as read_pod
 from binder.core.rebuilding import may_stand_in_a_book
-from binder.view import View
+from binder.watch.view import View
 from gpu.book import Entry, Tenant
 from gpu.reservation import Reservation
 from kube import binding, books

@@ -13,12 +13,12 @@ from typing import Final
 
 import anyio
 
+from binder.bind.create_reservation import make
 from binder.core.failure import Failure
 from binder.core.outcome import Failed, JoinedAs
 from binder.core.rebuilding import rebuild, resource_of
-from binder.making import make
 from binder.settings import BinderSettings
-from binder.view import View
+from binder.watch.view import View
 from gpu import book as device_book
 from gpu.book import Book, ComputeTaken, DeviceFull, ModeConflict, NotEntered, OtherAttempt, Tenant
 from gpu.cause import Cause

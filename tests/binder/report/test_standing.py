@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from binder.core.pods import PodView
-from binder.standing import Drift, Held, Standing, held_as
-from binder.view import View
+from binder.report.standing import Drift, Held, Standing, held_as
+from binder.watch.view import View
 from gpu.handover import PlannedDevice
 from gpu.reservation import Reservation
 from tests.binder.core.made import HALF, attempt, bound, pod, reservation

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import anyio
 
+from binder.bind.verifying import Verifier
 from binder.core.outcome import Disputed, Failed, Verified
 from binder.core.reservation_pod import ReservationTemplate
-from binder.verifying import Verifier
 from gpu import reservation as reservations
 from gpu.reservation import Reservation
 from kube.memory.calls import Call

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 import anyio
 
-from binder.carrying import Carrier
+from binder.bind.actions import Carrier
 from binder.core import outcome as outcomes
 from binder.core.attempt import Attempt
 from binder.core.outcome import JoinedAs, Outcome
 from binder.core.state import Action, Phase, State, Verify, World
 from binder.core.step import Next, step
-from binder.observing import Observer, Stage, stage_of
-from binder.tracing import Traces
-from binder.view import View
+from binder.telemetry.observing import Observer, Stage, stage_of
+from binder.telemetry.tracing import Traces
+from binder.watch.view import View
 from kube.signal import Signal
 
 

@@ -17,10 +17,10 @@ from binder.core import contending
 from binder.core.contending import Claimant, Claims, Move, Proof, Scene
 from binder.core.pods import PodView
 from binder.core.pods import view as read_pod
-from binder.guarding import Guarding
-from binder.moving import Moving
+from binder.heal.evict_tenants import Moving
+from binder.heal.guard_reservations import Guarding
 from binder.settings import BinderSettings
-from binder.view import View
+from binder.watch.view import View
 from gpu import reservation as reservations
 from kube.api import Api
 from kube.errors import ApiError, Conflict, NotFound
