@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from typing_extensions import override
 
-from kube.reflector import Reflector
+from kube.watch.reflector import Reflector
 
 
 class Answered(enum.Enum):

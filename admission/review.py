@@ -24,7 +24,7 @@ from admission.tracing import Review as Reviewed
 from admission.tracing import Traces, Untraced
 from gpu import telling
 from gpu.refusal import Refusal, told
-from kube.logevents import LogEvent, about
+from kube.telemetry.logevents import LogEvent, about
 from wire.core import Pod
 
 _log: Final = logging.getLogger(__name__)

@@ -14,10 +14,10 @@ from admission.review import PodAdmission
 from admission.server import Endpoint, WebhookServer
 from admission.settings import Settings
 from admission.tracing import Traced
-from kube.api import Api
-from kube.reflector import Reflector
-from kube.resources import NAMESPACES
-from kube.tracing import Tracer
+from kube.client.api import Api
+from kube.client.resources import NAMESPACES
+from kube.telemetry.tracing import Tracer
+from kube.watch.reflector import Reflector
 
 
 async def run(  # noqa: PLR0913 - keywords, each a part that a test may replace

@@ -21,7 +21,7 @@ from admission.accepting import Entrance, Limits, listen
 from admission.certificates.tls import Shown
 from admission.observing import Answered, Observer, Unobserved, answered_by
 from admission.review import MalformedReview, PodAdmission, Review
-from kube.loglevel import LogLevel
+from kube.telemetry.loglevel import LogLevel
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from admission.containers import Raw
 from gpu import room
-from kube.tracing import Tracer
+from kube.telemetry.tracing import Tracer
 from wire import names, traceparent
 from wire.traceparent import PodTrace, TraceContext
 

@@ -18,8 +18,8 @@ import msgspec
 from bench import feed
 from bench.result import Figures
 from bench.sizes import Sizes
-from kube.resources import PODS
-from kube.watching import Upserted, WatchDecoder
+from kube.client.resources import PODS
+from kube.watch.watching import Upserted, WatchDecoder
 
 _WITHIN_S = 600.0
 

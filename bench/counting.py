@@ -24,8 +24,8 @@ from cli.metrics.requests import CountedTransport
 from cli.metrics.reviews import ReviewsCounted
 from cli.metrics.scheduling import SchedulingCounted, show_standing
 from cli.metrics.watches import measured_lag
-from kube.resources import PODS
-from kube.transport import Response
+from kube.client.resources import PODS
+from kube.client.transport import Response
 from scheduler.core.model.plan import Bind, Placement, Plan
 from scheduler.report.standing import Standing
 from scheduler.telemetry.observing import Ended, Stage

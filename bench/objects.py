@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kube.clock import SystemClock, rfc3339
+from kube.client.clock import SystemClock, rfc3339
 from simulator import nodeobject
 from simulator.shape import NodeShape
 from wire import names

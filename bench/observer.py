@@ -12,8 +12,8 @@ import anyio
 import msgspec
 from anyio.abc import TaskStatus
 
-from kube.api import check
-from kube.transport import Transport
+from kube.client.api import check
+from kube.client.transport import Transport
 
 _TIMEOUT_S = 10.0
 
@@ -55,7 +55,10 @@ class Observer:
         self._all_bound = anyio.Event()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Watch from now on, until cancelled. Raises kube.errors.ApiError: a bench that missed events is void."""
+        """Watch from now on, until cancelled.
+
+        Raises kube.client.errors.ApiError: a bench that missed events is void.
+        """
         head = check(await self._transport.request("GET", self._path, query={"limit": "1"}, timeout_s=_TIMEOUT_S))
         self._version = _list.decode(head.body).metadata.resource_version
         started = False

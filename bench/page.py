@@ -26,11 +26,11 @@ from cli.page.publishing import Publishing
 from cli.page.values import State
 from gpu import book as books
 from gpu.book import Book, Entry
-from kube.api import Api
-from kube.clock import SystemClock
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.client.resources import NODES, PODS
+from kube.client.retry import Retry
 from kube.memory.server import MemoryApiServer
-from kube.resources import NODES, PODS
-from kube.retry import Retry
 from tools.browser.chromium import Chromium, Tab
 from wire import names
 

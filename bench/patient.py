@@ -9,8 +9,8 @@ from typing import Final
 import anyio
 import msgspec
 
-from kube.errors import Unreachable
-from kube.transport import Response, Transport
+from kube.client.errors import Unreachable
+from kube.client.transport import Response, Transport
 
 _TRIES: Final = 20
 _PAUSE_S: Final = 3.0
@@ -34,7 +34,7 @@ class Patient:
         content_type: str = "application/json",
         timeout_s: float,
     ) -> Response:
-        """See kube.transport.Transport. The last try's failure is raised, or handed back, as it was."""
+        """See kube.client.transport.Transport. The last try's failure is raised, or handed back, as it was."""
         number = 0
         while True:
             number += 1
@@ -55,5 +55,5 @@ class Patient:
     def stream(
         self, path: str, *, query: Mapping[str, str], timeout_s: float
     ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
-        """See kube.transport.Transport."""
+        """See kube.client.transport.Transport."""
         return self._inner.stream(path, query=query, timeout_s=timeout_s)

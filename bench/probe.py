@@ -17,12 +17,12 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from bench import feed, procfs
-from kube import config
-from kube.api import Api
-from kube.http import HttpTransport
-from kube.reflector import Reflector, Sink
-from kube.resources import NODES, PODS
-from kube.retry import Retry
+from kube.client import config
+from kube.client.api import Api
+from kube.client.http import HttpTransport
+from kube.client.resources import NODES, PODS
+from kube.client.retry import Retry
+from kube.watch.reflector import Reflector, Sink
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
 from scheduler.watch.cache import Cache, NodeSink, PodSink

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from kube.clock import SystemClock, rfc3339
+from kube.client.clock import SystemClock, rfc3339
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

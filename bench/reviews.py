@@ -19,8 +19,8 @@ from admission.server import MUTATE_PATH, VALIDATE_PATH
 from bench import stage
 from bench.forms import USUAL, Manifest
 from bench.stage import Stage
-from kube.api import MERGE_PATCH, check
-from kube.clock import SystemClock
+from kube.client.api import MERGE_PATCH, check
+from kube.client.clock import SystemClock
 from wire import names
 
 _LOOPBACK: Final = "127.0.0.1"
@@ -42,7 +42,7 @@ class Recorded(msgspec.Struct, frozen=True):
 async def recorded(scene: Stage, pods: Mapping[str, Manifest]) -> Sequence[Recorded]:
     """Create each pod where our webhooks stand, and change a label of it: three reviews each, as they were sent.
 
-    Raises kube.errors.ApiError for a pod that is refused.
+    Raises kube.client.errors.ApiError for a pod that is refused.
     """
     kept: list[Recorded] = []
     async with _recorder(kept) as (port, ca):

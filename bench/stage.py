@@ -16,11 +16,11 @@ import msgspec
 from bench import objects
 from bench.objects import Manifest
 from bench.observer import Observer
-from kube import config
-from kube.api import check
-from kube.errors import NotFound
-from kube.http import HttpTransport
-from kube.transport import Transport
+from kube.client import config
+from kube.client.api import check
+from kube.client.errors import NotFound
+from kube.client.http import HttpTransport
+from kube.client.transport import Transport
 from tools.cluster import ControlPlane
 
 NAMESPACE = "bench"

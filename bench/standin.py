@@ -15,9 +15,9 @@ import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 
 from bench.stage import Stage
-from kube.api import MERGE_PATCH, check
-from kube.errors import Conflict, NotFound
-from kube.transport import Transport
+from kube.client.api import MERGE_PATCH, check
+from kube.client.errors import Conflict, NotFound
+from kube.client.transport import Transport
 from wire import names
 
 _PODS = f"/api/v1/namespaces/{names.RESERVATION_NAMESPACE}/pods"

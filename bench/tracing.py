@@ -29,8 +29,8 @@ from binder.core.outcome import BoundTold, JoinedAs, Outcome, RequestDropped, Ve
 from binder.core.state import Action, DropRequest, Join, TellBound, Verify
 from binder.telemetry.tracing import Traced as BinderTraces
 from cli.tracing.exporting import Exporting
-from kube.clock import SystemClock
-from kube.tracing import Tracer
+from kube.client.clock import SystemClock
+from kube.telemetry.tracing import Tracer
 from scheduler.core.model.plan import Placement
 from scheduler.telemetry.tracing import Traced as SchedulerTraces
 from tools.cluster import ControlPlane

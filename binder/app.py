@@ -34,15 +34,15 @@ from binder.telemetry.observing import Observer, Unobserved
 from binder.telemetry.tracing import Traced, Untraced
 from binder.watch.sinks import NodeSink, PodSink, RequestSink
 from binder.watch.view import View
-from kube.api import Api
-from kube.backoff import Backoff, BackoffRange
-from kube.clock import Clock
+from kube.client.api import Api
+from kube.client.backoff import Backoff, BackoffRange
+from kube.client.clock import Clock
+from kube.client.resources import BIND_REQUESTS, NODES, PODS
 from kube.clusterpolicies import CdiNames
 from kube.events import EventRecorder
-from kube.reflector import Reflector
-from kube.replica import Follower
-from kube.resources import BIND_REQUESTS, NODES, PODS
-from kube.tracing import Tracer
+from kube.lead.replica import Follower
+from kube.telemetry.tracing import Tracer
+from kube.watch.reflector import Reflector
 
 _log: Final = logging.getLogger(__name__)
 

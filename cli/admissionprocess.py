@@ -21,11 +21,11 @@ from cli.metrics.reviews import ReviewsCounted
 from cli.refusing import BadInput
 from cli.settings.admission import AdmissionOptions
 from cli.tracing import opened as tracing
-from kube.api import Api
-from kube.clock import SystemClock
-from kube.lease import incarnation
-from kube.retry import Retry
-from kube.serverclock import ServerClock
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.client.retry import Retry
+from kube.client.serverclock import ServerClock
+from kube.lead.lease import incarnation
 
 
 def settings(options: AdmissionOptions) -> Settings:

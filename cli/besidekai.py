@@ -15,12 +15,12 @@ from typing import Final
 import anyio
 
 from cli.livekai import Found, Lookout, sentence
-from kube.api import Api
-from kube.errors import ApiError
+from kube.client.api import Api
+from kube.client.errors import ApiError
+from kube.client.resources import LEASES
 from kube.events import EventRecorder, about
-from kube.logevents import LogEvent
-from kube.logevents import about as told
-from kube.resources import LEASES
+from kube.telemetry.logevents import LogEvent
+from kube.telemetry.logevents import about as told
 from wire import names
 from wire.core import ObjectMeta
 from wire.events import WARNING

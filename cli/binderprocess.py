@@ -13,11 +13,11 @@ from cli.metrics.registry import Registry
 from cli.metrics.watches import count_watches
 from cli.replicas import Own, run_replica
 from cli.settings.binder import BinderOptions
-from kube.api import Api
-from kube.clock import SystemClock
+from kube.client.api import Api
+from kube.client.clock import SystemClock
 from kube.events import EventRecorder
-from kube.replica import Replica
-from kube.tracing import Tracer
+from kube.lead.replica import Replica
+from kube.telemetry.tracing import Tracer
 
 
 async def run(options: BinderOptions, stop: anyio.Event) -> None:

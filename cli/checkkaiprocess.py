@@ -14,11 +14,11 @@ from cli.migration.telling import tell
 from cli.refusing import BadInput
 from cli.settings.common import AsKubectl
 from cli.settings.gathering import from_line
-from kube.api import Api
-from kube.config import ConfigError
-from kube.http import HttpTransport
-from kube.retry import Retry
-from kube.transport import Transport
+from kube.client.api import Api
+from kube.client.config import ConfigError
+from kube.client.http import HttpTransport
+from kube.client.retry import Retry
+from kube.client.transport import Transport
 
 #: Somebody waits at a terminal.
 _TRIES: Final = 2

@@ -23,9 +23,9 @@ from cli.refusing import BadInput
 from cli.settings.common import AsKubectl
 from cli.settings.gathering import from_line
 from cli.writing import write
-from kube.clock import Clock, SystemClock
-from kube.config import ConfigError
-from kube.http import HttpTransport
+from kube.client.clock import Clock, SystemClock
+from kube.client.config import ConfigError
+from kube.client.http import HttpTransport
 
 Check = Callable[[Reader], Awaitable[list[Finding]]]
 

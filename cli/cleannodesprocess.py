@@ -14,13 +14,13 @@ from cli.checks.reader import CantLook, Raw, Reader
 from cli.refusing import BadInput
 from cli.settings.common import AsKubectl
 from cli.settings.gathering import from_line
-from kube.api import Api
-from kube.config import ConfigError
-from kube.errors import ApiError
-from kube.http import HttpTransport
-from kube.resources import NODES
-from kube.retry import Retry
-from kube.transport import Transport
+from kube.client.api import Api
+from kube.client.config import ConfigError
+from kube.client.errors import ApiError
+from kube.client.http import HttpTransport
+from kube.client.resources import NODES
+from kube.client.retry import Retry
+from kube.client.transport import Transport
 
 _NODES: Final = "/api/v1/nodes"
 _PODS: Final = "/api/v1/pods"

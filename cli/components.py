@@ -24,8 +24,8 @@ from cli.settings.common import Component, Process
 from cli.settings.declaring import PREFIX, add_options, declared
 from cli.settings.gathering import gathered
 from cli.settings.scheduler import SchedulerOptions
-from kube.config import ConfigError
-from kube.logevents import LogEvent, about
+from kube.client.config import ConfigError
+from kube.telemetry.logevents import LogEvent, about
 
 _log: Final = logging.getLogger(__name__)
 _Commands = Any  # argparse keeps the type of sub-commands private

@@ -17,9 +17,9 @@ from cli.logs.levels import tell_repeats
 from cli.logs.repeats import Limited
 from cli.memory import trim_now_and_then
 from cli.settings.common import Connection
-from kube import config
-from kube.config import ConfigError, Credentials
-from kube.http import CONNECTIONS, HttpTransport
+from kube.client import config
+from kube.client.config import ConfigError, Credentials
+from kube.client.http import CONNECTIONS, HttpTransport
 
 _DEFAULT_KUBECONFIG: Final = anyio.Path("~/.kube/config")
 #: Runs a component until it ends; one that sees ``stop`` set finishes what it has begun.
@@ -46,7 +46,7 @@ async def until_told(run: Run, log: Limited) -> None:
 
 
 async def credentials(where: Connection) -> Credentials:
-    """Return the credentials that settings name. Raises kube.config.ConfigError."""
+    """Return the credentials that settings name. Raises kube.client.config.ConfigError."""
     if where.server:
         token = config.TokenFile(Path(where.token_file)) if where.token_file else None
         return Credentials(server=where.server, ca_file=where.ca_file, authorization=token)
@@ -61,7 +61,7 @@ async def credentials(where: Connection) -> Credentials:
 async def credentials_of_user(where: Connection) -> Credentials:
     """Return the credentials for a command that people run: those that it names, or else kubectl's.
 
-    Raises kube.config.ConfigError.
+    Raises kube.client.config.ConfigError.
     """
     if where.server:
         return await credentials(where)
@@ -71,7 +71,7 @@ async def credentials_of_user(where: Connection) -> Credentials:
 async def as_kubectl(*, kubeconfig: str, context: str) -> Credentials:
     """Return what is told, else what a kubeconfig says where there is one, else the pod's service account.
 
-    Raises kube.config.ConfigError.
+    Raises kube.client.config.ConfigError.
     """
     if kubeconfig and not await anyio.Path(kubeconfig).is_file():
         raise ConfigError(f"--kubeconfig {kubeconfig}: there is no such file")

@@ -16,8 +16,8 @@ from rich.text import Text
 from binder.settings import BinderSettings
 from cli import tables
 from cli.refusing import BadInput
-from kube import errors
-from kube.clock import SystemClock
+from kube.client import errors
+from kube.client.clock import SystemClock
 from simulator import manifests, outcome, shape
 from simulator.manifests import Manifest
 from simulator.outcome import Outcome

@@ -14,7 +14,7 @@ from aiohttp import web
 from anyio.abc import TaskStatus
 from typing_extensions import override
 
-from kube.loglevel import LogLevel
+from kube.telemetry.loglevel import LogLevel
 
 STARTING: Final = "not in step with the cluster yet"
 ENDING: Final = "told to end"

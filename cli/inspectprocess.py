@@ -18,12 +18,12 @@ from cli.inspection.values import Inspection
 from cli.leaders import Leaders
 from cli.printable import line
 from cli.refusing import BadInput
-from kube.api import Api
-from kube.clock import SystemClock
-from kube.config import ConfigError
-from kube.errors import ApiError, Forbidden
-from kube.http import HttpTransport
-from kube.retry import Retry
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.client.config import ConfigError
+from kube.client.errors import ApiError, Forbidden
+from kube.client.http import HttpTransport
+from kube.client.retry import Retry
 
 _DEFAULT_NAMESPACE: Final = "default"
 #: Somebody waits at a terminal.

@@ -14,10 +14,10 @@ from typing import Final
 import anyio
 import msgspec
 
-from kube.api import Api
-from kube.clock import Clock
-from kube.errors import ApiError, NotFound
-from kube.resources import LEASES
+from kube.client.api import Api
+from kube.client.clock import Clock
+from kube.client.errors import ApiError, NotFound
+from kube.client.resources import LEASES
 from wire import names
 from wire.core import Lease, LeaseSpec
 
@@ -30,7 +30,7 @@ LEADERS: Final[Mapping[str, tuple[str, str]]] = {
 CONFIRM_S: Final = 5.0
 _LOOK_TWICE_S: Final = 0.5
 _FOLLOW_S: Final = 5.0
-#: Where a lease says none (kube/lease.py).
+#: Where a lease says none (kube/lead/lease.py).
 _DURATION_S: Final = 15
 _NS: Final = 1_000_000_000
 

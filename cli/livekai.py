@@ -14,8 +14,8 @@ from typing import Final
 import anyio
 import msgspec
 
-from kube.api import Api
-from kube.resources import LEASES, PODS
+from kube.client.api import Api
+from kube.client.resources import LEASES, PODS
 from wire import names
 from wire.core import Container, Lease, Pod
 

@@ -14,13 +14,13 @@ import msgspec
 from cli import connections
 from cli.refusing import BadInput, refuse
 from cli.settings.common import Connection
-from kube import errors
-from kube.api import Api
-from kube.clock import SystemClock
-from kube.config import Credentials
-from kube.http import HttpTransport
-from kube.retry import Retry
-from kube.transport import Transport
+from kube.client import errors
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.client.config import Credentials
+from kube.client.http import HttpTransport
+from kube.client.retry import Retry
+from kube.client.transport import Transport
 from simulator import shape
 from simulator.checkpoint import BadCheckpoint, Checkpoints
 from simulator.nodeset import NodeSet, NotSimulated

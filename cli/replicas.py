@@ -24,17 +24,17 @@ from cli.metrics.watches import measured_lag
 from cli.refusing import BadInput
 from cli.settings.common import Replica as Options
 from cli.tracing import opened as tracing
-from kube.api import Api
-from kube.clock import Clock
+from kube.client.api import Api
+from kube.client.clock import Clock
+from kube.client.fence import WriteFence
+from kube.client.patience import until_answered
+from kube.client.retry import Retry
 from kube.events import EventRecorder
-from kube.fence import WriteFence
-from kube.lease import LeaderElection, LeaseSettings, incarnation
-from kube.patience import until_answered
-from kube.replica import Replica, take_part
-from kube.retry import Retry
-from kube.rivals import Rivals
+from kube.lead.lease import LeaderElection, LeaseSettings, incarnation
+from kube.lead.replica import Replica, take_part
+from kube.lead.rivals import Rivals
 from kube.serving import serve
-from kube.tracing import Tracer
+from kube.telemetry.tracing import Tracer
 from wire import names
 
 log = logging.getLogger(__name__)

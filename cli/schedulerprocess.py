@@ -12,11 +12,11 @@ from cli.metrics.scheduling import SchedulingCounted, show_standing
 from cli.metrics.watches import count_watches
 from cli.replicas import Own, run_replica
 from cli.settings.scheduler import SchedulerOptions
-from kube.api import Api
-from kube.clock import SystemClock
+from kube.client.api import Api
+from kube.client.clock import SystemClock
 from kube.events import EventRecorder
-from kube.replica import Replica
-from kube.tracing import Tracer
+from kube.lead.replica import Replica
+from kube.telemetry.tracing import Tracer
 from scheduler.app import Scheduler
 from scheduler.core.model.settings import Settings
 from scheduler.report.inspecting import Inspected, Inspecting

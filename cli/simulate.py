@@ -18,8 +18,8 @@ from cli.memory import rare_collections
 from cli.page.simulated import Recorder, recorded
 from cli.refusing import BadInput
 from cli.writing import write
-from kube import errors
-from kube.clock import Clock, SystemClock
+from kube.client import errors
+from kube.client.clock import Clock, SystemClock
 from simulator import manifests, outcome, shape
 from simulator.manifests import Manifest
 from simulator.outcome import Outcome

@@ -31,12 +31,12 @@ from cli.page.settings import PageSettings, is_loopback
 from cli.page.winding import Recorded
 from cli.printable import line
 from cli.refusing import BadInput
-from kube.api import Api
-from kube.clock import SystemClock
-from kube.config import ConfigError
-from kube.http import HttpTransport
-from kube.retry import Retry
-from kube.transport import Transport
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.client.config import ConfigError
+from kube.client.http import HttpTransport
+from kube.client.retry import Retry
+from kube.client.transport import Transport
 
 #: Names by which this machine calls itself; any other name was made by somebody to get at what it serves.
 _OURSELVES: Final = ("127.0.0.1", "localhost", "[::1]")

@@ -12,10 +12,10 @@ from cli.printable import line
 from cli.refusing import BadInput
 from cli.settings.common import AsKubectl
 from cli.settings.gathering import from_line
-from kube.api import Api
-from kube.config import ConfigError
-from kube.http import HttpTransport
-from kube.retry import Retry
+from kube.client.api import Api
+from kube.client.config import ConfigError
+from kube.client.http import HttpTransport
+from kube.client.retry import Retry
 from wire.crds.render import DEFINITIONS
 
 _FOREIGN: Final = (

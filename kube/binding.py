@@ -6,10 +6,10 @@ import msgspec
 
 from gpu.fences import fencing
 from gpu.grant import BoundMetadata
-from kube.api import Api
-from kube.clock import Clock, rfc3339
-from kube.errors import ApiError, Conflict, NotFound
-from kube.resources import PODS
+from kube.client.api import Api
+from kube.client.clock import Clock, rfc3339
+from kube.client.errors import ApiError, Conflict, NotFound
+from kube.client.resources import PODS
 from wire import names
 from wire.core import Binding, ObjectMeta, ObjectReference, Pod
 

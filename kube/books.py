@@ -18,10 +18,10 @@ from gpu import book as device_book
 from gpu import reservation as reservations
 from gpu.book import Book, NotEntered, Tenant
 from gpu.reservation import Reservation
-from kube.api import Api
-from kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, Refused
-from kube.patience import until_answered
-from kube.resources import PODS
+from kube.client.api import Api
+from kube.client.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, Refused
+from kube.client.patience import until_answered
+from kube.client.resources import PODS
 
 #: Lost races in a row after which a change gives up (its caller asks again later).
 _TRIES = 8

@@ -19,10 +19,10 @@ import msgspec
 from gpu.book import Book, NotEntered, Tenant
 from gpu.reservation import Reservation
 from kube import books
-from kube.api import Api
 from kube.books import NotHeld, NotJoinable
-from kube.errors import ApiError, Conflict, NotFound
-from kube.patience import until_answered
+from kube.client.api import Api
+from kube.client.errors import ApiError, Conflict, NotFound
+from kube.client.patience import until_answered
 
 _log: Final = logging.getLogger(__name__)
 _FIRST_PAUSE_S: Final = 0.005

@@ -21,9 +21,9 @@ from anyio.abc import TaskStatus
 
 from gpu import cdi
 from gpu.cdi import Cdi
-from kube.api import Api
-from kube.errors import ApiError, Forbidden, NotFound, Undecodable
-from kube.resources import CLUSTER_POLICIES
+from kube.client.api import Api
+from kube.client.errors import ApiError, Forbidden, NotFound, Undecodable
+from kube.client.resources import CLUSTER_POLICIES
 from wire.clusterpolicy import ClusterPolicy
 
 _log: Final = logging.getLogger(__name__)
@@ -37,7 +37,10 @@ _CATCH_UP_S: Final = 2.0
 
 
 class CdiNames:
-    """``is_on``: whether devices are named as CDI does, now. It is followed as reflectors are (kube/replica.py)."""
+    """``is_on``: whether devices are named as CDI does, now.
+
+    It is followed as reflectors are (kube/lead/replica.py).
+    """
 
     def __init__(self, api: Api, chosen: Cdi) -> None:
         self._api = api

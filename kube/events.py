@@ -15,10 +15,10 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from kube import errors
-from kube.api import Api
-from kube.clock import Clock, rfc3339_micro
-from kube.resources import EVENTS, Resource
+from kube.client import errors
+from kube.client.api import Api
+from kube.client.clock import Clock, rfc3339_micro
+from kube.client.resources import EVENTS, Resource
 from wire.core import ObjectMeta, ObjectReference
 from wire.events import MOST_NOTE_BYTES, NORMAL, Event, EventSeries
 

@@ -14,13 +14,13 @@ The write names the pod's own UID as precondition, so that a process that outliv
 successor of the same name. The UID comes from the environment; pods made by KAI don't pass it, there the first GET
 counts (a token bound to a deleted pod is refused by the API server, which covers the gap).
 
-A driver carries actions out and reports events; over kube.transport and anyio it reads::
+A driver carries actions out and reports events; over kube.client.transport and anyio it reads::
 
     state, action = steps.start(environ)
     while not isinstance(action, steps.Exit):
         match action:
             case steps.Call():
-                event = await answer(transport, action)  # Answer, or NoAnswer for kube.errors.Unreachable
+                event = await answer(transport, action)  # Answer, or NoAnswer for kube.client.errors.Unreachable
             case steps.ReadDevice():
                 event = reader.read()
             case steps.Wait():

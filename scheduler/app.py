@@ -1,7 +1,7 @@
 """The scheduler: it follows the cluster always, and decides and commits while it leads.
 
 Nothing is decided before all books, BindRequests and plans of the leader before it are in the cache: a term begins
-with fresh lists (kube/replica.py).
+with fresh lists (kube/lead/replica.py).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import random
 import anyio
 from typing_extensions import override
 
-from kube.api import Api
-from kube.clock import Clock
+from kube.client.api import Api
+from kube.client.clock import Clock
+from kube.client.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
 from kube.clusterpolicies import CdiNames
 from kube.events import EventRecorder
-from kube.reflector import Reflector
-from kube.replica import Follower
-from kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
-from kube.tracing import Tracer
+from kube.lead.replica import Follower
+from kube.telemetry.tracing import Tracer
+from kube.watch.reflector import Reflector
 from scheduler.autoscale.scaling import Scaling
 from scheduler.commit.direct import Direct
 from scheduler.commit.gangs import Gangs

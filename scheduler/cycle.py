@@ -14,11 +14,11 @@ from typing import Any, Final, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from kube.api import Api
-from kube.clock import monotonic_ns
-from kube.errors import ApiError, Conflict, NotFound
-from kube.logevents import LogEvent, about
-from kube.resources import PODS
+from kube.client.api import Api
+from kube.client.clock import monotonic_ns
+from kube.client.errors import ApiError, Conflict, NotFound
+from kube.client.resources import PODS
+from kube.telemetry.logevents import LogEvent, about
 from scheduler.commit import handing
 from scheduler.commit.direct import Direct
 from scheduler.commit.gangs import Gangs

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from kube import errors
+from kube.client import errors
+from kube.client.resources import PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
-from kube.resources import PODS
 from simulator import peeking
 from simulator.checks import placing
 from simulator.checks.room import share_of

@@ -14,8 +14,8 @@ from typing import Any, Final
 import anyio
 from anyio.abc import TaskGroup
 
-from kube.api import Api
-from kube.clock import Clock, rfc3339
+from kube.client.api import Api
+from kube.client.clock import Clock, rfc3339
 from simulator import environment, nodeobject, podstatus, process
 from simulator.admitting import Refusal
 from simulator.checkpoint import Checkpoints

@@ -13,7 +13,7 @@ import msgspec
 import yaml
 from typing_extensions import override
 
-from kube.resources import (
+from kube.client.resources import (
     CONFIG_MAPS,
     CSI_NODES,
     NAMESPACES,

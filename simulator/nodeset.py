@@ -18,13 +18,13 @@ from typing import Final
 import anyio
 from anyio.abc import TaskStatus
 
-from kube import errors
-from kube.api import Api
-from kube.clock import Clock, rfc3339, rfc3339_micro
-from kube.reflector import Reflector
-from kube.resources import LEASES, NODES, PODS
-from kube.retry import Retry
-from kube.transport import Transport
+from kube.client import errors
+from kube.client.api import Api
+from kube.client.clock import Clock, rfc3339, rfc3339_micro
+from kube.client.resources import LEASES, NODES, PODS
+from kube.client.retry import Retry
+from kube.client.transport import Transport
+from kube.watch.reflector import Reflector
 from simulator import nodeobject
 from simulator.checkpoint import Checkpoints
 from simulator.devices import Device
@@ -132,19 +132,19 @@ class NodeSet:
         await self._for_all(self._unregister)
 
     async def register(self, name: str) -> None:
-        """Register a node anew that somebody has deleted. Raises kube.errors.ApiError."""
+        """Register a node anew that somebody has deleted. Raises kube.client.errors.ApiError."""
         async with self._writers:
             await self._register(self.kubelets[name])
 
     async def refitted(self, name: str) -> None:
-        """Register a machine that was replaced by another one under its name. Raises kube.errors.ApiError."""
+        """Register a machine that was replaced by another one under its name. Raises kube.client.errors.ApiError."""
         await self.register(name)
         annotations = nodeobject.node(self.kubelets[name].shape, now="")["metadata"].get("annotations", {})
         cards = {names.NODE_CARDS: annotations.get(names.NODE_CARDS)}
         await self._api.patch(NODES, name, {"metadata": {"annotations": cards}})
 
     async def tell(self, name: str) -> None:
-        """Have a node say that it is well, and how many devices it offers now. Raises kube.errors.ApiError."""
+        """Have a node say that it is well, and how many devices it offers now. Raises kube.client.errors.ApiError."""
         kubelet = self.kubelets[name]
         now = rfc3339(self._clock.now_ns())
         status = nodeobject.status(kubelet.shape, now=now, offered=kubelet.intake.offered)

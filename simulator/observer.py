@@ -14,8 +14,8 @@ import anyio
 import msgspec
 from anyio.abc import TaskStatus
 
-from kube import errors
-from kube.transport import Transport
+from kube.client import errors
+from kube.client.transport import Transport
 from simulator.invariants import BIND_REQUESTS, CONFIG_MAPS, DELETED, NODES, POD_GROUPS, PODS
 from wire import names
 
@@ -100,7 +100,7 @@ def _rank(item: tuple[str, dict[str, Any]]) -> int:
 
 
 async def objects(transport: Transport, plural: str) -> dict[str, Any]:
-    """List all objects of a kind. Raises kube.errors.Unreachable when the server does not give the list."""
+    """List all objects of a kind. Raises kube.client.errors.Unreachable when the server does not give the list."""
     response = await transport.request("GET", PATHS[plural], query={}, timeout_s=_TIMEOUT_S)
     if response.status != 200:
         raise errors.Unreachable(f"list of {plural}: HTTP {response.status}")

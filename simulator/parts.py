@@ -16,12 +16,12 @@ from anyio.abc import TaskStatus
 from admission.review import PodAdmission
 from admission.tracing import Traces
 from binder.app import Binder
-from kube.api import Api
-from kube.clock import Clock
+from kube.client.api import Api
+from kube.client.clock import Clock
+from kube.client.transport import Transport
 from kube.events import EventRecorder
+from kube.lead.replica import Replica
 from kube.memory.transport import MemoryTransport
-from kube.replica import Replica
-from kube.transport import Transport
 from scheduler.app import Scheduler
 from simulator.hooks import Hook, hooks
 from simulator.policies import Policy, policies

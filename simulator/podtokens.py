@@ -13,10 +13,10 @@ from typing import Final
 
 import anyio
 
-from kube import errors
-from kube.api import Api, Token
-from kube.config import Authorization
-from kube.transport import Transport
+from kube.client import errors
+from kube.client.api import Api, Token
+from kube.client.config import Authorization
+from kube.client.transport import Transport
 from wire.core import Pod
 
 _log: Final = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class PodTokens:
     """``await tokens(pod)`` is the transport of a process in that pod.
 
     ``api`` may ask for tokens of the pods' service accounts; ``under`` makes a transport under a token
-    (kube.http.HttpTransport.under).
+    (kube.client.http.HttpTransport.under).
     """
 
     api: Api
@@ -62,7 +62,7 @@ class PodTokens:
                 return self.under(_Mounted(self, pod, token, anyio.current_time()))
 
     async def ask(self, pod: Pod) -> Token:
-        """Ask for a token. Raises kube.errors.ApiError's kinds."""
+        """Ask for a token. Raises kube.client.errors.ApiError's kinds."""
         account = pod.spec.service_account_name or "default"
         return await self.api.token(pod.metadata.namespace, account, pod=pod.metadata, lifetime_s=_LIFETIME_S)
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from kube.backoff import Backoff
+from kube.client.backoff import Backoff
 from simulator import environment, podstatus, process
 from simulator.devices import Device
 from simulator.environment import MissingSource, UnknownDevice

@@ -11,8 +11,8 @@ from typing import Final
 
 import anyio
 
-from kube import errors
-from kube.transport import Transport
+from kube.client import errors
+from kube.client.transport import Transport
 from reservation import device as reservation_device
 from reservation import steps
 from simulator.devices import Device

@@ -15,15 +15,15 @@ from typing import Any, Final
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from kube.api import Api
-from kube.clock import Clock
+from kube.client.api import Api
+from kube.client.clock import Clock
+from kube.client.retry import Retry
+from kube.client.transport import Transport
 from kube.events import EventRecorder
-from kube.lease import LeaderElection, LeaseSettings
+from kube.lead.lease import LeaderElection, LeaseSettings
+from kube.lead.replica import take_part
 from kube.memory.server import MemoryApiServer
 from kube.memory.transport import MemoryTransport
-from kube.replica import take_part
-from kube.retry import Retry
-from kube.transport import Transport
 from simulator.component import Component
 from simulator.parts import Make, Runnable
 from simulator.skew import SkewedClock

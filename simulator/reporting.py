@@ -8,9 +8,9 @@ from typing import Any
 
 import anyio
 
-from kube import errors
-from kube.api import Api
-from kube.resources import CONFIG_MAPS, PODS
+from kube.client import errors
+from kube.client.api import Api
+from kube.client.resources import CONFIG_MAPS, PODS
 from simulator import environment
 from simulator.secrets import SECRETS
 from wire.core import Container, Pod

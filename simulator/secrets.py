@@ -6,7 +6,7 @@ import base64
 
 import msgspec
 
-from kube.resources import Resource
+from kube.client.resources import Resource
 from wire.core import ObjectMeta
 
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from kube.api import Api
-from kube.resources import NAMESPACES, Resource
+from kube.client.api import Api
+from kube.client.resources import NAMESPACES, Resource
 from wire import names
 from wire.core import ObjectMeta
 
@@ -29,7 +29,7 @@ RUNTIME_CLASSES: Final = Resource(
 
 
 async def seed(api: Api) -> None:
-    """Create them on a fresh API server. Raises kube.errors.ApiError."""
+    """Create them on a fresh API server. Raises kube.client.errors.ApiError."""
     for namespace in (names.SYSTEM_NAMESPACE, names.RESERVATION_NAMESPACE, names.SCALE_ADJUST_NAMESPACE):
         await api.create(NAMESPACES, named(namespace))
     account = named(names.RESERVATION_SERVICE_ACCOUNT)

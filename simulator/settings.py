@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kube.backoff import BackoffRange
+from kube.client.backoff import BackoffRange
 
 
 class KubeletSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kube.clock import Clock
+from kube.client.clock import Clock
 
 
 @dataclass(slots=True)
 class SkewedClock:
-    """Wall time (kube.clock.Clock) that is ``ahead_ns`` nanoseconds before the true one; negative: it is behind.
+    """Wall time (kube.client.clock.Clock) that is ``ahead_ns`` nanoseconds before the true one; negative: it is behind.
 
     It may be changed at any time: that is a jump of the clock. The event loop's own time never jumps, as a machine's
     monotonic clock doesn't.

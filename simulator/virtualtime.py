@@ -177,7 +177,7 @@ _running_in: contextvars.ContextVar[Stoppable | None] = contextvars.ContextVar("
 
 
 class VirtualClock:
-    """Wall time (kube.clock.Clock) that goes with a virtual-time loop: ``epoch_ns`` at the loop's 0."""
+    """Wall time (kube.client.clock.Clock) that goes with a virtual-time loop: ``epoch_ns`` at the loop's 0."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, epoch_ns: int = 1_767_225_600_000_000_000) -> None:
         self._loop = loop

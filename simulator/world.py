@@ -25,15 +25,15 @@ from admission.namespaces import NamespaceChoices
 from admission.review import PodAdmission
 from admission.settings import Settings as AdmissionSettings
 from binder.settings import BinderSettings
-from kube import errors
-from kube.api import Api
-from kube.clock import Clock
-from kube.lease import LeaseSettings
+from kube.client import errors
+from kube.client.api import Api
+from kube.client.clock import Clock
+from kube.client.resources import LEASES, NAMESPACES, PODS
+from kube.client.retry import Retry
+from kube.lead.lease import LeaseSettings
 from kube.memory.calls import Call
 from kube.memory.server import MemoryApiServer
-from kube.reflector import Reflector
-from kube.resources import LEASES, NAMESPACES, PODS
-from kube.retry import Retry
+from kube.watch.reflector import Reflector
 from scheduler.settings import SchedulerSettings
 from simulator import observer, policies, seeding, settled
 from simulator.auditing import Auditor
@@ -161,7 +161,7 @@ class World:
     # --- what is done to it ------------------------------------------------------------------------------------------
 
     async def apply(self, manifests: Iterable[Manifest]) -> None:
-        """Create objects in the order given. Raises kube.errors.ApiError, with the object named in a note."""
+        """Create objects in the order given. Raises kube.client.errors.ApiError, with the object named in a note."""
         for manifest in manifests:
             try:
                 await self.api.create(manifest.resource, manifest.body, namespace=manifest.namespace)

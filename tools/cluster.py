@@ -30,7 +30,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from kube.clock import SystemClock
+from kube.client.clock import SystemClock
 from tools import rightsused
 from tools.certificates import Authority, signing_pair
 from tools.controlplane import ensure

@@ -369,7 +369,7 @@ class Binding(WireStruct, frozen=True, gc=False):
 
 
 class LeaseSpec(WireStruct, frozen=True, gc=False):
-    """Times are MicroTime strings (kube/clock.py rfc3339_micro); they are told to others, and never compared."""
+    """Times are MicroTime strings (kube/client/clock.py rfc3339_micro); they are told to others, and never compared."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None

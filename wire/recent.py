@@ -1,8 +1,9 @@
 """What is remembered of the gone: for as long as anybody may still speak of them, and no longer.
 
 A UID that is deleted never returns, but an answer of the API server tells how things were when it was given, and may
-be taken in after the watch has told of the deletion. That can be late by no more than a request may take (kube/api.py:
-10 s and a second). So what is gone is remembered for two periods at least, and no table grows with what there once was.
+be taken in after the watch has told of the deletion. That can be late by no more than a request may take
+(kube/client/api.py: 10 s and a second). So what is gone is remembered for two periods at least, and no table grows with
+what there once was.
 
 Periods are counted by their ends, not by a clock: a process that is stopped for an hour and goes on sees one end, not
 120, and an answer that had waited in its sockets still finds what it has to find.

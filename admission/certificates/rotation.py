@@ -24,13 +24,13 @@ from admission.certificates.steps import Keep, Make, Publish, Serve, Step, decid
 from admission.certificates.view import View
 from admission.certs import YEAR_S, serving_certificate
 from admission.manifests import ADOPTION_CONFIGURATION, PODS_CONFIGURATION
-from kube import errors
-from kube.api import Api
-from kube.backoff import Backoff, BackoffRange
-from kube.clock import Clock, monotonic_ns
-from kube.reflector import Reflector
-from kube.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, Resource
-from kube.signal import Signal
+from kube.client import errors
+from kube.client.api import Api
+from kube.client.backoff import Backoff, BackoffRange
+from kube.client.clock import Clock, monotonic_ns
+from kube.client.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, Resource
+from kube.watch.reflector import Reflector
+from kube.watch.signal import Signal
 from wire import names
 from wire.admissionregistration import WebhookConfiguration
 from wire.core import Secret
@@ -97,7 +97,7 @@ def _generation(obj: Secret | WebhookConfiguration | None) -> tuple[str, int] | 
 
 
 class Rotation(tls.Shown):
-    """Shows what the Secret holds. ``clock`` is the API server's (kube/serverclock.py)."""
+    """Shows what the Secret holds. ``clock`` is the API server's (kube/client/serverclock.py)."""
 
     def __init__(self, api: Api, settings: SelfMade, *, clock: Clock, rng: random.Random) -> None:
         self._api = api

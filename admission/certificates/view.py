@@ -1,7 +1,8 @@
 """What a replica knows when it decides about certificates, and what follows from that alone.
 
 Two kinds of time are in it. Whether a certificate is valid is judged by the API server, so ``now_s`` is its clock
-(kube/serverclock.py). How long something has stood is counted by this process (``_ns``): no clock that jumps counts.
+(kube/client/serverclock.py). How long something has stood is counted by this process (``_ns``): no clock that jumps
+counts.
 """
 
 from __future__ import annotations

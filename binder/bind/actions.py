@@ -42,15 +42,15 @@ from gpu.book import Entry, Tenant
 from gpu.cause import Cause
 from gpu.reservation import Reservation
 from kube import binding, books
-from kube.api import Api
-from kube.clock import Clock
+from kube.client.api import Api
+from kube.client.clock import Clock
+from kube.client.errors import ApiError, Forbidden
+from kube.client.patience import doubled_s, until_answered
+from kube.client.removal import remove
+from kube.client.resources import BIND_REQUESTS
 from kube.clusterpolicies import CdiNames
-from kube.errors import ApiError, Forbidden
 from kube.events import EventRecorder
-from kube.logevents import LogEvent, about
-from kube.patience import doubled_s, until_answered
-from kube.removal import remove
-from kube.resources import BIND_REQUESTS
+from kube.telemetry.logevents import LogEvent, about
 from wire import names
 from wire.core import ObjectReference
 from wire.events import NORMAL, WARNING

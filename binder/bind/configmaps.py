@@ -12,10 +12,10 @@ from binder.core.configmaps import Standing, standing
 from binder.core.failure import Failure
 from gpu.cause import Cause
 from kube import books
-from kube.api import Api
-from kube.errors import AlreadyExists, ApiError, NotFound
-from kube.removal import remove
-from kube.resources import CONFIG_MAPS
+from kube.client.api import Api
+from kube.client.errors import AlreadyExists, ApiError, NotFound
+from kube.client.removal import remove
+from kube.client.resources import CONFIG_MAPS
 from wire.core import ConfigMap
 
 _IN_THE_WAY: Final = {

@@ -15,9 +15,9 @@ from gpu.book import Book
 from gpu.cause import Cause
 from gpu.reservation import Reservation, name_for
 from kube import books
-from kube.api import Api
-from kube.errors import AlreadyExists, ApiError, NotFound
-from kube.resources import PODS
+from kube.client.api import Api
+from kube.client.errors import AlreadyExists, ApiError, NotFound
+from kube.client.resources import PODS
 
 _PAUSE_S: Final = 1.0
 

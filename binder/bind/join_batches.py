@@ -24,9 +24,9 @@ from gpu.book import Book, ComputeTaken, DeviceFull, ModeConflict, NotEntered, O
 from gpu.cause import Cause
 from gpu.reservation import Reservation
 from kube import books
-from kube.api import Api
-from kube.errors import ApiError
-from kube.logevents import LogEvent, about
+from kube.client.api import Api
+from kube.client.errors import ApiError
+from kube.telemetry.logevents import LogEvent, about
 
 _log: Final = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from binder.core.step import Next, step
 from binder.telemetry.observing import Observer, Stage, stage_of
 from binder.telemetry.tracing import Traces
 from binder.watch.view import View
-from kube.signal import Signal
+from kube.watch.signal import Signal
 
 
 class Unit:

@@ -19,9 +19,9 @@ from binder.core.pods import view as read_pod
 from binder.core.reservation_pod import ReservationTemplate
 from gpu import reservation as reservations
 from gpu.reservation import Reservation
-from kube.api import Api
-from kube.patience import until_answered
-from kube.resources import PODS
+from kube.client.api import Api
+from kube.client.patience import until_answered
+from kube.client.resources import PODS
 
 Answer = Verified | Disputed | Failed
 #: Reservation UID and device UUID.

@@ -23,9 +23,9 @@ from binder.collect.wanted_devices import Searching
 from binder.settings import BinderSettings
 from binder.watch.view import View
 from gpu.reservation import Reservation
-from kube.errors import ApiError
+from kube.client.errors import ApiError
+from kube.client.patience import doubled_s
 from kube.events import EventRecorder
-from kube.patience import doubled_s
 from wire import names
 from wire.core import ObjectReference
 from wire.events import WARNING

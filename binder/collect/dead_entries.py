@@ -22,11 +22,11 @@ from binder.watch.view import View
 from gpu.book import Entry, Tenant
 from gpu.reservation import Reservation
 from kube import binding, books
-from kube.api import Api
 from kube.binding import FenceText, Identity
-from kube.clock import Clock
-from kube.errors import ApiError, Forbidden, NotFound
-from kube.resources import BIND_REQUESTS, PODS
+from kube.client.api import Api
+from kube.client.clock import Clock
+from kube.client.errors import ApiError, Forbidden, NotFound
+from kube.client.resources import BIND_REQUESTS, PODS
 
 _log: Final = logging.getLogger(__name__)
 

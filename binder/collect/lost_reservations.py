@@ -20,11 +20,11 @@ from gpu import reservation as reservations
 from gpu.book import Book
 from gpu.reservation import Reservation
 from kube import binding, books
-from kube.api import Api
 from kube.binding import Identity
-from kube.errors import Conflict, NotFound
-from kube.logevents import LogEvent, about
-from kube.resources import PODS
+from kube.client.api import Api
+from kube.client.errors import Conflict, NotFound
+from kube.client.resources import PODS
+from kube.telemetry.logevents import LogEvent, about
 from wire import names
 
 _log: Final = logging.getLogger(__name__)

@@ -7,10 +7,10 @@ from typing import Final
 
 from binder.watch.view import View
 from gpu.reservation import Reservation
-from kube.api import Api
-from kube.errors import Conflict, NotFound
-from kube.logevents import LogEvent, about
-from kube.resources import PODS
+from kube.client.api import Api
+from kube.client.errors import Conflict, NotFound
+from kube.client.resources import PODS
+from kube.telemetry.logevents import LogEvent, about
 from wire import names
 
 _log: Final = logging.getLogger(__name__)

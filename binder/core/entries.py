@@ -47,7 +47,7 @@ class Evidence(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 #: A direct attempt that has been seen for less than this may still be at work: longer than any write's time-out
-#: (kube.api, 10 s).
+#: (kube.client.api, 10 s).
 WRITE_TIMEOUT_S = 15
 #: Added to a vanished pod's grace period before its device counts as free.
 VANISHED_MARGIN_S = 5

@@ -14,11 +14,11 @@ from typing import Final
 import anyio
 
 from binder.core.contending import Move, Why
-from kube.api import Api
-from kube.errors import Conflict, NotFound, Refused, TooManyRequests
+from kube.client.api import Api
+from kube.client.errors import Conflict, NotFound, Refused, TooManyRequests
+from kube.client.patience import doubled_s
 from kube.events import EventRecorder
-from kube.logevents import LogEvent, about
-from kube.patience import doubled_s
+from kube.telemetry.logevents import LogEvent, about
 from wire import names
 from wire.core import ObjectReference
 from wire.events import WARNING

@@ -20,9 +20,9 @@ from binder.watch.view import View
 from gpu import book as device_book
 from gpu import reservation as reservations
 from gpu.reservation import Reservation
-from kube.api import Api
-from kube.patience import doubled_s
-from kube.signal import Signal
+from kube.client.api import Api
+from kube.client.patience import doubled_s
+from kube.watch.signal import Signal
 
 _log: Final = logging.getLogger(__name__)
 

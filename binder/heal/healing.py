@@ -22,9 +22,9 @@ from binder.heal.guard_reservations import Guarding
 from binder.settings import BinderSettings
 from binder.watch.view import View
 from gpu import reservation as reservations
-from kube.api import Api
-from kube.errors import ApiError, Conflict, NotFound
-from kube.resources import PODS
+from kube.client.api import Api
+from kube.client.errors import ApiError, Conflict, NotFound
+from kube.client.resources import PODS
 from wire import names
 from wire.core import Pod
 

@@ -6,7 +6,7 @@ from binder.core.attempt import Attempt
 from binder.core.failure import Failure
 from gpu.cause import Cause
 from kube.binding import FenceText
-from kube.errors import Forbidden
+from kube.client.errors import Forbidden
 
 _RESERVING = frozenset({
     Cause.DEVICE_TAKEN, Cause.NOT_JOINABLE, Cause.RESERVATION_FAILED, Cause.RESERVATION_LOST,

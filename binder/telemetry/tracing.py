@@ -16,7 +16,7 @@ from binder.core.failure import Failure
 from binder.core.outcome import BindingNotAccepted, Failed, Outcome
 from binder.core.state import Action, DropRequest, Fence, Join, Leave
 from binder.telemetry.observing import stage_of
-from kube.tracing import Tracer, trace_field
+from kube.telemetry.tracing import Tracer, trace_field
 from wire import names, traceparent
 from wire.core import Pod
 from wire.crds.bindrequest import BindRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kube.signal import Signal
+from kube.watch.signal import Signal
 
 
 class Subscriptions:

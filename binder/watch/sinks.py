@@ -15,7 +15,7 @@ from gpu import reservation as reservations
 from gpu.cards import cards_mib
 from gpu.reservation import Reservation
 from gpu.slices import is_device_resource
-from kube.reflector import in_turns
+from kube.watch.reflector import in_turns
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest

@@ -17,7 +17,7 @@ from binder.core.pods import PodView
 from binder.watch.signals import Subscriptions
 from gpu.order import Foreign
 from gpu.reservation import Reservation
-from kube.signal import Signal
+from kube.watch.signal import Signal
 from wire.crds.bindrequest import BindRequest
 from wire.recent import Recent
 from wire.versions import is_older

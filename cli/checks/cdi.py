@@ -12,7 +12,7 @@ import msgspec
 from cli.checks.finding import Finding, Level
 from cli.checks.reader import Raw, Reader
 from gpu import cdi
-from kube.resources import CLUSTER_POLICIES, PODS
+from kube.client.resources import CLUSTER_POLICIES, PODS
 from wire import names
 from wire.clusterpolicy import ClusterPolicy
 

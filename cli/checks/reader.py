@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from kube.errors import ApiError
-from kube.transport import Response, Transport
+from kube.client.errors import ApiError
+from kube.client.transport import Response, Transport
 
 Raw = dict[str, Any]
 

@@ -10,7 +10,7 @@ import anyio
 
 from cli.checks.finding import Finding, Level, some_of
 from cli.checks.reader import Raw, Reader
-from kube.resources import BIND_REQUESTS, LEASES, POD_GROUPS, QUEUES, TOPOLOGIES
+from kube.client.resources import BIND_REQUESTS, LEASES, POD_GROUPS, QUEUES, TOPOLOGIES
 from wire import names
 
 _KINDS: Final = (BIND_REQUESTS, POD_GROUPS, QUEUES, TOPOLOGIES)

@@ -15,7 +15,7 @@ from admission.settings import Guard
 from cli.checks.finding import Finding, Level
 from cli.checks.namespaces import guard_said
 from cli.checks.reader import Answer, CantLook, Raw, Reader
-from kube.resources import BIND_REQUESTS, CONFIG_MAPS, PODS, Resource
+from kube.client.resources import BIND_REQUESTS, CONFIG_MAPS, PODS, Resource
 from wire import names
 
 _NAMESPACE: Final = "default"

@@ -21,7 +21,7 @@ from admission.manifests import (
 )
 from cli.checks.finding import Finding, Level, some_of
 from cli.checks.reader import Raw, Reader
-from kube.clock import Clock
+from kube.client.clock import Clock
 from wire import names
 
 _CHECK: Final = "webhooks"

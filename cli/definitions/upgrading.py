@@ -14,9 +14,9 @@ import msgspec
 from cli.checks.finding import some_of
 from cli.checks.reader import Reader
 from cli.definitions.knowing import known
-from kube.api import Api
-from kube.errors import ApiError, Conflict
-from kube.resources import Resource
+from kube.client.api import Api
+from kube.client.errors import ApiError, Conflict
+from kube.client.resources import Resource
 from wire.core import ObjectMeta
 from wire.crds.definition import Definition
 

@@ -11,10 +11,10 @@ import msgspec
 from cli.inspection.surveying import Found, matters
 from cli.refusing import BadInput
 from gpu.reservation import is_reservation
-from kube.api import Api
-from kube.errors import Forbidden, NotFound
-from kube.listing import Listing
-from kube.resources import BIND_REQUESTS, NODES, PODS, Resource
+from kube.client.api import Api
+from kube.client.errors import Forbidden, NotFound
+from kube.client.listing import Listing
+from kube.client.resources import BIND_REQUESTS, NODES, PODS, Resource
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest

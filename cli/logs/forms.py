@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from cli.logs.secrets import without_secrets
 from cli.printable import line
-from kube.logevents import EVENT, FIELDS
+from kube.telemetry.logevents import EVENT, FIELDS
 
 LONGEST: Final = 4_096
 LONGEST_TRACE: Final = 16_384

@@ -13,7 +13,7 @@ import anyio
 
 from cli.logs.forms import JsonForm, TextForm
 from cli.logs.repeats import Limited
-from kube.loglevel import PACKAGES, set_level
+from kube.telemetry.loglevel import PACKAGES, set_level
 
 _LOOK_EVERY_S: Final = 10.0
 

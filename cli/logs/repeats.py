@@ -16,7 +16,7 @@ from typing import Final, TextIO
 from typing_extensions import override
 
 from cli.logs.forms import REPEATED, event_of, fields_of
-from kube.logevents import OBJECTS
+from kube.telemetry.logevents import OBJECTS
 
 WITHIN_S: Final = 60.0
 #: What is known longest is told and forgotten first.

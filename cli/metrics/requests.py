@@ -12,8 +12,8 @@ from prometheus_client import Counter, Histogram
 
 from cli.metrics.declared import API_REQUESTS, API_SECONDS
 from cli.metrics.registry import Registry
-from kube.errors import Timeout, Unreachable
-from kube.transport import Response, Transport
+from kube.client.errors import Timeout, Unreachable
+from kube.client.transport import Response, Transport
 
 _WATCH: Final = "watch"
 _OTHER: Final = "other"
@@ -62,7 +62,7 @@ class CountedTransport:
         content_type: str = "application/json",
         timeout_s: float,
     ) -> Response:
-        """Send a request on; see kube.transport.Transport."""
+        """Send a request on; see kube.client.transport.Transport."""
         kind = kind_of(method, path)
         began = anyio.current_time()
         try:
@@ -79,7 +79,7 @@ class CountedTransport:
     def stream(
         self, path: str, *, query: Mapping[str, str], timeout_s: float
     ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
-        """Open a watch; see kube.transport.Transport."""
+        """Open a watch; see kube.client.transport.Transport."""
         return self._stream(path, query=query, timeout_s=timeout_s)
 
     @asynccontextmanager

@@ -11,7 +11,7 @@ from admission.observing import Answered, Observer
 from cli.metrics.declared import REVIEW_SECONDS
 from cli.metrics.registry import Registry
 from cli.metrics.watches import count_watches
-from kube.reflector import Reflector
+from kube.watch.reflector import Reflector
 
 WEBHOOKS: Final = ("adopt", "mutate", "validate")
 

@@ -9,8 +9,8 @@ import anyio
 
 from cli.metrics.declared import WATCH_EVENTS, WATCH_LAG, WATCH_LISTS, WATCH_SILENCE, WATCH_UNREADABLE
 from cli.metrics.registry import Registry, Sample
-from kube.lag import WatchLag
-from kube.reflector import Reflector
+from kube.client.lag import WatchLag
+from kube.watch.reflector import Reflector
 
 
 def count_watches(registry: Registry, reflectors: Sequence[Reflector[Any]]) -> None:

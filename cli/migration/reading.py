@@ -13,9 +13,9 @@ from cli.livekai import look_for_kai
 from cli.migration.found import Found
 from cli.migration.running import is_kais_webhook, is_lenient
 from gpu.grant import labelled_groups
-from kube.api import Api
-from kube.errors import ApiError
-from kube.resources import (
+from kube.client.api import Api
+from kube.client.errors import ApiError
+from kube.client.resources import (
     BIND_REQUESTS,
     MUTATING_WEBHOOKS,
     NODES,

@@ -19,8 +19,8 @@ import msgspec
 
 from cli.page.remembering import Remembered
 from cli.page.sight import EVERYTHING, Sight
-from kube.api import Api
-from kube.resources import EVENTS, NODES, PODS, QUEUES, SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Resource
+from kube.client.api import Api
+from kube.client.resources import EVENTS, NODES, PODS, QUEUES, SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Resource
 from wire.reviews import UserInfo
 
 #: Those that are shown now.
@@ -52,7 +52,7 @@ class Access(Protocol):
     """Says what a reader may see, by the request's ``Authorization``."""
 
     async def sight(self, authorization: str, namespaces: Namespaces) -> Sight | Turned:
-        """What may be seen of these namespaces. Raises kube.errors.ApiError where it can't be told."""
+        """What may be seen of these namespaces. Raises kube.client.errors.ApiError where it can't be told."""
         ...
 
     def user(self, authorization: str) -> str:

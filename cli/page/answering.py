@@ -27,7 +27,7 @@ from cli.page.paths import with_link
 from cli.page.publishing import Publishing
 from cli.page.sight import Sight, seen, seen_path
 from cli.page.values import PageStruct, State
-from kube.errors import ApiError
+from kube.client.errors import ApiError
 
 _log: Final = logging.getLogger(__name__)
 _encode: Final = msgspec.json.Encoder().encode

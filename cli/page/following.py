@@ -14,9 +14,9 @@ from cli.leaders import Leaders
 from cli.page.drawing import draw_event, draw_queue
 from cli.page.objects import Objects, kept, newest, placed
 from cli.page.values import EventLine, QueueLine
-from kube.api import Api
-from kube.reflector import Reflector
-from kube.resources import BIND_REQUESTS, EVENTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
+from kube.client.api import Api
+from kube.client.resources import BIND_REQUESTS, EVENTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
+from kube.watch.reflector import Reflector
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -36,7 +36,7 @@ _ALL: Final = ""
 
 
 class Held(Generic[T, H, Key]):
-    """A sink (kube/reflector.py) that puts objects under keys; ``keep`` makes nothing of what is not wanted.
+    """A sink (kube/watch/reflector.py) that puts objects under keys; ``keep`` makes nothing of what is not wanted.
 
     ``known``: keys of those that a whole list would have. ``choose``: those of it that are put, and in which order.
     """

@@ -18,11 +18,11 @@ from anyio.abc import TaskStatus
 from binder.settings import BinderSettings
 from cli.refusing import BadInput
 from cli.ui import NODES as NODES_OF_PLAY
-from kube import errors
-from kube.api import Api
-from kube.clock import Clock, SystemClock
-from kube.resources import NODES, POD_GROUPS, PODS, QUEUES
-from kube.transport import Transport
+from kube.client import errors
+from kube.client.api import Api
+from kube.client.clock import Clock, SystemClock
+from kube.client.resources import NODES, POD_GROUPS, PODS, QUEUES
+from kube.client.transport import Transport
 from simulator import shape
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape

@@ -10,7 +10,7 @@ import anyio.lowlevel
 
 from cli.page.frames import Frames
 from cli.page.objects import Objects
-from kube.signal import Signal
+from kube.watch.signal import Signal
 
 #: Four a second: more than anybody reads, and a burst of changes is drawn once.
 EVERY_S: Final = 0.25

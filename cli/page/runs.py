@@ -18,7 +18,7 @@ from cli.page.lines import FORM, Line
 from cli.page.objects import Key, Objects, unapplied
 from cli.page.values import EventLine, QueueLine
 from cli.refusing import BadInput
-from kube.clock import Clock, SystemClock
+from kube.client.clock import Clock, SystemClock
 from wire.core import Container, Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup

@@ -14,8 +14,8 @@ from pathlib import Path
 from cli.page.following import sinks
 from cli.page.runs import Recording
 from cli.printable import line
-from kube.clock import Clock
-from kube.decoding import Codec, Undecoded
+from kube.client.clock import Clock
+from kube.client.decoding import Codec, Undecoded
 from kube.memory.server import MemoryApiServer
 from kube.memory.types import ResourceType
 

@@ -10,7 +10,7 @@ from cli.besidekai import IfKaiStarts
 from cli.settings import kinds
 from cli.settings.declaring import Setting
 from gpu.cdi import Cdi
-from kube.lease import LeaseSettings
+from kube.lead.lease import LeaseSettings
 
 _LEASE: Final = LeaseSettings()
 _LONGEST_LEASE_S: Final = 3600
@@ -98,7 +98,7 @@ class Component(Process, frozen=True, kw_only=True):
 
 
 class Replica(Component, frozen=True, kw_only=True):
-    """Of components whose replicas elect a leader (kube/lease.py) and tell kubelet their health (cli/health.py)."""
+    """Of components whose replicas elect a leader (lease.py) and tell kubelet their health (cli/health.py)."""
 
     no_leader_election: Annotated[
         bool, Setting(help="work without asking who leads: for a single replica", kind=kinds.SWITCH)

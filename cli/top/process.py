@@ -26,13 +26,13 @@ from cli.refusing import BadInput
 from cli.top import keys
 from cli.top.command import COLOURS
 from cli.top.screen import Letters, Screen, View, screen
-from kube.api import Api
-from kube.clock import SystemClock
-from kube.config import ConfigError
-from kube.http import HttpTransport
-from kube.retry import Retry
-from kube.signal import Signal
-from kube.transport import Transport
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.client.config import ConfigError
+from kube.client.http import HttpTransport
+from kube.client.retry import Retry
+from kube.client.transport import Transport
+from kube.watch.signal import Signal
 
 #: Changes are drawn so often at most.
 _EVERY_S: Final = 0.5

@@ -19,7 +19,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 from typing_extensions import override
 
-from kube.tracing import Sink, Span, Value
+from kube.telemetry.tracing import Sink, Span, Value
 
 #: Spans that wait to be sent: some 4 MiB. Further ones are dropped.
 MOST_WAITING: Final = 4_096

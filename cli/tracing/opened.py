@@ -16,8 +16,8 @@ from cli.metrics.declared import SPANS
 from cli.metrics.registry import Registry
 from cli.refusing import BadInput
 from cli.settings.common import Component
-from kube.clock import Clock
-from kube.tracing import Tracer
+from kube.client.clock import Clock
+from kube.telemetry.tracing import Tracer
 
 _SIGNAL: Final = "/v1/traces"
 #: So long an ending process waits for the collector.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from kube.clock import Clock, rfc3339
+from kube.client.clock import Clock, rfc3339
 from kube.memory.deletion import DeleteOptions, step
 from kube.memory.store import Store, Table
 from kube.memory.types import NAMESPACES, Registry, ResourceType

@@ -6,7 +6,7 @@ import random
 import uuid
 from typing import Any
 
-from kube.clock import Clock, rfc3339
+from kube.client.clock import Clock, rfc3339
 from kube.memory import pods
 from kube.memory.admission import Admission, Attributes
 from kube.memory.calls import Call

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from kube.clock import rfc3339
+from kube.client.clock import rfc3339
 from kube.memory.refusals import bad_request, conflict
 from kube.memory.types import PODS, ResourceType
 

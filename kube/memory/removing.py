@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kube.clock import Clock, rfc3339
+from kube.client.clock import Clock, rfc3339
 from kube.memory.admission import Admission
 from kube.memory.calls import Call
 from kube.memory.collect import Collector

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kube.client.transport import Response
 from kube.memory.refusals import NoSuchGroup, Refusal
-from kube.transport import Response
 
 HEADERS = {"content-type": "application/json"}
 

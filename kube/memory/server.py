@@ -19,7 +19,8 @@ import anyio
 import anyio.abc
 import msgspec
 
-from kube.clock import Clock, rfc3339
+from kube.client.clock import Clock, rfc3339
+from kube.client.transport import Response
 from kube.memory import binding
 from kube.memory.admission import Admission, Webhook
 from kube.memory.calls import AuditEntry, Call, WriteRecord
@@ -37,8 +38,7 @@ from kube.memory.transport import MemoryTransport
 from kube.memory.types import BUILT_IN, KAI, PODS, PRIORITY_CLASSES, Registry, ResourceType
 from kube.memory.watching import Watching, WatchStream
 from kube.memory.watchlog import Change, Stored
-from kube.signal import Signal
-from kube.transport import Response
+from kube.watch.signal import Signal
 
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _CREATED = msgspec.json.encode({**_SUCCESS, "code": 201})

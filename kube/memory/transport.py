@@ -1,4 +1,4 @@
-"""One client's connection to the in-memory server: kube.transport.Transport, and the place where faults strike."""
+"""One client's connection to the in-memory server: Transport of kube/client, and the place where faults strike."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from kube.errors import Timeout, Unreachable
+from kube.client.errors import Timeout, Unreachable
+from kube.client.transport import Response
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from kube.memory.refusals import Refusal
 from kube.memory.responses import HEADERS, refusal_response
 from kube.memory.watching import WatchStream
-from kube.transport import Response
 
 if TYPE_CHECKING:
     from kube.memory.server import MemoryApiServer
@@ -82,7 +82,7 @@ class MemoryTransport:
         content_type: str = "application/json",
         timeout_s: float,
     ) -> Response:
-        """Send one request. Raises kube.errors.Timeout, and Unreachable where a fault breaks the connection."""
+        """Send one request. Raises kube.client.errors.Timeout, and Unreachable where a fault breaks the connection."""
         try:
             with anyio.fail_after(timeout_s):
                 response = await self._exchange(method, path, query=query, body=body, content_type=content_type)
@@ -130,7 +130,8 @@ class MemoryTransport:
             await anyio.sleep(fault.delay_s)
         await self._reach()
         if anyio.current_time() >= anyio.current_effective_deadline():
-            # The client was stopped on the way. It looks at the time once more before its bytes leave (kube/http.py).
+            # The client was stopped on the way. It looks at the time once more before its bytes leave
+            # (kube/client/http.py).
             await anyio.sleep_forever()
 
     async def _reach(self) -> None:
@@ -166,7 +167,7 @@ class MemoryTransport:
     async def stream(
         self, path: str, *, query: Mapping[str, str], timeout_s: float
     ) -> AsyncIterator[tuple[Response, AsyncIterator[bytes]]]:
-        """Open a watch. Raises kube.errors.Timeout, and Unreachable where a fault breaks the connection."""
+        """Open a watch. Raises kube.client.errors.Timeout, and Unreachable where a fault breaks the connection."""
         opened = await self._opened(path, query, timeout_s)
         if isinstance(opened, Response):
             yield opened, _nothing()

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from kube.errors import Unreachable
+from kube.client.errors import Unreachable
 from kube.memory.calls import Call
 from kube.memory.faults import Faults
 from kube.memory.reading import parse_rv, selector_of

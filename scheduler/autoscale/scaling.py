@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import anyio
 
-from kube.api import Api
-from kube.clock import Clock, monotonic_ns, rfc3339
-from kube.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
-from kube.logevents import LogEvent, about
-from kube.reflector import Reflector
-from kube.removal import remove
-from kube.resources import PODS
-from kube.signal import Signal
+from kube.client.api import Api
+from kube.client.clock import Clock, monotonic_ns, rfc3339
+from kube.client.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
+from kube.client.removal import remove
+from kube.client.resources import PODS
+from kube.telemetry.logevents import LogEvent, about
+from kube.watch.reflector import Reflector
+from kube.watch.signal import Signal
 from scheduler.autoscale import scaling_pod
 from scheduler.core.autoscale.scaling_pods import Create, Remove, Scaler, ScalingPod, Step, Tell
 from scheduler.core.autoscale.unmet_demand import Want, wants

@@ -18,11 +18,11 @@ import anyio
 import msgspec
 
 from kube import binding
-from kube.api import Api
 from kube.binding import FenceText, Identity
-from kube.clock import Clock
-from kube.errors import ApiError, Conflict, NotFound
-from kube.resources import BIND_REQUESTS, POD_GROUPS
+from kube.client.api import Api
+from kube.client.clock import Clock
+from kube.client.errors import ApiError, Conflict, NotFound
+from kube.client.resources import BIND_REQUESTS, POD_GROUPS
 from scheduler.commit import handing
 from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.watch.cache import Cache

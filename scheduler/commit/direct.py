@@ -26,14 +26,14 @@ from gpu.request import NO_GPU
 from gpu.reservation import Reservation
 from gpu.translation import Translation
 from kube import binding
-from kube.api import Api
 from kube.binding import FenceText, Identity
 from kube.bookwriter import BookWriter
-from kube.clock import Clock, monotonic_ns
+from kube.client.api import Api
+from kube.client.clock import Clock, monotonic_ns
+from kube.client.patience import until_answered
 from kube.clusterpolicies import CdiNames
 from kube.events import EventRecorder
-from kube.logevents import LogEvent, about
-from kube.patience import until_answered
+from kube.telemetry.logevents import LogEvent, about
 from scheduler.core.model.plan import Placement
 from scheduler.telemetry.observing import Ended, Observer, ended_by
 from scheduler.watch.cache import Cache

@@ -15,12 +15,12 @@ from typing import Final
 import anyio
 
 from kube import binding
-from kube.api import Api
-from kube.clock import Clock, monotonic_ns
-from kube.errors import ApiError, Conflict, NotFound, Refused
-from kube.logevents import LogEvent, about
-from kube.patience import until_answered
-from kube.resources import POD_GROUPS
+from kube.client.api import Api
+from kube.client.clock import Clock, monotonic_ns
+from kube.client.errors import ApiError, Conflict, NotFound, Refused
+from kube.client.patience import until_answered
+from kube.client.resources import POD_GROUPS
+from kube.telemetry.logevents import LogEvent, about
 from scheduler.commit import handing
 from scheduler.commit.abandoned import AbandonedPlans, Key
 from scheduler.commit.direct import Direct, Sharer

@@ -18,12 +18,12 @@ from anyio.abc import TaskGroup
 
 from gpu import cause, reservation
 from kube import binding
-from kube.api import Api
 from kube.binding import FenceText, Identity
-from kube.clock import Clock, monotonic_ns
-from kube.errors import NotFound
-from kube.patience import until_answered
-from kube.resources import BIND_REQUESTS, PODS
+from kube.client.api import Api
+from kube.client.clock import Clock, monotonic_ns
+from kube.client.errors import NotFound
+from kube.client.patience import until_answered
+from kube.client.resources import BIND_REQUESTS, PODS
 from scheduler.commit import handing
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import BindRequestRecord
@@ -65,7 +65,7 @@ class HandedOver:
 
     @contextmanager
     def watching_in(self, tasks: TaskGroup) -> Iterator[None]:
-        """Inside, run what has to wait in this task group, whose body this is the whole of (kube/replica.py)."""
+        """Inside, run what has to wait in this task group, whose body this is the whole of (kube/lead/replica.py)."""
         self._tasks = tasks
         try:
             yield

@@ -11,11 +11,11 @@ from gpu import handover
 from gpu.handover import Handover, PlannedDevice
 from gpu.request import GpuRequest, MigAsk
 from gpu.share import portion_text
-from kube.api import Api
-from kube.errors import AlreadyExists, ApiError, NotFound, Refused
-from kube.patience import until_answered
-from kube.removal import remove
-from kube.resources import BIND_REQUESTS
+from kube.client.api import Api
+from kube.client.errors import AlreadyExists, ApiError, NotFound, Refused
+from kube.client.patience import until_answered
+from kube.client.removal import remove
+from kube.client.resources import BIND_REQUESTS
 from scheduler.core.model.plan import Placement
 from wire import names
 from wire.crds.bindrequest import BindRequest

@@ -17,7 +17,7 @@ import msgspec
 from aiohttp import web
 from anyio.abc import TaskStatus
 
-from kube.replica import Replica
+from kube.lead.replica import Replica
 from kube.serving import serve
 from scheduler.core.cluster import Cluster
 from scheduler.core.report.gpushare import Answer, NodeUse, node_use

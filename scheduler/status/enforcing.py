@@ -16,11 +16,11 @@ from gpu.asked import asked_on
 from gpu.enforcement import lacking
 from gpu.telling import unenforced_text
 from kube import binding
-from kube.api import Api
 from kube.binding import Identity
-from kube.clock import Clock, rfc3339
-from kube.errors import ApiError, NotFound
-from kube.resources import PODS
+from kube.client.api import Api
+from kube.client.clock import Clock, rfc3339
+from kube.client.errors import ApiError, NotFound
+from kube.client.resources import PODS
 from scheduler.core.model.records import PodRecord
 from scheduler.watch.cache import Cache, says_unenforced
 from wire import names

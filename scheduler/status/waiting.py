@@ -13,13 +13,13 @@ import anyio
 import msgspec
 
 from gpu.dialects import aliyun
-from kube.api import Api
-from kube.clock import Clock, rfc3339
-from kube.errors import ApiError, Conflict, NotFound
+from kube.client.api import Api
+from kube.client.clock import Clock, rfc3339
+from kube.client.errors import ApiError, Conflict, NotFound
+from kube.client.resources import PODS
 from kube.events import EventRecorder
-from kube.logevents import LogEvent, about
-from kube.resources import PODS
-from kube.signal import Signal
+from kube.telemetry.logevents import LogEvent, about
+from kube.watch.signal import Signal
 from scheduler.core.model.plan import Explain
 from scheduler.core.model.verdict import Code
 from scheduler.status import reasons

@@ -14,7 +14,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from kube.tracing import SpanEvent, Tracer, Value, trace_field
+from kube.telemetry.tracing import SpanEvent, Tracer, Value, trace_field
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.verdict import Code
 from scheduler.telemetry.traces import Traces

@@ -19,12 +19,12 @@ from typing import Final
 
 import anyio
 
-from kube.api import Api
-from kube.errors import ApiError
+from kube.client.api import Api
+from kube.client.errors import ApiError
+from kube.client.patience import doubled_s
+from kube.client.resources import POD_GROUPS, PODS
 from kube.events import EventRecorder
-from kube.logevents import LogEvent, about
-from kube.patience import doubled_s
-from kube.resources import POD_GROUPS, PODS
+from kube.telemetry.logevents import LogEvent, about
 from scheduler.core.convert import objects
 from scheduler.core.groups.quorum import quorum
 from scheduler.core.model.records import PodGroupRecord

@@ -15,8 +15,8 @@ import msgspec
 from gpu import enforcement
 from gpu.fences import fences
 from gpu.reservation import Reservation
-from kube.reflector import in_turns
-from kube.signal import Signal
+from kube.watch.reflector import in_turns
+from kube.watch.signal import Signal
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import objects
 from scheduler.core.model.records import NO_WISHES, NodeRecord, PodRecord, SeenPod

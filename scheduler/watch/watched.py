@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from kube.resources import (
+from kube.client.resources import (
     CSI_NODES,
     JOBS,
     NAMESPACES,

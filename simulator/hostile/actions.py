@@ -13,8 +13,8 @@ import anyio
 import msgspec
 from typing_extensions import override
 
-from kube import errors
-from kube.resources import BIND_REQUESTS, POD_GROUPS, PODS
+from kube.client import errors
+from kube.client.resources import BIND_REQUESTS, POD_GROUPS, PODS
 from simulator.process import RUN_S
 from wire import names
 
@@ -44,7 +44,7 @@ class _Act(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
             return
 
     async def _do(self, world: World) -> None:
-        """Do it. Raises kube.errors.ApiError."""
+        """Do it. Raises kube.client.errors.ApiError."""
         raise NotImplementedError
 
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from kube import errors
+from kube.client import errors
+from kube.client.resources import PODS
 from kube.memory.calls import Call
-from kube.resources import PODS
 from simulator.facts import PodFacts
 from simulator.hostile.actions import CreatePod, DeletePod, DeleteReservation
 from simulator.hostile.faults import requests, watches

@@ -15,7 +15,7 @@ from admission.settings import Choices, HandOver
 from admission.settings import Settings as AdmissionSettings
 from binder.settings import BinderSettings
 from gpu.dialects.settings import DialectSettings
-from kube.lease import LeaseSettings
+from kube.lead.lease import LeaseSettings
 from scheduler.settings import ScalingSettings, SchedulerSettings
 from simulator import shape
 from simulator.hostile import dialects, graces, timing, workload

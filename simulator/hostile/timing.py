@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from binder.settings import BinderSettings
-from kube.lease import LeaseSettings
+from kube.lead.lease import LeaseSettings
 from scheduler.settings import SchedulerSettings
 from simulator.settings import KubeletSettings
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from kube.api import Api
+from kube.client.api import Api
 
 #: Not the component's own: code, what it talks to, and what it runs on.
 _BORDERS: Final = (

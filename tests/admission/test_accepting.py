@@ -21,7 +21,7 @@ from typing_extensions import override
 from admission.accepting import Entrance, Limits, Pace, listen
 from admission.certificates import tls
 from admission.certs import serving_certificate
-from kube.clock import SystemClock
+from kube.client.clock import SystemClock
 
 PATIENCE_S = 120
 

@@ -25,7 +25,7 @@ from admission.observing import Answered, Observer, Unobserved
 from admission.review import PodAdmission
 from admission.server import MUTATE_PATH, VALIDATE_PATH, Endpoint, WebhookServer
 from admission.settings import Settings
-from kube.clock import SystemClock
+from kube.client.clock import SystemClock
 from tests.admission.pods import env, half, patched, pod, review
 from wire import names
 

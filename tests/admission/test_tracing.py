@@ -10,7 +10,7 @@ from admission.review import PodAdmission
 from admission.settings import Settings
 from admission.tracing import Traced
 from gpu import room
-from kube.tracing import Tracer
+from kube.telemetry.tracing import Tracer
 from tests.admission.pods import Raw, half, patched, pod, review
 from tests.tracing.taken import Spans
 from wire import names, traceparent

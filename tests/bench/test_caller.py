@@ -16,7 +16,7 @@ from admission.certificates import tls
 from admission.certs import serving_certificate
 from bench.caller import Order, carried_out
 from bench.reviews import Recorded
-from kube.clock import SystemClock
+from kube.client.clock import SystemClock
 
 YES, NO = b'{"response":{"allowed":true}}', b'{"response":{"allowed":false}}'
 REVIEW = Recorded("/mutate--v1-pod?timeout=5s", {"Host": "recorder", "Content-Length": "2", "X-Told": "so"}, b"{}")

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from bench.patient import Patient
-from kube.errors import Timeout
+from kube.client.errors import Timeout
 from tests.conftest import AnyioBackend
 from tests.kube.scripted import Answer, ScriptedTransport, ok, refusal
 

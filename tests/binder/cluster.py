@@ -19,14 +19,14 @@ from gpu import book as device_book
 from gpu import handover
 from gpu.book import Book
 from gpu.handover import Handover, PlannedDevice
-from kube import errors
-from kube.api import Api
+from kube.client import errors
+from kube.client.api import Api
+from kube.client.resources import BIND_REQUESTS, NODES, PODS, Resource
+from kube.client.retry import Retry
 from kube.events import EventRecorder
 from kube.memory.server import MemoryApiServer
 from kube.memory.transport import MemoryTransport
 from kube.memory.types import NVIDIA
-from kube.resources import BIND_REQUESTS, NODES, PODS, Resource
-from kube.retry import Retry
 from simulator.virtualtime import VirtualClock
 from wire import names
 from wire.core import ObjectMeta, Pod

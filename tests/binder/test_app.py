@@ -10,10 +10,10 @@ import pytest
 
 from binder.app import Binder
 from binder.watch.sinks import RequestSink
-from kube.api import Api
+from kube.client.api import Api
+from kube.client.fence import WriteFence
+from kube.client.retry import Retry
 from kube.events import EventRecorder
-from kube.fence import WriteFence
-from kube.retry import Retry
 from tests.binder.cluster import BINDER, cluster
 
 #: As long as a process may take to end when it has lost its lease (docs/replicas.md).

@@ -9,9 +9,9 @@ import pytest
 
 from gpu import grant as grants
 from gpu.grant import DeviceGrant
+from kube.client.resources import BIND_REQUESTS, EVENTS, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault
-from kube.resources import BIND_REQUESTS, EVENTS, PODS
 from tests.binder.cluster import BINDER, HALF, KUBELET, TEAM, cluster
 from wire import names
 

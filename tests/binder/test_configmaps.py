@@ -8,10 +8,10 @@ import anyio
 import pytest
 
 from gpu.cdi import Cdi
-from kube.errors import NotFound
+from kube.client.errors import NotFound
+from kube.client.resources import CONFIG_MAPS, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault
-from kube.resources import CONFIG_MAPS, PODS
 from tests.binder.cluster import BINDER, TEAM, Cluster, cluster
 from wire import names
 from wire.core import ConfigMap, OwnerReference, Pod

@@ -10,9 +10,9 @@ import pytest
 from gpu.book import Entry, Tenant
 from gpu.reservation import Reservation
 from kube import books
+from kube.client.resources import EVENTS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
-from kube.resources import EVENTS
 from tests.binder.cluster import BINDER, HALF, RESERVATIONS, TEAM, Cluster, cluster
 from wire import names
 

@@ -10,7 +10,7 @@ import pytest
 
 from gpu import reservation as reservations
 from gpu.book import Book, Entry
-from kube.resources import BIND_REQUESTS, PODS
+from kube.client.resources import BIND_REQUESTS, PODS
 from tests.binder.cluster import BINDER, RESERVATIONS, TEAM, Cluster, cluster
 from wire import names
 from wire.core import Binding, ObjectMeta, ObjectReference

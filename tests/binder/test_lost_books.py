@@ -17,9 +17,9 @@ from gpu.request import GpuRequest
 from gpu.reservation import Reservation
 from kube import binding, books
 from kube.binding import Accepted, Identity, NotAccepted
+from kube.client.resources import EVENTS, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
-from kube.resources import EVENTS, PODS
 from tests.binder.cluster import BINDER, HALF, RESERVATIONS, TEAM, Cluster, cluster
 from wire import names
 from wire.core import Pod

@@ -11,10 +11,10 @@ import anyio
 import pytest
 import yaml
 
-from kube.api import Api
-from kube.lease import LeaderElection
-from kube.resources import CONFIG_MAPS, PODS
-from kube.retry import Retry
+from kube.client.api import Api
+from kube.client.resources import CONFIG_MAPS, PODS
+from kube.client.retry import Retry
+from kube.lead.lease import LeaderElection
 from tests.binder.cluster import BINDER, RESERVATIONS, TEAM, Cluster, cluster
 from wire import names
 

@@ -11,10 +11,10 @@ import pytest
 from gpu import grant
 from gpu.book import Entry, Tenant
 from kube import books
-from kube.errors import NotFound
+from kube.client.errors import NotFound
+from kube.client.resources import EVENTS, NODES, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault
-from kube.resources import EVENTS, NODES, PODS
 from scheduler.core.filters.eligibility import tolerates
 from tests.binder.cluster import BINDER, HALF, RESERVATIONS, TEAM, Cluster, cluster
 from wire import names

@@ -6,7 +6,7 @@ import pytest
 
 from gpu import handover
 from gpu.handover import Handover, PlannedDevice
-from kube.resources import BIND_REQUESTS, PODS
+from kube.client.resources import BIND_REQUESTS, PODS
 from tests.binder.cluster import BINDER, HALF, RESERVATIONS, TEAM, cluster
 from tests.conftest import AnyioBackend
 

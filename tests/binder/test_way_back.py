@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpu.reservation import name_for
-from kube.resources import PODS
+from kube.client.resources import PODS
 from tests.binder.cluster import HALF, Cluster, cluster
 from tests.conftest import AnyioBackend
 from tests.kai import reading

@@ -19,11 +19,11 @@ from cli.leaders import Leaders
 from cli.page.access import Reviewed
 from cli.page.values import Device, NodeCard, Tenant
 from gpu.share import NANO_PER_DEVICE
-from kube.api import Api
-from kube.clock import SystemClock
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.client.resources import EVENTS, NODES, POD_GROUPS, PODS, QUEUES
+from kube.client.retry import Retry
 from kube.memory.server import MemoryApiServer
-from kube.resources import EVENTS, NODES, POD_GROUPS, PODS, QUEUES
-from kube.retry import Retry
 from scheduler.core.report.node_view import DeviceView, Kind
 from tests.browser.conftest import Faults
 from tests.cli.page.reviews import RIGHTS, USERS, Reviewer

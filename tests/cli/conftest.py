@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from cli.logs.repeats import Limited
-from kube.loglevel import PACKAGES
+from kube.telemetry.loglevel import PACKAGES
 
 
 @pytest.fixture(autouse=True)

@@ -14,12 +14,12 @@ import pytest
 
 from cli.besidekai import EVERY_S, BesideKai, IfKaiStarts
 from cli.livekai import ELSEWHERE_EVERY
-from kube.api import Api
+from kube.client.api import Api
+from kube.client.resources import EVENTS, LEASES, PODS
+from kube.client.retry import Retry
 from kube.events import EventRecorder
 from kube.memory.faults import Fault
 from kube.memory.server import MemoryApiServer
-from kube.resources import EVENTS, LEASES, PODS
-from kube.retry import Retry
 from simulator.virtualtime import VirtualClock
 from tests.cli.test_livekai import _ACCOUNTS, BINDER, IMAGE, lease, make
 from tests.conftest import AnyioBackend

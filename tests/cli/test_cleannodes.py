@@ -15,11 +15,11 @@ from cli.cleannodesprocess import Cleaner
 from cli.leftovers import removal
 from cli.main import main
 from cli.refusing import BadInput
-from kube import errors
-from kube.api import Api
+from kube.client import errors
+from kube.client.api import Api
+from kube.client.resources import NODES, PODS
+from kube.client.retry import Retry
 from kube.memory.server import MemoryApiServer
-from kube.resources import NODES, PODS
-from kube.retry import Retry
 from simulator.virtualtime import VirtualClock
 
 GONE, KEPT = "volcano.sh/vgpu-number", "aliyun.com/gpu-mem"

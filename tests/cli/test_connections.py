@@ -10,7 +10,7 @@ import yaml
 from cli import connections
 from cli.main import main
 from cli.settings.common import Connection
-from kube.config import ConfigError
+from kube.client.config import ConfigError
 
 
 def kubeconfig(path: Path, server: str) -> str:

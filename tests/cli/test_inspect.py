@@ -19,8 +19,8 @@ from cli.inspection.values import Inspection
 from cli.leaders import Leaders
 from cli.main import main, plugin_parser
 from cli.refusing import BadInput
-from kube.clock import SystemClock
-from kube.errors import Forbidden
+from kube.client.clock import SystemClock
+from kube.client.errors import Forbidden
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from simulator.world import World

@@ -10,12 +10,12 @@ import anyio
 import pytest
 
 from cli.leaders import CONFIRM_S, LEADERS, Leaders
-from kube.api import Api
-from kube.clock import Clock, rfc3339_micro
+from kube.client.api import Api
+from kube.client.clock import Clock, rfc3339_micro
+from kube.client.resources import LEASES
+from kube.client.retry import Retry
 from kube.memory.faults import Fault
 from kube.memory.server import MemoryApiServer
-from kube.resources import LEASES
-from kube.retry import Retry
 from simulator.virtualtime import VirtualClock
 from tests.conftest import AnyioBackend
 from wire import names

@@ -9,10 +9,10 @@ import anyio
 import pytest
 
 from cli.livekai import Found, look_for_kai, sentence
-from kube.api import Api
+from kube.client.api import Api
+from kube.client.resources import LEASES, PODS, Resource
+from kube.client.retry import Retry
 from kube.memory.server import MemoryApiServer
-from kube.resources import LEASES, PODS, Resource
-from kube.retry import Retry
 from simulator.virtualtime import VirtualClock
 from tests.conftest import AnyioBackend
 from wire.core import Namespace

@@ -17,8 +17,8 @@ from cli.logs.forms import LONGEST, LONGEST_TRACE, JsonForm, TextForm
 from cli.logs.levels import begin
 from cli.logs.repeats import MOST_KNOWN, WITHIN_S, Limited
 from cli.logs.secrets import REMOVED, without_secrets
-from kube.logevents import LogEvent, about
-from kube.loglevel import set_level
+from kube.telemetry.logevents import LogEvent, about
+from kube.telemetry.loglevel import set_level
 
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQifQ.c2lnbmF0dXJlLXBsYW50ZWQ"
 PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvplanted\nplanted==\n-----END PRIVATE KEY-----"
@@ -290,11 +290,11 @@ def test_libraries_say_warnings_only_whatever_is_chosen() -> None:
     logging.getLogger("kubernetes_asyncio.client.rest").debug("response body: planted")
     logging.getLogger("aiohttp.client").info("planted")
     logging.getLogger("aiohttp.client").warning("heard")
-    logging.getLogger("kube.http").debug("ours")
+    logging.getLogger("kube.client.http").debug("ours")
     said = [json.loads(line)["message"] for line in stream.getvalue().splitlines()]
     assert said == ["heard", "ours"]
     set_level("error")
-    logging.getLogger("kube.http").warning("not any more")
+    logging.getLogger("kube.client.http").warning("not any more")
     assert len(stream.getvalue().splitlines()) == 2
 
 

@@ -17,10 +17,10 @@ from anyio.abc import TaskStatus
 
 from cli.replicas import Own, run_replica
 from cli.settings.common import Replica as Options
-from kube.api import Api
-from kube.clock import SystemClock
-from kube.http import CONNECTIONS
-from kube.resources import PODS
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.client.http import CONNECTIONS
+from kube.client.resources import PODS
 
 KAI = {
     "metadata": {"name": "binder", "namespace": "kai-scheduler", "uid": "u", "labels": {"app": "binder"}},

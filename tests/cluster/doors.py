@@ -17,7 +17,7 @@ from admission.certs import serving_certificate
 from admission.manifests import UrlEndpoint
 from admission.review import PodAdmission
 from admission.server import Endpoint, WebhookServer
-from kube.clock import SystemClock
+from kube.client.clock import SystemClock
 from tools.cluster import ControlPlane
 
 Object = dict[str, Any]

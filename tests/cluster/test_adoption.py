@@ -16,7 +16,7 @@ from admission.certs import serving_certificate
 from admission.manifests import UrlEndpoint, adoption_manifest, webhook_manifests
 from admission.review import PodAdmission
 from admission.settings import Settings
-from kube.clock import SystemClock
+from kube.client.clock import SystemClock
 from tests.cluster.doors import Door, Object, opened, registered, served
 from tools.cluster import ControlPlane
 from wire import names

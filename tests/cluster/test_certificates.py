@@ -19,12 +19,12 @@ from admission.manifests import UrlEndpoint, adoption_manifest, webhook_manifest
 from admission.run import run
 from admission.server import Endpoint
 from admission.settings import Settings
-from kube.api import Api
-from kube.clock import SystemClock
-from kube.config import plain
-from kube.http import HttpTransport
-from kube.retry import Retry
-from kube.serverclock import ServerClock
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.client.config import plain
+from kube.client.http import HttpTransport
+from kube.client.retry import Retry
+from kube.client.serverclock import ServerClock
 from tests.admission.pods import half
 from tests.cluster.doors import Door, opened
 from tools.cluster import ControlPlane

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kube.resources import Resource
+from kube.client.resources import Resource
 from tools.cluster import ControlPlane
 from tools.rest import Rest, RestError
 from wire.crds import render

@@ -22,11 +22,11 @@ from admission.manifests import UrlEndpoint, webhook_manifests
 from admission.run import run
 from admission.server import Endpoint
 from admission.settings import HandOver, Settings
-from kube.api import Api
-from kube.clock import SystemClock
-from kube.config import plain
-from kube.http import HttpTransport
-from kube.retry import Retry
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.client.config import plain
+from kube.client.http import HttpTransport
+from kube.client.retry import Retry
 from tests.admission.pods import container, env, half, pod
 from tools.cluster import ControlPlane
 from wire import names

@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 import msgspec
 
+from kube.client.transport import Transport
 from kube.memory.types import custom
-from kube.transport import Transport
 
 MERGE = "application/merge-patch+json"
 JSON = "application/json-patch+json"

@@ -14,9 +14,9 @@ import aiohttp
 import anyio
 import pytest
 
-from kube.clock import SystemClock
-from kube.config import plain
-from kube.http import HttpTransport
+from kube.client.clock import SystemClock
+from kube.client.config import plain
+from kube.client.http import HttpTransport
 from kube.memory.server import MemoryApiServer
 from tests.contract.cluster import WIDGETS, WIDGETS_CRD, Cluster
 from tools.cluster import ControlPlane

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from kube.errors import Unreachable
-from kube.transport import Response, Transport
+from kube.client.errors import Unreachable
+from kube.client.transport import Response, Transport
 from tools.mishaps import NOTHING, End, Fate, Kind, Mishap, expired_event, status
 
 

@@ -19,16 +19,16 @@ import pytest
 from binder.core.reservation_pod import ReservationTemplate
 from binder.watch.sinks import PodSink as BinderPodSink
 from binder.watch.view import View
-from kube import errors
-from kube.api import Api
-from kube.backoff import BackoffRange
-from kube.config import plain
-from kube.http import HttpTransport
-from kube.reflector import Reflector, ReflectorSettings, Sink
-from kube.resources import PODS
-from kube.retry import Retry
-from kube.signal import Signal
-from kube.transport import Transport
+from kube.client import errors
+from kube.client.api import Api
+from kube.client.backoff import BackoffRange
+from kube.client.config import plain
+from kube.client.http import HttpTransport
+from kube.client.resources import PODS
+from kube.client.retry import Retry
+from kube.client.transport import Transport
+from kube.watch.reflector import Reflector, ReflectorSettings, Sink
+from kube.watch.signal import Signal
 from scheduler.core.cluster import Cluster as SchedulerCluster
 from scheduler.core.model.settings import Settings
 from scheduler.watch.cache import Cache, PodSink

@@ -16,11 +16,11 @@ import anyio
 import msgspec
 from kubernetes_asyncio import client
 
-from kube import config
-from kube.api import Api
-from kube.clock import SystemClock
-from kube.http import HttpTransport
-from kube.retry import Retry
+from kube.client import config
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.client.http import HttpTransport
+from kube.client.retry import Retry
 from simulator import shape
 from simulator.nodeset import NodeSet
 from simulator.podtokens import PodTokens

@@ -8,8 +8,8 @@ from typing import Any
 
 import anyio
 
-from kube import config
-from kube.http import HttpTransport
+from kube.client import config
+from kube.client.http import HttpTransport
 from simulator.invariants import WATCHED, Checker
 from simulator.observer import Observer
 from tests.e2e.cluster import Scene

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from kube.resources import BIND_REQUESTS, POD_GROUPS
+from kube.client.resources import BIND_REQUESTS, POD_GROUPS
 from tests.e2e.cluster import PATIENCE_S
 from tools import etcdutlprogram
 from tools.cluster import ControlPlane

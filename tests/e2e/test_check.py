@@ -16,9 +16,9 @@ from cli import checkprocess
 from cli.checks.finding import Finding, Level
 from cli.checks.reader import Reader
 from cli.main import _parser
-from kube import config
-from kube.clock import SystemClock
-from kube.http import HttpTransport
+from kube.client import config
+from kube.client.clock import SystemClock
+from kube.client.http import HttpTransport
 from tests.e2e.cluster import eventually
 from tools.cluster import ControlPlane
 from tools.deployment import ADMISSION, SCHEDULER, Deployment, Options

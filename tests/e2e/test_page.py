@@ -19,9 +19,9 @@ import pytest
 from cli.connections import as_kubectl
 from cli.inspection.reading import read_cluster
 from cli.inspection.surveying import survey
-from kube.api import Api
-from kube.http import HttpTransport
-from kube.retry import Retry
+from kube.client.api import Api
+from kube.client.http import HttpTransport
+from kube.client.retry import Retry
 from tests.e2e.cluster import PATIENCE_S, eventually, share
 from tests.e2e.conftest import SetScene
 from tools.browser.chromium import Chromium, program

@@ -16,13 +16,14 @@ import pytest
 from kubernetes_asyncio import client
 
 from gpu.grant import BoundMetadata
-from kube import binding, config
-from kube.api import Api
-from kube.clock import SystemClock
+from kube import binding
+from kube.client import config
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.client.http import HttpTransport
+from kube.client.resources import PODS
+from kube.client.retry import Retry
 from kube.events import EventRecorder, EventSettings
-from kube.http import HttpTransport
-from kube.resources import PODS
-from kube.retry import Retry
 from simulator.reporting import Reporter
 from tests.e2e.cluster import Pod, Scene, eventually, pod, share
 from tests.e2e.conftest import SetScene

@@ -13,9 +13,9 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from kube.api import Api
-from kube.retry import Retry
-from kube.transport import Response
+from kube.client.api import Api
+from kube.client.retry import Retry
+from kube.client.transport import Response
 
 HEAD = Response(200, {}, b"")
 

@@ -12,14 +12,14 @@ import pytest
 from gpu.fences import fences
 from gpu.grant import BoundMetadata
 from kube import binding
-from kube.api import Api
 from kube.binding import Accepted, FenceText, Identity, NotAccepted
-from kube.errors import Conflict
+from kube.client.api import Api
+from kube.client.errors import Conflict
+from kube.client.resources import PODS
+from kube.client.retry import Retry
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault, once
 from kube.memory.server import MemoryApiServer
-from kube.resources import PODS
-from kube.retry import Retry
 from simulator.virtualtime import VirtualClock
 from tests.conftest import AnyioBackend
 from wire.core import Pod

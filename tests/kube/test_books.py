@@ -14,8 +14,8 @@ from gpu import reservation as reservations
 from gpu.book import Book, DeviceFull, Entry, ModeConflict, OtherAttempt, Tenant
 from gpu.reservation import Reservation
 from kube import books
-from kube.api import Api
-from kube.errors import (
+from kube.client.api import Api
+from kube.client.errors import (
     ApiError,
     BadRequest,
     Conflict,
@@ -26,11 +26,11 @@ from kube.errors import (
     Timeout,
     TooManyRequests,
 )
+from kube.client.resources import PODS
+from kube.client.retry import Retry
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault
 from kube.memory.server import MemoryApiServer
-from kube.resources import PODS
-from kube.retry import Retry
 from simulator.virtualtime import VirtualClock
 from tests.conftest import AnyioBackend
 from wire import names

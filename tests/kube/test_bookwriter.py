@@ -16,14 +16,14 @@ from gpu import reservation as reservations
 from gpu.book import DeviceFull, Entry, Tenant
 from gpu.reservation import Reservation
 from kube import books
-from kube.api import Api
 from kube.books import NotHeld, NotJoinable
 from kube.bookwriter import BookWriter
+from kube.client.api import Api
+from kube.client.resources import NAMESPACES, PODS, Resource
+from kube.client.retry import Retry
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault, once
 from kube.memory.server import MemoryApiServer
-from kube.resources import NAMESPACES, PODS, Resource
-from kube.retry import Retry
 from simulator.seeding import SERVICE_ACCOUNTS
 from simulator.virtualtime import VirtualClock
 from tests.conftest import AnyioBackend

@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from gpu.cdi import Cdi
-from kube import errors
+from kube.client import errors
+from kube.client.transport import Response
 from kube.clusterpolicies import CdiNames
-from kube.transport import Response
 from tests.conftest import AnyioBackend
 from tests.kube.scripted import Answer, ScriptedTransport, api_over, hang, ok, refusal
 

@@ -7,12 +7,12 @@ from typing import Any
 import anyio
 import pytest
 
-from kube import errors
+from kube.client import errors
+from kube.client.resources import NODES, PODS
 from kube.events import EventRecorder, EventSettings, about, cut_utf8
-from kube.resources import NODES, PODS
 from tests.conftest import AnyioBackend
+from tests.kube.lead.test_lease import LoopClock
 from tests.kube.scripted import Answer, ScriptedTransport, api_over, hang, ok, refusal
-from tests.kube.test_lease import LoopClock
 from wire.core import ObjectMeta, ObjectReference
 from wire.events import WARNING
 

@@ -13,15 +13,15 @@ import anyio
 import msgspec
 import pytest
 
-from kube import config, errors
-from kube.api import Api
-from kube.clock import SystemClock
+from kube.client import config, errors
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.client.http import HttpTransport
+from kube.client.resources import CONFIG_MAPS, EVENTS, LEASES, NAMESPACES, PODS
+from kube.client.retry import Retry
 from kube.events import EventRecorder, EventSettings, about
-from kube.http import HttpTransport
-from kube.lease import LeaderElection, LeaseSettings, incarnation
-from kube.reflector import Reflector
-from kube.resources import CONFIG_MAPS, EVENTS, LEASES, NAMESPACES, PODS
-from kube.retry import Retry
+from kube.lead.lease import LeaderElection, LeaseSettings, incarnation
+from kube.watch.reflector import Reflector
 from tools.cluster import ControlPlane
 from wire.core import Binding, ConfigMap, ObjectMeta, ObjectReference
 

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from admission.certs import serving_certificate
-from kube.clock import SystemClock
+from kube.client.clock import SystemClock
 from tests.e2e.release import COMPONENTS, NAMESPACE, Release
 from tests.node.pods import Machine, eventually
 from tests.node.test_sharing import share

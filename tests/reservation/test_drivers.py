@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager
 import anyio
 import pytest
 
-from kube.errors import Unreachable
-from kube.transport import Response, Transport
+from kube.client.errors import Unreachable
+from kube.client.transport import Response, Transport
 from reservation import steps
 from reservation.device import Device, DeviceReader
 from reservation.http_client import ApiServer, Endpoint

@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 
-from kube.resources import NODES, PODS
+from kube.client.resources import NODES, PODS
 from scheduler.settings import ScalingSettings, SchedulerSettings
 from simulator.world import World, WorldSettings
 from tests.scheduler.stage import api_of, phases, stage

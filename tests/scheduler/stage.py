@@ -11,10 +11,10 @@ from typing import Any
 import anyio
 import msgspec
 
-from kube.api import Api
+from kube.client.api import Api
+from kube.client.resources import NODES, POD_GROUPS, PODS
+from kube.client.retry import Retry
 from kube.memory.calls import AuditEntry, Call
-from kube.resources import NODES, POD_GROUPS, PODS
-from kube.retry import Retry
 from simulator import shape
 from simulator.shape import NodeShape
 from simulator.violations import SOUND

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kube.resources import PODS
+from kube.client.resources import PODS
 from tests.scheduler import stage
 from tests.scheduler.stage import create, find, phases, pod, settle
 from wire import names

@@ -6,8 +6,8 @@ from gpu import reservation as reservations
 from gpu.book import Entry, Tenant
 from gpu.reservation import Reservation
 from kube import books
+from kube.client.resources import PODS
 from kube.memory.faults import Fault, once
-from kube.resources import PODS
 from simulator.world import World
 from tests.scheduler import stage
 from tests.scheduler.stage import bound, create, create_gang, is_call, settle, share, writes

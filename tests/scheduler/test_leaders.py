@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kube.lease import LeaseSettings
+from kube.lead.lease import LeaseSettings
 from kube.memory.calls import Call
 from simulator.component import Component
 from simulator.world import World, WorldSettings

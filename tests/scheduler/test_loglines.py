@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from kube.logevents import EVENT, FIELDS, LogEvent
+from kube.client.resources import PODS
 from kube.memory.faults import Fault
-from kube.resources import PODS
+from kube.telemetry.logevents import EVENT, FIELDS, LogEvent
 from tests.scheduler import stage
 from tests.scheduler.stage import TEAM, create, find, is_call, pod, settle, share
 from wire import names

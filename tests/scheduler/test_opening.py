@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kube.resources import NODES, PODS
+from kube.client.resources import NODES, PODS
 from simulator.world import World
 from tests.scheduler import stage
 from tests.scheduler.stage import create, find, phases, pod, settle

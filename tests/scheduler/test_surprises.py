@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kube.client.resources import BIND_REQUESTS, NODES, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
-from kube.resources import BIND_REQUESTS, NODES, PODS
 from simulator.settings import KubeletSettings
 from simulator.world import WorldSettings
 from tests.scheduler import stage

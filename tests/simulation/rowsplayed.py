@@ -19,7 +19,7 @@ from admission.settings import Settings as AdmissionSettings
 from gpu.dialects import combine
 from gpu.dialects.settings import DialectSettings
 from gpu.translation import Translation
-from kube.resources import PODS
+from kube.client.resources import PODS
 from simulator import environment
 from simulator.devices import Device
 from simulator.kubelet import Kubelet

@@ -18,12 +18,12 @@ import msgspec
 
 from admission.settings import HandOver
 from admission.settings import Settings as AdmissionSettings
-from kube import errors
-from kube.api import Api
+from kube.client import errors
+from kube.client.api import Api
+from kube.client.resources import BIND_REQUESTS, PODS
+from kube.client.retry import Retry
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
-from kube.resources import BIND_REQUESTS, PODS
-from kube.retry import Retry
 from simulator.process import RUN_S
 from simulator.replicas import BINDER
 from simulator.settings import NO_FAULT, ReservationFault

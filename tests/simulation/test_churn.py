@@ -17,9 +17,9 @@ import msgspec
 import pytest
 
 from binder.app import Binder
-from kube.api import Api
+from kube.client.api import Api
+from kube.client.resources import PODS
 from kube.memory.transport import MemoryTransport
-from kube.resources import PODS
 from scheduler.app import Scheduler
 from simulator import shape
 from simulator.parts import Parts

@@ -17,10 +17,10 @@ import anyio
 import msgspec
 import pytest
 
-from kube import errors
+from kube.client import errors
+from kube.client.resources import PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
-from kube.resources import PODS
 from scheduler.settings import SchedulerSettings
 from simulator import shape
 from simulator.hostile.actions import CreatePod

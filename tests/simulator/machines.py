@@ -12,12 +12,12 @@ from typing import Any
 import anyio
 import msgspec
 
-from kube import errors
-from kube.api import Api
-from kube.clock import Clock
+from kube.client import errors
+from kube.client.api import Api
+from kube.client.clock import Clock
+from kube.client.resources import PODS, Resource
+from kube.client.retry import Retry
 from kube.memory.server import MemoryApiServer
-from kube.resources import PODS, Resource
-from kube.retry import Retry
 from simulator import shape
 from simulator.nodeset import NodeSet
 from simulator.settings import KubeletSettings

@@ -10,11 +10,11 @@ import pytest
 
 from admission.settings import HandOver
 from admission.settings import Settings as AdmissionSettings
-from kube.api import Api
-from kube.errors import Refused, Unreachable
+from kube.client.api import Api
+from kube.client.errors import Refused, Unreachable
+from kube.client.resources import CONFIG_MAPS, PODS
+from kube.client.retry import Retry
 from kube.memory.faults import Fault
-from kube.resources import CONFIG_MAPS, PODS
-from kube.retry import Retry
 from scheduler.app import Scheduler
 from simulator.checks.writes import Bounds
 from simulator.violations import HELD, LIVENESS

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from anyio.abc import TaskStatus
 
-from kube.errors import Timeout
+from kube.client.errors import Timeout
 from kube.memory.calls import Call
 from kube.memory.server import MemoryApiServer
 from kube.memory.transport import MemoryTransport

@@ -6,8 +6,8 @@ from typing import Any
 import anyio
 import pytest
 
+from kube.client.resources import CONFIG_MAPS, NODES, PODS
 from kube.memory.calls import Call
-from kube.resources import CONFIG_MAPS, NODES, PODS
 from simulator import nodeobject
 from simulator.checkpoint import Checkpoints
 from simulator.nodeset import NodeSet, NotSimulated

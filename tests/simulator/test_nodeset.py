@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import anyio
 import pytest
 
-from kube.api import Api
+from kube.client.api import Api
+from kube.client.resources import NODES
+from kube.client.retry import Retry
 from kube.memory.server import MemoryApiServer
-from kube.resources import NODES
-from kube.retry import Retry
 from simulator import shape
 from simulator.nodeset import NodeSet
 from simulator.settings import KubeletSettings

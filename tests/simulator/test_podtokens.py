@@ -7,11 +7,11 @@ import anyio
 import msgspec
 import pytest
 
-from kube.api import Api
-from kube.config import Authorization
-from kube.errors import Unreachable
-from kube.retry import Retry
-from kube.transport import Transport
+from kube.client.api import Api
+from kube.client.config import Authorization
+from kube.client.errors import Unreachable
+from kube.client.retry import Retry
+from kube.client.transport import Transport
 from simulator.podtokens import PodTokens
 from tests.conftest import AnyioBackend
 from tests.kube.scripted import Answer, ScriptedTransport, ok, refusal

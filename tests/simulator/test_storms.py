@@ -8,8 +8,8 @@ import random
 import anyio
 import pytest
 
-from kube.errors import NotFound
-from kube.resources import PODS
+from kube.client.errors import NotFound
+from kube.client.resources import PODS
 from simulator import outcome
 from simulator.manifests import Manifest
 from simulator.world import World

@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from kube.clock import rfc3339
+from kube.client.clock import rfc3339
 from simulator.virtualtime import Deadlock, VirtualClock, VirtualTimeLoop
 from tests.conftest import AnyioBackend
 

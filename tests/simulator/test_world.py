@@ -13,7 +13,7 @@ import pytest
 
 from admission.settings import Choices, Guard
 from admission.settings import Settings as AdmissionSettings
-from kube.resources import PODS
+from kube.client.resources import PODS
 from simulator import manifests, outcome, shape
 from simulator.manifests import Manifest
 from simulator.settings import ReservationFault

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kube.clock import SystemClock
+from kube.client.clock import SystemClock
 from tools.certificates import Authority
 
 

@@ -10,10 +10,10 @@ import anyio
 import pytest
 from aiohttp import web
 
-from kube.config import plain
-from kube.errors import ApiError, Unreachable
-from kube.http import HttpTransport
-from kube.transport import Response
+from kube.client.config import plain
+from kube.client.errors import ApiError, Unreachable
+from kube.client.http import HttpTransport
+from kube.client.transport import Response
 from tools.faultyproxy import FaultyProxy
 from tools.mishaps import NOTHING, End, Kind, Mishap, expired_event
 

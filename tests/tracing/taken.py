@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kube.tracing import Span
+from kube.telemetry.tracing import Span
 
 
 class Spans:

@@ -15,10 +15,10 @@ import pytest
 from admission.tracing import Traced
 from binder.app import Binder
 from cli.tracing.exporting import Exporting
-from kube import errors
+from kube.client import errors
+from kube.client.resources import PODS
 from kube.memory.faults import Fault, once
-from kube.resources import PODS
-from kube.tracing import Tracer
+from kube.telemetry.tracing import Tracer
 from scheduler.app import Scheduler
 from simulator import shape
 from simulator.parts import Parts

@@ -19,8 +19,8 @@ from cli.page.following import Following
 from cli.page.objects import Objects
 from cli.page.playing import Play
 from cli.page.publishing import Publishing
-from kube.api import Api
-from kube.retry import Retry
+from kube.client.api import Api
+from kube.client.retry import Retry
 from kube.serving import serve
 from simulator import shape
 from simulator.virtualtime import VirtualClock, VirtualTimeLoop

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import anyio
 
-from kube import errors
-from kube.transport import Transport
+from kube.client import errors
+from kube.client.transport import Transport
 from simulator import observer
 from simulator.checks.counting import node as _node
 from simulator.devices import Device

@@ -23,13 +23,13 @@ from typing import Final
 import anyio
 import msgspec
 
-from kube import config
-from kube.api import Api
-from kube.clock import SystemClock
-from kube.config import Credentials
-from kube.http import HttpTransport
-from kube.resources import NAMESPACES
-from kube.retry import Retry
+from kube.client import config
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.client.config import Credentials
+from kube.client.http import HttpTransport
+from kube.client.resources import NAMESPACES
+from kube.client.retry import Retry
 from simulator import shape
 from simulator.devices import Device, make_devices
 from simulator.invariants import PODS, WATCHED

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import anyio
 
-from kube import errors
-from kube.api import Api
-from kube.resources import POD_GROUPS, PODS
+from kube.client import errors
+from kube.client.api import Api
+from kube.client.resources import POD_GROUPS, PODS
 from simulator.hostile.actions import CreatePod
 from simulator.shape import NodeShape
 from wire import names
@@ -59,7 +59,7 @@ class Users:
                     tasks.start_soon(act)
 
     async def leave(self) -> None:
-        """Delete everything that is ours. Raises kube.errors.ApiError."""
+        """Delete everything that is ours. Raises kube.client.errors.ApiError."""
         there = (await self._api.list(PODS, namespace=NAMESPACE)).items
         going = iter([pod.metadata.name for pod in there if not pod.metadata.deletion_timestamp])
 

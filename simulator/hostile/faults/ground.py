@@ -11,13 +11,13 @@ from typing import Final, TypeVar
 import anyio
 
 from admission.policies import Identities
-from kube import errors
-from kube.api import Api
+from kube.client import errors
+from kube.client.api import Api
+from kube.client.resources import PODS
+from kube.client.retry import Retry
 from kube.memory.calls import Call
 from kube.memory.faults import Listener, RepeatRule, RequestRule, ReviewRule, WatchRule
 from kube.memory.server import MemoryApiServer
-from kube.resources import PODS
-from kube.retry import Retry
 from simulator.component import Component
 from simulator.kubelet import Kubelet
 from simulator.replicas import BINDER

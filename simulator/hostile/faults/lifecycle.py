@@ -14,7 +14,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from kube.resources import NODES, PODS
+from kube.client.resources import NODES, PODS
 from simulator import nodeobject
 from simulator.hostile.faults.ground import Ground
 from simulator.kubelet import Kubelet

@@ -11,7 +11,7 @@ from typing import ClassVar
 import anyio
 from typing_extensions import override
 
-from kube import errors
+from kube.client import errors
 from simulator.hostile.faults.ground import Ground
 from simulator.hostile.faults.lifecycle import LifeCycle, Patience
 from simulator.hostile.faults.timed import LOST_DEVICE, Timed

@@ -8,8 +8,8 @@ from typing import ClassVar, Final
 import anyio
 from typing_extensions import override
 
-from kube import errors
-from kube.resources import LEASES, NAMESPACES, PODS
+from kube.client import errors
+from kube.client.resources import LEASES, NAMESPACES, PODS
 from simulator import seeding
 from simulator.hostile.actions import NAMESPACE
 from simulator.hostile.faults.ground import Ground

@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Literal
 import anyio
 from typing_extensions import override
 
-from kube.resources import PODS
+from kube.client.resources import PODS
 from simulator.hostile.faults.ground import Ground
 from simulator.hostile.faults.timed import LOST_DEVICE, Timed
 from simulator.kubelet import Kubelet

@@ -22,14 +22,14 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 
 from admission.certificates.rotation import CONFIGURATIONS, Rotation, SelfMade
 from admission.manifests import ServiceEndpoint, adoption_manifest, webhook_manifests
-from kube.api import Api
-from kube.errors import NotFound
+from kube.client.api import Api
+from kube.client.errors import NotFound
+from kube.client.resources import NAMESPACES, SECRETS
+from kube.client.retry import Retry
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from kube.memory.server import MemoryApiServer
 from kube.memory.types import ResourceType
-from kube.resources import NAMESPACES, SECRETS
-from kube.retry import Retry
 from simulator.virtualtime import VirtualClock
 from wire import names
 

@@ -7,7 +7,7 @@ import pytest
 
 from admission.certificates.rotation import Rotation
 from admission.certs import YEAR_S
-from kube.errors import NotFound
+from kube.client.errors import NotFound
 from tests.admission.certificates.shell import LIFETIME_S, Site, ready, replica, site
 from tests.conftest import AnyioBackend
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 
 from admission.certificates.tls import Files, FilesShown
 from admission.certs import ServingCertificate, serving_certificate
-from kube.clock import SystemClock
+from kube.client.clock import SystemClock
 
 
 def made() -> ServingCertificate:

@@ -11,9 +11,9 @@ import pytest
 
 from gpu import grant as grants
 from gpu.grant import DeviceGrant, Grant
+from kube.client.resources import EVENTS, NODES, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
-from kube.resources import EVENTS, NODES, PODS
 from tests.binder.cluster import BINDER, RESERVATIONS, TEAM, Cluster, cluster
 from wire import names
 from wire.core import Pod

@@ -8,7 +8,7 @@ from binder.core.attempt import Attempt
 from binder.core.outcome import BindingAccepted, JoinedAs
 from binder.core.state import Join
 from binder.telemetry.tracing import MOST_PODS, Traced
-from kube.tracing import Span, Tracer
+from kube.telemetry.tracing import Span, Tracer
 from wire import names
 from wire.core import ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus
 from wire.crds.bindrequest import BindRequest

@@ -14,7 +14,7 @@ from binder.watch.sinks import NodeSink, PodSink, RequestSink
 from binder.watch.view import View
 from gpu.book import Book
 from kube.events import EventRecorder
-from kube.signal import Signal
+from kube.watch.signal import Signal
 from tests.binder.cluster import cluster
 from tests.binder.core.made import attempt, bound, pod, reservation
 from wire import names

@@ -11,7 +11,7 @@ from admission.manifests import ServiceEndpoint, adoption_manifest, webhook_mani
 from cli.checks.finding import Level
 from cli.checks.reader import Reader
 from cli.checks.webhooks import webhooks_check
-from kube.clock import SystemClock
+from kube.client.clock import SystemClock
 from tests.cli.checks.told import Told
 from wire import names
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from kube.errors import Unreachable
-from kube.transport import Response
+from kube.client.errors import Unreachable
+from kube.client.transport import Response
 
 
 class Told:

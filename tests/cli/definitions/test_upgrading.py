@@ -13,12 +13,12 @@ from typing_extensions import override
 from cli.checks.reader import Reader
 from cli.definitions.upgrading import CRDS, Outcome, Upgrade, upgrade
 from cli.upgradecrdsprocess import told
-from kube.api import Api
+from kube.client.api import Api
+from kube.client.retry import Retry
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault
 from kube.memory.server import MemoryApiServer
 from kube.memory.types import custom
-from kube.retry import Retry
 from simulator.virtualtime import VirtualClock
 from tests.conftest import AnyioBackend
 from wire.crds import queue

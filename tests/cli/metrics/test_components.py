@@ -13,7 +13,7 @@ from binder.app import Binder
 from cli.metrics import binding, scheduling
 from cli.metrics.declared import BINDER, SCHEDULER
 from cli.metrics.registry import Registry
-from kube.api import Api
+from kube.client.api import Api
 from scheduler.app import Scheduler
 from scheduler.report.standing import ON_ITS_WAY
 from simulator import shape

@@ -8,9 +8,9 @@ import pytest
 
 from cli.metrics.registry import Registry
 from cli.metrics.requests import CountedTransport, kind_of
-from kube.errors import Timeout, Unreachable
-from kube.resources import BIND_REQUESTS, LEASES, NODES, PODS
-from kube.transport import Response
+from kube.client.errors import Timeout, Unreachable
+from kube.client.resources import BIND_REQUESTS, LEASES, NODES, PODS
+from kube.client.transport import Response
 from tests.cli.metrics.exposed import value, values
 from tests.conftest import AnyioBackend
 from tests.kube.scripted import Request, ScriptedTransport, Watch

@@ -8,13 +8,13 @@ import pytest
 
 from cli.metrics.registry import Registry
 from cli.metrics.watches import count_watches, measured_lag
-from kube.reflector import Reflector
-from kube.resources import PODS
+from kube.client.resources import PODS
+from kube.watch.reflector import Reflector
 from tests.cli.metrics.exposed import every_sample_once, value, values
 from tests.conftest import AnyioBackend
 from tests.kube.scripted import ScriptedTransport, Watch, api_over, ok
-from tests.kube.test_reflector import Cache
-from tests.kube.test_watching import line
+from tests.kube.watch.test_reflector import Cache
+from tests.kube.watch.test_watching import line
 from wire.core import ObjectMeta
 
 OF_PODS = {"resource": "pods"}

@@ -14,13 +14,13 @@ import yaml
 from cli import checkkaiprocess
 from cli.migration.rows import Code, Level, Row, row
 from cli.migration.telling import tell
-from kube.api import Api
+from kube.client.api import Api
+from kube.client.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
+from kube.client.retry import Retry
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault
 from kube.memory.server import MemoryApiServer
 from kube.memory.types import ResourceType, custom
-from kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
-from kube.retry import Retry
 from simulator.virtualtime import VirtualClock
 from tests.conftest import AnyioBackend
 from tests.kai import left as kai

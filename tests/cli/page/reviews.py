@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from kube.api import Api
-from kube.retry import Retry
-from kube.transport import Response
+from kube.client.api import Api
+from kube.client.retry import Retry
+from kube.client.transport import Response
 
 Rights = frozenset[tuple[str, str]]
 

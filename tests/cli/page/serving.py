@@ -18,9 +18,9 @@ from cli.page.answering import Answering
 from cli.page.door import Door
 from cli.page.following import Following
 from cli.page.publishing import Publishing
-from kube.api import Api
-from kube.retry import Retry
-from kube.transport import Transport
+from kube.client.api import Api
+from kube.client.retry import Retry
+from kube.client.transport import Transport
 
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 

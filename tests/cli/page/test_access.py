@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from cli.page.access import MOST_NAMESPACES, MOST_READERS, Open, Reviewed, Turned
 from cli.page.sight import EVERYTHING, Sight
-from kube.errors import Forbidden
-from kube.transport import Response
+from kube.client.errors import Forbidden
+from kube.client.transport import Response
 from tests.cli.page.reviews import RIGHTS, USERS, Reviewer
 from tests.conftest import AnyioBackend
 

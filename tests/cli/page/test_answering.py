@@ -20,11 +20,11 @@ from cli.page.answering import HEADERS, Limits, accepts_gzip
 from cli.page.following import Following
 from cli.page.objects import Objects
 from cli.page.values import EventLine
-from kube.api import Api
-from kube.clock import SystemClock
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.client.resources import NODES, PODS
+from kube.client.retry import Retry
 from kube.memory.server import MemoryApiServer
-from kube.resources import NODES, PODS
-from kube.retry import Retry
 from tests.cli.page.reviews import RIGHTS, USERS, Reviewer
 from tests.cli.page.serving import Served, served
 from tests.conftest import AnyioBackend

@@ -26,7 +26,7 @@ from cli.page.answering import Answering, Limits
 from cli.page.door import LIMITS, Door
 from cli.page.publishing import Publishing
 from cli.page.values import EventLine
-from kube.clock import SystemClock
+from kube.client.clock import SystemClock
 
 PATIENCE_S = 120.0
 STATE = b"GET /api/state HTTP/1.1\r\nHost: localhost\r\n\r\n"

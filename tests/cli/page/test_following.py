@@ -15,12 +15,12 @@ from cli.page.following import Following
 from cli.page.frames import Frames
 from cli.page.objects import MOST_EVENTS, Objects
 from cli.page.partial import UNKNOWN
-from kube.api import Api
-from kube.clock import SystemClock
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.client.resources import EVENTS, NODES, PODS
+from kube.client.retry import Retry
+from kube.client.transport import Response, Transport
 from kube.memory.server import MemoryApiServer
-from kube.resources import EVENTS, NODES, PODS
-from kube.retry import Retry
-from kube.transport import Response, Transport
 from tests.cli.page.test_answering import plain_node, plain_pod
 from tests.cli.page.test_frames import drawn
 from tests.conftest import AnyioBackend

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from cli.page.playing import at_work, of_nodes
-from kube.api import Api
-from kube.resources import PODS
-from kube.retry import Retry
+from kube.client.api import Api
+from kube.client.resources import PODS
+from kube.client.retry import Retry
 from tests.conftest import AnyioBackend
 
 

@@ -19,7 +19,7 @@ from cli.page.lines import Line, decode
 from cli.page.objects import Objects
 from cli.page.simulated import recorded
 from cli.page.winding import Recorded
-from kube.resources import PODS
+from kube.client.resources import PODS
 from simulator import shape
 from simulator.manifests import load
 from simulator.virtualtime import VirtualClock

@@ -22,8 +22,8 @@ from cli.page.frames import Frames
 from cli.page.objects import Objects, kept
 from cli.page.playing import TEAMS, Play
 from cli.page.settings import is_loopback
-from kube.clock import SystemClock
-from kube.resources import NODES, PODS
+from kube.client.clock import SystemClock
+from kube.client.resources import NODES, PODS
 from simulator import shape
 from simulator.violations import SOUND
 from tests.cli.test_simulate import pod

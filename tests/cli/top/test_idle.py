@@ -13,9 +13,9 @@ from cli.page.following import Following
 from cli.page.publishing import Publishing
 from cli.top.process import Top
 from cli.top.screen import View
-from kube.api import Api
+from kube.client.api import Api
+from kube.client.retry import Retry
 from kube.memory.server import MemoryApiServer
-from kube.retry import Retry
 from simulator.virtualtime import VirtualClock
 from tests.conftest import AnyioBackend
 

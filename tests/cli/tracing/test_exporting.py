@@ -16,8 +16,8 @@ from cli.refusing import BadInput
 from cli.settings.common import Component
 from cli.tracing import exporting, opened
 from cli.tracing.exporting import Exporting
-from kube.clock import SystemClock
-from kube.tracing import Span, SpanEvent, Tracer
+from kube.client.clock import SystemClock
+from kube.telemetry.tracing import Span, SpanEvent, Tracer
 from tests.cli.metrics.exposed import values
 from tests.tracing.collector import Collector, collecting
 from wire.traceparent import PodTrace

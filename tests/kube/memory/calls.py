@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kube.transport import Response, Transport
+from kube.client.transport import Response, Transport
 
 PODS = "/api/v1/namespaces/ns/pods"
 CONFIG_MAPS = "/api/v1/namespaces/ns/configmaps"

@@ -8,11 +8,11 @@ import random
 import anyio
 import pytest
 
-from kube.errors import Timeout, Unreachable
+from kube.client.errors import Timeout, Unreachable
+from kube.client.transport import Response
 from kube.memory.calls import Call
 from kube.memory.faults import Fault, once, sometimes
 from kube.memory.server import MemoryApiServer
-from kube.transport import Response
 from tests.kube.memory.calls import CONFIG_MAPS, PODS, decoded, pod, send
 
 

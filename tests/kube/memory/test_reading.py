@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from kube.client.transport import Response
 from kube.memory.server import MemoryApiServer
-from kube.transport import Response
 from tests.kube.memory.calls import PODS, decoded, pod, send
 from tests.steps import counted
 

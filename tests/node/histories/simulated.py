@@ -9,8 +9,8 @@ from typing import Any
 
 import anyio
 
-from kube.api import Api
-from kube.resources import NODES, PODS
+from kube.client.api import Api
+from kube.client.resources import NODES, PODS
 from simulator import shape
 from simulator.kubelet import Kubelet
 from simulator.observer import Observer

@@ -9,10 +9,10 @@ import anyio
 import msgspec
 import pytest
 
-from kube.lease import LeaseSettings
+from kube.client.resources import PODS
+from kube.lead.lease import LeaseSettings
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
-from kube.resources import PODS
 from simulator.process import RUN_S
 from simulator.world import World
 from tests.scheduler.autoscaler import SETTINGS, Autoscaled, autoscaled

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from kube.client.resources import POD_GROUPS, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
-from kube.resources import POD_GROUPS, PODS
 from simulator.settings import ReservationFault
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage

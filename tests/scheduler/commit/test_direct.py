@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from gpu.cdi import Cdi
+from kube.client.resources import PODS
 from kube.memory.faults import Fault, once
-from kube.resources import PODS
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.stage import create, find, is_call, phases, pod, settle, share, waits_because, writes

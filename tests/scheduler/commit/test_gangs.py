@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from kube.client.resources import EVENTS, POD_GROUPS, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
-from kube.resources import EVENTS, POD_GROUPS, PODS
 from simulator.settings import ReservationFault
 from simulator.world import WorldSettings
 from tests.scheduler import stage

@@ -9,11 +9,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from kube.api import Api
+from kube.client.api import Api
+from kube.client.resources import BIND_REQUESTS, PODS
+from kube.client.retry import Retry
 from kube.memory.faults import Fault
 from kube.memory.server import MemoryApiServer
-from kube.resources import BIND_REQUESTS, PODS
-from kube.retry import Retry
 from scheduler.commit.handed import HandedOver
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Placement

@@ -12,11 +12,11 @@ import pytest
 from gpu.dialects import kai
 from gpu.handover import Handover, PlannedDevice, parse
 from gpu.request import GpuRequest
-from kube.api import Api
+from kube.client.api import Api
+from kube.client.resources import BIND_REQUESTS, NAMESPACES, PODS
+from kube.client.retry import Retry
 from kube.memory.faults import Fault, once
 from kube.memory.server import MemoryApiServer
-from kube.resources import BIND_REQUESTS, NAMESPACES, PODS
-from kube.retry import Retry
 from scheduler.commit import handing
 from scheduler.core.model.plan import Placement
 from simulator.virtualtime import VirtualClock

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kube.client.resources import NODES
 from kube.memory.faults import Fault
-from kube.resources import NODES
 from simulator.world import World
 from tests.scheduler import stage
 from tests.scheduler.stage import create, find, is_call, phases, settle, share, writes

@@ -16,8 +16,8 @@ from scheduler.core.decide.decide import decide
 from scheduler.core.model.settings import Settings
 from scheduler.status.remarking import Remarking
 from scheduler.watch.cache import Cache
+from tests.kube.lead.test_lease import LoopClock
 from tests.kube.scripted import ScriptedTransport, api_over, ok
-from tests.kube.test_lease import LoopClock
 from tests.scheduler.core.model.test_records import request
 from tests.scheduler.core.objects import NANO, bound, changed, commit, node, recorded, reservation
 from wire import names

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kube.client.resources import PODS
 from kube.memory.faults import Fault
-from kube.resources import PODS
 from tests.scheduler import stage
 from tests.scheduler.stage import cordon, create, is_call, phases, pod, settle, share, waits_because, writes
 from wire import names

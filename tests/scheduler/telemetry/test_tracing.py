@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kube.tracing import Span, Tracer
+from kube.telemetry.tracing import Span, Tracer
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.verdict import Code
 from scheduler.telemetry import tracing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kube.resources import NODES, PODS
+from kube.client.resources import NODES, PODS
 from simulator.settings import KubeletSettings, ReservationFault
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage

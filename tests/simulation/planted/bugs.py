@@ -15,8 +15,8 @@ from typing_extensions import override
 
 from admission.review import PodAdmission
 from binder.app import Binder
+from kube.client.transport import Transport
 from kube.memory.transport import MemoryTransport
-from kube.transport import Transport
 from scheduler.app import Scheduler
 from scheduler.core.cluster import Cluster
 from simulator import policies

@@ -19,9 +19,9 @@ import anyio
 import msgspec
 from typing_extensions import override
 
-from kube.errors import ApiError
+from kube.client.errors import ApiError
+from kube.client.transport import Response, Transport
 from kube.memory.responses import HEADERS
-from kube.transport import Response, Transport
 from wire import names
 
 MERGE = "application/merge-patch+json"

@@ -8,7 +8,7 @@ import anyio
 import msgspec
 import pytest
 
-from kube.resources import BIND_REQUESTS, POD_GROUPS, PODS
+from kube.client.resources import BIND_REQUESTS, POD_GROUPS, PODS
 from simulator.hostile.actions import (
     Action,
     ChangePodGroup,

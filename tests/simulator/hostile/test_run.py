@@ -10,9 +10,9 @@ import pytest
 from anyio.abc import TaskStatus
 from typing_extensions import override
 
-from kube.api import Api
+from kube.client.api import Api
+from kube.client.transport import Response
 from kube.memory.transport import MemoryTransport
-from kube.transport import Response
 from simulator.hostile.actions import CreatePod
 from simulator.hostile.run import CRASH, EDGE, HANG, run
 from simulator.hostile.scenario import MalformedScript, Scenario, Script, decode, encode, scenario_of

@@ -7,7 +7,7 @@ import random
 import msgspec
 
 from binder.settings import BinderSettings
-from kube.lease import LeaseSettings
+from kube.lead.lease import LeaseSettings
 from scheduler.settings import SchedulerSettings
 from simulator.hostile.scenario import Scenario, Switches, scenario_of
 from simulator.hostile.timing import Timers, draw

@@ -12,9 +12,9 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from kube.errors import Unreachable
-from kube.resources import NODES, PODS
-from kube.transport import Response
+from kube.client.errors import Unreachable
+from kube.client.resources import NODES, PODS
+from kube.client.transport import Response
 from simulator import shape
 from simulator.hostile.faults.ground import Ground
 from simulator.hostile.faults.timed import Timed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kube import errors
-from kube.resources import PODS
+from kube.client import errors
+from kube.client.resources import PODS
 from simulator.hostile.faults.admission import AdmissionDown, AdmissionSlow, AdmissionTwice
 from tests.simulator.hostile.faults.grounds import NAMESPACE, Stage, stage
 

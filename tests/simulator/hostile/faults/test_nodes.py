@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kube.resources import PODS
+from kube.client.resources import PODS
 from simulator.hostile.faults.nodes import (
     GpuIll,
     KubeletRefuses,

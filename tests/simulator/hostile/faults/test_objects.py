@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kube import errors
-from kube.lease import LeaseSettings
-from kube.resources import LEASES, NAMESPACES
+from kube.client import errors
+from kube.client.resources import LEASES, NAMESPACES
+from kube.lead.lease import LeaseSettings
 from simulator.hostile.faults.objects import LeaseDeleted, NamespaceDeleted, ReservationsDeleted
 from simulator.settings import KubeletSettings
 from tests.simulator.hostile.faults.grounds import stage

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kube.lease import LeaseSettings
+from kube.lead.lease import LeaseSettings
 from kube.memory.calls import Call
 from simulator.hostile.faults.ground import READS
 from simulator.hostile.faults.processes import Crash, CutOff, Pause, TwoLeaders

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kube.errors import Timeout, Unreachable
+from kube.client.errors import Timeout, Unreachable
 from simulator.hostile.faults.requests import (
     Conflicts,
     Expired,

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from kube.api import Api
+from kube.client.api import Api
+from kube.client.resources import PODS
+from kube.client.retry import Retry
 from kube.memory.calls import Call
-from kube.resources import PODS
-from kube.retry import Retry
 from simulator.hostile.faults.servers import ListExpired, ServerLags
 from tests.simulator.hostile.faults.grounds import NAMESPACE, Heard, Stage, listen, stage
 from tests.simulator.hostile.faults.test_watches import one_a_second

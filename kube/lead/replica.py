@@ -1,0 +1,138 @@
+"""One of several processes of a component: it follows always, works when it leads, and leaves nothing half done."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import anyio
+from anyio.abc import TaskStatus
+
+from kube.client.fence import WriteFence
+from kube.lead.lease import LeaderElection
+from kube.watch.reflector import Reflector
+from wire.recent import PERIOD_S
+
+#: How long work under way may take to end well once the process was told to end.
+FINISH_WITHIN_S: Final = 1.0
+
+
+class Replica(Protocol):
+    """A component of which several processes may run."""
+
+    async def follow(self, *, task_status: TaskStatus[None] = ...) -> None:
+        """Keep in step with the cluster until cancelled, and write nothing. Started when in step."""
+        ...
+
+    async def lead(self) -> None:
+        """Work until cancelled, on nothing that was read before this."""
+        ...
+
+    async def finish(self) -> None:
+        """Begin nothing more; return when what was begun is done."""
+        ...
+
+
+class Followed(Protocol):
+    """A part of the cluster that is kept in step with: a reflector, mostly."""
+
+    async def run(self, *, task_status: TaskStatus[None] = ...) -> None:
+        """Keep in step until cancelled. Started when in step."""
+        ...
+
+    async def catch_up(self) -> None:
+        """Return when what is known is not older than this call."""
+        ...
+
+
+class Follower(ABC):
+    """A Replica that knows the cluster by what it follows, started in the order given; a component adds what it does.
+
+    A replica that does not lead watches all the same, so that it can take over within moments. Watches don't say how
+    late they are, so a term begins with fresh lists (invariants.md, R3).
+    """
+
+    def __init__(self, followed: Sequence[Followed]) -> None:
+        self._followed = followed
+
+    @property
+    def reflectors(self) -> list[Reflector[Any]]:
+        """What keeps it in step by watches."""
+        return [part for part in self._followed if isinstance(part, Reflector)]
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Follow and work until cancelled, as the only one there is. Started when it works."""
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(self.follow)
+            tasks.start_soon(self._work)
+            task_status.started()
+
+    async def follow(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Keep in step with the cluster until cancelled. Started when all of it is there."""
+        async with anyio.create_task_group() as tasks:
+            for part in self._followed:
+                await tasks.start(part.run)
+            tasks.start_soon(self._forget_regularly)
+            task_status.started()
+
+    async def lead(self) -> None:
+        """Work until cancelled, on nothing that was read before this."""
+        for part in self._followed:
+            await part.catch_up()
+        await self._work()
+
+    async def _forget_regularly(self) -> None:
+        while True:
+            await anyio.sleep(PERIOD_S)
+            self._forget_gone()
+
+    @abstractmethod
+    def _forget_gone(self) -> None:
+        """A period is over (wire/recent.py): no table may grow with the pods that there once were (R10)."""
+
+    @abstractmethod
+    async def finish(self) -> None:
+        """Begin nothing more; return when what was begun is done."""
+
+    @abstractmethod
+    async def _work(self) -> None:
+        """Do what the component is for, until cancelled.
+
+        The reflectors go on for a moment longer. A task that one of their callbacks starts in a group that has been
+        cancelled may not be cancelled any more (anyio tells those that are there), and the group waits for it: so
+        callbacks start nothing from the moment on at which the group's own body ends.
+        """
+
+
+async def take_part(
+    replica: Replica,
+    *,
+    election: LeaderElection | None,
+    fence: WriteFence,
+    stop: anyio.Event,
+    task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """Follow, and lead when it is our turn, until told to stop or the lease is lost. Started when it can lead.
+
+    Nobody who is not in step takes part in the election. Without an election it leads at once. Once told to stop, what
+    is under way gets a moment: a leader none of whose writes may still land gives its lease back for use at once.
+    A leader that lost its lease does not lead again: its commits under way are of unknown outcome, a fresh start's
+    are not.
+    """
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_end_on, stop, replica, fence, tasks.cancel_scope)
+        await tasks.start(replica.follow)
+        task_status.started()
+        await (election.one_term(replica.lead) if election else replica.lead())
+        tasks.cancel_scope.cancel()
+
+
+async def _end_on(stop: anyio.Event, replica: Replica, fence: WriteFence, scope: anyio.CancelScope) -> None:
+    await stop.wait()
+    with anyio.move_on_after(FINISH_WITHIN_S):
+        await replica.finish()
+    fence.close()
+    with anyio.move_on_after(FINISH_WITHIN_S):
+        await fence.settled()
+    scope.cancel()

@@ -1,0 +1,376 @@
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import random
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from kube.client import config, errors
+from kube.client.api import Api
+from kube.client.http import HttpTransport
+from kube.client.resources import PODS
+from kube.client.retry import Retry
+from kube.client.transport import Response
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def serving(handler: Handler, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    app = web.Application(client_max_size=1 << 24)
+    app.router.add_route("*", "/{path:.*}", handler)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+    await site.start()
+    try:
+        port = runner.addresses[0][1]
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def connected(handler: Handler) -> AsyncIterator[HttpTransport]:
+    async with serving(handler) as url, HttpTransport(config.plain(url)) as transport:
+        yield transport
+
+
+def watch_of(*chunks: bytes, cut: bool = False, then: float = 0.0) -> Handler:
+    """A handler that streams the chunks, waits, and ends in order or by cutting the connection."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for chunk in chunks:
+            await response.write(chunk)
+        await asyncio.sleep(then)
+        if cut:
+            assert request.transport is not None
+            request.transport.abort()
+        return response
+
+    return handler
+
+
+async def read_all(transport: HttpTransport) -> list[bytes]:
+    async with transport.stream("/api/v1/pods", query={"watch": "true"}, timeout_s=5.0) as (head, lines):
+        assert head.status == 200
+        return [line async for line in lines]
+
+
+# --- requests -----------------------------------------------------------------------------------------------------
+async def test_a_request_arrives_as_it_was_made_and_so_does_its_answer() -> None:
+    async def echo(request: web.Request) -> web.StreamResponse:
+        assert request.headers["Accept-Encoding"] == "identity"
+        seen = [request.method, request.path_qs, request.headers["Content-Type"], await request.text()]
+        return web.json_response(seen, status=201, headers={"Retry-After": "3"})
+
+    async with connected(echo) as transport:
+        response = await transport.request(
+            "PATCH",
+            "/api/v1/namespaces/a/pods/b",
+            query={"timeout": "10s", "labelSelector": "a in (b,c),!d"},
+            body=b'{"x":1}',
+            content_type="application/merge-patch+json",
+            timeout_s=5.0,
+        )
+    assert response.status == 201
+    assert response.headers["retry-after"] == "3"
+    method, path, content_type, body = json.loads(response.body)
+    assert (method, content_type, body) == ("PATCH", "application/merge-patch+json", '{"x":1}')
+    assert path.startswith("/api/v1/namespaces/a/pods/b?timeout=10s&labelSelector=a")
+
+
+async def test_an_error_status_is_an_answer() -> None:
+    async def refuse(_request: web.Request) -> web.StreamResponse:
+        return web.json_response({"reason": "Conflict"}, status=409)
+
+    async with connected(refuse) as transport:
+        response = await transport.request("POST", "/x", query={}, body=b"{}", timeout_s=5.0)
+    assert (response.status, response.body) == (409, b'{"reason": "Conflict"}')
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    async def redirect(_request: web.Request) -> web.StreamResponse:
+        raise web.HTTPFound("http://192.0.2.1/")
+
+    async with connected(redirect) as transport:
+        assert (await transport.request("GET", "/x", query={}, timeout_s=5.0)).status == 302
+
+
+async def test_a_write_whose_deadline_passed_while_the_process_was_stopped_is_not_sent() -> None:
+    arrived, stops_s = [], iter([0.0, 0.4, 0.0])
+
+    async def note(request: web.Request) -> web.StreamResponse:
+        arrived.append(await request.text())
+        return web.Response()
+
+    async def authorization() -> str:
+        # Asked for last before the bytes leave. Blocks the loop, so no timer has fired when it goes on.
+        time.sleep(next(stops_s))  # noqa: ASYNC251 - the block is the case
+        return "Bearer x"
+
+    async with (
+        serving(note) as url,
+        HttpTransport(config.Credentials(server=url, authorization=authorization)) as transport,
+    ):
+        await transport.request("POST", "/x", query={}, body=b"before", timeout_s=5.0)
+        with pytest.raises(errors.Unreachable):
+            await transport.request("POST", "/x", query={}, body=b"late", timeout_s=0.2)
+        await transport.request("POST", "/x", query={}, body=b"after", timeout_s=5.0)
+    assert arrived == ["before", "after"]
+
+
+async def test_a_call_that_is_given_up_leaves_nothing_in_the_kernel_to_be_delivered_later() -> None:
+    ended: list[str] = []
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        try:
+            ended.append("closed" if not await reader.read() else "more came")
+        except ConnectionResetError:
+            ended.append("reset")
+        writer.close()
+
+    async with await asyncio.start_server(hold, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with HttpTransport(config.plain(f"http://127.0.0.1:{port}")) as transport:
+            with pytest.raises(errors.Timeout):
+                await transport.request("POST", "/x", query={}, body=b"{}", timeout_s=0.2)
+            with anyio.fail_after(5):
+                while not ended:  # noqa: ASYNC110 - told by plain data
+                    await anyio.sleep(0.01)
+    assert ended == ["reset"]
+
+
+async def test_a_slow_head_ends_in_a_timeout() -> None:
+    async def slow(_request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(30)
+        return web.Response()
+
+    async with connected(slow) as transport:
+        with pytest.raises(errors.Timeout):
+            await transport.request("GET", "/x", query={}, timeout_s=0.1)
+        with pytest.raises(errors.Timeout):
+            async with transport.stream("/x", query={}, timeout_s=0.1):
+                pass
+
+
+async def test_a_body_that_never_ends_ends_in_a_timeout() -> None:
+    async with connected(watch_of(b"{", then=30.0)) as transport:
+        with pytest.raises(errors.Timeout):
+            await transport.request("GET", "/x", query={}, timeout_s=0.1)
+
+
+async def test_nobody_there_is_unreachable(free_tcp_port: int) -> None:
+    async with HttpTransport(config.plain(f"http://127.0.0.1:{free_tcp_port}")) as transport:
+        with pytest.raises(errors.Unreachable):
+            await transport.request("GET", "/x", query={}, timeout_s=5.0)
+        with pytest.raises(errors.Unreachable):
+            async with transport.stream("/x", query={}, timeout_s=5.0):
+                pass
+
+
+async def test_a_connection_cut_before_the_answer_is_unreachable_and_the_write_is_sent_once() -> None:
+    seen: list[str] = []
+
+    async def cut(request: web.Request) -> web.StreamResponse:
+        seen.append(await request.text())
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    async with connected(cut) as transport:
+        with pytest.raises(errors.Unreachable):
+            await transport.request("POST", "/x", query={}, body=b"{}", timeout_s=5.0)
+    assert seen == ["{}"]
+
+
+async def test_a_cancelled_request_gives_its_connection_back() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        if request.path == "/slow":
+            await asyncio.sleep(30)
+        return web.Response(text="ok")
+
+    async with serving(handler) as url, HttpTransport(config.plain(url), connections=1) as transport:
+        for _ in range(3):
+            with anyio.move_on_after(0.05):
+                await transport.request("GET", "/slow", query={}, timeout_s=5.0)
+        assert (await transport.request("GET", "/quick", query={}, timeout_s=2.0)).body == b"ok"
+
+
+async def test_use_outside_its_context_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="outside"):
+        await HttpTransport(config.plain("http://127.0.0.1:1")).request("GET", "/x", query={}, timeout_s=1.0)
+
+
+# --- watches ------------------------------------------------------------------------------------------------------
+async def test_lines_come_whole_however_they_are_cut() -> None:
+    async with connected(watch_of(b"one\ntw", b"o\n\nth", b"re", b"e\n")) as transport:
+        assert await read_all(transport) == [b"one", b"two", b"three"]
+
+
+async def test_a_line_of_many_megabytes_is_a_line() -> None:
+    long = b"x" * 20_000_000
+    async with connected(watch_of(b"short\n", long + b"\nshort\n")) as transport:
+        assert await read_all(transport) == [b"short", long, b"short"]
+
+
+async def test_lines_come_as_they_are_written() -> None:
+    async with (
+        connected(watch_of(b"first\n", then=30.0)) as transport,
+        transport.stream("/x", query={}, timeout_s=5.0) as (_, lines),
+    ):
+        with anyio.fail_after(5.0):
+            assert await anext(lines) == b"first"
+
+
+async def test_an_orderly_end_just_ends() -> None:
+    async with connected(watch_of()) as transport:
+        assert await read_all(transport) == []
+
+
+async def test_a_cut_connection_is_unreachable_after_the_lines_that_came() -> None:
+    async with (
+        connected(watch_of(b"one\n", cut=True, then=0.1)) as transport,
+        transport.stream("/x", query={}, timeout_s=5.0) as (_, lines),
+    ):
+        assert await anext(lines) == b"one"
+        with pytest.raises(errors.Unreachable):
+            await anext(lines)
+
+
+async def test_a_stream_that_ends_inside_a_line_is_broken() -> None:
+    async with connected(watch_of(b'one\n{"type": "ADD')) as transport:
+        with pytest.raises(errors.Unreachable, match="inside a line"):
+            await read_all(transport)
+
+
+async def test_a_refused_watch_is_its_whole_answer() -> None:
+    async def gone(_request: web.Request) -> web.StreamResponse:
+        return web.json_response({"reason": "Expired"}, status=410)
+
+    async with connected(gone) as transport, transport.stream("/x", query={}, timeout_s=5.0) as (head, lines):
+        assert (head.status, head.body) == (410, b'{"reason": "Expired"}')
+        assert [line async for line in lines] == []
+
+
+async def test_a_watch_left_early_gives_its_connection_back() -> None:
+    handler = watch_of(b"one\n", b"two\n", then=30.0)
+    async with serving(handler) as url, HttpTransport(config.plain(url), connections=1) as transport:
+        for _ in range(3):
+            async with transport.stream("/x", query={}, timeout_s=2.0) as (_, lines):
+                assert await anext(lines) == b"one"
+
+
+# --- identity -----------------------------------------------------------------------------------------------------
+async def test_the_token_is_sent_and_asked_for_each_time() -> None:
+    tokens = iter(["Bearer one", "Bearer two"])
+
+    async def authorization() -> str:
+        return next(tokens)
+
+    async def who(request: web.Request) -> web.StreamResponse:
+        return web.Response(text=request.headers["Authorization"])
+
+    async with serving(who) as url:
+        credentials = config.Credentials(server=url, authorization=authorization)
+        async with HttpTransport(credentials) as transport:
+            said = [(await transport.request("GET", "/", query={}, timeout_s=5.0)).body for _ in range(2)]
+    assert said == [b"Bearer one", b"Bearer two"]
+
+
+async def test_one_connection_carries_several_identities() -> None:
+    def bearer(token: str) -> config.Authorization:
+        async def authorization() -> str:
+            return f"Bearer {token}"
+
+        return authorization
+
+    async def who(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        port = request.transport.get_extra_info("peername")[1]
+        return web.Response(text=f"{request.headers['Authorization']} from {port}")
+
+    async with serving(who) as url, HttpTransport(config.plain(url, token="own")) as transport:
+        carriers = (transport, transport.under(bearer("a")), transport.under(bearer("b")), transport)
+        said = [(await each.request("GET", "/", query={}, timeout_s=5.0)).body.decode() for each in carriers]
+    assert [line.split(" from ")[0] for line in said] == ["Bearer own", "Bearer a", "Bearer b", "Bearer own"]
+    assert len({line.split(" from ")[1] for line in said}) == 1
+
+
+def test_a_client_certificate_leaves_no_room_for_another_identity() -> None:
+    transport = HttpTransport(config.Credentials(server="https://127.0.0.1:1", client_cert_file="admin.crt"))
+    with pytest.raises(ValueError, match="one identity"):
+        transport.under(config.TokenFile(Path("token")))
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "api.test")])
+    now = datetime.datetime.now(tz=datetime.UTC)  # noqa: TID251 - TLS looks at the machine's clock
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("api.test")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    certificate_file, key_file = folder / "tls.crt", folder / "tls.key"
+    certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    key_file.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return certificate_file, key_file
+
+
+@pytest.mark.parametrize("path", ["ca named", "ca unknown"])
+async def test_the_server_is_checked_against_the_clusters_ca(path: str, tmp_path: Path) -> None:
+    certificate, key = _certificate(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate, key)
+
+    async def hello(_request: web.Request) -> web.StreamResponse:
+        return web.Response(text="hello")
+
+    async with serving(hello, tls=tls) as url:
+        ca_file = str(certificate) if path == "ca named" else ""
+        credentials = config.Credentials(server=url, ca_file=ca_file, tls_server_name="api.test")
+        async with HttpTransport(credentials) as transport:
+            if ca_file:
+                answer: Response = await transport.request("GET", "/", query={}, timeout_s=5.0)
+                assert answer.body == b"hello"
+            else:
+                with pytest.raises(errors.Unreachable, match="certificate verify failed"):
+                    await transport.request("GET", "/", query={}, timeout_s=5.0)
+
+
+# --- with the calls above it --------------------------------------------------------------------------------------
+async def test_a_write_through_the_whole_layer() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        assert request.query["timeout"] == "10s"
+        return web.json_response({**await request.json(), "metadata": {"name": "a", "uid": "u"}}, status=201)
+
+    async with connected(handler) as transport:
+        api = Api(transport, retry=Retry(random.Random(1)))
+        pod = await api.create(PODS, {"metadata": {"name": "a"}}, namespace="ns")
+    assert (pod.kind, pod.metadata.uid) == ("Pod", "u")

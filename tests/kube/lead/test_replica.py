@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import anyio
+import pytest
+from typing_extensions import override
+
+from kube.client.api import Api
+from kube.client.resources import NAMESPACES, NODES
+from kube.client.retry import Retry
+from kube.lead.replica import Follower
+from kube.memory.server import MemoryApiServer
+from kube.watch.reflector import Reflector
+from simulator.virtualtime import VirtualClock
+from tests.conftest import AnyioBackend
+from wire.core import Namespace, Node
+from wire.recent import PERIOD_S
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+@dataclass(slots=True)
+class Names:
+    """A sink that keeps names."""
+
+    there: set[str] = field(default_factory=set)
+    lists: int = 0
+
+    def keep(self, obj: Namespace | Node) -> str:
+        return obj.metadata.name
+
+    async def replace(self, kept: Sequence[str]) -> None:
+        self.there = set(kept)
+        self.lists += 1
+
+    def upsert(self, obj: Namespace | Node) -> None:
+        self.there.add(obj.metadata.name)
+
+    def delete(self, obj: Namespace | Node) -> None:
+        self.there.discard(obj.metadata.name)
+
+
+class Clerk(Follower):
+    """Notes which nodes it knows when it begins to work; then it is busy until cancelled, as ``busy`` says."""
+
+    def __init__(self, api: Api) -> None:
+        self.namespaces, self.nodes = Names(), Names()
+        super().__init__(
+            (
+                Reflector(api, NAMESPACES, self.namespaces, rng=random.Random(1)),
+                Reflector(api, NODES, self.nodes, rng=random.Random(2)),
+            )
+        )
+        self.began_with: list[set[str]] = []
+        self.forgot_at: list[float] = []
+
+    @override
+    def _forget_gone(self) -> None:
+        self.forgot_at.append(anyio.current_time())
+
+    @override
+    async def finish(self) -> None:
+        return
+
+    @override
+    async def _work(self) -> None:
+        self.began_with.append(set(self.nodes.there))
+        await anyio.sleep_forever()
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = VirtualClock(asyncio.get_running_loop())
+        self.server = MemoryApiServer(clock=self.clock, rng=random.Random(1), auto_namespaces=True)
+        self.admin = Api(self.server.transport(), retry=Retry(random.Random(1)))
+
+    def clerk(self) -> Clerk:
+        return Clerk(Api(self.server.transport("clerk"), retry=Retry(random.Random(2))))
+
+    async def node(self, name: str) -> None:
+        await self.admin.create(NODES, {"metadata": {"name": name}})
+
+
+async def test_it_is_in_step_when_each_reflector_has_listed_in_turn() -> None:
+    it = Bench()
+    await it.node("n1")
+    clerk = it.clerk()
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(clerk.follow)
+        assert clerk.nodes.there == {"n1"}
+        listed = [entry.resource for entry in it.server.audit if entry.user == "clerk" and entry.verb == "list"]
+        assert listed == ["namespaces", "nodes"]
+        await it.node("n2")
+        await anyio.sleep(1.0)
+        assert clerk.nodes.there == {"n1", "n2"}
+        assert clerk.began_with == []
+        tasks.cancel_scope.cancel()
+
+
+async def test_who_begins_to_lead_misses_nothing_however_late_its_watches_are() -> None:
+    it = Bench()
+    it.server.faults.on_watch_line.append(lambda _call, _line: 60.0)
+    clerk = it.clerk()
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(clerk.follow)
+        await it.node("n1")
+        await anyio.sleep(1.0)
+        assert clerk.nodes.there == set()
+        tasks.start_soon(clerk.lead)
+        await anyio.sleep(1.0)
+        assert clerk.began_with == [{"n1"}]
+        assert (clerk.namespaces.lists, clerk.nodes.lists) == (2, 2)
+        tasks.cancel_scope.cancel()
+
+
+async def test_the_only_one_works_on_its_first_lists() -> None:
+    it = Bench()
+    await it.node("n1")
+    clerk = it.clerk()
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(clerk.run)
+        await anyio.sleep(1.0)
+        assert clerk.began_with == [{"n1"}]
+        assert clerk.nodes.lists == 1
+        tasks.cancel_scope.cancel()
+
+
+async def test_what_is_gone_is_forgotten_period_by_period_by_who_only_follows_too() -> None:
+    clerk = Bench().clerk()
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(clerk.follow)
+        await anyio.sleep(2.5 * PERIOD_S)
+        assert clerk.forgot_at == [PERIOD_S, 2 * PERIOD_S]
+        tasks.cancel_scope.cancel()
