@@ -126,11 +126,11 @@ SEEDS ?= 1-10000
 FAULTS ?=
 MINUTES ?= 0
 simulate-soak: $(READY)
-	$(BIN)/python -m simulator.hostile.soak --seeds $(SEEDS) --minutes $(MINUTES) $(if $(FAULTS),--faults $(FAULTS))
+	$(BIN)/python -m verification.hostile.soak --seeds $(SEEDS) --minutes $(MINUTES) $(if $(FAULTS),--faults $(FAULTS))
 
 # Into soak-failures/seed-7.run, or beside the script. The exit code says whether something did not hold.
 simulate-record: $(READY)
-	$(BIN)/python -m tools.hostilerun $(if $(SCRIPT),--script $(SCRIPT),--seed $(SEED) $(if $(FAULTS),--faults $(FAULTS)))
+	$(BIN)/python -m verification.hostilerun $(if $(SCRIPT),--script $(SCRIPT),--seed $(SEED) $(if $(FAULTS),--faults $(FAULTS)))
 
 enumerate: $(READY)
 	MOORAGE_ENUMERATE=1 $(BIN)/pytest -n $(WORKERS) tests/simulation/test_every_write.py $(ARGS)
@@ -139,7 +139,7 @@ enumerate: $(READY)
 SEED ?= 1
 chaos: $(READY)
 	$(BIN)/python -m tools.controlplane
-	$(BIN)/python -m tools.chaos --seed $(SEED) $(if $(filter-out 0,$(MINUTES)),--minutes $(MINUTES)) $(ARGS)
+	$(BIN)/python -m verification.chaos --seed $(SEED) $(if $(filter-out 0,$(MINUTES)),--minutes $(MINUTES)) $(ARGS)
 
 # The exit code says whether 95 % were found; tools/mutants/equivalent.toml names those that nothing can find.
 COUNT ?= 300
@@ -233,7 +233,7 @@ cluster-down: $(READY)
 # The sharing protocol's states (docs/design/model.md); LIMIT: states after which a configuration is given up.
 LIMIT ?= 2000000
 model-check: $(READY)
-	$(BIN)/python -m simulator.model --limit $(LIMIT) $(ARGS)
+	$(BIN)/python -m verification.model --limit $(LIMIT) $(ARGS)
 
 bench: $(READY)
 	$(BIN)/python -m tools.controlplane

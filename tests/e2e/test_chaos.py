@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.chaos.run import EVERYBODY, run
+from verification.chaos.run import EVERYBODY, run
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 

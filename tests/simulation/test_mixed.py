@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from simulator.hostile.actions import CreatePod
-from simulator.hostile.mixed import PODS, PROMISED, SHAPES, mixed
-from simulator.hostile.run import Outcome, run
-from simulator.hostile.scenario import Script, encode
 from simulator.shape import parse
+from verification.hostile.actions import CreatePod
+from verification.hostile.mixed import PODS, PROMISED, SHAPES, mixed
+from verification.hostile.run import Outcome, run
+from verification.hostile.scenario import Script, encode
 
 pytestmark = pytest.mark.thorough
 

@@ -23,11 +23,11 @@ from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from scheduler.settings import SchedulerSettings
 from simulator import shape
-from simulator.hostile.actions import CreatePod
 from simulator.replicas import is_ours
 from simulator.settings import ReservationFault
 from simulator.virtualtime import VirtualClock, VirtualTimeLoop
 from simulator.world import World, WorldSettings
+from verification.hostile.actions import CreatePod
 from wire import names
 
 NAMESPACE = "team"

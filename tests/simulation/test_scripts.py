@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from simulator.hostile.run import run
-from simulator.hostile.scenario import decode
+from verification.hostile.run import run
+from verification.hostile.scenario import decode
 
 _KEPT = sorted((Path(__file__).parent / "scripts").glob("*.json"))
 

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from simulator.hostile.marks import missing
-from simulator.hostile.run import run
-from simulator.hostile.scenario import Script, encode, scenario_of
+from verification.hostile.marks import missing
+from verification.hostile.run import run
+from verification.hostile.scenario import Script, encode, scenario_of
 
 pytestmark = pytest.mark.thorough
 
@@ -49,7 +49,7 @@ def test_the_first_seeds_reach_every_state_of_the_protocol() -> None:
 
 
 def test_one_seed_is_one_run_in_every_process() -> None:
-    code = "from simulator.hostile.run import run; from simulator.hostile.scenario import scenario_of\n"
+    code = "from verification.hostile.run import run; from verification.hostile.scenario import scenario_of\n"
     code += "print([run(scenario_of(seed)).digest for seed in range(1, 9)])"
     digests = [
         subprocess.run(

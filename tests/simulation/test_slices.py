@@ -9,10 +9,10 @@ import pytest
 
 from gpu.dialects.settings import DialectSettings, ReplicasSettings
 from simulator import shape
-from simulator.hostile.actions import Action, CreatePod, DeletePod
-from simulator.hostile.faults import drawing
-from simulator.hostile.run import run
-from simulator.hostile.scenario import Scenario, Script, Switches, encode
+from verification.hostile.actions import Action, CreatePod, DeletePod
+from verification.hostile.faults import drawing
+from verification.hostile.run import run
+from verification.hostile.scenario import Scenario, Script, Switches, encode
 
 SHAPES = ("1x2x80GiB", "1x2x3g.20gb+2x1g.10gb", "1x1x80GiB+1x3g.20gb")
 #: Halves of large slices, quarters of small ones, whole ones by a name of their own, thirds of cards.

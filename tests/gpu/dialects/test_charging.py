@@ -20,11 +20,11 @@ from gpu.request import FractionAsk, GpuRequest, SharedAsk, charge_nano
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import Translation
 from simulator.devices import Device
-from simulator.hostile import dialects
-from simulator.hostile.actions import MAIN, CreatePod
 from simulator.recorded import Part, Placed
 from simulator.sharing import excess
 from tests.gpu.dialects.everyrow import every_row
+from verification.hostile import dialects
+from verification.hostile.actions import MAIN, CreatePod
 from wire.core import Pod
 
 #: A T4, whose memory is no round number; cards of 24, 40 and 80 GiB; and one whose size nothing divides.

@@ -9,10 +9,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from simulator.hostile.minimising import minimise
-from simulator.hostile.run import HANG, run
-from simulator.hostile.scenario import Scenario, Script, encode, scenario_of
 from tests.simulation.planted.bugs import BUGS, Bug
+from verification.hostile.minimising import minimise
+from verification.hostile.run import HANG, run
+from verification.hostile.scenario import Scenario, Script, encode, scenario_of
 
 FOLDER = Path(__file__).parent / "scripts"
 #: Processor time of a run with a bug. Without one a run takes 0.2 to 4 s; a storm would go on until it is stopped.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.hostile.run import run
-from simulator.hostile.scenario import decode
 from tests.simulation.planted.bugs import BUGS
 from tests.simulation.planted.finding import FOLDER
+from verification.hostile.run import run
+from verification.hostile.scenario import decode
 
 pytestmark = pytest.mark.thorough
 

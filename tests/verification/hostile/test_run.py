@@ -1,0 +1,127 @@
+"""Running a scenario: what it tells of runs that end badly, or never."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from anyio.abc import TaskStatus
+from typing_extensions import override
+
+from kube.client.api import Api
+from kube.client.transport import Response
+from kube.memory.transport import MemoryTransport
+from simulator.parts import Parts
+from verification.hostile.actions import CreatePod
+from verification.hostile.run import CRASH, EDGE, HANG, run
+from verification.hostile.scenario import MalformedScript, Scenario, Script, decode, encode, scenario_of
+
+HALF = {"gpu-fraction": "0.5"}
+TWO = Scenario(
+    seed=1,
+    shapes=("1x1x24GiB",),
+    actions=tuple(CreatePod(at_s=0.0, name=f"p-{i}", annotations=HALF) for i in range(2)),
+    calm_s=1.0,
+)
+
+
+def test_a_run_without_trouble_holds() -> None:
+    outcome = run(TWO)
+    assert outcome.violations == ()
+    assert outcome.events == ()
+    assert outcome.pods == 3  # with their reservation
+    assert outcome.digest == run(TWO).digest
+
+
+def test_a_scenario_is_the_same_when_it_was_written_and_read() -> None:
+    script = Script(violates="S1", story="why", scenario=scenario_of(4))
+    assert decode(encode(script)) == script
+    assert run(decode(encode(script)).scenario).digest == run(scenario_of(4)).digest
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"{}", "missing required field"),
+        (b'{"violates":"S1","scenario":{"version":99,"seed":1,"shapes":[],"calm_s":1}}', "99; this code reads 1"),
+        (b'{"violates":"S1","scenario":{"seed":1,"shapes":[],"calm_s":1,"speed":2}}', "unknown field `speed`"),
+    ],
+)
+def test_what_is_no_script_is_refused(text: bytes, told: str) -> None:
+    with pytest.raises(MalformedScript, match=told):
+        decode(text)
+
+
+class Broken:
+    """A binder that starts, and then does ``what``."""
+
+    def __init__(self, api: Api, **_: Any) -> None:
+        del api
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        task_status.started()
+        await anyio.sleep(1)
+        raise LookupError("what nobody thought of")
+
+
+class Spinning(Broken):
+    @override
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        task_status.started()
+        while True:
+            await anyio.lowlevel.checkpoint()
+
+
+class Looping(Broken):
+    @override
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        task_status.started()
+        await anyio.sleep(1)
+        while True:
+            pass
+
+
+class Deaf(Broken):
+    @override
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        task_status.started()
+        await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize(
+    ("binder", "found", "told"),
+    [
+        (Broken, CRASH, "LookupError: what nobody thought of at "),
+        (Spinning, HANG, "1 s of processor time: at "),
+        (Looping, HANG, "1 s of processor time: at "),
+        (Deaf, HANG, "not at rest 3600 s after the last fault: a pod neither runs nor says why it waits"),
+    ],
+)
+def test_a_run_that_breaks_off_or_does_not_end_says_so(binder: Any, found: str, told: str) -> None:
+    outcome = run(TWO, parts=Parts(binder=binder), limit_cpu_s=20.0 if binder is Deaf else 1.0)
+    texts = [violation.text for violation in outcome.violations if violation.invariant == found]
+    assert told in texts[0]
+    assert outcome.events
+
+
+class Clumsy:
+    """A binder's connection on which deletions raise what nobody expects."""
+
+    def __init__(self, transport: MemoryTransport) -> None:
+        self._transport = transport
+
+    async def request(self, method: str, path: str, **rest: Any) -> Response:
+        if method == "DELETE":
+            raise ZeroDivisionError("what nobody thought of")
+        return await self._transport.request(method, path, **rest)
+
+    def stream(self, path: str, **rest: Any) -> Any:
+        return self._transport.stream(path, **rest)
+
+
+def test_an_exception_that_was_caught_at_the_edge_is_found() -> None:
+    outcome = run(TWO, parts=Parts(wire=lambda user, wire: Clumsy(wire) if user.startswith("binder") else wire))
+    texts = [violation.text for violation in outcome.violations if violation.invariant == EDGE]
+    assert "ZeroDivisionError: what nobody thought of at " in texts[0]

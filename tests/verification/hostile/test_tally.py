@@ -1,0 +1,71 @@
+"""What a soak says at its end."""
+
+from __future__ import annotations
+
+import pytest
+
+from verification.hostile.marks import MARKS
+from verification.hostile.tally import Failure, Judged, Tally
+
+
+def judged(seed: int, *faults: str, broken: tuple[str, ...] = (), marks: tuple[str, ...] = MARKS) -> Judged:
+    failure = Failure(seed=seed, invariants=broken, text="", events=()) if broken else None
+    times = {"virtual_s": 1800.0, "cpu_s": 0.5}
+    return Judged(seed=seed, writes=1000, pods=9, faults=faults, marks=marks, failure=failure, **times)
+
+
+#: Of marks that all of four runs reached.
+FEWEST = ", ".join(f"{mark!r} in 4" for mark in sorted(MARKS)[:3])
+
+
+def tally(*runs: Judged, seeds: range = range(1, 5)) -> Tally:
+    made = Tally(seeds)
+    for run in runs:
+        made.take(run)
+    return made
+
+
+def test_it_says_how_many_runs_hours_and_faults_of_each_kind_there_were() -> None:
+    told = list(tally(judged(2, "crash", "pause"), judged(1, "crash"), judged(3), judged(4)).lines(8.0))
+    assert told == [
+        "4 runs in 8 s (0.5/s, 2 s of processor time)",
+        "seeds 1-4: all done",
+        "simulated: 2.0 hours, 36 pods at rest, 4,000 writes",
+        "faults injected: 3 (crash 2, pause 1)",
+        f"states reached: {len(MARKS)} of {len(MARKS)} (the fewest runs: {FEWEST})",
+        "every invariant held",
+    ]
+
+
+def test_it_counts_what_did_not_hold() -> None:
+    told = tally(judged(1, broken=("S1", "L2")), judged(2, broken=("S1",))).lines(1.0)
+    assert list(told)[-1] == "failed: 2 of 2: L2 1, S1 2"
+
+
+def test_a_state_that_no_run_reached_is_named() -> None:
+    first, *rest = MARKS
+    told = list(tally(judged(1, marks=tuple(rest)), judged(2, marks=())).lines(1.0))
+    assert f"never reached: {first}" in told
+    assert list(tally(judged(3, marks=())).lines(1.0))[4:6] == [
+        f"states reached: 0 of {len(MARKS)}",
+        f"never reached: {', '.join(MARKS)}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("done", "told"),
+    [
+        ((), "seeds 1-4: none done"),
+        ((1,), "seeds 1-4: 1 done, not all"),
+        ((2, 1), "seeds 1-4: 1-2 done, not all"),
+        ((4, 1, 2), "seeds 1-4: 1-2 done and 1 beyond, not all"),
+        ((2, 3), "seeds 1-4: none in a row done and 2 beyond, not all"),
+        ((4, 3, 2, 1), "seeds 1-4: all done"),
+    ],
+)
+def test_a_soak_that_was_stopped_says_through_which_seed_it_got(done: tuple[int, ...], told: str) -> None:
+    assert list(tally(*map(judged, done)).lines(1.0))[1] == told
+
+
+def test_no_seeds_are_all_done() -> None:
+    assert list(tally(seeds=range(0)).lines(0.0))[1] == "seeds none: all done"

@@ -1,0 +1,31 @@
+"""What each rule of the protocol is for: left out, the model finds a counter-example (docs/design/model.md)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.verification.model.left_out import RULES, SECOND_LINES, LeftOut
+from verification.model.explorer import explore
+
+pytestmark = pytest.mark.thorough
+
+
+@pytest.mark.parametrize("left_out", RULES, ids=lambda one: one.rule)
+def test_a_rule_that_is_left_out_gives_a_counter_example(left_out: LeftOut) -> None:
+    found = explore(left_out.config, left_out.rules, limit=100_000)
+    assert found.violation.startswith(left_out.violates), f"{left_out.rule}: {found.summary()}"
+    assert len(found.trace) > 2
+
+
+@pytest.mark.parametrize("left_out", [one for one in RULES if not one.is_large], ids=lambda one: one.rule)
+def test_with_the_rule_the_same_place_has_no_counter_example(left_out: LeftOut) -> None:
+    found = explore(left_out.config, left_out.base)
+    assert found.is_complete
+    assert found.violation == "", "\n  ".join([found.violation, *found.trace])
+
+
+@pytest.mark.parametrize("left_out", SECOND_LINES, ids=lambda one: one.rule)
+def test_a_second_line_of_defence_is_not_needed_as_long_as_the_first_holds(left_out: LeftOut) -> None:
+    found = explore(left_out.config, left_out.rules)
+    assert found.is_complete
+    assert found.violation == "", "\n  ".join([found.violation, *found.trace])

@@ -1,0 +1,63 @@
+"""A hostile run is recorded as it is without: the same writes, the same violations, and its moments can be drawn."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import anyio
+import pytest
+
+from cli.page.winding import Recorded
+from verification.hostile.run import run
+from verification.hostile.scenario import Script, encode, scenario_of
+from verification.hostilerun import main, play
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_a_seed_is_the_same_run_when_it_is_recorded(seed: int, tmp_path: Path) -> None:
+    scenario = scenario_of(seed)
+    assert play(scenario, tmp_path / "run") == run(scenario)
+
+
+def test_a_kept_script_is_recorded_beside_it_and_every_moment_can_be_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script, path = tmp_path / "S1-4.json", tmp_path / "S1-4.run"
+    script.write_bytes(encode(Script(violates="S1", scenario=scenario_of(4))))
+    assert main(["--script", str(script)]) == 0
+    assert capsys.readouterr().out.startswith(f"{path}: ")
+    assert len(anyio.run(pods_of, path)) > 3
+
+
+async def pods_of(path: Path) -> set[str]:
+    """Names of all pods that some moment shows."""
+    seen: set[str] = set()
+    with closing(Recorded(path)) as recorded:
+        await recorded.read()
+        assert recorded.troubles() == ()
+        for at_ms in range(recorded.from_ms, recorded.to_ms, 1 + (recorded.to_ms - recorded.from_ms) // 50):
+            async with recorded.at(at_ms) as moment:
+                seen |= {line.name for line in moment.frames.whole().pods}
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [(None, "No such file"), ("{}", "missing required field"), ("no JSON", "malformed")]
+)
+def test_what_is_no_script_is_refused(
+    text: str | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "script.json"
+    if text is not None:
+        script.write_text(text)
+    assert main(["--script", str(script)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_file_that_is_there_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine"
+    path.write_text("mine")
+    assert main(["--seed", "1", "--record", str(path)]) == 2
+    assert "File exists" in capsys.readouterr().err
+    assert path.read_text() == "mine"

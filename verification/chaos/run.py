@@ -1,0 +1,230 @@
+"""One run of chaos on a real control plane: pods come and go while everything is killed, stopped, cut and delayed.
+
+Afterwards, faults off, everything that fits has to run within bounded time; then all pods are deleted, and nothing of
+ours may be left; and the whole run is shown to the checker of the simulations.
+
+S12 is not looked at: a scheduler's ledger can't be seen from outside its process. A ledger that has drifted shows in
+pods that wait though they fit, or that a kubelet refuses; the simulation compares ledgers after every event.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import anyio
+import msgspec
+
+from kube.client import config
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.client.config import Credentials
+from kube.client.http import HttpTransport
+from kube.client.resources import NAMESPACES
+from kube.client.retry import Retry
+from simulator import shape
+from simulator.devices import Device, make_devices
+from simulator.invariants import PODS, WATCHED
+from simulator.observer import Observer
+from simulator.shape import NodeShape
+from tools.cluster import ControlPlane
+from tools.deployment import ADMISSION, BINDER, NODES, SCHEDULER, Deployment, Options
+from tools.faultyproxy import FaultyProxy
+from verification.chaos import ending, judging
+from verification.chaos.ending import NotYet
+from verification.chaos.journal import AUDIT_POLICY, Journal, in_order
+from verification.chaos.luck import Luck
+from verification.chaos.mischief import Mischief
+from verification.chaos.result import Result
+from verification.chaos.users import NAMESPACE, Users
+
+_log: Final = logging.getLogger(__name__)
+
+#: Two replicas of what elects a leader, two processes of simulated nodes.
+MACHINES: Final = (NODES, "nodes-2")
+EVERYBODY: Final = (ADMISSION, BINDER, "binder-2", SCHEDULER, "scheduler-2", *MACHINES)
+#: Of each process of simulated nodes.
+_SHAPES: Final = ("3x8x80GiB", "1x2x24GiB+2x80GiB")
+POPULATION: Final = 200
+#: Short, so that waiting for the lease of a dead leader is not all that a run is about.
+_LEASE: Final = (
+    *("--lease-duration-s", "5", "--lease-renew-deadline-s", "3.5"),
+    *("--lease-renew-s", "1", "--lease-poll-s", "0.5"),
+)
+_ARGUMENTS: Final = {SCHEDULER: _LEASE, BINDER: (*_LEASE, "--idle-s", "1"), NODES: ("--keep",)}
+_SETTLED_WITHIN_S: Final = 240.0
+_CLEARED_WITHIN_S: Final = 120.0
+
+
+def shapes() -> list[NodeShape]:
+    """All simulated nodes, as their processes name them."""
+    return [
+        msgspec.structs.replace(one, name=f"{process.replace(NODES, 'simulated')}-{i}")
+        for process in MACHINES
+        for i, one in enumerate(shape.parse(_SHAPES))
+    ]
+
+
+def devices() -> dict[str, tuple[Device, ...]]:
+    """The physical devices of each node."""
+    return {one.name: make_devices(one, seed=0) for one in shapes()}
+
+
+@dataclass(slots=True)
+class _Chaos:
+    """A run under way."""
+
+    plane: ControlPlane
+    moorage: Deployment
+    luck: Luck
+    journal: Journal
+    transport: HttpTransport
+    users: Users
+    mischief: Mischief
+    settled_s: float = -1.0
+    cleared_s: float = -1.0
+    troubles: list[str] = field(default_factory=list)
+
+    async def rage(self, for_s: float) -> None:
+        """Users and faults at once, for so long; then everybody is on his feet again."""
+        _log.info("chaos for %.0f s", for_s)
+        self.luck.turn_bad()
+        with anyio.move_on_after(for_s):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.users.run)
+                tasks.start_soon(self.mischief.run)
+                tasks.start_soon(self.mischief.look_after)
+        self.luck.turn_good()
+        _log.info("calm")
+
+    async def end(self) -> float:
+        """Let the cluster come to rest and clear it; return when it was at rest, inf if it never was."""
+        rested_s = math.inf
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.mischief.look_after)
+                self.settled_s = await ending.settled(self.transport, devices(), within_s=_SETTLED_WITHIN_S)
+                rested_s = anyio.current_time()
+                self.cleared_s = await ending.cleared(self.transport, self.users, within_s=_CLEARED_WITHIN_S)
+                tasks.cancel_scope.cancel()
+        except* NotYet as missing:
+            self.troubles += [str(each) for each in missing.exceptions]
+        return rested_s
+
+    async def judge(self, rested_s: float) -> tuple[judging.Machines, dict[str, str]]:
+        """Look at the whole run."""
+        if await ending.newest(self.transport) < self.journal.newest:
+            self.troubles.append("etcd went back behind what was read from it")
+        self.mischief.collect_traces()
+        self.troubles += self.mischief.traces
+        leftovers = await ending.leftovers(self.transport)
+        records = [self.moorage.records(name) for name in MACHINES]
+        seen = judging.machines(records, self.journal)
+        offset_s = time.monotonic() - SystemClock().now_ns() / 1e9
+        story = in_order(self.journal, records, self.plane.audit_log_path, monotonic_minus_wall_s=offset_s)
+        checker = judging.judge(story, devices(), unseen=seen.unseen, rested_s=rested_s, leftovers=leftovers)
+        return seen, dict(checker.report)
+
+
+async def run(*, minutes: float, seed: int, population: int = POPULATION) -> Result:
+    """Make a control plane, let chaos reign on it for so long, and say what came of it.
+
+    Raises tools.processes.ProcessDied and TimeoutError where the cluster does not even start.
+    """
+    began = anyio.current_time()
+    async with _chaos(seed=seed, population=population) as chaos:
+        await chaos.rage(minutes * 60)
+        rested_s = await chaos.end()
+        seen, report = await chaos.judge(rested_s)
+    return Result(
+        seed=seed,
+        minutes=minutes,
+        wall_s=anyio.current_time() - began,
+        kills=chaos.mischief.kills,
+        stops=chaos.mischief.stops,
+        mishaps=chaos.luck.counts,
+        pods_created=chaos.users.created,
+        gangs_created=chaos.users.gangs,
+        pods_run=len(seen.ran),
+        refused_by_kubelets=len(seen.refused),
+        unseen_pods=len(seen.unseen),
+        versions_seen=chaos.journal.versions,
+        settled_s=chaos.settled_s,
+        cleared_s=chaos.cleared_s,
+        troubles=chaos.troubles,
+        invariants=report,
+        ended=chaos.mischief.ended,
+        last_words=chaos.mischief.last_words,
+    )
+
+
+@asynccontextmanager
+async def _chaos(*, seed: int, population: int) -> AsyncIterator[_Chaos]:
+    """Everything in place, and nothing wrong yet."""
+    luck = Luck(_rng(seed, "luck"))
+    async with (
+        _control_plane() as plane,
+        FaultyProxy(plane.url, ca_pem=plane.ca_pem, fate=luck) as proxy,
+        HttpTransport(_administrator(plane), user_agent="chaos") as transport,
+        _deployed(plane, proxy.url) as moorage,
+        anyio.create_task_group() as tasks,
+    ):
+        with Journal(plane.folder / "journal.jsonl") as journal:
+            observers = {plural: Observer(transport, plural, journal.take) for plural in WATCHED}
+            for each in observers.values():
+                await tasks.start(each.run)
+            api = Api(transport, retry=Retry(_rng(seed, "retry")))
+            await api.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+            pods, rng = observers[PODS].latest, _rng(seed, "users")
+            yield _Chaos(
+                plane=plane,
+                moorage=moorage,
+                luck=luck,
+                journal=journal,
+                transport=transport,
+                users=Users(api, pods, shapes=shapes(), population=population, rng=rng),
+                mischief=Mischief(plane, moorage, EVERYBODY, _rng(seed, "mischief")),
+            )
+        tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _control_plane() -> AsyncIterator[ControlPlane]:
+    """Start and stop in a thread: what blocks must not hold up the proxy."""
+    plane = ControlPlane(audit_policy=AUDIT_POLICY)
+    await anyio.to_thread.run_sync(plane.start)
+    try:
+        yield plane
+    finally:
+        plane.stop()
+
+
+@asynccontextmanager
+async def _deployed(plane: ControlPlane, server: str) -> AsyncIterator[Deployment]:
+    """Moorage, which finds the API server at ``server``; likewise."""
+    components = tuple(name for name in EVERYBODY if name not in MACHINES)
+    options = Options(arguments=_ARGUMENTS, components=components, nodes=_SHAPES, server=server, keep_records=True)
+    with contextlib.ExitStack() as stack:
+        moorage = Deployment(plane, options)
+        await anyio.to_thread.run_sync(moorage.__enter__)
+        stack.push(moorage)
+        for further in MACHINES[1:]:
+            moorage.start(further)
+            await anyio.to_thread.run_sync(partial(moorage.wait_for_nodes, further))
+        yield moorage
+
+
+def _administrator(plane: ControlPlane) -> Credentials:
+    return config.plain(plane.url, ca_file=str(plane.folder / "ca.crt"), token=plane.token)
+
+
+def _rng(seed: int, purpose: str) -> random.Random:
+    return random.Random(f"{seed}/{purpose}")

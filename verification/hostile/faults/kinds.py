@@ -1,0 +1,115 @@
+"""All kinds of faults, by the name under which each is written into scenarios and switched on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Union, get_args
+
+from verification.hostile.faults.admission import AdmissionDown, AdmissionSlow, AdmissionTwice
+from verification.hostile.faults.clocks import ClockJump
+from verification.hostile.faults.machines import KubeletForgets, NodeReplaced
+from verification.hostile.faults.nodes import (
+    GpuIll,
+    KubeletRefuses,
+    NodeCordoned,
+    NodeCutOff,
+    NodeDrained,
+    NodeForgotten,
+    NodeLost,
+    NodeRebooted,
+    NodeReinstalled,
+    PluginDown,
+    PluginLags,
+    SlowStarts,
+)
+from verification.hostile.faults.objects import LeaseDeleted, NamespaceDeleted, ReservationsDeleted
+from verification.hostile.faults.processes import Crash, CutOff, Pause, TwoLeaders
+from verification.hostile.faults.requests import (
+    Conflicts,
+    Expired,
+    Forbidden,
+    Resets,
+    ServerErrors,
+    Slow,
+    Throttled,
+    TimeOuts,
+    Unauthorized,
+)
+from verification.hostile.faults.reservations import (
+    BookLost,
+    ReservationDeleted,
+    ReservationEvicted,
+    ReservationFails,
+    ReservationKilled,
+    ReservationLies,
+    ReservationLiesAfar,
+    ReservationSilent,
+    ReservationSlow,
+    ReservationVanishes,
+)
+from verification.hostile.faults.servers import ListExpired, ServerLags
+from verification.hostile.faults.timed import Timed
+from verification.hostile.faults.watches import CacheOld, WatchCut, WatchDelayed, WatchExpired, WatchHeld, WatchRepeated
+
+Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
+    AdmissionDown,
+    AdmissionSlow,
+    AdmissionTwice,
+    BookLost,
+    CacheOld,
+    ClockJump,
+    Conflicts,
+    Crash,
+    CutOff,
+    Expired,
+    Forbidden,
+    GpuIll,
+    KubeletForgets,
+    KubeletRefuses,
+    LeaseDeleted,
+    ListExpired,
+    NamespaceDeleted,
+    NodeCordoned,
+    NodeCutOff,
+    NodeDrained,
+    NodeForgotten,
+    NodeLost,
+    NodeRebooted,
+    NodeReinstalled,
+    NodeReplaced,
+    Pause,
+    PluginDown,
+    PluginLags,
+    ReservationDeleted,
+    ReservationEvicted,
+    ReservationFails,
+    ReservationKilled,
+    ReservationLies,
+    ReservationLiesAfar,
+    ReservationSilent,
+    ReservationSlow,
+    ReservationVanishes,
+    ReservationsDeleted,
+    Resets,
+    ServerErrors,
+    ServerLags,
+    Slow,
+    SlowStarts,
+    Throttled,
+    TimeOuts,
+    TwoLeaders,
+    Unauthorized,
+    WatchCut,
+    WatchDelayed,
+    WatchExpired,
+    WatchHeld,
+    WatchRepeated,
+]
+
+#: Name -> kind.
+KINDS: Final[Mapping[str, type[Timed]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Fault)}
+
+
+def unpromised(faults: Iterable[Timed]) -> frozenset[str]:
+    """Return the invariants that nobody can hold under such faults (each kind's docstring says why)."""
+    return frozenset().union(*(fault.unpromised for fault in faults))

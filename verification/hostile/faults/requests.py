@@ -1,0 +1,179 @@
+"""Requests that are refused, get lost, come late or not at all, or whose answer does.
+
+Under all of these everything is promised: what became of a write is settled by reading, never by guessing, and a
+write that lands late meets preconditions that no longer hold.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import ClassVar, Literal
+
+import anyio
+from typing_extensions import override
+
+from kube.memory.calls import Call
+from kube.memory.faults import Fault
+from verification.hostile.faults.ground import READS, Ground, is_struck
+from verification.hostile.faults.timed import Timed
+
+#: What became of a request of which nothing was heard: carried out, never, or so many seconds later.
+Outcome = Literal["done", "not-done", "later"]
+
+
+class _Requests(Timed, frozen=True, kw_only=True):
+    """Of a thousand requests of ``user`` ("": of all processes) ``per_mille`` are struck.
+
+    ``plural``: only those for this resource; "": for all.
+    """
+
+    user: str = ""
+    plural: str = ""
+    per_mille: int = 1000
+    seed: int = 0
+
+    @override
+    async def _happen(self, ground: Ground) -> None:
+        dice = ground.dice(self.kind, self.seed)
+
+        def rule(call: Call) -> Fault | None:
+            if not is_struck(call, self.user) or self.plural not in {"", call.kind.plural} or not self._picks(call):
+                return None
+            return self._fault(dice, ground.left_s(self.end_s)) if dice.randrange(1000) < self.per_mille else None
+
+        with ground.requests(rule):
+            await anyio.sleep(self.for_s)
+
+    def _picks(self, call: Call) -> bool:
+        """Whether such a request can be struck."""
+        return call.verb not in READS
+
+    def _fault(self, dice: random.Random, left_s: float) -> Fault:
+        """Make the fault of one request; it has to be over in ``left_s``."""
+        raise NotImplementedError
+
+
+class Conflicts(_Requests, frozen=True, kw_only=True, tag="conflict"):
+    """409 to updates, patches and Bindings: somebody else was faster.
+
+    Not to creates and deletions: there a 409 means that the name is taken or the UID is another, which is a statement
+    about the object, and a server that makes it falsely is not one that anything could be promised on.
+    """
+
+    @override
+    def _picks(self, call: Call) -> bool:
+        return call.verb in {"update", "patch"} or call.subresource == "binding"
+
+    @override
+    def _fault(self, dice: random.Random, left_s: float) -> Fault:
+        return Fault(refuse_with=409)
+
+
+class Expired(_Requests, frozen=True, kw_only=True, tag="expired"):
+    """410 as the status of a watch that is opened: the version is too old, list again."""
+
+    @override
+    def _picks(self, call: Call) -> bool:
+        return call.verb == "watch"
+
+    @override
+    def _fault(self, dice: random.Random, left_s: float) -> Fault:
+        return Fault(refuse_with=410)
+
+
+class Throttled(_Requests, frozen=True, kw_only=True, tag="throttled"):
+    """429 to anything, with a Retry-After."""
+
+    retry_after_s: int = 1
+
+    @override
+    def _picks(self, call: Call) -> bool:
+        return True
+
+    @override
+    def _fault(self, dice: random.Random, left_s: float) -> Fault:
+        return Fault(refuse_with=429, retry_after_s=self.retry_after_s)
+
+
+class Unauthorized(_Requests, frozen=True, kw_only=True, tag="unauthorized"):
+    """401 to anything: a token that has run out, or an API server that can't check tokens just now."""
+
+    @override
+    def _picks(self, call: Call) -> bool:
+        return True
+
+    @override
+    def _fault(self, dice: random.Random, left_s: float) -> Fault:
+        return Fault(refuse_with=401)
+
+
+class Forbidden(_Requests, frozen=True, kw_only=True, tag="forbidden"):
+    """403 to anything: a role that is missing for a while, as while a chart is upgraded."""
+
+    @override
+    def _picks(self, call: Call) -> bool:
+        return True
+
+    @override
+    def _fault(self, dice: random.Random, left_s: float) -> Fault:
+        return Fault(refuse_with=403)
+
+
+class ServerErrors(_Requests, frozen=True, kw_only=True, tag="server-error"):
+    """500 to anything; of a thousand such writes ``done_per_mille`` were carried out all the same."""
+
+    done_per_mille: int = 500
+
+    @override
+    def _picks(self, call: Call) -> bool:
+        return True
+
+    @override
+    def _fault(self, dice: random.Random, left_s: float) -> Fault:
+        return Fault(refuse_with=500, carried_out=dice.randrange(1000) < self.done_per_mille)
+
+
+class _Lost(_Requests, frozen=True, kw_only=True):
+    """The answer to a write is lost; whether it was carried out, ``outcome`` says, and when, ``later_s``."""
+
+    outcome: Outcome
+    later_s: float = 0.0
+    _breaks: ClassVar[bool]
+
+    @override
+    def _fault(self, dice: random.Random, left_s: float) -> Fault:
+        return _lost(self.outcome, min(self.later_s, left_s), breaks=self._breaks)
+
+
+class TimeOuts(_Lost, frozen=True, kw_only=True, tag="time-out"):
+    """Nothing comes back of a write until its sender gives up."""
+
+    _breaks = False
+
+
+class Resets(_Lost, frozen=True, kw_only=True, tag="reset"):
+    """The connection of a write breaks at once."""
+
+    _breaks = True
+
+
+class Slow(_Requests, frozen=True, kw_only=True, tag="slow"):
+    """Requests take up to ``there_s`` to the server and answers up to ``back_s`` from it, watches aside."""
+
+    there_s: float
+    back_s: float = 0.0
+
+    @override
+    def _picks(self, call: Call) -> bool:
+        return call.verb != "watch"
+
+    @override
+    def _fault(self, dice: random.Random, left_s: float) -> Fault:
+        there_s = min(dice.uniform(0.0, self.there_s), left_s)
+        return Fault(delay_s=there_s, answer_delay_s=min(dice.uniform(0.0, self.back_s), left_s - there_s))
+
+
+def _lost(outcome: Outcome, later_s: float, *, breaks: bool) -> Fault:
+    if outcome == "done":
+        return Fault(lost="answer", breaks=breaks)
+    return Fault(lost="request", breaks=breaks, lands_after_s=later_s if outcome == "later" else None)

@@ -1,0 +1,144 @@
+"""What must hold in a hostile run beside the checker's invariants, which are about objects and machines.
+
+CLASH      kubelet refused a pod though nothing was done that could explain it: the scheduler miscounted
+LOSS       one of us deleted a reservation whose device is in use: anybody may be given it now
+MEMORY     a scheduler keeps what it should have forgotten when all work is gone
+STORM      a component asks the API server without pause: hundreds of times for each pod in a minute
+BYSTANDER  somebody who has nothing to do with us could not create a pod, or only slowly
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from kube.client import errors
+from kube.client.resources import PODS
+from kube.memory.calls import Call
+from simulator.facts import PodFacts
+from simulator.violations import Violation
+from simulator.witness import Record, Refused, Started
+from verification.hostile.actions import CreatePod, DeletePod, DeleteReservation
+from verification.hostile.faults import requests, watches
+from verification.hostile.weighing import weight_bytes
+from wire import names
+
+if TYPE_CHECKING:
+    from simulator.world import World
+    from verification.hostile.scenario import Scenario
+
+CLASH: Final = "CLASH"
+LOSS: Final = "LOSS"
+MEMORY: Final = "MEMORY"
+STORM: Final = "STORM"
+BYSTANDER: Final = "BYSTANDER"
+
+#: What an idle scheduler may hold, and for each pod that it ever saw (it remembers names of what is gone).
+IDLE_BYTES: Final = 128 * 1024
+BYTES_PER_POD: Final = 1024
+#: Requests of one component in one minute, whatever goes wrong.
+REQUESTS_A_MINUTE: Final = 2000
+#: How long the API server may take over a pod that is none of ours.
+_BYSTANDER_S: Final = 1.0
+_ELSEWHERE: Final = "elsewhere"
+
+
+@dataclass(slots=True)
+class Oversight:
+    """Watches one run. ``found``: what did not hold."""
+
+    scenario: Scenario
+    found: list[Violation] = field(default_factory=list)
+    #: Pods that are there, by UID.
+    live: Mapping[str, PodFacts] = field(default_factory=dict)
+    #: Names of our components, as which they are known to the API server.
+    ours: Collection[str] = ()
+    #: (user, minute) -> requests that the API server answered.
+    _requests: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+    #: UIDs of pods whose containers saw devices, by the dialect that they are in.
+    served: dict[str, set[str]] = field(default_factory=dict)
+
+    def answered(self, call: Call, code: int) -> None:
+        """Take a request that was carried out."""
+        if call.user in self.ours:
+            self._judge_pace(call)
+            if call.verb == "delete" and code == 200 and call.namespace == names.RESERVATION_NAMESPACE:
+                self._judge_deletion(call)
+
+    def _judge_pace(self, call: Call) -> None:
+        now_s = anyio.current_time()
+        minute = call.user, int(now_s // 60)
+        self._requests[minute] += 1
+        if self._requests[minute] == REQUESTS_A_MINUTE:
+            self._add(STORM, f"{call.user} made {REQUESTS_A_MINUTE} requests in {now_s % 60:.1f} s")
+
+    def _judge_deletion(self, call: Call) -> None:
+        """One that has ended holds nothing, and may go though pods use what it held."""
+        for held in self.live.values():
+            if not held.is_reservation or held.name != call.name or held.phase != names.RUNNING or held.deleting:
+                continue
+            tenants = [self.live[uid] for uid in held.book if uid in self.live]
+            using = [pod.key for pod in tenants if pod.node and pod.phase == names.RUNNING and not pod.deleting]
+            if using:
+                self._add(LOSS, f"{call.user} deleted reservation {call.name}, which {', '.join(using)} use")
+
+    def witnessed(self, record: Record) -> None:
+        """Take what happened on a machine."""
+        if isinstance(record, Refused) and is_peaceful(self.scenario):
+            self._add(CLASH, f"{record.node} refused pod {record.pod_uid}: {record.reason}")
+        if isinstance(record, Started) and record.devices and record.pod_uid in self.live:
+            pod = self.live[record.pod_uid]
+            if not pod.is_reservation:
+                self.served.setdefault(pod.dialect, set()).add(pod.uid)
+
+    async def stand_by(self, world: World, name: str) -> None:
+        """Create a pod of another scheduler in another namespace, and take it away."""
+        pod = CreatePod(at_s=0.0, name=name, namespace=_ELSEWHERE, scheduler="default-scheduler").manifest
+        del pod["metadata"]["annotations"]
+        before_s = anyio.current_time()
+        try:
+            await world.api.create(PODS, pod, namespace=_ELSEWHERE)
+            await world.api.delete(PODS, name, namespace=_ELSEWHERE, grace_s=0)
+        except errors.ApiError as error:
+            self._add(BYSTANDER, f"pod {_ELSEWHERE}/{name} can't be created: {error}")
+        took_s = anyio.current_time() - before_s
+        if took_s > _BYSTANDER_S:
+            self._add(BYSTANDER, f"pod {_ELSEWHERE}/{name} took {took_s:.1f} s to be created and deleted")
+
+    def weigh(self, world: World) -> None:
+        """Judge what schedulers hold when all work is gone."""
+        allowed = IDLE_BYTES + BYTES_PER_POD * len(world.timeline.of)
+        for name, scheduler in world.running.items():
+            held = weight_bytes(scheduler)
+            if held > allowed:
+                text = f"{name} holds {held} bytes with nothing to do, after {len(world.timeline.of)} pods"
+                self._add(MEMORY, text)
+
+    def _add(self, what: str, text: str) -> None:
+        self.found.append(Violation(what, anyio.current_time(), text))
+
+
+def is_peaceful(scenario: Scenario) -> bool:
+    """Whether nothing happens that may cost a pod: caches are old and requests fail, and that is all."""
+    return max(scenario.settings.schedulers, scenario.settings.binders) == 1 and not any(_disturbances(scenario))
+
+
+def _disturbances(scenario: Scenario) -> Iterator[bool]:
+    """Whether each part takes a device without asking, loses one, or hides its use."""
+    for fault in scenario.faults:
+        yield type(fault).__module__ not in {watches.__name__, requests.__name__}
+    for action in scenario.actions:
+        match action:
+            case CreatePod(node=node, grace_s=grace_s):
+                yield bool(node) or grace_s == 0
+            case DeletePod(grace_s=grace_s):
+                yield grace_s == 0
+            case DeleteReservation():
+                yield True
+            case _:
+                yield False

@@ -1,0 +1,235 @@
+"""Runs a scenario from the start of the cluster to its end, and says what did not hold.
+
+The same scenario gives the same run: one event loop on virtual time, randomness from the scenario's seed alone.
+Beside the checker's invariants and verification/hostile/oversight.py's three things are judged here:
+
+HANG   it did not come to rest, or not to its end, within the time it may take
+CRASH  a component ended by an exception
+EDGE   an exception that nobody expected was caught at the edge of a component, which then went on
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import msgspec
+
+from simulator.parts import PRODUCT, Parts
+from simulator.violations import Violation
+from simulator.virtualtime import Deadlock, VirtualClock, VirtualTimeLoop
+from simulator.world import World
+from verification.hostile.actions import Action
+from verification.hostile.eventlog import EventLog, LogTaker, told_error
+from verification.hostile.faults import kinds
+from verification.hostile.faults.ground import Ground
+from verification.hostile.faults.kinds import Fault
+from verification.hostile.guard import RanTooLong, processor_time
+from verification.hostile.marks import Marks
+from verification.hostile.oversight import Oversight
+from verification.hostile.scenario import Scenario
+
+HANG: Final = "HANG"
+CRASH: Final = "CRASH"
+EDGE: Final = "EDGE"
+
+#: Virtual seconds from calm until nothing may be written any more.
+REST_S: Final = 3600.0
+#: It is at rest when nothing was written for so long; while pods wait for a place, for longer than their back-off.
+QUIET_S: Final = 20.0
+WAITING_QUIET_S: Final = 330.0
+#: ...and every pod has been settled for so long: kubelets that come back tell first how it was, then how it is.
+STEADY_S: Final = 5.0
+_LOOK_S: Final = 1.0
+#: Virtual seconds after which a run is given up, wherever it stands.
+LIMIT_S: Final = 30_000.0
+#: Processor time after which it is given up.
+LIMIT_CPU_S: Final = 20.0
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a run. ``violations`` in the order of their finding; ``events``: the log that tells of the first.
+
+    ``digest``: SHA-256 over all writes, with times, answers and bodies. Times are seconds since the cluster was ready.
+    """
+
+    violations: tuple[Violation, ...]
+    digest: str
+    events: tuple[str, ...]
+    writes: int
+    pods: int
+    ended_at_s: float
+    #: How many pods were shown devices, by the dialect that they are in.
+    served: dict[str, int]
+    #: The states of the protocol that it came to (verification/hostile/marks.py), sorted.
+    marks: tuple[str, ...]
+
+    @property
+    def broken(self) -> frozenset[str]:
+        """Ids of what did not hold."""
+        return frozenset(violation.invariant for violation in self.violations)
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run under way, and what is known of it should it break off."""
+
+    scenario: Scenario
+    parts: Parts
+    #: Is shown the cluster when it is ready.
+    show: Callable[[World], None]
+    log: EventLog = field(default_factory=EventLog)
+    oversight: Oversight = field(init=False)
+    marks: Marks = field(default_factory=Marks)
+    found: list[Violation] = field(default_factory=list)
+    world: World | None = None
+    pods: int = 0
+    ended_at_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.oversight = Oversight(self.scenario)
+
+    async def go(self) -> None:
+        """The whole run, on the event loop."""
+        with anyio.move_on_after(LIMIT_S) as limit:
+            try:
+                await self._live()
+            except Exception as error:  # noqa: BLE001 - whatever a component dies of is what we are looking for
+                self._add(CRASH, told_error(error))
+        if limit.cancelled_caught:
+            self._add(HANG, f"given up after {LIMIT_S:.0f} virtual seconds")
+
+    async def _live(self) -> None:
+        scenario = self.scenario
+        clock = VirtualClock(asyncio.get_running_loop())
+        async with World(scenario.nodes, clock=clock, settings=scenario.world, parts=self.parts) as world:
+            self.world = world
+            self.show(world)
+            self.oversight.live, self.oversight.ours = world.checker.live, world.components.keys()
+            self.log.start_s = world.checker.findings.start_s
+            world.server.faults.on_answer += [self.log.answered, self.oversight.answered]
+            world.nodes.witness.listeners += [self.log.witnessed, self.oversight.witnessed]
+            self.marks.attend(world)
+            ground = Ground(world)
+            async with anyio.create_task_group() as group:
+                for action in scenario.actions:
+                    group.start_soon(self._perform, action, ground)
+                for fault in scenario.faults:
+                    group.start_soon(self._strike, fault, ground)
+                await self.oversight.stand_by(world, "first")
+                await ground.wait_until(scenario.calm_s / 2)
+                await self.oversight.stand_by(world, "second")
+            await ground.wait_until(scenario.calm_s)
+            self.log.note("fault", "calm: every fault is over")
+            if not await self._rest(world):
+                self._add(HANG, f"not at rest {REST_S:.0f} s after the last fault: {self._restless(world)}")
+            self.pods = len(world.pods)
+            await world.auditor.judge_rest()
+            await world.clear()
+            self.log.note("action", "everything was deleted")
+            world.finish()
+            self.oversight.weigh(world)
+            self.ended_at_s = world.elapsed_s
+
+    async def _rest(self, world: World) -> bool:
+        """Wait until components of ours have written nothing for a while and every pod has settled.
+
+        What kubelets write does not count: containers that end and are started again go on for ever. While pods wait
+        the while is longer than the longest back-off of a pod.
+        """
+        limit_s = anyio.current_time() + REST_S
+        restless_at_s = -math.inf
+        while anyio.current_time() < limit_s:
+            await anyio.sleep(_LOOK_S)
+            now_s = anyio.current_time()
+            if not world.is_settled:
+                restless_at_s = now_s
+            quiet_s = WAITING_QUIET_S if world.has_waiting_pods else QUIET_S
+            if now_s - self.log.ours_at_s >= quiet_s and now_s - restless_at_s >= STEADY_S:
+                return True
+        return False
+
+    def _restless(self, world: World) -> str:
+        """What keeps it from resting."""
+        if not world.is_settled:
+            return "a pod neither runs nor says why it waits"
+        return f"last {next((text for _, kind, text in reversed(self.log.lines) if kind == 'write'), 'nothing')}"
+
+    async def _perform(self, action: Action, ground: Ground) -> None:
+        await ground.wait_until(action.at_s)
+        self.log.note("action", f"action {_compact(action)}")
+        await action.perform(ground.world)
+
+    async def _strike(self, fault: Fault, ground: Ground) -> None:
+        await ground.wait_until(fault.at_s)
+        self.log.note("fault", f"fault {_compact(fault)}")
+        await fault.strike(ground)
+
+    def _add(self, what: str, text: str) -> None:
+        self.found.append(Violation(what, anyio.current_time(), text))
+
+    def outcome(self) -> Outcome:
+        """What came of it."""
+        unpromised = kinds.unpromised(self.scenario.faults)
+        judged = self.world.checker.findings.found.values() if self.world else ()
+        found = [violation for violation in judged if violation.invariant not in unpromised]
+        found += [*self.oversight.found, *self.found]
+        found.sort(key=lambda violation: violation.at_s)
+        start_s = self.log.start_s
+        return Outcome(
+            violations=tuple(Violation(v.invariant, v.at_s - start_s, v.text) for v in found),
+            digest=self.log.digest,
+            events=self.log.shortened(found[0]) if found else (),
+            writes=self.log.writes,
+            pods=self.pods,
+            ended_at_s=self.ended_at_s,
+            served={dialect: len(uids) for dialect, uids in sorted(self.oversight.served.items())},
+            marks=tuple(sorted(self.marks.reached)),
+        )
+
+
+def run(
+    scenario: Scenario,
+    *,
+    parts: Parts = PRODUCT,
+    limit_cpu_s: float = LIMIT_CPU_S,
+    show: Callable[[World], None] = lambda _: None,
+) -> Outcome:
+    """Run a scenario, on an event loop of its own, with the components that ``parts`` names.
+
+    ``show`` is called with the cluster when it is ready, for whoever wants to listen to it.
+    Raises simulator.shape.MalformedShape.
+    """
+    running = _Run(scenario, parts, show)
+    taker = LogTaker(running.log)
+    try:
+        with _listening(taker), processor_time(limit_cpu_s):
+            anyio.run(running.go, backend_options={"loop_factory": VirtualTimeLoop})
+    except RanTooLong as stopped:
+        running.found.append(
+            Violation(HANG, running.log.last_s, f"{limit_cpu_s:.0f} s of processor time: at {stopped}")
+        )
+    except Deadlock as deadlock:
+        running.found.append(Violation(HANG, running.log.last_s, str(deadlock)))
+    running.found += [Violation(EDGE, at_s, text) for at_s, text in taker.exceptions]
+    return running.outcome()
+
+
+@contextmanager
+def _listening(taker: LogTaker) -> Iterator[None]:
+    root = logging.getLogger()
+    root.addHandler(taker)
+    try:
+        yield
+    finally:
+        root.removeHandler(taker)
+
+
+def _compact(part: Action | Fault) -> str:
+    return msgspec.json.encode(part).decode()

@@ -1,0 +1,193 @@
+"""A run as data: the cluster, what users do and when, what goes wrong and when. A seed makes one; it alone is run.
+
+So what a seed found is kept as a file that outlives changes of the generator, and made smaller by leaving parts out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from admission.settings import Choices, HandOver
+from admission.settings import Settings as AdmissionSettings
+from binder.settings import BinderSettings
+from gpu.dialects.settings import DialectSettings
+from kube.lead.lease import LeaseSettings
+from scheduler.settings import ScalingSettings, SchedulerSettings
+from simulator import shape
+from simulator.settings import KubeletSettings
+from simulator.shape import NodeShape
+from simulator.world import GANG_GRACE_S, WorldSettings
+from verification.hostile import dialects, graces, timing, workload
+from verification.hostile.actions import Action
+from verification.hostile.faults import drawing
+from verification.hostile.faults.kinds import Fault
+from verification.hostile.timing import Timers
+
+VERSION: Final = 1
+#: How long users go on. Faults go on for longer.
+_DURATIONS_S: Final = (5.0, 20.0, 60.0)
+
+#: Longer than by default: renewals are most of what happens in a quiet hour.
+_LEASES: Final = LeaseSettings(duration_s=60, renew_deadline_s=45.0, retry_s=20.0, poll_s=15.0)
+_SHAPES: Final = (
+    ("1x2x40GiB",),
+    ("1x1x24GiB",),
+    ("2x2x80GiB",),
+    ("1x4x80GiB", "1x1x24GiB"),
+    ("2x1x80GiB", "1x2x16GiB"),
+    ("3x2x80GiB",),
+    ("1x8x80GiB",),
+    ("1x1x24GiB+1x80GiB", "1x2x40GiB"),
+)
+#: In a tenth of the runs there are at least twenty nodes, and more pods than in the others.
+_MANY: Final = (("20x1x40GiB",), ("16x1x24GiB", "6x2x80GiB"), ("18x2x40GiB", "4x0"))
+_MANY_PODS: Final = 30
+#: Parts of the runs in which pods take long to end, and in which timers are not what they are by default.
+_SLOW_ENDS: Final = 0.1
+_OTHER_TIMERS: Final = 0.2
+#: Containers that take no longer than this to end are within a gang's grace time already.
+_SHORT_STOP_S: Final = 5.0
+
+
+class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How the cluster is set up. Times in seconds."""
+
+    hand_over: HandOver = HandOver.ANNOTATIONS
+    schedulers: int = 1
+    binders: int = 1
+    #: Whether replicas elect a leader; without it all of them work at once.
+    election: bool = False
+    #: Watch events are late by up to so much, all the time.
+    event_delay_s: float = 0.0
+    #: How long containers take to end.
+    stop_s: float = 0.2
+    shuffle_devices: bool = True
+    #: Whether shares that fit nowhere ask for nodes, which nobody adds.
+    autoscaling: bool = False
+    #: How long scheduler, binder, leases and kubelets wait, where that is not what it is by default.
+    timers: Timers = Timers()
+    #: How the words of other systems are read.
+    dialects: DialectSettings = DialectSettings()
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that happens in a run. Times are virtual seconds since the cluster was ready.
+
+    ``seed`` is what the components' own randomness is made from; ``shapes`` are node shapes (simulator/shape.py). At
+    ``calm_s`` every fault is over; the run goes on until nothing changes any more.
+    """
+
+    version: int = VERSION
+    seed: int
+    shapes: tuple[str, ...]
+    settings: Switches = Switches()
+    actions: tuple[Action, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    calm_s: float
+
+    @property
+    def nodes(self) -> tuple[NodeShape, ...]:
+        """The nodes. Raises simulator.shape.MalformedShape."""
+        return shape.parse(self.shapes)
+
+    @property
+    def world(self) -> WorldSettings:
+        """Settings of the simulated cluster."""
+        switches = self.settings
+        timers = switches.timers
+        kubelet = KubeletSettings(stop_s=switches.stop_s, shuffle_devices=switches.shuffle_devices)
+        scaling = ScalingSettings() if switches.autoscaling else None
+        return WorldSettings(
+            seed=self.seed,
+            event_delay_s=switches.event_delay_s,
+            schedulers=switches.schedulers,
+            binders=switches.binders,
+            election=timers.leases(_LEASES) if switches.election else None,
+            gang_grace_s=GANG_GRACE_S * timers.longest_factor + max(0.0, switches.stop_s - _SHORT_STOP_S),
+            kubelet=msgspec.structs.replace(kubelet, **timers.kubelet),
+            admission=AdmissionSettings(hand_over=switches.hand_over, choices=Choices(dialects=switches.dialects)),
+            scheduler=msgspec.structs.replace(SchedulerSettings(scaling=scaling), **timers.scheduler),
+            binder=msgspec.structs.replace(BinderSettings(), **timers.binder),
+        )
+
+
+class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A scenario that is kept because it found something: which invariant it broke, and what was wrong."""
+
+    violates: str
+    story: str = ""
+    scenario: Scenario
+
+
+class MalformedScript(ValueError):
+    """Raised when a text is not a script of this version; the message names the field and what is allowed."""
+
+
+def encode(script: Script) -> bytes:
+    """Write a script as JSON for people: indented, one field a line."""
+    return msgspec.json.format(msgspec.json.encode(script), indent=2) + b"\n"
+
+
+def decode(text: bytes) -> Script:
+    """Read a script. Raises MalformedScript."""
+    try:
+        script = msgspec.json.decode(text, type=Script)
+    except msgspec.DecodeError as error:
+        raise MalformedScript(str(error)) from error
+    if script.scenario.version != VERSION:
+        raise MalformedScript(f"scenario.version: {script.scenario.version}; this code reads {VERSION}")
+    return script
+
+
+def scenario_of(seed: int, kinds: Collection[str] | None = None) -> Scenario:
+    """Make a scenario from a seed. ``kinds``: the faults that may occur (None: all, (): none).
+
+    Raises ValueError for a kind that is not known. Parts are drawn from sources of their own, so that a change of the
+    faults' generator leaves cluster and users as they are.
+    """
+    has_many = _rng(seed, "many nodes").random() < 0.1
+    shapes = _rng(seed, "shapes").choice(_MANY if has_many else _SHAPES)
+    nodes = shape.parse(shapes)
+    is_scaled = _rng(seed, "autoscaling").random() < 0.25
+    settings = msgspec.structs.replace(_switches(_rng(seed, "settings")), autoscaling=is_scaled)
+    duration_s = _rng(seed, "duration").choice(_DURATIONS_S)
+    size = _MANY_PODS if has_many else workload.PODS
+    actions = workload.draw(_rng(seed, "actions"), shapes=nodes, duration_s=duration_s, size=size)
+    actions = dialects.respoken(_rng(seed, "dialects"), actions, shapes=nodes)
+    rng = _rng(seed, "graces")
+    if rng.random() < _SLOW_ENDS:
+        settings = msgspec.structs.replace(settings, stop_s=rng.choice(graces.STOPS_S))
+        actions = graces.stretched(rng, actions)
+    rng = _rng(seed, "timers")
+    if rng.random() < _OTHER_TIMERS:
+        settings = msgspec.structs.replace(settings, timers=timing.draw(rng))
+    faults = drawing.draw(
+        _rng(seed, "faults"),
+        nodes,
+        kinds=kinds,
+        schedulers=settings.schedulers,
+        binders=settings.binders,
+        duration_s=2 * duration_s,
+    )
+    calm_s = max((*(action.at_s for action in actions), *(fault.end_s for fault in faults)), default=0.0)
+    return Scenario(seed=seed, shapes=shapes, settings=settings, actions=actions, faults=faults, calm_s=calm_s)
+
+
+def _switches(rng: random.Random) -> Switches:
+    schedulers, binders = rng.choice([1, 1, 1, 2]), rng.choice([1, 1, 1, 2])
+    return Switches(
+        hand_over=rng.choice([HandOver.ANNOTATIONS, HandOver.ANNOTATIONS, HandOver.CONFIG_MAPS]),
+        schedulers=schedulers,
+        binders=binders,
+        election=max(schedulers, binders) > 1 and rng.random() < 0.5,
+        event_delay_s=rng.choice([0.0, 0.0, 0.1, 0.5]),
+        stop_s=rng.choice([0.0, 0.2, 0.2, 5.0]),
+    )
+
+
+def _rng(seed: int, purpose: str) -> random.Random:
+    return random.Random(f"{seed}/{purpose}")

@@ -1,0 +1,165 @@
+"""Explores all reachable states, breadth first: the first violation that is found has a shortest trace.
+
+States are kept by their representative (canonical.py), each with its parent; traces are told by telling.py.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from verification.model import server
+from verification.model.binding import Binding
+from verification.model.canonical import Canonical, Key
+from verification.model.collecting import Collecting
+from verification.model.config import Config
+from verification.model.ganging import Ganging
+from verification.model.machines import Machines
+from verification.model.properties import is_at_rest, violation
+from verification.model.rules import BUILT, Rules
+from verification.model.scheduling import Scheduling
+from verification.model.state import Step, World
+from verification.model.telling import told
+from verification.model.translating import Translator
+
+STUCK: Final = "L1/S9: it can't come to rest from here, with nothing left over and all bound that fits"
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """``violation`` is "" if none was found. ``is_complete``: every reachable state was seen."""
+
+    states: int
+    steps: int
+    seconds: float
+    is_complete: bool
+    violation: str = ""
+    trace: list[str] = field(default_factory=list)
+    resting: int = 0
+
+    def summary(self) -> str:
+        """One line."""
+        end = "complete" if self.is_complete else f"stopped at {self.states:,} states"
+        found = f"; {self.violation}" if self.violation else ""
+        return f"{self.states:,} states, {self.steps:,} steps, {self.seconds:.1f} s, {end}{found}"
+
+
+class Model:
+    """All processes of one configuration, by one set of rules."""
+
+    def __init__(self, config: Config, rules: Rules = BUILT) -> None:
+        self.config = config
+        self.rules = rules
+        views = Translator(config.shares)
+        scheduling = Scheduling(config, rules, views)
+        binding = Binding(config, rules, views)
+        self._certain = binding.certain
+        self._parts: tuple[Callable[[World], Iterator[Step]], ...] = (
+            scheduling.steps,
+            Ganging(config, rules, scheduling).steps,
+            binding.steps,
+            Collecting(config, rules, views).steps,
+            Machines(config, rules).steps,
+        )
+
+    def steps(self, world: World) -> Iterator[Step]:
+        """Everything that may happen next, with labels; one step alone where the others might as well come after it."""
+        if (certain := self._certain(world)) is not None:
+            yield certain[0], server.settled(certain[1], self.rules)
+            return
+        for part in self._parts:
+            for label, after in part(world):
+                yield label, server.settled(after, self.rules)
+
+
+def explore(config: Config, rules: Rules = BUILT, *, limit: int = 10_000_000) -> Result:
+    """Explore until a violation is found, everything was seen, or ``limit`` states are known."""
+    return _Exploration(config, rules, limit).run()
+
+
+class _Exploration:
+    def __init__(self, config: Config, rules: Rules, limit: int) -> None:
+        self._config = config
+        self._limit = limit
+        self._model = Model(config, rules)
+        self._canonical = Canonical(config.classes)
+        self._known: dict[Key, int] = {}
+        self._states: list[World] = []
+        self._parents = array("i")
+        #: For each step that is progress: from, to.
+        self._from = array("i")
+        self._to = array("i")
+        self._count = 0
+        self._start = time.process_time()
+
+    def run(self) -> Result:
+        self._add(*self._canonical(self._config.world()), -1)
+        at = 0
+        while at < len(self._states):
+            if (why := violation(self._states[at], self._config)) != "":
+                return self._result(why, at, is_complete=False)
+            if len(self._states) >= self._limit:
+                return self._result("", -1, is_complete=False)
+            self._expand(at)
+            at += 1
+        if not self._config.rests:
+            return self._result("", -1, is_complete=True)
+        stuck, resting = self._stuck()
+        result = self._result(STUCK if stuck >= 0 else "", stuck, is_complete=True)
+        result.resting = resting
+        return result
+
+    def _add(self, world: World, key: Key, parent: int) -> int:
+        at = self._known.setdefault(key, len(self._states))
+        if at == len(self._states):
+            self._states.append(world)
+            self._parents.append(parent)
+        return at
+
+    def _expand(self, at: int) -> None:
+        rests = self._config.rests
+        for label, after in self._model.steps(self._states[at]):
+            self._count += 1
+            to = self._add(*self._canonical(after), at)
+            if rests and label[0][0] != "!":
+                self._from.append(at)
+                self._to.append(to)
+
+    def _stuck(self) -> tuple[int, int]:
+        """The first state from which no progress leads to rest (-1: none), and how many states are at rest."""
+        before: list[list[int]] = [[] for _ in self._states]
+        for source, to in zip(self._from, self._to, strict=True):
+            before[to].append(source)
+        resting = [at for at, world in enumerate(self._states) if is_at_rest(world, self._config)]
+        reached = bytearray(len(self._states))
+        open_ = list(resting)
+        for at in open_:
+            reached[at] = 1
+        while open_:
+            for source in before[open_.pop()]:
+                if not reached[source]:
+                    reached[source] = 1
+                    open_.append(source)
+        return reached.find(0), len(resting)
+
+    def _result(self, why: str, at: int, *, is_complete: bool) -> Result:
+        seconds = time.process_time() - self._start
+        trace = self._trace(at) if why else []
+        return Result(
+            states=len(self._states),
+            steps=self._count,
+            seconds=seconds,
+            is_complete=is_complete,
+            violation=why,
+            trace=trace,
+        )
+
+    def _trace(self, at: int) -> list[str]:
+        path = []
+        while at >= 0:
+            path.append(self._states[at])
+            at = self._parents[at]
+        return told(self._model.steps, self._canonical, path[::-1])
