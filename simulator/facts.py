@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final
 
 from wire import names
@@ -90,6 +91,8 @@ class PodFacts:
     raw: Json = field(default_factory=dict, repr=False)
     #: Whether its maker named the node, so that nobody of us was asked.
     is_placed_by_hand: bool = False
+    #: What it takes of a resource, by resource and unit, as far as somebody wanted to know (checks/counting.py).
+    demands: dict[tuple[str, Fraction], int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def key(self) -> str:
@@ -341,7 +344,13 @@ def _count(value: object) -> int:
 
 
 def _json(text: object) -> Any:
+    """Read an annotation. What is returned is shared: it is not to be changed."""
+    return _parsed(str(text)) if text else None
+
+
+@lru_cache(maxsize=8192)
+def _parsed(text: str) -> Any:
     try:
-        return json.loads(str(text)) if text else None
+        return json.loads(text)
     except ValueError:
         return None

@@ -174,8 +174,13 @@ def book_nano(reservation: PodFacts) -> Mapping[str, int]:
 
 def entries(reservation: PodFacts) -> Mapping[str, Mapping[str, Any]]:
     """Pod UID -> entry in a reservation's book; nothing of a book that can't be read."""
+    return _book(reservation.annotations.get(names.TENANTS) or "{}")
+
+
+@lru_cache(maxsize=8192)
+def _book(text: str) -> Mapping[str, Mapping[str, Any]]:
     try:
-        book = json.loads(reservation.annotations.get(names.TENANTS) or "{}")
+        book = json.loads(text)
     except ValueError:
         return {}
     return book if isinstance(book, dict) else {}
@@ -183,7 +188,13 @@ def entries(reservation: PodFacts) -> Mapping[str, Mapping[str, Any]]:
 
 def demand(pod: PodFacts, resource: str, *, per: Fraction = Fraction(1)) -> int:
     """What a pod takes of a resource, in units of ``per``, rounded up: its containers together, or one init one."""
-    spec = pod.raw["spec"]
+    known = pod.demands.get((resource, per))
+    if known is None:
+        known = pod.demands[resource, per] = _demand(pod.raw["spec"], resource, per)
+    return known
+
+
+def _demand(spec: Json, resource: str, per: Fraction) -> int:
     together = sum(_asked(container, resource) for container in spec.get("containers") or ())
     before = max((_asked(container, resource) for container in spec.get("initContainers") or ()), default=Fraction(0))
     return -(-max(Fraction(together), before) // per)

@@ -8,13 +8,13 @@ not found may fit as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Final
 
 from simulator import facts, recorded
 from simulator.checks import counting, packing
 from simulator.checks.counting import NodeFacts, NodeUse
-from simulator.checks.room import Room, share_of
+from simulator.checks.room import Room, need_of, share_of
 from simulator.devices import Device
 from simulator.facts import Json, PodFacts
 from simulator.gangs import Key
@@ -92,13 +92,17 @@ def fitting(
 ) -> Iterator[tuple[PodFacts, str]]:
     """Yield pods that wait though they fit, and where."""
     gangs: set[Key] = set()
+    #: What a pod needs -> the nodes on which that fits: thousands of pods that wait need a few different things.
+    known: dict[Hashable, list[str]] = {}
     for pod in waiting:
         key = (pod.namespace, pod.pod_group)
         if not is_judged(pod) or (pod.pod_group and key not in minimums):
             continue
         if not pod.pod_group or missing(members[key], minimums[key]) <= 0:
-            places = [room.name for room in free if room.copy().take(pod)]
-            if places:
+            need = need_of(pod)
+            if need not in known:
+                known[need] = [room.name for room in free if room.copy().take(pod)]
+            if places := known[need]:
                 yield pod, f"it fits on {', '.join(places)}"
         elif key not in gangs:
             gangs.add(key)

@@ -115,6 +115,16 @@ class Room:
         return nano_of(ask, self.smallest_mib) <= NANO
 
 
+def need_of(pod: PodFacts) -> tuple[int, int, int, Ask | None]:
+    """The same for pods that fit in the same rooms."""
+    return (
+        counting.demand(pod, names.GPU_RESOURCE),
+        counting.demand(pod, "cpu", per=counting.MILLI),
+        counting.demand(pod, "memory", per=counting.MIB),
+        share_of(pod),
+    )
+
+
 def share_of(pod: PodFacts) -> Ask | None:
     """What it asks of shared devices."""
     return next((ask for ask in pod.asks.values() if not ask.is_whole), None)

@@ -7,14 +7,14 @@ in them are compared with a count of our own.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from simulator import facts
 from simulator.checks import counting, placing
 from simulator.checks.counting import NodeFacts
-from simulator.checks.room import Room, share_of
+from simulator.checks.room import Room, need_of, share_of
 from simulator.facts import PodFacts, Verdict
 from simulator.gangs import Key
 from wire import names
@@ -42,6 +42,8 @@ class Scene:
     rooms: list[Room]
     members: Mapping[Key, list[PodFacts]]
     minimums: Mapping[Key, int]
+    #: What a pod needs -> how many usable nodes lack devices for it, as far as it was counted.
+    short: dict[Hashable, int] = field(default_factory=dict)
 
 
 def untrue(pod: PodFacts, scene: Scene) -> Iterator[str]:
@@ -88,7 +90,9 @@ def _lacks(pod: PodFacts, scene: Scene) -> Iterator[tuple[str, int]]:
     if ask is None and whole:
         yield "node(s) didn't have enough resources: GPUs", sum(room.gpus < whole for room in scene.rooms)
     elif ask is not None and ask.fraction is not None and not whole:
-        short = sum(not room.is_cut and not _has_devices(room, pod) for room in scene.rooms)
+        need = need_of(pod)
+        if (short := scene.short.get(need)) is None:
+            short = scene.short[need] = sum(not room.is_cut and not _has_devices(room, pod) for room in scene.rooms)
         yield "node(s) didn't have enough resources: GPUs", short
 
 

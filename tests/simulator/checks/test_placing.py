@@ -9,6 +9,7 @@ import pytest
 from simulator.devices import Device
 from simulator.invariants import NODES, POD_GROUPS
 from tests.simulator.made_up import Story, granted, granted_memory, node, pod_group, reservation, waiting, whole
+from tests.steps import counted
 
 ADMITTED = {"name": "main", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {}}}]}
 BY_MAP = {"name": "main", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "m"}}}]}
@@ -74,6 +75,22 @@ def half_full(gpus: int = 1, *, device: str = "GPU-a") -> Story:
 )
 def test_a_pod_that_waits_though_it_fits_breaks_l1(asker: dict[str, Any], gpus: int, broken: set[str]) -> None:
     assert half_full(gpus).sees(asker).rests().broken() - {"L3", "S11"} == broken
+
+
+def test_pods_that_need_the_same_are_tried_once_on_each_node() -> None:
+    said = "no nodes with enough resources were found: 100 node(s) didn't have enough resources: GPUs."
+
+    def cost(pods: int) -> int:
+        story = Story()
+        for number in range(100):
+            story.sees(node(f"node-{number}", gpus=0), kind=NODES)
+        for number in range(pods):
+            story.sees(waiting(f"p{number}", said, annotations={"gpu-fraction": "0.5"}, containers=[ADMITTED]))
+        with counted() as steps:
+            assert story.rests().broken() == set()
+        return steps.taken
+
+    assert cost(100) <= 8 * cost(1)
 
 
 @pytest.mark.parametrize(
