@@ -10,6 +10,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
+from kube.client.deadline import deadline
 from kube.client.errors import Timeout, Unreachable
 from kube.client.transport import Response
 from kube.memory.calls import Call
@@ -84,11 +85,11 @@ class MemoryTransport:
     ) -> Response:
         """Send one request. Raises kube.client.errors.Timeout, and Unreachable where a fault breaks the connection."""
         try:
-            with anyio.fail_after(timeout_s):
+            with deadline(timeout_s, f"{method} {path}"):
                 response = await self._exchange(method, path, query=query, body=body, content_type=content_type)
-        except TimeoutError as error:
+        except Timeout:
             await self._hang_if_dead()
-            raise Timeout(f"{method} {path}: no answer within {timeout_s} s") from error
+            raise
         await self._hang_if_dead()
         return response
 
@@ -181,11 +182,11 @@ class MemoryTransport:
 
     async def _opened(self, path: str, query: Mapping[str, str], timeout_s: float) -> WatchStream | Response:
         try:
-            with anyio.fail_after(timeout_s):
+            with deadline(timeout_s, f"GET {path}"):
                 opened = await self._open(path, query)
-        except TimeoutError as error:
+        except Timeout:
             await self._hang_if_dead()
-            raise Timeout(f"GET {path}: no answer within {timeout_s} s") from error
+            raise
         await self._hang_if_dead()
         return opened
 

@@ -111,7 +111,7 @@ class Watching:
 
     def open(self, call: Call) -> WatchStream:
         """Open a watch. Raises Refusal for what can't be understood; what is too old is told as an ERROR event."""
-        matches = selector_of(call)
+        matches, now = selector_of(call), anyio.current_time()
         asked = call.query.get("resourceVersion", "")
         rv = parse_rv(asked) if asked else 0
         faults = self._faults
@@ -125,26 +125,26 @@ class Watching:
         )
         log = self._store.table(call.kind).log
         if rv == 0:
-            self._push_initial(watcher)
+            self._push_initial(watcher, now)
         elif rv < self._store.compacted_rv:
-            watcher.push(event_line("ERROR", expired(_TOO_OLD).body()))
+            watcher.push(event_line("ERROR", expired(_TOO_OLD).body()), now)
             watcher.over = True
             return stream
         else:
             for change in log.after(rv):
-                watcher.offer(change)
+                watcher.offer(change, now)
         log.watchers[watcher] = None
         return stream
 
-    def _push_initial(self, watcher: Watcher) -> None:
+    def _push_initial(self, watcher: Watcher, now: float) -> None:
         call = watcher.call
         table = self._store.table(call.kind)
         for key in table.keys_within(f"{call.namespace}/" if call.namespace else ""):
             stored = table.objects[key]
             if watcher.matches(stored.obj):
-                watcher.push(event_line("ADDED", stored.raw))
+                watcher.push(event_line("ADDED", stored.raw), now)
         if _flag(call, "sendInitialEvents") and _flag(call, "allowWatchBookmarks"):
-            watcher.push(bookmark_line(call.kind, self._store.rv, _INITIAL_END))
+            watcher.push(bookmark_line(call.kind, self._store.rv, _INITIAL_END), now)
 
     def _timeout_s(self, call: Call) -> float:
         text = call.query.get("timeoutSeconds") or "0"

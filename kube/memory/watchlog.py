@@ -101,15 +101,15 @@ class Watcher:
     over: bool = False
     _newest: deque[bytes] = field(default_factory=lambda: deque(maxlen=REPEATED_MOST))
 
-    def offer(self, change: Change) -> None:
+    def offer(self, change: Change, now: float) -> None:
         """Take a change in if it is of interest."""
         line = change.line(self.matches)
         if line is not None:
-            self.push(line)
+            self.push(line, now)
 
-    def push(self, line: bytes) -> None:
+    def push(self, line: bytes, now: float) -> None:
         """Queue a line, later than those before it by order, held back by its delay."""
-        due = anyio.current_time() + self.delay_s(self.call, line)
+        due = now + self.delay_s(self.call, line)
         if self.lines:
             due = max(due, self.lines[-1][0])
         self._newest.append(line)
@@ -137,8 +137,9 @@ class Log:
 
     def notify(self, change: Change) -> None:
         """Offer a change to all watchers."""
+        now = anyio.current_time()
         for watcher in self.watchers:
-            watcher.offer(change)
+            watcher.offer(change, now)
 
     def forget(self, rv: int) -> None:
         """Drop the changes up to and including ``rv``."""
