@@ -68,14 +68,15 @@ class Clearing:
         """Pod UIDs whose entries look dead from here."""
         found = held.book.entries if held.book is not None else {}
         self._note_unbound(held.group, found)
-        at_work = self._at_work()
+        pods, at_work = self._view.pods, self._at_work()
         return {
             uid
             for uid, entry in found.items()
-            if entries.is_suspicious(
+            if not entries.is_plain(held.group, pod := pods.get(uid))
+            and entries.is_suspicious(
                 entry,
                 held.group,
-                self._view.pods.get(uid),
+                pod,
                 at_work=uid in at_work,
                 seen_for_s=self._seen_for_s(held.group, uid, entry),
             )
@@ -104,8 +105,6 @@ class Clearing:
 
     def _seen_for_s(self, group: str, uid: str, entry: Entry) -> float:
         """For how long an entry has been seen without its pod being bound; 0 for one that is bound, new, or put off."""
-        if group not in self._unbound_since and group not in self._put_offs:
-            return 0.0
         key, now = (uid, entry.attempt), anyio.current_time()
         put_off = self._put_offs.get(group, {}).get(key)
         if put_off is not None and now < put_off.until_s:

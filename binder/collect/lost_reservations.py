@@ -118,6 +118,8 @@ class Restoring:
     def strays(self, held: Reservation) -> list[PodView]:
         """Pods that are bound to the group and missing from its book, as far as is seen."""
         known = held.book.entries if held.book is not None else {}
+        if self._view.bound_uids(held.group) <= known.keys():
+            return []
         return [pod for pod in self._view.bound_in(held.group) if pod.uid not in known]
 
     async def charge_strays(self, held: Reservation) -> Reservation:

@@ -84,6 +84,11 @@ def _judge_vanished(entry: Entry, evidence: Evidence) -> Judgement:
     return Judgement.DEAD if evidence.gone_for_s > max(grace_s + VANISHED_MARGIN_S, least_s) else Judgement.WAIT
 
 
+def is_plain(group: str, pod: PodView | None) -> bool:
+    """Whether an entry is surely not suspicious: its pod is bound with the group. Nearly all are, at each sweep."""
+    return pod is not None and not pod.ended and pod.is_bound and pod.holds(group)
+
+
 def is_suspicious(entry: Entry, group: str, pod: PodView | None, *, at_work: bool, seen_for_s: float) -> bool:
     """Whether a cached view makes an entry worth two quorum reads. Wrong either way costs time only."""
     if pod is None or pod.ended:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -81,7 +81,7 @@ class Healing:
             if held.is_terminal or held.node not in self._view.nodes:
                 continue
             teller = tellers.setdefault((held.node, held.uuid), held.group) if held.uuid else held.group
-            strange = {uuid for uuid in self._given(held.group) if held.uuid and uuid != held.uuid}
+            strange = self._given(held.group) - {held.uuid} if held.uuid else frozenset[str]()
             if strange or teller != held.group or held.is_ill or self._view.is_forgotten(held):
                 found.setdefault(held.node, set()).update(strange)
         return found
@@ -96,10 +96,16 @@ class Healing:
                     found.setdefault(node, set()).update(self._given(group))
         return found
 
-    def _given(self, group: str) -> Iterator[str]:
-        for pod in self._view.bound_in(group):
-            if pod.grant is not None:
-                yield from (device.uuid for device in pod.grant.devices if device.group == group)
+    def _given(self, group: str) -> Set[str]:
+        given: set[str] = set()
+        for uid in self._view.bound_uids(group):
+            pod = self._view.pods[uid]
+            if pod.grant is None or pod.ended:
+                continue
+            for device in pod.grant.devices:
+                if device.group == group:
+                    given.add(device.uuid)
+        return given
 
     async def _heal_safely(self, node: str, notes: _Notes) -> None:
         """A node that can't be looked at now neither stops nor delays the others."""

@@ -8,7 +8,7 @@ destructive.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Final
 
 from binder.core import attempt as attempts
@@ -23,6 +23,7 @@ from wire.recent import Recent
 from wire.versions import is_older
 
 _log: Final = logging.getLogger(__name__)
+_NOBODY: Final = frozenset[str]()
 
 
 class View:
@@ -71,6 +72,10 @@ class View:
         """Live pods that are bound to this group, as far as is seen."""
         pods = [self.pods[uid] for uid in sorted(self._bound.get(group, ()))]
         return [pod for pod in pods if not pod.ended]
+
+    def bound_uids(self, group: str) -> Set[str]:
+        """UIDs of pods that are bound to this group, ended ones among them."""
+        return self._bound.get(group, _NOBODY)
 
     def bound_groups(self) -> list[str]:
         """Groups that bound pods name."""

@@ -117,11 +117,13 @@ class Ledger:
         expected = self.amounts(node.capacity, pods=node.pods, most=MOST_HAD) - self.amounts(
             _used(used), pods=used.pods
         )
-        found = [
-            f"node {name}: {resource} free is {free}, a recount gives {counted}"
-            for resource, free, counted in zip(table.resources, table.free[:, row], expected, strict=True)
-            if free != counted
-        ]
+        free, found = table.free[:, row], []
+        if (free != expected).any():
+            found = [
+                f"node {name}: {resource} free is {had}, a recount gives {counted}"
+                for resource, had, counted in zip(table.resources, free, expected, strict=True)
+                if had != counted
+            ]
         devices = _devices(used)
         if devices != table.devices[row]:
             found.append(f"node {name}: shared devices are {table.devices[row]}, a recount gives {devices}")

@@ -223,7 +223,6 @@ def _count_reservation(group: Group, reservation: Reservation) -> None:
 
 
 def _count_held(used: Occupancy, pod: PodRecord, *, smallest_card_mib: int) -> None:
-    asks = pod.cls.request.shared
     for number, held in enumerate(pod.held):
         group = used.group(held.group)
         group.has_bound = True
@@ -233,6 +232,7 @@ def _count_held(used: Occupancy, pod: PodRecord, *, smallest_card_mib: int) -> N
             group.granted.add(held.uuid)
         nano = held.nano
         if nano is None:
+            asks = pod.cls.request.shared
             ask = asks[min(number, len(asks) - 1)] if asks else None
             nano = charge_nano(ask, group.mem_mib or smallest_card_mib) if ask is not None else None
         charged = NANO_PER_DEVICE if nano is None else nano
