@@ -173,9 +173,8 @@ def _ways(entry: Entry, count: int, settings: DialectSettings) -> Iterator[tuple
     """The ways to serve a count of one resource: what is asked, then what the origin would give instead."""
     own = settings.replicas
     if entry.replicas == MEMORY:
-        if own.shred_memory and not settings.strict:
-            for devices in range(_most_devices(entry, count, settings), 1, -1):
-                yield tuple(MemoryAsk(part * _MIB_PER_UNIT) for part in even(count, devices))
+        for devices in range(_most_devices(entry, count, settings), 1, -1):
+            yield tuple(MemoryAsk(part * _MIB_PER_UNIT) for part in even(count, devices))
         yield (MemoryAsk(count * _MIB_PER_UNIT),)
         return
     yield (_replicas(entry, 1),) * count

@@ -90,6 +90,14 @@ async def test_a_bad_object_is_refused(api_server: Cluster, body: Any, failure: 
     assert (await api_server.send("POST", api_server.config_maps, body)).failure == failure
 
 
+async def test_an_object_is_not_replaced_by_one_of_another_kind(api_server: Cluster) -> None:
+    made = await api_server.made(api_server.config_maps, config_map("a"))
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    path = f"{api_server.config_maps}/a"
+    assert (await api_server.send("PUT", path, body)).failure == (400, "BadRequest")
+    assert (await api_server.send("GET", path)).body["metadata"]["uid"] == made.uid
+
+
 @pytest.mark.parametrize("name", ["a.b-c", "a" * 253, "0"])
 async def test_subdomains_are_names(api_server: Cluster, name: str) -> None:
     await api_server.made(api_server.config_maps, config_map(name))

@@ -333,3 +333,8 @@ def _longest(translation: Translation, request: GpuRequest) -> dict[str, str]:
     devices = [GivenDevice(d.uuid, 999_999_999 - n, 999_999_999, d.nano) for n, d in enumerate(granted.devices)]
     taken = msgspec.structs.replace(translation, request=request)
     return bound.metadata(taken, granted, devices, node="n" * 253, at_ns=2**63 - 1).annotations
+
+
+def test_a_device_without_its_reservation_is_never_told_of() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        bound.given(Grant("attempt", devices=(DeviceGrant("g", "R", "GPU-a", NANO_PER_DEVICE),)), [])

@@ -36,6 +36,10 @@ def plain(port: int, token_file: str = "") -> Endpoint:
             Endpoint("127.0.0.1", 8001, tls=False, token_file="", ca_file=""),
         ),
         (
+            {"MOORAGE_API_SERVER": "http://api.internal"},
+            Endpoint("api.internal", 80, tls=False, token_file="", ca_file=""),
+        ),
+        (
             {"MOORAGE_API_SERVER": "https://[::1]", "MOORAGE_API_CA_FILE": "/c"},
             Endpoint("::1", 443, tls=True, token_file="", ca_file="/c"),
         ),

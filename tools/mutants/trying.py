@@ -23,6 +23,9 @@ from tools.mutants.sites import Mutant
 _MARKS: Final = "not cluster and not node and not helm and not browser"
 #: pytest's exit code where nothing was collected.
 _NO_TESTS: Final = 5
+#: What is tested together with others, beside the tests of its own package: the API server in memory answers as a real
+#: one does, and admission asks every dialect.
+_TESTED_IN: Final = {"kube": ("tests/contract",), "gpu": ("tests/admission",)}
 
 
 class End(enum.Enum):
@@ -55,7 +58,9 @@ def stages(root: Path, path: str, *, with_simulation: bool = True) -> list[Stage
     near = _matching(root, path)
     package = f"tests/{path.partition('/')[0]}"
     found = [Stage(name="module", paths=near, limit_s=180.0)] if near else []
-    found.append(Stage(name="package", paths=(package,), marks=f"{_MARKS} and not thorough", limit_s=900.0))
+    elsewhere = tuple(folder for folder in _TESTED_IN.get(path.partition("/")[0], ()) if (root / folder).exists())
+    marks = f"{_MARKS} and not thorough"
+    found.append(Stage(name="package", paths=(package, *elsewhere), marks=marks, limit_s=900.0))
     if with_simulation:
         found.append(Stage(name="simulation", paths=("tests/simulation",), limit_s=3600.0))
     return found

@@ -91,7 +91,16 @@ KUBECONFIG = {
         {"name": "two", "context": {"cluster": "c", "user": "by-file"}},
         {"name": "three", "context": {"cluster": "c", "user": "by-exec"}},
     ],
-    "clusters": [{"name": "c", "cluster": {"server": "https://h:6443/", "tls-server-name": "api.test"}}],
+    "clusters": [
+        {
+            "name": "c",
+            "cluster": {
+                "server": "https://h:6443/",
+                "tls-server-name": "api.test",
+                "certificate-authority": "ca.crt",
+            },
+        }
+    ],
     "users": [
         {"name": "by-token", "user": {"token": "one"}},
         {"name": "by-file", "user": {"tokenFile": "token"}},
@@ -106,13 +115,15 @@ KUBECONFIG = {
 @pytest.fixture
 def kubeconfig(tmp_path: Path) -> str:
     (tmp_path / "token").write_text("from-file")
+    (tmp_path / "ca.crt").write_text("PEM")
     path = tmp_path / "config"
     path.write_bytes(msgspec.yaml.encode(KUBECONFIG))
     return str(path)
 
 
-async def test_a_kubeconfig_gives_the_context_asked_for(kubeconfig: str) -> None:
+async def test_a_kubeconfig_gives_the_context_asked_for(kubeconfig: str, tmp_path: Path) -> None:
     credentials = await config.from_kubeconfig(path=kubeconfig)
+    assert credentials.ca_file == str(tmp_path / "ca.crt")
     assert (credentials.server, credentials.tls_server_name) == ("https://h:6443", "api.test")
     assert await authorization(credentials) == "Bearer one"
     assert await authorization(await config.from_kubeconfig(path=kubeconfig, context="two")) == "Bearer from-file"

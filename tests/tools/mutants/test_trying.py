@@ -34,6 +34,9 @@ def test_count():
 CONFIGURATION = "[pytest]\nmarkers =\n    cluster:\n    node:\n    helm:\n    browser:\n    thorough:\n"
 
 
+ROOT = Path(__file__).parents[3]
+
+
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     root = tmp_path / "root"
@@ -77,6 +80,11 @@ def test_the_tests_of_a_module_are_those_of_its_name_and_those_that_import_it(tr
     run = stages(tree, "pack/module.py")
     assert [stage.name for stage in run] == ["module", "package", "simulation"]
     assert run[0].paths == ("tests/pack/test_module.py", "tests/pack/test_other.py")
+
+
+def test_the_server_in_memory_is_held_against_the_contract_too() -> None:
+    (package,) = [stage for stage in stages(ROOT, "kube/memory/pods.py") if stage.name == "package"]
+    assert package.paths == ("tests/kube", "tests/contract")
 
 
 def test_a_draw_is_the_same_for_the_same_seed(tree: Path) -> None:

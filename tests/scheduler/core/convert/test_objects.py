@@ -457,3 +457,10 @@ def test_a_reservation_pod_is_one_only_in_its_own_namespace() -> None:
     real = reservation("g")
     assert _read(real).is_reservation
     assert not _read(changed(real, namespace="tenant")).is_reservation
+
+
+def test_a_node_whose_device_plugin_has_registered_nothing_offers_no_gpu() -> None:
+    said = node(gpus=0)
+    assert objects.offered_gpus(said) == 0
+    nothing = msgspec.structs.replace(said.status, capacity=None, allocatable=None)
+    assert objects.offered_gpus(msgspec.structs.replace(said, status=nothing)) == 0

@@ -34,3 +34,14 @@ def test_behind_many_such_pods_some_namespaces_still_have_a_first_turn_each() ->
         served += 1
     assert served == 16
     assert not allowance.has_left("busy-0")
+
+
+def test_first_turns_are_counted_as_soon_as_all_is_spent_that_namespaces_may_exceed() -> None:
+    allowance = Allowance(namespaces=100, most=1_000)
+    for number in range(3):
+        allowance.spend(f"busy-{number}", 1_000)
+    served = 0
+    while allowance.has_left(f"late-{served}"):
+        allowance.spend(f"late-{served}", 1_000)
+        served += 1
+    assert served == 16

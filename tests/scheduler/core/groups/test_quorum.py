@@ -34,3 +34,8 @@ def test_a_gang_is_broken_while_some_members_run_and_fewer_than_its_minimum(
     minimum: int, running: int, waiting: int, is_broken: bool
 ) -> None:
     assert _quorum(minimum=minimum, running=running, waiting=waiting).is_broken is is_broken
+
+
+@pytest.mark.parametrize(("running", "above"), [(0, 0), (2, 0), (3, 1), (4, 2), (9, 2)])
+def test_a_gang_comes_later_once_its_minimum_runs_and_later_still_above_it(running: int, above: int) -> None:
+    assert _quorum(minimum=3, running=running).above == above
