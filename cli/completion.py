@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from cli import inspect
+from cli.inspection.options import CLUSTER, NODE, POD, SPELLINGS
 from cli.main import plugin_parser
 
 #: cobra's directives: files as well, or nothing but what is printed.
@@ -111,10 +112,10 @@ def _positionals(typed: _Typed, ask: Names) -> tuple[Sequence[str], str]:
     if typed.command != inspect.NAME:
         return (), _FILES
     if not typed.positionals:
-        return (inspect.CLUSTER, inspect.NODE, inspect.POD), _NO_FILES
+        return (CLUSTER, NODE, POD), _NO_FILES
     what, *given = typed.positionals
-    kind = inspect.SPELLINGS.get(what, "")
-    if kind not in {inspect.NODE, inspect.POD}:
+    kind = SPELLINGS.get(what, "")
+    if kind not in {NODE, POD}:
         return (), _NO_FILES
     return [name for name in ask(f"{kind}s", typed.where) if name not in given], _NO_FILES
 

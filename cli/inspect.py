@@ -8,24 +8,12 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
+from cli.inspection.options import ALIYUN, CLUSTER, FORMATS, OUTPUTS, POD, SPELLINGS, UNITS_MIB
 from cli.refusing import BadInput
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
 NAME: Final = "inspect"
-CLUSTER: Final = "cluster"
-NODE: Final = "node"
-POD: Final = "pod"
-#: As kubectl's users write them.
-SPELLINGS: Final = {
-    CLUSTER: CLUSTER,
-    **dict.fromkeys((NODE, "nodes", "no"), NODE),
-    **dict.fromkeys((POD, "pods", "po"), POD),
-}
-ALIYUN: Final = "aliyun"
-FORMATS: Final = ("moorage", ALIYUN)
-OUTPUTS: Final = ("table", "wide", "json", "yaml")
-UNITS_MIB: Final = {"GiB": 1024, "MiB": 1}
 
 
 def add_command(commands: _Commands) -> None:

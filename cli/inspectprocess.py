@@ -10,9 +10,10 @@ from typing import Final
 import anyio
 import msgspec
 
-from cli import inspect, writing
+from cli import writing
 from cli.connections import as_kubectl, rng
 from cli.inspection import aliyun, reading, sheets, telling
+from cli.inspection.options import ALIYUN, CLUSTER, NODE, POD
 from cli.inspection.surveying import Found, survey
 from cli.inspection.values import Inspection
 from cli.leaders import Leaders
@@ -59,7 +60,7 @@ async def look(
     ``leaders`` None: do not ask for leases. Raises BadInput for a name that is not there, ApiError.
     """
     namespace: str = arguments.namespace
-    if arguments.what == inspect.POD and not namespace and not arguments.all_namespaces:
+    if arguments.what == POD and not namespace and not arguments.all_namespaces:
         namespace = own_namespace or _DEFAULT_NAMESPACE
     seen = survey(await _found(api, arguments, namespace), namespace=namespace)
     if leaders is None:
@@ -70,7 +71,7 @@ async def look(
 
 
 async def _found(api: Api, arguments: argparse.Namespace, namespace: str) -> Found:
-    if arguments.what == inspect.POD:
+    if arguments.what == POD:
         return await reading.read_pods(api, arguments.names, namespace=namespace)
     if arguments.names:
         return await reading.read_nodes(api, arguments.names)
@@ -79,16 +80,16 @@ async def _found(api: Api, arguments: argparse.Namespace, namespace: str) -> Fou
 
 def show(seen: Inspection, arguments: argparse.Namespace) -> None:
     """Print an inspection as the command line asks for it."""
-    if arguments.format == inspect.ALIYUN:
+    if arguments.format == ALIYUN:
         aliyun.show(seen, unit=arguments.memory_unit, details=arguments.details, output=arguments.output)
     elif arguments.output in {"json", "yaml"}:
         writing.write(seen, arguments.output)
     else:
         tell = {
-            inspect.CLUSTER: telling.cluster_sheets,
-            inspect.NODE: telling.node_sheets,
-            inspect.POD: telling.pod_sheets,
+            CLUSTER: telling.cluster_sheets,
+            NODE: telling.node_sheets,
+            POD: telling.pod_sheets,
         }
         sheets.show(tell[arguments.what](seen, wide=arguments.output == "wide"), seen.unread)
-    if arguments.format == inspect.ALIYUN or arguments.output not in {"json", "yaml"}:
+    if arguments.format == ALIYUN or arguments.output not in {"json", "yaml"}:
         sys.stderr.writelines(f"warning: {line(warning)}\n" for warning in seen.warnings)

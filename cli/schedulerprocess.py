@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 
 from cli import connections
-from cli.inspect import UNITS_MIB
+from cli.inspection.options import UNITS_MIB
 from cli.listening import listening
 from cli.metrics.registry import Registry
 from cli.metrics.scheduling import SchedulingCounted, show_standing

@@ -10,24 +10,26 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 
 from kube.client import errors
+from kube.client.api import Api
 from kube.client.resources import PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
+from kube.memory.server import MemoryApiServer
 from simulator import peeking
 from simulator.checks import placing
 from simulator.checks.room import share_of
 from simulator.checks.telling import Scene
 from simulator.checks.writes import Write
+from simulator.component import Component
 from simulator.facts import PodFacts
 from simulator.invariants import WATCHED, Checker
-
-if TYPE_CHECKING:
-    from simulator.world import World
+from simulator.nodeset import NodeSet
+from simulator.parts import Runnable
 
 _READS: Final = frozenset({"get", "list", "watch"})
 #: The status of a write that never arrived.
@@ -48,11 +50,39 @@ L4_S: Final = 60.0
 _L4_LOOK_S: Final = 0.5
 
 
+class Audited(Protocol):
+    """The parts of a world (simulator/world.py) that are looked at."""
+
+    @property
+    def checker(self) -> Checker:
+        """What judges."""
+
+    @property
+    def server(self) -> MemoryApiServer:
+        """What everybody writes to."""
+
+    @property
+    def api(self) -> Api:
+        """A user's calls."""
+
+    @property
+    def nodes(self) -> NodeSet:
+        """Kubelets and devices."""
+
+    @property
+    def components(self) -> Mapping[str, Component]:
+        """Schedulers and binders by their names."""
+
+    @property
+    def running(self) -> Mapping[str, Runnable]:
+        """Schedulers that run now, by the names of their components."""
+
+
 @dataclass(slots=True)
 class Auditor:
     """Watches one world for its checker. ``observer`` shows the checker objects; ``is_ours``: which users are."""
 
-    world: World
+    world: Audited
     observer: str
     is_ours: Callable[[str], bool]
     _news: anyio.Event = field(default_factory=anyio.Event)

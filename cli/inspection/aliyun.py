@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from cli.inspect import UNITS_MIB
+from cli.inspection.options import UNITS_MIB
 from cli.inspection.values import Inspection
 from cli.writing import write
 from scheduler.core.report.gpushare import UNKNOWN, Answer, DeviceUse, NodeUse, node_use

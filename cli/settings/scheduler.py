@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from cli.inspect import UNITS_MIB
+from cli.inspection.options import UNITS_MIB
 from cli.settings import kinds
 from cli.settings.common import Address, Replica
 from cli.settings.declaring import Setting

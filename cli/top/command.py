@@ -10,12 +10,11 @@ from typing import Any, Final
 
 from cli import namespaces
 from cli.refusing import BadInput
+from cli.top.colours import COLOURS
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
 NAME: Final = "top"
-#: What tenants are told apart by.
-COLOURS: Final = ("namespace", "queue")
 
 
 def add_command(commands: _Commands) -> None:

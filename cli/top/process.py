@@ -24,7 +24,7 @@ from cli.page.publishing import Publishing
 from cli.printable import line
 from cli.refusing import BadInput
 from cli.top import keys
-from cli.top.command import COLOURS
+from cli.top.colours import COLOURS
 from cli.top.screen import Letters, Screen, View, screen
 from kube.client.api import Api
 from kube.client.clock import SystemClock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import anyio
 import anyio.lowlevel
@@ -14,13 +14,10 @@ from kube.client.deadline import deadline
 from kube.client.errors import Timeout, Unreachable
 from kube.client.transport import Response
 from kube.memory.calls import Call
-from kube.memory.faults import Fault
+from kube.memory.faults import Fault, Faults
 from kube.memory.refusals import Refusal
 from kube.memory.responses import HEADERS, refusal_response
 from kube.memory.watching import WatchStream
-
-if TYPE_CHECKING:
-    from kube.memory.server import MemoryApiServer
 
 _REASONS = {
     401: "Unauthorized",
@@ -34,13 +31,46 @@ _REASONS = {
 }
 
 
+class Answering(Protocol):
+    """What a client reaches: the server (kube/memory/server.py)."""
+
+    @property
+    def faults(self) -> Faults:
+        """What strikes requests on their way."""
+
+    def log_write(self, method: str, path: str, body: bytes | None, user: str) -> None:
+        """Record that a write came in."""
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        body: bytes | None,
+        content_type: str,
+        user: str,
+        groups: tuple[str, ...],
+    ) -> Call:
+        """Return what a request asks for. Raises Refusal."""
+
+    def answer_later(self, call: Call, delay_s: float) -> None:
+        """Carry out a call for which nobody waits."""
+
+    async def answer(self, call: Call) -> Response:
+        """Carry out a call and return its answer."""
+
+    def open_watch(self, call: Call) -> WatchStream:
+        """Open a watch. Raises Refusal."""
+
+
 class MemoryTransport:
     """Carries requests of one client.
 
     Yields to the loop before and after every request, so that requests of several clients interleave as on a network.
     """
 
-    def __init__(self, server: MemoryApiServer, *, user: str, groups: tuple[str, ...]) -> None:
+    def __init__(self, server: Answering, *, user: str, groups: tuple[str, ...]) -> None:
         self._server = server
         self._user = user
         self._groups = groups

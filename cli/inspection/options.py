@@ -1,0 +1,19 @@
+"""What ``moorage inspect`` is asked for: kinds of objects with their spellings, formats, outputs, units."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CLUSTER: Final = "cluster"
+NODE: Final = "node"
+POD: Final = "pod"
+#: As kubectl's users write them.
+SPELLINGS: Final = {
+    CLUSTER: CLUSTER,
+    **dict.fromkeys((NODE, "nodes", "no"), NODE),
+    **dict.fromkeys((POD, "pods", "po"), POD),
+}
+ALIYUN: Final = "aliyun"
+FORMATS: Final = ("moorage", ALIYUN)
+OUTPUTS: Final = ("table", "wide", "json", "yaml")
+UNITS_MIB: Final = {"GiB": 1024, "MiB": 1}
