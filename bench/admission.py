@@ -21,8 +21,8 @@ from bench.quantiles import quantile, spread_ms
 from bench.result import Figures
 from bench.reviews import Recorded, recorded
 from bench.sizes import Sizes
-from tools.cluster import ControlPlane
-from tools.deployment import ADMISSION, Deployment, Options
+from tools.cluster.deployment import ADMISSION, Deployment, Options
+from tools.cluster.plane import ControlPlane
 
 #: A rate is held if no review failed and none waited longer.
 _HELD_WITHIN_S: Final = 1.0

@@ -17,8 +17,8 @@ from bench.quantiles import spread_ms
 from bench.result import Figures
 from bench.sizes import Sizes
 from bench.stage import Stage
-from tools.cluster import ControlPlane
-from tools.deployment import Deployment, Options
+from tools.cluster.deployment import Deployment, Options
+from tools.cluster.plane import ControlPlane
 
 _BOUND_WITHIN_S = 120.0
 #: Pods bound before the clock starts, so that connections are open and caches warm.

@@ -20,8 +20,8 @@ from bench.objects import Manifest
 from bench.result import Figures
 from bench.sizes import Sizes
 from bench.stage import Stage
-from tools.cluster import ControlPlane
-from tools.deployment import BINDER, COMPONENTS, SCHEDULER, Deployment
+from tools.cluster.deployment import BINDER, COMPONENTS, SCHEDULER, Deployment
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 _BOUND_WITHIN_S = 1_200.0

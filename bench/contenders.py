@@ -14,9 +14,9 @@ import yaml
 
 from bench.objects import STOCK
 from tools import flags
-from tools.cluster import ControlPlane
+from tools.cluster.deployment import BINDER, SCHEDULER, Deployment
+from tools.cluster.plane import ControlPlane
 from tools.controlplane import ensure
-from tools.deployment import BINDER, SCHEDULER, Deployment
 from tools.processes import Child, Family
 from wire import names
 

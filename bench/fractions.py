@@ -17,8 +17,8 @@ from bench.objects import Manifest
 from bench.quantiles import spread_ms
 from bench.result import Figures
 from bench.sizes import Sizes
-from tools.cluster import ControlPlane
-from tools.deployment import BINDER, COMPONENTS, SCHEDULER
+from tools.cluster.deployment import BINDER, COMPONENTS, SCHEDULER
+from tools.cluster.plane import ControlPlane
 
 _BOUND_WITHIN_S = 300.0
 

@@ -12,8 +12,8 @@ from bench.contenders import ALONE, Moorage
 from bench.result import Figures
 from bench.sizes import Sizes
 from bench.stage import Stage
-from tools.cluster import ControlPlane
-from tools.deployment import Deployment, Options
+from tools.cluster.deployment import Deployment, Options
+from tools.cluster.plane import ControlPlane
 
 _BOUND_WITHIN_S = 120.0
 

@@ -10,8 +10,8 @@ from bench import objects, procfs, stage
 from bench.contenders import Stock
 from bench.result import Figures
 from bench.sizes import Sizes
-from tools.cluster import ControlPlane
-from tools.deployment import COMPONENTS, Deployment, Options
+from tools.cluster.deployment import COMPONENTS, Deployment, Options
+from tools.cluster.plane import ControlPlane
 
 #: For lists, first looks and the allocator to come to rest.
 _SETTLE_S = 20.0

@@ -11,7 +11,7 @@ from bench import objects, sharing, stage
 from bench.quantiles import spread_ms
 from bench.result import Figures
 from bench.sizes import Sizes
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 
 _NODES = 20
 _BOUND_WITHIN_S = 60.0

@@ -19,8 +19,8 @@ from bench.patient import Patient
 from bench.stage import Stage
 from bench.standin import StandIn
 from gpu.refusal import Refusal
-from tools.cluster import ControlPlane
-from tools.deployment import COMPONENTS, Deployment, Options
+from tools.cluster.deployment import COMPONENTS, Deployment, Options
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 

@@ -21,7 +21,7 @@ from kube.client.api import check
 from kube.client.errors import NotFound
 from kube.client.http import HttpTransport
 from kube.client.transport import Transport
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 
 NAMESPACE = "bench"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"

@@ -33,8 +33,8 @@ from kube.client.clock import SystemClock
 from kube.telemetry.tracing import Tracer
 from scheduler.core.model.plan import Placement
 from scheduler.telemetry.tracing import Traced as SchedulerTraces
-from tools.cluster import ControlPlane
-from tools.deployment import SCHEDULER, Deployment, Options
+from tools.cluster.deployment import SCHEDULER, Deployment, Options
+from tools.cluster.plane import ControlPlane
 from wire import names
 from wire.core import ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus
 from wire.crds.bindrequest import BindRequest

@@ -18,8 +18,8 @@ from bench.contenders import ALONE, STOCK_QPS, Contender, Moorage, Stock
 from bench.result import Figures
 from bench.sizes import Sizes
 from bench.stage import Stage
-from tools.cluster import ControlPlane
-from tools.deployment import ADMISSION, Deployment, Options
+from tools.cluster.deployment import ADMISSION, Deployment, Options
+from tools.cluster.plane import ControlPlane
 
 _BOUND_WITHIN_S = 300.0
 _EVENTS_WITHIN_S = 300.0

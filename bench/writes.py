@@ -18,8 +18,8 @@ from bench.observer import Observer
 from bench.result import Figures
 from bench.sizes import Sizes
 from bench.stage import Stage
-from tools.cluster import ControlPlane
-from tools.deployment import SIMULATED_TELLER
+from tools.cluster.deployment import SIMULATED_TELLER
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 _NODES = 40

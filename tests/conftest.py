@@ -27,7 +27,7 @@ import hypothesis
 import pytest
 
 from simulator.virtualtime import VirtualTimeLoop
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 
 AnyioBackend = tuple[str, dict[str, Any]]
 

@@ -1,6 +1,6 @@
 """The command lines of a control plane's programs, and the reasons for what is not obvious in them.
 
-All paths lie in the run's folder; tools/cluster.py writes the files that are named here.
+All paths lie in the run's folder; tools/cluster/plane.py writes the files that are named here.
 """
 
 from __future__ import annotations

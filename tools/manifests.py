@@ -1,4 +1,4 @@
-"""What a Moorage on a control plane of this machine (tools/deployment.py) is made of in the API server, as YAML."""
+"""What a Moorage on a control plane of this machine (deployment.py) is made of in the API server, as YAML."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from admission.manifests import UrlEndpoint
 from admission.review import PodAdmission
 from admission.server import Endpoint, WebhookServer
 from kube.client.clock import SystemClock
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 
 Object = dict[str, Any]
 

@@ -18,7 +18,7 @@ from admission.review import PodAdmission
 from admission.settings import Settings
 from kube.client.clock import SystemClock
 from tests.cluster.doors import Door, Object, opened, registered, served
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster

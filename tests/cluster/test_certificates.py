@@ -27,7 +27,7 @@ from kube.client.retry import Retry
 from kube.client.serverclock import ServerClock
 from tests.admission.pods import half
 from tests.cluster.doors import Door, opened
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster

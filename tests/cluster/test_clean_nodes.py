@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 
 pytestmark = pytest.mark.cluster
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from tools.processes import ProcessDied
 from tools.rest import Rest, RestError
 

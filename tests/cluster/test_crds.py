@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kube.client.resources import Resource
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from tools.rest import Rest, RestError
 from wire.crds import render
 from wire.crds.bindrequest import BindRequest, BindRequestSpec, ReceivedGPU

@@ -21,7 +21,7 @@ from gpu.dialects.settings import DialectSettings
 from gpu.refusal import Refusal, told
 from tests.cluster.doors import Door, Object, opened, registered, served
 from tests.gpu.dialects.everyrow import Case, every_row
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from wire import names
 from wire.core import Pod
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.docs import session
 from tests.docs.blocks import blocks
-from tools.clusterstate import Description, Program, State
+from tools.cluster.state import Description, Program, State
 from tools.controlplane import ensure
 
 pytestmark = pytest.mark.cluster

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster

@@ -15,7 +15,7 @@ import pytest
 from admission.policies import Identities, policy_manifests
 from gpu import book
 from gpu.book import Book, Entry
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster

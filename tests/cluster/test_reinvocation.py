@@ -16,7 +16,7 @@ from admission.manifests import webhook_manifests
 from admission.review import PodAdmission
 from admission.settings import HandOver, Settings
 from tests.cluster.doors import Door, Object, opened, registered, served
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster

@@ -28,7 +28,7 @@ from kube.client.config import plain
 from kube.client.http import HttpTransport
 from kube.client.retry import Retry
 from tests.admission.pods import container, env, half, pod
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster

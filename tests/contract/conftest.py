@@ -19,7 +19,7 @@ from kube.client.config import plain
 from kube.client.http import HttpTransport
 from kube.memory.server import MemoryApiServer
 from tests.contract.cluster import WIDGETS, WIDGETS_CRD, Cluster
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 
 AnyioBackend = tuple[str, dict[str, Any]]
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.cluster import Cluster, pod
 from tests.contract.conftest import NewCluster, in_memory, on
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 
 
 def _binding(name: str, **meta: Any) -> dict[str, Any]:

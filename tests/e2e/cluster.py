@@ -26,7 +26,7 @@ from simulator.nodeset import NodeSet
 from simulator.podtokens import PodTokens
 from simulator.settings import KubeletSettings
 from simulator.witness import Refused, Witness
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 Pod = dict[str, Any]

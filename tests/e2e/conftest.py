@@ -11,8 +11,8 @@ import pytest
 from tests.e2e.cluster import Scene, scene
 from tests.e2e.crowd import Crowd
 from tests.e2e.tenant import tenant
-from tools.cluster import ControlPlane
-from tools.deployment import Deployment, Options
+from tools.cluster.deployment import Deployment, Options
+from tools.cluster.plane import ControlPlane
 
 SetScene = Callable[[Sequence[str]], AbstractAsyncContextManager[Scene]]
 

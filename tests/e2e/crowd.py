@@ -13,7 +13,7 @@ from kubernetes_asyncio import client
 
 from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, scheduled_message, share
 from tests.e2e.tenant import Identity
-from tools.deployment import COMPONENTS, Deployment
+from tools.cluster.deployment import COMPONENTS, Deployment
 from wire import names
 
 

@@ -13,7 +13,7 @@ from kube.client.http import HttpTransport
 from simulator.invariants import WATCHED, Checker
 from simulator.observer import Observer
 from tests.e2e.cluster import Scene
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 
 
 @asynccontextmanager

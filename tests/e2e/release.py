@@ -20,9 +20,9 @@ from typing import Any
 import yaml
 
 from tests.helm.chart import Values, with_registry
-from tools import deployment
 from tools.chart import CHART, ROOT
-from tools.cluster import ControlPlane
+from tools.cluster import deployment
+from tools.cluster.plane import ControlPlane
 from tools.helmprogram import ensure
 from tools.processes import Family
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from kube.client.resources import BIND_REQUESTS, POD_GROUPS
 from tests.e2e.cluster import PATIENCE_S
 from tools import etcdutlprogram
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 
 _ETCD, _API_SERVER = "etcd", "kube-apiserver"
 #: So that no version comes twice, and who watches from one of the time that is undone is told to list anew.

@@ -17,7 +17,7 @@ import yaml
 from kubernetes_asyncio import client
 
 from tests.e2e.cluster import Pod, eventually
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 MERGE = "application/merge-patch+json"

@@ -17,8 +17,8 @@ from kubernetes_asyncio import client
 from tests.e2e.cluster import Pod, eventually, pod, scheduled_message, share
 from tests.e2e.crowd import Crowd
 from tests.e2e.tenant import Identity, identity, refused, tenant
-from tools.cluster import ControlPlane
-from tools.deployment import ADMISSION, BINDER, SCHEDULER
+from tools.cluster.deployment import ADMISSION, BINDER, SCHEDULER
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster import eventually, scene, share
-from tools.cluster import ControlPlane
-from tools.deployment import BINDER, SCHEDULER, Deployment, Options
+from tools.cluster.deployment import BINDER, SCHEDULER, Deployment, Options
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster

@@ -19,7 +19,7 @@ from kubernetes_asyncio import client
 from tests.e2e.cluster import Scene, eventually, scene, share
 from tests.e2e.release import COMPONENTS, Release
 from tools.chart import CHART, ROOT
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 
 pytestmark = [pytest.mark.cluster, pytest.mark.helm, pytest.mark.timeout(300)]
 

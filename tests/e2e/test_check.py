@@ -20,8 +20,8 @@ from kube.client import config
 from kube.client.clock import SystemClock
 from kube.client.http import HttpTransport
 from tests.e2e.cluster import eventually
-from tools.cluster import ControlPlane
-from tools.deployment import ADMISSION, SCHEDULER, Deployment, Options
+from tools.cluster.deployment import ADMISSION, SCHEDULER, Deployment, Options
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster
@@ -137,7 +137,7 @@ async def test_a_proper_deployment_passes(
     }
     in_force = [one["said"] for one in told["findings"] if one["check"] == "policies"]
     assert len(in_force) == len(POLICIES)
-    # The simulated nodes' account, which tools/deployment.py lets end reservation pods, as kubelets do.
+    # The simulated nodes' account, which tools/cluster/deployment.py lets end reservation pods, as kubelets do.
     warnings = [one["said"] for one in told["findings"] if one["level"] == "warning"]
     assert [said for said in warnings if "moorage-reservations lets further users through" not in said] == []
     assert await _run(plane, tmp_path, token=plane.token, form="lines") == 0

@@ -16,8 +16,8 @@ from tests.e2e.cluster import Pod, eventually, pod, scene, share
 from tests.e2e.crowd import Crowd
 from tests.e2e.tenant import Identity, identity, refused, tenant
 from tests.e2e.test_forms import FORMS
-from tools.cluster import ControlPlane
-from tools.deployment import Deployment, Options
+from tools.cluster.deployment import Deployment, Options
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster

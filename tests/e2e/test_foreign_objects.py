@@ -16,7 +16,7 @@ from kubernetes_asyncio import client
 from tests.e2e.cluster import Pod, eventually, pod, share
 from tests.e2e.crowd import Crowd
 from tests.e2e.tenant import Identity, identity, refused
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster

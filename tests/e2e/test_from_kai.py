@@ -28,7 +28,7 @@ from tests.e2e.release import COMPONENTS, Release
 from tests.kai import left, reading
 from tests.kai.left import GROUP
 from tools.chart import CHART, ROOT
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = [pytest.mark.cluster, pytest.mark.helm, pytest.mark.timeout(600)]

@@ -21,8 +21,8 @@ from cli.main import main
 from scheduler.report.inspecting import PATH
 from tests.e2e.cluster import Scene, eventually, memory, pod, share
 from tests.e2e.conftest import SetScene
-from tools.cluster import ControlPlane
-from tools.deployment import Deployment
+from tools.cluster.deployment import Deployment
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster

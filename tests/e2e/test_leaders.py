@@ -21,8 +21,8 @@ from kubernetes_asyncio import client
 
 from tests.e2e.cluster import Pod, Scene, eventually, pod, scene, share
 from tests.e2e.judge import judged
-from tools.cluster import ControlPlane
-from tools.deployment import ADMISSION, BINDER, SCHEDULER, Deployment, Options
+from tools.cluster.deployment import ADMISSION, BINDER, SCHEDULER, Deployment, Options
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]

@@ -10,7 +10,7 @@ from cli.metrics.declared import COMPONENTS
 from tests.cli.metrics.exposed import series
 from tests.e2e.cluster import eventually, share
 from tests.e2e.conftest import SetScene
-from tools.deployment import ADMISSION, BINDER, SCHEDULER, Deployment
+from tools.cluster.deployment import ADMISSION, BINDER, SCHEDULER, Deployment
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

@@ -15,8 +15,8 @@ import pytest
 from cli.main import main
 from tests.docs.test_migrating import PAGES, STEPS, shown
 from tests.e2e.cluster import Scene, eventually, scene
-from tools.cluster import ControlPlane
-from tools.deployment import Deployment
+from tools.cluster.deployment import Deployment
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster

@@ -25,7 +25,7 @@ from kube.client.retry import Retry
 from tests.e2e.cluster import PATIENCE_S, eventually, share
 from tests.e2e.conftest import SetScene
 from tools.browser.chromium import Chromium, program
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster

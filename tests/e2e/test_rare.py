@@ -29,8 +29,8 @@ from tests.e2e.cluster import Pod, Scene, eventually, pod, share
 from tests.e2e.conftest import SetScene
 from tests.e2e.crowd import Crowd
 from tests.e2e.tenant import identity
-from tools.cluster import ControlPlane
-from tools.deployment import BINDER, SCHEDULER, Deployment
+from tools.cluster.deployment import BINDER, SCHEDULER, Deployment
+from tools.cluster.plane import ControlPlane
 from wire import names
 from wire.core import ObjectReference
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.cluster import eventually, pod, share
 from tests.e2e.conftest import SetScene
-from tools.deployment import BINDER, SCHEDULER, Deployment
+from tools.cluster.deployment import BINDER, SCHEDULER, Deployment
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 

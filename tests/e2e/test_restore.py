@@ -19,8 +19,8 @@ from kubernetes_asyncio import client
 from simulator.witness import Record, Started, Stopped
 from tests.e2e import restoring
 from tests.e2e.cluster import Pod, Scene, eventually, scene, share
-from tools.cluster import ControlPlane
-from tools.deployment import ADMISSION, BINDER, SCHEDULER, Deployment, Options
+from tools.cluster.deployment import ADMISSION, BINDER, SCHEDULER, Deployment, Options
+from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.cluster import Pod, Scene, eventually, share
 from tests.e2e.conftest import SetScene
-from tools.deployment import SCHEDULER, Deployment
+from tools.cluster.deployment import SCHEDULER, Deployment
 from wire import names
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]

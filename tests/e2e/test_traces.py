@@ -19,7 +19,7 @@ from tests.tracing import reading
 from tests.tracing.collector import Collector, collecting
 from tests.tracing.picture import drawn
 from tests.tracing.reading import assert_sound, names_of, the
-from tools.deployment import ADMISSION, BINDER, SCHEDULER, Deployment
+from tools.cluster.deployment import ADMISSION, BINDER, SCHEDULER, Deployment
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

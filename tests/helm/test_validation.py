@@ -9,7 +9,7 @@ import yaml
 
 from tests.helm.chart import TABLE, Values, rendered
 from tools.chart import CHART
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 
 pytestmark = [pytest.mark.cluster, pytest.mark.helm]
 

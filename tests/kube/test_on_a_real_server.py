@@ -22,7 +22,7 @@ from kube.client.retry import Retry
 from kube.events import EventRecorder, EventSettings, about
 from kube.lead.lease import LeaderElection, LeaseSettings, incarnation
 from kube.watch.reflector import Reflector
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from wire.core import Binding, ConfigMap, ObjectMeta, ObjectReference
 
 pytestmark = pytest.mark.cluster

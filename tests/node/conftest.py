@@ -9,8 +9,8 @@ import pytest
 
 from tests.node.histories.scenarios import MOST_PODS, NODE
 from tests.node.pods import Machine
-from tools.cluster import ControlPlane
-from tools.deployment import BINDER, SCHEDULER, Deployment, Options
+from tools.cluster.deployment import BINDER, SCHEDULER, Deployment, Options
+from tools.cluster.plane import ControlPlane
 from tools.node import needs
 from tools.node.node import Node
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from tools.node.node import CTR, Node
 from wire import names
 

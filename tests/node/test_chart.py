@@ -25,7 +25,7 @@ from tests.e2e.release import COMPONENTS, NAMESPACE, Release
 from tests.node.pods import Machine, eventually
 from tests.node.test_sharing import share
 from tools.chart import CHART
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from tools.images import build
 from tools.node import needs, rootfs
 from tools.node.node import Node

@@ -16,8 +16,8 @@ from tests.node.documents.apps import Found
 from tests.node.documents.asked import ASKED, CARD_MIB, GPU_OF, GPUS, INDEXED, NODE, Asked, Name
 from tests.node.documents.stage import Stage
 from tests.node.pods import Machine
-from tools.cluster import ControlPlane
-from tools.deployment import ADMISSION, BINDER, SCHEDULER, Deployment, Options
+from tools.cluster.deployment import ADMISSION, BINDER, SCHEDULER, Deployment, Options
+from tools.cluster.plane import ControlPlane
 from tools.node.node import Node
 from tools.node.nvidia_runtime import CDI_KIND
 from wire import names

@@ -13,8 +13,8 @@ from typing import Any, cast
 import pytest
 
 from tests.node.pods import Machine, Pod, eventually, pod
-from tools.cluster import ControlPlane
-from tools.deployment import Deployment
+from tools.cluster.deployment import Deployment
+from tools.cluster.plane import ControlPlane
 from tools.images import build
 from tools.images.recipe import RECIPES
 from tools.node.node import CTR

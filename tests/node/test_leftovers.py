@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 _OWNER = """
     import json, time
     from tests.node.pods import Machine, pod
-    from tools.cluster import ControlPlane
+    from tools.cluster.plane import ControlPlane
     from tools.node.node import Node
     with ControlPlane(nodes=["node-a"]) as plane, Node(plane, "node-a") as node:
         program = {"command": ["/usr/bin/python3", "-c", "import time; time.sleep(600)"]}

@@ -9,8 +9,8 @@ import pytest
 from tests.node.histories.stage import on_node
 from tests.node.pods import NAMESPACE, Machine, Pod, eventually
 from tests.node.test_sharing import share
+from tools.cluster.deployment import BINDER, Deployment
 from tools.controlplane import KUBELET
-from tools.deployment import BINDER, Deployment
 from tools.node.gpus import made_up
 from tools.node.node import PLUGIN
 from wire import names

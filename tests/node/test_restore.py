@@ -10,8 +10,8 @@ import pytest
 
 from tests.e2e import restoring
 from tests.node.pods import NAMESPACE, Machine, Pod, eventually, pod
-from tools.cluster import ControlPlane
-from tools.deployment import BINDER, SCHEDULER, Deployment, Options
+from tools.cluster.deployment import BINDER, SCHEDULER, Deployment, Options
+from tools.cluster.plane import ControlPlane
 from tools.node.node import CTR, Node
 from wire import names
 

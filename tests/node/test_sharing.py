@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.node.pods import NAMESPACE, Machine, Pod, eventually, pod
-from tools.deployment import SCHEDULER, Deployment
+from tools.cluster.deployment import SCHEDULER, Deployment
 from tools.node.node import CTR
 from wire import names
 

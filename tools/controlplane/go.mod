@@ -1,4 +1,4 @@
-module moorage.dev/tools/cluster
+module moorage.dev/tools/cluster/plane
 
 go 1.26.0
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from tools.controlplane import KUBE_PROXY, KUBELET, ensure
 from tools.goprogram import cache_root
 from tools.guard import cgroup_folders, remove_cgroup

@@ -15,8 +15,8 @@ from typing import Final
 
 import anyio
 
-from tools.cluster import ControlPlane
-from tools.deployment import NODES, Deployment
+from tools.cluster.deployment import NODES, Deployment
+from tools.cluster.plane import ControlPlane
 from verification.chaos import journal
 
 ETCD: Final = "etcd"

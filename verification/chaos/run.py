@@ -35,8 +35,8 @@ from simulator.devices import Device, make_devices
 from simulator.invariants import PODS, WATCHED
 from simulator.observer import Observer
 from simulator.shape import NodeShape
-from tools.cluster import ControlPlane
-from tools.deployment import ADMISSION, BINDER, NODES, SCHEDULER, Deployment, Options
+from tools.cluster.deployment import ADMISSION, BINDER, NODES, SCHEDULER, Deployment, Options
+from tools.cluster.plane import ControlPlane
 from tools.faultyproxy import FaultyProxy
 from verification.chaos import ending, judging
 from verification.chaos.ending import NotYet

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from tests.node.histories.telling import Telling
 from tests.node.pods import NAMESPACE, Machine, eventually
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from tools.controlplane import KUBELET
 from tools.node.node import PLUGIN
 from wire import names

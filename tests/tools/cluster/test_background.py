@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.background import down, main, status
-from tools.clusterstate import Description, Program, State
+from tools.cluster.background import down, main, status
+from tools.cluster.state import Description, Program, State
 
 
 def test_without_a_keeper_nothing_is_up_whatever_a_dead_one_left(

@@ -1,4 +1,4 @@
-"""Where the keeper of a background cluster (tools/keeper.py) and the commands (tools/background.py) meet: a folder.
+"""Where the keeper of a background cluster (keeper.py) and the commands (tools/cluster/background.py) meet: a folder.
 
 The keeper holds a lock there as long as it lives, so a crash, a reboot or a reused process id can't be taken for a
 running cluster.

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from tools.cluster import ControlPlane
-from tools.clusterstate import AS_TOLD, Description, Program, State
-from tools.deployment import Deployment, Options
+from tools.cluster.deployment import Deployment, Options
+from tools.cluster.plane import ControlPlane
+from tools.cluster.state import AS_TOLD, Description, Program, State
 from tools.processes import Child, ProcessDied
 from tools.rest import RestError
 

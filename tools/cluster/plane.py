@@ -4,7 +4,7 @@ It listens on loopback only, on free ports, keeps everything in one folder and f
 side by side. ``with ControlPlane() as plane:`` is serving after about three seconds. There are no nodes: simulated
 ones (simulator/) or a real kubelet join through ``plane.kubeconfig_path``.
 
-``python -m tools.cluster up|down|status`` keeps one in the background (tools/background.py).
+``python -m tools.cluster up|down|status`` keeps one in the background (tools/cluster/background.py).
 """
 
 from __future__ import annotations
@@ -375,9 +375,3 @@ def _free_ports(count: int) -> list[int]:
             candidate.bind((LOOPBACK, port))
             ports.append(port)
     return ports
-
-
-if __name__ == "__main__":
-    from tools.background import main
-
-    sys.exit(main(sys.argv[1:]))

@@ -27,11 +27,11 @@ from typing import Self
 
 from admission.certificates.rotation import CONFIGURATIONS
 from tools import manifests
-from tools.cluster import ControlPlane
+from tools.cluster.plane import ControlPlane
 from tools.processes import Child, Family
 from wire import names
 
-_ROOT = Path(__file__).parent.parent
+_ROOT = Path(__file__).parent.parent.parent
 _LOOPBACK = "127.0.0.1"
 _READY_WITHIN_S = 120.0
 _OK, _CREATED = 200, 201

@@ -1,8 +1,8 @@
 """``python -m tools.cluster up|down|status|run``: one cluster in the background, kept by a process of its own.
 
-Its state lies in ``${MOORAGE_CACHE}/cluster`` (tools/clusterstate.py). With ``--nodes 4x8x80GiB`` Moorage runs on it,
-with simulated nodes; without, it is a bare control plane. ``run`` is the keeper itself (tools/keeper.py), in the
-foreground.
+Its state lies in ``${MOORAGE_CACHE}/cluster`` (tools/cluster/state.py). With ``--nodes 4x8x80GiB`` Moorage runs on it,
+with simulated nodes; without, it is a bare control plane. ``run`` is the keeper itself (tools/cluster/keeper.py), in
+the foreground.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from simulator import shape
-from tools import keeper
-from tools.clusterstate import Description, Program, State
+from tools.cluster import keeper
+from tools.cluster.state import Description, Program, State
 from tools.controlplane import ControlPlaneUnavailable, ensure
 from tools.goprogram import cache_root
 from tools.processes import resident_kib
