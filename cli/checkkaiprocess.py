@@ -11,6 +11,7 @@ from cli.migration.judging import judge
 from cli.migration.reading import Survey
 from cli.migration.rows import Level, Row
 from cli.migration.telling import tell
+from cli.progress import Progress
 from cli.refusing import BadInput
 from cli.settings.common import AsKubectl
 from cli.settings.gathering import from_line
@@ -29,7 +30,8 @@ async def run(arguments: argparse.Namespace) -> int:
     try:
         credentials = await connections.credentials_of_user(from_line(AsKubectl, arguments))
         async with HttpTransport(credentials, user_agent="moorage-check-kai") as transport:
-            rows = await look(transport)
+            with Progress("reading the cluster").waiting():
+                rows = await look(transport)
     except ConfigError as error:
         raise BadInput(str(error)) from error
     tell(rows, output=arguments.output, details=arguments.details)

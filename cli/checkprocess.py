@@ -19,6 +19,7 @@ from cli.checks.rights import check_rights
 from cli.checks.server import check_kinds, check_leaders, check_version, runtime_class_check
 from cli.checks.trials import check_trials
 from cli.checks.webhooks import webhooks_check
+from cli.progress import Progress
 from cli.refusing import BadInput
 from cli.settings.common import AsKubectl
 from cli.settings.gathering import from_line
@@ -52,10 +53,12 @@ def checks(*, runtime_class: str, clock: Clock) -> dict[str, Check]:
     }
 
 
-async def look(reader: Reader, wanted: dict[str, Check]) -> list[Finding]:
+async def look(reader: Reader, wanted: dict[str, Check], progress: Progress | None = None) -> list[Finding]:
     """Make all checks. What can't be looked at fails: nothing is known about it."""
     findings: list[Finding] = []
-    for name, check in wanted.items():
+    for number, (name, check) in enumerate(wanted.items(), start=1):
+        if progress is not None:
+            progress.doing = f"check {number} of {len(wanted)}: {name}"
         try:
             findings += await check(reader)
         except CantLook as error:
@@ -70,7 +73,9 @@ async def run(arguments: argparse.Namespace) -> int:
         credentials = await connections.credentials_of_user(from_line(AsKubectl, arguments))
         async with HttpTransport(credentials, user_agent="moorage-check") as transport:
             wanted = checks(runtime_class=arguments.runtime_class, clock=SystemClock())
-            findings = await look(Reader(transport), wanted)
+            progress = Progress()
+            with progress.waiting():
+                findings = await look(Reader(transport), wanted, progress)
     except ConfigError as error:
         raise BadInput(str(error)) from error
     if arguments.output == "json":

@@ -11,6 +11,7 @@ import anyio
 from cli import connections, leftovers
 from cli.checks.foreign import Offer, foreign_offers
 from cli.checks.reader import CantLook, Raw, Reader
+from cli.progress import Progress
 from cli.refusing import BadInput
 from cli.settings.common import AsKubectl
 from cli.settings.gathering import from_line
@@ -113,6 +114,7 @@ async def run(arguments: argparse.Namespace) -> int:
         credentials = await connections.credentials_of_user(from_line(AsKubectl, arguments))
         async with HttpTransport(credentials, user_agent="moorage-clean-nodes") as transport:
             cleaner = Cleaner(transport, also=arguments.resource, tell=print)
-            return await cleaner.clean(arguments.nodes, is_meant=arguments.yes, settle_s=arguments.settle_s)
+            with Progress("looking at the nodes").waiting():
+                return await cleaner.clean(arguments.nodes, is_meant=arguments.yes, settle_s=arguments.settle_s)
     except (ConfigError, CantLook) as error:
         raise BadInput(str(error)) from error

@@ -18,6 +18,7 @@ from cli.inspection.surveying import Found, survey
 from cli.inspection.values import Inspection
 from cli.leaders import Leaders
 from cli.printable import line
+from cli.progress import Progress
 from cli.refusing import BadInput
 from kube.client.api import Api
 from kube.client.clock import SystemClock
@@ -49,7 +50,8 @@ async def _seen(arguments: argparse.Namespace) -> Inspection:
     credentials = await as_kubectl(kubeconfig=arguments.kubeconfig, context=arguments.context)
     async with HttpTransport(credentials, user_agent="moorage-inspect") as transport:
         api = Api(transport, retry=Retry(rng(), tries=_TRIES))
-        return await look(api, arguments, own_namespace=credentials.namespace, leaders=Leaders(SystemClock()))
+        with Progress("reading the cluster").waiting():
+            return await look(api, arguments, own_namespace=credentials.namespace, leaders=Leaders(SystemClock()))
 
 
 async def look(

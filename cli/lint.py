@@ -16,6 +16,7 @@ from cli.beside import Beside
 from cli.obstacles import obstacles
 from cli.podfiles import FoundPod
 from cli.printable import line
+from cli.progress import Progress
 from cli.suspicions import Level, suspicions
 from cli.translate import MALFORMED
 from cli.understanding import understood
@@ -40,11 +41,22 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def run(files: Sequence[str], *, output: str, strict: bool, settings: DialectSettings) -> int:
+def run(
+    files: Sequence[str],
+    *,
+    output: str,
+    strict: bool,
+    settings: DialectSettings,
+    progress: Progress | None = None,
+) -> int:
     """Print findings; return 1 if there is an error (``strict``: any finding), else 0. Raises BadInput."""
+    progress = progress or Progress()
     read = podfiles.read_all(files)
     pods, around = read.pods, beside.beside(read.objects)
-    findings = [finding for found in pods for finding in _findings(found, settings, around)]
+    findings: list[Finding] = []
+    for judged, found in enumerate(pods):
+        progress.tick(lambda: f"{judged} of {len(pods)} pods judged")  # noqa: B023 - called at once
+        findings += _findings(found, settings, around)
     if output == "text":
         _show(findings, _summary(pods, findings))
     else:

@@ -16,6 +16,7 @@ from cli import tables
 from cli.documents import documents
 from cli.memory import rare_collections
 from cli.page.simulated import Recorder, recorded
+from cli.progress import Progress
 from cli.refusing import BadInput
 from cli.writing import write
 from kube.client import errors
@@ -26,6 +27,7 @@ from simulator.outcome import Outcome
 from simulator.shape import NodeShape
 from simulator.virtualtime import VirtualClock, VirtualTimeLoop
 from simulator.world import World, WorldSettings
+from wire import names
 
 _STDIN: Final = "-"
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
@@ -45,15 +47,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     details: bool = False
 
 
-def run(request: Request) -> int:
+def run(request: Request, progress: Progress | None = None) -> int:
     """Simulate and print; return 0 if every invariant held, else 1. Raises BadInput."""
+    progress = progress or Progress()
     try:
-        shapes, objects = shape.parse(request.nodes), read(request.files)
+        shapes, objects = shape.parse(request.nodes), read(request.files, progress)
     except (shape.MalformedShape, manifests.MalformedManifest) as error:
         raise BadInput(str(error)) from error
     loop = {} if request.real_time else {"loop_factory": VirtualTimeLoop}
     with rare_collections():
-        result = anyio.run(_simulate, shapes, objects, request, backend_options=loop)
+        result = anyio.run(_simulate, shapes, objects, request, progress, backend_options=loop)
     if isinstance(result, BadInput):
         raise result
     if request.output == "json":
@@ -63,17 +66,18 @@ def run(request: Request) -> int:
     return 0 if result.all_held else 1
 
 
-def read(files: Sequence[str]) -> list[Manifest]:
+def read(files: Sequence[str], progress: Progress) -> list[Manifest]:
     """Read files, the manifests in folders, and "-" for standard input. Raises BadInput, MalformedManifest."""
     found: list[Manifest] = []
     for name in files:
         for path in _expand(name):
+            progress.tick(lambda: f"{len(found)} objects read")
             try:
                 text = sys.stdin.read() if name == _STDIN else path.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
                 raise BadInput(f"{path}: {why}") from error
-            found += manifests.read(_documents(text, path), origin=str(path))
+            found.extend(manifests.read(_documents(text, path), origin=str(path)))
     return manifests.in_order(found)
 
 
@@ -94,15 +98,24 @@ def _expand(name: str) -> list[Path]:
     return inside
 
 
-async def _simulate(shapes: Sequence[NodeShape], objects: Sequence[Manifest], request: Request) -> Outcome | BadInput:
+async def _simulate(
+    shapes: Sequence[NodeShape], objects: Sequence[Manifest], request: Request, progress: Progress
+) -> Outcome | BadInput:
     clock: Clock = SystemClock() if request.real_time else VirtualClock(asyncio.get_running_loop())
     settings = WorldSettings(seed=request.seed, event_delay_s=request.delay_s)
     world = World(shapes, clock=clock, settings=settings)
+    # By requests, since a timer would change what happens in virtual time.
+    world.server.faults.on_answer.append(lambda _call, _code: progress.tick(lambda: _doing(world)))
     with recorded(request.record, world.server, clock) as recorder:
         async with world:
             recorder.found()
             return await _live(world, objects, request, recorder)
     raise AssertionError("a world swallows no exception")
+
+
+def _doing(world: World) -> str:
+    running = sum(pod["status"].get("phase") == names.RUNNING for pod in world.pods)
+    return f"simulated {world.elapsed_s:.0f} s, {len(world.pods)} pods are there, {running} of them run"
 
 
 async def _live(world: World, objects: Sequence[Manifest], request: Request, recorder: Recorder) -> Outcome | BadInput:

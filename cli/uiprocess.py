@@ -7,7 +7,7 @@ import secrets
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,7 @@ from cli.page.runs import Recording
 from cli.page.settings import PageSettings, is_loopback
 from cli.page.winding import Recorded
 from cli.printable import line
+from cli.progress import Progress
 from cli.refusing import BadInput
 from kube.client.api import Api
 from kube.client.clock import SystemClock
@@ -193,7 +194,9 @@ def _simulated(arguments: argparse.Namespace) -> Source:
     async def opened() -> AsyncIterator[tuple[Transport, str]]:
         # A large cluster takes its time to fill; the page shows that.
         with rare_collections():
-            async with at_work(play, is_filled=False) as transport:
+            async with AsyncExitStack() as stack:
+                with Progress("starting the simulated nodes").waiting():
+                    transport = await stack.enter_async_context(at_work(play, is_filled=False))
                 yield transport, "simulated cluster"
 
     return opened()

@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 import anyio
@@ -22,6 +22,7 @@ from cli.leaders import Leaders
 from cli.page.following import Following
 from cli.page.publishing import Publishing
 from cli.printable import line
+from cli.progress import Progress
 from cli.refusing import BadInput
 from cli.top import keys
 from cli.top.colours import COLOURS
@@ -86,7 +87,9 @@ async def _source(arguments: argparse.Namespace) -> AsyncIterator[Transport]:
     if arguments.simulate:
         from cli.page.playing import at_work, of_nodes  # noqa: PLC0415 - the simulator is for those who ask for it
 
-        async with at_work(of_nodes(arguments.nodes)) as transport:
+        async with AsyncExitStack() as stack:
+            with Progress("filling the simulated cluster").waiting():
+                transport = await stack.enter_async_context(at_work(of_nodes(arguments.nodes)))
             yield transport
         return
     try:

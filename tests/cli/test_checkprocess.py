@@ -7,6 +7,7 @@ import msgspec
 from cli import checkprocess
 from cli.checks.finding import Finding, Level, some_of
 from cli.checks.reader import CantLook, Reader
+from cli.progress import Progress
 from tests.cli.checks.told import Told
 
 GOOD = Finding(Level.OK, "version", "new enough")
@@ -24,6 +25,17 @@ async def test_what_can_not_be_looked_at_fails_and_the_rest_is_looked_at() -> No
     assert (unknown.level, unknown.check) == (Level.FAILED, "policies")
     assert unknown.said == "could not be looked at: GET /p: cut"
     assert known is GOOD
+
+
+async def test_progress_names_the_check_that_is_being_made() -> None:
+    progress, doing = Progress(), list[str]()
+
+    async def note(reader: Reader) -> list[Finding]:
+        doing.append(progress.doing)
+        return []
+
+    await checkprocess.look(Reader(Told({})), {"version": note, "leaders": note}, progress)
+    assert doing == ["check 1 of 2: version", "check 2 of 2: leaders"]
 
 
 async def test_every_check_says_something_of_a_server_that_is_not_there() -> None:

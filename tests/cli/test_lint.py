@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from cli import lint
 from cli.main import main
+from cli.progress import Progress
+from gpu.dialects.settings import DialectSettings
+from tests.cli.terminal import Terminal, Watch
 
 Raw = dict[str, Any]
 
@@ -227,3 +231,10 @@ def test_a_terminal_gets_a_table(
     shown = capsys.readouterr().out
     assert "warning" in shown
     assert "1 pod: 0 errors, 1 warning, 0 notes" in shown
+
+
+def test_a_lint_that_takes_long_says_how_far_it_is(tmp_path: Path) -> None:
+    terminal, path = Terminal(), written(tmp_path, pod(), pod(), pod())
+    progress = Progress(out=terminal, now_s=Watch(1.5))
+    assert lint.run([path], output="json", strict=False, settings=DialectSettings(), progress=progress) == 0
+    assert terminal.getvalue() == "moorage: 1 of 3 pods judged ...\n"

@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cli import simulate as simulation
 from cli.main import main
+from cli.progress import Progress
+from tests.cli.terminal import Terminal, Watch
 
 POD = """\
 apiVersion: v1
@@ -196,3 +200,16 @@ def test_aliases_that_repeat_more_than_anybody_means_are_refused(
     (tmp_path / "bomb.yaml").write_text("\n".join(lines), encoding="utf-8")
     assert main(["simulate", "--nodes", "1x1x80GiB", str(tmp_path / "bomb.yaml")]) == 2
     assert "aliases repeat more than" in capsys.readouterr().err
+
+
+def test_a_simulation_that_takes_long_says_how_far_it_is(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+    for step_s in (0.0, 0.05):
+        terminal = Terminal()
+        request = simulation.Request(nodes=["1x2x80GiB"], files=[str(manifest)], output="json")
+        assert simulation.run(request, Progress(out=terminal, now_s=Watch(step_s))) == 0
+        said.append(terminal.getvalue())
+    results = capsys.readouterr().out
+    assert results[: len(results) // 2] == results[len(results) // 2 :]
+    assert said[0] == ""
+    assert re.search(r"^moorage: simulated \d+ s, \d pods are there, [12] of them run \.\.\.$", said[1], re.MULTILINE)
