@@ -18,11 +18,11 @@ from cli.podfiles import FoundPod
 from cli.printable import line
 from cli.progress import Progress
 from cli.suspicions import Level, suspicions
-from cli.translate import MALFORMED
 from cli.understanding import understood
 from cli.writing import write
 from gpu import telling
 from gpu.dialects.settings import DialectSettings
+from gpu.podtemplates import MALFORMED
 from gpu.refusal import Refusal, told
 
 

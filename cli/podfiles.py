@@ -1,8 +1,7 @@
 """Pods in manifests as people keep them: pods themselves, and the pod templates of whatever makes pods.
 
-A template is known by its form, ``spec.containers`` under a key, so kinds that nobody has heard of yet are read as
-well: a Deployment's, a CronJob's, each task's of a Volcano Job. Files, folders and standard input; YAML with any number
-of documents, Lists, JSON.
+gpu/podtemplates.py says where they stand in an object. Files, folders and standard input; YAML with any number of
+documents, Lists, JSON.
 """
 
 from __future__ import annotations
@@ -17,14 +16,13 @@ import yaml
 
 from cli.documents import documents
 from cli.refusing import BadInput
+from gpu import podtemplates
 from gpu.refusal import shown
 from wire.core import Pod
 
 _STDIN: Final = "-"
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 _DEFAULT_NAMESPACE: Final = "default"
-#: No API object is as deep; it bounds what a hostile file can do to us.
-_DEEPEST: Final = 64
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -115,8 +113,8 @@ def _items(document: object) -> Iterator[Mapping[str, Any]]:
 def _found(item: Mapping[str, Any], file: str, document: int) -> Iterator[FoundPod]:
     metadata = item.get("metadata")
     owner = metadata if isinstance(metadata, Mapping) else {}
-    for path, raw in _templates(item, "", _DEEPEST, set()):
-        pod, malformed = _pod(raw)
+    for path, raw in podtemplates.templates(item):
+        pod, malformed = podtemplates.read_pod(raw)
         yield FoundPod(
             file=file,
             document=document,
@@ -129,37 +127,6 @@ def _found(item: Mapping[str, Any], file: str, document: int) -> Iterator[FoundP
             owner=item if path else {},
             owner_annotations=_texts(owner.get("annotations")) if path else {},
         )
-
-
-def _templates(value: object, path: str, depth: int, seen: set[int]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """What has ``spec.containers``, from the outside in. What YAML aliases repeat is looked at once."""
-    if not isinstance(value, Mapping | list) or depth == 0 or id(value) in seen:
-        return
-    seen.add(id(value))
-    if isinstance(value, list):
-        for index, each in enumerate(value):
-            yield from _templates(each, f"{path}[{index}]", depth - 1, seen)
-        return
-    spec = value.get("spec")
-    if isinstance(spec, Mapping) and isinstance(spec.get("containers"), list):
-        yield path, value
-        return
-    for key, each in value.items():
-        yield from _templates(each, f"{path}.{key}" if path else str(key), depth - 1, seen)
-
-
-def _pod(raw: Mapping[str, Any]) -> tuple[Pod | None, str]:
-    """The pod, or why it is none. Numbers and booleans where text has to be are the most common mistake in YAML."""
-    metadata = raw.get("metadata")
-    for field in ("annotations", "labels"):
-        entries = metadata.get(field) if isinstance(metadata, Mapping) else None
-        for key, value in entries.items() if isinstance(entries, Mapping) else ():
-            if not isinstance(value, str):
-                return None, f"metadata.{field}[{key}] is {shown(repr(value))} and has to be text: put it in quotes"
-    try:
-        return msgspec.convert({"metadata": metadata or {}, "spec": raw["spec"]}, Pod), ""
-    except msgspec.ValidationError as error:
-        return None, str(error)
 
 
 def _name(value: object) -> str:

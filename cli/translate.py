@@ -16,12 +16,12 @@ from cli.writing import write
 from gpu import record, telling
 from gpu.dialects.plugin import containers
 from gpu.dialects.settings import DialectSettings
+from gpu.podtemplates import MALFORMED
 from gpu.refusal import Refusal, told
 from gpu.translation import Translation
 
 #: The target that needs no saying: the record.
 NATIVE: Final = "native"
-MALFORMED: Final = "the API server would not take this pod"
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from admission.manifests import ADOPTION
 from admission.review import PodAdmission
 from wire import names
 
@@ -17,7 +18,7 @@ _LEFT_OUT = frozenset({"kube-system", names.SYSTEM_NAMESPACE, names.RESERVATION_
 
 @dataclass(slots=True)
 class Hook:
-    """One webhook for pods of our scheduler."""
+    """One webhook: for pods of our scheduler, or (ADOPTION) for others where their namespace adopts them."""
 
     name: str
     mutating: bool
@@ -26,18 +27,21 @@ class Hook:
     answer: Callable[[Review], Review]
 
     def matches(self, obj: dict[str, Any], namespace_labels: dict[str, str]) -> bool:
-        """Apply the match conditions of the real configuration."""
-        is_ours = (obj.get("spec") or {}).get("schedulerName") == names.SCHEDULER_NAME
-        return is_ours and namespace_labels.get("kubernetes.io/metadata.name") not in _LEFT_OUT
+        """Apply the selectors and match conditions of the real configurations."""
+        if namespace_labels.get("kubernetes.io/metadata.name") in _LEFT_OUT:
+            return False
+        is_ours = bool((obj.get("spec") or {}).get("schedulerName") == names.SCHEDULER_NAME)
+        return not is_ours and namespace_labels.get(names.ADOPT) == "true" if self.name == ADOPTION else is_ours
 
     async def review(self, admission_review: Review) -> Review:
         """Answer a review."""
         return self.answer(admission_review)
 
 
-def hooks(admission: PodAdmission) -> tuple[Hook, Hook]:
-    """Return the mutating and the validating webhook."""
+def hooks(admission: PodAdmission) -> tuple[Hook, ...]:
+    """Return the webhooks in the order in which they are asked: adoption, mutation, validation."""
     return (
+        Hook(ADOPTION, True, "pods", ("CREATE",), admission.adopting),
         Hook("mutate.moorage.dev", True, "pods", ("CREATE",), admission.mutating),
         Hook("validate.moorage.dev", False, "pods", ("CREATE", "UPDATE"), admission.validating),
     )

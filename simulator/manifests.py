@@ -13,6 +13,7 @@ import msgspec
 import yaml
 from typing_extensions import override
 
+from gpu import podtemplates
 from kube.client.resources import (
     CONFIG_MAPS,
     CSI_NODES,
@@ -118,7 +119,12 @@ def _read(document: Mapping[str, Any], place: str) -> Manifest:
     if not isinstance(metadata, Mapping) or not (metadata.get("name") or metadata.get("generateName")):
         raise MalformedManifest(f"{place}: {kind} without metadata.name")
     namespace = str(metadata.get("namespace") or DEFAULT_NAMESPACE) if resource.namespaced else ""
-    return Manifest(resource, namespace, document, place)
+    manifest = Manifest(resource, namespace, document, place)
+    if resource is PODS:
+        _, malformed = podtemplates.read_pod(document)
+        if malformed:
+            raise MalformedManifest(f"{manifest}: {podtemplates.MALFORMED}: {malformed}")
+    return manifest
 
 
 def _shown(value: object) -> str:

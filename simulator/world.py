@@ -161,13 +161,26 @@ class World:
     # --- what is done to it ------------------------------------------------------------------------------------------
 
     async def apply(self, manifests: Iterable[Manifest]) -> None:
-        """Create objects in the order given. Raises kube.client.errors.ApiError, with the object named in a note."""
+        """Create objects in the order given. Raises kube.client.errors.ApiError, with the object named in a note.
+
+        A namespace that is there already gets the labels and annotations of its manifest, as with ``kubectl apply``.
+        """
         for manifest in manifests:
             try:
-                await self.api.create(manifest.resource, manifest.body, namespace=manifest.namespace)
+                await self._apply(manifest)
             except errors.ApiError as error:
                 error.add_note(str(manifest))
                 raise
+
+    async def _apply(self, manifest: Manifest) -> None:
+        try:
+            await self.api.create(manifest.resource, manifest.body, namespace=manifest.namespace)
+        except errors.AlreadyExists:
+            if manifest.resource is not NAMESPACES:
+                raise
+            meta = manifest.body["metadata"]
+            added = {field: meta[field] for field in ("labels", "annotations") if meta.get(field)}
+            await self.api.patch(NAMESPACES, meta["name"], {"metadata": added})
 
     async def restart(self, component: Component, *, pause_s: float = 0.0) -> None:
         """Crash a component and start it anew after a pause."""

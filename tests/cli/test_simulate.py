@@ -113,6 +113,15 @@ def _bad_inputs() -> Iterator[tuple[list[str], str, str]]:
     yield [*nodes, "--until", "tomorrow"], pod("a"), "--until: 'tomorrow' is not"
     yield nodes, "kind: Job\n", "kind 'Job' is not simulated; allowed: Namespace,"
     yield nodes, "{", "not YAML"
+    yield (
+        nodes,
+        pod("a", "gpu-fraction: 0.5"),
+        (
+            "Pod default/a: the API server would not take this pod: metadata.annotations[gpu-fraction] is 0.5 and has "
+            "to be text: put it in quotes"
+        ),
+    )
+    yield nodes, pod("a").replace("image: work", "image: 5"), "the API server would not take this pod: Expected `str`"
     yield nodes, pod("a", 'gpu-fraction: "1.5"'), "Pod default/a: admission webhook"
     yield nodes, pod("a") + pod("a"), 'Pod default/a: pods "a" already exists'
     yield nodes, pod("Not_A_Name"), "Pod default/Not_A_Name: "
@@ -213,3 +222,44 @@ def test_a_simulation_that_takes_long_says_how_far_it_is(manifest: Path, capsys:
     assert results[: len(results) // 2] == results[len(results) // 2 :]
     assert said[0] == ""
     assert re.search(r"^moorage: simulated \d+ s, \d pods are there, [12] of them run \.\.\.$", said[1], re.MULTILINE)
+
+
+ADOPTING = """\
+apiVersion: v1
+kind: Namespace
+metadata: {{name: {name}, labels: {{moorage.dev/adopt: "{adopt}"}}}}
+---
+"""
+
+
+@pytest.mark.parametrize(
+    ("namespace", "scheduler", "phase"),
+    [
+        ("team", "default-scheduler", "Running"),
+        ("default", "default-scheduler", "Running"),  # the simulation has this namespace already
+        ("default", "another-scheduler", "Pending"),
+    ],
+)
+@pytest.mark.parametrize("adopt", ["true", "false"])
+def test_a_namespace_adopts_pods_if_its_manifest_says_so(
+    namespace: str, scheduler: str, phase: str, adopt: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    share = pod("a", 'gpu-fraction: "0.5"', scheduler=scheduler).replace(
+        "name: a,", f"name: a, namespace: {namespace},"
+    )
+    text = share + ADOPTING.format(name=namespace, adopt=adopt)
+    (tmp_path / "pods.yaml").write_text(text, encoding="utf-8")
+    result = simulate(capsys, "--nodes", "1x1x80GiB", str(tmp_path / "pods.yaml"))
+    assert [each["phase"] for each in result["pods"]] == [phase if adopt == "true" else "Pending"]
+
+
+def test_a_namespace_that_the_simulation_makes_takes_labels_and_annotations_of_its_manifest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pods.yaml").write_text(
+        'apiVersion: v1\nkind: Namespace\nmetadata: {name: default, annotations: {moorage.dev/dialects: "nonsense"}}\n'
+        "---\n" + pod("a", 'gpu-fraction: "0.5"'),
+        encoding="utf-8",
+    )
+    assert main(["simulate", "--nodes", "1x1x80GiB", str(tmp_path / "pods.yaml")]) == 2
+    assert "the annotation moorage.dev/dialects of the namespace default can't be read" in capsys.readouterr().err

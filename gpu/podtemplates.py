@@ -1,0 +1,62 @@
+"""Where pods stand in an object as it was written, and whether the API server would read them.
+
+A pod template is known by its form, ``spec.containers`` under a key, so templates of kinds that are not known here are
+found as well: a Deployment's, a CronJob's, each task's of a Volcano Job. ``moorage lint`` and ``moorage simulate`` both
+read manifests by this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gpu.refusal import shown
+from wire.core import Pod
+
+#: Before the reason that ``read_pod`` gives.
+MALFORMED: Final = "the API server would not take this pod"
+#: No API object has more levels; this bounds the work on a hostile file.
+_DEEPEST: Final = 64
+
+
+def templates(obj: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the pods and pod templates in an object with their paths ("" for the object itself), outermost first.
+
+    What YAML aliases repeat is looked at once.
+    """
+    return _templates(obj, "", _DEEPEST, set())
+
+
+def read_pod(raw: Mapping[str, Any]) -> tuple[Pod | None, str]:
+    """Return a pod or template as a pod, or why it is none.
+
+    Numbers and booleans where text has to be are the most common mistake in YAML, so they have a sentence of their own.
+    """
+    metadata = raw.get("metadata")
+    for field in ("annotations", "labels"):
+        entries = metadata.get(field) if isinstance(metadata, Mapping) else None
+        for key, value in entries.items() if isinstance(entries, Mapping) else ():
+            if not isinstance(value, str):
+                return None, f"metadata.{field}[{key}] is {shown(repr(value))} and has to be text: put it in quotes"
+    try:
+        return msgspec.convert({"metadata": metadata or {}, "spec": raw.get("spec") or {}}, Pod), ""
+    except msgspec.ValidationError as error:
+        return None, str(error)
+
+
+def _templates(value: object, path: str, depth: int, seen: set[int]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if not isinstance(value, Mapping | list) or depth == 0 or id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _templates(each, f"{path}[{index}]", depth - 1, seen)
+        return
+    spec = value.get("spec")
+    if isinstance(spec, Mapping) and isinstance(spec.get("containers"), list):
+        yield path, value
+        return
+    for key, each in value.items():
+        yield from _templates(each, f"{path}.{key}" if path else str(key), depth - 1, seen)
