@@ -74,6 +74,11 @@ class Replicas:
     def __post_init__(self) -> None:
         self.components = {name: self._component(name, role) for role in self.roles for name in role.replicas}
 
+    @property
+    def leases(self) -> Sequence[str]:
+        """Names of the leases that roles elect their leaders by; none without election."""
+        return [_lease(role) for role in self.roles] if self.election else []
+
     def _component(self, name: str, role: Role) -> Component:
         return Component(name, connect=partial(self.server.transport, name), run=partial(self._run, name, role))
 
@@ -115,7 +120,7 @@ class Replicas:
         return LeaderElection(
             api,
             namespace=names.SYSTEM_NAMESPACE,
-            name=f"moorage-{role.name}",
+            name=_lease(role),
             identity=incarnation,
             clock=clock,
             rng=self._rng(f"{incarnation}/election"),
@@ -124,6 +129,10 @@ class Replicas:
 
     def _rng(self, purpose: str) -> random.Random:
         return random.Random(f"{self.seed}/{purpose}")
+
+
+def _lease(role: Role) -> str:
+    return f"moorage-{role.name}"
 
 
 def _events(api: Api, controller: str, clock: Clock, group: TaskGroup) -> EventRecorder:

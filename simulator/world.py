@@ -124,6 +124,7 @@ class World:
         self.clocks = replicas.clocks
         #: Schedulers that run now, by the names of their components.
         self.running = replicas.running
+        self._leases = replicas.leases
         self.scheduler = self.components[SCHEDULER]
         self.binder = self.components[BINDER]
         self._renewals = 0
@@ -138,7 +139,7 @@ class World:
             self.server.faults.on_watch_line.append(self._event_delay())
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
         await self._group.start(self.server.run)
-        await seeding.seed(self.api)
+        await seeding.seed(self.api, leases=self._leases)
         for each in self.observers.values():
             await self._group.start(each.run)
         await self._start_admission(self._group)

@@ -28,7 +28,8 @@ def foundation(*, teller: str) -> Iterator[str]:
         "metadata": {"name": "nvidia"},
         "handler": "nvidia",
     }
-    yield _yaml([*map(_namespace, _NAMESPACES), runtime, *(_teller(teller) if teller else ())])
+    leases = map(_lease, ("moorage-scheduler", "moorage-binder"))
+    yield _yaml([*map(_namespace, _NAMESPACES), runtime, *leases, *(_teller(teller) if teller else ())])
     for pattern in _FILES:
         for path in sorted(_ROOT.glob(pattern)):
             yield path.read_text()
@@ -56,6 +57,12 @@ def _namespace(name: str) -> dict[str, Any]:
     """A namespace; that of the reservation pods takes only what Pod Security calls restricted."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"} if name == names.RESERVATION_NAMESPACE else {}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def _lease(name: str) -> dict[str, Any]:
+    """A lease that says that nobody has led yet: where there is none, the first leader waits for a possible other."""
+    metadata = {"name": name, "namespace": names.SYSTEM_NAMESPACE}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
 
 
 def _teller(name: str) -> list[dict[str, Any]]:

@@ -68,7 +68,7 @@ async def check_leaders(reader: Reader) -> list[Finding]:
     for name in _LEADERS:
         first = await reader.get(f"{path}/{name}")
         holder, duration_s = _held(first)
-        if first is None:
+        if first is None or not first.get("spec"):
             findings.append(_never_led(name))
         elif not holder:
             findings.append(_not_led(name, "nobody leads (or it runs without election)"))
@@ -94,7 +94,7 @@ def _not_led(name: str, why: str) -> Finding:
 
 def _never_led(name: str) -> Finding:
     """Nothing tells a process without election from none, so nothing can be said of it."""
-    said = f"{name}: there is no lease: it runs without election, or not at all"
+    said = f"{name}: nobody has ever held its lease: it runs without election, or not at all"
     return Finding(Level.WARNING, "leaders", said, "if it is meant to be elected, look at its pods and logs")
 
 

@@ -16,6 +16,7 @@ What the libraries get wrong and what is done here instead:
 - A new leader's work starts only when the old lease's full duration has passed since it was last seen to change, so
   that the old leader's last writes have landed or never will. Who gives a lease back knows better: if no write of his
   is left that may still land, the lease says no duration at all and the next one works at once; else it says how long.
+  Where there is no lease, somebody may have deleted it under a leader, so whoever creates it waits a full duration too.
 
 No safety rests on this: two leaders over-commit nothing (docs/design/protocol.md), they only waste work.
 """
@@ -189,7 +190,8 @@ class LeaderElection:
             return False
         # What an earlier try sent can't land after this one.
         self._renewals.clear()
-        spec = self._spec(transitions=(lease.spec.lease_transitions or 0) + 1)
+        earlier = lease.spec.lease_transitions
+        spec = self._spec(transitions=0 if earlier is None else earlier + 1)
         await self._patch(spec, lease.metadata.resource_version)
         return True
 
@@ -206,9 +208,14 @@ class LeaderElection:
             self.on_rival(lease)
 
     def _note_gone(self) -> None:
-        """The lease was deleted. Its holder may have renewed it right before, and writes as if it were there."""
-        if self._seen is not None and self._seen.holder_identity:
-            over_at = anyio.current_time() + (self._seen.lease_duration_seconds or self._settings.duration_s)
+        """There is no lease. If it was deleted, its holder may have renewed it right before, and still writes.
+
+        Who never saw the lease can't tell that from a cluster on which nobody has led yet, and waits as well.
+        """
+        seen = self._seen
+        if seen is None or seen.holder_identity:
+            duration_s = seen.lease_duration_seconds if seen else None
+            over_at = anyio.current_time() + (duration_s or self._settings.duration_s)
             self._quiet_until = max(self._quiet_until, over_at)
 
     def _is_free(self, spec: LeaseSpec) -> bool:

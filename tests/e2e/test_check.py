@@ -362,7 +362,7 @@ async def test_a_leader_that_is_gone_or_stopped_is_found(
     path = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases/moorage-scheduler"
     plane.rest().call("DELETE", path)
     (gone,) = _said(await found(reader, "leaders"), Level.WARNING)
-    assert gone == "moorage-scheduler: there is no lease: it runs without election, or not at all"
+    assert gone == "moorage-scheduler: nobody has ever held its lease: it runs without election, or not at all"
     deployed.start(SCHEDULER)
     await eventually(lambda: _passes(reader, "leaders"), "somebody to lead", within_s=20)
 

@@ -65,4 +65,4 @@ async def test_the_runtime_class_of_shares_is_there_if_there_is_to_be_one(
 async def test_without_a_lease_nobody_can_tell_whether_it_runs_without_election() -> None:
     for finding in await check_leaders(Reader(Told({}))):
         assert finding.level is Level.WARNING
-        assert finding.said.endswith(": there is no lease: it runs without election, or not at all")
+        assert finding.said.endswith(": nobody has ever held its lease: it runs without election, or not at all")

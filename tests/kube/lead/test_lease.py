@@ -45,8 +45,9 @@ class LoopClock:
 class LeaseServer:
     """One Lease with its version, and what may go wrong on the way to it. Shared by all candidates."""
 
-    spec: dict[str, Any] | None = None
-    version: int = 0
+    #: An installation's lease, which nobody has held yet. None: there is no lease.
+    spec: dict[str, Any] | None = field(default_factory=dict)
+    version: int = 1
     writes: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
 
     def holder(self) -> str | None:
@@ -180,7 +181,7 @@ async def test_the_first_to_come_leads_at_once_and_renews() -> None:
 
 
 async def test_what_stands_in_the_lease_is_what_kubernetes_expects() -> None:
-    server = LeaseServer()
+    server = LeaseServer(spec=None)
     with anyio.move_on_after(1.0):
         await Candidate("a", server).run()
     assert server.writes[0][1] == {
@@ -422,6 +423,31 @@ async def test_who_waits_and_sees_the_lease_deleted_works_only_when_its_holder_d
         leaders = old, new
         assert min(start for leader in leaders for start, *_ in leader.terms if start > 5.0) >= held_until
         tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("settings", [LeaseSettings(), LeaseSettings(duration_s=30)])
+async def test_a_process_that_starts_right_after_the_lease_was_deleted_waits_for_the_holder_it_never_saw(
+    settings: LeaseSettings,
+) -> None:
+    server = LeaseServer()
+    old, new = Candidate("a", server, settings), Candidate("b", server, settings)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(old.run)
+        await anyio.sleep(5.0)
+        held_until = old.election.held_until
+        server.spec = None
+        tasks.start_soon(new.run)
+        await anyio.sleep(60.0)
+        assert min(start for leader in (old, new) for start, *_ in leader.terms if start > 5.0) >= held_until
+        tasks.cancel_scope.cancel()
+
+
+async def test_without_a_lease_the_first_process_waits_a_duration_and_keeps_the_lease_it_made() -> None:
+    server = LeaseServer(spec=None)
+    candidate = Candidate("a", server)
+    with anyio.move_on_after(60.0):
+        await candidate.run()
+    assert candidate.terms == [[pytest.approx(15.01), 60.0]]
 
 
 async def test_who_waits_sees_renewals_though_the_leaders_wall_clock_stands_still() -> None:
