@@ -1,8 +1,14 @@
-"""``moorage demo``: the examples on a simulated cluster, in real time and with a live map of its GPUs."""
+"""``moorage demo``: the examples on a simulated cluster, with a live map of its GPUs.
+
+The cluster lives in virtual time, which stands still while a picture is looked at: each example has its time, and later
+each picture that differs from the one before. Where nothing changes, and without a terminal, nobody waits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,12 +23,12 @@ from binder.settings import BinderSettings
 from cli import tables
 from cli.refusing import BadInput
 from kube.client import errors
-from kube.client.clock import SystemClock
 from simulator import manifests, outcome, shape
 from simulator.manifests import Manifest
 from simulator.outcome import Outcome
 from simulator.settings import KubeletSettings
 from simulator.violations import SOUND
+from simulator.virtualtime import VirtualClock, VirtualTimeLoop
 from simulator.world import World, WorldSettings
 
 NODES: Final = ("2x4x80GiB", "1x2x24GiB")
@@ -44,10 +50,21 @@ class Step(msgspec.Struct, frozen=True):
     objects: list[Manifest]
 
 
-def run(folder: Path, *, seed: int, details: bool = False) -> int:
-    """Show the examples; return 0 if every invariant held, else 1. Raises BadInput."""
-    steps, console = _steps(folder), tables.console()
-    result = anyio.run(_show, steps, msgspec.structs.replace(_SETTINGS, seed=seed), console)
+def run(
+    folder: Path,
+    *,
+    seed: int,
+    details: bool = False,
+    console: Console | None = None,
+    pause: Callable[[float], object] = time.sleep,
+) -> int:
+    """Show the examples; return 0 if every invariant held, else 1. Raises BadInput.
+
+    ``pause`` lets a picture stand for some seconds.
+    """
+    steps, console = _steps(folder), console or tables.console()
+    settings = msgspec.structs.replace(_SETTINGS, seed=seed)
+    result = anyio.run(_show, steps, settings, console, pause, backend_options={"loop_factory": VirtualTimeLoop})
     if isinstance(result, BadInput):
         raise result
     tables.show(result, console, details=details)
@@ -69,9 +86,12 @@ def _steps(folder: Path) -> list[Step]:
     return steps
 
 
-async def _show(steps: Sequence[Step], settings: WorldSettings, console: Console) -> Outcome | BadInput:
-    async with World(shape.parse(NODES), clock=SystemClock(), settings=settings) as world:
-        stage = _Stage(world, console)
+async def _show(
+    steps: Sequence[Step], settings: WorldSettings, console: Console, pause: Callable[[float], object]
+) -> Outcome | BadInput:
+    clock = VirtualClock(asyncio.get_running_loop())
+    async with World(shape.parse(NODES), clock=clock, settings=settings) as world:
+        stage = _Stage(world, console, pause)
         async with anyio.create_task_group() as group:
             await group.start(stage.run)
             for step in steps:
@@ -83,6 +103,7 @@ async def _show(steps: Sequence[Step], settings: WorldSettings, console: Console
                     group.cancel_scope.cancel()
                     return BadInput(f"{'; '.join(error.__notes__)}: {error}")
                 await anyio.sleep(_STEP_S)
+            stage.is_watched = False
             stage.say("All are there; waiting until nothing changes any more")
             idle = await world.until_idle(quiet_s=_QUIET_S, waiting_quiet_s=_QUIET_S, limit_s=_LIMIT_S)
             pods, nodes, ended_at_s = outcome.pods(world), outcome.nodes(world), world.elapsed_s
@@ -94,12 +115,18 @@ async def _show(steps: Sequence[Step], settings: WorldSettings, console: Console
 
 
 class _Stage:
-    """Shows the world while it moves; without a terminal, only what happens next."""
+    """Shows the world while it moves; without a terminal, only what happens next.
 
-    def __init__(self, world: World, console: Console) -> None:
+    ``is_watched``: every picture stands for its time; else those that differ from the one before.
+    """
+
+    def __init__(self, world: World, console: Console, pause: Callable[[float], object]) -> None:
         self._world = world
         self._console = console
+        self._pause = pause
         self._now = Text("")
+        self._shown: object = None
+        self.is_watched = True
 
     def say(self, what: str) -> None:
         """Tell what happens now."""
@@ -116,7 +143,14 @@ class _Stage:
             task_status.started()
             while True:
                 live.update(self._frame(), refresh=True)
+                if self._is_new() or self.is_watched:
+                    self._pause(1 / _FRAMES_A_SECOND)
                 await anyio.sleep(1 / _FRAMES_A_SECOND)
+
+    def _is_new(self) -> bool:
+        before = self._shown
+        self._shown = (self._now.plain, outcome.pods(self._world), outcome.nodes(self._world))
+        return self._shown != before
 
     def _frame(self) -> RenderableType:
         pods = outcome.pods(self._world)

@@ -197,7 +197,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    """Apply the examples one by one to a simulated cluster and show its GPUs, in real time."""
+    """Apply the examples one by one to a simulated cluster and show its GPUs as they fill."""
     from pathlib import Path  # noqa: PLC0415 - lazily, as above
 
     from cli import demo  # noqa: PLC0415

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
 
+from cli import demo
 from cli.main import main
 from simulator import manifests
 
@@ -39,3 +42,27 @@ def test_a_refused_example_ends_the_demo_with_two(tmp_path: Path, capsys: pytest
 def test_a_folder_without_examples_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--examples", str(tmp_path)]) == 2
     assert f"{tmp_path}: no examples" in capsys.readouterr().err
+
+
+def test_the_demo_waits_for_nobody_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    pauses: list[float] = []
+    assert demo.run(EXAMPLES[0].parent, seed=0, pause=pauses.append) == 0
+    assert pauses == []
+    assert "All are there" in capsys.readouterr().out
+
+
+def test_on_a_terminal_each_example_can_be_read_and_what_stands_still_takes_no_time() -> None:
+    drawn, pauses = io.StringIO(), dict[str, float]()
+    console = Console(file=drawn, force_terminal=True, width=100, height=60, highlight=False)
+    titles = [path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for path in EXAMPLES]
+    ends = ["All are there; waiting until nothing changes any more", "Deleting all pods: nothing may be left"]
+
+    def pause(seconds: float) -> None:
+        text = drawn.getvalue()
+        last = max((*titles, *ends), key=text.rfind)
+        pauses[last] = pauses.get(last, 0.0) + seconds
+
+    assert demo.run(EXAMPLES[0].parent, seed=0, console=console, pause=pause) == 0
+    assert min(pauses[title] for title in titles) >= 0.5
+    assert all(pauses[end] > 0 for end in ends)
+    assert sum(pauses.values()) < 10
