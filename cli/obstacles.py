@@ -23,7 +23,7 @@ from gpu.dialects import nvfractions
 from gpu.dialects.settings import DialectSettings
 from gpu.refusal import Refusal
 from gpu.translation import Translation
-from scheduler.core.convert import constraints, job_owners, objects, volumes
+from scheduler.core.convert import constraints, gang_kinds, job_owners, objects, volumes
 from scheduler.core.model.records import ClaimUse
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
@@ -62,6 +62,7 @@ def obstacles(
     if is_ours or is_shared:
         yield from _never_placed(_stored(found, pod, dialects), found)
         yield from _of_group(found, pod, beside)
+        yield from _of_preferences(found, pod)
         for claim in volumes.claims_of(pod):
             yield from _of_claim(found, claim, beside)
 
@@ -133,6 +134,14 @@ def _of_group(found: FoundPod, pod: Pod, beside: Beside) -> Iterator[Suspicion]:
     if group is not None and group.ignored:
         text = f"asks for {group.ignored}, which is not looked at yet: its pods are placed as if it were not set"
         yield Suspicion("ignored", field, text, "note")
+
+
+def _of_preferences(found: FoundPod, pod: Pod) -> Iterator[Suspicion]:
+    """Preferred topology that the pod or its owner writes in KAI's annotations."""
+    written = {**found.owner_annotations, **(pod.metadata.annotations or {})}
+    for name in gang_kinds.preferences(written):
+        text = "is not looked at yet: the pods are placed as if it were not set"
+        yield Suspicion("ignored", f"annotation {name}", text, "note")
 
 
 def _of_claim(found: FoundPod, claim: ClaimUse, beside: Beside) -> Iterator[Suspicion]:

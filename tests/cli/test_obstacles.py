@@ -161,6 +161,28 @@ def test_a_named_group_is_looked_for_in_the_files(
     assert told(findings(tmp_path, capsys, *objects, workload)) == expected
 
 
+PREFERENCE = {"kai.scheduler/topology-preferred-placement": "rack"}
+SEGMENTS = {"kai.scheduler/segment-topology-preferred-placement": "rack"}
+
+
+@pytest.mark.parametrize(
+    ("workload", "names"),
+    [
+        (pod({**HALF, **PREFERENCE}), PREFERENCE),
+        (pod({**HALF, **PREFERENCE, **SEGMENTS}), {**PREFERENCE, **SEGMENTS}),
+        (made_by("apps/v1", "Deployment", pod(HALF), PREFERENCE), PREFERENCE),
+        (pod(HALF), {}),
+        (pod({**HALF, "kai.scheduler/topology-preferred-placement": ""}), {}),
+    ],
+    ids=["on the pod", "of segments too", "on the owner", "none", "empty"],
+)
+def test_preferred_topology_in_annotations_is_noted(
+    workload: Raw, names: Raw, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = sorted(("note", "ignored", f"annotation {name}") for name in names)
+    assert sorted(told(findings(tmp_path, capsys, workload))) == expected
+
+
 LATE = {"kind": "StorageClass", "metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}
 BOUND = claim({"pv.kubernetes.io/bind-completed": "yes"}, volumeName="v")
 OF_DATA = "PersistentVolumeClaim default/data"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from wire import names
 from wire.core import ObjectMeta, OwnerReference, Pod
@@ -47,6 +47,8 @@ _OTHERS_GANGS = (
 )
 #: KAI's annotations that its pod-grouper turns into a structure of the PodGroup; nothing here reads them.
 _KAIS_STRUCTURE = (names.SEGMENT_SIZE, names.SEGMENT_TOPOLOGY_REQUIRED, names.TOPOLOGY_REQUIRED)
+#: KAI's annotations by which pods prefer a place together; they keep no pod waiting, and nothing looks at them.
+_KAIS_PREFERENCES = (names.SEGMENT_TOPOLOGY_PREFERRED, names.TOPOLOGY_PREFERRED)
 
 
 def asked_elsewhere(pod: Pod) -> str:
@@ -87,6 +89,11 @@ def _of_others(meta: ObjectMeta) -> Iterator[str]:
 def kais_structure(annotations: dict[str, str] | None) -> list[str]:
     """Annotations of KAI's that ask for a structure of the gang or a place for it."""
     return [f"annotation {name}" for name in _KAIS_STRUCTURE if annotations and annotations.get(name)]
+
+
+def preferences(annotations: Mapping[str, str] | None) -> list[str]:
+    """Annotations of KAI's that prefer a place for pods together and have no effect."""
+    return [name for name in _KAIS_PREFERENCES if annotations and annotations.get(name)]
 
 
 def _least(annotations: dict[str, str] | None) -> int:
