@@ -84,8 +84,9 @@ SEGMENT_SIZE: Final = "kai.scheduler/segment-size"
 SEGMENT_TOPOLOGY_REQUIRED: Final = "kai.scheduler/segment-topology-required-placement"
 #: Level of a topology, one domain of which has to hold all pods.
 TOPOLOGY_REQUIRED: Final = "kai.scheduler/topology-required-placement"
-#: Levels of a topology, one domain of which holds each segment, or all pods, if possible; on owners and pods (3.1).
+#: Level of a topology, one domain of which holds each segment if possible; on owners and pods (3.1).
 SEGMENT_TOPOLOGY_PREFERRED: Final = "kai.scheduler/segment-topology-preferred-placement"
+#: Level of a topology, one domain of which holds all pods if possible.
 TOPOLOGY_PREFERRED: Final = "kai.scheduler/topology-preferred-placement"
 #: Label of a pod: the sub-group of its PodGroup.
 SUBGROUP_LABEL: Final = "kai.scheduler/subgroup-name"
