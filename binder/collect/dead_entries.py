@@ -13,7 +13,7 @@ from typing import Final
 import anyio
 import msgspec
 
-from binder.core import entries
+from binder.core import entries, machines
 from binder.core.entries import Evidence, Judgement
 from binder.core.pods import PodView
 from binder.core.pods import view as read_pod
@@ -26,7 +26,7 @@ from kube.binding import FenceText, Identity
 from kube.client.api import Api
 from kube.client.clock import Clock
 from kube.client.errors import ApiError, Forbidden, NotFound
-from kube.client.resources import BIND_REQUESTS, PODS
+from kube.client.resources import BIND_REQUESTS, NODES, PODS
 
 _log: Final = logging.getLogger(__name__)
 
@@ -61,8 +61,6 @@ class Clearing:
         self._unbound_since: dict[str, dict[tuple[str, str], float]] = {}
         #: The same, of those whose fence is forbidden.
         self._put_offs: dict[str, dict[tuple[str, str], _PutOff]] = {}
-        #: Group -> pods (UIDs) that were missing while the Node object was gone.
-        self._nodeless: dict[str, set[str]] = {}
 
     def suspects(self, held: Reservation) -> set[str]:
         """Pod UIDs whose entries look dead from here."""
@@ -86,7 +84,6 @@ class Clearing:
         """The group has no book any more."""
         self._unbound_since.pop(group, None)
         self._put_offs.pop(group, None)
-        self._nodeless.pop(group, None)
 
     def _note_unbound(self, group: str, found: Mapping[str, Entry]) -> None:
         """Note entries that are seen unbound for the first time; others are forgotten, bound or gone as they are."""
@@ -200,6 +197,10 @@ class Clearing:
         found = await binding.read(self._api, identity)
         pod = read_pod(found) if found else None
         judgement = entries.judge(entry, await self._evidence(held, tenant, pod, missing_since))
+        may_run = pod is None and not entries.was_over(self._view.gone_pods.get(tenant.pod_uid))
+        if judgement is Judgement.DEAD and may_run:
+            await self._listen(held.node)
+            judgement = entries.judge(entry, await self._evidence(held, tenant, pod, missing_since))
         if judgement is not Judgement.FENCE_FIRST:
             return judgement is Judgement.DEAD
         try:
@@ -224,34 +225,25 @@ class Clearing:
         self, held: Reservation, tenant: Tenant, pod: PodView | None, missing_since: dict[str, float]
     ) -> Evidence:
         now = anyio.current_time()
-        uid = tenant.pod_uid
+        uid, heard = tenant.pod_uid, self._view.machines.get(held.node)
         if pod is not None:
             missing_since.pop(uid, None)
-        elif self._has_node_returned(held, uid):
-            missing_since[uid] = now
+        gone_for_s = now - missing_since.setdefault(uid, now) if pod is None else 0.0
         return Evidence(
             group=held.group,
             pod=pod,
             last=self._view.gone_pods.get(uid),
-            gone_for_s=now - missing_since.setdefault(uid, now) if pod is None else 0.0,
+            gone_for_s=gone_for_s,
+            heard_for_s=min(gone_for_s, now - heard.since_s) if heard is not None else 0.0,
             has_request=pod is not None and not pod.is_bound and await self._has_request(tenant.entry, pod),
             seen_for_s=self._seen_for_s(held.group, uid, tenant.entry),
         )
 
-    def _has_node_returned(self, held: Reservation, uid: str) -> bool:
-        """Whether the Node object of a missing pod was gone and is there again.
-
-        Only a kubelet that is registered learns of the deletion, so the grace period begins then. A cache that has
-        not seen the node yet costs time and nothing else.
-        """
-        nodeless = self._nodeless.setdefault(held.group, set())
-        if held.node not in self._view.nodes:
-            nodeless.add(uid)
-            return False
-        if uid not in nodeless:
-            return False
-        nodeless.discard(uid)
-        return True
+    async def _listen(self, node: str) -> None:
+        """Read by quorum whether the machine is still registered and heard of as it was: a cache may be late."""
+        listed = await self._api.list(NODES, field_selector=f"metadata.name={node}", skip_undecodable=True)
+        registrations = [machines.registration(found) for found in listed.items]
+        self._view.note_machine(node, registrations[0] if registrations else None)
 
     async def _has_request(self, entry: Entry, pod: PodView) -> bool:
         try:

@@ -16,7 +16,7 @@ import anyio
 
 from binder.collect.dead_entries import Clearing
 from binder.collect.lost_reservations import Restoring
-from binder.core.entries import UNSEEN_GRACE_S, VANISHED_MARGIN_S
+from binder.core.entries import LONGEST_SILENCE_S, UNSEEN_GRACE_S, VANISHED_MARGIN_S
 from binder.watch.view import View
 from gpu.reservation import Reservation
 from kube.binding import FenceText
@@ -35,13 +35,17 @@ _AGAIN_S: Final = 60.0
 class _Loss:
     """A book of a reservation (UID) that was found lost; times are the event loop's.
 
-    ``until_s``: when no pod that vanished can run any more. ``bound``: grace periods of the group's bound pods (UIDs)
-    at the last look. ``told``: why it can't be repaired, as it was told last. ``withdrawn``: unbound pods (UIDs) that
-    were fenced while the reservation was at version ``rv``: as long as it is, nobody can have joined since.
+    ``until_s``: when no pod that vanished can run any more. ``gone_s``: when a pod was found to have vanished last, or
+    the loss itself; from then on, and from when the machine is heard of, pods that vanished run for ``wait_s`` at most.
+    ``bound``: grace periods of the group's bound pods (UIDs) at the last look. ``told``: why it can't be repaired, as
+    it was told last. ``withdrawn``: unbound pods (UIDs) that were fenced while the reservation was at version ``rv``:
+    as long as it is, nobody can have joined since.
     """
 
     uid: str
     until_s: float
+    gone_s: float
+    wait_s: float = UNSEEN_GRACE_S
     bound: Mapping[str, int] = field(default_factory=dict)
     told: str = ""
     rv: str = ""
@@ -68,7 +72,7 @@ class Repairing:
         now = anyio.current_time()
         loss = self._losses.get(held.group)
         if loss is None or loss.uid != held.uid:
-            loss = self._losses[held.group] = _Loss(held.uid, now + UNSEEN_GRACE_S)
+            loss = self._losses[held.group] = _Loss(held.uid, now + UNSEEN_GRACE_S, now)
             self._tell(held, "the book of this device can't be read: nobody joins it, and it is written anew soon")
         self._wait_for_vanished(held, loss, now)
         if now < loss.until_s:
@@ -82,8 +86,18 @@ class Repairing:
         bound = {pod.uid: pod.grace_s for pod in self._view.bound_in(held.group)}
         for uid, grace_s in loss.bound.items():
             if uid not in bound and not self._has_ended(uid):
+                loss.gone_s, loss.wait_s = now, max(loss.wait_s, grace_s + VANISHED_MARGIN_S)
                 loss.until_s = max(loss.until_s, now + grace_s + VANISHED_MARGIN_S)
         loss.bound = bound
+        self._wait_for_machine(held, loss, now)
+
+    def _wait_for_machine(self, held: Reservation, loss: _Loss, now: float) -> None:
+        """Who vanished runs on until the kubelet hears of it (binder/core/entries.py)."""
+        heard, latest_s = self._view.machines.get(held.node), loss.gone_s + LONGEST_SILENCE_S + loss.wait_s
+        if heard is None:
+            loss.until_s = max(loss.until_s, min(now + _AGAIN_S, latest_s))
+        elif heard.since_s > loss.gone_s:
+            loss.until_s = max(loss.until_s, min(heard.since_s + loss.wait_s, latest_s))
 
     def _has_ended(self, uid: str) -> bool:
         seen = self._view.pods.get(uid) or self._view.gone_pods.get(uid)

@@ -33,15 +33,17 @@ class Evidence(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     ``group`` of the book. ``pod``: quorum read, None when there is no pod of this UID. ``last``: what is known of a pod
     that is gone: its last state where its deletion was seen, or an earlier state in which it was bound; None when
-    nothing is known for sure. ``gone_for_s``: since when it has been missing, ``seen_for_s``: for how long the entry
-    has been seen unbound; both by our own monotonic clock, for others' may be wrong. ``has_request``: a BindRequest of
-    this attempt is there (quorum).
+    nothing is known for sure. ``gone_for_s``: for how long it has been missing, ``heard_for_s``: for how long of that
+    its machine has been heard of without a break (binder/core/machines.py), ``seen_for_s``: for how long the entry has
+    been seen unbound; all by our own monotonic clock, for others' may be wrong. ``has_request``: a BindRequest of this
+    attempt is there (quorum).
     """
 
     group: str
     pod: PodView | None
     last: PodView | None
     gone_for_s: float
+    heard_for_s: float
     has_request: bool
     seen_for_s: float
 
@@ -53,6 +55,8 @@ WRITE_TIMEOUT_S = 15
 VANISHED_MARGIN_S = 5
 #: Least time to wait for a vanished pod that was never seen.
 UNSEEN_GRACE_S = 60
+#: A machine that is not heard of for so long after a pod vanished counts as gone for good.
+LONGEST_SILENCE_S = 3600
 
 
 def judge(entry: Entry, evidence: Evidence) -> Judgement:
@@ -74,14 +78,21 @@ def judge(entry: Entry, evidence: Evidence) -> Judgement:
 def _judge_vanished(entry: Entry, evidence: Evidence) -> Judgement:
     """A pod that was deleted without its end being seen may still run until its grace period is over.
 
-    A Node object that is gone says nothing: the machine may run its containers on, and register again.
+    That begins when its kubelet learns of the deletion: while the Node object is gone, or not ready, the machine may
+    run its containers on and come back. A machine that stays away does not keep the entry for ever.
     """
     last = evidence.last
-    if last is not None and (last.ended or not last.is_bound):
+    if was_over(last):
         return Judgement.DEAD
     grace_s = entry.grace_s if last is None else last.grace_s
-    least_s = UNSEEN_GRACE_S if last is None else 0
-    return Judgement.DEAD if evidence.gone_for_s > max(grace_s + VANISHED_MARGIN_S, least_s) else Judgement.WAIT
+    wait_s = max(grace_s + VANISHED_MARGIN_S, UNSEEN_GRACE_S) if last is None else grace_s + VANISHED_MARGIN_S
+    is_over = evidence.heard_for_s > wait_s or evidence.gone_for_s > LONGEST_SILENCE_S + wait_s
+    return Judgement.DEAD if is_over else Judgement.WAIT
+
+
+def was_over(last: PodView | None) -> bool:
+    """Whether what is known of a pod that is gone says that nothing of it runs: it was seen to end, or never bound."""
+    return last is not None and (last.ended or not last.is_bound)
 
 
 def is_plain(group: str, pod: PodView | None) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from binder.core import machines
+from binder.core.machines import Registration
 from binder.core.pods import PodView
 from binder.core.pods import view as read_pod
 from binder.core.reservation_pod import ReservationTemplate
@@ -124,7 +126,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     """A node: whether it is cordoned, whether its cards differ in memory, and what devices its device plugins have.
 
     ``devices``: GPUs and MIG slices by resource; None: it tells nothing of what it has. ``card_mib``: memory of its
-    smallest card, 0 if unknown.
+    smallest card, 0 if unknown. ``registration``: None while its kubelet is silent.
     """
 
     name: str
@@ -132,6 +134,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     is_uneven: bool
     devices: Mapping[str, int] | None = None
     card_mib: int = 0
+    registration: Registration | None = None
 
 
 class NodeSink:
@@ -145,7 +148,14 @@ class NodeSink:
         labels, annotations = obj.metadata.labels or {}, obj.metadata.annotations or {}
         is_uneven = len(set(annotations.get(names.NODE_CARDS, "").split(","))) > 1
         smallest_mib, _ = cards_mib(labels, annotations)
-        return NodeView(obj.metadata.name, obj.spec.unschedulable, is_uneven, _devices(obj), smallest_mib)
+        return NodeView(
+            obj.metadata.name,
+            obj.spec.unschedulable,
+            is_uneven,
+            _devices(obj),
+            smallest_mib,
+            machines.registration(obj),
+        )
 
     async def replace(self, kept: Sequence[NodeView]) -> None:
         """Take a list: what is not in it is gone."""
@@ -175,7 +185,7 @@ class NodeSink:
         else:
             self._view.uneven.discard(node.name)
         self._view.cards_mib[node.name] = node.card_mib
-        if was is not node.is_cordoned:
+        if self._view.note_machine(node.name, node.registration) or was is not node.is_cordoned:
             self._mark_node(node.name)
 
     def _remove(self, name: str) -> None:
@@ -183,6 +193,7 @@ class NodeSink:
         self._view.devices.pop(name, None)
         self._view.uneven.discard(name)
         self._view.cards_mib.pop(name, None)
+        self._view.note_machine(name, None)
         self._mark_node(name)
 
     def _mark_node(self, name: str) -> None:

@@ -11,8 +11,12 @@ import logging
 from collections.abc import Callable, Mapping, Set
 from typing import Final
 
+import anyio
+
 from binder.core import attempt as attempts
+from binder.core import machines
 from binder.core.attempt import Attempt
+from binder.core.machines import Heard, Registration
 from binder.core.pods import PodView
 from binder.watch.signals import Subscriptions
 from gpu.order import Foreign
@@ -43,6 +47,8 @@ class View:
         self.verified: set[tuple[str, str]] = set()
         #: Node -> whether it is cordoned.
         self.nodes: dict[str, bool] = {}
+        #: Node -> since when its kubelet has been heard of; who is not in it is silent, or has no Node object.
+        self.machines: dict[str, Heard] = {}
         #: Node -> resource -> how many such devices device plugins have there, unhealthy ones too, as far as it tells.
         self.devices: dict[str, Mapping[str, int]] = {}
         #: Nodes whose cards differ in memory.
@@ -168,6 +174,17 @@ class View:
 
     def _forget_verified(self, held: Reservation) -> None:
         self.verified = {pair for pair in self.verified if pair[0] != held.uid}
+
+    # --- machines ------------------------------------------------------------------------------------------------
+    def note_machine(self, node: str, registration: Registration | None) -> bool:
+        """Take what is heard of a machine (None: nothing); return whether that is news."""
+        before = self.machines.get(node)
+        heard = machines.heard(before, registration, anyio.current_time())
+        if heard is None:
+            self.machines.pop(node, None)
+        else:
+            self.machines[node] = heard
+        return heard is not before
 
     # --- requests ------------------------------------------------------------------------------------------------
     def note_request(self, request: BindRequest) -> None:

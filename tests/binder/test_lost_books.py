@@ -17,7 +17,7 @@ from gpu.request import GpuRequest
 from gpu.reservation import Reservation
 from kube import binding, books
 from kube.binding import Accepted, Identity, NotAccepted
-from kube.client.resources import EVENTS, PODS
+from kube.client.resources import EVENTS, NODES, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from tests.binder.cluster import BINDER, HALF, RESERVATIONS, TEAM, Cluster, cluster
@@ -198,6 +198,23 @@ async def test_a_tenant_that_vanished_is_waited_for_before_its_share_is_forgotte
         await anyio.sleep(30)
         assert not await _is_readable(it)
         await anyio.sleep(30)
+        assert await it.reservations() == [] or await _is_readable(it)
+
+
+async def test_a_tenant_that_vanished_on_a_silent_machine_is_waited_for_until_that_is_heard_of_again() -> None:
+    async with cluster() as it:
+        await it.bound("q")
+        await _lose(it)
+        there = await it.api.get(NODES, "node-1")
+        await it.api.delete(NODES, "node-1")
+        await it.api.delete(PODS, "q", namespace=TEAM, grace_s=0)
+        await anyio.sleep(600)
+        assert not await _is_readable(it)
+        meta = msgspec.structs.replace(there.metadata, uid="", resource_version="")
+        await it.api.create(NODES, msgspec.structs.replace(there, metadata=meta))
+        await anyio.sleep(50)
+        assert not await _is_readable(it)
+        await anyio.sleep(2 * WAIT_S)
         assert await it.reservations() == [] or await _is_readable(it)
 
 

@@ -14,14 +14,20 @@ from typing import Any, cast
 
 from binder.core import rebuilding
 from binder.core.entries import Evidence, Judgement
+from binder.core.machines import Heard, Registration
 from gpu.book import Book
 from verification.model import server
 from verification.model.config import Config
 from verification.model.rules import Rules
-from verification.model.state import ENDED, FINISHED, GROUP, Entry, Late, Pod, Resv, Step, World
+from verification.model.state import AWAY, BACK, ENDED, FINISHED, GROUP, PRESENT, Entry, Late, Pod, Resv, Step, World
 from verification.model.translating import Translator, entries, tenant, text
 
-_OLD_S = 3600
+#: Longer than any grace period, and shorter than a machine may be silent (binder/core/entries.py).
+_OLD_S = 1800
+#: What the Node says of its machine, in each of its states.
+_REGISTERED = {PRESENT: Registration("first", ""), AWAY: None, BACK: Registration("second", "")}
+#: How the binder's view knew the machine at first.
+_SEEN_FIRST = Heard(Registration("first", ""), 0.0)
 
 
 class Collecting:
@@ -82,19 +88,32 @@ class Collecting:
         if pod is None:
             last = self._last(world, entry, is_ghost=ghost is not None)
         request = server.request(world, entry.attempt)
+        gone_for_s, heard_for_s = self._absence(world, is_ghost=ghost is not None)
         evidence = Evidence(
             group=text(group),
             pod=self._views.pod(pod) if pod is not None else None,
             last=last,
-            gone_for_s=float(_OLD_S) if ghost is None or self._is_called_over(world) else 0.0,
+            gone_for_s=gone_for_s,
+            heard_for_s=heard_for_s,
             has_request=request is not None and pod is not None and not pod.grant,
             seen_for_s=_OLD_S,
         )
         return self._rules.judge(tenant(entry).entry, evidence)
 
-    def _is_called_over(self, world: World) -> bool:
-        """Whether pods of a node whose object is gone count as ended, though their containers may run."""
-        return bool(world.left.nodeless) and not self._rules.gone_node_is_waited_for
+    def _absence(self, world: World, *, is_ghost: bool) -> tuple[float, float]:
+        """For how long a pod has been missing, and its machine been heard of since: as long as either can be.
+
+        While a kubelet is heard of without a break, it ends what is left of a pod within its grace. So a ghost is
+        younger than that, unless the Node was away: then it may be of any age, and the binder's view may have missed
+        that the Node went.
+        """
+        node, old_s = world.left.node, float(_OLD_S)
+        if is_ghost and node == PRESENT:
+            return 0.0, 0.0
+        heard = self._rules.heard(_SEEN_FIRST, _REGISTERED[node], old_s)
+        if heard is None:
+            return old_s, 0.0
+        return old_s, old_s - heard.since_s if is_ghost else old_s
 
     def _last(self, world: World, entry: Entry, *, is_ghost: bool) -> Any:
         """What is known of a vanished pod: nothing for sure, as long as it may have been bound meanwhile."""

@@ -8,6 +8,8 @@ from verification.model import server
 from verification.model.config import Config
 from verification.model.rules import Rules
 from verification.model.state import (
+    AWAY,
+    BACK,
     DEVICE,
     ENDED,
     FINISHED,
@@ -16,6 +18,7 @@ from verification.model.state import (
     LIVE,
     PENDING,
     POD,
+    PRESENT,
     RUNNING,
     VERSIONS,
     Late,
@@ -57,9 +60,9 @@ class Machines:
     def _node(self, world: World) -> Iterator[Step]:
         """Its object goes while the machine lives: pods that name it are deleted by force, and run on."""
         left = world.left
-        if left.nodeless:
-            yield ("kubelet", "registers again"), world._replace(left=left._replace(nodeless=0))
-        elif left.node_losses:
+        if left.node == AWAY:
+            yield ("kubelet", "registers again"), world._replace(left=left._replace(node=BACK))
+        elif left.node_losses and left.node == PRESENT:
             after = world
             for slot, pod in enumerate(world.pods):
                 if pod is not None and pod.grant and pod.life != FINISHED:
@@ -67,7 +70,7 @@ class Machines:
             for at, resv in enumerate(world.resvs):
                 if resv is not None and not resv.deleting:
                     after = server.put_resv(after, GROUP + at, resv._replace(deleting=True))
-            after = after._replace(left=left._replace(node_losses=left.node_losses - 1, nodeless=1))
+            after = after._replace(left=left._replace(node_losses=left.node_losses - 1, node=AWAY))
             yield ("!user", "deletes the Node object"), after
 
     # --- reservations ------------------------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from binder.core import claims, entries, outcome, rebuilding
+from binder.core import claims, entries, machines, outcome, rebuilding
 from binder.core import step as steps
 from binder.core.entries import Evidence, Judgement
+from binder.core.machines import Heard, Registration
 from binder.core.outcome import Disputed, Failed, Outcome, Verified
 from binder.core.pods import PodView
 from binder.core.state import State
@@ -45,6 +46,7 @@ class Rules:
     #: What a direct gang's member does instead (scheduler/commit/direct.py _renew).
     rejoining: Callable[[Tenant, str], Change] = books.rejoining
     judge: Callable[[Entry, Evidence], Judgement] = entries.judge
+    heard: Callable[[Heard | None, Registration | None, float], Heard | None] = machines.heard
     rebuild: Callable[[str, Sequence[PodView]], Any] = rebuilding.rebuild
     held_alone: Callable[[Reservation, Sequence[Reservation]], Reservation | Disputed | Failed] = claims.held_alone
     used_by_tenants: Callable[[Reservation, Iterable[PodView]], Verified | Failed] = claims.used_by_tenants
@@ -85,8 +87,6 @@ class Rules:
     direct_leaves_rest: bool = True
     #: The reservation process names its own pod's UID in its patch (reservation/steps.py).
     identity_for_uid: bool = True
-    #: Pods that vanish with their Node object are waited for like any other (binder/collect/dead_entries.py _evidence).
-    gone_node_is_waited_for: bool = True
     #: A binder forgets what it verified of a reservation that tells another device (binder/watch/view.py
     #: note_reservation).
     verified_until_changed: bool = True

@@ -24,6 +24,7 @@ INCARNATIONS: Final = 10
 
 PENDING, RUNNING, ENDED = 0, 1, 2
 LIVE, DELETING, FINISHED = 0, 1, 2
+PRESENT, AWAY, BACK = 0, 1, 2
 
 Device = tuple[int, int]
 """A group and a share."""
@@ -136,7 +137,10 @@ class Late(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What may still go wrong, or be done by users. ``nodeless``: 1 while the Node object is gone."""
+    """What may still go wrong, or be done by users.
+
+    ``node``: PRESENT at first, AWAY while the Node object is gone, then BACK: the same machine, another Node UID.
+    """
 
     deletes: int = 0
     vanishes: int = 0
@@ -152,7 +156,7 @@ class Left(NamedTuple):
     refusals: int = 0
     tidies: int = 0
     node_losses: int = 0
-    nodeless: int = 0
+    node: int = PRESENT
     swaps: int = 0
 
 

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from binder.core.entries import (
+    LONGEST_SILENCE_S,
     UNSEEN_GRACE_S,
     VANISHED_MARGIN_S,
     WRITE_TIMEOUT_S,
@@ -23,8 +24,14 @@ OLD = WRITE_TIMEOUT_S + 1
 
 
 def evidence(**changes: Any) -> Evidence:
-    plain = Evidence(group="g", pod=pod(), last=None, gone_for_s=0.0, has_request=False, seen_for_s=0.0)
+    times = {"gone_for_s": 0.0, "heard_for_s": 0.0, "seen_for_s": 0.0}
+    plain = Evidence(group="g", pod=pod(), last=None, has_request=False, **times)
     return msgspec.structs.replace(plain, **changes)
+
+
+def heard(for_s: float, *, gone_for_s: float | None = None) -> dict[str, Any]:
+    """A pod that vanished, and for how long its machine has been heard of since."""
+    return {"pod": None, "gone_for_s": for_s if gone_for_s is None else gone_for_s, "heard_for_s": for_s}
 
 
 @pytest.mark.parametrize(
@@ -48,12 +55,20 @@ def evidence(**changes: Any) -> Evidence:
         # Gone.
         ({"pod": None, "last": pod()}, Judgement.DEAD),
         ({"pod": None, "last": bound(ended=True)}, Judgement.DEAD),
-        ({"pod": None, "last": bound(grace_s=30), "gone_for_s": 30.0}, Judgement.WAIT),
-        ({"pod": None, "last": bound(grace_s=30), "gone_for_s": 30.0 + VANISHED_MARGIN_S}, Judgement.WAIT),
-        ({"pod": None, "last": bound(grace_s=30), "gone_for_s": 30.1 + VANISHED_MARGIN_S}, Judgement.DEAD),
-        ({"pod": None, "last": bound(grace_s=300), "gone_for_s": 200.0}, Judgement.WAIT),
-        ({"pod": None, "gone_for_s": float(UNSEEN_GRACE_S)}, Judgement.WAIT),
-        ({"pod": None, "gone_for_s": UNSEEN_GRACE_S + 0.1}, Judgement.DEAD),
+        ({"last": bound(grace_s=30), **heard(30.0)}, Judgement.WAIT),
+        ({"last": bound(grace_s=30), **heard(30.0 + VANISHED_MARGIN_S)}, Judgement.WAIT),
+        ({"last": bound(grace_s=30), **heard(30.1 + VANISHED_MARGIN_S)}, Judgement.DEAD),
+        ({"last": bound(grace_s=300), **heard(200.0)}, Judgement.WAIT),
+        (heard(float(UNSEEN_GRACE_S)), Judgement.WAIT),
+        (heard(UNSEEN_GRACE_S + 0.1), Judgement.DEAD),
+        # Gone, and its machine is silent, or is heard of again: the kubelet has to learn of the deletion first.
+        ({"last": bound(grace_s=30), **heard(0.0, gone_for_s=LONGEST_SILENCE_S)}, Judgement.WAIT),
+        ({"last": bound(grace_s=30), **heard(30.0, gone_for_s=LONGEST_SILENCE_S)}, Judgement.WAIT),
+        ({"last": bound(grace_s=30), **heard(35.1, gone_for_s=LONGEST_SILENCE_S)}, Judgement.DEAD),
+        (heard(0.0, gone_for_s=LONGEST_SILENCE_S + float(UNSEEN_GRACE_S)), Judgement.WAIT),
+        (heard(0.0, gone_for_s=LONGEST_SILENCE_S + UNSEEN_GRACE_S + 0.1), Judgement.DEAD),
+        ({"last": bound(grace_s=300), **heard(0.0, gone_for_s=LONGEST_SILENCE_S + 305.0)}, Judgement.WAIT),
+        ({"last": bound(grace_s=300), **heard(0.0, gone_for_s=LONGEST_SILENCE_S + 305.1)}, Judgement.DEAD),
     ],
 )
 def test_an_entry_is_judged_by_what_was_read(found: dict[str, Any], expected: Judgement) -> None:

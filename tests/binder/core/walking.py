@@ -485,6 +485,7 @@ class Walk:
                 pod=found,
                 last=self.gone.get(uid),
                 gone_for_s=self.now - since,
+                heard_for_s=self.now - since,
                 has_request=entry.attempt in self.server.requests,
                 seen_for_s=self.now - entry.since,
             ),

@@ -13,6 +13,7 @@ import msgspec
 
 from binder.core import claims, entries, outcome, step
 from binder.core.entries import Evidence, Judgement
+from binder.core.machines import Heard, Registration
 from binder.core.outcome import Disputed, Failed, Outcome, Verified
 from binder.core.pods import PodView
 from binder.core.state import Phase, State
@@ -182,6 +183,17 @@ def _dead_when_gone(entry: Entry, evidence: Evidence) -> Judgement | None:
     return Judgement.DEAD if evidence.pod is None else None
 
 
+def _dead_when_gone_for_long(entry: Entry, evidence: Evidence) -> Judgement | None:
+    """The grace counts from when the pod vanished, be its machine there or not."""
+    is_over = evidence.pod is None and evidence.gone_for_s > entries.UNSEEN_GRACE_S
+    return Judgement.DEAD if is_over else None
+
+
+def _heard_by_name(before: Heard | None, now: Registration | None, now_s: float) -> Heard | None:
+    """Whose Node was there at the look before and is there now counts as there all the time."""
+    return None if now is None else before or Heard(now, now_s)
+
+
 def _live_when_bound(entry: Entry, evidence: Evidence) -> Judgement | None:
     return Judgement.LIVE if evidence.pod is not None and evidence.pod.is_bound else None
 
@@ -348,9 +360,14 @@ RULES: tuple[LeftOut, ...] = (
         judge=_judging(_dead_when_gone),
     ),
     rule(
-        "leave: a pod that vanished with its Node object is waited for",
+        "leave: a pod that vanished is waited for while its Node object is gone",
         replace(NODE_LOST, left=Left(node_losses=1)),
-        gone_node_is_waited_for=False,
+        judge=_judging(_dead_when_gone_for_long),
+    ),
+    rule(
+        "leave: a Node object of another UID makes the wait begin again",
+        replace(NODE_LOST, left=Left(node_losses=1)),
+        heard=_heard_by_name,
     ),
     rule(
         "leave: what was last seen of a vanished pod is its end",

@@ -1,0 +1,113 @@
+"""A tenant that vanished while its machine is away keeps its share until the machine is back and its grace is over."""
+
+from __future__ import annotations
+
+import anyio
+import msgspec
+import pytest
+
+from kube.client.resources import NODES, PODS
+from kube.memory.calls import Call
+from tests.binder.cluster import BINDER, TEAM, Cluster, cluster
+from wire.core import Node
+
+
+async def _registers(it: Cluster, node: Node) -> None:
+    """The same machine again: its Node object is a new one."""
+    meta = msgspec.structs.replace(node.metadata, uid="", resource_version="")
+    await it.api.create(NODES, msgspec.structs.replace(node, metadata=meta))
+
+
+async def _says(it: Cluster, status: str, since: str) -> None:
+    ready = {"type": "Ready", "status": status, "lastTransitionTime": since}
+    await it.api.patch(NODES, "node-1", {"status": {"conditions": [ready]}}, subresource="status")
+
+
+async def _is_given_back(it: Cluster) -> bool:
+    return await it.reservations() == [] or await it.tenants() == set()
+
+
+async def _vanishes_with_its_node(it: Cluster) -> Node:
+    """As the controllers have it: the Node goes, then its pods by force. Return the Node as it was."""
+    await it.bound()
+    there = await it.api.get(NODES, "node-1")
+    await it.api.delete(NODES, "node-1")
+    await it.api.delete(PODS, "p", namespace=TEAM, grace_s=0)
+    return there
+
+
+@pytest.mark.parametrize("away_s", [1, 25, 600, 3000])
+async def test_the_grace_begins_when_a_node_that_was_gone_registers_again(away_s: float) -> None:
+    """Its kubelet did not learn of the deletion before, however long it was away."""
+    async with cluster() as it:
+        there = await _vanishes_with_its_node(it)
+        await anyio.sleep(away_s)
+        assert await it.tenants() == {"p"}
+        await _registers(it, there)
+        await anyio.sleep(30)
+        assert await it.tenants() == {"p"}
+        await anyio.sleep(30)
+        assert await _is_given_back(it)
+
+
+async def test_a_node_that_goes_and_comes_between_two_looks_makes_the_grace_begin_again() -> None:
+    async with cluster() as it:
+        await it.bound()
+        await it.api.delete(PODS, "p", namespace=TEAM, grace_s=0)
+        await anyio.sleep(25)
+        there = await it.api.get(NODES, "node-1")
+        await it.api.delete(NODES, "node-1")
+        await _registers(it, there)
+        await anyio.sleep(30)
+        assert await it.tenants() == {"p"}
+        await anyio.sleep(30)
+        assert await _is_given_back(it)
+
+
+async def test_a_node_that_registers_again_unseen_by_the_watch_makes_the_grace_begin_again() -> None:
+    """The view is late, as a watch may be: an entry dies on what a quorum read says of the Node."""
+    async with cluster() as it:
+        await it.bound()
+        it.server.faults.on_watch_line.append(_lateness_s)
+        await it.api.delete(PODS, "p", namespace=TEAM, grace_s=0)
+        await anyio.sleep(25)
+        there = await it.api.get(NODES, "node-1")
+        await it.api.delete(NODES, "node-1")
+        await _registers(it, there)
+        await anyio.sleep(30)
+        assert await it.tenants() == {"p"}
+
+
+def _lateness_s(call: Call, line: bytes) -> float:
+    return 300.0 if call.user == BINDER and call.kind.plural == "nodes" else 0.0
+
+
+async def test_a_binder_that_starts_while_the_node_is_gone_goes_on_waiting() -> None:
+    async with cluster() as it:
+        there = await _vanishes_with_its_node(it)
+        it.kill()
+        await it.start()
+        await anyio.sleep(600)
+        assert await it.tenants() == {"p"}
+        it.kill()
+        await _registers(it, there)
+        await it.start()
+        await anyio.sleep(50)
+        assert await it.tenants() == {"p"}
+        await anyio.sleep(60)
+        assert await _is_given_back(it)
+
+
+async def test_the_grace_begins_when_a_silent_kubelet_is_heard_of_again() -> None:
+    """Who deletes a pod by force does so because its node does not answer."""
+    async with cluster() as it:
+        await it.bound()
+        await _says(it, "Unknown", "2026-01-01T00:00:00Z")
+        await it.api.delete(PODS, "p", namespace=TEAM, grace_s=0)
+        await anyio.sleep(600)
+        assert await it.tenants() == {"p"}
+        await _says(it, "True", "2026-01-01T00:10:00Z")
+        await anyio.sleep(30)
+        assert await it.tenants() == {"p"}
+        await anyio.sleep(30)
+        assert await _is_given_back(it)
