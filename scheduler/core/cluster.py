@@ -24,7 +24,8 @@ from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.convert import objects
 from scheduler.core.convert.job_owners import Owners
 from scheduler.core.decide.asleep import Asleep
-from scheduler.core.groups.quorum import quorum
+from scheduler.core.groups.quorum import Quorum, quorum
+from scheduler.core.groups.succeeded import Succeeded
 from scheduler.core.model.plan import Explain, Placement, Plan
 from scheduler.core.model.records import BindRequestRecord, NodeRecord, PodGroupRecord, PodRecord, SeenPod
 from scheduler.core.model.seen_pods import News, Pods
@@ -68,6 +69,8 @@ class Cluster:
         self.storage = Storage(self._changed)
         #: Jobs of pods, and what they say about starting together.
         self.owners = Owners(self._changed)
+        #: Members of gangs that have done their work.
+        self._succeeded = Succeeded()
         #: What anti-affinity of pods that have a node keeps others off.
         self.others = OthersTerms(self._nodes.get, self._changed)
         #: Which devices were seen where.
@@ -119,7 +122,7 @@ class Cluster:
     # --- pods ----------------------------------------------------------------------------------------------------
     def pods_beside(self, listed: Container[str]) -> list[str]:
         """UIDs of pods that are known and not listed."""
-        return self._pods.beside(listed)
+        return [*self._pods.beside(listed), *(uid for uid in self._succeeded if uid not in listed)]
 
     def has_seen(self, uid: str, rv: str) -> bool:
         """Whether exactly this version of a pod is known."""
@@ -150,6 +153,8 @@ class Cluster:
             self._drop_pod(uid)
         else:
             self.remove_pod(uid)
+        if seen.succeeded is not None and self._succeeded.put(seen.succeeded):
+            self._changed()
 
     def _put_reservation(self, found: Reservation) -> None:
         known = self._pods.reservations.get(found.uid)
@@ -184,6 +189,8 @@ class Cluster:
         if self._pods.is_known(uid) or self.commits.hand_overs.is_named(uid):
             self._pods.gone.put(uid, None)  # of others nobody asked, so no answer can come late
         self._drop_pod(uid)
+        if self._succeeded.drop(uid):
+            self._changed()
         if node := self._pods.drop_reservation(uid):
             self._changed(node)
         self.commits.pod_gone(uid)
@@ -367,7 +374,12 @@ class Cluster:
     def _is_broken(self, group: PodGroupRecord) -> bool:
         if group.unsupported or (group.minimum <= 1 and not group.subgroups):
             return False
-        return quorum(group, self.members(group.namespace, group.name), self.is_in_flight).is_broken
+        return self.quorum(group).is_broken
+
+    def quorum(self, group: PodGroupRecord) -> Quorum:
+        """How far a gang is from its minimum."""
+        members = self.members(group.namespace, group.name)
+        return quorum(group, members, self.is_in_flight, self._succeeded.of(group, members))
 
     def is_gang_in_flight(self, namespace: str, name: str) -> bool:
         """Whether a pod of this gang is on its way to be bound."""

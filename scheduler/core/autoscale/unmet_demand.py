@@ -19,7 +19,7 @@ from gpu.share import NANO_PER_DEVICE, nano_from_memory
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.placer import Placer
 from scheduler.core.filters.eligibility import OK, judge
-from scheduler.core.groups.quorum import Missing, quorum
+from scheduler.core.groups.quorum import Missing
 from scheduler.core.model.plan import Explain
 from scheduler.core.model.priority_order import Candidate, order, order_members
 from scheduler.core.model.records import Constraints, Demand, NodeRecord, PodClass, PodGroupRecord, PodRecord
@@ -106,7 +106,7 @@ class _Search:
 
     def _look_at_gang(self, pods: list[PodRecord], group: PodGroupRecord) -> None:
         """Place as many members as the minimum needs: those that fit first, whatever devices they open."""
-        missing = quorum(group, self.cluster.members(group.namespace, group.name), self.cluster.is_in_flight).missing()
+        missing = self.cluster.quorum(group).missing()
         placed: list[tuple[PodRecord, int]] = []
         failed: list[PodRecord] = []
         for pod in pods:

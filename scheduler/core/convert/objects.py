@@ -37,11 +37,12 @@ from scheduler.core.model.records import (
     PodRecord,
     SeenPod,
     SubgroupRecord,
+    SucceededMember,
 )
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
 from wire import goduration, names
-from wire.core import Node, Pod, PodStatus
+from wire.core import Node, ObjectMeta, Pod, PodStatus
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.quantity import NANO, MalformedQuantity, mib_down, milli_down, parse_nano
@@ -82,7 +83,30 @@ def seen_pod(pod: Pod, settings: Settings) -> SeenPod:
         has_ended=has_ended(pod.status),
         record=pod_record(pod, settings),
         reservation=reservation.read(pod) if is_reservation(pod, settings) else None,
+        succeeded=_succeeded(pod),
     )
+
+
+def _succeeded(pod: Pod) -> SucceededMember | None:
+    meta = pod.metadata
+    group = (meta.annotations or {}).get(names.POD_GROUP_NAME, "")
+    if not group or pod.status.phase != names.SUCCEEDED or not has_ended(pod.status):
+        return None
+    return SucceededMember(
+        uid=meta.uid,
+        namespace=intern(meta.namespace),
+        pod_group=intern(group),
+        subgroup=_subgroup(meta),
+        controller=_controller(meta),
+    )
+
+
+def _subgroup(meta: ObjectMeta) -> str:
+    return intern((meta.labels or {}).get(names.SUBGROUP_LABEL, ""))
+
+
+def _controller(meta: ObjectMeta) -> str:
+    return next((intern(owner.uid) for owner in meta.owner_references or () if owner.controller), "")
 
 
 def pod_record(pod: Pod, settings: Settings) -> PodRecord | None:
@@ -170,7 +194,8 @@ def _record(pod: Pod, cls: PodClass) -> PodRecord:
         priority=pod.spec.priority or 0,
         task_priority=integer(labels.get(names.TASK_PRIORITY_LABEL, "")),
         pod_group=intern((meta.annotations or {}).get(names.POD_GROUP_NAME, "")),
-        subgroup=intern(labels.get(names.SUBGROUP_LABEL, "")),
+        subgroup=_subgroup(meta),
+        controller=_controller(meta),
         deleting=meta.deletion_timestamp is not None,
         claims=volumes.claims_of(pod) if pod.spec.volumes else (),
         keeps_off=selectors.anti_terms(pod) if pod.spec.affinity else (),
@@ -304,6 +329,7 @@ def pod_group_record(group: PodGroup) -> PodGroupRecord:
         stale_ns=stale_ns,
         unread_stale=unread_stale,
         ignored=ignored_in(group),
+        controller=_controller(meta),
         planned=written_plan.members((meta.annotations or {}).get(names.PLAN)),
     )
 

@@ -23,7 +23,7 @@ from scheduler.core.decide.asleep import Asleep, Kept, KeptGang
 from scheduler.core.decide.placer import Placer
 from scheduler.core.devices.device_choice import rule_of
 from scheduler.core.explain.explain import explain_ways
-from scheduler.core.groups.quorum import Quorum, quorum
+from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.plan import Attempt, Entry, Explain, Gang, Placement, Plan, Retire, Withdraw
 from scheduler.core.model.priority_order import Candidate, order, order_members
 from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
@@ -179,9 +179,7 @@ class _Decision:
             if group is None:
                 self._miss(pods)
             else:
-                members = self.cluster.members(group.namespace, group.name)
-                state = quorum(group, members, self.cluster.is_in_flight)
-                yield Candidate(order_members(pods), group, above=state.above)
+                yield Candidate(order_members(pods), group, above=self.cluster.quorum(group).above)
 
     def _miss(self, pods: Iterable[PodRecord]) -> None:
         for pod in order_members(pod for pod in pods if not pod.gated):
@@ -391,7 +389,7 @@ class _Decision:
             return
         obstacles = {pod.uid: obstacle for pod in pods if (obstacle := self._obstacle(pod)) is not None}
         ready = [pod for pod in pods if not pod.gated and pod.uid not in obstacles]
-        state = quorum(group, self.cluster.members(group.namespace, group.name), self.cluster.is_in_flight)
+        state = self.cluster.quorum(group)
         if state.is_met:
             self._decide_extras(pods, ready, obstacles)
         elif not state.is_starting:

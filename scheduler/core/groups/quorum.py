@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
+
+_NONE: Final[Mapping[str, int]] = {}
 
 
 @dataclass(slots=True)
@@ -35,10 +38,14 @@ class Missing:
 
 @dataclass(slots=True)
 class Quorum:
-    """A gang's state. ``is_starting``: some members are under way, so nobody else is placed until they are shown."""
+    """A gang's state. ``is_starting``: some members are under way, so nobody else is placed until they are shown.
+
+    ``done``: members that have succeeded.
+    """
 
     minimum: int
     bound: int
+    done: int
     total: int
     of_subgroup: dict[str, int]
     is_starting: bool
@@ -51,11 +58,11 @@ class Quorum:
     @property
     def above(self) -> int:
         """0 below the minimum, 1 at it, 2 above it."""
-        return 0 if not self.is_met else 1 + (self.bound > self.minimum)
+        return 0 if not self.is_met else 1 + (self.bound + self.done > self.minimum)
 
     @property
     def is_broken(self) -> bool:
-        """Whether some are bound, and too few."""
+        """Whether some run, and too few."""
         return self.bound > 0 and not self.is_met
 
     def missing(self) -> Missing:
@@ -75,21 +82,31 @@ class Quorum:
         return Verdict(
             code=Code.GANG_NOT_READY,
             required=self.minimum,
-            present=self.bound + sum(1 for _ in ready),
+            present=self.bound + self.done + sum(1 for _ in ready),
             gated=sum(pod.gated for pod in waiting),
         )
 
 
-def quorum(group: PodGroupRecord, members: Iterable[PodRecord], is_in_flight: Callable[[str], bool]) -> Quorum:
-    """Count a gang's members. A member that is being deleted counts no more; one that is bound counts."""
+def quorum(
+    group: PodGroupRecord,
+    members: Iterable[PodRecord],
+    is_in_flight: Callable[[str], bool],
+    succeeded: Mapping[str, int] = _NONE,
+) -> Quorum:
+    """Count a gang's members. A member that is being deleted counts no more; one that is bound counts.
+
+    ``succeeded``: how many of each subgroup have done their work (succeeded.py). They are as good as bound.
+    """
     members = [pod for pod in members if not pod.deleting]
     bound = Counter(pod.subgroup for pod in members if pod.node)
-    of_subgroup = {s.name: max(0, s.minimum - bound[s.name]) for s in group.subgroups}
-    of_all = group.minimum - bound.total()
+    there = bound + Counter(succeeded)
+    of_subgroup = {s.name: max(0, s.minimum - there[s.name]) for s in group.subgroups}
+    of_all = group.minimum - there.total()
     waiting = [pod.uid for pod in members if not pod.node]
     return Quorum(
         minimum=max(group.minimum, sum(s.minimum for s in group.subgroups)),
         bound=bound.total(),
+        done=sum(succeeded.values()),
         total=max(0, of_all, sum(of_subgroup.values())),
         of_subgroup=of_subgroup,
         is_starting=any(is_in_flight(uid) or uid in group.planned for uid in waiting),

@@ -214,10 +214,22 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     labels: dict[str, str] = {}
     #: Its required anti-affinity.
     keeps_off: tuple[AntiTerm, ...] = ()
+    #: UID of what made it and makes its successors, "" if nobody.
+    controller: str = ""
 
     def taken(self, number: int) -> Translation | None:
         """All of what it asks, with the request of this number: 0 is the first. None if there is no such one."""
         return taken(self.recorded or Translation(dialect=PLAIN, request=self.cls.request), number)
+
+
+class SucceededMember(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A pod of a gang that has succeeded. ``controller``: UID of what made it, "" if nobody."""
+
+    uid: str
+    namespace: str
+    pod_group: str
+    subgroup: str
+    controller: str
 
 
 class SeenPod(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -228,6 +240,7 @@ class SeenPod(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     has_ended: bool
     record: PodRecord | None
     reservation: Reservation | None
+    succeeded: SucceededMember | None = None
 
 
 class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -317,6 +330,8 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     unread_stale: str | None = None
     #: What it prefers and nobody looks at yet, by the field's name.
     ignored: str = ""
+    #: UID of the workload that it was made for and goes with, "" if people wrote it.
+    controller: str = ""
     #: Pod UID -> place, of a plan that was written and not taken back.
     planned: dict[str, PlannedMember] = {}
 

@@ -1,0 +1,122 @@
+"""Members that have succeeded count as bound for those that are made again after them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.decide.decide import decide
+from scheduler.core.model.plan import Bind, Explain, Gang
+from scheduler.core.model.verdict import Code
+from tests.scheduler.core.objects import bound, changed, cluster, ended, feed, free_gpus, node, pod, pod_group
+from wire.core import OwnerReference, Pod
+from wire.crds.podgroup import PodGroup
+
+
+def _owned(obj: Pod, by: str) -> Pod:
+    return changed(obj, owner_references=[OwnerReference("batch/v1", "Job", "o", by, controller=True)] if by else None)
+
+
+def _member(name: str, *, by: str = "run-1", subgroup: str = "") -> Pod:
+    return _owned(pod(name, group="g", subgroup=subgroup, gpus=1), by)
+
+
+def _done(name: str, *, by: str = "run-1", subgroup: str = "") -> Pod:
+    return ended(bound(_member(name, by=by, subgroup=subgroup), "n1"))
+
+
+def _group(minimum: int = 3, *, made_for: str = "", subgroups: dict[str, int] | None = None) -> PodGroup:
+    said = [{"name": name, "minMember": least} for name, least in (subgroups or {}).items()]
+    group = pod_group("g", minimum, subGroups=said or None)
+    owner = OwnerReference("kubeflow.org/v1", "PyTorchJob", "o", made_for, controller=True)
+    meta = msgspec.structs.replace(group.metadata, owner_references=[owner] if made_for else None)
+    return msgspec.structs.replace(group, metadata=meta)
+
+
+def _started(known: Cluster) -> list[str]:
+    """Names of the pods that a decision starts, of whichever gang."""
+    started: list[str] = []
+    for entry in decide(known, 0).entries:
+        if isinstance(entry, Gang):
+            started += [placement.name for placement in entry.placements]
+        elif isinstance(entry, Bind):
+            started.append(entry.placement.name)
+    return sorted(started)
+
+
+def test_a_member_that_is_made_again_after_the_others_succeeded_is_started() -> None:
+    known = cluster(node(gpus=8), _group(), _done("a"), _done("b"), _member("c"))
+    assert _started(known) == ["c"]
+
+
+def test_below_its_minimum_with_those_that_succeeded_it_waits_and_counts_them() -> None:
+    known = cluster(node(gpus=8), _group(4), _done("a"), _done("b"), _member("c"))
+    (told,) = [entry for entry in decide(known, 0).entries if isinstance(entry, Explain)]
+    assert (told.verdict.code, told.verdict.required, told.verdict.present) == (Code.GANG_NOT_READY, 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("made_for", "earlier", "is_started"),
+    [
+        ("", "run-1", False),
+        ("", "", False),
+        ("", "run-2", True),
+        ("job", "run-1", True),
+        ("job", "", True),
+    ],
+    ids=[
+        "another run's",
+        "nobody's",
+        "the same run's",
+        "another owner's, in a PodGroup of one workload",
+        "nobody's, in a PodGroup of one workload",
+    ],
+)
+def test_pods_of_an_earlier_run_start_no_later_one_in_part(made_for: str, earlier: str, is_started: bool) -> None:
+    known = cluster(
+        node(gpus=8),
+        _group(made_for=made_for),
+        _done("a", by=earlier),
+        _done("b", by=earlier),
+        _member("c", by="run-2"),
+    )
+    assert _started(known) == (["c"] if is_started else [])
+
+
+def test_each_counts_for_its_subgroup() -> None:
+    group = _group(3, subgroups={"leader": 1, "worker": 2})
+    there = [_done("w0", subgroup="worker"), _done("w1", subgroup="worker")]
+    assert _started(cluster(node(gpus=8), group, *there, _member("l", subgroup="leader"))) == ["l"]
+    assert _started(cluster(node(gpus=8), group, *there, _member("w2", subgroup="worker"))) == []
+
+
+def test_a_gang_of_which_the_rest_succeeded_is_not_broken() -> None:
+    known = cluster(node(gpus=8), _group(2), _done("a"), bound(_member("b"), "n1"))
+    assert known.broken_gangs() == []
+    known.remove_pod("uid-a")
+    assert [group.name for group in known.broken_gangs()] == ["g"]
+
+
+def test_they_hold_nothing_and_are_forgotten_with_their_pods() -> None:
+    done = [_done("a"), _done("b")]
+    known = cluster(node(gpus=8), _group(), *done, _member("c"))
+    assert free_gpus(known) == 8
+    assert known.pods_beside({"uid-c"}) == [each.metadata.uid for each in done]
+    for each in done:
+        known.remove_pod(each.metadata.uid)
+    assert known.pods_beside({"uid-c"}) == []
+    assert _started(known) == []
+
+
+def test_one_that_fails_does_not_count() -> None:
+    failed = [ended(bound(_member(name), "n1"), "Failed") for name in ("a", "b")]
+    assert _started(cluster(node(gpus=8), _group(), *failed, _member("c"))) == []
+
+
+def test_a_success_that_is_seen_wakes_a_gang_that_waits() -> None:
+    running = [bound(_member(name), "n1") for name in ("a", "b")]
+    known = cluster(node(gpus=8), _group(4), *running, _member("c"))
+    assert _started(known) == []
+    feed(known, _done("d"))
+    assert _started(known) == ["c"]
