@@ -16,6 +16,7 @@ from cli import tables
 from cli.documents import documents
 from cli.memory import rare_collections
 from cli.page.simulated import Recorder, recorded
+from cli.printable import line
 from cli.progress import Progress
 from cli.refusing import BadInput
 from cli.writing import write
@@ -67,8 +68,12 @@ def run(request: Request, progress: Progress | None = None) -> int:
 
 
 def read(files: Sequence[str], progress: Progress) -> list[Manifest]:
-    """Read files, the manifests in folders, and "-" for standard input. Raises BadInput, MalformedManifest."""
+    """Read files, the manifests in folders, and "-" for standard input; say on stderr what is passed over.
+
+    Raises BadInput, MalformedManifest.
+    """
     found: list[Manifest] = []
+    reader = manifests.Reader()
     for name in files:
         for path in _expand(name):
             progress.tick(lambda: f"{len(found)} objects read")
@@ -77,7 +82,8 @@ def read(files: Sequence[str], progress: Progress) -> list[Manifest]:
             except (OSError, UnicodeDecodeError) as error:
                 why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
                 raise BadInput(f"{path}: {why}") from error
-            found.extend(manifests.read(_documents(text, path), origin=str(path)))
+            found.extend(reader.read(_documents(text, path), origin=str(path)))
+    sys.stderr.writelines(f"moorage: {line(text)}\n" for text in reader.passed.lines())
     return manifests.in_order(found)
 
 

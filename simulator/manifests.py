@@ -1,7 +1,7 @@
 """Manifests as people write them: YAML with any number of documents, read into what is to be created.
 
-Only kinds that mean something without controllers are taken: a Deployment makes no pods in a simulation, so it is
-refused rather than ignored.
+Kubernetes' own controllers are expanded to the pods that they make (expanding.py); kinds that a simulation has no use
+for are passed over, and counted.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from gpu import podtemplates
 from kube.client.resources import (
     CONFIG_MAPS,
     CSI_NODES,
+    JOBS,
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
@@ -27,6 +28,9 @@ from kube.client.resources import (
     STORAGE_CLASSES,
     Resource,
 )
+from simulator.expanding import Expander, api_version_of
+from simulator.passing import Passed
+from simulator.podmaking import Malformed
 from simulator.secrets import SECRETS
 
 #: In the order of creation: what others refer to comes first.
@@ -41,9 +45,10 @@ KINDS: Final[tuple[Resource[Any], ...]] = (
     PERSISTENT_VOLUMES,
     PERSISTENT_VOLUME_CLAIMS,
     POD_GROUPS,
+    JOBS,
     PODS,
 )
-ALLOWED: Final = ", ".join(resource.kind for resource in KINDS)
+_BY_KIND: Final = {resource.kind: resource for resource in KINDS}
 #: libyaml where PyYAML has it: far quicker, at thousands of pods.
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DEFAULT_NAMESPACE: Final = "default"
@@ -54,12 +59,16 @@ class MalformedManifest(ValueError):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """One object to be created. ``origin`` says where it was read, for messages."""
+    """One object to be created. ``origin`` says where it was read, for messages.
+
+    ``job``: name of the Job that makes this pod; the pod needs the UID that the API server gives it.
+    """
 
     resource: Resource[Any]
     namespace: str
     body: Mapping[str, Any]
     origin: str
+    job: str = ""
 
     @override
     def __str__(self) -> str:
@@ -81,11 +90,53 @@ def load(text: str, *, origin: str = "manifest") -> list[Manifest]:
 
 def read(documents: Sequence[object], *, origin: str = "manifest") -> list[Manifest]:
     """Read the documents of one text, ordered for creation. Raises MalformedManifest."""
-    manifests = []
-    for number, document in enumerate(documents, start=1):
-        place = f"{origin} document {number}" if len(documents) > 1 else origin
-        manifests += [_read(item, place) for item in _items(document, place)]
-    return in_order(manifests)
+    return in_order(Reader().read(documents, origin=origin))
+
+
+class Reader:
+    """Reads any number of texts. ``passed``: what was passed over in them; the limit of pods holds for all together."""
+
+    def __init__(self) -> None:
+        self.passed = Passed()
+        self._expander = Expander()
+
+    def read(self, documents: Sequence[object], *, origin: str) -> list[Manifest]:
+        """Read the documents of one text, in their order. Raises MalformedManifest."""
+        manifests = []
+        for number, document in enumerate(documents, start=1):
+            place = f"{origin} document {number}" if len(documents) > 1 else origin
+            for item in _items(document, place):
+                manifests += self._read(item, place)
+        return manifests
+
+    def _read(self, document: Mapping[str, Any], place: str) -> list[Manifest]:
+        kind, api_version = document.get("kind"), document.get("apiVersion")
+        if not (isinstance(kind, str) and kind):
+            raise MalformedManifest(f"{place}: kind {_shown(kind)}: the name of a kind is allowed")
+        resource = _BY_KIND.get(kind)
+        expanded = api_version_of(kind)
+        expected = expanded or (resource.api_version if resource else "")
+        if expected and _is_meant(api_version, expected):
+            if api_version != expected:
+                raise MalformedManifest(f"{place}: apiVersion {_shown(api_version)} of {kind}: {kind} is {expected}")
+            namespace = _namespace(document, place, is_namespaced=resource is None or resource.namespaced)
+            if expanded:
+                return self._expanded(document, namespace, place)
+            return [_checked(Manifest(_BY_KIND[kind], namespace, document, place))]
+        self.passed.note(document)
+        return []
+
+    def _expanded(self, controller: Mapping[str, Any], namespace: str, place: str) -> list[Manifest]:
+        meta = controller["metadata"]
+        name = f"{controller['kind']} {namespace}/{meta.get('name') or meta.get('generateName')}"
+        try:
+            made = self._expander.expand(controller)
+        except Malformed as error:
+            raise MalformedManifest(f"{place}: {name}: {error}") from error
+        if self._expander.is_partial(controller):
+            self.passed.note_partial()
+        origin = f"{place}: {name}"
+        return [Manifest(each.resource, namespace, each.body, origin, each.job) for each in made]
 
 
 def in_order(manifests: Sequence[Manifest]) -> list[Manifest]:
@@ -107,24 +158,26 @@ def _items(document: object, place: str) -> Iterator[Mapping[str, Any]]:
         yield from _items(item, place)
 
 
-def _read(document: Mapping[str, Any], place: str) -> Manifest:
-    kind, api_version = document.get("kind"), document.get("apiVersion")
-    resource = next((each for each in KINDS if each.kind == kind), None)
-    if resource is None:
-        raise MalformedManifest(f"{place}: kind {_shown(kind)} is not simulated; allowed: {ALLOWED}")
-    if api_version != resource.api_version:
-        expected = f"{kind} is {resource.api_version}"
-        raise MalformedManifest(f"{place}: apiVersion {_shown(api_version)} of {kind}: {expected}")
+def _namespace(document: Mapping[str, Any], place: str, *, is_namespaced: bool) -> str:
+    """Check that an object has a name, and return its namespace; "" without namespaces. Raises MalformedManifest."""
     metadata = document.get("metadata")
     if not isinstance(metadata, Mapping) or not (metadata.get("name") or metadata.get("generateName")):
-        raise MalformedManifest(f"{place}: {kind} without metadata.name")
-    namespace = str(metadata.get("namespace") or DEFAULT_NAMESPACE) if resource.namespaced else ""
-    manifest = Manifest(resource, namespace, document, place)
-    if resource is PODS:
-        _, malformed = podtemplates.read_pod(document)
+        raise MalformedManifest(f"{place}: {document['kind']} without metadata.name")
+    return str(metadata.get("namespace") or DEFAULT_NAMESPACE) if is_namespaced else ""
+
+
+def _checked(manifest: Manifest) -> Manifest:
+    if manifest.resource is PODS:
+        _, malformed = podtemplates.read_pod(manifest.body)
         if malformed:
             raise MalformedManifest(f"{manifest}: {podtemplates.MALFORMED}: {malformed}")
     return manifest
+
+
+def _is_meant(api_version: object, expected: str) -> bool:
+    """Whether an apiVersion is meant to be that of a kind: of its group, of Kubernetes' own ones (no dot), or none."""
+    group = api_version.rpartition("/")[0] if isinstance(api_version, str) else ""
+    return "." not in group or group == expected.rpartition("/")[0]
 
 
 def _shown(value: object) -> str:

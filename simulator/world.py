@@ -28,14 +28,14 @@ from binder.settings import BinderSettings
 from kube.client import errors
 from kube.client.api import Api
 from kube.client.clock import Clock
-from kube.client.resources import LEASES, NAMESPACES, PODS
+from kube.client.resources import JOBS, LEASES, NAMESPACES, PODS
 from kube.client.retry import Retry
 from kube.lead.lease import LeaseSettings
 from kube.memory.calls import Call
 from kube.memory.server import MemoryApiServer
 from kube.watch.reflector import Reflector
 from scheduler.settings import SchedulerSettings
-from simulator import observer, policies, seeding, settled
+from simulator import jobpods, observer, policies, seeding, settled
 from simulator.auditing import Auditor
 from simulator.component import Component
 from simulator.invariants import CONFIG_MAPS, DELETED, WATCHED, Checker
@@ -166,16 +166,23 @@ class World:
 
         A namespace that is there already gets the labels and annotations of its manifest, as with ``kubectl apply``.
         """
+        jobs: dict[tuple[str, str], str] = {}
         for manifest in manifests:
             try:
-                await self._apply(manifest)
+                await self._apply(manifest, jobs)
             except errors.ApiError as error:
                 error.add_note(str(manifest))
                 raise
 
-    async def _apply(self, manifest: Manifest) -> None:
+    async def _apply(self, manifest: Manifest, jobs: dict[tuple[str, str], str]) -> None:
+        """Create an object. ``jobs``: namespace and name of each Job created before it -> its UID."""
+        body = manifest.body
+        if manifest.job:
+            body = jobpods.owned(body, jobs[manifest.namespace, manifest.job])
         try:
-            await self.api.create(manifest.resource, manifest.body, namespace=manifest.namespace)
+            made = await self.api.create(manifest.resource, body, namespace=manifest.namespace)
+            if manifest.resource is JOBS:
+                jobs[manifest.namespace, made.metadata.name] = made.metadata.uid
         except errors.AlreadyExists:
             if manifest.resource is not NAMESPACES:
                 raise

@@ -9,6 +9,7 @@ not found may fit as well.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 from simulator import facts, recorded
@@ -24,6 +25,12 @@ from wire import names
 _CONSTRAINTS: Final = ("nodeSelector", "affinity", "topologySpreadConstraints", "resourceClaims", "hostNetwork")
 #: Sources of volumes whose place is a claim's.
 _CLAIMS: Final = frozenset({"persistentVolumeClaim", "ephemeral"})
+#: Parts of labels and annotations by which pods ask to be started together, in the words of any system.
+_TOGETHER: Final = (
+    *("pod-group", "podgroup", "podgang", "group-name", "group-min", "gang.scheduling", "task-group", "spark-app"),
+    *("schedulingGroup", "workloadRef", "jobset", "leaderworkerset", "training.kubeflow", "ray.io/", "volcano.sh/"),
+    *(names.BATCH_MIN_MEMBER, names.SEGMENT_SIZE, names.SEGMENT_TOPOLOGY_REQUIRED, names.TOPOLOGY_REQUIRED),
+)
 
 
 def rooms(
@@ -152,7 +159,27 @@ def is_judged(pod: PodFacts) -> bool:
     is_plain = not any(spec.get(constraint) for constraint in _CONSTRAINTS) and not asks_others and not mounts_claims
     # Not counted here: what nodes enforce, and what stands in a record, in several ways and of certain cards.
     is_counted = pod.annotations.get(names.REQUIRE_ENFORCEMENT) != "true" and names.GPU_RECORD not in pod.annotations
+    is_plain = is_plain and _starts_alone(pod)
     return is_plain and is_counted and not pod.is_gated and facts.problem(pod) is None and is_admitted(pod)
+
+
+def _starts_alone(pod: PodFacts) -> bool:
+    """Whether nothing asks for the pod to start with others, beside its PodGroup, which is counted.
+
+    Jobs are not read here: what one of them asks for is not known, and neither is what other systems' owners ask for.
+    """
+    if pod.pod_group:
+        return True
+    for owner in pod.raw["metadata"].get("ownerReferences") or ():
+        if owner["kind"] == "Job" or "." in owner["apiVersion"]:
+            return False
+    return not _names_gang((*pod.labels, *pod.annotations, *pod.raw["spec"]))
+
+
+@lru_cache(maxsize=1024)
+def _names_gang(keys: tuple[str, ...]) -> bool:
+    """Whether one of these keys asks for a gang. Thousands of pods have the same keys."""
+    return any(word in key for key in keys for word in _TOGETHER)
 
 
 def is_admitted(pod: PodFacts) -> bool:

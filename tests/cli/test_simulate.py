@@ -106,12 +106,74 @@ def test_manifests_come_from_standard_input_and_folders(
     assert [each["name"] for each in result["pods"]] == ["from-stdin", "a", "b", "c", "d"]
 
 
+CONTROLLERS = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}, annotations: {gpu-fraction: "0.5"}}
+    spec:
+      schedulerName: kai-scheduler
+      containers: [{name: main, image: work}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: alone}
+spec:
+  parallelism: 2
+  template:
+    spec:
+      restartPolicy: Never
+      schedulerName: kai-scheduler
+      containers: [{name: main, image: work, resources: {limits: {nvidia.com/gpu: 1}}}]
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: together, annotations: {kai.scheduler/batch-min-member: "2"}}
+spec:
+  parallelism: 2
+  template:
+    spec:
+      restartPolicy: Never
+      schedulerName: kai-scheduler
+      containers: [{name: main, image: work, resources: {limits: {nvidia.com/gpu: 1}}}]
+---
+"""
+
+
+def test_the_pods_of_controllers_are_placed_as_the_scheduler_places_them_on_a_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "work.yaml").write_text(CONTROLLERS, encoding="utf-8")
+    assert main(["simulate", "-o", "json", "--nodes", "1x8x80GiB", str(tmp_path / "work.yaml")]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == "moorage: passed over, because they make no pods: 1 Service\n"
+    pods = json.loads(captured.out)["pods"]
+    assert [re.sub("-[a-z0-9]{5}$", "", each["name"]) for each in pods] == [
+        *[pods[0]["name"][:-6]] * 3,
+        *["alone"] * 2,
+        *["together"] * 2,
+    ]
+    assert [each["phase"] for each in pods] == ["Running"] * 5 + ["Pending"] * 2
+    assert all("annotation kai.scheduler/batch-min-member of Job together" in each["verdict"] for each in pods[5:])
+
+
 def _bad_inputs() -> Iterator[tuple[list[str], str, str]]:
     nodes = ["--nodes", "1x1x80GiB"]
     yield ["--nodes", "four"], pod("a"), "nodes 'four'"
     yield [*nodes, "--delay", "soon"], pod("a"), "--delay: 'soon' is not a number with ms, s, m or h"
     yield [*nodes, "--until", "tomorrow"], pod("a"), "--until: 'tomorrow' is not"
-    yield nodes, "kind: Job\n", "kind 'Job' is not simulated; allowed: Namespace,"
+    yield nodes, "kind: Job\n", "apiVersion None of Job: Job is batch/v1"
+    deployment = CONTROLLERS.partition("---\n")[0]
+    yield nodes, deployment.replace(": 3", ": 1000000000"), "spec.replicas is 1000000000; all controllers together make"
+    yield nodes, deployment.replace('"0.5"', '"1.5"'), "Deployment default/web: Pod default/web-"
     yield nodes, "{", "not YAML"
     yield (
         nodes,
@@ -263,3 +325,21 @@ def test_a_namespace_that_the_simulation_makes_takes_labels_and_annotations_of_i
     )
     assert main(["simulate", "--nodes", "1x1x80GiB", str(tmp_path / "pods.yaml")]) == 2
     assert "the annotation moorage.dev/dialects of the namespace default can't be read" in capsys.readouterr().err
+
+
+def _has_controller(path: Path) -> bool:
+    return re.search("^kind: (Deployment|Job|StatefulSet)$", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+
+
+WITH_CONTROLLERS = list(filter(_has_controller, sorted(Path("examples").rglob("*.yaml"))))
+
+
+@pytest.mark.parametrize("path", WITH_CONTROLLERS, ids=str)
+def test_examples_with_controllers_are_simulated(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = simulate(capsys, "--nodes", "2x4x80GiB", str(path))
+    assert result["idle"] is True
+    assert result["pods"]
+
+
+def test_there_are_examples_with_controllers() -> None:
+    assert len(WITH_CONTROLLERS) >= 3

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from simulator import manifests
 from simulator.manifests import MalformedManifest
@@ -22,21 +23,59 @@ def test_a_list_is_read_item_by_item() -> None:
     assert [manifest.body["metadata"]["name"] for manifest in loaded] == ["p0", "p1"]
 
 
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: j, namespace: team}
+spec:
+  parallelism: 2
+  template: {spec: {restartPolicy: Never, containers: [{name: main, image: work}]}}
+"""
+
+
+def test_a_controller_becomes_its_pods_in_its_namespace() -> None:
+    loaded = manifests.load(f"{JOB}---\n{POD}")
+    assert [manifest.resource.kind for manifest in loaded] == ["Job", "Pod", "Pod", "Pod"]
+    assert [manifest.namespace for manifest in loaded] == ["team", "team", "team", "default"]
+    assert [manifest.job for manifest in loaded] == ["", "j", "j", ""]
+
+
+def test_what_a_simulation_has_no_use_for_is_passed_over_and_counted() -> None:
+    reader = manifests.Reader()
+    volcano = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": {"name": "g"}}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
+    pods = {"apiVersion": "v1", "kind": "List", "items": [service, volcano, service]}
+    assert reader.read([pods], origin="f.yaml") == []
+    (line,) = reader.passed.lines()
+    assert line == "passed over, because they make no pods: 2 Service, 1 PodGroup.scheduling.volcano.sh"
+
+
+def test_a_job_of_which_pods_come_later_is_counted() -> None:
+    reader = manifests.Reader()
+    for more in ("completions: 5", "completions: 2"):
+        reader.read(list(yaml.safe_load_all(JOB.replace("  parallelism", f"  {more}\n  parallelism"))), origin="f.yaml")
+    (line,) = reader.passed.lines()
+    assert line == "only the pods that run first are made, of Jobs with more completions than parallelism: 1"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n",
-            "f.yaml: kind 'Deployment' is not simulated; allowed: "
-            "Namespace, PriorityClass, Queue, ConfigMap, Secret, StorageClass, CSINode, PersistentVolume, "
-            "PersistentVolumeClaim, PodGroup, Pod",
+            "f.yaml: Deployment default/d: spec.template has to be a pod template with spec.containers",
         ),
+        (
+            "apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: d}\n",
+            "f.yaml: apiVersion 'extensions/v1beta1' of Deployment: Deployment is apps/v1",
+        ),
+        ("kind: Job\n", "f.yaml: apiVersion None of Job: Job is batch/v1"),
         (POD.replace("v1", "v2"), "f.yaml: apiVersion 'v2' of Pod: Pod is v1"),
         ("apiVersion: v1\nkind: Pod\n", "f.yaml: Pod without metadata.name"),
         ("apiVersion: v1\nkind: Pod\nmetadata: [1]\n", "f.yaml: Pod without metadata.name"),
         ("just text", "f.yaml: 'just text' is not an object with apiVersion, kind and metadata"),
         (f"{POD}---\n- 1\n", "f.yaml document 2: [1] is not an object with apiVersion, kind and metadata"),
-        ("kind: null\n", "f.yaml: kind None is not simulated"),
+        ("kind: null\n", "f.yaml: kind None: the name of a kind is allowed"),
     ],
 )
 def test_what_cannot_be_taken_is_named(text: str, message: str) -> None:

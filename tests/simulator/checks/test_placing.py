@@ -196,3 +196,27 @@ def test_a_mixed_gang_breaks_l1_if_it_fits_in_every_order(
     for member in members:
         story.sees(member)
     assert story.rests().broken() - {"L3", "S11"} == broken
+
+
+JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u"}
+REPLICA_SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u"}
+JOB_SET = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "s", "uid": "u"}
+
+
+@pytest.mark.parametrize(
+    ("meta", "broken"),
+    [
+        ({"ownerReferences": [REPLICA_SET]}, {"L1"}),
+        ({"ownerReferences": [JOB]}, set()),
+        ({"ownerReferences": [JOB_SET]}, set()),
+        ({"labels": {"app": "x", "kai.scheduler/queue": "q"}}, {"L1"}),
+        ({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, set()),
+        ({"labels": {"gang.scheduling.koordinator.sh/name": "g"}}, set()),
+        ({"annotations": {"scheduling.volcano.sh/group-min-member": "2"}}, set()),
+        ({"annotations": {"kai.scheduler/batch-min-member": "2"}}, set()),
+    ],
+)
+def test_a_pod_that_may_have_to_start_with_others_is_not_judged(meta: dict[str, Any], broken: set[str]) -> None:
+    asker = asks_whole("q", 1)
+    asker["metadata"].update(meta)
+    assert half_full(2).sees(asker).rests().broken() - {"L3", "S11"} == broken

@@ -1,0 +1,177 @@
+"""The pods that controllers of Kubernetes make, with the names, labels and owners that they give (no controller runs).
+
+Deployment, ReplicaSet, ReplicationController and StatefulSet make all their replicas; a Job as many pods as it runs at
+once, and a CronJob the pods of one Job. Pods that come later (a Job's next ones, replacements) are not made. Facts are
+those of Kubernetes 1.28 and newer: docs of each workload, KEP-2214 (indexed Jobs), KEP-4017 (labels of the index).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gpu import podtemplates
+from gpu.refusal import shown
+from simulator import jobpods
+from simulator.podmaking import Made, Malformed, Template, child, count_of, identity, make, owner_of
+
+#: Most pods that all controllers together make, and most bytes that these pods have as JSON: limits before work.
+MOST_PODS: Final = 10_000
+MOST_BYTES: Final = 64 * 2**20
+
+_Expand = Callable[[Mapping[str, Any], Template], Iterator[Made]]
+
+
+class Expander:
+    """Expands controllers, within one limit for all of them."""
+
+    def __init__(self) -> None:
+        self._pods_left = MOST_PODS
+        self._bytes_left = MOST_BYTES
+        self._unnamed = 0
+
+    def expand(self, controller: Mapping[str, Any]) -> list[Made]:
+        """Return the pods that a controller makes, and before them the Job to which they belong, if to one.
+
+        Raises Malformed with the field, its value and what is allowed.
+        """
+        controller = self._named(controller)
+        kind, spec = controller["kind"], controller.get("spec")
+        count, field = count_of(kind, spec if isinstance(spec, Mapping) else {})
+        template = _template(controller)
+        self._charge(count, field, template)
+        return list(_EXPANDED[kind](controller, template)) if count or kind == "Job" else []
+
+    @staticmethod
+    def is_partial(controller: Mapping[str, Any]) -> bool:
+        """Whether a Job, or a CronJob's, has pods that come after its first ones."""
+        spec = child(controller, "spec")
+        if controller["kind"] == "CronJob":
+            spec = child(child(spec, "jobTemplate"), "spec")
+        elif controller["kind"] != "Job":
+            return False
+        completions = child(spec, "completions")
+        return completions is not None and bool(completions > count_of("Job", spec)[0] > 0)
+
+    def _named(self, controller: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The controller with a name; what the server would add to generateName follows from the order of files."""
+        metadata = controller["metadata"]
+        if metadata.get("name"):
+            return controller
+        self._unnamed += 1
+        name = f"{metadata['generateName']}{identity(self._unnamed)[-5:]}"
+        rest = {key: value for key, value in metadata.items() if key != "generateName"}
+        return {**controller, "metadata": {**rest, "name": name}}
+
+    def _charge(self, count: int, field: str, template: Template) -> None:
+        """Take the pods from what is left. The template is charged even if there are none: it was measured."""
+        if count > self._pods_left:
+            left = "" if self._pods_left == MOST_PODS else f", {self._pods_left} are left"
+            raise Malformed(
+                f"{field} is {shown(str(count))}; all controllers together make {MOST_PODS} pods at most{left}"
+            )
+        size = template.size * max(count, 1)
+        if size > self._bytes_left:
+            raise Malformed(
+                f"{field} is {count} with a template of {template.size} bytes; all pods of controllers together have "
+                f"{MOST_BYTES} bytes at most, {self._bytes_left} are left"
+            )
+        self._pods_left -= count
+        self._bytes_left -= size
+
+
+def api_version_of(kind: object) -> str:
+    """Return the apiVersion of a kind that is expanded; "" for other kinds."""
+    return _API_VERSIONS.get(kind, "") if isinstance(kind, str) else ""
+
+
+def _template(controller: Mapping[str, Any]) -> Template:
+    path = "spec.jobTemplate.spec.template" if controller["kind"] == "CronJob" else "spec.template"
+    raw = next((raw for place, raw in podtemplates.templates(controller) if place == path), None)
+    if raw is None:
+        raise Malformed(f"{path} has to be a pod template with spec.containers")
+    _, malformed = podtemplates.read_pod(raw)
+    if malformed:
+        raise Malformed(f"{path}: {podtemplates.MALFORMED}: {malformed}")
+    try:
+        size = len(msgspec.json.encode(raw))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Malformed(f"{path} is not JSON: {error}") from error
+    return Template(path, raw, size)
+
+
+def _deployment(controller: Mapping[str, Any], template: Template) -> Iterator[Made]:
+    made_hash = identity(template.raw)
+    labels = {"pod-template-hash": made_hash}
+    name = f"{controller['metadata']['name']}-{made_hash}"
+    replicas = count_of("Deployment", controller["spec"])[0]
+    yield from _copies(owner_of("apps/v1", "ReplicaSet", name), template, replicas, labels)
+
+
+def _replicas(controller: Mapping[str, Any], template: Template) -> Iterator[Made]:
+    kind = controller["kind"]
+    owner = owner_of(_API_VERSIONS[kind], kind, controller["metadata"]["name"])
+    yield from _copies(owner, template, count_of(kind, controller["spec"])[0], {})
+
+
+def _copies(owner: Mapping[str, Any], template: Template, replicas: int, labels: Mapping[str, str]) -> Iterator[Made]:
+    for _ in range(replicas):
+        yield make(template, owner, generate_name=f"{owner['name']}-", labels=labels)
+
+
+def _stateful_set(controller: Mapping[str, Any], template: Template) -> Iterator[Made]:
+    """Pods of a StatefulSet, all at once (as with podManagementPolicy Parallel)."""
+    spec, set_name = controller["spec"], controller["metadata"]["name"]
+    owner = owner_of("apps/v1", "StatefulSet", set_name)
+    start = _start(spec)
+    revision = f"{set_name}-{identity(template.raw)}"
+    for ordinal in range(start, start + count_of("StatefulSet", spec)[0]):
+        name = f"{set_name}-{ordinal}"
+        labels = {
+            "apps.kubernetes.io/pod-index": str(ordinal),
+            "controller-revision-hash": revision,
+            "statefulset.kubernetes.io/pod-name": name,
+        }
+        extra = {"hostname": name, "subdomain": spec.get("serviceName") or "", **_claims(spec, template, name)}
+        yield make(template, owner, name=name, labels=labels, extra=extra)
+
+
+def _start(spec: Mapping[str, Any]) -> int:
+    ordinals = spec.get("ordinals")
+    start = ordinals.get("start") if isinstance(ordinals, Mapping) else None
+    if start is not None and (type(start) is not int or start < 0):
+        raise Malformed(f"spec.ordinals.start is {shown(repr(start))}; a number of 0 or more is allowed")
+    return start or 0
+
+
+def _claims(spec: Mapping[str, Any], template: Template, pod_name: str) -> dict[str, Any]:
+    """The volumes of a pod, with those of volumeClaimTemplates in place of those of the same names."""
+    wanted = spec.get("volumeClaimTemplates") or ()
+    if not wanted:
+        return {}
+    names = [child(child(each, "metadata"), "name") for each in wanted] if isinstance(wanted, list) else [None]
+    if not all(isinstance(name, str) and name for name in names):
+        raise Malformed("spec.volumeClaimTemplates has to be a list of claims with metadata.name")
+    own = [{"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod_name}"}} for name in names]
+    there = child(child(template.raw, "spec"), "volumes") or ()
+    return {"volumes": [*own, *(each for each in there if child(each, "name") not in names)]}
+
+
+_EXPANDED: Final[Mapping[str, _Expand]] = {
+    "Deployment": _deployment,
+    "ReplicaSet": _replicas,
+    "ReplicationController": _replicas,
+    "StatefulSet": _stateful_set,
+    "Job": jobpods.of_job,
+    "CronJob": jobpods.of_cron_job,
+}
+_API_VERSIONS: Final[Mapping[str, str]] = {
+    "Deployment": "apps/v1",
+    "ReplicaSet": "apps/v1",
+    "ReplicationController": "v1",
+    "StatefulSet": "apps/v1",
+    "Job": "batch/v1",
+    "CronJob": "batch/v1",
+}

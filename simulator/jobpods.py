@@ -1,0 +1,101 @@
+"""The pods of Jobs and CronJobs, as many as run at once, and the Job itself, whose metadata the scheduler reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gpu.refusal import shown
+from kube.client.resources import JOBS
+from simulator.podmaking import Made, Malformed, Template, child, count_of, make, owner_of
+from wire.core import ObjectMeta
+
+INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_UID_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
+_NAME_LABELS: Final = ("batch.kubernetes.io/job-name", "job-name")
+_POLICIES: Final = ("Never", "OnFailure")
+_MODES: Final = ("NonIndexed", "Indexed")
+_INDEX_VARIABLE: Final = {
+    "name": "JOB_COMPLETION_INDEX",
+    "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}},
+}
+
+
+def of_job(job: Mapping[str, Any], template: Template) -> Iterator[Made]:
+    """Yield the Job and its first pods. Raises Malformed."""
+    _check(job["spec"], template)
+    meta = job["metadata"]
+    try:
+        msgspec.convert(meta, ObjectMeta)
+    except msgspec.ValidationError as error:
+        raise Malformed(f"metadata of the Job: {error}") from error
+    yield Made({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": job["spec"]}, JOBS)
+    yield from _pods(job, template)
+
+
+def of_cron_job(cron: Mapping[str, Any], template: Template) -> Iterator[Made]:
+    """Yield one Job of a CronJob, named after the start of time, and its first pods. Raises Malformed."""
+    wanted = cron["spec"]["jobTemplate"]
+    meta = cron["metadata"]
+    written = child(wanted, "metadata") or {}
+    job_meta = {
+        "name": f"{meta['name']}-0",
+        **({"namespace": meta["namespace"]} if meta.get("namespace") else {}),
+        **{field: written[field] for field in ("labels", "annotations") if written.get(field)},
+        "ownerReferences": [owner_of("batch/v1", "CronJob", meta["name"])],
+    }
+    yield from of_job({"metadata": job_meta, "spec": wanted["spec"]}, template)
+
+
+def owned(pod: Mapping[str, Any], job_uid: str) -> dict[str, Any]:
+    """Return a pod of a Job with the UID that the API server gave the Job."""
+    meta = pod["metadata"]
+    owners = [{**owner, "uid": job_uid} for owner in meta["ownerReferences"]]
+    labels = {**meta["labels"], **dict.fromkeys(_UID_LABELS, job_uid)}
+    return {**pod, "metadata": {**meta, "labels": labels, "ownerReferences": owners}}
+
+
+def _check(spec: Mapping[str, Any], template: Template) -> None:
+    policy = template.raw["spec"].get("restartPolicy")
+    if policy not in _POLICIES:
+        said = f"{template.path}.spec.restartPolicy is {shown(repr(policy))}"
+        raise Malformed(f"{said}; of a Job, {' and '.join(_POLICIES)} are allowed")
+    mode = spec.get("completionMode") or _MODES[0]
+    if mode not in _MODES:
+        raise Malformed(f"spec.completionMode is {shown(repr(mode))}; {' and '.join(_MODES)} are allowed")
+    if mode == "Indexed" and spec.get("completions") is None:
+        raise Malformed("spec.completions is not set, and has to be with completionMode Indexed")
+
+
+def _pods(job: Mapping[str, Any], template: Template) -> Iterator[Made]:
+    spec, name = job["spec"], job["metadata"]["name"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "controller": True, "blockOwnerDeletion": True}
+    labels = dict.fromkeys(_NAME_LABELS, name)
+    count = count_of("Job", spec)[0]
+    if spec.get("completionMode") != "Indexed":
+        for _ in range(count):
+            yield make(template, owner, generate_name=f"{name}-", labels=labels, job=name)
+        return
+    containers = {field: _with_index(template.raw["spec"].get(field)) for field in ("containers", "initContainers")}
+    for index in range(count):
+        yield make(
+            template,
+            owner,
+            generate_name=f"{name}-{index}-",
+            labels={**labels, INDEX: str(index)},
+            annotations={INDEX: str(index)},
+            extra={**containers, "hostname": f"{name}-{index}"},
+            job=name,
+        )
+
+
+def _with_index(containers: list[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+    """Containers with the variable, unless they set it themselves."""
+    return [
+        {**each, "env": [*(each.get("env") or ()), _INDEX_VARIABLE]}
+        if not any(child(one, "name") == _INDEX_VARIABLE["name"] for one in each.get("env") or ())
+        else dict(each)
+        for each in containers or ()
+    ]

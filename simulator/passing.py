@@ -1,0 +1,56 @@
+"""What of the manifests a simulation passes over, and the lines that say so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from gpu import podtemplates
+from gpu.refusal import shown
+
+#: Most kinds that one line names.
+_MOST_NAMED: Final = 10
+#: A kind of a group with this ending, or without a dot in it, is Kubernetes' own and is named without its group.
+_OWN: Final = ".k8s.io"
+
+
+class Passed:
+    """Counts by kind, and how many Jobs have pods that come later."""
+
+    def __init__(self) -> None:
+        self._without_pods: Counter[str] = Counter()
+        self._without_controller: Counter[str] = Counter()
+        self._partial = 0
+
+    def note(self, obj: Mapping[str, Any]) -> None:
+        """Note an object that is neither created nor expanded."""
+        has_pods = next(podtemplates.templates(obj), None) is not None
+        (self._without_controller if has_pods else self._without_pods)[_name(obj)] += 1
+
+    def note_partial(self) -> None:
+        """Note a Job that has more pods than run at once."""
+        self._partial += 1
+
+    def lines(self) -> Iterator[str]:
+        """Say what was passed over, a line for each reason."""
+        if self._without_pods:
+            yield f"passed over, because they make no pods: {_counts(self._without_pods)}"
+        if self._without_controller:
+            why = "their pods are not made, because their controllers are not simulated"
+            yield f"{why}: {_counts(self._without_controller)}"
+        if self._partial:
+            text = "only the pods that run first are made, of Jobs with more completions than parallelism"
+            yield f"{text}: {self._partial}"
+
+
+def _name(obj: Mapping[str, Any]) -> str:
+    kind, api_version = shown(str(obj.get("kind"))), obj.get("apiVersion")
+    group = api_version.rpartition("/")[0] if isinstance(api_version, str) else ""
+    return kind if "." not in group or group.endswith(_OWN) else f"{kind}.{shown(group)}"
+
+
+def _counts(kinds: Counter[str]) -> str:
+    named = [f"{count} {kind}" for kind, count in kinds.most_common(_MOST_NAMED)]
+    more = len(kinds) - len(named)
+    return ", ".join([*named, *([f"objects of {more} more kinds"] if more > 0 else [])])

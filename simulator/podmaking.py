@@ -1,0 +1,115 @@
+"""What all controllers do to make a pod of their template: metadata, owner, and how many there are."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gpu.refusal import shown
+from kube.client.resources import PODS, Resource
+
+#: As in apimachinery's util/rand: neither vowels nor look-alikes.
+_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+#: The fields of a template's metadata that its pods get.
+_COPIED: Final = ("labels", "annotations", "finalizers")
+
+
+class Malformed(ValueError):
+    """Raised when no pods can be made; names the field, its value and what is allowed."""
+
+
+class Template(msgspec.Struct, frozen=True):
+    """A pod template: where it stands in its controller, and its size in bytes as JSON."""
+
+    path: str
+    raw: Mapping[str, Any]
+    size: int
+
+
+class Made(msgspec.Struct, frozen=True):
+    """An object that a controller makes. ``job``: name of the Job that owns the pod and is made before it, if any.
+
+    The UID of that Job is known only once the API server has it (jobpods.owned).
+    """
+
+    body: Mapping[str, Any]
+    resource: Resource[Any] = PODS
+    job: str = ""
+
+
+def count_of(kind: str, spec: Mapping[str, Any]) -> tuple[int, str]:
+    """Return how many pods a controller makes at first, and the field that says so. Raises Malformed."""
+    if kind == "CronJob":
+        job = child(child(spec, "jobTemplate"), "spec") or {}
+        count, field = count_of("Job", job)
+        return (0 if spec.get("suspend") is True else count), f"spec.jobTemplate.{field}"
+    if kind != "Job":
+        return _number(spec, "replicas", 1), "spec.replicas"
+    parallel = _number(spec, "parallelism", 1)
+    completions = _number(spec, "completions", parallel)
+    field = "spec.parallelism" if parallel <= completions else "spec.completions"
+    return (0 if spec.get("suspend") is True else min(parallel, completions)), field
+
+
+def _number(spec: Mapping[str, Any], name: str, default: int) -> int:
+    value = spec.get(name)
+    if value is None:
+        return default
+    if type(value) is not int or value < 0:
+        raise Malformed(f"spec.{name} is {shown(repr(value))}; a number of 0 or more is allowed")
+    return value
+
+
+def make(
+    template: Template,
+    owner: Mapping[str, Any],
+    *,
+    name: str = "",
+    generate_name: str = "",
+    labels: Mapping[str, str] = {},
+    annotations: Mapping[str, str] = {},
+    extra: Mapping[str, Any] = {},
+    job: str = "",
+) -> Made:
+    """Return a pod of a template. ``extra``: fields of its spec that the controller sets."""
+    written = template.raw.get("metadata") or {}
+    meta = {field: written[field] for field in _COPIED if written.get(field)}
+    if labels:
+        meta["labels"] = {**(written.get("labels") or {}), **labels}
+    if annotations:
+        meta["annotations"] = {**(written.get("annotations") or {}), **annotations}
+    named = {"name": name} if name else {"generateName": generate_name}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**named, **meta, "ownerReferences": [owner]},
+        "spec": {**template.raw["spec"], **{key: value for key, value in extra.items() if value}},
+    }
+    return Made(body, job=job)
+
+
+def owner_of(api_version: str, kind: str, name: str) -> dict[str, Any]:
+    """Return the reference to a controller that is not stored; its UID follows from its name."""
+    digest = f"{zlib.crc32(f'{api_version}/{kind}/{name}'.encode()):08x}"
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": name,
+        "uid": f"{digest}-0000-4000-8000-{digest:0>12}",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def identity(value: object) -> str:
+    """Return letters that stand for a value, in the form of pod-template-hash: ten, of an alphabet without vowels."""
+    digest = f"{zlib.crc32(msgspec.json.encode(value)):010d}"
+    return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in digest)
+
+
+def child(value: object, key: str) -> Any:
+    """Return what stands under a key; None if there is nothing or ``value`` is no object."""
+    return value.get(key) if isinstance(value, Mapping) else None
