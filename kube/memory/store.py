@@ -53,6 +53,8 @@ class Table:
                 continue
             if before is not None:
                 index[before].discard(key)
+                if not index[before]:
+                    del index[before]
             if after is not None:
                 index.setdefault(after, set()).add(key)
 
