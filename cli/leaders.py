@@ -1,8 +1,9 @@
 """Whether a scheduler and a binder are at work, as their leases say: the one that works renews its lease every 2 s.
 
 A lease is judged by whether it changes while we look, on our own monotonic clock. Its ``renewTime`` was written by
-another machine's clock, so it tells only whether to look twice, and how long ago the last renewal was. What could not
-be read is not judged: an API server that does not answer says nothing about a scheduler.
+another machine's clock, so it tells only whether to look twice, and how long ago the last renewal was. One that is
+ahead of our clock tells neither: such a lease counts as renewed only once we see it change. What could not be read is
+not judged: an API server that does not answer says nothing about a scheduler.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _LOOK_TWICE_S: Final = 0.5
 _FOLLOW_S: Final = 5.0
 #: Where a lease says none (kube/lead/lease.py).
 _DURATION_S: Final = 15
+#: A clock that is ahead of ours by no more than this changes no verdict.
+_SKEW_S: Final = 5.0
 _NS: Final = 1_000_000_000
 
 
@@ -39,12 +42,14 @@ class _Seen(msgspec.Struct, frozen=True):
     """A lease as it was read last, None: there is none. Times of the event loop's clock.
 
     ``changed_at``: of its last renewal, as far as we know. ``since``: when we read it like this first; ``until``: last.
+    ``doubt``: why its own words do not tell when it was renewed, "" where they do or where we saw it change.
     """
 
     spec: LeaseSpec | None
     changed_at: float
     since: float
     until: float
+    doubt: str = ""
 
     @property
     def silent_s(self) -> float:
@@ -55,7 +60,7 @@ class _Seen(msgspec.Struct, frozen=True):
         """Whether nobody seems to hold it."""
         if self.spec is None or not self.spec.holder_identity:
             return True
-        return self.silent_s > (self.spec.lease_duration_seconds or _DURATION_S)
+        return bool(self.doubt) or self.silent_s > (self.spec.lease_duration_seconds or _DURATION_S)
 
     @property
     def is_confirmed(self) -> bool:
@@ -99,8 +104,8 @@ class Leaders:
         if before is not None and before.spec == spec:
             self._seen[name] = msgspec.structs.replace(before, until=now)
             return
-        told_s = 0.0 if before is not None or spec is None else self._age_s(spec)
-        self._seen[name] = _Seen(spec=spec, changed_at=now - told_s, since=now, until=now)
+        told_s, doubt = (0.0, "") if before is not None or spec is None else self._age(spec)
+        self._seen[name] = _Seen(spec=spec, changed_at=now - told_s, since=now, until=now, doubt=doubt)
 
     async def look(self, api: Api) -> None:
         """Read the leases until it is known who works: at once, or for some seconds where one seems abandoned.
@@ -130,13 +135,16 @@ class Leaders:
             except NotFound:
                 self.note(name, None)
 
-    def _age_s(self, spec: LeaseSpec) -> float:
-        """How long ago a lease was renewed by its own words, 0 where they make no sense."""
+    def _age(self, spec: LeaseSpec) -> tuple[float, str]:
+        """How many seconds ago a lease was renewed by its own words; 0 and the reason where these can't be right."""
         try:
             renewed = datetime.datetime.fromisoformat(spec.renew_time or "")
         except ValueError:
-            return 0.0
-        return max(0.0, self._clock.now_ns() / _NS - renewed.timestamp())
+            return 0.0, "its last renewal has no time"
+        age_s = self._clock.now_ns() / _NS - renewed.timestamp()
+        if age_s < -_SKEW_S:
+            return 0.0, f"its last renewal is {-age_s:.0f} s ahead of this clock"
+        return max(0.0, age_s), ""
 
 
 def _sentence(name: str, seen: _Seen) -> str:
@@ -146,4 +154,5 @@ def _sentence(name: str, seen: _Seen) -> str:
         return f"no {component} has worked here yet (there is no lease {lease}): {without}"
     if not seen.spec.holder_identity:
         return f"no {component} works: the last one gave its lease back {seen.silent_s:.0f} s ago: {without}"
-    return f"the {component} has not renewed its lease for {seen.silent_s:.0f} s: {without}"
+    doubt = f", and {seen.doubt}" if seen.doubt else ""
+    return f"the {component} has not renewed its lease for {seen.silent_s:.0f} s{doubt}: {without}"

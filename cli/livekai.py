@@ -43,7 +43,10 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Lookout:
-    """Looks for a KAI, as often as it is asked to. A lease is a sign of life if it was renewed since the last look."""
+    """Looks for a KAI, as often as it is asked to. A lease is a sign of life if it was renewed since the last look.
+
+    Renewed: its holder or its time of renewal changed. A label on a lease that KAI left changes the object, too.
+    """
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -65,7 +68,7 @@ class Lookout:
         return tuple(
             f"lease {names.SYSTEM_NAMESPACE}/{name}"
             for name, lease in sorted(held.items())
-            if name in before and before[name].metadata.resource_version != lease.metadata.resource_version
+            if name in before and _renewal(before[name]) != _renewal(lease)
         )
 
     @property
@@ -114,6 +117,10 @@ def sentence(found: Sequence[str]) -> str:
 
 async def _pods(api: Api, selector: str, *, namespace: str) -> list[Pod]:
     return (await api.list(PODS, namespace=namespace, label_selector=selector, skip_undecodable=True)).items
+
+
+def _renewal(lease: Lease) -> tuple[str | None, str | None]:
+    return lease.spec.holder_identity, lease.spec.renew_time
 
 
 def _components(pods: Sequence[Pod]) -> list[str]:

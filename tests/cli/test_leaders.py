@@ -49,23 +49,21 @@ class Cluster:
         self._theirs = Skewed(self.clock, by_s)
         self.alive = dict.fromkeys(LEADERS, True)
 
-    def _spec(self, **more: Any) -> dict[str, Any]:
+    def spec(self, **more: Any) -> dict[str, Any]:
         renewed = rfc3339_micro(self._theirs.now_ns())
         return {"spec": {"holderIdentity": "h", "leaseDurationSeconds": 15, "renewTime": renewed, **more}}
 
     async def renew(self) -> None:
         for name in LEADERS:
-            await self.api.create(
-                LEASES, {"metadata": {"name": name}, **self._spec()}, namespace=names.SYSTEM_NAMESPACE
-            )
+            await self.api.create(LEASES, {"metadata": {"name": name}, **self.spec()}, namespace=names.SYSTEM_NAMESPACE)
         while True:
             await anyio.sleep(2.0)
             for name in (name for name, lives in self.alive.items() if lives):
-                await self.api.patch(LEASES, name, self._spec(), namespace=names.SYSTEM_NAMESPACE)
+                await self.api.patch(LEASES, name, self.spec(), namespace=names.SYSTEM_NAMESPACE)
 
     async def give_back(self, name: str) -> None:
         self.alive[name] = False
-        given = self._spec(holderIdentity=None, leaseDurationSeconds=None)
+        given = self.spec(holderIdentity=None, leaseDurationSeconds=None)
         await self.api.patch(LEASES, name, given, namespace=names.SYSTEM_NAMESPACE)
 
 
@@ -118,6 +116,36 @@ async def test_clocks_that_differ_make_nobody_dead(by_s: int) -> None:
         said, took_s = await looked(cluster)
         assert said == ()
         assert took_s <= 2.0
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("spec", "doubt"),
+    [
+        ({}, "its last renewal is 3600 s ahead of this clock"),
+        ({"renewTime": None}, "its last renewal has no time"),
+    ],
+)
+async def test_a_dead_scheduler_whose_clock_was_ahead_does_not_look_fresh(spec: dict[str, Any], doubt: str) -> None:
+    cluster = Cluster(by_s=3600)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(cluster.renew)
+        await anyio.sleep(31.0)
+        cluster.alive["moorage-scheduler"] = False
+        last = cluster.spec(**spec)
+        await cluster.api.patch(LEASES, "moorage-scheduler", last, namespace=names.SYSTEM_NAMESPACE)
+        said, took_s = await looked(cluster)
+        assert said == (f"the scheduler has not renewed its lease for 5 s, and {doubt}: no pod is placed",)
+        assert took_s == CONFIRM_S
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_clock_that_is_ahead_by_little_needs_no_second_look() -> None:
+    cluster = Cluster(by_s=4)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(cluster.renew)
+        await anyio.sleep(31.0)
+        assert await looked(cluster) == ((), 0.0)
         tasks.cancel_scope.cancel()
 
 

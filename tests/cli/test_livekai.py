@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from cli.livekai import Found, look_for_kai, sentence
+from cli.livekai import Found, Lookout, look_for_kai, sentence
 from kube.client.api import Api
 from kube.client.resources import LEASES, PODS, Resource
 from kube.client.retry import Retry
@@ -109,6 +109,30 @@ async def test_a_lease_is_kais_while_somebody_renews_it(
         took_s = anyio.current_time() - started_s
     assert found.at_work == ((f"lease kai-scheduler/{name}",) if is_at_work else ())
     assert took_s == pytest.approx(looked_s, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"metadata": {"labels": {"team": "a"}}},
+        {"spec": {"leaseDurationSeconds": 20}},
+    ],
+)
+async def test_an_edit_of_a_lease_that_a_kai_left_is_no_renewal(api: Api, edit: dict[str, Any]) -> None:
+    await api.create(LEASES, lease("kai"), namespace="kai-scheduler")
+    lookout = Lookout(api)
+    assert await lookout.look_at_leases() == ()
+    await api.patch(LEASES, BINDERS, edit, namespace="kai-scheduler")
+    assert await lookout.look_at_leases() == ()
+
+
+async def test_a_later_time_is_a_renewal_by_the_same_holder(api: Api) -> None:
+    await api.create(LEASES, lease("kai"), namespace="kai-scheduler")
+    lookout = Lookout(api)
+    await lookout.look_at_leases()
+    renewed = {"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}
+    await api.patch(LEASES, BINDERS, renewed, namespace="kai-scheduler")
+    assert await lookout.look_at_leases() == (f"lease kai-scheduler/{BINDERS}",)
 
 
 def test_the_sentence_says_what_was_found_and_what_to_do() -> None:
