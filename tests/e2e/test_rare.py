@@ -20,8 +20,9 @@ from kube import binding
 from kube.client import config
 from kube.client.api import Api
 from kube.client.clock import SystemClock
+from kube.client.errors import NotFound
 from kube.client.http import HttpTransport
-from kube.client.resources import PODS
+from kube.client.resources import LEASES, PODS
 from kube.client.retry import Retry
 from kube.events import EventRecorder, EventSettings
 from simulator.reporting import Reporter
@@ -236,3 +237,15 @@ async def test_an_event_that_is_said_again_becomes_a_series(
                 await eventually(is_written, "the event to be written", within_s=10)
             tasks.cancel_scope.cancel()
         assert (events.counts.written, events.counts.refused) == (2, 0)
+
+
+@pytest.mark.parametrize("lease", ["41fce092.run.ai", "2ad35f9c.kai.scheduler", "kai-scheduler"])
+@pytest.mark.parametrize("component", [SCHEDULER, BINDER])
+async def test_replicas_of_before_an_upgrade_may_still_read_kais_leases(
+    control_plane: ControlPlane, moorage: Deployment, component: str, lease: str
+) -> None:
+    """They ask for each by its name; refused, they would not start again."""
+    moorage.check()
+    async with _api(control_plane, component) as api:
+        with pytest.raises(NotFound):
+            await api.get(LEASES, lease, namespace=names.SYSTEM_NAMESPACE)

@@ -107,7 +107,7 @@ def _fires() -> Iterator[Case]:
     )  # fmt: skip
     yield Case(
         "a KAI was started", "MoorageBesideKai", one("moorage_kai_at_work", "0x2 1x9", "binder"), 3,
-        (({}, "A KAI Scheduler is at work in this cluster, so Moorage places no pods"),),
+        (({}, "A KAI Scheduler is at work in this cluster beside Moorage"),),
     )  # fmt: skip
     yield Case(
         "no admission is there", "MoorageAdmissionDown", one(SILENCE, "9x9", "scheduler", resource="pods"), 3,

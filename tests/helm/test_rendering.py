@@ -245,6 +245,13 @@ def test_options_of_kais_scheduler_that_mean_nothing_here_are_left_out_and_named
     assert "scheduler.args.v" in said.partition("change nothing here:")[2]
 
 
+@pytest.mark.parametrize("component", ["binder", "admission"])
+def test_options_of_other_components_are_given_to_them_as_they_are(component: str, tmp_path: Path) -> None:
+    """Nothing says that they are left out, so the component has to refuse what it does not know."""
+    given = arguments_of(rendered(tmp_path, {component: {"args": {"qps": 50}}}), component)
+    assert "--qps=50" in given
+
+
 @pytest.mark.parametrize("registry", ["", "/"])
 def test_without_a_registry_it_is_refused_and_told_where_images_come_from(registry: str, tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"global.registry is not set.*docs/images\.md.*global\.registry=localhost"):

@@ -23,8 +23,10 @@ A component's Deployment, with what is the same for all:
 {{- $ports = append $ports (dict "name" "http-metrics" "containerPort" 8080) -}}
 {{- end -}}
 {{- $options := $values.args -}}
+{{- if eq .component "scheduler" -}}
 {{- range splitList " " (include "moorage.kaisOptions" .) -}}
 {{- $options = omit $options . -}}
+{{- end -}}
 {{- end -}}
 {{- $tracing := $root.Values.tracing -}}
 {{- $mounts := .mounts | default list -}}
