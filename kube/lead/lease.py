@@ -168,8 +168,14 @@ class LeaderElection:
         while True:
             if await self._attempt_to_take():
                 break
-            await anyio.sleep(self._settings.poll_s * self._rng.uniform(1.0, 1.0 + _JITTER))
+            await anyio.sleep(self._pause_s())
         self._tell("leads", LogEvent.LEADER_ELECTED)
+
+    def _pause_s(self) -> float:
+        """Until the next look: a period, or less where a lease that nobody renews is over before."""
+        poll_s = self._settings.poll_s * self._rng.uniform(1.0, 1.0 + _JITTER)
+        left_s = self._over_at(self._seen) - anyio.current_time() if self._seen else 0.0
+        return min(poll_s, left_s) if left_s > 0.0 else poll_s
 
     async def _attempt_to_take(self) -> bool:
         try:
@@ -223,13 +229,17 @@ class LeaderElection:
         if spec.holder_identity == self._identity:
             # A write of ours whose answer was lost, or our own lost term: what we waited for then still counts.
             return True
-        # One that was given back with nothing left to land has no duration.
-        unsaid_s = self._settings.duration_s if spec.holder_identity else 0
-        over_at = self._seen_at + (spec.lease_duration_seconds or unsaid_s)
+        over_at = self._over_at(spec)
         if spec.holder_identity and now < over_at:
             return False
         self._quiet_until = max(self._quiet_until, over_at)
         return True
+
+    def _over_at(self, spec: LeaseSpec) -> float:
+        """When a lease is over that nobody renews from now on."""
+        # One that was given back with nothing left to land has no duration.
+        unsaid_s = self._settings.duration_s if spec.holder_identity else 0
+        return self._seen_at + (spec.lease_duration_seconds or unsaid_s)
 
     async def _create(self) -> bool:
         sent_at = anyio.current_time()

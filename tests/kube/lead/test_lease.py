@@ -275,6 +275,17 @@ async def test_a_newcomer_waits_a_full_duration_whatever_the_times_in_the_lease_
     assert 15.0 <= new.terms[0][0] < 18.0
 
 
+@pytest.mark.parametrize("name", "bcdef")
+async def test_a_lease_that_nobody_renews_is_taken_when_it_is_over_and_not_a_period_later(name: str) -> None:
+    spec = {"holderIdentity": "z", "leaseDurationSeconds": 15, "renewTime": "1970-01-01T00:00:00.000000Z"}
+    new = Candidate(name, LeaseServer(spec, 7))
+    with anyio.move_on_after(60.0):
+        await new.run()
+    assert 15.0 <= new.terms[0][0] < 15.1
+    # Before that it looks each second, and not more often.
+    assert new.link.requests < 15 + 60 / 2 + 5
+
+
 async def hand_over(writes: Callable[[Candidate], Coroutine[Any, Any, None]]) -> tuple[float, LeaseServer, Candidate]:
     """A leader does ``writes`` and is told to end a second later; when it gave the lease back, and its successor."""
     server = LeaseServer()
