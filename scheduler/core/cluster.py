@@ -297,11 +297,13 @@ class Cluster:
         if self.others.has_unbound:
             self.others.put_on_their_way({charge.pod_uid: charge.node for charge in self.commits.all_charges()})
         unplaced = (self._pods.records[uid] for uid in self._pods.unbound if not self.commits.is_spoken_for(uid))
-        return [self.judged(pod) for pod in unplaced if not pod.deleting]
+        holders = self.storage.holders(self.commits.is_spoken_for)
+        return [self.others.judged(self.storage.judged(pod, holders)) for pod in unplaced if not pod.deleting]
 
     def judged(self, pod: PodRecord) -> PodRecord:
         """A pod with what else is known to keep it waiting, or off nodes, beside what it says itself."""
-        return self.others.judged(self.storage.judged(pod, self.commits.is_spoken_for))
+        holders = self.storage.holders(self.commits.is_spoken_for)
+        return self.others.judged(self.storage.judged(pod, holders))
 
     def doubts(self) -> dict[str, Doubt]:
         """Nodes that come last when a device has to be opened (slow_nodes.py)."""

@@ -111,7 +111,7 @@ class HandOvers:
 
     def is_under_way(self, uid: str) -> bool:
         """Whether a hand-over of this pod may still be carried out."""
-        return (uid in self._departed or bool(self._of_pod.at(uid))) and not self._is_bound(uid)
+        return (uid in self._departed or self._of_pod.has(uid)) and not self._is_bound(uid)
 
     def departed(self) -> tuple[BindRequestRecord, ...]:
         """Those that are gone and may still lead to something, by pod UID."""

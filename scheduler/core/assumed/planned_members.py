@@ -70,7 +70,7 @@ class Promises:
 
     def are_made_to(self, uid: str) -> bool:
         """Whether a place is kept for this pod."""
-        return any(self._counts(promise) for promise in self._of_pod.at(uid))
+        return self._of_pod.has(uid) and any(self._counts(promise) for promise in self._of_pod.at(uid))
 
     def groups(self) -> set[tuple[str, str]]:
         """PodGroups (namespace, name) with a planned member that was not seen bound."""

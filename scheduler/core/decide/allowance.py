@@ -59,6 +59,10 @@ class Allowance:
             return self._spent[namespace] <= self._share
         return self._late < _LATE and self._spent[namespace] < _FIRST
 
+    def spent_by(self, namespace: str) -> int:
+        """Operations that were done for this namespace."""
+        return self._spent[namespace]
+
     def spend(self, namespace: str, operations: int) -> None:
         """Count what was done for a pod of this namespace."""
         before = self._spent[namespace]

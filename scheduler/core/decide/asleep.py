@@ -17,6 +17,7 @@ from itertools import islice
 import numpy as np
 
 from gpu.request import FractionAsk, SharedAsk
+from scheduler.core.decide.gang_pace import GangPace
 from scheduler.core.filters.eligibility import OK
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.verdict import Verdict
@@ -55,12 +56,14 @@ class KeptGang:
 class Asleep:
     """Kept verdicts, those told longest ago first. ``generation`` is the cluster's."""
 
-    __slots__ = ("_classes", "_gangs", "_ledger")
+    __slots__ = ("_classes", "_gangs", "_ledger", "pace")
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._classes: dict[PodClass, Kept] = {}
         self._gangs: dict[Key, KeptGang] = {}
+        #: How often gangs whose start costs much are tried.
+        self.pace = GangPace()
 
     # --- classes -------------------------------------------------------------------------------------------------
     def put(self, cls: PodClass, verdict: Verdict, *, charged: Iterable[int], generation: int) -> None:

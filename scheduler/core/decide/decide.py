@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from scheduler.core.assumed.backoff import Setback
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import LIMITS, Allowance, Limits
 from scheduler.core.decide.asleep import Asleep, Kept, KeptGang
+from scheduler.core.decide.gang_pace import LARGE
 from scheduler.core.decide.placer import Placer
 from scheduler.core.devices.device_choice import rule_of
 from scheduler.core.explain.explain import explain_ways
@@ -29,10 +30,15 @@ from scheduler.core.model.priority_order import Candidate, order, order_members
 from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 
+T = TypeVar("T")
+
 #: What the steps of a decision cost, in operations of about a microsecond.
 _PLACING: Final = 50
 _COMPARING: Final = 20
 _JUDGING: Final = 180
+#: The same for a gang that does not start, and for each of its members that was passed over.
+_TRYING: Final = 50
+_PASSING: Final = 5
 #: The same for each node: of shares, and of shares for which each device is looked at; of all others one for so many.
 _COUNTING: Final = 1
 _LOOKING: Final = 60
@@ -81,7 +87,7 @@ class _Decision:
     waiting: dict[Verdict, list[str]] = field(default_factory=dict)
     hopeless: dict[PodClass, Verdict] = field(default_factory=dict)
     #: Classes for which no idle reservations would make room either.
-    roomless: set[PodClass] = field(default_factory=set)
+    roomless: dict[PodClass, None] = field(default_factory=dict)
     wake_at_ns: int | None = None
     allowance: Allowance = field(init=False)
     #: Classes of which a pod was placed.
@@ -93,6 +99,8 @@ class _Decision:
     #: Classes whose verdicts are of this decision.
     told: set[PodClass] = field(default_factory=set)
     retelling: int = 0
+    #: PodGroup -> how far it is from its minimum.
+    states: dict[tuple[str, str], Quorum] = field(default_factory=dict)
     _placer: Placer | None = None
 
     @property
@@ -108,6 +116,8 @@ class _Decision:
         self.allowance = Allowance(namespaces=len({pod.namespace for pod in waiting}), most=self.limits.most)
         stuck = list(self._stuck())
         self._forget_others([*waiting, *(pod for pod, _ in stuck)])
+        if self.asleep.pace.is_kept:
+            self.asleep.pace.keep_only({(pod.namespace, pod.pod_group) for pod in waiting}, self.now_ns)
         self.retold = self.asleep.oldest(self.limits.retold)
         for candidate in order(self._candidates([pod for pod in waiting if not self._sleeps_on(pod)])):
             if candidate.pod_group is not None:
@@ -179,7 +189,8 @@ class _Decision:
             if group is None:
                 self._miss(pods)
             else:
-                yield Candidate(order_members(pods), group, above=self.cluster.quorum(group).above)
+                state = self.states[key] = self.cluster.quorum(group)
+                yield Candidate(order_members(pods), group, above=state.above)
 
     def _miss(self, pods: Iterable[PodRecord]) -> None:
         for pod in order_members(pod for pod in pods if not pod.gated):
@@ -217,7 +228,7 @@ class _Decision:
         if not is_told:
             self._wake_by(self.now_ns + _RETELL_NS)
         self.hopeless[cls] = kept.verdict
-        self.roomless.add(cls)
+        self.roomless[cls] = None
         return kept.verdict
 
     def _may_fit(self, cls: PodClass, kept: Kept, namespace: str) -> bool:
@@ -341,7 +352,7 @@ class _Decision:
         without = self._without(pod)
         found = self.placer.wait_for_device(pod, without=without)
         if found is None and not without:
-            self.roomless.add(pod.cls)
+            self.roomless[pod.cls] = None
             self._sleep(pod.cls)
         return found
 
@@ -387,9 +398,15 @@ class _Decision:
             verdict = Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=group.unsupported)
             self._explain_gang(pods, group, verdict)
             return
+        key = (group.namespace, group.name)
+        state, kept = self.states[key], self.asleep.get_gang(key)
+        next_ns = self.asleep.pace.next_ns(key) if self.asleep.pace.is_large(key) else 0
+        if kept is not None and not state.is_met and self.now_ns < next_ns:
+            self._wake_by(next_ns)
+            self._explain_gang(pods, group, kept.verdict)
+            return
         obstacles = {pod.uid: obstacle for pod in pods if (obstacle := self._obstacle(pod)) is not None}
         ready = [pod for pod in pods if not pod.gated and pod.uid not in obstacles]
-        state = self.cluster.quorum(group)
         if state.is_met:
             self._decide_extras(pods, ready, obstacles)
         elif not state.is_starting:
@@ -419,16 +436,20 @@ class _Decision:
             return
         key, asked = (group.namespace, group.name), self._asked_by(group, ready, state)
         kept = self.asleep.get_gang(key)
-        if kept is not None and (self._is_sure_gang(kept, asked, ready) or not self._affords(ready)):
-            self._explain_gang(pods, group, kept.verdict)
+        is_sure = kept is not None and self._is_sure_gang(kept, asked, ready)
+        if is_sure or not self._is_in_turn(key, ready, state) or not self._affords(ready):
+            if kept is not None:
+                self._explain_gang(pods, group, kept.verdict)
             return
-        if kept is None and not self._affords(ready):
-            return
-        mark, hopeless, roomless = self.placer.trial.mark(), dict(self.hopeless), set(self.roomless)
+        mark, hopeless, roomless = self.placer.trial.mark(), len(self.hopeless), len(self.roomless)
+        spent = self.allowance.spent_by(group.namespace)
         start = self._try_start(ready, state)
         if start.failed is not None:
             self.placer.trial.undo(mark)
-            self.hopeless, self.roomless = hopeless, roomless
+            _cut(self.hopeless, hopeless)
+            _cut(self.roomless, roomless)
+            self.allowance.spend(group.namespace, _TRYING + _PASSING * len(ready))
+            self.asleep.pace.failed(key, self.allowance.spent_by(group.namespace) - spent, self.now_ns)
             verdict = _incomplete(start.failed, len(start.placed), state)
             self.asleep.put_gang(key, verdict, asked=asked, charged=mark > 0, generation=self.cluster.generation)
             self._explain_gang(pods, group, verdict)
@@ -437,6 +458,19 @@ class _Decision:
             self._explain_gang(pods, group, Verdict(code=Code.WAITING_FOR_DEVICE, detail=start.waits_on))
         else:
             self._add_gang(group, start.placed)
+
+    def _is_in_turn(self, key: tuple[str, str], ready: Sequence[PodRecord], state: Quorum) -> bool:
+        """Whether the start of a gang is tried now; one that costs much is tried seldom (gang_pace.py)."""
+        next_ns = self.asleep.pace.next_ns(key)
+        if next_ns <= self.now_ns or self._cost_of_start(ready, state) <= LARGE:
+            return True
+        self._wake_by(next_ns)
+        return False
+
+    def _cost_of_start(self, ready: Sequence[PodRecord], state: Quorum) -> int:
+        """About what it takes to try the start of a gang to its end."""
+        classes = {pod.cls for pod in ready}
+        return _TRYING + _PASSING * len(ready) + _PLACING * state.total + sum(map(self._cost, classes))
 
     def _asked_by(self, group: PodGroupRecord, ready: Sequence[PodRecord], state: Quorum) -> Hashable:
         """All that the start of a gang depends on beside the nodes."""
@@ -490,6 +524,12 @@ class _Decision:
     def _explain_gang(self, pods: list[PodRecord], group: PodGroupRecord, verdict: Verdict) -> None:
         explained = tuple(pod.uid for pod in pods if not pod.gated)
         self.entries.append(Explain(pods=explained, pod_group=(group.namespace, group.name), verdict=verdict))
+
+
+def _cut(known: dict[PodClass, T], length: int) -> None:
+    """Take back what was noted last, until so much is left as there was before."""
+    while len(known) > length:
+        known.popitem()
 
 
 def _incomplete(failure: Verdict, placed: int, state: Quorum) -> Verdict:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.core.model.records import PodGroupRecord, PodRecord
@@ -19,6 +19,11 @@ class Missing:
 
     total: int
     of_subgroup: dict[str, int]
+    #: Sum of ``of_subgroup``: a PodGroup may name thousands, and this is asked for each member.
+    _of_subgroups: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._of_subgroups = sum(self.of_subgroup.values())
 
     @property
     def is_reached(self) -> bool:
@@ -27,13 +32,14 @@ class Missing:
 
     def wants(self, pod: PodRecord) -> bool:
         """Whether placing this pod brings the minimum nearer."""
-        return self.of_subgroup.get(pod.subgroup, 0) > 0 or self.total > sum(self.of_subgroup.values())
+        return self.of_subgroup.get(pod.subgroup, 0) > 0 or self.total > self._of_subgroups
 
     def take(self, pod: PodRecord) -> None:
         """Count a member that was placed."""
         self.total -= 1
         if self.of_subgroup.get(pod.subgroup, 0) > 0:
             self.of_subgroup[pod.subgroup] -= 1
+            self._of_subgroups -= 1
 
 
 @dataclass(slots=True)
@@ -102,7 +108,7 @@ def quorum(
     there = bound + Counter(succeeded)
     of_subgroup = {s.name: max(0, s.minimum - there[s.name]) for s in group.subgroups}
     of_all = group.minimum - there.total()
-    waiting = [pod.uid for pod in members if not pod.node]
+    waiting = (pod.uid for pod in members if not pod.node)
     return Quorum(
         minimum=max(group.minimum, sum(s.minimum for s in group.subgroups)),
         bound=bound.total(),

@@ -38,6 +38,10 @@ class Membership(Generic[K]):
         """Where ``key`` is, "" if nowhere."""
         return self._place.get(key, "")
 
+    def has(self, place: str) -> bool:
+        """Whether anything is at ``place``."""
+        return place in self._at
+
     def at(self, place: str) -> Set[K]:
         """Everybody at ``place``, in no order."""
         return self._at.get(place, _NOBODY)  # type: ignore[arg-type]  # nobody is of every type

@@ -7,6 +7,8 @@ bound when its pod is placed is not carried out yet: such a pod waits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
+from typing import TypeAlias
 
 import msgspec
 
@@ -17,6 +19,9 @@ from scheduler.core.model.records import ClaimUse, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.nodes.volume_limits import Attached, Attachments
+
+#: Says of a claim which pods (UIDs) have a node, or are on their way to one.
+Holders: TypeAlias = Callable[[ClaimKey], tuple[str, ...]]
 
 
 class Storage:
@@ -97,7 +102,16 @@ class Storage:
             self._told(*nodes)
 
     # --- what decisions read -----------------------------------------------------------------------------------------
-    def judged(self, pod: PodRecord, is_on_its_way: Callable[[str], bool]) -> PodRecord:
+    def holders(self, is_on_its_way: Callable[[str], bool]) -> Holders:
+        """Say of claims which pods (UIDs) hold them. Each claim is looked at once, however many pods mount it."""
+
+        @cache
+        def holding(key: ClaimKey) -> tuple[str, ...]:
+            return tuple(uid for uid in self._users.get(key, ()) if self._pods[uid].node or is_on_its_way(uid))
+
+        return holding
+
+    def judged(self, pod: PodRecord, holders: Holders) -> PodRecord:
         """A pod that waits, with what its claims ask of nodes, or with the reason why they keep it waiting."""
         if not pod.claims or pod.blocker is not None:
             return pod
@@ -106,7 +120,7 @@ class Storage:
             known = self._judged[pod.uid] = (pod, self._judge(pod))
         judged = known[1]
         for name in judged.alone:
-            if any(self._pods[uid].node or is_on_its_way(uid) for uid in self._users[pod.namespace, name] - {pod.uid}):
+            if any(uid != pod.uid for uid in holders((pod.namespace, name))):
                 return msgspec.structs.replace(pod, blocker=Verdict(code=Code.CLAIM_IN_USE, detail=name))
         return judged
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from typing_extensions import override
 
 from scheduler.core.convert import objects
-from scheduler.core.groups.quorum import Quorum, quorum
+from scheduler.core.groups.quorum import Missing, Quorum, quorum
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.objects import bound, pod, pod_group
 
@@ -39,3 +42,26 @@ def test_a_gang_is_broken_while_some_members_run_and_fewer_than_its_minimum(
 @pytest.mark.parametrize(("running", "above"), [(0, 0), (2, 0), (3, 1), (4, 2), (9, 2)])
 def test_a_gang_comes_later_once_its_minimum_runs_and_later_still_above_it(running: int, above: int) -> None:
     assert _quorum(minimum=3, running=running).above == above
+
+
+class _Counted(dict[str, int]):
+    """Counts how often all of its values are read."""
+
+    reads = 0
+
+    @override
+    def values(self) -> Any:
+        self.reads += 1
+        return super().values()
+
+
+def test_members_are_counted_without_a_look_at_all_subgroups_for_each() -> None:
+    subgroups = _Counted({f"s{number}": 1 for number in range(100)})
+    missing = Missing(300, subgroups)
+    records = [objects.pod_record(pod(f"m{i}", group="g", subgroup=f"s{i}"), Settings()) for i in range(400)]
+    for record in records:
+        assert record is not None
+        if missing.wants(record):
+            missing.take(record)
+    assert (missing.total, missing.is_reached, sum(subgroups.values())) == (0, True, 0)
+    assert subgroups.reads <= 2

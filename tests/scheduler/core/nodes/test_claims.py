@@ -246,3 +246,19 @@ def test_pods_on_different_volumes_in_one_zone_are_judged_as_one_class() -> None
     claims = [claim(f"d{i}", f"pv{i}") for i in range(3)]
     made = cluster(_zone("a", "z1"), *zoned, *claims, *(_mounting(f"p{i}", f"d{i}") for i in range(3)))
     assert len({waiting.cls for waiting in made.waiting()}) == 1
+
+
+def test_a_claim_that_many_pods_wait_for_is_looked_at_once_for_all_of_them() -> None:
+    pods = [_mounting(f"p{i:02}", "data") for i in range(50)]
+    made = cluster(node("n"), _alone("data"), volume("pv"), *pods)
+    asked: list[str] = []
+
+    def is_on_its_way(uid: str) -> bool:
+        asked.append(uid)
+        return False
+
+    holders = made.storage.holders(is_on_its_way)
+    waiting = [record for each in pods if (record := made.pod(each.metadata.uid)) is not None]
+    judged = [made.storage.judged(record, holders) for record in waiting]
+    assert all(record.alone == ("data",) and record.blocker is None for record in judged)
+    assert len(asked) == 50
