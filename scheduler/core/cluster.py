@@ -147,14 +147,14 @@ class Cluster:
             return
         if seen.reservation is not None:
             self._put_reservation(seen.reservation)
+        if seen.succeeded is not None and self._succeeded.put(seen.succeeded):
+            self._changed()
         if not seen.has_ended:
             self._put_pod(seen.record)
         elif uid in self._pods.reservations:
             self._drop_pod(uid)
         else:
-            self.remove_pod(uid)
-        if seen.succeeded is not None and self._succeeded.put(seen.succeeded):
-            self._changed()
+            self._end_pod(uid)
 
     def _put_reservation(self, found: Reservation) -> None:
         known = self._pods.reservations.get(found.uid)
@@ -169,6 +169,7 @@ class Cluster:
         match self._pods.put(record):
             case News.CONTENT:
                 self._changed(record.node)
+                self._succeeded.note_running(record)
                 self.storage.put_pod(self._pods.records[record.uid])
                 self.others.put_pod(self._pods.records[record.uid])
                 self.commits.pod_seen(record.uid, is_bound=bool(record.node))
@@ -185,12 +186,16 @@ class Cluster:
             self.generation += 1
 
     def remove_pod(self, uid: str) -> None:
+        """A pod is gone."""
+        if self._succeeded.drop(uid):
+            self._changed()
+        self._end_pod(uid)
+
+    def _end_pod(self, uid: str) -> None:
         """A pod is gone, or has ended and holds nothing any more."""
         if self._pods.is_known(uid) or self.commits.hand_overs.is_named(uid):
             self._pods.gone.put(uid, None)  # of others nobody asked, so no answer can come late
         self._drop_pod(uid)
-        if self._succeeded.drop(uid):
-            self._changed()
         if node := self._pods.drop_reservation(uid):
             self._changed(node)
         self.commits.pod_gone(uid)
@@ -204,6 +209,7 @@ class Cluster:
         self.storage.drop_pod(uid)
         self.others.drop_pod(uid)
         self.owners.drop_pod(uid)
+        self._succeeded.forget_running(uid)
         if record is not None:
             self._changed(record.node)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 from kube.client.resources import EVENTS, POD_GROUPS, PODS
@@ -314,6 +315,28 @@ async def test_a_gang_whose_members_succeed_one_after_another_is_left_alone() ->
         await create_gang(world, "g", 3, *members)
         await settle(300)
         assert phases(world) == {"m0": "Succeeded", "m1": "Running", "m2": "Running"}
+
+
+@pytest.mark.parametrize("gpus", [0, 1], ids=["shares", "whole"])
+async def test_a_member_whose_binding_the_api_server_failed_is_bound_though_the_others_succeeded_meanwhile(
+    gpus: int,
+) -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        until = anyio.current_time() + 20.0
+
+        def fails(call: Call) -> Fault | None:
+            is_binding = (call.verb, call.kind.plural, call.subresource) == ("create", "pods", "binding")
+            is_meant = is_binding and call.name == "m2" and anyio.current_time() < until
+            return Fault(refuse_with=500) if is_meant else None
+
+        world.server.faults.on_request.append(fails)
+        members = [pod(f"m{i}", gpus=1) if gpus else share(f"m{i}") for i in range(3)]
+        for member in members:
+            member["metadata"]["annotations"]["simulator.moorage.dev/run-s"] = "5"
+            member["spec"]["restartPolicy"] = "Never"
+        await create_gang(world, "g", 3, *members)
+        await settle(120)
+        assert phases(world) == dict.fromkeys(("m0", "m1", "m2"), "Succeeded")
 
 
 @pytest.mark.parametrize("gpus", [0, 1], ids=["shares", "whole"])

@@ -120,3 +120,17 @@ def test_a_success_that_is_seen_wakes_a_gang_that_waits() -> None:
     assert _started(known) == []
     feed(known, _done("d"))
     assert _started(known) == ["c"]
+
+
+def test_those_that_were_seen_to_succeed_beside_a_member_count_for_it_without_a_controller() -> None:
+    known = cluster(node(gpus=8), _group(), *(bound(_member(name, by=""), "n1") for name in ("a", "b")))
+    feed(known, _member("late", by=""))
+    feed(known, _done("a", by=""), _done("b", by=""))
+    assert _started(known) == ["late"]
+
+
+def test_those_that_succeeded_before_a_member_came_do_not_count_without_a_controller() -> None:
+    known = cluster(node(gpus=8), _group(), *(bound(_member(name, by=""), "n1") for name in ("a", "b")))
+    feed(known, _done("a", by=""), _done("b", by=""))
+    feed(known, _member("later", by=""))
+    assert _started(known) == []
