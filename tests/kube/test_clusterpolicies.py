@@ -117,6 +117,13 @@ async def test_a_server_that_answers_late_is_waited_for() -> None:
     assert await followed(cdi) == [True, True]
 
 
+async def test_between_two_looks_at_a_server_that_is_down_there_is_a_pause() -> None:
+    cdi, transport = scripted(*[DOWN] * 5, ON)
+    await followed(cdi)
+    last_try, next_look = transport.times[4:6]
+    assert next_look - last_try >= 1.0
+
+
 async def test_a_server_that_does_not_answer_stops_nothing() -> None:
     cdi, _ = scripted(*[hang] * 20)
     before = anyio.current_time()

@@ -192,6 +192,15 @@ async def test_an_event_that_has_aged_away_is_written_anew() -> None:
     assert [request.method for request in transport.requests][-1] == "POST"
 
 
+async def test_events_of_one_moment_have_names_of_their_own_right_behind_it() -> None:
+    recorder, transport = recording()
+    for number in range(3):
+        say(recorder, reason=f"Scheduled{number}")
+    await run_for(recorder, 1.0)
+    stamps = sorted(int(request.body["metadata"]["name"].rpartition(".")[2], 16) for request in transport.requests)
+    assert [stamp - stamps[0] for stamp in stamps] == [0, 1, 2]
+
+
 async def test_the_longest_name_of_an_object_leaves_room_for_the_suffix() -> None:
     recorder, transport = recording()
     say(recorder, about(PODS, ObjectMeta(name="a" * 235 + "." + "b" * 17, namespace="ns")))

@@ -95,6 +95,19 @@ async def test_a_request_arrives_as_it_was_made_and_so_does_its_answer() -> None
     assert path.startswith("/api/v1/namespaces/a/pods/b?timeout=10s&labelSelector=a")
 
 
+async def test_a_proxy_that_only_the_environment_names_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    # Nobody listens there.
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        return web.json_response({})
+
+    async with connected(answer) as transport:
+        assert (await transport.request("GET", "/x", query={}, timeout_s=5.0)).status == 200
+
+
 async def test_an_error_status_is_an_answer() -> None:
     async def refuse(_request: web.Request) -> web.StreamResponse:
         return web.json_response({"reason": "Conflict"}, status=409)

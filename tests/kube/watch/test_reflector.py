@@ -414,3 +414,14 @@ async def test_a_busy_server_is_listed_again_when_it_says_or_after_the_usual_pau
     await made.run(20.0)
     assert made.cache.pods == {"a": "5"}
     assert least_s <= made.gaps()[0] < least_s + 5.0
+
+
+@pytest.mark.parametrize(("headers", "least_s"), [({"retry-after": "7"}, 7.0), ({}, 0.0)])
+async def test_a_watch_that_a_busy_server_refuses_is_tried_again_when_it_says_or_after_the_usual_pause(
+    headers: dict[str, str], least_s: float
+) -> None:
+    busy = Watch(head=refusal(429, headers=headers))
+    made = bench(listing(10, pod("a", 5)), watches=[busy, FOREVER])
+    await made.run(20.0)
+    assert made.watched() == ["10", "10"]
+    assert least_s < made.gaps()[1] < least_s + 1.0
