@@ -16,6 +16,8 @@ from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, Do
 
 #: Most values that the aliases of one file may repeat, keys counted too: some twenty thousand whole pods.
 MOST_REPEATED: Final = 1_000_000
+#: Long text counts as one more value for each so many characters: an alias repeats it whole where it is written out.
+_CHARACTERS_A_VALUE: Final = 32
 #: Most levels. libyaml goes down the stack of C with each of them and does not look how much of that is left.
 DEEPEST: Final = 256
 _Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -48,7 +50,9 @@ class _Seen:
         """Go on by one event of the parser. Raises ComposerError for more than anybody means."""
         kind = type(event)
         if kind is ScalarEvent:
-            self._complete(event.anchor, self._values)
+            before = self._values
+            self._values += len(event.value) // _CHARACTERS_A_VALUE
+            self._complete(event.anchor, before)
         elif issubclass(kind, CollectionStartEvent):
             self._open.append((event.anchor, self._values))
             if len(self._open) > DEEPEST:

@@ -48,6 +48,17 @@ def test_aliases_of_aliases_have_an_end(line: str) -> None:
         documents(doubled(40, line))
 
 
+def test_long_text_that_aliases_repeat_counts_by_its_length() -> None:
+    """A pod of 1 MB whose aliases say two thousand times as much took 6 GB to be simulated."""
+    for repeated, is_read in ((30, True), (40, False)):
+        text = f"a: &a {'x' * 1_000_000}\nb: [{', '.join(['*a'] * repeated)}]\n"
+        if is_read:
+            assert len(documents(text)) == 1
+        else:
+            with pytest.raises(yaml.YAMLError, match="aliases repeat more than 1000000 values"):
+                documents(text)
+
+
 def test_an_anchor_of_many_pods_is_no_such_thing() -> None:
     shared = "env: &env\n" + "".join(f"- {{name: V{n}, value: x}}\n" for n in range(30))
     text = shared + "pods:\n" + "".join(f"- {{name: p{n}, env: *env}}\n" for n in range(2000))
