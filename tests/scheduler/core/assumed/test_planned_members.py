@@ -133,3 +133,18 @@ def test_a_spent_plan_is_settled() -> None:
     made = cluster(node(gpus=2), BOTH, bound(FIRST, "n1"))
     assert free_gpus(made) == 1
     assert made.commits.are_settled
+
+
+def test_a_member_that_is_seen_after_its_plan_was_counted_is_charged() -> None:
+    made = cluster(node(gpus=2), BOTH)
+    assert free_gpus(made) == 2
+    feed(made, FIRST)
+    assert free_gpus(made) == 1
+    assert made.validate() == []
+
+
+def test_a_plan_may_give_a_member_the_smallest_share_there_is() -> None:
+    plan = written_plan.make("a plan", [_placement(FIRST, "n1", ("group", 1))])
+    assert list(written_plan.members(written_plan.render(plan))) == [FIRST.metadata.uid]
+    none = written_plan.make("a plan", [_placement(FIRST, "n1", ("group", 0))])
+    assert written_plan.members(written_plan.render(none)) == {}

@@ -228,3 +228,22 @@ def test_a_class_that_fitted_nowhere_is_judged_again_when_a_node_changes_so_that
     assert kept is not None
     assert (not asleep.is_sure(waiting.cls, kept, made.generation) and asleep.may_fit(waiting.cls, kept)) is wakes
     assert bool(_bound_names(decide(made, 0))) is wakes
+
+
+def test_many_nodes_make_the_verdict_on_a_class_little_dearer() -> None:
+    crowd = [pod(f"p{i:03}", cpu=f"{100 + i}") for i in range(30)]
+    plan = decide(cluster(*(node(f"n{i:03}") for i in range(100)), *crowd), 7, Limits(most=2_000, retold=0))
+    assert sum(len(entry.pods) for entry in plan.entries if isinstance(entry, Explain)) == 10
+
+
+def test_kept_verdicts_are_compared_with_a_node_that_comes_over_several_decisions() -> None:
+    limits = Limits(most=1_000, retold=0)
+    made = cluster(node(), *(pod(f"p{i:03}", cpu=f"{100 + i}") for i in range(300)))
+    while decide(made, 7).wake_at_ns == 7:
+        pass
+    feed(made, node("n2"))
+    rounds = 1
+    while (plan := decide(made, 7, limits)).wake_at_ns == 7:
+        assert sum(len(entry.pods) for entry in plan.entries if isinstance(entry, Explain)) == 300
+        rounds += 1
+    assert rounds == 6
