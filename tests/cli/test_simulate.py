@@ -327,6 +327,13 @@ def test_a_namespace_that_the_simulation_makes_takes_labels_and_annotations_of_i
     assert "the annotation moorage.dev/dialects of the namespace default can't be read" in capsys.readouterr().err
 
 
+def test_a_namespace_adopts_the_pods_of_controllers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    deployment = CONTROLLERS.partition("---\n")[0].replace("      schedulerName: kai-scheduler\n", "")
+    (tmp_path / "work.yaml").write_text(ADOPTING.format(name="default", adopt="true") + deployment, encoding="utf-8")
+    result = simulate(capsys, "--nodes", "1x2x80GiB", str(tmp_path / "work.yaml"))
+    assert [(each["phase"], len(each["devices"])) for each in result["pods"]] == [("Running", 1)] * 3
+
+
 def _has_controller(path: Path) -> bool:
     return re.search("^kind: (Deployment|Job|StatefulSet)$", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
 

@@ -8,6 +8,7 @@ import pytest
 from kube.client.resources import JOBS, PODS
 from simulator.expanding import MOST_BYTES, MOST_PODS, Expander
 from simulator.podmaking import Made, Malformed
+from tests.steps import counted
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 TEMPLATE: dict[str, Any] = {
@@ -194,3 +195,13 @@ def test_pods_of_one_controller_share_what_they_have_in_common() -> None:
     assert made[0].resource is JOBS
     containers = {id(each.body["spec"]["containers"]) for each in made[1:]}
     assert len(containers) == 1
+
+
+def test_the_work_grows_with_the_number_of_pods_and_no_faster() -> None:
+    def cost(replicas: int) -> int:
+        spec: dict[str, Any] = {"completions": replicas, "parallelism": replicas, "completionMode": "Indexed"}
+        with counted() as steps:
+            Expander().expand(controller("Job", **spec))
+        return steps.taken
+
+    assert cost(2000) <= 11 * cost(200)
