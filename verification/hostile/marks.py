@@ -132,7 +132,7 @@ class Marks:
         self._tenants[uid] = count
 
     def _lease(self, lease: Mapping[str, Mapping[str, object]]) -> None:
-        name, holder = str(lease["metadata"]["name"]), str(lease["spec"].get("holderIdentity") or "")
+        name, holder = str(lease["metadata"]["name"]), str(lease.get("spec", {}).get("holderIdentity") or "")
         if holder and self._holders.setdefault(name, holder) != holder:
             self.reached.add("lease changed hands")
             self._holders[name] = holder
