@@ -23,6 +23,7 @@ class Config:
     judged and removed in two steps. ``slow_identity``: a reservation runs before it says what it holds.
     ``patient``: the collector leaves entries alone that are worked on. ``gang``: slots of the pods that are one gang.
     ``keeps_room``: it is also checked that nobody else has the room that a gang's plan names.
+    ``heeds_fences``: it is also checked that no attempt binds a pod that was fenced for it.
     ``releases``: a gang that is bound in part, and that nobody works on, is evicted. ``known``: so many idle
     reservations are there from the start, through which pods were bound before (``known_ended``: which have ended
     since). ``rests``: whether it is also checked that the system can always come to rest.
@@ -43,6 +44,7 @@ class Config:
     gang: tuple[int, ...] = ()
     releases: bool = False
     keeps_room: bool = False
+    heeds_fences: bool = False
     left: Left = NOTHING
     rests: bool = True
     known: int = 0

@@ -53,10 +53,11 @@ class Model:
     def __init__(self, config: Config, rules: Rules = BUILT) -> None:
         self.config = config
         self.rules = rules
-        views = Translator(config.shares)
+        views = Translator(config.shares, rules.fences_told)
         scheduling = Scheduling(config, rules, views)
         binding = Binding(config, rules, views)
         self._certain = binding.certain
+        self._heeds_fences = config.heeds_fences
         self._parts: tuple[Callable[[World], Iterator[Step]], ...] = (
             scheduling.steps,
             Ganging(config, rules, scheduling).steps,
@@ -68,11 +69,18 @@ class Model:
     def steps(self, world: World) -> Iterator[Step]:
         """Everything that may happen next, with labels; one step alone where the others might as well come after it."""
         if (certain := self._certain(world)) is not None:
-            yield certain[0], server.settled(certain[1], self.rules)
+            yield certain[0], server.settled(self._reduced(certain[1]), self.rules)
             return
         for part in self._parts:
             for label, after in part(world):
-                yield label, server.settled(after, self.rules)
+                yield label, server.settled(self._reduced(after), self.rules)
+
+    def _reduced(self, world: World) -> World:
+        """Without the earlier fences of a pod, where they are not looked at: they make many states of one."""
+        if self._heeds_fences or all(pod is None or len(pod.fences) < 2 for pod in world.pods):
+            return world
+        pods = tuple(pod._replace(fences=pod.fences[:1]) if pod is not None else None for pod in world.pods)
+        return world._replace(pods=pods)
 
 
 def explore(config: Config, rules: Rules = BUILT, *, limit: int = 10_000_000) -> Result:

@@ -22,6 +22,7 @@ def violation(world: World, config: Config) -> str:
         or _unheld(world, config)
         or _bound_in_part(world, config)
         or (_given_away(world) if config.keeps_room else "")
+        or (_bound_though_withdrawn(world) if config.heeds_fences else "")
     )
 
 
@@ -53,6 +54,14 @@ def _bound_in_part(world: World, config: Config) -> str:
     for slot, pod in enumerate(world.pods):
         if pod is not None and pod.grant and len(pod.holdings) != len(config.shares[slot]):
             return f"S3: a pod was bound with {len(pod.holdings)} of {len(config.shares[slot])} devices"
+    return ""
+
+
+def _bound_though_withdrawn(world: World) -> str:
+    """Whoever withdrew an attempt has decided anew, or will: the old decision does not come back."""
+    for pod in world.pods:
+        if pod is not None and pod.grant and pod.grant[0] in pod.fences:
+            return "S5: a pod was bound by an attempt that was withdrawn"
     return ""
 
 

@@ -22,11 +22,20 @@ from binder.core.pods import PodView
 from binder.core.state import State
 from binder.core.state import World as Seen
 from binder.core.step import Next
+from gpu import fences as of_pods
 from gpu.book import Entry, Tenant
 from gpu.reservation import Reservation
 from kube import books
 
 Change = Callable[[Reservation], Any]
+
+
+def fences_told(fences: tuple[int, ...]) -> tuple[int, ...]:
+    """What a pod's annotations tell of its fences, the last one first in both."""
+    annotations: dict[str, str] = {}
+    for attempt in reversed(fences):
+        annotations = of_pods.fencing(annotations, str(attempt))
+    return tuple(int(one) for one in of_pods.fences(annotations))
 
 
 def as_it_is(held: Reservation) -> Reservation:
@@ -50,6 +59,7 @@ class Rules:
     rebuild: Callable[[str, Sequence[PodView]], Any] = rebuilding.rebuild
     held_alone: Callable[[Reservation, Sequence[Reservation]], Reservation | Disputed | Failed] = claims.held_alone
     used_by_tenants: Callable[[Reservation, Iterable[PodView]], Verified | Failed] = claims.used_by_tenants
+    fences_told: Callable[[tuple[int, ...]], tuple[int, ...]] = fences_told
     see: Callable[[Reservation], Reservation] = as_it_is
 
     #: The Binding carries the entry's resourceVersion (kube/binding.py post).

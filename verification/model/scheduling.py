@@ -257,13 +257,17 @@ class Scheduling:
                 yield label, _swap(world, number, one)
             else:
                 yield label, self._give_back(world, number, one)
-        elif pod.rv != one.rv and one.plan and pod.fence != one.attempt and self._rules.gang_renews:
+        elif pod.rv != one.rv and self._goes_on(one, pod):
             yield (*label, "renews"), self._renew(world, number, one, pod.rv)
         elif pod.rv != one.rv or not one.may_land or not self._rules.direct_fences:
             yield label, self._give_back(world, number, one)
         else:
             yield label, _swap(world, number, one, one._replace(stage="post"))
             yield (*label, "for the last time"), _swap(world, number, one, one._replace(stage="fence"))
+
+    def _goes_on(self, one: Direct, pod: Pod) -> bool:
+        """Whether a member of a gang goes on though its pod was changed: unless it was withdrawn."""
+        return bool(one.plan) and self._rules.gang_renews and one.attempt not in self._rules.fences_told(pod.fences)
 
     def _renew(self, world: World, number: int, one: Direct, rv: int) -> World:
         """Entries move to the pod's new version, or are entered there anew; where one can't, the attempt goes."""

@@ -133,7 +133,17 @@ def fence(world: World, late: Late, rules: Rules) -> World | None:
     there = pod(world, uid)
     if there is None or (rules.fence_at_rv and there.rv != rv):
         return None
-    return put_pod(world, slot_of(uid), there._replace(fence=attempt))
+    before = tuple(one for one in there.fences if one != attempt and _is_worked_on(world, one))
+    return put_pod(world, slot_of(uid), there._replace(fences=(attempt, *before)))
+
+
+def _is_worked_on(world: World, attempt: int) -> bool:
+    """Whether any process still knows an attempt: a fence that names another one tells nobody anything any more."""
+    return (
+        any(one.attempt == attempt for scheduler in world.schedulers for one in scheduler)
+        or any(one.request.attempt == attempt for binder in world.binders for one in binder.units)
+        or any(one is not None and one.attempt == attempt for one in world.requests)
+    )
 
 
 def delete_pod(world: World, slot: int) -> World:

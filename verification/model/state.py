@@ -33,7 +33,7 @@ Holding = tuple[int, int, int, int]
 
 
 class Pod(NamedTuple):
-    """``grant`` is () while unbound, then (attempt, holdings). ``fence`` is the attempt fenced last, 0 if none.
+    """``grant`` is () while unbound, then (attempt, holdings). ``fences``: attempts that were fenced, the last first.
 
     ``life``: LIVE, DELETING (bound, its containers still run) or FINISHED (they have terminated).
     """
@@ -41,7 +41,7 @@ class Pod(NamedTuple):
     uid: int
     rv: int
     grant: tuple[int, tuple[Holding, ...]] | tuple[()] = ()
-    fence: int = 0
+    fences: tuple[int, ...] = ()
     life: int = LIVE
 
     @property

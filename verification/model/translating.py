@@ -6,6 +6,7 @@ usual value: no ConfigMaps, no memory asks, nobody's grace period differs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Final
 
@@ -48,10 +49,13 @@ def request_of(shares: tuple[int, ...]) -> GpuRequest:
 
 
 class Translator:
-    """``shares`` per pod slot."""
+    """``shares`` per pod slot, ``fences_told``: what a pod's annotations tell of its fences (rules.py)."""
 
-    def __init__(self, shares: tuple[tuple[int, ...], ...]) -> None:
+    def __init__(
+        self, shares: tuple[tuple[int, ...], ...], fences_told: Callable[[tuple[int, ...]], tuple[int, ...]]
+    ) -> None:
         self._shares = shares
+        self._fences_told = fences_told
         self._pods: dict[Pod, PodView] = {}
         self._resvs: dict[tuple[int, Resv], Reservation] = {}
 
@@ -63,6 +67,7 @@ class Translator:
         return view
 
     def _pod(self, pod: Pod) -> PodView:
+        told = self._fences_told(pod.fences)
         grant = None
         if pod.grant:
             attempt, holdings = pod.grant
@@ -79,7 +84,8 @@ class Translator:
             deleting=pod.life != LIVE,
             groups=tuple(sorted(text(holding[0]) for holding in pod.holdings)),
             grant=grant,
-            fenced=text(pod.fence) if pod.fence else "",
+            fenced=text(told[0]) if told else "",
+            fenced_before=tuple(map(text, told[1:])),
             request=request_of(self._shares[slot_of(pod.uid)]),
         )
 

@@ -189,6 +189,10 @@ def _dead_when_gone_for_long(entry: Entry, evidence: Evidence) -> Judgement | No
     return Judgement.DEAD if is_over else None
 
 
+def _last_fence_alone(fences: tuple[int, ...]) -> tuple[int, ...]:
+    return fences[:1]
+
+
 def _heard_by_name(before: Heard | None, now: Registration | None, now_s: float) -> Heard | None:
     """Whose Node was there at the look before and is there now counts as there all the time."""
     return None if now is None else before or Heard(now, now_s)
@@ -283,6 +287,10 @@ HASTY = replace(BUILT, absorb=_gives_up)
 FORGETFUL = replace(BUILT, plan_keeps_places=False)
 #: A gang of two halves, and a pod that takes the room of one.
 GANG = Config(shares=((5,), (5,), (5,)), known=1, modes=("direct",) * 3, gang=(0, 1))
+#: A planned pod, of which the collector and the other leader withdraw what is worked on.
+PLANNED = Config(
+    shares=((5,),), known=1, modes=("direct",), gang=(0,), schedulers=2, rival=True, impatient=True, heeds_fences=True
+)
 GANG_HANDED = Config(shares=((5,), (5,), (5,)), known=1, modes=("handed", "handed", "direct"), gang=(0, 1))
 TWO_SCHEDULERS = replace(GANG, schedulers=2)
 TWO_DEVICES = Config(shares=((5, 5), (6,)), devices=2, known=2, modes=("direct",) * 2)
@@ -336,6 +344,7 @@ RULES: tuple[LeftOut, ...] = (
     rule("bind: only after all joins", TWO_DEVICES, "S3", direct_joins_all=False),
     rule("withdraw: the fence comes before the entries go", GIVEN_UP, base=HASTY, absorb=_gives_up_without_fence),
     rule("fence: at exactly the entry's version", GIVEN_UP, "S2", base=HASTY, fence_at_rv=False),
+    rule("fence: a later one does not hide an earlier one", PLANNED, "S5", fences_told=_last_fence_alone),
     rule(
         "leave: exactly this attempt",
         replace(RIVALS, left=Left(lates=1, refusals=1)),
