@@ -12,6 +12,9 @@ Times are CPU time of the process, so that a busy machine doesn't count; decisio
   that fits, and a pod that ends. ``first_s``: until all of the crowd were decided on; ``longest_ms``: the longest of
   these decisions; ``other_ms``: from the other pod's event until its place stands in a plan by so many
   ``decisions``.
+- ``large_gangs``: gangs of one namespace that never fit, and pods of another that come one at a time for 5 s of CPU
+  time; each has its place in the next decision. ``longest_ms`` and ``median_ms`` of these decisions; ``slow``: how many
+  took more than twice the median.
 - ``names``: a decision beside 5 pods that name 15,000 resources each.
 - ``event``: taking a bound pod's event and counting its node anew.
 """
@@ -43,6 +46,7 @@ from wire.core import Node, Pod
 from wire.crds.podgroup import PodGroup
 
 _NOW_NS = 1
+_GANGS_FOR_S = 5.0
 
 
 def _node(number: int) -> Node:
@@ -279,6 +283,36 @@ def bench_crowd(nodes: int, pods: int, **shape: Any) -> None:
     )
 
 
+def bench_large_gangs(nodes: int, gangs: int, members: int, **shape: Any) -> None:
+    made = _cluster(nodes)
+    for number in range(gangs):
+        group = {"metadata": {"name": f"g{number}", "namespace": "ns", "uid": f"g{number}"}}
+        made.upsert_pod_group(msgspec.convert({**group, "spec": {"minMember": members}}, PodGroup))
+        for member in range(members):
+            made.upsert_pod(_pod(f"g{number}-{member:05}", group=f"g{number}", **shape))
+    taken: list[float] = []
+    while sum(taken) < _GANGS_FOR_S:
+        made.upsert_pod(_pod(f"x{len(taken)}", namespace="other"))
+        start = time.process_time()
+        plan = decide(made, _NOW_NS + int(sum(taken) * 1e9))
+        taken.append(time.process_time() - start)
+        if _placed(plan) != 1:
+            raise LookupError("the other namespace's pod is not placed")
+        made.remove_pod(f"x{len(taken) - 1}")
+    median = statistics.median(taken)
+    _report(
+        "large_gangs",
+        nodes=nodes,
+        gangs=gangs,
+        members=members,
+        asks=shape,
+        decisions=len(taken),
+        longest_ms=round(max(taken) * 1e3, 1),
+        median_ms=round(median * 1e3, 1),
+        slow=sum(each > 2 * median for each in taken),
+    )
+
+
 def bench_names(nodes: int) -> None:
     made = _cluster(nodes)
     resources = {f"example.com/r{number:05}": "1" for number in range(15_000)}
@@ -313,6 +347,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     bench_gang(100, 256)
     bench_crowd(1_000 // scale, 10_000 // scale)
     bench_crowd(1_000 // scale, 10_000 // scale, fraction="0.5")
+    bench_large_gangs(1_000 // scale, 1, 5_000 // scale, cpu="30")
+    bench_large_gangs(100 // scale, 20, 2_000 // scale, gpus=1)
     bench_names(1_000 // scale)
     bench_event(1_000 // scale)
 
