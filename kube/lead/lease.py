@@ -163,6 +163,21 @@ class LeaderElection:
                 await self._release(quiet_until)
         return not is_lost
 
+    async def observe(self) -> None:
+        """Look at the lease until cancelled, without taking it: its holder's silence counts from now on."""
+        while True:
+            version = self._seen_version
+            try:
+                with deadline(self._call_s, f"lease {self._namespace}/{self._name}"):
+                    self._see(await self._api.get(LEASES, self._name, namespace=self._namespace))
+            except _SetBack:
+                # Found once more by the first try to lead.
+                self._seen_version = version
+                return
+            except errors.ApiError:
+                _log.debug("lease %s/%s not read", self._namespace, self._name, exc_info=True)
+            await anyio.sleep(self._pause_s())
+
     # --- becoming leader ----------------------------------------------------------------------------------------
     async def _become_leader(self) -> None:
         while True:

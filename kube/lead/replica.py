@@ -115,14 +115,19 @@ async def take_part(
 ) -> None:
     """Follow, and lead when it is our turn, until told to stop or the lease is lost. Started when it can lead.
 
-    Nobody who is not in step takes part in the election. Without an election it leads at once. Once told to stop, what
-    is under way gets a moment: a leader none of whose writes may still land gives its lease back for use at once.
+    Nobody who is not in step takes part in the election, but it looks at the lease meanwhile: after a crash the old
+    lease runs out while the first lists come, not after them. Without an election it leads at once. Once told to stop,
+    what is under way gets a moment: a leader none of whose writes may still land gives its lease back for use at once.
     A leader that lost its lease does not lead again: its commits under way are of unknown outcome, a fresh start's
     are not.
     """
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_end_on, stop, replica, fence, tasks.cancel_scope)
-        await tasks.start(replica.follow)
+        async with anyio.create_task_group() as looking:
+            if election:
+                looking.start_soon(election.observe)
+            await tasks.start(replica.follow)
+            looking.cancel_scope.cancel()
         task_status.started()
         await (election.one_term(replica.lead) if election else replica.lead())
         tasks.cancel_scope.cancel()

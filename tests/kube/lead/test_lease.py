@@ -41,6 +41,10 @@ class LoopClock:
         return self.offset_ns + int(self.is_stopped or anyio.current_time() * 1e9)
 
 
+#: Of a process that is gone.
+LEFT_BEHIND = {"holderIdentity": "z", "leaseDurationSeconds": 15, "renewTime": "1970-01-01T00:00:00.000000Z"}
+
+
 @dataclass(slots=True)
 class LeaseServer:
     """One Lease with its version, and what may go wrong on the way to it. Shared by all candidates."""
@@ -277,13 +281,65 @@ async def test_a_newcomer_waits_a_full_duration_whatever_the_times_in_the_lease_
 
 @pytest.mark.parametrize("name", "bcdef")
 async def test_a_lease_that_nobody_renews_is_taken_when_it_is_over_and_not_a_period_later(name: str) -> None:
-    spec = {"holderIdentity": "z", "leaseDurationSeconds": 15, "renewTime": "1970-01-01T00:00:00.000000Z"}
-    new = Candidate(name, LeaseServer(spec, 7))
+    new = Candidate(name, LeaseServer(LEFT_BEHIND, 7))
     with anyio.move_on_after(60.0):
         await new.run()
     assert 15.0 <= new.terms[0][0] < 15.1
     # Before that it looks each second, and not more often.
     assert new.link.requests < 15 + 60 / 2 + 5
+
+
+async def take_part_after(candidate: Candidate, lists_take_s: float) -> None:
+    """A process whose first lists take a while, during which it looks at the lease."""
+    with anyio.move_on_after(lists_take_s):
+        await candidate.election.observe()
+    await candidate.run()
+
+
+@pytest.mark.parametrize(("lists_take_s", "works_at"), [(10.0, 15.0), (14.9, 15.0), (40.0, 40.0)])
+async def test_an_old_lease_runs_out_while_a_process_gets_in_step(lists_take_s: float, works_at: float) -> None:
+    new = Candidate("b", LeaseServer(LEFT_BEHIND, 7))
+    with anyio.move_on_after(60.0):
+        await take_part_after(new, lists_take_s)
+    assert works_at <= new.terms[0][0] < works_at + 0.1
+
+
+async def test_a_holder_who_renews_while_a_process_gets_in_step_stays() -> None:
+    server = LeaseServer()
+    old, new = Candidate("a", server), Candidate("b", server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(old.run)
+        await anyio.sleep(1.0)
+        tasks.start_soon(take_part_after, new, 30.0)
+        await anyio.sleep(60.0)
+        assert old.is_working()
+        assert not new.terms
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_server_that_fails_while_a_process_gets_in_step_shortens_no_wait() -> None:
+    new = Candidate("b", LeaseServer(LEFT_BEHIND, 7))
+    new.link.state = "is refused"
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(take_part_after, new, 20.0)
+        await anyio.sleep(20.0)
+        new.link.state = "up"
+        await anyio.sleep(40.0)
+        tasks.cancel_scope.cancel()
+    assert new.terms[0][0] >= 35.0
+
+
+async def test_history_that_is_set_back_while_a_process_gets_in_step_is_found_when_it_takes_part() -> None:
+    server = LeaseServer(LEFT_BEHIND, 7)
+    new = Candidate("b", server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(new.election.observe)
+        await anyio.sleep(5.0)
+        server.version = 3
+        await anyio.sleep(5.0)
+        assert not await new.election.one_term(new.work)
+        assert not new.terms
+        tasks.cancel_scope.cancel()
 
 
 async def hand_over(writes: Callable[[Candidate], Coroutine[Any, Any, None]]) -> tuple[float, LeaseServer, Candidate]:

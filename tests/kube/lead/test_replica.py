@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 import anyio
 import pytest
+from anyio.abc import TaskStatus
 from typing_extensions import override
 
 from kube.client.api import Api
-from kube.client.resources import NAMESPACES, NODES
+from kube.client.resources import LEASES, NAMESPACES, NODES
 from kube.client.retry import Retry
-from kube.lead.replica import Follower
+from kube.lead.lease import LeaderElection
+from kube.lead.replica import Follower, take_part
 from kube.memory.server import MemoryApiServer
 from kube.watch.reflector import Reflector
 from simulator.virtualtime import VirtualClock
@@ -139,3 +141,31 @@ async def test_what_is_gone_is_forgotten_period_by_period_by_who_only_follows_to
         await anyio.sleep(2.5 * PERIOD_S)
         assert clerk.forgot_at == [PERIOD_S, 2 * PERIOD_S]
         tasks.cancel_scope.cancel()
+
+
+async def test_the_lease_of_a_process_that_is_gone_runs_out_while_the_first_lists_come() -> None:
+    clock, rng = VirtualClock(asyncio.get_running_loop()), random.Random(1)
+    server = MemoryApiServer(clock=clock, rng=rng, auto_namespaces=True)
+    api = Api(server.transport(), retry=Retry(rng))
+    left = {"holderIdentity": "gone", "leaseDurationSeconds": 15, "renewTime": "1970-01-01T00:00:00.000000Z"}
+    await api.create(LEASES, {"metadata": {"name": "l"}, "spec": left}, namespace="ns")
+
+    class Slow(Clerk):
+        works_at = 0.0
+
+        @override
+        async def follow(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+            await anyio.sleep(12.0)
+            await super().follow(task_status=task_status)
+
+        @override
+        async def _work(self) -> None:
+            self.works_at = anyio.current_time()
+            await anyio.sleep_forever()
+
+    slow = Slow(api)
+    election = LeaderElection(api, namespace="ns", name="l", identity="new", clock=clock, rng=rng)
+    begun = anyio.current_time()
+    with anyio.move_on_after(60.0):
+        await take_part(slow, election=election, fence=election.fence, stop=anyio.Event())
+    assert 15.0 <= slow.works_at - begun < 15.5
