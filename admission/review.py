@@ -170,8 +170,11 @@ class PodAdmission:
         if isinstance(choices, Refusal):
             return told(choices)
         if is_new:
-            renamed, namespace = self.settings.gpu_resources, request.namespace
-            return validate.refusal_of_new(pod, choices=choices, renamed=renamed, namespace=namespace)
+            renamed, may_be_critical = (
+                self.settings.gpu_resources,
+                request.namespace in self.settings.critical_namespaces,
+            )
+            return validate.refusal_of_new(pod, choices=choices, renamed=renamed, may_be_critical=may_be_critical)
         known = _ephemeral(_pod(request.old_object, "oldObject"))
         return None if choices.guard is Guard.OFF else device_guard.forbidden_ephemeral(pod, known=known)
 

@@ -51,5 +51,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     hand_over: HandOver = HandOver.ANNOTATIONS
     #: RuntimeClass for pods with shares that name none; "" leaves them as they are.
     runtime_class: str = "nvidia"
+    #: Namespaces whose GPU pods may have a system priority class, and come before everybody's.
+    critical_namespaces: tuple[str, ...] = ("kube-system",)
     #: Resources of NVIDIA's device plugin that have other names than its own: what it was told to rename them to.
     gpu_resources: tuple[str, ...] = ()

@@ -27,17 +27,19 @@ from wire.core import Pod
 
 #: Priority classes that every cluster has and any namespace may use. They come before all other pods.
 _CRITICAL: Final = frozenset({"system-cluster-critical", "system-node-critical"})
-_SYSTEM_NAMESPACE: Final = "kube-system"
 
 
 def refusal_of_new(
-    pod: Raw, *, choices: Choices, renamed: Collection[str] = (), namespace: str = _SYSTEM_NAMESPACE
+    pod: Raw, *, choices: Choices, renamed: Collection[str] = (), may_be_critical: bool = False
 ) -> str | None:
-    """Say why a new pod of ours is refused; None if it is not. ``pod`` is known to decode as wire.core.Pod."""
+    """Say why a new pod of ours is refused; None if it is not. ``pod`` is known to decode as wire.core.Pod.
+
+    ``may_be_critical``: whether its namespace may give it a system priority class and GPUs.
+    """
     translation = combine.translate(msgspec.convert(pod, Pod), choices.dialects)
     if isinstance(translation, Refusal):
         return told(translation)
-    if translation.request.containers and (critical := _critical_elsewhere(pod, namespace)) is not None:
+    if translation.request.containers and not may_be_critical and (critical := _critical(pod)) is not None:
         return told(critical)
     if (no_room := room.cramped(pod["metadata"].get("annotations"), translation)) is not None:
         return told(no_room)
@@ -49,17 +51,17 @@ def refusal_of_new(
     return device_guard.forbidden(pod, shared=keys, guard=choices.guard, renamed=renamed)
 
 
-def _critical_elsewhere(pod: Raw, namespace: str) -> Refusal | None:
+def _critical(pod: Raw) -> Refusal | None:
     """Refuse a class that would bring a tenant's pod before everybody's, for GPUs."""
     name = pod["spec"].get("priorityClassName") or ""
-    if name not in _CRITICAL or namespace == _SYSTEM_NAMESPACE:
+    if name not in _CRITICAL:
         return None
     return Refusal(
         code=Mistake.CONFLICTING,
         field="spec.priorityClassName",
         value=name,
-        message=f"a pod that asks for GPUs can't have priority class {name} outside of namespace {_SYSTEM_NAMESPACE}",
-        allowed="a priority class of the cluster's administrator",
+        message=f"a pod that asks for GPUs can't have priority class {name} in this namespace",
+        allowed="a priority class of the cluster's administrator, or a namespace of the setting critical-namespace",
     )
 
 

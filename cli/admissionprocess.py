@@ -41,6 +41,7 @@ def settings(options: AdmissionOptions) -> Settings:
         ),
         gpu_resources=options.gpu_resource,
         origins=options.adopt_from,
+        critical_namespaces=options.critical_namespace,
     )
 
 

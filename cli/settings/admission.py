@@ -86,6 +86,14 @@ class AdmissionOptions(Component, frozen=True, kw_only=True):
             kind=kinds.FILE,
         ),
     ] = ""
+    critical_namespace: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="a namespace whose pods may ask for GPUs with system-cluster-critical or system-node-critical",
+            kind=kinds.WORD,
+            many=True,
+        ),
+    ] = Settings().critical_namespaces
     adopt_from: Annotated[
         tuple[str, ...],
         Setting(

@@ -10,15 +10,23 @@ from admission.review import PodAdmission
 from admission.settings import Settings
 from wire import names
 
+CHOSEN = Settings(critical_namespaces=("team-a", "monitoring"))
+
 
 @pytest.mark.parametrize("name", ["system-cluster-critical", "system-node-critical"])
 @pytest.mark.parametrize(
-    ("namespace", "limits", "is_allowed"),
-    [("team-a", "1", False), ("team-a", None, True), ("kube-system", "1", True)],
-    ids=["GPUs of a tenant", "no GPUs", "GPUs in kube-system"],
+    ("namespace", "limits", "settings", "is_allowed"),
+    [
+        ("team-a", "1", Settings(), False),
+        ("team-a", None, Settings(), True),
+        ("kube-system", "1", Settings(), True),
+        ("team-a", "1", CHOSEN, True),
+        ("kube-system", "1", CHOSEN, False),
+    ],
+    ids=["GPUs of a tenant", "no GPUs", "GPUs in kube-system", "a chosen namespace", "kube-system was not chosen"],
 )
-def test_a_system_priority_class_with_gpus_is_for_kube_system(
-    name: str, namespace: str, limits: str | None, is_allowed: bool
+def test_a_system_priority_class_with_gpus_is_for_chosen_namespaces(
+    name: str, namespace: str, limits: str | None, settings: Settings, is_allowed: bool
 ) -> None:
     resources = {"limits": {names.GPU_RESOURCE: limits}} if limits else {}
     container = {"name": "main", "image": "x", "resources": resources}
@@ -27,7 +35,7 @@ def test_a_system_priority_class_with_gpus_is_for_kube_system(
     request = {"uid": "1", "operation": "CREATE", "namespace": namespace, "object": pod}
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
-    answer = PodAdmission(Settings(), rng=random.Random(1)).validating(review)["response"]
+    answer = PodAdmission(settings, rng=random.Random(1)).validating(review)["response"]
 
     assert answer["allowed"] is is_allowed
     assert is_allowed or name in answer["status"]["message"]
