@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
 from gpu.request import FractionAsk, MemoryAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE, nano_from_memory
 from scheduler.core.cluster import Cluster
+from scheduler.core.decide.allowance import Allowance
 from scheduler.core.decide.placer import Placer
 from scheduler.core.filters.eligibility import OK, judge
 from scheduler.core.groups.quorum import Missing
@@ -27,6 +29,12 @@ from scheduler.core.model.verdict import Code
 
 #: Verdicts that a further node can change.
 _FOR_WANT_OF_NODES = frozenset({Code.NO_NODE_FITS, Code.GANG_INCOMPLETE})
+#: Operations of about a microsecond that one search may do, as decisions count them (decide.py): to place one pod more
+#: of a class, and the first one, with so many nodes for one operation.
+_MOST: Final = 60_000
+_PLACING: Final = 50
+_RANKING: Final = 150
+_NODES_PER_OPERATION: Final = 10
 
 
 class Want(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -43,14 +51,21 @@ class Want(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     nanos: tuple[int, ...]
 
 
-def wants(cluster: Cluster, explained: Iterable[Explain], *, now_ns: int, memory_nano: int) -> list[Want]:
+def wants(
+    cluster: Cluster, explained: Iterable[Explain], *, now_ns: int, memory_nano: int, most: int = _MOST
+) -> list[Want]:
     """Shares that want a device, in the order of decision, out of what the last decision said of those that wait.
 
     ``memory_nano``: what a ``gpu-memory`` ask takes of a device as long as no card is known. Leaves the cluster
     unchanged.
+
+    A search does up to ``most`` operations, and beyond that each namespace goes on within its equal share of them
+    (allowance.py). Pods that are not reached want nothing until those before them have their devices.
     """
     search = _Search(cluster, now_ns, memory_nano)
-    for candidate in order(search.candidates(explained)):
+    candidates = order(search.candidates(explained))
+    search.allowance = Allowance(namespaces=len({c.pods[0].namespace for c in candidates}), most=most)
+    for candidate in candidates:
         search.look_at(candidate)
     return search.found
 
@@ -63,10 +78,13 @@ class _Search:
     now_ns: int
     memory_nano: int
     found: list[Want] = field(default_factory=list)
+    allowance: Allowance = field(init=False)
     _placer: Placer | None = None
     #: Groups of devices that are open, or were opened on the trial.
     _open: set[str] = field(default_factory=set)
     _hopeless: set[PodClass] = field(default_factory=set)
+    #: Classes that were tried.
+    _ranked: set[PodClass] = field(default_factory=set)
     _cards: dict[Constraints, list[int]] = field(default_factory=dict)
     #: Class -> what its shares take of devices; None: it can't use whole GPUs that are free.
     _nanos: dict[PodClass, tuple[int, ...] | None] = field(default_factory=dict)
@@ -97,6 +115,10 @@ class _Search:
 
     def look_at(self, candidate: Candidate) -> None:
         """Place what fits of a candidate, and note what wants a device."""
+        first = candidate.pods[0]
+        is_known = all(pod.cls in self._hopeless for pod in candidate.pods)
+        if not is_known and not self.allowance.has_left(first.namespace):
+            return
         if candidate.pod_group is not None:
             self._look_at_gang(candidate.pods, candidate.pod_group)
             return
@@ -132,6 +154,8 @@ class _Search:
         """
         if pod.cls in self._hopeless:
             return None
+        self.allowance.spend(pod.namespace, _PLACING if pod.cls in self._ranked else self._first_cost())
+        self._ranked.add(pod.cls)
         placement = self.placer.place(pod, without=frozenset())
         if placement is None:
             self._hopeless.add(pod.cls)
@@ -139,6 +163,9 @@ class _Search:
         opened = {device.group for device in placement.devices} - self._open
         self._open |= opened
         return len(opened)
+
+    def _first_cost(self) -> int:
+        return _RANKING + len(self.cluster.ledger.row_of) // _NODES_PER_OPERATION
 
     def _note(self, pod: PodRecord, nanos: tuple[int, ...] | None) -> None:
         if not nanos or any(ask.profile for ask in pod.cls.request.shared):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -213,3 +214,15 @@ def test_nodes_as_they_are_asked_for_leave_nobody_wanting_and_rounds_of_them_hel
         assert in_vain <= len({"x", "y"})
     assert [pod.name for pod in made.waiting() if pod.cls.request.is_shared] == []
     assert made.validate() == []
+
+
+def test_a_search_is_bounded_and_leaves_every_namespace_its_share() -> None:
+    crowd = [pod(f"c{i:03}", cpu=f"{100 + i}", fraction="0.5", priority=9, namespace="crowd") for i in range(200)]
+    made = cluster(node(), *crowd, pod("other", cpu="100", fraction="0.5", namespace="elsewhere"))
+    while (plan := decide(made, 7)).wake_at_ns == 7:
+        pass
+    explained = [entry for entry in plan.entries if isinstance(entry, Explain)]
+    wanting = Counter(want.namespace for want in wants(made, explained, now_ns=7, memory_nano=NANO, most=3_000))
+    assert wanting == {"crowd": 20, "elsewhere": 1}
+    everybody = wants(made, explained, now_ns=7, memory_nano=NANO)
+    assert len(everybody) == 201
