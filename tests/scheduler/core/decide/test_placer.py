@@ -331,6 +331,22 @@ def test_a_device_that_comes_back_to_its_reservation_after_another_one_is_left_t
     assert [type(entry) for entry in decide(made, 0).entries] == [Attempt]
 
 
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        # It has learned its device, which is no change.
+        (("", "GPU-1"), Join),
+        # What it held in between, nobody knows.
+        (("GPU-1", "", "GPU-1"), Attempt),
+    ],
+)
+def test_a_reservation_that_tells_no_device_yet_has_not_changed_it(told: tuple[str, ...], kind: type) -> None:
+    made = cluster(node(), reservation("g", book={}, uuid=told[0]), VERIFIED, pod(fraction="0.5"))
+    for uuid in told[1:]:
+        feed(made, reservation("g", book={}, uuid=uuid))
+    assert [type(entry) for entry in decide(made, 0).entries] == [kind]
+
+
 def test_a_pod_that_reads_config_maps_always_goes_by_the_binder() -> None:
     source = {"configMapKeyRef": {"name": "maps-0", "key": names.ENV_VISIBLE_DEVICES}}
     env = [{"name": names.ENV_VISIBLE_DEVICES, "valueFrom": source}]
