@@ -61,6 +61,8 @@ class Clearing:
         self._unbound_since: dict[str, dict[tuple[str, str], float]] = {}
         #: The same, of those whose fence is forbidden.
         self._put_offs: dict[str, dict[tuple[str, str], _PutOff]] = {}
+        #: Group -> pods (UIDs) whose entries wait for a silent machine, as was told.
+        self._told: dict[str, set[str]] = {}
 
     def suspects(self, held: Reservation) -> set[str]:
         """Pod UIDs whose entries look dead from here."""
@@ -84,6 +86,7 @@ class Clearing:
         """The group has no book any more."""
         self._unbound_since.pop(group, None)
         self._put_offs.pop(group, None)
+        self._told.pop(group, None)
 
     def _note_unbound(self, group: str, found: Mapping[str, Entry]) -> None:
         """Note entries that are seen unbound for the first time; others are forgotten, bound or gone as they are."""
@@ -201,6 +204,8 @@ class Clearing:
         if judgement is Judgement.DEAD and may_run:
             await self._listen(held.node)
             judgement = entries.judge(entry, await self._evidence(held, tenant, pod, missing_since))
+        if judgement is Judgement.WAIT and pod is None:
+            self._tell_wait(held, tenant)
         if judgement is not Judgement.FENCE_FIRST:
             return judgement is Judgement.DEAD
         try:
@@ -211,6 +216,19 @@ class Clearing:
             self._put_off(held.group, tenant, error)
             return False
         return fenced is not None
+
+    def _tell_wait(self, held: Reservation, tenant: Tenant) -> None:
+        """Say once why the entry of a pod that vanished stays for longer than its grace."""
+        told = self._told.setdefault(held.group, set())
+        if held.node in self._view.machines:
+            told.discard(tenant.pod_uid)
+        elif tenant.pod_uid not in told:
+            told.add(tenant.pod_uid)
+            _log.warning(
+                "the share of pod %s on %s, group %s, is kept: the pod is gone, but its node is gone or not ready, so "
+                "it may still run there; the grace period begins when the node is heard of",
+                tenant.entry.pod, held.node, held.group,
+            )  # fmt: skip
 
     def _put_off(self, group: str, tenant: Tenant, error: Forbidden) -> None:
         """The right to fence is missing: it is asked for ever more rarely; the other entries are cleared as before."""

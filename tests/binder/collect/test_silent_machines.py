@@ -50,6 +50,14 @@ async def test_the_grace_begins_when_a_node_that_was_gone_registers_again(away_s
         assert await _is_given_back(it)
 
 
+async def test_a_share_that_waits_for_its_machine_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with cluster() as it:
+        await _vanishes_with_its_node(it)
+        await anyio.sleep(600)
+    (told,) = [record.getMessage() for record in caplog.records if "is kept" in record.getMessage()]
+    assert told.startswith("the share of pod team/p on node-1, group g, is kept: the pod is gone, but its node is gone")
+
+
 async def test_a_node_that_goes_and_comes_between_two_looks_makes_the_grace_begin_again() -> None:
     async with cluster() as it:
         await it.bound()
