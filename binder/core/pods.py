@@ -12,13 +12,14 @@ from gpu import pinning
 from gpu.asked import PLAIN, alternative, asked_when_bound, recorded, taken, unrecorded
 from gpu.dialects import nvfractions
 from gpu.dialects.settings import DialectSettings
+from gpu.ended import has_ended
 from gpu.fences import fences
 from gpu.grant import Grant
 from gpu.refusal import Refusal
 from gpu.request import NO_GPU, GpuRequest
 from gpu.translation import Translation
 from wire import names
-from wire.core import ContainerStatus, Pod
+from wire.core import Pod
 
 #: What no dialect writes anything back for.
 _UNRECORDED: Final = Translation(dialect=PLAIN, request=NO_GPU)
@@ -108,7 +109,7 @@ def view(pod: Pod) -> PodView:
         rv=pod.metadata.resource_version,
         node=intern(pod.spec.node_name),
         scheduler=intern(pod.spec.scheduler_name),
-        ended=has_ended(pod),
+        ended=has_ended(pod.status),
         deleting=pod.metadata.deletion_timestamp is not None,
         gated=bool(pod.spec.scheduling_gates),
         grace_s=_grace_s(pod),
@@ -139,21 +140,6 @@ def _asked_of_kai(pod: Pod) -> tuple[GpuRequest | None, Translation | None]:
         return NO_GPU, None
     found = asked_when_bound(pod)
     return (None, None) if isinstance(found, Refusal) else (found.request, found)
-
-
-def has_ended(pod: Pod) -> bool:
-    """Whether none of its containers runs or will run again (protocol.md, step 5: *ended*).
-
-    Only a terminal phase says so, unless a container status contradicts it (one is marked Failed while it still ends).
-    That all containers have terminated does not, be the pod deleted or not: kubelet goes on saying so of a container
-    that it is just starting anew, and whoever deletes the pod in that moment has one that runs its whole grace period.
-    """
-    statuses = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
-    return pod.status.phase in {names.SUCCEEDED, names.FAILED} and not any(_is_running(status) for status in statuses)
-
-
-def _is_running(status: ContainerStatus) -> bool:
-    return status.state is not None and status.state.running is not None
 
 
 def _grace_s(pod: Pod) -> int:

@@ -10,12 +10,12 @@ import msgspec
 from cli.inspection.values import GivenView, PodView, WaitView
 from gpu import asked, grant, record, reservation, telling
 from gpu.dialects import vocabulary
+from gpu.ended import has_ended
 from gpu.refusal import Refusal, told
 from gpu.request import FractionAsk, charge_nano
 from gpu.reservation import Reservation
 from gpu.share import memory_from_nano
 from gpu.translation import Translation
-from scheduler.core.convert.objects import has_ended
 from wire import names
 from wire.core import Condition, ContainerStatus, Pod
 

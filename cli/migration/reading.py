@@ -12,6 +12,7 @@ from cli.livekai import Found as LiveKai
 from cli.livekai import look_for_kai
 from cli.migration.found import Found
 from cli.migration.running import is_kais_webhook, is_lenient
+from gpu.ended import has_ended
 from gpu.grant import labelled_groups
 from kube.client.api import Api
 from kube.client.errors import ApiError
@@ -26,7 +27,6 @@ from kube.client.resources import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
-from scheduler.core.convert.objects import has_ended
 from wire import names
 from wire.core import Node, Pod
 

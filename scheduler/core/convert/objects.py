@@ -17,6 +17,7 @@ from gpu import enforcement, grant, order, reservation, room, slices
 from gpu.asked import PLAIN, asked_when_bound, mode_of, recorded, unrecorded
 from gpu.cards import cards_mib, integer
 from gpu.dialects import vocabulary
+from gpu.ended import has_ended
 from gpu.multiplied import multiplied
 from gpu.order import Foreign
 from gpu.refusal import Refusal, shown, told
@@ -42,7 +43,7 @@ from scheduler.core.model.records import (
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
 from wire import goduration, names
-from wire.core import Node, ObjectMeta, Pod, PodStatus
+from wire.core import Node, ObjectMeta, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.quantity import NANO, MalformedQuantity, mib_down, milli_down, parse_nano
@@ -67,12 +68,6 @@ def is_ours(pod: Pod, settings: Settings) -> bool:
 def is_reservation(pod: Pod, settings: Settings) -> bool:
     """Whether ``pod`` holds a device for others."""
     return reservation.is_reservation(pod, settings.reservation_namespace, app=settings.reservation_app)
-
-
-def has_ended(status: PodStatus) -> bool:
-    """Whether a pod holds nothing any more: its phase says so, and no container is seen running (evictions)."""
-    containers = [*(status.container_statuses or ()), *(status.init_container_statuses or ())]
-    return status.phase in _ENDED and not any(c.state and c.state.running is not None for c in containers)
 
 
 def seen_pod(pod: Pod, settings: Settings) -> SeenPod:

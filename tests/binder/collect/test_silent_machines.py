@@ -28,10 +28,13 @@ async def _is_given_back(it: Cluster) -> bool:
 
 
 async def _vanishes_with_its_node(it: Cluster) -> Node:
-    """As the controllers have it: the Node goes, then its pods by force. Return the Node as it was."""
+    """As the controllers have it: the Node goes, then its pods by force, marked Failed. Return the Node as it was."""
     await it.bound()
     there = await it.api.get(NODES, "node-1")
     await it.api.delete(NODES, "node-1")
+    collected = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
+    marked = {"status": {"phase": "Failed", "conditions": [collected]}}
+    await it.api.patch(PODS, "p", marked, namespace=TEAM, subresource="status")
     await it.api.delete(PODS, "p", namespace=TEAM, grace_s=0)
     return there
 

@@ -11,7 +11,7 @@ import yaml
 
 from binder.core import attempt as attempts
 from binder.core.attempt import Attempt
-from binder.core.pods import has_ended, view
+from binder.core.pods import view
 from binder.core.rebuilding import BOUND_BY_KAI, rebuild
 from binder.core.reservation_pod import ReservationTemplate, manifest
 from gpu import handover
@@ -48,37 +48,6 @@ def test_a_request_of_ours_is_an_attempt() -> None:
 
 def test_what_is_no_order_of_ours_is_no_attempt() -> None:
     assert isinstance(attempts.read(bind_request(spec={"selectedNode": ""})), Foreign)
-
-
-RUNNING: dict[str, Any] = {"state": {"running": {}}}
-WAITING: dict[str, Any] = {"state": {"waiting": {}}}
-DONE = {"state": {"terminated": {"exitCode": 0}}}
-
-
-@pytest.mark.parametrize(
-    ("status", "is_deleting", "expected"),
-    [
-        ({"phase": "Succeeded"}, False, True),
-        ({"phase": "Failed", "containerStatuses": [DONE, DONE]}, False, True),
-        # Marked Failed while it still ends.
-        ({"phase": "Failed", "containerStatuses": [RUNNING, DONE]}, False, False),
-        ({"phase": "Failed", "initContainerStatuses": [RUNNING]}, False, False),
-        ({"phase": "Running", "containerStatuses": [DONE, DONE]}, False, False),
-        # Deleted while kubelet starts its containers anew, of which it tells a moment later.
-        ({"phase": "Running", "containerStatuses": [DONE, DONE]}, True, False),
-        ({"phase": "Running", "containerStatuses": [DONE, WAITING]}, True, False),
-        # Not all containers are told of.
-        ({"phase": "Running", "containerStatuses": [DONE]}, True, False),
-        ({"phase": "Running"}, True, False),
-        ({"phase": "Pending"}, True, False),
-    ],
-)
-def test_a_pod_has_ended_when_none_of_its_containers_runs_any_more(
-    status: dict[str, Any], is_deleting: bool, expected: bool
-) -> None:
-    meta = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if is_deleting else {}
-    spec = {"containers": [{"name": "a"}, {"name": "b"}]}
-    assert has_ended(msgspec.convert({"metadata": meta, "spec": spec, "status": status}, Pod)) is expected
 
 
 @pytest.mark.parametrize(
