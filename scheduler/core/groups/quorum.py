@@ -46,7 +46,7 @@ class Missing:
 class Quorum:
     """A gang's state. ``is_starting``: some members are under way, so nobody else is placed until they are shown.
 
-    ``done``: members that have succeeded.
+    ``done``: members that have succeeded. ``is_below``: fewer are bound or done than the minimum.
     """
 
     minimum: int
@@ -54,6 +54,7 @@ class Quorum:
     done: int
     total: int
     of_subgroup: dict[str, int]
+    is_below: bool
     is_starting: bool
 
     @property
@@ -64,12 +65,12 @@ class Quorum:
     @property
     def above(self) -> int:
         """0 below the minimum, 1 at it, 2 above it."""
-        return 0 if not self.is_met else 1 + (self.bound + self.done > self.minimum)
+        return 0 if self.is_below else 1 + (self.bound + self.done > self.minimum)
 
     @property
     def is_broken(self) -> bool:
         """Whether some run, and too few."""
-        return self.bound > 0 and not self.is_met
+        return self.bound > 0 and self.is_below
 
     def missing(self) -> Missing:
         """What is missing, to be counted down."""
@@ -101,19 +102,27 @@ def quorum(
 ) -> Quorum:
     """Count a gang's members. A member that is being deleted counts no more; one that is bound counts.
 
-    ``succeeded``: how many of each subgroup have done their work (succeeded.py). They are as good as bound.
+    ``succeeded``: how many of each subgroup have done their work (succeeded.py). They are as good as bound for members
+    that could not reach the minimum by themselves; as many as it needs start together, whoever succeeded before.
     """
     members = [pod for pod in members if not pod.deleting]
     bound = Counter(pod.subgroup for pod in members if pod.node)
-    there = bound + Counter(succeeded)
-    of_subgroup = {s.name: max(0, s.minimum - there[s.name]) for s in group.subgroups}
-    of_all = group.minimum - there.total()
+    living, there = Counter(pod.subgroup for pod in members), bound + Counter(succeeded)
+    of_subgroup = {
+        s.name: _lacking(s.minimum, there[s.name], bound=bound[s.name], living=living[s.name]) for s in group.subgroups
+    }
+    of_all = _lacking(group.minimum, there.total(), bound=bound.total(), living=living.total())
     waiting = (pod.uid for pod in members if not pod.node)
     return Quorum(
         minimum=max(group.minimum, sum(s.minimum for s in group.subgroups)),
         bound=bound.total(),
         done=sum(succeeded.values()),
-        total=max(0, of_all, sum(of_subgroup.values())),
+        total=max(of_all, sum(of_subgroup.values())),
+        is_below=group.minimum > there.total() or any(s.minimum > there[s.name] for s in group.subgroups),
         of_subgroup=of_subgroup,
         is_starting=any(is_in_flight(uid) or uid in group.planned for uid in waiting),
     )
+
+
+def _lacking(minimum: int, there: int, *, bound: int, living: int) -> int:
+    return max(0, minimum - there, min(minimum, living) - bound)

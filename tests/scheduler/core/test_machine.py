@@ -217,8 +217,10 @@ class Scheduling(RuleBasedStateMachine):
         minimum = self.world.groups[gang.pod_group[1]].spec.min_member or 0
         members = [self.world.cluster.pod(p.pod_uid) for p in gang.placements]
         assert all(member is not None and member.pod_group == gang.pod_group[1] for member in members)
-        running = sum(bool(record.node) for record in self.world.cluster.members(*gang.pod_group))
-        assert running + len(members) >= minimum, "a gang is started in part"
+        living = [each for each in self.world.cluster.members(*gang.pod_group) if not each.deleting]
+        started = len(members) + sum(bool(record.node) for record in living)
+        assert started >= min(minimum, len(living)), "a gang is started in part"
+        assert started + self.world.succeeded(gang.pod_group[1]) >= minimum, "a gang is started in part"
 
     @invariant()
     def nothing_is_given_twice(self) -> None:

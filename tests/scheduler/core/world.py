@@ -34,6 +34,8 @@ class Commit:
     placement: Placement
     kind: str
     step: int = 0
+    #: Whether this scheduler began it: of its predecessor's it knows the BindRequest alone.
+    is_ours: bool = True
 
 
 KINDS = ("pod", "node", "group", "request")
@@ -112,6 +114,7 @@ class World:
         for uid, commit in list(self.commits.items()):
             if commit.step == 0 or uid not in self.requests:
                 del self.commits[uid]
+            commit.is_ours = False
         self.cluster = Cluster(SETTINGS)
         for queue in self.queues.values():
             queue.clear()
@@ -235,6 +238,8 @@ class World:
             self.queues["pod"].append(commit)
 
     def _release(self, commit: Commit) -> None:
+        if not commit.is_ours:
+            return
         placement = commit.placement
         self.cluster.commits.failed(placement.pod_uid, placement.node, "made to fail", now_ns=self.now_ns)
         self.cluster.commits.release(placement.pod_uid, attempt=placement.number)
@@ -289,6 +294,13 @@ class World:
 
     def end(self, uid: str) -> None:
         self.put_pod(ended(self.pods[uid]))
+
+    def succeeded(self, group: str) -> int:
+        """How many pods that name this PodGroup have succeeded, whichever start they belonged to."""
+        return sum(
+            (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME) == group and pod.status.phase == names.SUCCEEDED
+            for pod in self.pods.values()
+        )
 
     # --- what is really used -------------------------------------------------------------------------------------
     def violations(self) -> list[str]:

@@ -61,11 +61,20 @@ class CountsTheDead(Cluster):
         self._dead: dict[str, PodRecord] = {}
 
     @override
+    def take_pod(self, seen: SeenPod) -> None:
+        if seen.has_ended:
+            self._keep(seen.uid)
+        super().take_pod(seen)
+
+    @override
     def remove_pod(self, uid: str) -> None:
+        self._keep(uid)
+        super().remove_pod(uid)
+
+    def _keep(self, uid: str) -> None:
         known = self.pod(uid)
         if known is not None and known.node:
             self._dead[uid] = msgspec.structs.replace(known, deleting=False)
-        super().remove_pod(uid)
 
     @override
     def members(self, namespace: str, pod_group: str) -> list[PodRecord]:

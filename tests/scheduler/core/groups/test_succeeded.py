@@ -134,3 +134,17 @@ def test_those_that_succeeded_before_a_member_came_do_not_count_without_a_contro
     feed(known, _done("a", by=""), _done("b", by=""))
     feed(known, _member("later", by=""))
     assert _started(known) == []
+
+
+def test_pods_that_could_be_whole_by_themselves_start_together_whoever_succeeded_before() -> None:
+    done = [_done(name) for name in ("a", "b", "c")]
+    again = [_member(name) for name in ("d", "e", "f")]
+    assert _started(cluster(node(gpus=2), _group(), *done, *again)) == []
+    assert _started(cluster(node(gpus=3), _group(), *done, *again)) == ["d", "e", "f"]
+
+
+def test_a_running_gang_of_which_one_succeeded_is_not_below_its_minimum_and_takes_the_next() -> None:
+    known = cluster(node(gpus=8), _group(), _done("a"), *(bound(_member(name), "n1") for name in ("b", "c")))
+    feed(known, _member("d"))
+    assert known.broken_gangs() == []
+    assert _started(known) == ["d"]
