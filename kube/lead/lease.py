@@ -231,13 +231,11 @@ class LeaderElection:
     def _note_gone(self) -> None:
         """There is no lease. If it was deleted, its holder may have renewed it right before, and still writes.
 
-        Who never saw the lease can't tell that from a cluster on which nobody has led yet, and waits as well.
+        Who never saw it held can't tell that from a cluster on which nobody has led yet, and waits as well.
         """
-        seen = self._seen
-        if seen is None or seen.holder_identity:
-            duration_s = seen.lease_duration_seconds if seen else None
-            over_at = anyio.current_time() + (duration_s or self._settings.duration_s)
-            self._quiet_until = max(self._quiet_until, over_at)
+        duration_s = self._seen.lease_duration_seconds if self._seen else None
+        over_at = anyio.current_time() + (duration_s or self._settings.duration_s)
+        self._quiet_until = max(self._quiet_until, over_at)
 
     def _is_free(self, spec: LeaseSpec) -> bool:
         now = anyio.current_time()

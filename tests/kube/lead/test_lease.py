@@ -509,6 +509,19 @@ async def test_a_process_that_starts_right_after_the_lease_was_deleted_waits_for
         tasks.cancel_scope.cancel()
 
 
+async def test_a_lease_that_was_given_back_and_then_deleted_is_waited_for_too() -> None:
+    server = LeaseServer({"holderIdentity": None, "leaseDurationSeconds": 8})
+    candidate = Candidate("a", server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(candidate.election.observe)
+        await anyio.sleep(2.5)
+        tasks.cancel_scope.cancel()
+    server.spec = None
+    with anyio.move_on_after(60.0):
+        await candidate.run()
+    assert candidate.terms[0][0] >= 2.5 + 8.0
+
+
 async def test_without_a_lease_the_first_process_waits_a_duration_and_keeps_the_lease_it_made() -> None:
     server = LeaseServer(spec=None)
     candidate = Candidate("a", server)
