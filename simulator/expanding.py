@@ -58,6 +58,9 @@ class Expander:
     def _named(self, controller: Mapping[str, Any]) -> Mapping[str, Any]:
         """The controller with a name; what the server would add to generateName follows from the order of files."""
         metadata = controller["metadata"]
+        for field in ("name", "generateName"):
+            if not isinstance(metadata.get(field, ""), str):
+                raise Malformed(f"metadata.{field} is {shown(str(metadata[field]))}; allowed: text")
         if metadata.get("name"):
             return controller
         self._unnamed += 1

@@ -39,14 +39,17 @@ def of_cron_job(cron: Mapping[str, Any], template: Template) -> Iterator[Made]:
     """Yield one Job of a CronJob, named after the start of time, and its first pods. Raises Malformed."""
     wanted = cron["spec"]["jobTemplate"]
     meta = cron["metadata"]
-    written = child(wanted, "metadata") or {}
+    written, spec = wanted.get("metadata") or {}, wanted.get("spec")
+    for field, value in (("metadata", written), ("spec", spec)):
+        if not isinstance(value, Mapping):
+            raise Malformed(f"spec.jobTemplate.{field} is {shown(str(value))}; allowed: a mapping")
     job_meta = {
         "name": f"{meta['name']}-0",
         **({"namespace": meta["namespace"]} if meta.get("namespace") else {}),
         **{field: written[field] for field in ("labels", "annotations") if written.get(field)},
         "ownerReferences": [owner_of("batch/v1", "CronJob", meta["name"])],
     }
-    yield from of_job({"metadata": job_meta, "spec": wanted["spec"]}, template)
+    yield from of_job({"metadata": job_meta, "spec": spec}, template)
 
 
 def owned(pod: Mapping[str, Any], job_uid: str) -> dict[str, Any]:

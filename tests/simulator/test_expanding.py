@@ -205,3 +205,10 @@ def test_the_work_grows_with_the_number_of_pods_and_no_faster() -> None:
         return steps.taken
 
     assert cost(2000) <= 11 * cost(200)
+
+
+@pytest.mark.parametrize("field", ["name", "generateName"])
+def test_a_name_that_is_no_text_is_refused_by_its_field(field: str) -> None:
+    spec = {"template": TEMPLATE, "replicas": 1}
+    with pytest.raises(Malformed, match=rf"metadata\.{field} is 5; allowed: text"):
+        Expander().expand({"kind": "StatefulSet", "metadata": {field: 5}, "spec": spec})

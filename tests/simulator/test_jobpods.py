@@ -2,9 +2,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kube.client.resources import JOBS
 from simulator.expanding import Expander
-from simulator.jobpods import INDEX, owned
+from simulator.jobpods import INDEX, of_cron_job, owned
+from simulator.podmaking import Malformed, Template
 
 TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"app": "a"}},
@@ -72,3 +75,12 @@ def test_a_cron_job_makes_one_job_that_it_owns() -> None:
     assert (meta["name"], meta["labels"], meta["annotations"]) == ("night-0", {"of": "night"}, {"a": "b"})
     assert (meta["ownerReferences"][0]["kind"], meta["ownerReferences"][0]["name"]) == ("CronJob", "night")
     assert made[1].job == "night-0"
+
+
+@pytest.mark.parametrize("field", ["metadata", "spec"])
+@pytest.mark.parametrize("value", [5, "text", [1]])
+def test_a_job_template_that_is_none_is_refused_by_its_field(field: str, value: object) -> None:
+    wanted = {"spec": {"template": {"spec": {"containers": []}}}, field: value}
+    cron = {"metadata": {"name": "night"}, "spec": {"jobTemplate": wanted}}
+    with pytest.raises(Malformed, match=rf"spec\.jobTemplate\.{field} is .*; allowed: a mapping"):
+        list(of_cron_job(cron, Template("spec", {}, 0)))
