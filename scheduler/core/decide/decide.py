@@ -401,7 +401,8 @@ class _Decision:
         key = (group.namespace, group.name)
         state, kept = self.states[key], self.asleep.get_gang(key)
         next_ns = self.asleep.pace.next_ns(key) if self.asleep.pace.is_large(key) else 0
-        if kept is not None and not state.is_met and self.now_ns < next_ns:
+        is_pausing = not state.is_met and self.now_ns < next_ns
+        if is_pausing and kept is not None and _speaks_of(kept, group, state, len(pods)):
             self._wake_by(next_ns)
             self._explain_gang(pods, group, kept.verdict)
             return
@@ -530,6 +531,14 @@ def _cut(known: dict[PodClass, T], length: int) -> None:
     """Take back what was noted last, until so much is left as there was before."""
     while len(known) > length:
         known.popitem()
+
+
+def _speaks_of(kept: KeptGang, group: PodGroupRecord, state: Quorum, waiting: int) -> bool:
+    """Whether a gang needs what it needed when it was told, and has no fewer members: then that is still true."""
+    if not isinstance(kept.asked, tuple):
+        return False
+    needs = (group.minimum, group.subgroups, state.bound, state.total)
+    return kept.asked[:4] == needs and waiting >= len(kept.asked[4])
 
 
 def _incomplete(failure: Verdict, placed: int, state: Quorum) -> Verdict:

@@ -45,6 +45,22 @@ def test_a_large_gang_that_failed_is_tried_again_after_ten_times_what_its_start_
     assert _kinds(decide(made, again.wake_at_ns)) == [Gang]
 
 
+def test_a_gang_that_needs_less_than_when_it_was_told_is_looked_at_in_its_pause() -> None:
+    made = _with_gang(150, cpu=120)
+    decide(made, 0)
+    feed(made, pod_group("g", 2))
+    assert Gang in _kinds(decide(made, 1))
+
+
+def test_a_gang_that_lost_members_says_in_its_pause_that_it_waits_for_them() -> None:
+    made = _with_gang(150, cpu=120)
+    decide(made, 0)
+    for number in range(100):
+        made.remove_pod(f"uid-m{number:03}")
+    (told,) = [entry.verdict for entry in decide(made, 1).entries if isinstance(entry, Explain)]
+    assert (told.code, told.present) == (Code.GANG_NOT_READY, 50)
+
+
 def test_a_gang_that_is_not_large_is_tried_whenever_something_changes() -> None:
     made = _with_gang(15, cpu=12)
     assert _kinds(decide(made, 0)) == [Explain]
