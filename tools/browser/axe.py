@@ -78,11 +78,24 @@ async def faults(tab: Tab, *, rules: Sequence[str] = ()) -> list[str]:
     options: dict[str, Any] = {"rules": {rule: {"enabled": False} for rule in _LEFT_OUT}}
     if rules:
         options = {"runOnly": {"type": "rule", "values": list(rules)}}
-    told = await tab.evaluate(f"{script}; axe.run(document, {json.dumps(options)}).then({_TELL})")
+    told = await tab.evaluate(f"{script}; ({_AT_REST})({json.dumps(options)}).then({_TELL})")
     found: list[str] = json.loads(told)
     return found
 
 
+#: The page draws itself again while axe looks at it, and elements that were replaced meanwhile are found wrong.
+_AT_REST: Final = """
+async (options) => {
+  for (let looks = 1; ; looks++) {
+    let hasChanged = false;
+    const watching = new MutationObserver(() => { hasChanged = true; });
+    watching.observe(document.body, {childList: true, subtree: true});
+    const found = await axe.run(document, options);
+    watching.disconnect();
+    if (!hasChanged || looks === 5) return found;
+  }
+}
+"""
 _TELL: Final = """
 (found) => JSON.stringify([...found.violations, ...found.incomplete].flatMap(
   (rule) => rule.nodes.map((node) => `${rule.id}: ${node.html}: ${node.failureSummary}`)))
