@@ -46,6 +46,11 @@ class Scene:
     short: dict[Hashable, int] = field(default_factory=dict)
 
 
+def is_passing(message: str) -> bool:
+    """Whether a pod says this only while something is under way: a cluster in which one says so is not at rest."""
+    return message.startswith(_PASSING)
+
+
 def untrue(pod: PodFacts, scene: Scene) -> Iterator[str]:
     """Yield what a waiting pod says that is not so."""
     verdict = pod.verdict
@@ -57,7 +62,7 @@ def untrue(pod: PodFacts, scene: Scene) -> Iterator[str]:
 
 def _untrue(pod: PodFacts, verdict: Verdict, scene: Scene) -> Iterator[str]:
     text = verdict.message
-    if text.startswith(_PASSING):
+    if is_passing(text):
         yield f"it says {text!r}, and nothing happens any more"
     elif found := _NO_NODE.fullmatch(text):
         yield from _wrong_nodes(pod, found["reasons"], scene)

@@ -11,6 +11,7 @@ import anyio
 from kube.client import errors
 from kube.client.transport import Transport
 from simulator import observer
+from simulator.checks import telling
 from simulator.checks.counting import node as _node
 from simulator.devices import Device
 from simulator.invariants import BIND_REQUESTS, CONFIG_MAPS, NODES, PODS, WATCHED, Checker
@@ -39,7 +40,7 @@ async def settled(transport: Transport, devices: Mapping[str, tuple[Device, ...]
                 checker.observed(plural, "ADDED", raw, 0.0)
         fitting = list(checker.fitting(checker.scene).values())
         away = [node.name for node in map(_node, there[NODES]) if not node.is_ready]
-        going = [pod.key for pod in checker.live.values() if not _is_settled(pod.raw)]
+        going = [pod.key for pod in checker.live.values() if not is_settled(pod.raw)]
         requests = [raw["metadata"]["name"] for raw in there[BIND_REQUESTS]]
         return _first_of({
             "nodes are not ready": away,
@@ -106,12 +107,16 @@ def _key(raw: Mapping[str, Any]) -> str:
     return f"{raw['metadata'].get('namespace', '')}/{raw['metadata']['name']}"
 
 
-def _is_settled(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod runs, has ended, or says why it waits; none is on its way out."""
+def is_settled(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod runs, has ended, or says why it waits; none is on its way out, or between two attempts."""
     status = pod.get("status") or {}
     if pod["metadata"].get("deletionTimestamp"):
         return False
     if status.get("phase") in {names.RUNNING, names.SUCCEEDED, names.FAILED}:
         return True
-    conditions = status.get("conditions") or ()
-    return any(c["type"] == names.CONDITION_POD_SCHEDULED and c["status"] == "False" for c in conditions)
+    return any(
+        each["type"] == names.CONDITION_POD_SCHEDULED
+        and each["status"] == "False"
+        and not telling.is_passing(each.get("message") or "")
+        for each in status.get("conditions") or ()
+    )
