@@ -88,6 +88,8 @@ TOPOLOGY_REQUIRED: Final = "kai.scheduler/topology-required-placement"
 SEGMENT_TOPOLOGY_PREFERRED: Final = "kai.scheduler/segment-topology-preferred-placement"
 #: Level of a topology, one domain of which holds all pods if possible.
 TOPOLOGY_PREFERRED: Final = "kai.scheduler/topology-preferred-placement"
+#: On a PodGroup: since when its gang has been below its minimum, in RFC 3339 (kai-contract 2.2, 4.7).
+STALE_SINCE: Final = "kai.scheduler/stale-podgroup-timestamp"
 #: Label of a pod: the sub-group of its PodGroup.
 SUBGROUP_LABEL: Final = "kai.scheduler/subgroup-name"
 #: Label of a pod: a number; of pods of one priority in a gang, the higher one is placed first.

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from kube.client import errors
+from kube.client.clock import SystemClock
 from kube.client.deadline import deadline
 from kube.client.decoding import Codec, Undecoded
 from kube.client.fence import CLIENT_MARGIN_S, WriteFence
@@ -22,6 +23,7 @@ from kube.client.lag import WatchLag
 from kube.client.listing import Listing, read_list
 from kube.client.resources import PODS, Resource
 from kube.client.retry import Retry
+from kube.client.serverclock import ServerClock
 from kube.client.transport import Response, Transport
 from wire.core import Binding, ObjectMeta, Status
 
@@ -76,7 +78,9 @@ class Api:
         lag: WatchLag | None = None,
     ) -> None:
         self.lag = lag
-        self._transport = transport
+        #: The API server's clock; before its first answer, the machine's.
+        self.clock = ServerClock(transport, fallback=SystemClock())
+        self._transport: Transport = self.clock
         self._timeout_s = timeout_s
         self._retry = retry
         self._fence = fence or WriteFence()

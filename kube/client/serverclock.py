@@ -27,6 +27,8 @@ class ServerClock:
         self._transport = transport
         self._fallback = fallback
         self._read: tuple[int, float] | None = None
+        #: The Date that was read last: answers of one second have the same.
+        self._text = ""
 
     def now_ns(self) -> int:
         """Nanoseconds since the epoch; a second off at most, and what an answer takes to come."""
@@ -68,10 +70,14 @@ class ServerClock:
 
     def _take(self, response: Response) -> None:
         """A proxy's answer may have no date, or none that can be read: then nothing is learned."""
+        text = response.headers.get("date", "")
+        if self._read is not None and text == self._text:
+            self._read = (self._read[0], anyio.current_time())
+            return
         try:
-            date = email.utils.parsedate_to_datetime(response.headers.get("date", ""))
+            date = email.utils.parsedate_to_datetime(text)
         except (ValueError, OverflowError):
             return
         # Without a zone ("-0000") it is UTC as well, and not this machine's zone.
         date = date if date.tzinfo is not None else date.replace(tzinfo=datetime.UTC)
-        self._read = (int(date.timestamp()), anyio.current_time())
+        self._read, self._text = (int(date.timestamp()), anyio.current_time()), text

@@ -10,6 +10,7 @@ nodes and the token volume of new pods.
 from __future__ import annotations
 
 import contextlib
+import email.utils
 import hashlib
 import random
 import re
@@ -70,6 +71,8 @@ class MemoryApiServer:
         """
         registry = Registry((*BUILT_IN, *KAI, *extra_types))
         self._clock = clock
+        #: The second that answers were dated last, and how.
+        self._date = (-1, "")
         self._pod_topology_labels = pod_topology_labels
         self._store = Store(registry.types, history=history)
         #: What goes wrong between clients and the server.
@@ -202,6 +205,13 @@ class MemoryApiServer:
             response = refusal_response(refusal)
         self._record(call, response.status)
         return response
+
+    def date(self) -> str:
+        """Return the time as the Date of answers."""
+        now_s = self._clock.now_ns() // 1_000_000_000
+        if self._date[0] != now_s:
+            self._date = (now_s, email.utils.formatdate(now_s, usegmt=True))
+        return self._date[1]
 
     def answer_later(self, call: Call, delay_s: float) -> None:
         """Carry out a call some time from now; nobody waits for the answer, and the caller may be gone by then."""

@@ -60,6 +60,9 @@ class Answering(Protocol):
     async def answer(self, call: Call) -> Response:
         """Carry out a call and return its answer."""
 
+    def date(self) -> str:
+        """Return the time as answers carry it."""
+
     def open_watch(self, call: Call) -> WatchStream:
         """Open a watch. Raises Refusal."""
 
@@ -132,7 +135,8 @@ class MemoryTransport:
         await self._outward(call, fault)
         if method != "GET":
             self._server.log_write(method, path, body, self._user)
-        response = refusal_response(call) if isinstance(call, Refusal) else await self._carried_out(call, fault)
+        answer = refusal_response(call) if isinstance(call, Refusal) else await self._carried_out(call, fault)
+        response = self._dated(answer)
         if fault.lost == "answer":
             await self._unheard(fault)
         if fault.answer_delay_s:
@@ -140,6 +144,9 @@ class MemoryTransport:
         await anyio.lowlevel.checkpoint()
         await self._reach()
         return response
+
+    def _dated(self, response: Response) -> Response:
+        return Response(response.status, {**response.headers, "date": self._server.date()}, response.body)
 
     def _call(
         self, method: str, path: str, *, query: Mapping[str, str], body: bytes | None, content_type: str
@@ -205,7 +212,7 @@ class MemoryTransport:
             return
         self._streams[opened] = None
         try:
-            yield Response(200, HEADERS, b""), _Lines(opened, self._reach)
+            yield self._dated(Response(200, HEADERS, b"")), _Lines(opened, self._reach)
         finally:
             del self._streams[opened]
             opened.close()

@@ -11,7 +11,7 @@ in the end does. Three rules keep a charge from being lost:
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -370,9 +370,9 @@ class Cluster:
         """
         return [group for group in self._pod_groups.values() if self._is_broken(group)]
 
-    def unclear_gangs(self) -> list[PodGroupRecord]:
-        """Gangs that say something which is left out of account: it can't be read, or nobody looks at it yet."""
-        return [group for group in self._pod_groups.values() if group.unread_stale is not None or group.ignored]
+    def pod_groups(self) -> Iterable[PodGroupRecord]:
+        """All PodGroups, in no order."""
+        return self._pod_groups.values()
 
     def is_broken_gang(self, namespace: str, name: str) -> bool:
         """Whether this gang is one of ``broken_gangs``."""

@@ -7,6 +7,7 @@ PodDisruptionBudgets respected, so that their controller starts them anew, toget
 the time is over is waited for; that it was on its way, and failed, gives no time anew.
 A gang of which a member has succeeded is at its end, and is left alone, as far as its pods still tell (as in KAI).
 So is a gang with a structure that is not supported: what its minimum means is not known here.
+Since when it has been below its minimum stands on the PodGroup (stale_stamps.py), so that a restart changes nothing.
 
 The cache only makes it look: what is evicted is judged on quorum reads of the PodGroup and of all pods around it.
 """
@@ -29,6 +30,7 @@ from scheduler.core.convert import objects
 from scheduler.core.groups.quorum import quorum
 from scheduler.core.model.records import PodGroupRecord
 from scheduler.status import reasons
+from scheduler.upkeep.stale_stamps import Key, Stamps
 from scheduler.watch.cache import Cache
 from wire import names
 from wire.core import ObjectReference, Pod
@@ -36,8 +38,9 @@ from wire.events import WARNING
 
 _log: Final = logging.getLogger(__name__)
 _LONGEST_PAUSE_S: Final = 1800.0
+#: A PodGroup may have a shorter grace time than all others.
+_LONGEST_BETWEEN_LOOKS_S: Final = 10.0
 _ENDED: Final = frozenset({names.SUCCEEDED, names.FAILED})
-Key = tuple[str, str]
 
 
 class Releasing:
@@ -50,6 +53,10 @@ class Releasing:
         self._grace_s = grace_s
         #: Gang -> since when (event loop's time) it has been below its minimum.
         self._since: dict[Key, float] = {}
+        self._stamps = Stamps(api, cache, clock=api.clock)
+        #: Gangs with a stamp that is out of date: they were seen not to be below their minimum.
+        self._recovered: set[Key] = set()
+        self._has_looked = False
         #: Gang -> (evictions that were refused in a row, when to ask again).
         self._refused: dict[Key, tuple[int, float]] = {}
         #: What gangs were told about words of theirs that are left out of account, by UID and reason.
@@ -58,14 +65,32 @@ class Releasing:
 
     async def run(self) -> None:
         """Look now and then: a tenth of the grace time is soon enough."""
-        while True:
-            await anyio.sleep(self._grace_s / 10)
-            await self.look()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._stamps.run)
+            while True:
+                await anyio.sleep(min(self._grace_s / 10, _LONGEST_BETWEEN_LOOKS_S))
+                await self.look()
 
     def _note(self, key: Key) -> None:
-        """A gang that was whole again, be it between two looks, has all of the grace time anew."""
-        if key in self._since and not self._cache.cluster.is_broken_gang(*key):
-            del self._since[key]
+        """A gang that was whole again, be it between two looks, has all of the grace time again.
+
+        Before the first look not all of its pods may be known.
+        """
+        if not self._has_looked or not (key in self._since or self._is_stamped(key)):
+            return
+        if not self._cache.cluster.is_broken_gang(*key):
+            self._since.pop(key, None)
+            self._recovered.add(key)
+
+    def _is_stamped(self, key: Key) -> bool:
+        group = self._cache.cluster.pod_group(*key)
+        return group is not None and bool(group.stale_since)
+
+    def _began(self, key: Key, group: PodGroupRecord, now: float) -> float:
+        """Since when a gang has been below its minimum that is seen to be so."""
+        if key in self._since:
+            return self._since[key]
+        return now if key in self._recovered else self._stamps.since(group, now)
 
     async def look(self) -> None:
         """Release what has been below its minimum for the grace time; say what of its words is left out of account."""
@@ -73,7 +98,10 @@ class Releasing:
         now = anyio.current_time()
         broken = {(group.namespace, group.name): group for group in self._cache.cluster.broken_gangs()}
         finished = self._cache.finished
-        self._since = {key: self._since.get(key, now) for key in broken if key not in finished}
+        self._since = {key: self._began(key, group, now) for key, group in broken.items() if key not in finished}
+        self._has_looked = True
+        self._recovered = {key for key in self._recovered if self._is_stamped(key) or self._stamps.is_writing(key)}
+        self._stamps.put_right(self._since, now)
         due = [key for key, since in self._since.items() if self._is_over(broken[key], now - since)]
         self._refused = {key: told for key, told in self._refused.items() if key in self._since}
         for key in due:
@@ -84,7 +112,7 @@ class Releasing:
     def _tell_unclear(self) -> None:
         """Tell each PodGroup once, long before its time is over if it ever is."""
         said: dict[tuple[str, str], str] = {}
-        for group in self._cache.cluster.unclear_gangs():
+        for group in self._cache.cluster.pod_groups():
             for reason, note in self._unclear(group):
                 key = (group.uid, reason)
                 said[key] = note

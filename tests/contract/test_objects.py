@@ -5,9 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
+from kube.client.clock import SystemClock
+from kube.client.serverclock import ServerClock
 from tests.contract.cluster import MERGE, Cluster, config_map, event
+from wire.rfc3339 import parse_ns
+
+S = 1_000_000_000
 
 
 async def test_a_new_object_gets_identity_version_and_time(api_server: Cluster) -> None:
@@ -20,6 +26,22 @@ async def test_a_new_object_gets_identity_version_and_time(api_server: Cluster) 
     assert created.body["kind"] == "ConfigMap"
     assert created.body["apiVersion"] == "v1"
     assert "generation" not in meta
+
+
+async def test_each_answer_has_the_date_of_the_clock_that_dates_objects(api_server: Cluster) -> None:
+    path, timeout_s = api_server.config_maps, 10.0
+    clock = ServerClock(api_server.transport, fallback=SystemClock())
+    body = msgspec.json.encode(config_map("a"))
+    answer = await clock.request("POST", path, query={}, body=body, timeout_s=timeout_s)
+    created_ns = parse_ns(msgspec.json.decode(answer.body)["metadata"]["creationTimestamp"])
+    assert created_ns is not None
+    assert 0 <= clock.now_ns() - created_ns <= 2 * S
+    for failing in ("/api/v1/nowhere", path + "/b"):
+        refused = await clock.request("GET", failing, query={}, timeout_s=timeout_s)
+        assert refused.status == 404
+        assert refused.headers["date"]
+    async with clock.stream(path, query={"watch": "true"}, timeout_s=timeout_s) as (head, _):
+        assert head.headers["date"]
 
 
 async def test_what_was_created_is_read_back(api_server: Cluster) -> None:

@@ -42,7 +42,7 @@ from scheduler.core.model.records import (
 )
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
-from wire import goduration, names
+from wire import goduration, names, rfc3339
 from wire.core import Node, ObjectMeta, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
@@ -323,6 +323,7 @@ def pod_group_record(group: PodGroup) -> PodGroupRecord:
         unsupported=_unsupported_in(group, minimum),
         stale_ns=stale_ns,
         unread_stale=unread_stale,
+        stale_since=(meta.annotations or {}).get(names.STALE_SINCE, "")[: rfc3339.LONGEST + 1],
         ignored=ignored_in(group),
         controller=_controller(meta),
         planned=written_plan.members((meta.annotations or {}).get(names.PLAN)),

@@ -316,6 +316,7 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     ``stale_ns``: how long it may run below its minimum before the rest is evicted; None: as long as the scheduler says,
     below zero: for ever. ``unread_stale``: what stands there and is no duration, so that it counts as not said.
+    ``stale_since``: since when it has been below its minimum, as its annotation says (not read yet), "" if it doesn't.
     """
 
     namespace: str
@@ -328,6 +329,7 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     unsupported: str = ""
     stale_ns: int | None = None
     unread_stale: str | None = None
+    stale_since: str = ""
     #: What it prefers and nobody looks at yet, by the field's name.
     ignored: str = ""
     #: UID of the workload that it was made for and goes with, "" if people wrote it.

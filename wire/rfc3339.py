@@ -1,0 +1,29 @@
+"""Times as Go reads RFC 3339 (``2026-01-02T03:04:05Z``), which is what annotations with a time hold."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Final
+
+_FORM: Final = re.compile(
+    r"(?P<s>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.(?P<rest>[0-9]{1,9})[0-9]*)?"
+    r"(?P<zone>Z|[+-][0-9]{2}:[0-9]{2})",
+    re.ASCII,
+)
+_S: Final = 1_000_000_000
+#: No time that anybody writes is longer.
+LONGEST: Final = 64
+
+
+def parse_ns(text: str) -> int | None:
+    """Nanoseconds since the epoch, UTC; None for what is no time. Digits beyond the ninth are cut off."""
+    found = _FORM.fullmatch(text) if len(text) <= LONGEST else None
+    if found is None:
+        return None
+    try:
+        whole = datetime.datetime.fromisoformat(found["s"] + found["zone"].replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    seconds = (whole - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(seconds=1)
+    return seconds * _S + int((found["rest"] or "0").ljust(9, "0"))
