@@ -15,6 +15,7 @@ import anyio
 import msgspec
 
 from kube.client.api import Api
+from kube.client.serverclock import ServerClock
 
 #: Not the component's own: code, what it talks to, and what it runs on.
 _BORDERS: Final = (
@@ -25,6 +26,7 @@ _BORDERS: Final = (
     CoroutineType,
     FrameType,
     Api,
+    ServerClock,
     logging.Logger,
     random.Random,
     asyncio.AbstractEventLoop,
