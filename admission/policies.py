@@ -129,7 +129,7 @@ def _fixed_asks(scheduler_name: str) -> cel.Manifest:
         },
         variables=cel.MAPS
         | {
-            "asks": cel.changed("annotations", f"key in {cel.texts(protected.ASKS)}"),
+            "asks": cel.changed("annotations", cel.is_one_of(protected.ASKS, protected.ASK_PREFIXES)),
             "fixed": cel.changed("annotations", cel.is_one_of(protected.FIXED_AT_CREATION, protected.FIXED_PREFIXES)),
             "placed": placed,
         },

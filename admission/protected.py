@@ -49,6 +49,8 @@ ASKS: Final = (
     names.GPU_FRACTION_CONTAINER_TYPE,
     names.MPS,
 )
+#: How further asks begin: KAI's old form for MIG slices. A pod that runs with one keeps a slice (contract 14.6).
+ASK_PREFIXES: Final = (names.MIG_RESOURCE_PREFIX,)
 
 #: What a new pod must not bring along.
 _STRIPPED_ANNOTATIONS: Final = frozenset((*ANNOTATIONS, *IDENTITY, names.SHARED_GPU_CONFIGMAP))
@@ -77,6 +79,11 @@ def is_label(key: str) -> bool:
 def is_fixed(key: str) -> bool:
     """Whether nobody changes this annotation once its pod is there."""
     return key in FIXED_AT_CREATION or key.startswith(FIXED_PREFIXES)
+
+
+def is_ask(key: str) -> bool:
+    """Whether nobody changes this annotation once its pod is placed."""
+    return key in ASKS or key.startswith(ASK_PREFIXES)
 
 
 def _is_stripped(key: str) -> bool:

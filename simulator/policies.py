@@ -116,7 +116,7 @@ def _fixed_asks(request: Request) -> str:
     fixed = [key for key in changed if protected.is_fixed(key)]
     if fixed:
         return f"{', '.join(fixed)} is fixed when a pod is created"
-    asks = [key for key in changed if key in protected.ASKS]
+    asks = [key for key in changed if protected.is_ask(key)]
     is_placed = bool(spec.get("nodeName")) or names.GRANT in _map(request.old, "annotations")
     return f"{', '.join(asks)} can not be changed any more" if asks and is_placed else ""
 

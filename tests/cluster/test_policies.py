@@ -356,6 +356,7 @@ ASKS = [
     (names.GPU_FRACTION_NUM_DEVICES, "2"),
     (names.GPU_FRACTION_CONTAINER_NAME, "main"),
     (names.GPU_FRACTION_CONTAINER_TYPE, "InitContainer"),
+    ("nvidia.com/mig-1g.5gb", "1"),
 ]
 
 

@@ -69,7 +69,7 @@ def each_unsupported(pod: Pod) -> list[str]:
     """The same, one by one."""
     spec = pod.spec
     found = {
-        **_legacy_slices(pod),
+        **_asked_by_annotation(pod),
         "affinity.podAffinity": _pod_affinity(spec.affinity),
         "affinity.podAntiAffinity": _pod_anti_affinity(spec.affinity),
         "topologySpreadConstraints": any(
@@ -81,12 +81,20 @@ def each_unsupported(pod: Pod) -> list[str]:
     return [name for name, is_there in found.items() if is_there]
 
 
-def _legacy_slices(pod: Pod) -> dict[str, bool]:
-    """MIG slices by annotation, as KAI once had them; it places no such pod either (contract 14.6)."""
-    asked = sorted(key for key in pod.metadata.annotations or {} if key.startswith(names.MIG_RESOURCE_PREFIX))
+def _asked_by_annotation(pod: Pod) -> dict[str, bool]:
+    asked = legacy_slice(pod)
+    return {f"a MIG slice by the annotation {shown(asked)} (ask for it in resources.limits)": True} if asked else {}
+
+
+def legacy_slice(pod: Pod) -> str:
+    """The annotation by which a pod asks for a MIG slice, as KAI once had it; "" if it asks for none, or by resources.
+
+    KAI places no such pod either (contract 14.6).
+    """
+    asked = [key for key in pod.metadata.annotations or {} if key.startswith(names.MIG_RESOURCE_PREFIX)]
     if not asked or any(_asks_slices(container) for container in _containers(pod.spec)):
-        return {}
-    return {f"a MIG slice by the annotation {shown(asked[0])} (ask for it in resources.limits)": True}
+        return ""
+    return min(asked)
 
 
 def _asks_slices(container: Container) -> bool:

@@ -126,6 +126,7 @@ def _bound(pod: Pod, settings: Settings) -> PodRecord:
         node=intern(pod.spec.node_name),
         is_reservation=is_reservation(pod, settings),
         held=_held(pod),
+        has_legacy_slice=is_ours(pod, settings) and bool(constraints.legacy_slice(pod)),
     )
 
 

@@ -200,6 +200,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     deleting: bool = False
     is_reservation: bool = False
     held: tuple[Held, ...] = ()
+    #: Of one that is bound: it uses a MIG slice of which the device plugin knows nothing.
+    has_legacy_slice: bool = False
     grace_s: int = 30
     blocker: Verdict | None = None
     #: What a pod that waits asks by its record, for what its Binding writes back; None without one.

@@ -194,7 +194,19 @@ def occupancy(
             used.take_devices(group.resource, group.devices)
     for resource, lost in _count_lost(used.groups.values()).items():
         used.take_devices(resource, lost)
+    if node is not None and any(pod.has_legacy_slice for pod in bound):
+        _count_all_slices(used, node)
     return used
+
+
+def _count_all_slices(used: Occupancy, node: NodeRecord) -> None:
+    """Count all MIG slices of a node as taken, as KAI does (contract 14.6).
+
+    A pod there uses one that its device plugin holds to be free: the next slice that it hands out may be that very one.
+    """
+    for name, amount in node.capacity.extended:
+        if name.startswith(names.MIG_RESOURCE_PREFIX):
+            used.extended[name] = max(used.extended.get(name, 0), amount)
 
 
 def _counted(demand: Demand, node: NodeRecord | None) -> Sequence[tuple[str, int]]:

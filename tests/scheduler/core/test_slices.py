@@ -13,7 +13,7 @@ from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Alone, Attempt, Bind, Explain, Hold, Join, Placement, Retire
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.model.test_records import HALF, TENTH, said
-from tests.scheduler.core.objects import NANO, bind_request, bound, cluster, node, pod, recorded, reservation
+from tests.scheduler.core.objects import NANO, bind_request, bound, cluster, ended, node, pod, recorded, reservation
 from wire import names
 from wire.core import Node, Pod
 
@@ -213,3 +213,39 @@ def test_profiles_that_nobody_waits_for_are_forgotten() -> None:
     made.upsert_node(cut("n2"))
     made.remove_node("n1")
     assert made.ledger.slice_rows("1g.10gb")[made.ledger.row_of["n2"]] == made.refresh().table.resources.index(SLICE)
+
+
+def legacy(name: str = "old", **more: Any) -> Pod:
+    """A running pod that asks for a slice by annotation, as KAI once had it."""
+    return pod(name, annotations={SLICE: "1"}, bound_to="n1", phase="Running", **more)
+
+
+WHOLE_SLICE = pod("p", extended={SLICE: "1"})
+
+
+@pytest.mark.parametrize(
+    "wanted", [WHOLE_SLICE, asking(), pod("p", extended={LARGE: "1"})], ids=["whole", "part", "other"]
+)
+def test_where_a_pod_has_a_slice_by_annotation_no_slice_is_given(wanted: Pod) -> None:
+    slices = {SLICE: "2", LARGE: "1"}
+    near, far = node("n1", 0, extended=slices), node("n2", 0, extended=slices, cpu="1k")
+    assert decided(near, legacy(), wanted)[0] == {}
+    assert decided(near, far, legacy(), wanted)[0]["p"].node == "n2"
+    assert decided(near, ended(legacy()), wanted)[0]["p"].node == "n1"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        legacy(scheduler="default-scheduler"),
+        legacy(extended={SLICE: "1"}),
+        pod("old", bound_to="n1", phase="Running"),
+    ],
+    ids=["not ours", "by resources as well", "none"],
+)
+def test_a_pod_without_a_slice_by_annotation_takes_what_it_asks(other: Pod) -> None:
+    assert decided(cut(), other, WHOLE_SLICE)[0]["p"].node == "n1"
+
+
+def test_a_pod_with_a_slice_by_annotation_takes_no_cards() -> None:
+    assert decided(node("n1", 1), legacy(), pod("p", gpus=1))[0]["p"].node == "n1"
