@@ -17,6 +17,7 @@ from kube.client.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
 from kube.clusterpolicies import CdiNames
 from kube.events import EventRecorder
 from kube.lead.replica import Follower
+from kube.lead.secondary import Secondary
 from kube.telemetry.tracing import Tracer
 from kube.watch.reflector import Reflector
 from scheduler.autoscale.scaling import Scaling
@@ -38,7 +39,7 @@ from scheduler.upkeep.answering import Answering
 from scheduler.upkeep.ledger_audit import Recounting
 from scheduler.upkeep.stale_gangs import Releasing
 from scheduler.watch.cache import Cache, NodeSink, PodGroupSink, PodSink, RequestSink
-from scheduler.watch.watched import sinks
+from scheduler.watch.watched import secondary
 
 
 class Scheduler(Follower):
@@ -62,14 +63,15 @@ class Scheduler(Follower):
         scaling = None if settings.scaling is None else Scaling(api, cache, clock=clock, settings=settings.scaling)
         cdi = CdiNames(api, settings.cdi)
         # In this order: a pod whose PodGroup, BindRequest or claim is not known yet is not taken for one without it.
+        # Nothing is decided without what safety rests on, and each decision needs:
         super().__init__(
             (
-                Reflector(api, NODES, NodeSink(cache), rng=rng),
-                Reflector(api, POD_GROUPS, PodGroupSink(cache), rng=rng),
-                Reflector(api, BIND_REQUESTS, RequestSink(cache), rng=rng),
-                *(Reflector(api, resource, sink, rng=rng) for resource, sink in sinks(cache)),
-                Reflector(api, PODS, PodSink(cache), rng=rng),
-                *(() if scaling is None else (scaling.reflector(rng),)),
+                Reflector(api, NODES, NodeSink(cache), rng=rng),  # what there is to give
+                Reflector(api, POD_GROUPS, PodGroupSink(cache), rng=rng),  # devices that a plan promises to a gang
+                Reflector(api, BIND_REQUESTS, RequestSink(cache), rng=rng),  # devices that are on their way to a pod
+                Secondary(api, secondary(cache), rng=rng),
+                Reflector(api, PODS, PodSink(cache), rng=rng),  # devices that are used; books, in reservation pods
+                *(() if scaling is None else (scaling.reflector(rng),)),  # pods once more: no second one is made
                 cdi,
             )
         )

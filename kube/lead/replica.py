@@ -11,6 +11,7 @@ from anyio.abc import TaskStatus
 
 from kube.client.fence import WriteFence
 from kube.lead.lease import LeaderElection
+from kube.lead.secondary import Secondary
 from kube.watch.reflector import Reflector
 from wire.recent import PERIOD_S
 
@@ -50,7 +51,8 @@ class Follower(ABC):
     """A Replica that knows the cluster by what it follows, started in the order given; a component adds what it does.
 
     A replica that does not lead watches all the same, so that it can take over within moments. Watches don't say how
-    late they are, so a term begins with fresh lists (invariants.md, R3).
+    late they are, so a term begins with fresh lists (invariants.md, R3). It neither follows nor leads without each of
+    them, but for those in a ``Secondary``.
     """
 
     def __init__(self, followed: Sequence[Followed]) -> None:
@@ -59,7 +61,13 @@ class Follower(ABC):
     @property
     def reflectors(self) -> list[Reflector[Any]]:
         """What keeps it in step by watches."""
-        return [part for part in self._followed if isinstance(part, Reflector)]
+        found: list[Reflector[Any]] = []
+        for part in self._followed:
+            if isinstance(part, Secondary):
+                found += part.reflectors
+            elif isinstance(part, Reflector):
+                found.append(part)
+        return found
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Follow and work until cancelled, as the only one there is. Started when it works."""

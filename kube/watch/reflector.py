@@ -138,6 +138,9 @@ class Reflector(Generic[T]):
         self.trouble = ""
         #: Whether the last list was answered with 404: the server does not know this kind of objects.
         self.is_unknown = False
+        #: Called with the error of a list that failed or of a watch that was refused, and with None when a list was
+        #: taken or a watch is open. It judges the errors, so here each is logged at level DEBUG only.
+        self.on_answer: Callable[[errors.ApiError | None], None] | None = None
         self.counts = ReflectorCounts()
         self.resource = resource
         #: When the server was heard last, by a list or a line of a watch (event loop's time).
@@ -186,10 +189,12 @@ class Reflector(Generic[T]):
         except errors.ApiError as error:
             self._behind += waiting
             self.trouble = str(error)
+            self._answered(error)
             self.is_unknown = isinstance(error, errors.NotFound)
             await self._back_off("list", error)
             return False
         self.trouble, self.is_unknown = "", False
+        self._answered(None)
         for listed in waiting:
             listed.set()
         return True
@@ -214,7 +219,10 @@ class Reflector(Generic[T]):
         try:
             return await self.one_watch(), None
         except errors.ApiError as error:
-            self.trouble = str(error) if isinstance(error, errors.Forbidden | errors.Unauthorized) else ""
+            is_refused = isinstance(error, errors.Forbidden | errors.Unauthorized)
+            self.trouble = str(error) if is_refused else ""
+            if is_refused:
+                self._answered(error)
             return _after(error), error
 
     async def relist(self) -> None:
@@ -248,6 +256,7 @@ class Reflector(Generic[T]):
             async with stream as (head, lines):
                 check(head)
                 self.trouble = ""
+                self._answered(None)
                 todo = await self._take_in(lines, listening)
         if listening.cancelled_caught and not self._behind:
             _log.warning("watch of %s: nothing heard for %.0f s, reconnecting", self.resource.plural, silence_s)
@@ -303,6 +312,10 @@ class Reflector(Generic[T]):
             "timeoutSeconds": str(timeout_s),
         }
 
+    def _answered(self, error: errors.ApiError | None) -> None:
+        if self.on_answer is not None:
+            self.on_answer(error)
+
     def _note_lag(self, obj: Any) -> None:
         if self._lag is not None:
             self._lag.shown(self.resource.plural, obj.metadata)
@@ -321,7 +334,7 @@ class Reflector(Generic[T]):
         wait_s = self._backoff.fail()
         if isinstance(error, errors.TooManyRequests) and error.retry_after_s is not None:
             wait_s += error.retry_after_s
-        level = logging.WARNING if error else logging.DEBUG
+        level = logging.WARNING if error and self.on_answer is None else logging.DEBUG
         _log.log(
             level,
             "%s of %s: %s; again in %.1f s",

@@ -72,6 +72,7 @@ _CLOSED_WORDS: Final = {
 #: What keeps a pod waiting because of a claim, in kube-scheduler's words.
 _PLAIN_WORDS: Final = {
     Code.OWNER_NOT_SEEN: "Job {}, which owns the pod, was not seen yet: it may ask for several pods at once",
+    Code.NOT_READ: "the scheduler can't read {} at present, and this pod depends on them: its log says why",
     Code.CLAIM_NOT_FOUND: 'persistentvolumeclaim "{}" not found',
     Code.CLAIM_NOT_MADE: 'waiting for ephemeral volume controller to create the persistentvolumeclaim "{}"',
     Code.CLAIM_NOT_OWN: "PVC {} was not created for this pod (pod is not owner)",

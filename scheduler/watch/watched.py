@@ -15,8 +15,8 @@ from kube.client.resources import (
     PERSISTENT_VOLUMES,
     STORAGE_CLASSES,
     VOLUME_ATTACHMENTS,
-    Resource,
 )
+from kube.lead.secondary import Kind
 from scheduler.core.convert import job_owners, selectors, volumes
 from scheduler.core.model.facts import Facts, Keyed
 from scheduler.watch.cache import Cache
@@ -32,6 +32,7 @@ class FactSink(Generic[T, R]):
         self._cache = cache
         self._facts = facts
         self._read = read
+        facts.expect()
 
     def keep(self, obj: T) -> R:
         """What the core keeps of an object."""
@@ -52,16 +53,49 @@ class FactSink(Generic[T, R]):
         self._facts.drop(self._read(obj))
         self._cache.wake.set()
 
+    def in_step(self, is_in_step: bool) -> None:
+        """Take whether changes come in."""
+        self._facts.note_in_step(is_in_step)
+        self._cache.wake.set()
 
-def sinks(cache: Cache) -> tuple[tuple[Resource[Any], FactSink[Any, Any]], ...]:
-    """What to follow, with what it feeds."""
-    storage = cache.cluster.storage
+
+def secondary(cache: Cache) -> tuple[Kind[Any], ...]:
+    """What to follow that the scheduler can do without for a while, each with what waits then.
+
+    The kinds that it can't do without stand in scheduler/app.py, with why.
+    """
+    facts, storage = cache.cluster, cache.cluster.storage
+    attachments = storage.attachments
     return (
-        (NAMESPACES, FactSink(cache, cache.cluster.others.namespaces, selectors.namespace_record)),
-        (JOBS, FactSink(cache, cache.cluster.owners.jobs, job_owners.job_record)),
-        (STORAGE_CLASSES, FactSink(cache, storage.classes, volumes.storage_class_record)),
-        (CSI_NODES, FactSink(cache, storage.attachments.limits, volumes.limits_record)),
-        (VOLUME_ATTACHMENTS, FactSink(cache, storage.attachments.attached, volumes.attachment_record)),
-        (PERSISTENT_VOLUMES, FactSink(cache, storage.volumes, volumes.volume_record)),
-        (PERSISTENT_VOLUME_CLAIMS, FactSink(cache, storage.claims, volumes.claim_record)),
+        Kind(
+            NAMESPACES,
+            FactSink(cache, facts.others.namespaces, selectors.namespace_record),
+            "anti-affinity of running pods that selects namespaces keeps pods of all namespaces off",
+        ),
+        Kind(JOBS, FactSink(cache, facts.owners.jobs, job_owners.job_record), "pods of Jobs not read before wait"),
+        Kind(
+            STORAGE_CLASSES,
+            FactSink(cache, storage.classes, volumes.storage_class_record),
+            "pods with unbound claims go on to wait, and don't say for what",
+        ),
+        Kind(
+            CSI_NODES,
+            FactSink(cache, attachments.limits, volumes.limits_record),
+            "pods with CSI volumes wait, or go by the limits that were read before",
+        ),
+        Kind(
+            VOLUME_ATTACHMENTS,
+            FactSink(cache, attachments.attached, volumes.attachment_record),
+            "pods with volumes of CSI drivers that have a limit wait",
+        ),
+        Kind(
+            PERSISTENT_VOLUMES,
+            FactSink(cache, storage.volumes, volumes.volume_record),
+            "pods with claims wait, but for volumes that were read before",
+        ),
+        Kind(
+            PERSISTENT_VOLUME_CLAIMS,
+            FactSink(cache, storage.claims, volumes.claim_record),
+            "pods with claims wait, but for claims that were bound before",
+        ),
     )

@@ -26,12 +26,17 @@ TEAM = "team-a"
 
 
 @asynccontextmanager
-async def stage(*shapes: str | NodeShape, settings: WorldSettings | None = None) -> AsyncIterator[World]:
-    """Run a cluster of these nodes; at the end every invariant must have held."""
+async def stage(
+    *shapes: str | NodeShape,
+    settings: WorldSettings | None = None,
+    before: Callable[[World], object] = lambda _: None,
+) -> AsyncIterator[World]:
+    """Run a cluster of these nodes; at the end every invariant must have held. ``before``: done before it starts."""
     clock = VirtualClock(asyncio.get_running_loop())
     nodes = [*shape.parse([each for each in shapes if isinstance(each, str)])]
     nodes += [each for each in shapes if isinstance(each, NodeShape)]
     world = World(nodes, clock=clock, settings=settings or WorldSettings(seed=1))
+    before(world)
     async with world:
         yield world
         broken = {key: told for key, told in world.finish().items() if told not in SOUND}

@@ -2,7 +2,8 @@
 
 KAI reads ``batch-min-member`` on the Job, and follows its owners. Of Jobs only the metadata is kept, and only what
 matters. A pod whose Job was not seen yet waits for it, since watches of two kinds come in no order. A Job that is
-never seen (it was deleted, and its pod is left) doesn't hold its pod for ever: after a time the pod is one alone.
+never seen (it was deleted, and its pod is left) doesn't hold its pod for ever: after a time the pod is one alone. While
+Jobs can't be read, a pod whose Job is not known waits without limit: the Job may ask for several pods at once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from wire.core import Job, OwnerReference
 #: A pod waits for its Job for this time: a watch that is interrupted is resumed within it, as a rule.
 _PATIENCE_NS: Final = 10_000_000_000
 _JOB: Final = ("batch", "Job")
+#: What a verdict names while Jobs can't be read.
+_JOBS: Final = "jobs.batch"
 
 
 class JobRecord(msgspec.Struct, frozen=True, gc=False):
@@ -54,7 +57,7 @@ class Owners:
     """Jobs by UID. ``changed`` is told when pods may be decided on otherwise."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
-        self.jobs: Facts[str, JobRecord] = Facts(lambda _: changed())
+        self.jobs: Facts[str, JobRecord] = Facts(lambda _: changed(), read_changed=changed)
         #: Pods (UIDs) whose Job was not seen, since when.
         self._unseen: dict[str, int] = {}
 
@@ -69,6 +72,9 @@ class Owners:
         job = self.jobs.get(pod.job)
         if job is not None:
             return job.verdict
+        if not self.jobs.is_current:
+            self._unseen.pop(pod.uid, None)
+            return Verdict(code=Code.NOT_READ, detail=_JOBS)
         if now_ns < self._unseen.setdefault(pod.uid, now_ns) + _PATIENCE_NS:
             return Verdict(code=Code.OWNER_NOT_SEEN, detail=pod.job_name)
         return None

@@ -22,13 +22,32 @@ R = TypeVar("R", bound=Keyed[Hashable])
 
 
 class Facts(Generic[K, R]):
-    """Records of one kind. ``changed`` is called with a record that is new, different or gone."""
+    """Records of one kind. ``changed`` is called with a record that is new, different or gone.
 
-    __slots__ = ("_by_key", "_changed")
+    ``is_read``: all objects of the kind were read at least once. ``is_current``: changes come in, so that a record that
+    is not here does not exist. ``read_changed`` is called when one of the two has changed.
+    """
 
-    def __init__(self, changed: Callable[[R], None]) -> None:
+    __slots__ = ("_by_key", "_changed", "_read_changed", "is_current", "is_read")
+
+    def __init__(self, changed: Callable[[R], None], *, read_changed: Callable[[], None]) -> None:
         self._by_key: dict[Hashable, R] = {}
         self._changed = changed
+        self._read_changed = read_changed
+        self.is_read = self.is_current = True
+
+    def expect(self) -> None:
+        """Say that nothing was read yet."""
+        self.is_read = self.is_current = False
+        self._read_changed()
+
+    def note_in_step(self, is_in_step: bool) -> None:
+        """Say whether changes come in. Records that are known stay when they don't."""
+        before = self.is_read, self.is_current
+        self.is_current = is_in_step
+        self.is_read |= is_in_step
+        if (self.is_read, self.is_current) != before:
+            self._read_changed()
 
     def get(self, key: K) -> R | None:
         """The record of this key."""

@@ -26,6 +26,8 @@ class Code(enum.Enum):
     NO_POD_GROUP = "NoPodGroup"
     #: The Job that owns the pod was not seen yet, so that nobody knows whether it asks for a gang: ``detail`` names it.
     OWNER_NOT_SEEN = "OwnerNotSeen"
+    #: The scheduler can't read a kind of objects that decides about this pod: ``detail`` names the kind.
+    NOT_READ = "NotRead"
     #: ``pod-group-name`` names a PodGroup that is not there: ``detail`` names it.
     POD_GROUP_NOT_FOUND = "PodGroupNotFound"
     #: The request can't be read: ``detail`` is the refusal's message.

@@ -39,7 +39,7 @@ class OthersTerms:
         self._node = node
         self._told = changed
         #: Labels of namespaces, which terms may select by.
-        self.namespaces: Facts[str, NamespaceRecord] = Facts(lambda _: self._forget())
+        self.namespaces: Facts[str, NamespaceRecord] = Facts(lambda _: self._forget(), read_changed=self._forget)
         #: Pods with terms by UID, those of them that have no node, and which node counts.
         self._pods: dict[str, PodRecord] = {}
         self._unbound: set[str] = set()
@@ -178,6 +178,8 @@ class OthersTerms:
     def _means(self, term: AntiTerm, namespace: str) -> bool:
         if namespace in term.namespaces:
             return True
+        if not self.namespaces.is_current:
+            return term.namespace_selector is not None  # whether it takes this one is not known: keep off
         known = self.namespaces.get(namespace)
         return takes(term.namespace_selector, known.labels if known is not None else {})
 

@@ -1,14 +1,15 @@
 """What the claims of a pod that waits say of it: why it may not be placed yet, or on which nodes its volumes can be.
 
 The semantics are kube-scheduler's (VolumeBinding, VolumeZone, VolumeRestrictions, NodeVolumeLimits). A claim that is
-bound when its pod is placed is not carried out yet: such a pod waits.
+bound when its pod is placed is not carried out yet: such a pod waits. While a kind can't be read, what was read of it
+before counts where it can't have changed: a claim stays bound to its volume, and a volume stays where it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -19,6 +20,13 @@ from scheduler.core.model.records import ClaimUse, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.nodes.volume_limits import Attached, Attachments
+
+#: What a verdict names while a kind can't be read.
+_CLAIMS: Final = "persistentvolumeclaims"
+_VOLUMES: Final = "persistentvolumes"
+_CLASSES: Final = "storageclasses.storage.k8s.io"
+_LIMITS: Final = "csinodes.storage.k8s.io"
+_ATTACHMENTS: Final = "volumeattachments.storage.k8s.io"
 
 #: Says of a claim which pods (UIDs) have a node, or are on their way to one.
 Holders: TypeAlias = Callable[[ClaimKey], tuple[str, ...]]
@@ -32,14 +40,18 @@ class Storage:
 
     def __init__(self, changed: Callable[..., None]) -> None:
         self._told = changed
-        self.claims: Facts[ClaimKey, ClaimRecord] = Facts(lambda claim: self._claim_changed(claim.key))
-        self.volumes: Facts[str, VolumeRecord] = Facts(self._volume_changed)
-        self.classes: Facts[str, StorageClassRecord] = Facts(lambda _: self._all_changed())
+        read_changed = self._all_changed
+        self.claims: Facts[ClaimKey, ClaimRecord] = Facts(
+            lambda claim: self._claim_changed(claim.key), read_changed=read_changed
+        )
+        self.volumes: Facts[str, VolumeRecord] = Facts(self._volume_changed, read_changed=read_changed)
+        self.classes: Facts[str, StorageClassRecord] = Facts(lambda _: self._all_changed(), read_changed=read_changed)
         self.attachments = Attachments(
             volumes_of=self.attached,
             handle_of=self._handle_of,
             limits_changed=self._all_changed,
             attached_changed=self._attached_changed,
+            read_changed=read_changed,
         )
         #: Pods that mount claims, by UID; and who mounts which.
         self._pods: dict[str, PodRecord] = {}
@@ -140,6 +152,7 @@ class Storage:
 
     def _judge(self, pod: PodRecord) -> PodRecord:
         obstacle = next((found for use in pod.claims if (found := self._obstacle(pod, use)) is not None), None)
+        obstacle = obstacle or self._unread_limits(pod)
         if obstacle is not None:
             return msgspec.structs.replace(pod, blocker=obstacle)
         claims = [self.claims.get((pod.namespace, use.name)) for use in pod.claims]
@@ -158,16 +171,44 @@ class Storage:
     def _obstacle(self, pod: PodRecord, use: ClaimUse) -> Verdict | None:
         """Why a claim keeps its pod waiting, whatever the nodes have."""
         claim = self.claims.get((pod.namespace, use.name))
+        wrong = None if claim is None else _wrong(pod, use, claim)
+        if not self.claims.is_current and (claim is None or wrong is not None or not claim.is_bound):
+            return _not_read(_CLAIMS)
         if claim is None:
             return Verdict(code=Code.CLAIM_NOT_MADE if use.is_own else Code.CLAIM_NOT_FOUND, detail=use.name)
-        if (wrong := _wrong(pod, use, claim)) is not None:
+        if wrong is not None:
             return Verdict(code=wrong, detail=claim.name)
-        if claim.is_bound:
-            return None if claim.volume in self.volumes else Verdict(code=Code.VOLUME_NOT_FOUND, detail=claim.volume)
+        return self._volume_obstacle(claim) if claim.is_bound else self._unbound(claim)
+
+    def _volume_obstacle(self, claim: ClaimRecord) -> Verdict | None:
+        if claim.volume in self.volumes:
+            return None
+        missing = Verdict(code=Code.VOLUME_NOT_FOUND, detail=claim.volume)
+        return missing if self.volumes.is_current else _not_read(_VOLUMES)
+
+    def _unbound(self, claim: ClaimRecord) -> Verdict:
+        """Who has to bind a claim."""
         kind = self.classes.get(claim.storage_class)
+        if kind is None and claim.storage_class and not self.classes.is_current:
+            return _not_read(_CLASSES)
         if kind is not None and kind.waits and not claim.volume:
             return Verdict(code=Code.CLAIM_WAITS_FOR_NODE, detail=claim.name)
         return Verdict(code=Code.CLAIM_UNBOUND, detail=claim.name)
+
+    def _unread_limits(self, pod: PodRecord) -> Verdict | None:
+        """Whether it is unknown how many of a pod's volumes a node takes.
+
+        Limits hardly change, so old ones count. What is attached changes all the time.
+        """
+        volumes = self.attached(pod)
+        if volumes and not self.attachments.limits.is_read:
+            return _not_read(_LIMITS)
+        is_limited = any(self.attachments.is_limited(driver) for driver, _ in volumes)
+        return _not_read(_ATTACHMENTS) if is_limited and not self.attachments.attached.is_current else None
+
+
+def _not_read(kind: str) -> Verdict:
+    return Verdict(code=Code.NOT_READ, detail=kind)
 
 
 def _wrong(pod: PodRecord, use: ClaimUse, claim: ClaimRecord) -> Code | None:

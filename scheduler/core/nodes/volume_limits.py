@@ -26,7 +26,7 @@ _NO_LIMIT: Final = 1 << 40
 class Attachments:
     """Volumes that each node has. ``volumes_of`` names those of a pod, ``handle_of`` the one of a PersistentVolume.
 
-    ``limits_changed`` and ``attached_changed`` are told of nodes.
+    ``limits_changed`` and ``attached_changed`` are told of nodes, ``read_changed`` that a kind can be read, or not.
     """
 
     def __init__(
@@ -36,18 +36,19 @@ class Attachments:
         handle_of: Callable[[str], Attached | None],
         limits_changed: Callable[[str], None],
         attached_changed: Callable[[str], None],
+        read_changed: Callable[[], None],
     ) -> None:
         self._volumes_of = volumes_of
         self._handle_of = handle_of
         self._tell_limits = limits_changed
         self._tell_attached = attached_changed
         #: What drivers have attached.
-        self.attached: Facts[str, AttachmentRecord] = Facts(self._attached_changed)
+        self.attached: Facts[str, AttachmentRecord] = Facts(self._attached_changed, read_changed=read_changed)
         #: The same by node, and by volume.
         self._attached_at: Membership[AttachmentRecord] = Membership()
         self._attached_of: Membership[AttachmentRecord] = Membership()
         #: What nodes say of their drivers.
-        self.limits: Facts[str, LimitsRecord] = Facts(self._limits_changed)
+        self.limits: Facts[str, LimitsRecord] = Facts(self._limits_changed, read_changed=read_changed)
         self._pods: dict[str, dict[str, PodRecord]] = {}
         self._stale: set[str] = set()
         self._held: dict[str, frozenset[Attached]] = {}

@@ -85,6 +85,20 @@ def test_a_term_means_the_namespace_of_its_owner_unless_it_says_otherwise() -> N
     assert _place(made) == "a"
 
 
+@pytest.mark.parametrize("was_read", [False, True])
+def test_while_namespaces_cannot_be_read_a_term_that_selects_them_takes_all(was_read: bool) -> None:
+    selecting = _owner(_term(labels={}, namespaceSelector={"matchLabels": {"team": "x"}}), on="a")
+    made = cluster(node("a"), selecting, _waiting())
+    namespaces = made.others.namespaces
+    assert _place(made) == "a"
+    if not was_read:
+        namespaces.expect()
+    namespaces.note_in_step(False)
+    assert not _places(decide(made, 1))
+    namespaces.note_in_step(True)
+    assert _place(made) == "a"
+
+
 def test_it_is_told_what_keeps_a_pod_off() -> None:
     made = cluster(*_NODES[:3], _owner(_term(_ZONE)), _owner(_term(), on="c", name="s"), _waiting())
     (told,) = (e.verdict for e in decide(made, 0).entries if isinstance(e, Explain))

@@ -9,6 +9,7 @@ import pytest
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.volumes import attachment_record
 from scheduler.core.decide.decide import decide
+from scheduler.core.model.facts import Facts
 from scheduler.core.model.plan import Bind, Explain, Gang, Plan
 from scheduler.core.model.verdict import Code, NodeReason
 from tests.scheduler.core.objects import (
@@ -134,6 +135,72 @@ def test_a_claim_that_is_not_ready_keeps_its_pod_waiting_until_it_is(
     assert _told(made) == expected
     feed(made, volume("pv"), claim("data", "pv"))
     assert _places(decide(made, 0)) == {"p": "n"}
+
+
+#: What a node, a claim, its class and its volume look like where everything can be read and the pod starts.
+_USABLE: list[Fed] = [
+    claim("data", "pv"),
+    volume("pv", csi=(_DISK, "h")),
+    csi_node("a", **{_DISK: 4}),
+    attachment("x", "a", of="other", driver=_DISK),
+]
+_NO_CLAIMS, _NO_VOLUMES = "persistentvolumeclaims", "persistentvolumes"
+_NO_CLASSES = "storageclasses.storage.k8s.io"
+_NO_LIMITS, _NO_ATTACHMENTS = "csinodes.storage.k8s.io", "volumeattachments.storage.k8s.io"
+
+
+def _kinds(made: Cluster) -> dict[str, Facts[Any, Any]]:
+    storage = made.storage
+    return {
+        _NO_CLAIMS: storage.claims,
+        _NO_VOLUMES: storage.volumes,
+        _NO_CLASSES: storage.classes,
+        _NO_LIMITS: storage.attachments.limits,
+        _NO_ATTACHMENTS: storage.attachments.attached,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "never_read", "fed"),
+    [
+        (_NO_CLAIMS, True, []),
+        (_NO_VOLUMES, True, [claim("data", "pv")]),
+        (_NO_CLASSES, True, [claim("data", bound=False, storage_class="later")]),
+        (_NO_LIMITS, True, [claim("data", "pv"), volume("pv", csi=(_DISK, "h"))]),
+        (_NO_ATTACHMENTS, True, _USABLE[:3]),
+        # Read once, and not any more: what can have changed since does not count.
+        (_NO_CLAIMS, False, []),
+        (_NO_CLAIMS, False, [claim("data", bound=False)]),
+        (_NO_CLAIMS, False, [claim("data", "pv", phase="Lost")]),
+        (_NO_CLAIMS, False, [claim("data", "pv", deleting=True)]),
+        (_NO_VOLUMES, False, [claim("data", "pv")]),
+        (_NO_CLASSES, False, [claim("data", bound=False, storage_class="later")]),
+        (_NO_ATTACHMENTS, False, _USABLE),
+    ],
+)
+def test_a_pod_waits_and_says_so_while_a_kind_that_it_depends_on_cannot_be_read(
+    kind: str, never_read: bool, fed: list[Fed]
+) -> None:
+    made = cluster(node("a", gpus=2), _mounting("p", "data"), pod("other", gpus=1))
+    facts = _kinds(made)[kind]
+    facts.expect()
+    if not never_read:
+        facts.note_in_step(True)
+    feed(made, *fed)
+    facts.note_in_step(False)
+    assert _told(made) == (Code.NOT_READ, kind)
+    assert _places(decide(made, 0)) == {"other": "a"}
+    facts.note_in_step(True)
+    feed(made, *_USABLE)
+    assert _places(decide(made, 1)) == {"other": "a", "p": "a"}
+
+
+@pytest.mark.parametrize("kind", [_NO_CLAIMS, _NO_VOLUMES, _NO_CLASSES, _NO_LIMITS])
+def test_what_was_read_before_and_cannot_have_changed_counts_though_its_kind_cannot_be_read(kind: str) -> None:
+    made = cluster(node("a"), _mounting("p", "data"))
+    feed(made, *_USABLE)
+    _kinds(made)[kind].note_in_step(False)
+    assert _places(decide(made, 0)) == {"p": "a"}
 
 
 def test_the_claim_of_an_ephemeral_volume_has_to_be_the_pods_own() -> None:
