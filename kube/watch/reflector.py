@@ -138,7 +138,7 @@ class Reflector(Generic[T]):
         self.trouble = ""
         #: Whether the last list was answered with 404: the server does not know this kind of objects.
         self.is_unknown = False
-        #: Called with the error of a list that failed or of a watch that was refused, and with None when a list was
+        #: Called with the error of a list or a watch that failed, and with None when a list was
         #: taken or a watch is open. It judges the errors, so here each is logged at level DEBUG only.
         self.on_answer: Callable[[errors.ApiError | None], None] | None = None
         self.counts = ReflectorCounts()
@@ -219,10 +219,8 @@ class Reflector(Generic[T]):
         try:
             return await self.one_watch(), None
         except errors.ApiError as error:
-            is_refused = isinstance(error, errors.Forbidden | errors.Unauthorized)
-            self.trouble = str(error) if is_refused else ""
-            if is_refused:
-                self._answered(error)
+            self.trouble = str(error) if isinstance(error, errors.Forbidden | errors.Unauthorized) else ""
+            self._answered(error)
             return _after(error), error
 
     async def relist(self) -> None:
