@@ -28,6 +28,8 @@ from scheduler.core.model.records import ClaimUse
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.status.reasons import told
+from simulator import jobpods
+from simulator.podmaking import Malformed
 from wire import names
 from wire.core import Job, ObjectMeta, OwnerReference, Pod
 
@@ -103,16 +105,13 @@ def _by_its_job(found: FoundPod, pod: Pod) -> Verdict | None:
     """What the Job says that is there or that a CronJob makes."""
     if (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME):
         return None
-    job: object = found.owner
-    if found.owner.get("kind") == "CronJob":
-        spec = found.owner.get("spec")
-        job = spec.get("jobTemplate") if isinstance(spec, Mapping) else None
-    elif found.owner.get("kind") != "Job" or not str(found.owner.get("apiVersion")).startswith("batch/"):
+    kind = found.owner.get("kind")
+    if kind not in {"Job", "CronJob"} or not str(found.owner.get("apiVersion")).startswith("batch/"):
         return None
-    metadata = job.get("metadata") if isinstance(job, Mapping) else None
     try:
-        meta = msgspec.convert(metadata or {}, ObjectMeta)
-    except msgspec.ValidationError:
+        job = jobpods.job_of_cron_job(found.owner, name=found.name) if kind == "CronJob" else found.owner
+        meta = msgspec.convert(job.get("metadata") or {}, ObjectMeta)
+    except (Malformed, msgspec.ValidationError):
         return None
     return job_owners.job_record(Job(metadata=msgspec.structs.replace(meta, name=found.name))).verdict
 

@@ -9,6 +9,7 @@ from cli import connections
 from cli.checks.reader import CantLook, Reader
 from cli.definitions.upgrading import Outcome, Upgrade, upgrade
 from cli.printable import line
+from cli.progress import Progress
 from cli.refusing import BadInput
 from cli.settings.common import AsKubectl
 from cli.settings.gathering import from_line
@@ -29,12 +30,18 @@ async def run(arguments: argparse.Namespace) -> int:
     try:
         credentials = await connections.credentials_of_user(from_line(AsKubectl, arguments))
         async with HttpTransport(credentials, user_agent="moorage-upgrade-crds") as transport:
-            done = await upgrade(Reader(transport), Api(transport, retry=Retry(connections.rng())), DEFINITIONS)
+            done = await told_meanwhile(Reader(transport), Api(transport, retry=Retry(connections.rng())), Progress())
     except (ConfigError, CantLook) as error:
         raise BadInput(str(error)) from error
     for each in done:
         print(line(told(each)))
     return 0 if all(each.outcome.is_good for each in done) else 1
+
+
+async def told_meanwhile(reader: Reader, api: Api, progress: Progress) -> list[Upgrade]:
+    """Upgrade, and say on a terminal what is being done where that takes long."""
+    with progress.waiting():
+        return await upgrade(reader, api, DEFINITIONS, progress)
 
 
 def told(done: Upgrade) -> str:

@@ -37,19 +37,24 @@ def of_job(job: Mapping[str, Any], template: Template) -> Iterator[Made]:
 
 def of_cron_job(cron: Mapping[str, Any], template: Template) -> Iterator[Made]:
     """Yield one Job of a CronJob, named after the start of time, and its first pods. Raises Malformed."""
-    wanted = cron["spec"]["jobTemplate"]
     meta = cron["metadata"]
-    written, spec = wanted.get("metadata") or {}, wanted.get("spec")
+    namespace = {"namespace": meta["namespace"]} if meta.get("namespace") else {}
+    job = job_of_cron_job(cron, name=meta["name"])
+    yield from of_job({**job, "metadata": {"name": f"{meta['name']}-0", **namespace, **job["metadata"]}}, template)
+
+
+def job_of_cron_job(cron: Mapping[str, Any], *, name: str) -> dict[str, Any]:
+    """Return the Job that a CronJob of this name makes, without name and namespace. Raises Malformed.
+
+    Of the template's metadata it gets labels and annotations only.
+    """
+    wanted = child(child(cron, "spec"), "jobTemplate")
+    written, spec = child(wanted, "metadata") or {}, child(wanted, "spec")
     for field, value in (("metadata", written), ("spec", spec)):
         if not isinstance(value, Mapping):
             raise Malformed(f"spec.jobTemplate.{field} is {shown(str(value))}; allowed: a mapping")
-    job_meta = {
-        "name": f"{meta['name']}-0",
-        **({"namespace": meta["namespace"]} if meta.get("namespace") else {}),
-        **{field: written[field] for field in ("labels", "annotations") if written.get(field)},
-        "ownerReferences": [owner_of("batch/v1", "CronJob", meta["name"])],
-    }
-    yield from of_job({"metadata": job_meta, "spec": spec}, template)
+    copied = {field: written[field] for field in ("labels", "annotations") if written.get(field)}
+    return {"metadata": {**copied, "ownerReferences": [owner_of("batch/v1", "CronJob", name)]}, "spec": spec}
 
 
 def owned(pod: Mapping[str, Any], job_uid: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import msgspec
 from cli.checks.finding import some_of
 from cli.checks.reader import Reader
 from cli.definitions.knowing import known
+from cli.progress import Progress
 from kube.client.api import Api
 from kube.client.errors import ApiError, Conflict
 from kube.client.resources import Resource
@@ -65,15 +66,24 @@ class Upgrade(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-async def upgrade(reader: Reader, api: Api, definitions: Iterable[Definition]) -> list[Upgrade]:
+async def upgrade(
+    reader: Reader, api: Api, definitions: Iterable[Definition], progress: Progress | None = None
+) -> list[Upgrade]:
     """Go through all. Where one can't stay as it is, none is changed. Raises CantLook when one can't be read."""
-    wanted = list(definitions)
-    judged = [await _judged(reader, definition) for definition in wanted]
+    wanted, progress = list(definitions), progress or Progress()
+    judged: list[Upgrade | None] = []
+    for number, definition in enumerate(wanted, start=1):
+        progress.doing = f"reading CRD {number} of {len(wanted)}: {definition.name}"
+        judged.append(await _judged(reader, definition))
     if any(left is not None and not left.outcome.is_good for left in judged):
         return [
             left or Upgrade(definition.name, Outcome.UNTOUCHED) for left, definition in zip(judged, wanted, strict=True)
         ]
-    return [await _upgrade(reader, api, definition) for definition in wanted]
+    done: list[Upgrade] = []
+    for number, definition in enumerate(wanted, start=1):
+        progress.doing = f"upgrading CRD {number} of {len(wanted)}: {definition.name}"
+        done.append(await _upgrade(reader, api, definition))
+    return done
 
 
 async def _judged(reader: Reader, definition: Definition) -> Upgrade | None:

@@ -127,6 +127,15 @@ GANGS: list[tuple[Raw, str]] = [
 ]
 
 
+def test_of_the_metadata_of_a_job_template_no_more_counts_than_its_jobs_get(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cron = made_by("batch/v1", "CronJob", pod(HALF))
+    owner = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "j", "uid": "u"}
+    cron["spec"]["jobTemplate"]["metadata"]["ownerReferences"] = [owner]
+    assert findings(tmp_path, capsys, cron) == []
+
+
 @pytest.mark.parametrize(("written", "why"), GANGS, ids=[f"{each['kind']} {why}" for each, why in GANGS])
 def test_pods_that_start_together_and_name_no_group_are_found(
     written: Raw, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

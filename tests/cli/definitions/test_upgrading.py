@@ -12,7 +12,8 @@ from typing_extensions import override
 
 from cli.checks.reader import Reader
 from cli.definitions.upgrading import CRDS, Outcome, Upgrade, upgrade
-from cli.upgradecrdsprocess import told
+from cli.progress import Progress
+from cli.upgradecrdsprocess import told, told_meanwhile
 from kube.client.api import Api
 from kube.client.retry import Retry
 from kube.memory.calls import Call
@@ -20,6 +21,7 @@ from kube.memory.faults import NOTHING, Fault
 from kube.memory.server import MemoryApiServer
 from kube.memory.types import custom
 from simulator.virtualtime import VirtualClock
+from tests.cli.terminal import Terminal
 from tests.conftest import AnyioBackend
 from wire.crds import queue
 from wire.crds.render import DEFINITIONS
@@ -200,3 +202,18 @@ async def test_what_is_refused_is_told_and_the_others_are_done_all_the_same() ->
 )
 def test_each_has_a_line_and_only_some_are_good(done: Upgrade, is_good: bool, line: str) -> None:
     assert (told(done), done.outcome.is_good) == (line, is_good)
+
+
+async def test_while_the_api_server_is_slow_a_person_reads_which_one_is_being_worked_on() -> None:
+    server, out = Cluster().server, Terminal()
+    admin = Api(server.transport("administrator"), retry=Retry(random.Random(1)))
+    for definition in DEFINITIONS:
+        await admin.create(CRDS, definition.manifest())
+    server.faults.on_request.append(lambda call: Fault(delay_s=2.5))
+    progress = Progress(out=out, now_s=asyncio.get_running_loop().time)
+    done = await told_meanwhile(Reader(server.transport("upgrader")), admin, progress)
+    assert {each.outcome for each in done} == {Outcome.AS_WANTED}
+    said = out.getvalue().splitlines()
+    count = len(DEFINITIONS)
+    assert said[0] == f"moorage: reading CRD 1 of {count}: {DEFINITIONS[0].name} ..."
+    assert said[-1].startswith(f"moorage: upgrading CRD {count} of {count}: {DEFINITIONS[-1].name}")
