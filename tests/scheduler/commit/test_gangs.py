@@ -340,6 +340,40 @@ async def test_a_member_whose_binding_the_api_server_failed_is_bound_though_the_
 
 
 @pytest.mark.parametrize("gpus", [0, 1], ids=["shares", "whole"])
+@pytest.mark.parametrize("refused_s", [5.0, 20.0, 90.0])
+async def test_a_member_whose_binding_the_api_server_failed_waits_for_a_gang_when_the_others_were_deleted_meanwhile(
+    gpus: int, refused_s: float
+) -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        until = anyio.current_time() + refused_s
+        is_binding = is_call("scheduler", "create", "pods", "binding"), is_call("binder", "create", "pods", "binding")
+
+        def fails(call: Call) -> Fault | None:
+            is_meant = any(picks(call) for picks in is_binding) and call.name == "m2"
+            return Fault(refuse_with=500) if is_meant and anyio.current_time() < until else None
+
+        def member(name: str) -> dict[str, Any]:
+            made = pod(name, gpus=1) if gpus else share(name)
+            made["metadata"]["annotations"][names.POD_GROUP_NAME] = "g"
+            return made
+
+        world.server.faults.on_request.append(fails)
+        await create_gang(world, "g", 3, *(member(f"m{i}") for i in range(3)))
+        with anyio.fail_after(60):
+            while bound(world) != {"m0", "m1"}:  # noqa: ASYNC110 - nobody is told
+                await anyio.sleep(0.1)
+        for name in ("m0", "m1"):
+            await world.api.delete(PODS, name, namespace=stage.TEAM, grace_s=0)
+        await settle(300)
+        assert phases(world) == {"m2": "Pending"}
+        assert "Waiting for 3 pods, currently 1 exist" in waits_because(world, "m2")
+        await create(world, member("m3"), member("m4"))
+        await settle(120)
+        assert len(bound(world)) == 3
+        assert set(phases(world).values()) == {"Running"}
+
+
+@pytest.mark.parametrize("gpus", [0, 1], ids=["shares", "whole"])
 async def test_a_gang_whose_plan_is_refused_backs_off_and_says_why(gpus: int) -> None:
     async with stage.stage("1x4x80GiB") as world:
         members = [pod(f"m{i}", gpus=1) if gpus else share(f"m{i}") for i in range(2)]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.cluster import Cluster
+from scheduler.core.convert.gang_kinds import asked_by, gang_kind_of, is_gang_kind
 from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, Join
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
@@ -23,6 +24,7 @@ from tests.scheduler.core.objects import (
     reservation,
 )
 from wire import names
+from wire.core import ObjectMeta, OwnerReference
 
 
 def _members(count: int, **asked: Any) -> list[Any]:
@@ -295,3 +297,67 @@ def test_the_minimum_of_a_younger_one_comes_before_what_an_older_one_has_beyond_
     made = cluster(node(gpus=1), pod_group("g", 1), *bound_ones, *_members(1, gpus=1), young)
     (placed,) = [entry for entry in decide(made, 0).entries if isinstance(entry, Bind)]
     assert placed.placement.name == first
+
+
+@pytest.mark.parametrize(
+    ("group", "kinds"),
+    [
+        ("kubeflow.org", "PyTorchJob TFJob XGBoostJob PaddleJob MPIJob JAXJob"),
+        ("trainer.kubeflow.org", "TrainJob"),
+        ("ray.io", "RayCluster RayJob RayService"),
+        ("jobset.x-k8s.io", "JobSet"),
+        ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
+        ("batch.volcano.sh", "Job"),
+        ("workload.codeflare.dev", "AppWrapper"),
+        ("grove.io", "PodCliqueSet PodGangSet PodClique PodCliqueScalingGroup"),
+        ("sparkoperator.k8s.io", "SparkApplication"),
+        ("amlarc.azureml.com", "AmlJob"),
+    ],
+)
+def test_pods_of_these_kinds_start_together_wherever_among_their_owners_the_kind_stands(group: str, kinds: str) -> None:
+    other = OwnerReference(api_version="example.com/v1", kind="Other", name="o", uid="o")
+    for kind in kinds.split():
+        owner = OwnerReference(api_version=f"{group}/v1", kind=kind, name="o", uid="o")
+        assert is_gang_kind(group, kind)
+        assert not is_gang_kind("example.com", kind)
+        assert not is_gang_kind(group, "Notebook")
+        assert gang_kind_of(ObjectMeta(owner_references=[owner])) == kind
+        assert gang_kind_of(ObjectMeta(owner_references=[other, owner])) == kind
+
+
+@pytest.mark.parametrize(
+    ("label", "kind"),
+    [
+        ("jobset.sigs.k8s.io/jobset-name", "JobSet"),
+        ("leaderworkerset.sigs.k8s.io/name", "LeaderWorkerSet"),
+        ("training.kubeflow.org/job-name", "Kubeflow job"),
+        ("ray.io/cluster", "RayCluster"),
+        ("volcano.sh/job-name", "Volcano Job"),
+        ("grove.io/podgang", "PodGang"),
+        ("spark-app-selector", "Spark application"),
+    ],
+)
+def test_pods_with_these_labels_start_together(label: str, kind: str) -> None:
+    assert gang_kind_of(ObjectMeta(labels={"app": "x", label: "one"})) == kind
+    assert gang_kind_of(ObjectMeta(labels={label: ""})) == ""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "scheduling.k8s.io/group-name",
+        "scheduling.volcano.sh/group-name",
+        "scheduling.volcano.sh/group-min-member",
+        "gang.scheduling.koordinator.sh/name",
+        "gang.scheduling.koordinator.sh/min-available",
+        "pod-group.scheduling.sigs.k8s.io",
+        "pod-group.scheduling.sigs.k8s.io/name",
+        "pod-group.scheduling.sigs.k8s.io/min-available",
+        "scheduling.x-k8s.io/pod-group",
+        "yunikorn.apache.org/task-group-name",
+    ],
+)
+def test_a_gang_of_another_scheduler_is_asked_for_by_label_or_annotation(name: str) -> None:
+    assert asked_by(ObjectMeta(labels={name: "g"})) == f"label {name}"
+    assert asked_by(ObjectMeta(annotations={name: "g"})) == f"annotation {name}"
+    assert asked_by(ObjectMeta(labels={name: ""}, annotations={name: ""})) == ""
