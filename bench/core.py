@@ -49,7 +49,7 @@ _NOW_NS = 1
 _GANGS_FOR_S = 5.0
 
 
-def _node(number: int) -> Node:
+def node(number: int) -> Node:
     return msgspec.convert(
         {
             "metadata": {"name": f"node-{number:05}", "uid": f"n{number}", "labels": {names.NODE_GPU_MEMORY: "81920"}},
@@ -62,7 +62,7 @@ def _node(number: int) -> Node:
     )
 
 
-def _pod(
+def pod(
     name: str,
     *,
     fraction: str = "",
@@ -100,7 +100,7 @@ def _pod(
 def _reservation(node: str, device: int, book: dict[str, Any]) -> Pod:
     group = f"{node}-{device}"
     annotations = {names.TENANTS: json.dumps(book), names.RESERVE_FOR_GPU_INDEX: f"GPU-{group}"}
-    made = _pod(f"r-{group}", gpus=1, cpu="0", node=node)
+    made = pod(f"r-{group}", gpus=1, cpu="0", node=node)
     meta = msgspec.structs.replace(
         made.metadata,
         namespace=names.RESERVATION_NAMESPACE,
@@ -114,19 +114,19 @@ def _entry(nano: int) -> dict[str, Any]:
     return {"nano": nano, "attempt": "a", "rv": "1", "since": 0, "pod": "ns/p"}
 
 
-def _cluster(nodes: int) -> Cluster:
+def cluster_of(nodes: int) -> Cluster:
     made = Cluster(Settings())
-    made.replace_nodes([objects.node_record(_node(number)) for number in range(nodes)])
+    made.replace_nodes([objects.node_record(node(number)) for number in range(nodes)])
     made.refresh()
     return made
 
 
 def used(nodes: int, rng: random.Random) -> Cluster:
     """Nodes in mixed use: some devices whole, some shared with room, some free."""
-    made = _cluster(nodes)
+    made = cluster_of(nodes)
     for number in range(nodes):
         name = f"node-{number:05}"
-        made.upsert_pod(_pod(f"w-{name}", gpus=rng.randrange(4), node=name))
+        made.upsert_pod(pod(f"w-{name}", gpus=rng.randrange(4), node=name))
         for device in range(rng.randrange(5)):
             book = {f"t{name}{device}": _entry(rng.randrange(100, 900) * 1_000_000)}
             made.upsert_pod(_reservation(name, device, book))
@@ -160,14 +160,14 @@ def _placed(plan: Plan) -> int:
 
 
 def bench_batch(nodes: int, pods: int) -> None:
-    made = _cluster(nodes)
+    made = cluster_of(nodes)
     shapes: list[dict[str, Any]] = [{"fraction": f"0.{tenth}"} for tenth in range(1, 10)]
     shapes += [{"gpus": count} for count in (1, 2, 4, 8)]
     classes: list[dict[str, Any]] = [
         {**shape, "cpu": str(1 + number % 2)} for number, shape in enumerate(shapes + shapes[:7])
     ]
     for number in range(pods):
-        made.upsert_pod(_pod(f"p{number:05}", **classes[number % len(classes)]))
+        made.upsert_pod(pod(f"p{number:05}", **classes[number % len(classes)]))
     start = time.process_time()
     plan = decide(made, _NOW_NS)
     seconds = time.process_time() - start
@@ -178,9 +178,9 @@ def bench_batch(nodes: int, pods: int) -> None:
 
 def bench_full(nodes: int, pods: int) -> None:
     """Nothing fits: how long it takes to say so for everybody."""
-    made = _cluster(nodes)
+    made = cluster_of(nodes)
     for number in range(pods):
-        made.upsert_pod(_pod(f"p{number:05}", gpus=9 + number % 20))
+        made.upsert_pod(pod(f"p{number:05}", gpus=9 + number % 20))
     seconds = _timed(lambda: decide(made, _NOW_NS), 1)[0]
     _report("nothing_fits", nodes=nodes, pods=pods, classes=20, seconds=round(seconds, 3))
 
@@ -188,7 +188,7 @@ def bench_full(nodes: int, pods: int) -> None:
 def bench_fraction(nodes: int, decisions: int) -> None:
     made = used(nodes, random.Random(nodes))
     shares = [f"0.{number:02}" for number in range(5, 65, 5)]
-    pods = [_pod(f"p{number:05}", fraction=shares[number % len(shares)]) for number in range(decisions)]
+    pods = [pod(f"p{number:05}", fraction=shares[number % len(shares)]) for number in range(decisions)]
     for pod in pods:
         made.upsert_pod(pod)
     records = [record for pod in pods if (record := made.pod(pod.metadata.uid)) is not None]
@@ -221,11 +221,11 @@ def bench_fraction(nodes: int, decisions: int) -> None:
 def bench_gang(nodes: int, members: int) -> None:
     shapes: list[dict[str, Any]] = [{"gpus": 1}, {"fraction": "0.5"}]
     for shape in shapes:
-        made = _cluster(nodes)
+        made = cluster_of(nodes)
         group = {"metadata": {"name": "g", "namespace": "ns", "uid": "g"}, "spec": {"minMember": members}}
         made.upsert_pod_group(msgspec.convert(group, PodGroup))
         for number in range(members):
-            made.upsert_pod(_pod(f"m{number:03}", group="g", **shape))
+            made.upsert_pod(pod(f"m{number:03}", group="g", **shape))
 
         def whole(made: Cluster = made) -> None:
             made.generation += 1
@@ -258,13 +258,13 @@ def _settle(made: Cluster) -> list[float]:
 
 
 def bench_crowd(nodes: int, pods: int, **shape: Any) -> None:
-    made = _cluster(nodes)
-    running = _pod("running", cpu="100", node="node-00000", namespace="other")
+    made = cluster_of(nodes)
+    running = pod("running", cpu="100", node="node-00000", namespace="other")
     made.upsert_pod(running)
     for number in range(pods):
-        made.upsert_pod(_pod(f"p{number:05}", cpu=f"{200_000 + number}m", **shape))
+        made.upsert_pod(pod(f"p{number:05}", cpu=f"{200_000 + number}m", **shape))
     first = _settle(made)
-    made.upsert_pod(_pod("x", cpu="1", namespace="other"))
+    made.upsert_pod(pod("x", cpu="1", namespace="other"))
     rounds, other_s = _until(made, "x")
     settled = _settle(made)
     made.remove_pod("running")
@@ -284,15 +284,15 @@ def bench_crowd(nodes: int, pods: int, **shape: Any) -> None:
 
 
 def bench_large_gangs(nodes: int, gangs: int, members: int, **shape: Any) -> None:
-    made = _cluster(nodes)
+    made = cluster_of(nodes)
     for number in range(gangs):
         group = {"metadata": {"name": f"g{number}", "namespace": "ns", "uid": f"g{number}"}}
         made.upsert_pod_group(msgspec.convert({**group, "spec": {"minMember": members}}, PodGroup))
         for member in range(members):
-            made.upsert_pod(_pod(f"g{number}-{member:05}", group=f"g{number}", **shape))
+            made.upsert_pod(pod(f"g{number}-{member:05}", group=f"g{number}", **shape))
     taken: list[float] = []
     while sum(taken) < _GANGS_FOR_S:
-        made.upsert_pod(_pod(f"x{len(taken)}", namespace="other"))
+        made.upsert_pod(pod(f"x{len(taken)}", namespace="other"))
         start = time.process_time()
         plan = decide(made, _NOW_NS + int(sum(taken) * 1e9))
         taken.append(time.process_time() - start)
@@ -314,17 +314,17 @@ def bench_large_gangs(nodes: int, gangs: int, members: int, **shape: Any) -> Non
 
 
 def bench_names(nodes: int) -> None:
-    made = _cluster(nodes)
+    made = cluster_of(nodes)
     resources = {f"example.com/r{number:05}": "1" for number in range(15_000)}
     for number in range(5):
-        made.upsert_pod(_pod(f"p{number}", cpu=f"{number + 1}", extended=resources))
+        made.upsert_pod(pod(f"p{number}", cpu=f"{number + 1}", extended=resources))
     seconds = max(_settle(made))
     _report("names", nodes=nodes, pods=5, resources=len(resources), ms=round(seconds * 1e3, 1))
 
 
 def bench_event(nodes: int) -> None:
     made = used(nodes, random.Random(1))
-    pods = iter([_pod(f"e{number}", gpus=1, node=f"node-{number % nodes:05}") for number in range(5000)])
+    pods = iter([pod(f"e{number}", gpus=1, node=f"node-{number % nodes:05}") for number in range(5000)])
 
     def take() -> None:
         made.upsert_pod(next(pods))

@@ -7,6 +7,7 @@ with fresh lists (kube/lead/replica.py).
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import anyio
 from typing_extensions import override
@@ -112,10 +113,10 @@ class Scheduler(Follower):
         if self.standing.is_leading:
             self._observer.bound(waited_s)
 
-    def _explain(self, explained: list[Explain]) -> None:
+    def _explain(self, explained: Sequence[Explain]) -> None:
         self._status.want(explained)
         if self._scaling is not None:
-            self._scaling.want(explained)
+            self._scaling.decided()
 
     @override
     def _forget_gone(self) -> None:

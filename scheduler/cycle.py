@@ -52,7 +52,7 @@ class Cycle:
         direct: Direct,
         gangs: Gangs,
         handed: HandedOver,
-        explain: Callable[[list[Explain]], None],
+        explain: Callable[[Sequence[Explain]], None],
         settings: SchedulerSettings,
         observer: Observer,
     ) -> None:
@@ -86,7 +86,7 @@ class Cycle:
             began = anyio.current_time()
             plan = decide(self._cache.cluster, monotonic_ns())
             decided = anyio.current_time()
-            self._commit(plan, tasks, limiter)
+            self._commit(plan, tasks, limiter, is_new=plan is not before)
             if plan is not before:
                 before = plan
                 _log_cycle(plan, decided - began)
@@ -136,14 +136,13 @@ class Cycle:
             await self._cache.wake.wait()
         await anyio.sleep(self._settings.gather_s)
 
-    def _commit(self, plan: Plan, tasks: TaskGroup, limiter: anyio.CapacityLimiter) -> None:
-        """Charge all placements, then start their writes.
+    def _commit(self, plan: Plan, tasks: TaskGroup, limiter: anyio.CapacityLimiter, *, is_new: bool) -> None:
+        """Charge all placements, then start their writes. Of a plan that came again nobody is told a second time.
 
         Shares that enter the same books go together. A join and its Binding hold one place among those in flight: an
         entry whose Binding does not follow soon is taken for abandoned (protocol.md, step 5).
         """
         joins: dict[tuple[str, ...], list[Placement]] = {}
-        explained: list[Explain] = []
         for entry in plan.entries:
             match entry:
                 case Bind(placement=placement):
@@ -163,20 +162,21 @@ class Cycle:
                 case Gang():
                     self._assume(entry.placements, "gang")
                     tasks.start_soon(self._guarded, self._timed(Stage.GANG, self._gangs.start), entry)
-                case Retire() | Withdraw():
+                case Retire() | Withdraw() | Explain():
                     self._give_up(entry, tasks)
-                case Explain():
-                    explained.append(entry)
         for joining in joins.values():
             join = self._timed(Stage.JOIN, self._direct.join)
             tasks.start_soon(self._guarded, self._limited, limiter, join, joining)
-        self._explain(explained)
+        if is_new:
+            explained = [entry for entry in plan.entries if isinstance(entry, Explain)]
+            self._cache.cluster.told(explained)
+            self._explain(explained)
 
-    def _give_up(self, entry: Retire | Withdraw, tasks: TaskGroup) -> None:
-        """Start to take away what is there already."""
+    def _give_up(self, entry: Retire | Withdraw | Explain, tasks: TaskGroup) -> None:
+        """Start to take away what is there already, if that is what an entry asks."""
         if isinstance(entry, Retire):
             self._start_retiring(entry, tasks)
-        else:
+        elif isinstance(entry, Withdraw):
             self._move_on(entry.placement, tasks)
 
     def _move_on(self, placement: Placement, tasks: TaskGroup) -> None:

@@ -49,8 +49,7 @@ class Scaling:
         self._clock = clock
         self._settings = settings
         self._scaler = Scaler(patience_s=settings.patience_s, cool_down_s=settings.cool_down_s)
-        #: What the last decision said of pods that wait; None: there was none yet.
-        self._explained: Sequence[Explain] | None = None
+        self._has_decided = False
         #: How long the last look has kept everything else from running.
         self._thought_s = 0.0
         self._wake = Signal()
@@ -62,9 +61,9 @@ class Scaling:
         namespace, selector = self._settings.namespace, scaling_pod.SELECTOR
         return Reflector(self._api, PODS, self._sink, namespace=namespace, label_selector=selector, rng=rng)
 
-    def want(self, explained: Sequence[Explain]) -> None:
-        """Take all that one decision says of pods that wait."""
-        self._explained = explained
+    def decided(self) -> None:
+        """A decision was made: other pods may wait now, or for other reasons."""
+        self._has_decided = True
         self._wake.set()
         self._decided.set()
 
@@ -113,9 +112,9 @@ class Scaling:
 
     async def look(self) -> bool:
         """Mend what differs from what should be there; False if not all of it was answered."""
-        if self._explained is None:
+        if not self._has_decided:
             return True
-        steps = self._think(self._explained)
+        steps = self._think(self._cache.cluster.backlog.said.all())
         outcomes = [await self._take(step) for step in steps]
         return all(outcomes)
 

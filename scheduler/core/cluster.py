@@ -21,12 +21,12 @@ from scheduler.core.assumed.assumed import Commits
 from scheduler.core.assumed.backoff import Setback
 from scheduler.core.assumed.bind_requests import Key
 from scheduler.core.assumed.slow_nodes import Doubt
+from scheduler.core.backlog.backlog import Backlog
 from scheduler.core.convert import objects
 from scheduler.core.convert.job_owners import Owners
-from scheduler.core.decide.asleep import Asleep
 from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.groups.succeeded import Succeeded
-from scheduler.core.model.plan import Explain, Placement, Plan
+from scheduler.core.model.plan import Explain, Placement, Plan, placements
 from scheduler.core.model.records import BindRequestRecord, NodeRecord, PodGroupRecord, PodRecord, SeenPod
 from scheduler.core.model.seen_pods import News, Pods
 from scheduler.core.model.settings import Settings
@@ -49,7 +49,7 @@ class _Memo:
 
     generation: int
     plan: Plan
-    explained: frozenset[str]
+    placed: frozenset[str]
 
 
 class Cluster:
@@ -64,20 +64,20 @@ class Cluster:
         self._pods = Pods()
         self._pod_groups: dict[Key, PodGroupRecord] = {}
         #: What is under way: the shell notes it here.
-        self.commits = Commits(self._pods, settings=settings, changed=self._changed)
+        self.commits = Commits(self._pods, settings=settings, changed=self._changed, touched=self._touch)
         #: Claims of pods, and the volumes behind them.
-        self.storage = Storage(self._changed)
+        self.storage = Storage(self._changed, self._touch)
         #: Jobs of pods, and what they say about starting together.
-        self.owners = Owners(self._changed)
+        self.owners = Owners(self._changed, self._touch)
         #: Members of gangs that have done their work.
         self._succeeded = Succeeded()
         #: What anti-affinity of pods that have a node keeps others off.
-        self.others = OthersTerms(self._nodes.get, self._changed)
+        self.others = OthersTerms(self._nodes.get, self._terms_changed)
         #: Which devices were seen where.
         self.sightings = Sightings()
         self._marked: set[str] = set()
-        #: Verdicts on classes and gangs that wait; ``asleep`` brings them up to date.
-        self._asleep = Asleep(self.ledger)
+        #: Pods and gangs that wait, and what they wait for; ``refresh_backlog`` brings it up to date.
+        self.backlog = Backlog(self.ledger)
         self._doubts: dict[str, Doubt] = {}
         self._memo: _Memo | None = None
 
@@ -148,7 +148,7 @@ class Cluster:
         if seen.reservation is not None:
             self._put_reservation(seen.reservation)
         if seen.succeeded is not None and self._succeeded.put(seen.succeeded):
-            self._changed()
+            self._touch_gang(seen.succeeded.namespace, seen.succeeded.pod_group)
         if not seen.has_ended:
             self._put_pod(seen.record)
         elif uid in self._pods.reservations:
@@ -166,12 +166,15 @@ class Cluster:
     def _put_pod(self, record: PodRecord | None) -> None:
         if record is None:
             return
+        before = self._pods.records.get(record.uid)
         match self._pods.put(record):
             case News.CONTENT:
                 self._changed(record.node)
+                self._touch(record.uid, before)
                 self._succeeded.note_running(record)
                 self.storage.put_pod(self._pods.records[record.uid])
                 self.others.put_pod(self._pods.records[record.uid])
+                self.owners.put_pod(self._pods.records[record.uid])
                 self.commits.pod_seen(record.uid, is_bound=bool(record.node))
             case News.VERSION:
                 self._note_version(record)
@@ -181,14 +184,14 @@ class Cluster:
     def _note_version(self, record: PodRecord) -> None:
         """Nothing but the version changed. It matters if a hand-over names it or the last plan would place the pod."""
         self.commits.version_seen(record.uid)
-        explained = self._memo.explained if self._memo else frozenset()
-        if not record.node and record.uid not in explained:
+        if self._memo is not None and record.uid in self._memo.placed:
             self.generation += 1
 
     def remove_pod(self, uid: str) -> None:
         """A pod is gone."""
-        if self._succeeded.drop(uid):
-            self._changed()
+        gone = self._succeeded.drop(uid)
+        if gone is not None:
+            self._touch_gang(gone.namespace, gone.pod_group)
         self._end_pod(uid)
 
     def _end_pod(self, uid: str) -> None:
@@ -210,6 +213,7 @@ class Cluster:
         self.others.drop_pod(uid)
         self.owners.drop_pod(uid)
         self._succeeded.forget_running(uid)
+        self._touch(uid, record)
         if record is not None:
             self._changed(record.node)
 
@@ -232,13 +236,13 @@ class Cluster:
         self._pod_groups[key] = record
         if record.planned != (known.planned if known else {}):
             self.commits.promises.put(record)
-        self._changed()
+        self._touch_gang(*key)
 
     def remove_pod_group(self, namespace: str, name: str) -> None:
         """A PodGroup is gone; its pods wait for it."""
         if self._pod_groups.pop((namespace, name), None) is not None:
             self.commits.promises.drop(namespace, name)
-            self._changed()
+            self._touch_gang(namespace, name)
 
     # --- hand-overs ----------------------------------------------------------------------------------------------
     def replace_bind_requests(self, requests: Sequence[BindRequest]) -> None:
@@ -283,28 +287,46 @@ class Cluster:
                 self.sightings.count(node, used, self._pods.bound_to(name))
         return bool(self._marked)
 
-    def asleep(self) -> Asleep:
-        """Verdicts that are kept, with all that is known of the nodes taken into account."""
+    def refresh_backlog(self) -> None:
+        """Take all that is known of the nodes into account for those that wait."""
         self.refresh()
         doubts = self.doubts()
         for name in sorted(doubts.keys() | self._doubts.keys()):
             if doubts.get(name) is not self._doubts.get(name):
                 self.ledger.touch(name)
         self._doubts = doubts
-        return self._asleep
+
+    def told(self, explained: Sequence[Explain]) -> None:
+        """These pods were told why they wait; they are told again when the reason changes."""
+        self.backlog.said.told(explained)
 
     def forget_verdicts(self) -> None:
         """Judge everything again at the next decision."""
-        self._asleep = Asleep(self.ledger)
+        self.backlog = Backlog(self.ledger)
+        self.backlog.touched.update(self._pods.unbound)
+        for pod in map(self._pods.records.__getitem__, self._pods.unbound):
+            if pod.pod_group:
+                self.backlog.touch_gang(pod.namespace, pod.pod_group, waits=True)
         self._changed()
+
+    def count_terms_on_their_way(self) -> None:
+        """Have the terms of pods that are on their way to a node count there."""
+        if self.others.has_unbound:
+            self.others.put_on_their_way({charge.pod_uid: charge.node for charge in self.commits.all_charges()})
 
     def waiting(self) -> list[PodRecord]:
         """Pods of ours that name no node, have no placement under way and none in a gang's plan, in no order."""
-        if self.others.has_unbound:
-            self.others.put_on_their_way({charge.pod_uid: charge.node for charge in self.commits.all_charges()})
-        unplaced = (self._pods.records[uid] for uid in self._pods.unbound if not self.commits.is_spoken_for(uid))
+        self.count_terms_on_their_way()
+        return self._judged(map(self._pods.records.__getitem__, self._pods.unbound))
+
+    def waiting_members(self, namespace: str, pod_group: str) -> list[PodRecord]:
+        """The same of one gang."""
+        return self._judged(pod for pod in self.members(namespace, pod_group) if not pod.node)
+
+    def _judged(self, unbound: Iterable[PodRecord]) -> list[PodRecord]:
         holders = self.storage.holders(self.commits.is_spoken_for)
-        return [self.others.judged(self.storage.judged(pod, holders)) for pod in unplaced if not pod.deleting]
+        waiting = (pod for pod in unbound if not pod.deleting and not self.commits.is_spoken_for(pod.uid))
+        return [self.others.judged(self.storage.judged(pod, holders)) for pod in waiting]
 
     def judged(self, pod: PodRecord) -> PodRecord:
         """A pod with what else is known to keep it waiting, or off nodes, beside what it says itself."""
@@ -322,6 +344,10 @@ class Cluster:
     def is_in_flight(self, uid: str) -> bool:
         """Whether a placement of this pod is under way, by us or by the binder."""
         return self.commits.is_in_flight(uid)
+
+    def is_spoken_for(self, uid: str) -> bool:
+        """Whether this pod has its place: under way to it, or kept for it by a gang's plan."""
+        return self.commits.is_spoken_for(uid)
 
     def is_opening(self, group: str) -> bool:
         """Whether a share on its way is about to make the device of a group known."""
@@ -411,13 +437,28 @@ class Cluster:
 
     def remember(self, plan: Plan) -> None:
         """Keep a plan so that deciding again without a change costs nothing."""
-        explained = frozenset(uid for entry in plan.entries if isinstance(entry, Explain) for uid in entry.pods)
-        self._memo = _Memo(self.generation, plan, explained)
+        self._memo = _Memo(self.generation, plan, frozenset(placed.pod_uid for placed in placements(plan.entries)))
 
     # --- counting ------------------------------------------------------------------------------------------------
     def _changed(self, *nodes: str) -> None:
         self.generation += 1
         self._marked.update(node for node in nodes if node)
+
+    def _touch(self, uid: str, before: PodRecord | None = None) -> None:
+        """Something about a pod has changed. ``before``: what it was, if it may have been of another gang."""
+        self.backlog.touch(uid)
+        known = self._pods.records.get(uid)
+        for pod in (before, known):
+            if pod is not None and pod.pod_group:
+                self.backlog.touch_gang(pod.namespace, pod.pod_group, waits=not pod.node)
+
+    def _touch_gang(self, namespace: str, pod_group: str) -> None:
+        self.backlog.touch_gang(namespace, pod_group)
+        self._changed()
+
+    def _terms_changed(self) -> None:
+        self.backlog.touch_avoiding()
+        self._changed()
 
     def _count(self, name: str) -> Occupancy:
         return occupancy(

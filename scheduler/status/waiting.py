@@ -1,12 +1,18 @@
-"""Tells pods why they wait: condition PodScheduled=False and an event, only when what they say would change.
+"""Tells pods why they wait: condition PodScheduled=False and an event, when the reason changes.
 
 Commits come first: conditions are written a few at a time, each pod's at most once in a while, and never while the
 pod is on its way to a node (the write would change the version that its Binding names).
+
+Counts in a reason change with every node. They are brought up to date a few a second, however many pods wait, those
+written longest ago first. Exact counts are for whoever asks: ``inspect``, the page, ``explain``.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
+from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import Final
 
 import anyio
@@ -31,6 +37,13 @@ from wire.core import ObjectReference
 from wire.events import WARNING
 
 _log: Final = logging.getLogger(__name__)
+
+#: A condition whose reason is the same is written again for its counts after this many times ``condition_s``,
+_COUNTS_AFTER: Final = 2
+#: and so many of them a second, as far as counts have changed.
+_COUNTS_PER_S: Final = 4
+#: So many are looked at without a pause.
+_LOOKS: Final = 100
 
 
 class Status:
@@ -57,15 +70,21 @@ class Status:
         #: Why pods wait, as it was decided last.
         self.codes: dict[str, Code] = {}
         self._wanted: dict[str, Told] = {}
-        #: Pods whose wish was not looked at yet, in order.
+        #: Pods that may be written now, in order; and those that may be later, as a heap of (when, pod).
         self._fresh: dict[str, None] = {}
+        self._later: list[tuple[float, str]] = []
+        self._put_off: set[str] = set()
         #: Pod -> when its condition was last written (event loop's time).
         self._written_at: dict[str, float] = {}
+        #: Pods in the order in which their conditions were written, or the counts in them compared: (when, pod).
+        self._counted: deque[tuple[float, str]] = deque()
+        self._counted_at: dict[str, float] = {}
         #: Pods whose condition is being written: one write of a pod at a time.
         self._writing: set[str] = set()
         self._wake = Signal()
+        self._has_counted = Signal()
 
-    def want(self, entries: list[Explain]) -> None:
+    def want(self, entries: Sequence[Explain]) -> None:
         """Take what one decision says of waiting pods. Pods that it does not name keep what they say."""
         for entry in entries:
             in_words: dict[bool, Told] = {}
@@ -73,13 +92,17 @@ class Status:
                 of_gpushare = self._asks_as_gpushare(uid)
                 if of_gpushare not in in_words:
                     in_words[of_gpushare] = reasons.told(entry.verdict, of_gpushare=of_gpushare)
-                told = in_words[of_gpushare]
-                if self._wanted.get(uid) != told:
-                    self._wanted[uid] = told
-                    self._fresh[uid] = None
-                    self._note(uid, entry.verdict.code)
-        if self._fresh:
-            self._wake.set()
+                self._want(uid, in_words[of_gpushare])
+                self._note(uid, entry.verdict.code)
+
+    def _want(self, uid: str, told: Told) -> None:
+        if self._wanted.get(uid) != told:
+            self._wanted[uid] = told
+            self._look_at(uid)
+
+    def _look_at(self, uid: str) -> None:
+        self._fresh[uid] = None
+        self._wake.set()
 
     def _note(self, uid: str, code: Code) -> None:
         if self.codes.get(uid) is not code:
@@ -102,52 +125,91 @@ class Status:
 
     async def run(self) -> None:
         """Write conditions until cancelled."""
-        limiter = anyio.CapacityLimiter(self._in_flight)
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._count_again)
             while True:
-                due, next_at = self._take_due()
-                for uid in due:
+                self._take_those_due()
+                while len(self._writing) < self._in_flight and (uid := self._next()) is not None:
                     self._writing.add(uid)
-                    tasks.start_soon(self._tell, uid, limiter)
-                with anyio.move_on_after(next_at - anyio.current_time() if next_at else None):
+                    tasks.start_soon(self._tell, uid)
+                next_at = self._later[0][0] if self._later else None
+                with anyio.move_on_after(None if next_at is None else next_at - anyio.current_time()):
                     await self._wake.wait()
 
-    def _take_due(self) -> tuple[list[str], float | None]:
-        """Pods to write now, and when the next one may be written."""
+    def _take_those_due(self) -> None:
         now = anyio.current_time()
-        due, later = [], []
-        for uid in list(self._fresh):
+        while self._later and self._later[0][0] <= now:
+            _, uid = heappop(self._later)
+            self._put_off.discard(uid)
+            self._fresh[uid] = None
+
+    def _next(self) -> str | None:
+        """A pod to write now; those that have to wait are put off on the way."""
+        now = anyio.current_time()
+        while self._fresh:
+            uid = next(iter(self._fresh))
+            del self._fresh[uid]
+            at = self._written_at.get(uid, now - self._condition_s) + self._condition_s
             if uid not in self._cache.waiting:
                 self._forget(uid)
+            elif at <= now and uid not in self._writing:
+                return uid
+            elif uid not in self._put_off:
+                self._put_off.add(uid)
+                heappush(self._later, (at if at > now else now + self._condition_s, uid))
+        return None
+
+    async def _count_again(self) -> None:
+        """Bring counts in conditions up to date, until cancelled."""
+        while True:
+            while not self._counted:
+                await self._has_counted.wait()
+            age_s = anyio.current_time() - self._counted[0][0]
+            await anyio.sleep(max(0.0, _COUNTS_AFTER * self._condition_s - age_s))
+            if self._has_other_counts():
+                await anyio.sleep(1 / _COUNTS_PER_S)
+
+    def _has_other_counts(self) -> bool:
+        """Look for a pod whose counts have changed, and have it written; True if so, or after many looks."""
+        now = anyio.current_time()
+        for _ in range(min(_LOOKS, len(self._counted))):
+            at, uid = self._counted[0]
+            if at + _COUNTS_AFTER * self._condition_s > now:
+                return False
+            self._counted.popleft()
+            verdict = self._cache.cluster.backlog.said.verdict(uid)
+            if self._counted_at.get(uid) != at or verdict is None:
                 continue
-            if uid in self._writing:
-                continue
-            at = self._written_at.get(uid, now - self._condition_s) + self._condition_s
-            if at <= now:
-                due.append(uid)
-                del self._fresh[uid]
-            else:
-                later.append(at)
-        return due, min(later, default=None)
+            told = reasons.told(verdict, of_gpushare=self._asks_as_gpushare(uid))
+            if told != self._wanted.get(uid):
+                self._want(uid, told)
+                return True
+            self._note_counted(uid)
+        return True
+
+    def _note_counted(self, uid: str) -> None:
+        at = self._counted_at[uid] = anyio.current_time()
+        self._counted.append((at, uid))
+        self._has_counted.set()
 
     def _forget(self, uid: str) -> None:
         self._fresh.pop(uid, None)
         self._wanted.pop(uid, None)
         self._written_at.pop(uid, None)
+        self._counted_at.pop(uid, None)
         self.codes.pop(uid, None)
 
-    async def _tell(self, uid: str, limiter: anyio.CapacityLimiter) -> None:
+    async def _tell(self, uid: str) -> None:
         try:
-            async with limiter:
-                await self._write(uid)
+            await self._write(uid)
         except (Conflict, NotFound):
             if uid in self._cache.waiting:
-                self._fresh[uid] = None  # it changed meanwhile: look again when the time has come
                 self._written_at[uid] = anyio.current_time()
+                self._look_at(uid)  # it changed meanwhile: again when the time has come
         except ApiError as error:
             _log.warning("the condition of pod %s was not written: %s", uid, error)
-            self._fresh[uid] = None
             self._written_at[uid] = anyio.current_time()
+            self._look_at(uid)
         finally:
             self._writing.discard(uid)
             self._wake.set()
@@ -159,6 +221,7 @@ class Status:
             return
         said = next((c for c in waiting.conditions if c.type == names.CONDITION_POD_SCHEDULED), None)
         if said is not None and (said.status, said.reason, said.message) == ("False", told.reason, told.message):
+            self._note_counted(uid)
             return
         others = [c for c in waiting.conditions if c.type != names.CONDITION_POD_SCHEDULED]
         condition = {
@@ -170,6 +233,7 @@ class Status:
         }
         conditions = [*msgspec.to_builtins(others), condition]
         self._written_at[uid] = anyio.current_time()
+        self._note_counted(uid)
         pod = await self._api.patch(
             PODS,
             record.name,

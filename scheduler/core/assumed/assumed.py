@@ -23,18 +23,25 @@ from scheduler.core.nodes.node_usage import Charge
 
 
 class Commits:
-    """Our own commits, BindRequests, and places of written plans. ``changed`` is told of nodes, or of none."""
+    """Our own commits, BindRequests, and places of written plans.
 
-    def __init__(self, pods: Pods, *, settings: Settings, changed: Callable[..., None]) -> None:
+    ``changed`` is called with nodes, or with none; ``touched`` with the UID of a pod that is under way now, or is not
+    any more, or was set back.
+    """
+
+    def __init__(
+        self, pods: Pods, *, settings: Settings, changed: Callable[..., None], touched: Callable[[str], None]
+    ) -> None:
         self._pods = pods
         self._settings = settings
         self._changed = changed
-        self._flights = Flights(changed)
+        self._touched = touched
+        self._flights = Flights(changed, touched)
         self._setbacks: dict[str, Setback] = {}
         #: BindRequests, as they are seen.
-        self.hand_overs = HandOvers(pods.records, is_held=pods.is_held, changed=changed)
+        self.hand_overs = HandOvers(pods.records, is_held=pods.is_held, changed=changed, touched=touched)
         #: Places of gangs' written plans, as they are seen.
-        self.promises = Promises(pods.records, changed)
+        self.promises = Promises(pods.records, changed, touched)
         #: Nodes that owe an answer.
         self.probation = Probation(changed)
 
@@ -86,6 +93,7 @@ class Commits:
             return
         setback = self._setbacks.setdefault(placement.pod_uid, Setback())
         setback.move(placement.node, now_ns=now_ns, settings=self._settings)
+        self._touched(placement.pod_uid)
         self.probation.fail(placement.node)
         self._flights.move_on(placement.pod_uid)
 
@@ -129,6 +137,7 @@ class Commits:
         if pod_uid in self._pods.unbound:
             setback = self._setbacks.setdefault(pod_uid, Setback())
             setback.fail(node, reason, now_ns=now_ns, settings=self._settings)
+            self._touched(pod_uid)
             self._changed()
 
     def overtaken(self, pod_uid: str, because: str, *, now_ns: int) -> None:
@@ -139,6 +148,7 @@ class Commits:
         if pod_uid in self._pods.unbound:
             setback = self._setbacks.setdefault(pod_uid, Setback())
             setback.overtake(because=because, now_ns=now_ns, settings=self._settings)
+            self._touched(pod_uid)
             self._changed()
 
     def forgive(self, pod_uid: str, node: str) -> None:
@@ -146,6 +156,7 @@ class Commits:
         setback = self._setbacks.get(pod_uid)
         if setback is not None:
             setback.forgive(node)
+            self._touched(pod_uid)
             self._changed()
 
     def setback(self, uid: str) -> Setback | None:

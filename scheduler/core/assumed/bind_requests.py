@@ -23,12 +23,14 @@ Key = tuple[str, str]
 
 
 class HandOvers:
-    """Hand-overs by name. ``pods`` are the cluster's, read only; ``changed`` is told of nodes.
+    """Hand-overs by name. ``pods`` are the cluster's, read only.
+
+    ``changed`` is called with nodes, ``touched`` with a pod that is under way now or is not any more.
 
     ``is_held``: whether a reservation is seen on this node for this group.
     """
 
-    __slots__ = ("_at", "_by_key", "_changed", "_departed", "_departed_at", "_is_held", "_of_pod", "_pods")
+    __slots__ = ("_at", "_by_key", "_changed", "_departed", "_departed_at", "_is_held", "_of_pod", "_pods", "_touched")
 
     def __init__(
         self,
@@ -36,10 +38,12 @@ class HandOvers:
         *,
         is_held: Callable[[str, str], bool],
         changed: Callable[[str], None],
+        touched: Callable[[str], None],
     ) -> None:
         self._pods = pods
         self._is_held = is_held
         self._changed = changed
+        self._touched = touched
         self._by_key: dict[Key, BindRequestRecord] = {}
         self._at: Membership[Key] = Membership()
         self._of_pod: Membership[Key] = Membership()
@@ -64,9 +68,11 @@ class HandOvers:
         if self._by_key.get(key) == record:
             return
         self._changed(self._at.place(key))
+        self._touched(self._of_pod.place(key))
         self._by_key[key] = record
         self._at.move(key, record.node)
         self._of_pod.move(key, record.pod_uid)
+        self._touched(record.pod_uid)
         self._changed(record.node)
 
     def drop(self, key: Key) -> None:
@@ -76,6 +82,7 @@ class HandOvers:
             return
         self._at.move(key, "")
         self._of_pod.move(key, "")
+        self._touched(record.pod_uid)
         self._changed(record.node)
         self.depart(record)
 
@@ -84,6 +91,7 @@ class HandOvers:
         if self._may_come(record):
             self._departed[record.pod_uid] = record
             self._departed_at.move(record.pod_uid, record.node)
+            self._touched(record.pod_uid)
             self._changed(record.node)
 
     def pod_changed(self, uid: str) -> None:
@@ -107,6 +115,7 @@ class HandOvers:
         departed = self._departed.pop(uid, None)
         if departed is not None:
             self._departed_at.move(uid, "")
+            self._touched(uid)
             self._changed(departed.node)
 
     def is_under_way(self, uid: str) -> bool:

@@ -32,12 +32,13 @@ class Flight(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Flights:
-    """Commits by pod UID. ``changed`` is told of every node whose charges change."""
+    """Commits by pod UID. ``changed`` is called with every node whose charges change, ``touched`` with the pod."""
 
-    __slots__ = ("_at", "_by_pod", "_changed", "_tries", "openings")
+    __slots__ = ("_at", "_by_pod", "_changed", "_touched", "_tries", "openings")
 
-    def __init__(self, changed: Callable[[str], None]) -> None:
+    def __init__(self, changed: Callable[[str], None], touched: Callable[[str], None]) -> None:
         self._changed = changed
+        self._touched = touched
         self.openings = Openings()
         self._by_pod: dict[str, Flight] = {}
         self._at: Membership[str] = Membership()
@@ -52,6 +53,7 @@ class Flights:
         self._by_pod[uid] = Flight(placement=placement, kind=kind, charge=charge)
         self._at.move(uid, placement.node)
         self._tries[uid] = placement.number + 1
+        self._touched(uid)
         self._changed(placement.node)
 
     def settle(self, uid: str, *, attempt: int) -> None:
@@ -71,6 +73,7 @@ class Flights:
         flight = self._by_pod.pop(uid, None)
         if flight is not None:
             self._at.move(uid, "")
+            self._touched(uid)
             self._changed(flight.charge.node)
             self.give_up_opening(uid)
 

@@ -25,13 +25,19 @@ class Promise(msgspec.Struct, frozen=True, gc=False):
 
 
 class Promises:
-    """Planned members that are not seen bound. ``pods`` are the cluster's, read only; ``changed`` is told of nodes."""
+    """Planned members that are not seen bound. ``pods`` are the cluster's, read only.
 
-    __slots__ = ("_at", "_changed", "_of_group", "_of_pod", "_planned", "_pods")
+    ``changed`` is called with nodes, ``touched`` with a pod that has a place now or has none any more.
+    """
 
-    def __init__(self, pods: Mapping[str, PodRecord], changed: Callable[[str], None]) -> None:
+    __slots__ = ("_at", "_changed", "_of_group", "_of_pod", "_planned", "_pods", "_touched")
+
+    def __init__(
+        self, pods: Mapping[str, PodRecord], changed: Callable[[str], None], touched: Callable[[str], None]
+    ) -> None:
         self._pods = pods
         self._changed = changed
+        self._touched = touched
         self._planned: dict[Promise, PlannedMember] = {}
         self._at: Membership[Promise] = Membership()
         self._of_pod: Membership[Promise] = Membership()
@@ -60,12 +66,14 @@ class Promises:
             if pod is not None and pod.node:
                 self._settle(promise)
             else:
+                self._touched(uid)
                 self._changed(self._planned[promise].node)
 
     def _settle(self, promise: Promise) -> None:
         member = self._planned.pop(promise)
         for index in (self._at, self._of_pod, self._of_group):
             index.move(promise, "")
+        self._touched(promise.pod_uid)
         self._changed(member.node)
 
     def are_made_to(self, uid: str) -> bool:

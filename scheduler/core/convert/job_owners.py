@@ -15,6 +15,7 @@ import msgspec
 
 from scheduler.core.convert import gang_kinds
 from scheduler.core.model.facts import Facts
+from scheduler.core.model.index import Membership
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from wire.core import Job, OwnerReference
@@ -54,16 +55,35 @@ def job_of(owners: list[OwnerReference] | None) -> tuple[str, str]:
 
 
 class Owners:
-    """Jobs by UID. ``changed`` is told when pods may be decided on otherwise."""
+    """Jobs by UID. ``changed`` is called when pods may be decided on otherwise, ``touched`` for each of them."""
 
-    def __init__(self, changed: Callable[[], None]) -> None:
-        self.jobs: Facts[str, JobRecord] = Facts(lambda _: changed(), read_changed=changed)
+    def __init__(self, changed: Callable[[], None], touched: Callable[[str], None]) -> None:
+        self._changed = changed
+        self._touched = touched
+        self.jobs: Facts[str, JobRecord] = Facts(self._job_changed, read_changed=self._read_changed)
+        #: Pods (UIDs) that wait, by their Job.
+        self._of_job: Membership[str] = Membership()
         #: Pods (UIDs) whose Job was not seen, since when.
         self._unseen: dict[str, int] = {}
+
+    def _job_changed(self, job: JobRecord) -> None:
+        for uid in self._of_job.at(job.key):
+            self._touched(uid)
+        self._changed()
+
+    def _read_changed(self) -> None:
+        for uid in self._of_job.everybody():
+            self._touched(uid)
+        self._changed()
+
+    def put_pod(self, pod: PodRecord) -> None:
+        """Take a pod as it is now."""
+        self._of_job.move(pod.uid, "" if pod.node else pod.job)
 
     def drop_pod(self, uid: str) -> None:
         """A pod is gone."""
         self._unseen.pop(uid, None)
+        self._of_job.move(uid, "")
 
     def verdict(self, pod: PodRecord, now_ns: int) -> Verdict | None:
         """Why a pod may not be started alone by what its Job says, or because nothing is known of that yet."""

@@ -53,11 +53,11 @@ class Succeeded:
         self._of_group.move(member.uid, f"{member.namespace}/{member.pod_group}")
         return is_news
 
-    def drop(self, uid: str) -> bool:
-        """Its pod is gone; return whether it was a member that had succeeded."""
+    def drop(self, uid: str) -> SucceededMember | None:
+        """Its pod is gone; return what was known of it, None if it was no member that had succeeded."""
         self._of_group.move(uid, "")
         self._succeeded_at.pop(uid, None)
-        return self._members.pop(uid, None) is not None
+        return self._members.pop(uid, None)
 
     def of(self, group: PodGroupRecord, members: Iterable[PodRecord]) -> Mapping[str, int]:
         """Count those of this gang by subgroup. ``members``: its pods that have not ended.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Set
+from collections.abc import Hashable, KeysView, Set
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -37,6 +37,10 @@ class Membership(Generic[K]):
     def place(self, key: K) -> str:
         """Where ``key`` is, "" if nowhere."""
         return self._place.get(key, "")
+
+    def everybody(self) -> KeysView[K]:
+        """All keys that are somewhere, in no order."""
+        return self._place.keys()
 
     def has(self, place: str) -> bool:
         """Whether anything is at ``place``."""

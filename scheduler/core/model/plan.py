@@ -6,6 +6,8 @@ decision of its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
 
 from gpu.handover import PlannedDevice
@@ -101,3 +103,17 @@ class Plan(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     entries: tuple[Entry, ...] = ()
     wake_at_ns: int | None = None
+
+
+def placements(entries: Iterable[Entry]) -> Iterator[Placement]:
+    """All placements of a plan's entries, in the order of decision; not those that are taken back."""
+    for entry in entries:
+        match entry:
+            case Bind(placement=placement) | Join(placement=placement):
+                yield placement
+            case Attempt(placement=placement) | Hold(placement=placement):
+                yield placement
+            case Gang():
+                yield from entry.placements
+            case _:
+                pass

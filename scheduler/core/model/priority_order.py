@@ -8,8 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from scheduler.core.model.records import PodGroupRecord, PodRecord
+
+
+class Rank(NamedTuple):
+    """Smaller comes first. ``above`` as in ``Candidate``; ``uid``: of the pod or the PodGroup."""
+
+    minus_priority: int
+    above: int
+    created: str
+    uid: str
+
+
+def rank_alone(pod: PodRecord) -> Rank:
+    """The rank of a pod alone."""
+    return Rank(-pod.priority, 0, pod.created, pod.uid)
 
 
 @dataclass(slots=True)
@@ -22,12 +37,12 @@ class Candidate:
     above: int = 0
 
     @property
-    def rank(self) -> tuple[int, int, str, str]:
-        """Smaller comes first. A gang is as important as its most important pod, and as old as its PodGroup."""
+    def rank(self) -> Rank:
+        """A gang is as important as its most important pod, and as old as its PodGroup."""
         first = self.pods[0]
         if self.pod_group is None:
-            return (-first.priority, self.above, first.created, first.uid)
-        return (-first.priority, self.above, self.pod_group.created, self.pod_group.uid)
+            return rank_alone(first)
+        return Rank(-first.priority, self.above, self.pod_group.created, self.pod_group.uid)
 
 
 def order(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -7,6 +7,7 @@ A verdict holds codes and counts, never text; scheduler/status/reasons.py render
 from __future__ import annotations
 
 import enum
+from typing import NamedTuple
 
 import msgspec
 
@@ -79,6 +80,15 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
     nodes: int
 
 
+class Reasons(NamedTuple):
+    """What a verdict says without its counts. A pod is told at once when this changes; counts may be a while old."""
+
+    code: Code
+    detail: str
+    required: int
+    kinds: frozenset[tuple[str, str]]
+
+
 class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Why a group waits. ``shortfall`` is the smallest change known to help, in ``resource`` units."""
 
@@ -91,3 +101,9 @@ class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     detail: str = ""
     #: ("nano_gpu" | "gpu" | "cpu_milli" | "mem_mib" | ..., least additional amount on the best node), if known.
     shortfall: tuple[str, int] | None = None
+
+    @property
+    def reasons(self) -> Reasons:
+        """The verdict without its counts."""
+        kinds = frozenset((reason.kind, reason.resource) for reason in self.node_reasons)
+        return Reasons(self.code, self.detail, self.required, kinds)

@@ -137,8 +137,7 @@ class OthersTerms:
     def _forget(self) -> None:
         self._known.clear()
         self._places.clear()
-        if self._owners:
-            self._told()
+        self._told()
 
     # --- what decisions read -----------------------------------------------------------------------------------------
     def judged(self, pod: PodRecord) -> PodRecord:

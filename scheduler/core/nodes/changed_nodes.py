@@ -20,7 +20,7 @@ class Changes:
         self._last_help = 0
         self._helped_at: Int64s = np.zeros(0, np.int64)
         #: Answers of ``helped_since``, until the next change.
-        self._helped_since: dict[int, Int64s] = {}
+        self._helped_since: dict[int, list[int]] = {}
 
     def grow(self, rows: int) -> None:
         """Make room for so many rows in all."""
@@ -39,11 +39,11 @@ class Changes:
         """Whether any node changed after ``number`` in a way that may help."""
         return self._last_help > number
 
-    def helped_since(self, number: int) -> Int64s:
+    def helped_since(self, number: int) -> list[int]:
         """Rows of the nodes that changed after ``number`` in a way that may help."""
         known = self._helped_since.get(number)
         if known is None:
-            known = self._helped_since[number] = np.flatnonzero(self._helped_at > number)
+            known = self._helped_since[number] = np.flatnonzero(self._helped_at > number).tolist()
         return known
 
 

@@ -35,11 +35,13 @@ Holders: TypeAlias = Callable[[ClaimKey], tuple[str, ...]]
 class Storage:
     """Claims, volumes, storage classes and limits, and who mounts which claim.
 
-    ``changed`` is told of nodes, or of none, when a pod of ours may be decided on otherwise.
+    ``changed`` is called with nodes, or with none, when a pod of ours may be decided on otherwise, ``touched`` with the
+    UID of each pod of which that is known.
     """
 
-    def __init__(self, changed: Callable[..., None]) -> None:
+    def __init__(self, changed: Callable[..., None], touched: Callable[[str], None]) -> None:
         self._told = changed
+        self._touched = touched
         read_changed = self._all_changed
         self.claims: Facts[ClaimKey, ClaimRecord] = Facts(
             lambda claim: self._claim_changed(claim.key), read_changed=read_changed
@@ -93,6 +95,8 @@ class Storage:
             self._judged.pop(pod.uid, None)
             if pod.node:
                 self.attachments.count_again(pod.node)
+            else:
+                self._touched(pod.uid)
         self._told()
 
     def _volume_changed(self, volume: VolumeRecord) -> None:
@@ -110,6 +114,9 @@ class Storage:
 
     def _all_changed(self, *nodes: str) -> None:
         self._judged.clear()
+        for pod in self._pods.values():
+            if not pod.node:
+                self._touched(pod.uid)
         if self._pods:
             self._told(*nodes)
 

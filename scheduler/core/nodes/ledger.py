@@ -160,6 +160,9 @@ class Ledger:
 
     def eligible(self, constraints: Constraints) -> Int8s:
         """Judgement of every row for these constraints (eligibility.py), kept and updated from then on."""
+        known = self._eligible.get(constraints)
+        if known is not None and constraints not in self._judged:
+            return known
         self.judge_some(constraints, self.effort(constraints))
         return self._eligible[constraints]
 

@@ -86,3 +86,49 @@ async def test_an_answer_that_arrives_after_the_watch_does_not_make_the_conditio
         before = len(world.server.write_log)
         await settle(600)
         assert len(world.server.write_log) == before
+
+
+async def test_counts_follow_the_cluster_a_while_later() -> None:
+    """A reason that stays is not written for its counts at once, and a few seconds later it is."""
+    async with stage.stage("3x4x80GiB") as world:
+        await create(world, pod("big", gpus=8))
+        await settle()
+        await cordon(world, "node-0")
+        await settle(20)
+        before = len(writes(world, "scheduler", "pods", "status"))
+        await cordon(world, "node-1")
+        await settle(4)
+        assert "1 node(s) were unschedulable" in waits_because(world, "big")
+        await settle(20)
+        assert "2 node(s) were unschedulable" in waits_because(world, "big")
+        assert len(writes(world, "scheduler", "pods", "status")) == before + 1
+
+
+async def test_a_cordon_writes_counts_to_a_few_pods_a_second_however_many_wait() -> None:
+    async with stage.stage("3x4x80GiB") as world:
+        await create(world, *(pod(f"big-{number:03}", gpus=8) for number in range(100)))
+        await settle(60)
+        await cordon(world, "node-0")
+        await settle(60)
+        before = len(writes(world, "scheduler", "pods", "status"))
+        await cordon(world, "node-1")
+        await settle(20)
+        assert len(writes(world, "scheduler", "pods", "status")) - before <= 4 * 20
+        await settle(60)
+        told = {waits_because(world, f"big-{number:03}") for number in range(100)}
+        assert len(told) == 1
+        assert "2 node(s) were unschedulable" in told.pop()
+
+
+async def test_a_pod_that_its_predecessor_told_the_truth_is_told_other_counts_by_its_successor() -> None:
+    async with stage.stage("3x4x80GiB") as world:
+        await create(world, pod("big", gpus=8))
+        await settle()
+        await cordon(world, "node-0")
+        await settle(20)
+        world.scheduler.crash()
+        await world.restart(world.scheduler)
+        await settle(20)
+        await cordon(world, "node-1")
+        await settle(20)
+        assert "2 node(s) were unschedulable" in waits_because(world, "big")

@@ -30,7 +30,7 @@ class ForgetsWhatItDecided(Cluster):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.commits = _SeenOnly(self._pods, settings=settings, changed=self._changed)
+        self.commits = _SeenOnly(self._pods, settings=settings, changed=self._changed, touched=self._touch)
 
 
 class _SeenOnly(Commits):
@@ -44,7 +44,7 @@ class NeverBacksOff(Cluster):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.commits = _NeverFailing(self._pods, settings=settings, changed=self._changed)
+        self.commits = _NeverFailing(self._pods, settings=settings, changed=self._changed, touched=self._touch)
 
 
 class _NeverFailing(Commits):

@@ -65,13 +65,13 @@ def test_what_a_gang_could_not_use_is_there_for_the_next_pod() -> None:
     later = pod("later", gpus=4, created="2026-02-01T00:00:00Z")
     made = cluster(node(gpus=4), pod_group("g", 8), *_members(8, gpus=1), later)
     kinds = [type(entry) for entry in decide(made, 0).entries]
-    assert kinds == [Explain, Bind]
+    assert kinds == [Bind, Explain]
 
 
 def test_a_class_that_failed_within_a_gang_is_judged_anew_outside_of_it() -> None:
     same_class = pod("alone", gpus=1, created="2026-02-01T00:00:00Z")
     made = cluster(node(gpus=4), pod_group("g", 8), *_members(8, gpus=1), same_class)
-    assert [type(entry) for entry in decide(made, 0).entries] == [Explain, Bind]
+    assert [type(entry) for entry in decide(made, 0).entries] == [Bind, Explain]
 
 
 def test_a_gang_of_whole_gpus_is_bound_directly() -> None:

@@ -222,7 +222,8 @@ def test_a_class_that_fitted_nowhere_is_judged_again_when_a_node_changes_so_that
     made = cluster(node(cpu="100"), pod("r", cpu="50", bound_to="n1"), pod(cpu="90"))
     decide(made, 0)
     feed(made, change())
-    asleep, waiting = made.asleep(), made.pod("uid-p")
+    made.refresh_backlog()
+    asleep, waiting = made.backlog.asleep, made.pod("uid-p")
     assert waiting is not None
     kept = asleep.get(waiting.cls)
     assert kept is not None
@@ -238,12 +239,12 @@ def test_many_nodes_make_the_verdict_on_a_class_little_dearer() -> None:
 
 def test_kept_verdicts_are_compared_with_a_node_that_comes_over_several_decisions() -> None:
     limits = Limits(most=1_000, retold=0)
-    made = cluster(node(), *(pod(f"p{i:03}", cpu=f"{100 + i}") for i in range(300)))
+    made = cluster(node(), *(pod(f"p{i:04}", cpu=f"{100 + i}") for i in range(1_300)))
     while decide(made, 7).wake_at_ns == 7:
         pass
     feed(made, node("n2"))
-    rounds = 1
+    rounds = 1  # the first thousand are compared before
     while (plan := decide(made, 7, limits)).wake_at_ns == 7:
-        assert sum(len(entry.pods) for entry in plan.entries if isinstance(entry, Explain)) == 300
+        assert sum(len(entry.pods) for entry in plan.entries if isinstance(entry, Explain)) == 1_300
         rounds += 1
     assert rounds == 6

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
+from scheduler.core.backlog.gang_pace import LARGE, GangPace
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.decide import decide
-from scheduler.core.decide.gang_pace import LARGE, GangPace
 from scheduler.core.model.plan import Explain, Gang, Plan
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.objects import cluster, feed, node, pod, pod_group

@@ -8,7 +8,7 @@ from gpu.request import FractionAsk
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.verdict import Code, Verdict
-from tests.scheduler.core.objects import cluster, node, pod
+from tests.scheduler.core.objects import cluster, feed, node, pod
 
 _NOWHERE = Verdict(code=Code.NO_NODE_FITS)
 
@@ -21,15 +21,18 @@ def _class(made: Cluster, name: str) -> PodClass:
 
 def test_a_verdict_that_is_kept_again_is_the_newest() -> None:
     made = cluster(node(), pod("a", cpu="100"), pod("b", cpu="101"))
-    asleep, first, second = made.asleep(), _class(made, "a"), _class(made, "b")
+    asleep, first, second = made.backlog.asleep, _class(made, "a"), _class(made, "b")
     for cls in (first, second, first):
         asleep.put(cls, _NOWHERE, charged=(), generation=made.generation)
-    assert asleep.oldest(1) == {second}
+    assert asleep.oldest(1) == []  # no count has changed since
+    feed(made, node("n2"))
+    made.refresh_backlog()
+    assert asleep.oldest(1) == [second]
 
 
 def test_a_class_that_names_the_first_device_of_a_node_is_judged_again_after_any_change() -> None:
     made = cluster(node(), pod("a", fraction="0.5"))
-    asleep, anywhere = made.asleep(), _class(made, "a")
+    asleep, anywhere = made.backlog.asleep, _class(made, "a")
     (container,) = anywhere.request.containers
     (ask,) = container.asks
     assert isinstance(ask, FractionAsk)

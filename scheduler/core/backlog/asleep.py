@@ -1,0 +1,208 @@
+"""Verdicts that are kept: classes that fitted nowhere, until something changes that may help them.
+
+A class fits if it fits on one node. So a class that fitted nowhere still fits nowhere if no node has changed since in a
+way that may help (changed_nodes.py), or none of those that have changed passes the class's plain sums. The sums are
+never too strict: a node that a closer look would refuse may wake the class, one that would take it always does.
+
+Some classes depend on more than single nodes: those that name devices or exclude some, and those whose volumes nodes
+limit. Their verdicts hold only as long as nothing at all changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from scheduler.core.backlog.gang_pace import GangPace
+from scheduler.core.backlog.sums import Columns, Needs, needs_of, passing
+from scheduler.core.model.records import PodClass
+from scheduler.core.model.verdict import Verdict
+from scheduler.core.nodes.ledger import Ledger
+
+Key = tuple[str, str]
+_NO_ROWS: Final[frozenset[int]] = frozenset()
+
+
+@dataclass(slots=True)
+class Kept:
+    """One class's verdict. ``sure_at``: the last change of the ledger as of which the class fits nowhere for sure.
+
+    ``told_at``: the change that the verdict's counts are of; -1 where the decision had charged pods before.
+    ``charged``: rows of those charges. The ledger may have more there, if a charge was on paper only.
+    """
+
+    verdict: Verdict
+    sure_at: int
+    told_at: int
+    generation: int
+    charged: frozenset[int]
+    needs: Needs
+
+
+@dataclass(slots=True)
+class KeptGang:
+    """The verdict on a gang that could not start, good for the very same members. ``sure_at``, ``charged``: as above.
+
+    ``asked``: all that it depends on beside the nodes. ``is_alike``: all of its members are of one class that asks one
+    thing, so that what fits of them in all is what fits on each node, whatever order they are placed in. Of others
+    nobody can tell which change helps them: their verdict holds as long as no node changes.
+    """
+
+    verdict: Verdict
+    asked: Hashable
+    classes: frozenset[PodClass]
+    is_alike: bool
+    sure_at: int
+    generation: int
+    charged: frozenset[int]
+
+
+class Asleep:
+    """Kept verdicts, those told longest ago first. ``generation`` is the cluster's."""
+
+    __slots__ = ("_classes", "_gangs", "_ledger", "pace")
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._classes: dict[PodClass, Kept] = {}
+        self._gangs: dict[Key, KeptGang] = {}
+        #: How often gangs whose start costs much are tried.
+        self.pace = GangPace()
+
+    # --- classes -------------------------------------------------------------------------------------------------
+    def put(self, cls: PodClass, verdict: Verdict, *, charged: Iterable[int], generation: int) -> None:
+        """Keep the verdict on a class that fitted nowhere, idle reservations included.
+
+        ``charged``: rows on which the decision had charged pods before.
+        """
+        last, rows = self._ledger.changes.last, frozenset(charged)
+        self._classes.pop(cls, None)
+        told_at, needs = -1 if rows else last, needs_of(self._ledger, cls)
+        self._classes[cls] = Kept(verdict, last, told_at, generation, rows, needs)
+
+    def get(self, cls: PodClass) -> Kept | None:
+        """What is kept of a class."""
+        return self._classes.get(cls)
+
+    def wakes(self, cls: PodClass) -> None:
+        """Forget a class: it fitted."""
+        self._classes.pop(cls, None)
+
+    def oldest(self, count: int) -> list[PodClass]:
+        """Classes whose verdicts were told longest ago, as far as their counts may have changed since."""
+        last = self._ledger.changes.last
+        return [cls for cls in islice(self._classes, count) if self._classes[cls].told_at != last]
+
+    def is_counted(self, cls: PodClass) -> bool:
+        """Whether no verdict on a class is kept whose counts may have changed."""
+        kept = self._classes.get(cls)
+        return kept is None or kept.told_at == self._ledger.changes.last
+
+    def is_told(self, cls: PodClass) -> None:
+        """The counts in the verdict on a class are as good as those of the ledger as it is: no one is to be told."""
+        kept = self._classes.pop(cls)
+        kept.told_at = self._ledger.changes.last
+        self._classes[cls] = kept
+
+    def is_sure(self, cls: PodClass, kept: Kept, generation: int) -> bool:
+        """Whether the class fits nowhere, as can be told without a look at any node."""
+        if kept.charged:
+            return False
+        if _depends_on_all(cls):
+            return kept.generation == generation
+        return not self._ledger.changes.has_helped_since(kept.sure_at)
+
+    def may_fit(self, cls: PodClass, kept: Kept, tried: Columns | None = None) -> bool:
+        """Whether a class that is not sure may fit now. If it can't, it is sure from here on.
+
+        ``tried``: what this decision has left so far. A class that fits nowhere only because of that is not sure, and
+        what it was told is still right.
+        """
+        rows = self._to_look_at(kept)
+        if _depends_on_all(cls):
+            return True
+        if kept.needs.resources != len(self._ledger.table.resources):
+            kept.needs = needs_of(self._ledger, cls)
+        found = passing(self._ledger, kept.needs, rows)
+        if found and (tried is None or passing(self._ledger, kept.needs, found, tried)):
+            return True
+        kept.sure_at, kept.charged = self._ledger.changes.last, frozenset(found)
+        return False
+
+    def _to_look_at(self, kept: Kept | KeptGang) -> Sequence[int]:
+        """Rows on which what did not fit may fit now."""
+        rows = self._ledger.changes.helped_since(kept.sure_at)
+        return sorted(kept.charged.union(rows)) if kept.charged else rows
+
+    def is_light(self, cls: PodClass, kept: Kept) -> bool:
+        """Whether a class may stop being sure without any node having got more."""
+        return bool(kept.charged) or _depends_on_all(cls)
+
+    # --- gangs ---------------------------------------------------------------------------------------------------
+    def put_gang(
+        self,
+        key: Key,
+        verdict: Verdict,
+        *,
+        asked: Hashable,
+        classes: Iterable[PodClass],
+        charged: Iterable[int],
+        generation: int,
+    ) -> None:
+        """Keep the verdict on a gang that could not start. ``charged``: as for classes."""
+        last, rows, found = self._ledger.changes.last, frozenset(charged), frozenset(classes)
+        is_alike = len(found) == 1 and not any(cls.alternatives or cls.places for cls in found)
+        self._gangs[key] = KeptGang(verdict, asked, found, is_alike, last, generation, rows)
+
+    def get_gang(self, key: Key) -> KeptGang | None:
+        """What is kept of a gang."""
+        return self._gangs.get(key)
+
+    def is_sure_gang(self, kept: KeptGang, generation: int) -> bool:
+        """Whether the gang can't start, as can be told without trying it."""
+        if kept.charged:
+            return False
+        if any(map(_depends_on_all, kept.classes)):
+            return kept.generation == generation
+        if not kept.is_alike:
+            return kept.sure_at == self._ledger.changes.last
+        return not self._ledger.changes.has_helped_since(kept.sure_at)
+
+    def gang_may_start(self, kept: KeptGang) -> bool:
+        """Whether a gang that is not sure may start now. If it can't, it is sure from here on."""
+        if not kept.is_alike or any(map(_depends_on_all, kept.classes)):
+            return True
+        rows = self._to_look_at(kept)
+        if any(passing(self._ledger, needs_of(self._ledger, cls), rows) for cls in kept.classes):
+            return True
+        kept.sure_at, kept.charged = self._ledger.changes.last, _NO_ROWS
+        return False
+
+    def is_light_gang(self, key: Key) -> bool:
+        """Whether a gang's verdict may end without any node having got more."""
+        kept = self._gangs.get(key)
+        if kept is None:
+            return False
+        return bool(kept.charged) or not kept.is_alike or any(map(_depends_on_all, kept.classes))
+
+    @property
+    def size(self) -> int:
+        """How many verdicts are kept."""
+        return len(self._classes) + len(self._gangs)
+
+    # --- both ----------------------------------------------------------------------------------------------------
+    def keep_only(self, classes: set[PodClass], gangs: set[Key]) -> None:
+        """Forget those that no waiting pod has."""
+        for cls in self._classes.keys() - classes:
+            del self._classes[cls]
+        for key in self._gangs.keys() - gangs:
+            del self._gangs[key]
+
+
+def _depends_on_all(cls: PodClass) -> bool:
+    """Whether what a class can use is not said by the ledger alone: by devices that it names, or volumes."""
+    return bool(cls.uuids or cls.not_uuids or cls.attached) or any(
+        ask.index >= 0 for one in cls.requests() for ask in one.shared
+    )

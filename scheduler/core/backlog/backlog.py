@@ -1,0 +1,295 @@
+"""All that waits: what has to be decided now, and what sleeps until something happens that may help it.
+
+Pods alone wait by shape (shape.py), gangs by PodGroup. Whatever may change where a pod belongs touches it; what was
+touched is looked at again when the next decision begins (decide/filing.py), and nothing else is. So a decision costs
+what was touched and what is awake, not what waits.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, KeysView
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import islice
+from typing import Final
+
+from scheduler.core.backlog.asleep import Asleep, Kept
+from scheduler.core.backlog.sayings import Key, Sayings
+from scheduler.core.backlog.shape import Shape, ShapeKey
+from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.verdict import Verdict
+from scheduler.core.nodes.ledger import Ledger
+
+#: So many classes are compared with nodes that changed, at some microseconds each, before a decision begins. Further
+#: ones are woken, and what each of their namespaces may spend in a decision decides when they are compared.
+_COMPARED: Final = 1_000
+
+
+class Until(enum.Enum):
+    """What wakes a gang that sleeps, beside whatever touches it."""
+
+    #: Nothing else: no node can help it now.
+    TOUCHED = enum.auto()
+    #: One of the classes of its members may fit: its minimum runs, and members beyond it wait.
+    CLASS_FITS = enum.auto()
+    #: What is kept of its last start does not hold any more.
+    MAY_START = enum.auto()
+
+
+@dataclass(slots=True)
+class WaitingGang:
+    """Members of a gang that wait. ``classes``: of those that were looked at last."""
+
+    key: Key
+    classes: frozenset[PodClass] = frozenset()
+    until: Until = Until.TOUCHED
+
+
+class Backlog:
+    """What waits. ``said``: what it is to be told."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.said = Sayings()
+        #: Verdicts on classes and gangs that fitted nowhere.
+        self.asleep = Asleep(ledger)
+        self.touched: set[str] = set()
+        #: Pods that are looked at in each decision: what they wait for says nothing when it changes.
+        self.restless: set[str] = set()
+        self._shapes: dict[ShapeKey, Shape] = {}
+        self._shape_of: dict[str, Shape] = {}
+        self._of_class: dict[PodClass, dict[ShapeKey, None]] = {}
+        self._awake: dict[ShapeKey, None] = {}
+        self._gangs: dict[Key, WaitingGang] = {}
+        self._awake_gangs: dict[Key, None] = {}
+        #: What sleeps, and can wake without any node having got more.
+        self._light_sleepers: set[ShapeKey | Key] = set()
+        #: Gangs that wait for room: the change of the ledger that the counts in their verdicts are of, oldest first.
+        self._counted_at: dict[Key, int] = {}
+        #: Times at which a pod or a gang is looked at again, the earliest of each, as a heap.
+        self._timers: list[tuple[int, int, str | Key]] = []
+        self._timer_of: dict[str | Key, int] = {}
+        self._timers_set = 0
+        self._woken_at = -1
+        #: When counts in verdicts are brought up to date next.
+        self.recount_ns = 0
+
+    # --- what happens --------------------------------------------------------------------------------------------
+    def touch(self, uid: str) -> None:
+        """Something about a pod may have changed."""
+        self.touched.add(uid)
+
+    def touch_gang(self, namespace: str, pod_group: str, *, waits: bool = False) -> None:
+        """Something about a gang may have changed. ``waits``: one of its pods has no node."""
+        key = (namespace, pod_group)
+        if waits:
+            self._gangs.setdefault(key, WaitingGang(key))
+        if key in self._gangs:
+            self._wake_gang(key)
+
+    def touch_avoiding(self) -> None:
+        """Where pods are that keep others off has changed: some that were kept off may not be any more."""
+        for shape in self._shapes.values():
+            if shape.key.cls.avoids:
+                self.touched.update(shape.uids)
+        for gang in self._gangs.values():
+            if any(cls.avoids for cls in gang.classes):
+                self._wake_gang(gang.key)
+
+    def wake_at(self, at_ns: int, item: str | Key) -> None:
+        """Touch a pod or a gang when this time has come."""
+        if self._timer_of.get(item, at_ns + 1) > at_ns:
+            self._timer_of[item] = at_ns
+            self._timers_set += 1
+            heappush(self._timers, (at_ns, self._timers_set, item))
+
+    def touch_due(self, now_ns: int) -> None:
+        """Touch those whose time has come."""
+        while self._timers and self._timers[0][0] <= now_ns:
+            at_ns, _, item = heappop(self._timers)
+            if self._timer_of.get(item) != at_ns:
+                continue
+            del self._timer_of[item]
+            if isinstance(item, str):
+                self.touch(item)
+            elif item in self._gangs:
+                self._wake_gang(item)
+
+    @property
+    def next_ns(self) -> int | None:
+        """When time alone changes something."""
+        while self._timers and self._timer_of.get(self._timers[0][2]) != self._timers[0][0]:
+            heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    # --- where pods belong ---------------------------------------------------------------------------------------
+    def file(self, pod: PodRecord, *, is_apart: bool) -> None:
+        """A pod alone waits for room, beside others of its class unless it ``is_apart``."""
+        key = ShapeKey(pod.namespace, pod.cls, pod.uid if is_apart else "")
+        before = self._shape_of.get(pod.uid)
+        if before is not None and before.key != key:
+            self._leave(pod.uid)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = Shape(key)
+            self._of_class.setdefault(pod.cls, {})[key] = None
+            self._awake[key] = None
+        shape.put(pod)
+        self._shape_of[pod.uid] = shape
+        self.said.join(pod.uid, shape)
+
+    def hold(self, uid: str, verdict: Verdict) -> None:
+        """A pod alone waits for something else than room."""
+        self._leave(uid)
+        self.said.say((uid,), verdict)
+
+    def take_out(self, uid: str) -> None:
+        """A pod is no pod alone that waits."""
+        self._leave(uid)
+        self.restless.discard(uid)
+
+    def drop(self, uid: str) -> None:
+        """A pod waits no more."""
+        self.take_out(uid)
+        self.said.forget(uid)
+
+    def _leave(self, uid: str) -> None:
+        shape = self._shape_of.pop(uid, None)
+        if shape is None:
+            return
+        shape.drop(uid)
+        self.said.leave(uid)
+        if not shape:
+            self._forget_shape(shape.key)
+
+    def _forget_shape(self, key: ShapeKey) -> None:
+        del self._shapes[key]
+        self._awake.pop(key, None)
+        self._light_sleepers.discard(key)
+        of_class = self._of_class[key.cls]
+        del of_class[key]
+        if not of_class:
+            del self._of_class[key.cls]
+
+    def drop_gang(self, key: Key) -> None:
+        """No member of a gang waits any more."""
+        self._gangs.pop(key, None)
+        self._awake_gangs.pop(key, None)
+        self._light_sleepers.discard(key)
+        self._counted_at.pop(key, None)
+
+    # --- who sleeps ----------------------------------------------------------------------------------------------
+    def sleep(self, shape: Shape) -> None:
+        """What is kept of a shape's class says when it is decided on again."""
+        kept = self.asleep.get(shape.key.cls)
+        if kept is None or shape.key.uid:
+            return
+        self._awake.pop(shape.key, None)
+        if self.asleep.is_light(shape.key.cls, kept):
+            self._light_sleepers.add(shape.key)
+
+    def sleep_gang(self, gang: WaitingGang, until: Until, *, is_counted: bool = False) -> None:
+        """Leave a gang alone until this, or until something touches it. ``is_counted``: its verdict is of today."""
+        gang.until = until
+        self._awake_gangs.pop(gang.key, None)
+        counted_at = self._counted_at.get(gang.key, -1)
+        if is_counted or until is Until.TOUCHED:
+            self._counted_at.pop(gang.key, None)
+        if until is not Until.TOUCHED:
+            self._counted_at[gang.key] = self._ledger.changes.last if is_counted else counted_at
+        if self._is_light(gang):
+            self._light_sleepers.add(gang.key)
+
+    def _is_light(self, gang: WaitingGang) -> bool:
+        if gang.until is not Until.CLASS_FITS:
+            return gang.until is Until.MAY_START and self.asleep.is_light_gang(gang.key)
+        kept = [(cls, self.asleep.get(cls)) for cls in gang.classes]
+        return any(each is None or self.asleep.is_light(cls, each) for cls, each in kept)
+
+    def wake(self, generation: int) -> None:
+        """Wake what may fit since something on a node has changed."""
+        changes = self._ledger.changes
+        if changes.has_helped_since(self._woken_at):
+            shapes, gangs = [*self._shapes], [*self._gangs]
+        else:
+            shapes = [key for key in self._light_sleepers if isinstance(key, ShapeKey)]
+            gangs = [key for key in self._light_sleepers if not isinstance(key, ShapeKey)]
+        self._woken_at = changes.last
+        classes: dict[PodClass, bool] = {}
+        for key in shapes:
+            if key not in self._awake and self._may_fit(key.cls, generation, classes):
+                self._wake_shape(key)
+        for name in gangs:
+            if name not in self._awake_gangs and self._gang_may_fit(self._gangs[name], generation, classes):
+                self._wake_gang(name)
+
+    def _may_fit(self, cls: PodClass, generation: int, known: dict[PodClass, bool]) -> bool:
+        found = known.get(cls)
+        if found is None:
+            kept = self.asleep.get(cls)
+            found = known[cls] = kept is None or self._may_have_room(cls, kept, generation, len(known))
+        return found
+
+    def _may_have_room(self, cls: PodClass, kept: Kept, generation: int, compared: int) -> bool:
+        if self.asleep.is_sure(cls, kept, generation):
+            return False
+        return compared >= _COMPARED or self.asleep.may_fit(cls, kept)
+
+    def _gang_may_fit(self, gang: WaitingGang, generation: int, known: dict[PodClass, bool]) -> bool:
+        if gang.until is Until.CLASS_FITS:
+            return any(self._may_fit(cls, generation, known) for cls in gang.classes)
+        kept = self.asleep.get_gang(gang.key) if gang.until is Until.MAY_START else None
+        return kept is not None and not self.asleep.is_sure_gang(kept, generation)
+
+    def _wake_shape(self, key: ShapeKey) -> None:
+        self._light_sleepers.discard(key)
+        self._awake[key] = None
+
+    def _wake_gang(self, key: Key) -> None:
+        self._light_sleepers.discard(key)
+        self._awake_gangs[key] = None
+
+    # --- what a decision reads -----------------------------------------------------------------------------------
+    def awake(self) -> list[Shape]:
+        """Shapes that have to be decided on."""
+        return [self._shapes[key] for key in self._awake]
+
+    def awake_shape_of(self, uid: str) -> Shape | None:
+        """The shape of a pod, if it has to be decided on."""
+        shape = self._shape_of.get(uid)
+        return shape if shape is not None and shape.key in self._awake else None
+
+    def awake_gangs(self) -> list[WaitingGang]:
+        """Gangs that have to be decided on."""
+        return [self._gangs[key] for key in self._awake_gangs]
+
+    def of_class(self, cls: PodClass) -> Iterator[Shape]:
+        """Shapes of a class, one for each namespace, and for each pod that is apart."""
+        return (self._shapes[key] for key in self._of_class.get(cls, ()))
+
+    def stale_gangs(self, count: int) -> list[WaitingGang]:
+        """Gangs whose counts may have changed, those that were counted longest ago."""
+        last = self._ledger.changes.last
+        return [self._gangs[key] for key in islice(self._counted_at, count) if self._counted_at[key] != last]
+
+    def count_again(self, gang: WaitingGang) -> None:
+        """A gang that sleeps is decided on again for the counts in its verdict."""
+        self._wake_gang(gang.key)
+
+    def has_shapes(self, cls: PodClass) -> bool:
+        """Whether pods alone of a class wait for room."""
+        return cls in self._of_class
+
+    def classes(self) -> set[PodClass]:
+        """Classes of all that wait for room."""
+        return {*self._of_class, *(cls for gang in self._gangs.values() for cls in gang.classes)}
+
+    def gangs(self) -> KeysView[Key]:
+        """PodGroups with members that wait."""
+        return self._gangs.keys()
+
+    @property
+    def size(self) -> int:
+        """How many shapes and gangs wait."""
+        return len(self._shapes) + len(self._gangs)

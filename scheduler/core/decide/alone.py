@@ -1,0 +1,39 @@
+"""One pod that is not part of a start: alone, or beyond the minimum of its gang."""
+
+from __future__ import annotations
+
+import enum
+
+from scheduler.core.decide.attempts import Attempts
+from scheduler.core.model.plan import Entry, Placement
+from scheduler.core.model.records import PodRecord
+from scheduler.core.model.verdict import Code, Verdict
+
+
+class Outcome(enum.Enum):
+    """What became of a pod that has no verdict which holds for its class."""
+
+    #: It was placed, or room is being made for it.
+    SERVED = enum.auto()
+    #: It is left to the next decision.
+    PUT_OFF = enum.auto()
+
+
+def decide_alone(pod: PodRecord, attempts: Attempts, entries: list[Entry]) -> Outcome | Verdict:
+    """Place a pod, or make room for it; else say why it fits nowhere."""
+    known = None if attempts.without(pod) else attempts.known(pod.cls, pod.namespace)
+    if known is not None:
+        return known
+    if not attempts.affords([pod]):
+        return Outcome.PUT_OFF
+    placed = attempts.place(pod)
+    if isinstance(placed, Placement):
+        entries.append(attempts.placer.entry_alone(pod, placed))
+        return Outcome.SERVED
+    found = attempts.make_room(pod)
+    if found is None:
+        return placed
+    node, retired = found
+    entries.extend(retired)
+    attempts.cluster.backlog.said.say((pod.uid,), Verdict(code=Code.WAITING_FOR_DEVICE, detail=node))
+    return Outcome.SERVED

@@ -1,0 +1,227 @@
+"""What one decision tries on its working copy, and what it learns of classes by that.
+
+Pods of one class are judged once: after one of them fitted nowhere, and since a decision only ever charges, the others
+don't either. A class that fitted nowhere is not judged again by later decisions until something changes that may help
+it (backlog/asleep.py). What a decision may spend is bounded, and divided between namespaces (allowance.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from scheduler.core.assumed.backoff import Setback
+from scheduler.core.backlog.asleep import Kept
+from scheduler.core.backlog.sayings import Key
+from scheduler.core.backlog.sums import Columns
+from scheduler.core.cluster import Cluster
+from scheduler.core.decide.allowance import Allowance, Limits
+from scheduler.core.decide.placer import Placer
+from scheduler.core.devices.device_choice import rule_of
+from scheduler.core.explain.explain import explain_ways
+from scheduler.core.model.plan import Placement, Retire
+from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.verdict import Code, Verdict
+
+T = TypeVar("T")
+
+#: What the steps of a decision cost, in operations of about a microsecond.
+PLACING: Final = 50
+_COMPARING: Final = 20
+_JUDGING: Final = 180
+#: The same for each node: of shares, and of shares for which each device is looked at; of all others one for so many.
+_COUNTING: Final = 1
+_LOOKING: Final = 60
+_NODES_PER_OPERATION: Final = 10
+
+
+@dataclass(slots=True)
+class Attempts:
+    """Placements tried so far.
+
+    ``recounted``, ``recounted_gangs``: classes and gangs that are judged again for the counts in their verdicts.
+    """
+
+    cluster: Cluster
+    now_ns: int
+    limits: Limits
+    allowance: Allowance
+    recounted: Set[PodClass]
+    recounted_gangs: Set[Key]
+    hopeless: dict[PodClass, Verdict] = field(default_factory=dict)
+    #: Classes for which no idle reservations would make room either.
+    roomless: dict[PodClass, None] = field(default_factory=dict)
+    #: Whether something was left to the next decision.
+    has_put_off: bool = False
+    #: Classes of which a pod was placed.
+    fitting: set[PodClass] = field(default_factory=set)
+    #: The highest priority of a pod that was put off and may fit: none of lower priority is placed before it.
+    floor: int | None = None
+    #: Classes whose verdicts are of this decision.
+    judged: set[PodClass] = field(default_factory=set)
+    #: What judging again for the counts has cost.
+    recounting: int = 0
+    _placer: Placer | None = None
+
+    @property
+    def placer(self) -> Placer:
+        """The working copy, made when there is something to place."""
+        if self._placer is None:
+            self._placer = Placer(self.cluster)
+        return self._placer
+
+    # --- what may be tried ---------------------------------------------------------------------------------------
+    def put_off(self) -> bool:
+        """Note that something is left to the next decision, which follows at once; return False."""
+        self.has_put_off = True
+        return False
+
+    def affords(self, pods: Sequence[PodRecord]) -> bool:
+        """Whether these pods of one namespace are decided on now. Else they are left to the next decision.
+
+        What is judged stays judged, so each decision gets further than the one before.
+        """
+        namespace = pods[0].namespace
+        priority = max(pod.priority for pod in pods)
+        if self.floor is not None and priority < self.floor:
+            return self.put_off()
+        if not self.allowance.has_left(namespace):
+            if any(pod.cls in self.fitting for pod in pods):
+                self.floor = priority if self.floor is None else max(priority, self.floor)
+            return self.put_off()
+        return all(self._is_judged(cls, namespace) for cls in dict.fromkeys(pod.cls for pod in pods))
+
+    def _is_judged(self, cls: PodClass, namespace: str) -> bool:
+        """Judge the nodes for the constraints of a class; False if that is not done yet."""
+        ledger = self.cluster.ledger
+        for constraints in cls.all_constraints():
+            if ledger.effort(constraints) and not self.allowance.has_left(namespace):
+                return self.put_off()
+            if ledger.effort(constraints):
+                self.allowance.spend(namespace, ledger.judge_some(constraints, self.limits.most // 2))
+            if ledger.effort(constraints):
+                return self.put_off()
+        return True
+
+    def cost(self, cls: PodClass) -> int:
+        """About what it takes to find that a class fits nowhere, and to say why."""
+        ways = 1 + len(cls.alternatives)
+        nodes = len(self.cluster.ledger.row_of)
+        if not cls.request.is_shared:
+            return ways * (_JUDGING + nodes // _NODES_PER_OPERATION)
+        is_any = rule_of(cls).takes_any
+        return ways * (_JUDGING + nodes * (_COUNTING if all(map(is_any, cls.request.shared)) else _LOOKING))
+
+    # --- what is known of classes --------------------------------------------------------------------------------
+    def known(self, cls: PodClass, namespace: str) -> Verdict | None:
+        """The verdict on a class of which it is known that it fits nowhere, and that nothing makes room for it."""
+        if cls in self.hopeless and cls in self.roomless:
+            return self.hopeless[cls]
+        kept = self.cluster.backlog.asleep.get(cls)
+        if kept is None or cls in self.judged or not self.allowance.has_left(namespace):
+            return None
+        if self._may_fit(cls, kept, namespace):
+            return None
+        if cls in self.recounted and self.recounting < self.limits.retelling:
+            self.recounting += self.cost(cls)
+            return None
+        self.hopeless[cls] = kept.verdict
+        self.roomless[cls] = None
+        return kept.verdict
+
+    def _may_fit(self, cls: PodClass, kept: Kept, namespace: str) -> bool:
+        asleep = self.cluster.backlog.asleep
+        if asleep.is_sure(cls, kept, self.cluster.generation):
+            return False
+        self.allowance.spend(namespace, _COMPARING)
+        return asleep.may_fit(cls, kept, self._tried())
+
+    def _tried(self) -> Columns | None:
+        """What is left after all that was charged so far; None if nothing was."""
+        if self._placer is None or not self._placer.trial.mark():
+            return None
+        trial, nodes = self._placer.trial, self.cluster.ledger.nodes
+
+        def column_of(row: int) -> int | None:
+            node = nodes[row]
+            return None if node is None else trial.position_of[node.name]
+
+        return Columns(trial.table, column_of)
+
+    def setback(self, pod: PodRecord) -> Setback | None:
+        """What went wrong with a pod so far."""
+        return self.cluster.setback(pod.uid)
+
+    def without(self, pod: PodRecord) -> frozenset[str]:
+        """Nodes that are out for a pod."""
+        setback = self.cluster.setback(pod.uid)
+        return frozenset(setback.excluded_at(self.now_ns)) if setback else frozenset()
+
+    # --- trying --------------------------------------------------------------------------------------------------
+    def place(self, pod: PodRecord) -> Placement | Verdict:
+        """Place and charge a pod, or say why it fits nowhere."""
+        without = self.without(pod)
+        if claim := self.placer.taken_claim(pod):
+            return Verdict(code=Code.CLAIM_IN_USE, detail=claim)
+        known = self.hopeless.get(pod.cls) or self.known(pod.cls, pod.namespace)
+        if known is not None and not without:
+            return known
+        placed = self.placer.place(pod, without=without)
+        if placed is not None:
+            self.allowance.spend(pod.namespace, PLACING)
+            self.fitting.add(pod.cls)
+            self.cluster.backlog.asleep.wakes(pod.cls)
+            return placed
+        self.allowance.spend(pod.namespace, self.cost(pod.cls))
+        verdict = self._explain(pod.cls, without)
+        if not without:
+            self.hopeless[pod.cls] = verdict
+        return verdict
+
+    def _explain(self, cls: PodClass, without: frozenset[str]) -> Verdict:
+        """Why a class fits nowhere: on each kind of node by what is asked first there."""
+        placer, settings = self.placer, self.cluster.settings
+        first = {way.constraints: way for way in reversed(placer.ways(cls))} if cls.places else {cls.constraints: cls}
+        rankings = [placer.ranking(way) for way in reversed(first.values())]
+        return explain_ways(placer.trial, rankings, settings=settings, without=without)
+
+    def make_room(self, pod: PodRecord) -> tuple[str, list[Retire]] | None:
+        """Charge a whole-GPU pod where idle reservations can go for it: the node, and those that have to go."""
+        if pod.cls in self.roomless or self.placer.taken_claim(pod):
+            return None
+        without = self.without(pod)
+        found = self.placer.wait_for_device(pod, without=without)
+        if found is None and not without:
+            self.roomless[pod.cls] = None
+            self._keep(pod.cls)
+        return found
+
+    def _keep(self, cls: PodClass) -> None:
+        """Keep the verdict on a class for which nothing makes room, until something changes that may help it."""
+        verdict = self.hopeless.get(cls)
+        if verdict is not None:
+            self.judged.add(cls)
+            charged = self.placer.trial.charged()
+            self.cluster.backlog.asleep.put(cls, verdict, charged=charged, generation=self.cluster.generation)
+
+    # --- taking back ---------------------------------------------------------------------------------------------
+    def charged(self) -> set[int]:
+        """Rows of the ledger that this decision has charged."""
+        return set() if self._placer is None else self._placer.trial.charged()
+
+    def mark(self) -> tuple[int, int, int]:
+        """A point to come back to."""
+        return self.placer.trial.mark(), len(self.hopeless), len(self.roomless)
+
+    def undo(self, mark: tuple[int, int, int]) -> None:
+        """Take back all charges since ``mark``, and what was learned on top of them."""
+        self.placer.trial.undo(mark[0])
+        _cut(self.hopeless, mark[1])
+        _cut(self.roomless, mark[2])
+
+
+def _cut(known: dict[PodClass, T], length: int) -> None:
+    """Take back what was noted last, until so much is left as there was before."""
+    while len(known) > length:
+        known.popitem()

@@ -1,0 +1,283 @@
+"""Gangs: they start whole or not at all; members beyond the minimum come one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from scheduler.core.backlog.asleep import Asleep, KeptGang
+from scheduler.core.backlog.backlog import Until, WaitingGang
+from scheduler.core.backlog.gang_pace import LARGE
+from scheduler.core.decide.alone import decide_alone
+from scheduler.core.decide.attempts import PLACING, Attempts
+from scheduler.core.decide.filing import obstacle
+from scheduler.core.groups.quorum import Quorum
+from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Retire
+from scheduler.core.model.priority_order import Candidate, order_members
+from scheduler.core.model.records import PodGroupRecord, PodRecord
+from scheduler.core.model.verdict import Code, Verdict
+
+#: What a gang costs that does not start, and each of its members that was passed over, in operations (attempts.py).
+_TRYING: Final = 50
+_PASSING: Final = 5
+
+
+@dataclass(slots=True)
+class _Start:
+    """A gang's start as far as it got. ``waits_on`` names a node where a device has to come back first."""
+
+    placed: list[tuple[PodRecord, Placement]] = field(default_factory=list)
+    retired: list[Retire] = field(default_factory=list)
+    waits_on: str = ""
+    #: Why the first member that was passed over fitted nowhere; and why the start failed, if it did.
+    first_failure: Verdict | None = None
+    failed: Verdict | None = None
+
+
+@dataclass(slots=True)
+class WholeGang:
+    """The waiting members of a gang in one decision, in their order, and how far it is from its minimum."""
+
+    gang: WaitingGang
+    group: PodGroupRecord
+    pods: list[PodRecord]
+    state: Quorum
+    attempts: Attempts
+    entries: list[Entry]
+
+    @property
+    def candidate(self) -> Candidate:
+        """What its turn depends on."""
+        return Candidate(self.pods, self.group, above=self.state.above)
+
+    def decide(self) -> None:
+        """Start it, or place members beyond the minimum, or say why that is not possible now."""
+        if self.group.unsupported:
+            self._explain(Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=self.group.unsupported))
+            self._sleep(Until.TOUCHED)
+            return
+        if self._is_pausing():
+            return
+        obstacles = self._obstacles()
+        ready = [pod for pod in self.pods if not pod.gated and pod.uid not in obstacles]
+        self.gang.classes = frozenset(pod.cls for pod in ready)
+        if self.state.is_met:
+            self._decide_extras(ready, obstacles)
+        elif self.state.is_starting:
+            self._sleep(Until.TOUCHED)
+        else:
+            self._decide_start(ready, obstacles)
+
+    def _is_pausing(self) -> bool:
+        """Whether its last start was large and failed, and it may not be tried again yet; then it says what it said."""
+        pace, kept = self._asleep.pace, self._kept
+        next_ns = pace.next_ns(self.gang.key) if pace.is_large(self.gang.key) else 0
+        if self.state.is_met or self.attempts.now_ns >= next_ns or kept is None:
+            return False
+        if not _speaks_of(kept, self.group, self.state, len(self.pods)):
+            return False
+        self._wake_at(next_ns)
+        self._explain(kept.verdict)
+        self._sleep(Until.TOUCHED)
+        return True
+
+    def _obstacles(self) -> dict[str, Verdict]:
+        """Why members may not be placed now, whatever the nodes have."""
+        found: dict[str, Verdict] = {}
+        for pod in self.pods:
+            verdict, next_ns = obstacle(self.attempts.cluster, pod, self.attempts.now_ns)
+            if verdict is not None:
+                found[pod.uid] = verdict
+            if next_ns is not None:
+                self._wake_at(next_ns)
+        return found
+
+    def _decide_extras(self, ready: list[PodRecord], obstacles: dict[str, Verdict]) -> None:
+        """Members beyond the minimum come one at a time."""
+        said, may_sleep = self.attempts.cluster.backlog.said, True
+        for pod in self.pods:
+            if pod.uid in obstacles:
+                said.say((pod.uid,), obstacles[pod.uid])
+        for pod in ready:
+            outcome = decide_alone(pod, self.attempts, self.entries)
+            if isinstance(outcome, Verdict):
+                said.say((pod.uid,), outcome)
+            may_sleep = may_sleep and isinstance(outcome, Verdict) and self._asleep.get(pod.cls) is not None
+        if may_sleep and not any(pod.alone or self.attempts.without(pod) for pod in ready):
+            self._sleep(Until.CLASS_FITS, is_counted=self._is_counted(self.attempts.charged()))
+
+    # --- starts --------------------------------------------------------------------------------------------------
+    def _decide_start(self, ready: list[PodRecord], obstacles: dict[str, Verdict]) -> None:
+        """Place as many members as the minimum needs, or none."""
+        if not self.state.is_reachable(ready):
+            blocking = next(iter(obstacles.values()), None)
+            self._explain(blocking or self.state.not_ready(self.pods, ready))
+            self._sleep(Until.TOUCHED)
+            return
+        asked, kept = self._asked(ready), self._kept
+        if kept is not None and kept.asked == asked and not self._may_start(kept):
+            self._explain(kept.verdict)
+            self._sleep(Until.MAY_START)
+        elif not self._is_in_turn(ready):
+            self._explain_kept(kept)
+            self._sleep(Until.TOUCHED)
+        elif not self.attempts.affords(ready):
+            self._explain_kept(kept)
+        else:
+            self._try(ready, asked)
+
+    def _try(self, ready: list[PodRecord], asked: Hashable) -> None:
+        attempts, namespace = self.attempts, self.group.namespace
+        mark, charged, spent = attempts.mark(), attempts.charged(), attempts.allowance.spent_by(namespace)
+        start = self._started(ready)
+        if start.failed is not None:
+            attempts.undo(mark)
+            attempts.allowance.spend(namespace, _TRYING + _PASSING * len(ready))
+            cost = attempts.allowance.spent_by(namespace) - spent
+            self._asleep.pace.failed(self.gang.key, cost, attempts.now_ns)
+            verdict = _incomplete(start.failed, len(start.placed), self.state)
+            self._keep(verdict, asked, charged)
+            self._explain(verdict)
+            self._sleep(Until.MAY_START, is_counted=self._is_counted(charged))
+        elif start.retired or start.waits_on:
+            self.entries.extend(start.retired)
+            self._explain(Verdict(code=Code.WAITING_FOR_DEVICE, detail=start.waits_on))
+        else:
+            self._add(start.placed)
+
+    def _keep(self, verdict: Verdict, asked: Hashable, charged: set[int]) -> None:
+        generation = self.attempts.cluster.generation
+        classes = self.gang.classes
+        self._asleep.put_gang(
+            self.gang.key, verdict, asked=asked, classes=classes, charged=charged, generation=generation
+        )
+
+    def _may_start(self, kept: KeptGang) -> bool:
+        if self.gang.key in self.attempts.recounted_gangs:
+            return True
+        return not self._asleep.is_sure_gang(kept, self.attempts.cluster.generation) and self._asleep.gang_may_start(
+            kept
+        )
+
+    def _is_in_turn(self, ready: Sequence[PodRecord]) -> bool:
+        """Whether the start of a gang is tried now; one that costs much is tried seldom (gang_pace.py)."""
+        next_ns = self._asleep.pace.next_ns(self.gang.key)
+        if next_ns <= self.attempts.now_ns or self._cost(ready) <= LARGE:
+            return True
+        self._wake_at(next_ns)
+        return False
+
+    def _cost(self, ready: Sequence[PodRecord]) -> int:
+        """About what it takes to try the start to its end."""
+        classes = sum(map(self.attempts.cost, self.gang.classes))
+        return _TRYING + _PASSING * len(ready) + PLACING * self.state.total + classes
+
+    def _asked(self, ready: Sequence[PodRecord]) -> Hashable:
+        """All that the start of a gang depends on beside the nodes."""
+        members = tuple((pod.uid, pod.cls, pod.subgroup, pod.alone, self.attempts.without(pod)) for pod in ready)
+        return self.group.minimum, self.group.subgroups, self.state.bound, self.state.total, members
+
+    def _started(self, ready: list[PodRecord]) -> _Start:
+        """Place members until the minimum is reached; a member that fits nowhere is passed over."""
+        start = _Start()
+        missing = self.state.missing()
+        for pod in ready:
+            if missing.is_reached:
+                break
+            if not missing.wants(pod):
+                continue
+            placed = self.attempts.place(pod)
+            if isinstance(placed, Placement):
+                start.placed.append((pod, placed))
+                missing.take(pod)
+                continue
+            found = self.attempts.make_room(pod)
+            if found is None:
+                start.first_failure = start.first_failure or placed
+            else:
+                start.waits_on = found[0]
+                start.retired += found[1]
+                missing.take(pod)
+        if not missing.is_reached:
+            start.failed = start.first_failure or Verdict(code=Code.NO_NODE_FITS)
+        return start
+
+    def _add(self, placed: list[tuple[PodRecord, Placement]]) -> None:
+        """One entry for all; a single member that completes the minimum needs no plan of its own."""
+        entries = [self.attempts.placer.entry(pod, placement) for pod, placement in placed]
+        if len(entries) == 1:
+            self.entries.append(entries[0])
+            return
+        self.entries.append(
+            Gang(
+                pod_group=(self.group.namespace, self.group.name),
+                rv=self.group.rv,
+                placements=tuple(placement for _, placement in placed),
+                by_binder=any(isinstance(entry, Attempt) for entry in entries),
+            )
+        )
+
+    # --- what is kept --------------------------------------------------------------------------------------------
+    def _explain(self, verdict: Verdict) -> None:
+        uids = [pod.uid for pod in self.pods if not pod.gated]
+        self.attempts.cluster.backlog.said.say(uids, verdict, self.gang.key)
+
+    def _is_counted(self, charged: set[int]) -> bool:
+        """Whether the counts in its verdict, and in those on its classes, are of the ledger as it is."""
+        return not charged and all(map(self._asleep.is_counted, self.gang.classes))
+
+    def _explain_kept(self, kept: KeptGang | None) -> None:
+        if kept is not None:
+            self._explain(kept.verdict)
+
+    @property
+    def _kept(self) -> KeptGang | None:
+        return self._asleep.get_gang(self.gang.key)
+
+    @property
+    def _asleep(self) -> Asleep:
+        return self.attempts.cluster.backlog.asleep
+
+    def _sleep(self, until: Until, *, is_counted: bool = False) -> None:
+        self.attempts.cluster.backlog.sleep_gang(self.gang, until, is_counted=is_counted)
+
+    def _wake_at(self, at_ns: int) -> None:
+        self.attempts.cluster.backlog.wake_at(at_ns, self.gang.key)
+
+
+def whole_gang(gang: WaitingGang, attempts: Attempts, entries: list[Entry]) -> WholeGang | None:
+    """What waits of a gang; None where there is nothing to decide: nobody waits, or its PodGroup is not there."""
+    cluster = attempts.cluster
+    pods = order_members(cluster.waiting_members(*gang.key))
+    if not pods:
+        cluster.backlog.drop_gang(gang.key)
+        return None
+    group = cluster.pod_group(*gang.key)
+    if group is not None:
+        return WholeGang(gang, group, pods, cluster.quorum(group), attempts, entries)
+    for pod in pods:
+        if not pod.gated:
+            missing = pod.blocker or Verdict(code=Code.POD_GROUP_NOT_FOUND, detail=gang.key[1])
+            cluster.backlog.said.say((pod.uid,), missing)
+    cluster.backlog.sleep_gang(gang, Until.TOUCHED)
+    return None
+
+
+def _speaks_of(kept: KeptGang, group: PodGroupRecord, state: Quorum, waiting: int) -> bool:
+    """Whether a gang needs what it needed when it was told, and has no fewer members: then that is still true."""
+    if not isinstance(kept.asked, tuple):
+        return False
+    needs = (group.minimum, group.subgroups, state.bound, state.total)
+    return kept.asked[:4] == needs and waiting >= len(kept.asked[4])
+
+
+def _incomplete(failure: Verdict, placed: int, state: Quorum) -> Verdict:
+    """A gang's verdict out of the one on its first member that fitted nowhere."""
+    if state.minimum <= 1:
+        return failure
+    return msgspec.structs.replace(
+        failure, code=Code.GANG_INCOMPLETE, placed=state.bound + placed, required=state.minimum
+    )

@@ -1,0 +1,61 @@
+"""Pods of one shape come in the order of decision, each once."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from scheduler.core.backlog.shape import Shape, ShapeKey
+from scheduler.core.model.records import PodClass, PodRecord
+
+_CLS = PodClass()
+
+
+def _pod(name: str, *, priority: int = 0, created: str = "") -> PodRecord:
+    return PodRecord(uid=name, namespace="ns", name=name, rv="1", node="", cls=_CLS, priority=priority, created=created)
+
+
+def _shape(*pods: PodRecord) -> Shape:
+    made = Shape(ShapeKey("ns", _CLS))
+    for pod in pods:
+        made.put(pod)
+    return made
+
+
+def _taken(shape: Shape) -> list[str]:
+    found = []
+    while shape.first() is not None:
+        found.append(shape.take())
+    shape.put_back(found)
+    return [rank.uid for rank in found]
+
+
+def test_the_highest_priority_comes_first_then_the_oldest_then_the_uid() -> None:
+    shape = _shape(_pod("d", created="2"), _pod("b", created="1"), _pod("a", created="1"), _pod("c", priority=1))
+    assert _taken(shape) == ["c", "a", "b", "d"]
+
+
+def test_what_was_taken_is_there_again_once_it_was_put_back() -> None:
+    shape = _shape(_pod("a"), _pod("b"))
+    assert _taken(shape) == _taken(shape) == ["a", "b"]
+
+
+def test_a_pod_that_left_and_came_back_has_one_turn() -> None:
+    shape = _shape(_pod("a"), _pod("b"))
+    shape.drop("a")
+    shape.put(_pod("a"))
+    assert _taken(shape) == ["a", "b"]
+
+
+def test_a_pod_whose_priority_has_changed_has_its_new_turn_alone() -> None:
+    shape = _shape(_pod("a"), _pod("b"))
+    shape.put(replace(_pod("b"), priority=5))
+    assert _taken(shape) == ["b", "a"]
+
+
+def test_ranks_of_pods_that_have_left_do_not_pile_up() -> None:
+    shape = _shape(_pod("a"))
+    for priority in range(1_000):
+        shape.put(_pod("b", priority=priority))
+    assert len(shape._in_order) < 100
+    shape.drop("b")
+    assert _taken(shape) == ["a"]
