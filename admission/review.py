@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
+from admission import bounds, validate
 from admission import guard as device_guard
-from admission import validate
-from admission.adopt import adopted
+from admission.adopt import adopted, may_be_adopted, names_gpus, ours
 from admission.containers import Raw
 from admission.jsonpatch import diff
 from admission.mutate import Mutated, mutated
@@ -97,10 +97,15 @@ class PodAdmission:
         """Answer a review of the mutating webhook: a patch, nothing, or a refusal. Raises MalformedReview."""
         began_ns = self._traces.now_ns()
         request = _parse(review)
-        pod = _pod(request.object, "object")
+        pod = _shaped(request.object, "object")
         if not self._is_ours(pod):
             return _allowed(request)
-        reviewed = Reviewed("mutate", began_ns, pod, _place(request))
+        if (excess := self._excess(request, pod)) is not None:
+            return self._refused(request, _unread("mutate", began_ns, request), told(excess))
+        pod = _decodable(pod, "object")
+        return self._mutated(request, pod, Reviewed("mutate", began_ns, pod, _place(request)))
+
+    def _mutated(self, request: _Request, pod: Raw, reviewed: Reviewed) -> Review:
         choices = self._choices_of(request.namespace)
         if isinstance(choices, Refusal):
             return self._refused(request, reviewed, told(choices))
@@ -126,17 +131,17 @@ class PodAdmission:
         It never refuses: where the namespace itself is not understood, the webhooks that come after it say so.
         """
         request = _parse(review)
-        pod = _pod(request.object, "object")
-        if not _is_new(request):
+        pod = _shaped(request.object, "object")
+        if not _is_new(request) or not may_be_adopted(pod, self.settings.origins):
             return _allowed(request)
         choices = self._choices_of(request.namespace)
         known = self.settings.choices if isinstance(choices, Refusal) else choices
-        after = adopted(
-            pod,
-            dialects=known.dialects,
-            origins=self.settings.origins,
-            scheduler_name=self.settings.scheduler_name,
-        )
+        if bounds.excess(pod, self.settings.bounds) is not None:
+            # Refused by the webhook that comes next, if it is ours then.
+            is_ours = names_gpus(pod, known.dialects)
+            return _patched(request, pod, ours(pod, self.settings.scheduler_name) if is_ours else pod)
+        pod = _decodable(pod, "object")
+        after = adopted(pod, dialects=known.dialects, scheduler_name=self.settings.scheduler_name)
         return _patched(request, pod, after)
 
     def validating(self, review: Review) -> Review:
@@ -145,9 +150,12 @@ class PodAdmission:
         request = _parse(review)
         if request.operation not in {"CREATE", "UPDATE"}:
             return _allowed(request)
-        pod = _pod(request.object, "object")
+        pod = _shaped(request.object, "object")
         if not self._is_ours(pod):
             return _allowed(request)
+        if (excess := self._excess(request, pod)) is not None:
+            return self._refused(request, _unread("validate", began_ns, request), told(excess))
+        pod = _decodable(pod, "object")
         refusal = self._refusal(request, pod)
         if refusal is None:
             return _allowed(request)
@@ -178,6 +186,14 @@ class PodAdmission:
         known = _ephemeral(_pod(request.old_object, "oldObject"))
         return None if choices.guard is Guard.OFF else device_guard.forbidden_ephemeral(pod, known=known)
 
+    def _excess(self, request: _Request, pod: Raw) -> Refusal | None:
+        """Why a pod is too large to be read. One that came before there was a bound may be changed, but not grow."""
+        excess = bounds.excess(pod, self.settings.bounds)
+        if excess is None or _is_new(request):
+            return excess
+        before = _shaped(request.old_object, "oldObject")
+        return excess if bounds.has_grown(before, pod) else None
+
     def _is_ours(self, pod: Raw) -> bool:
         return bool(pod["spec"].get("schedulerName") == self.settings.scheduler_name)
 
@@ -192,20 +208,38 @@ def _parse(review: Review) -> _Request:
     return parsed.request
 
 
-def _pod(raw: Raw | None, field: str) -> Raw:
-    """Return the raw pod, with metadata and spec, once it is known to decode."""
+def _shaped(raw: Raw | None, field: str) -> Raw:
+    """Return the raw pod, with metadata and spec. Nothing else of it is looked at."""
     if raw is None:
         raise MalformedReview(f"request.{field} is missing")
     pod = {**raw, "metadata": raw.get("metadata") or {}, "spec": raw.get("spec") or {}}
+    for name in ("metadata", "spec"):
+        if not isinstance(pod[name], dict):
+            raise MalformedReview(f"request.{field} is not a Pod: {name} is not a map")
+    return pod
+
+
+def _decodable(pod: Raw, field: str) -> Raw:
+    """Return the pod once it is known to decode."""
     try:
         if "containers" in pod["spec"] and pod["spec"]["containers"] is None:
             # Go's way to write that there are none; the API server refuses that itself, in better words.
-            pod["spec"] = {**pod["spec"], "containers": []}
+            pod = {**pod, "spec": {**pod["spec"], "containers": []}}
         msgspec.convert(pod, Pod)
         msgspec.convert(pod, _MountingPod)
     except (msgspec.ValidationError, TypeError, RecursionError) as error:
         raise MalformedReview(f"request.{field} is not a Pod: {error}") from error
     return pod
+
+
+def _pod(raw: Raw | None, field: str) -> Raw:
+    """Return the raw pod, with metadata and spec, once it is known to decode."""
+    return _decodable(_shaped(raw, field), field)
+
+
+def _unread(webhook: str, began_ns: int, request: _Request) -> Reviewed:
+    """A review of a pod that is refused before it is read: of its metadata it has none."""
+    return Reviewed(webhook, began_ns, {"metadata": {}, "spec": {}}, _place(request))
 
 
 def _ephemeral(pod: Raw) -> set[str]:

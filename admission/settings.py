@@ -7,6 +7,7 @@ import enum
 import msgspec
 
 from admission.adopt import ORIGINS
+from admission.bounds import Bounds
 from gpu.dialects.settings import DialectSettings
 from wire import names
 
@@ -55,3 +56,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     critical_namespaces: tuple[str, ...] = ("kube-system",)
     #: Resources of NVIDIA's device plugin that have other names than its own: what it was told to rename them to.
     gpu_resources: tuple[str, ...] = ()
+    #: What a pod of ours may have at most, looked at before it is read.
+    bounds: Bounds = Bounds()

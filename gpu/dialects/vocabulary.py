@@ -120,6 +120,14 @@ def spoken(pod: Pod, settings: DialectSettings) -> Sequence[Dialect]:
     return [dialect for dialect in DIALECTS if dialect.claims and dialect.claims(pod, settings)] or [_PLAIN]
 
 
+def is_any_spoken(pod: Pod, settings: DialectSettings) -> bool:
+    """Whether a word or a resource of any dialect stands in the pod, the plugin's included. Reads keys only."""
+    return any(
+        dialect.speaks(pod, settings) or (dialect.claims is not None and dialect.claims(pod, settings))
+        for dialect in (*DIALECTS, _PLAIN)
+    )
+
+
 def unheard(pod: Pod, speaking: Sequence[Dialect]) -> list[tuple[str, str]]:
     """Words that go with the resources of systems that don't speak in this pod: field and value."""
     said = {dialect.name for dialect in speaking}

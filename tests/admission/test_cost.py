@@ -12,11 +12,14 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from admission.bounds import Bounds
 from admission.review import PodAdmission
 from admission.settings import Settings
 from wire import names
 
 Manifest = dict[str, Any]
+#: So that what is done within the bounds is seen to grow no faster than the pod.
+_UNBOUNDED: Final = Settings(bounds=Bounds(containers=10**6, resources=10**6, entries=10**7))
 
 
 def _pod(*limits: dict[str, str]) -> Manifest:
@@ -47,7 +50,7 @@ _WIDE: Final[dict[str, Callable[[int], Manifest]]] = {
 
 def _calls(pod: Manifest) -> int:
     """Python functions entered and C functions called to judge the pod."""
-    admission = PodAdmission(Settings(), rng=random.Random(1))
+    admission = PodAdmission(_UNBOUNDED, rng=random.Random(1))
     review = _review(pod)
     count = 0
 
@@ -76,7 +79,7 @@ def test_twice_the_pod_takes_no_more_than_twice_the_calls(wide: Callable[[int], 
 @pytest.mark.parametrize("wide", _WIDE.values(), ids=_WIDE)
 def test_a_wide_pod_costs_little_more_than_to_read_it(wide: Callable[[int], Manifest]) -> None:
     """Calls don't tell what a call into C costs. Margins are wide: 3 to 44 times were seen."""
-    admission = PodAdmission(Settings(), rng=random.Random(1))
+    admission = PodAdmission(_UNBOUNDED, rng=random.Random(1))
     body = msgspec.json.encode(_review(wide(6000)))
 
     began = time.process_time_ns()
@@ -91,7 +94,7 @@ def test_a_wide_pod_costs_little_more_than_to_read_it(wide: Callable[[int], Mani
 
 def test_eight_times_the_containers_with_slices_take_no_more_than_16_times_the_time() -> None:
     """Looked up in C, so no calls tell. 8 times were seen, and 38 where each container is sought among all."""
-    admission = PodAdmission(Settings(), rng=random.Random(1))
+    admission = PodAdmission(_UNBOUNDED, rng=random.Random(1))
 
     def least_ns(containers: int) -> int:
         review = _review(_WIDE["HAMi, memory"](containers))
@@ -106,7 +109,7 @@ def test_eight_times_the_containers_with_slices_take_no_more_than_16_times_the_t
 
 
 def test_indexes_of_a_pod_are_counted_before_they_are_put_on_seats() -> None:
-    answer = PodAdmission(Settings(), rng=random.Random(1)).mutating(
+    answer = PodAdmission(_UNBOUNDED, rng=random.Random(1)).mutating(
         _review(_pod(*({f"nvidia.com/gpu-{i}": "1"} for i in range(385))))
     )
 

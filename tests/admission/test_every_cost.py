@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from admission.bounds import Bounds
 from admission.review import PodAdmission
 from admission.settings import Choices, Settings
 from tests.admission.pods import Raw, review
@@ -21,6 +22,7 @@ CASES = families(every_row())
 TIMES, MORE = 48, 4
 #: Sorting, and sums over the up to 64 ways to seat shares, come on top of what is linear.
 STEEP = 1.75 * MORE
+UNBOUNDED = Bounds(containers=10**6, resources=10**6, entries=10**7)
 
 
 def calls(work: Callable[[], object]) -> int:
@@ -41,7 +43,7 @@ def calls(work: Callable[[], object]) -> int:
 
 
 def cost(case: Case, pod: Raw) -> int:
-    admission = PodAdmission(Settings(choices=Choices(dialects=case.settings)), rng=random.Random(1))
+    admission = PodAdmission(Settings(choices=Choices(dialects=case.settings), bounds=UNBOUNDED), rng=random.Random(1))
     asked = review(pod)
     return calls(lambda: (admission.mutating(asked), admission.validating(asked)))
 

@@ -223,7 +223,7 @@ def test_a_namespace_that_can_not_be_understood_is_not_guessed_at() -> None:
         {"request": {"uid": "1", "operation": "CREATE"}},
         {"request": {"uid": "1", "operation": "CREATE", "object": []}},
         {"request": {"uid": "1", "operation": "CREATE", "object": {"spec": 1}}},
-        {"request": {"uid": "1", "operation": "CREATE", "object": {"metadata": {"labels": {"a": 1}}, "spec": {}}}},
+        {"request": {"uid": "1", "operation": "CREATE", "object": half(labels={"a": 1})}},
         {"request": {"uid": "1", "operation": "CREATE", "object": half({"name": "a", "env": [1]})}},
         {"request": {"uid": "1", "operation": "CREATE", "object": half({"name": "a", "env": {}})}},
         {"request": {"uid": "1", "operation": "CREATE", "object": half({"name": "a", "volumeMounts": [1]})}},
