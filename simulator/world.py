@@ -54,9 +54,9 @@ _OBSERVER: Final = "observer"
 _READS: Final = frozenset({"get", "list", "watch"})
 
 
-#: A broken gang's grace time, an attempt to complete it that began just before (its time-out), a tenth of the grace
-#: time until somebody looks, and the time in which containers end.
-GANG_GRACE_S: Final = 140.0
+#: A broken gang's grace time, the time in which waiting members may complete it, an attempt to do so that began just
+#: before (its time-out), a tenth of the grace time until somebody looks, and the time in which containers end.
+GANG_GRACE_S: Final = 170.0
 
 
 class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,8 @@ PodDisruptionBudgets respected, so that their controller starts them anew, toget
 the time is over is waited for; that it was on its way, and failed, gives no time anew.
 A gang of which a member has succeeded is at its end, and is left alone, as far as its pods still tell (as in KAI).
 So is a gang with a structure that is not supported: what its minimum means is not known here.
+A gang that waiting members could complete is not released yet: the next decisions place them (kai-contract 14.13). They
+have half a minute for it.
 Since when it has been below its minimum stands on the PodGroup (stale_stamps.py), so that a restart changes nothing.
 
 The cache only makes it look: what is evicted is judged on quorum reads of the PodGroup and of all pods around it.
@@ -15,18 +17,20 @@ The cache only makes it look: what is evicted is judged on quorum reads of the P
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import anyio
 
 from kube.client.api import Api
+from kube.client.clock import monotonic_ns
 from kube.client.errors import ApiError
 from kube.client.patience import doubled_s
 from kube.client.resources import POD_GROUPS, PODS
 from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from scheduler.core.convert import objects
+from scheduler.core.decide.completing import can_complete, candidates
 from scheduler.core.groups.quorum import quorum
 from scheduler.core.model.records import PodGroupRecord
 from scheduler.status import reasons
@@ -40,6 +44,10 @@ _log: Final = logging.getLogger(__name__)
 _LONGEST_PAUSE_S: Final = 1800.0
 #: A PodGroup may have a shorter grace time than all others.
 _LONGEST_BETWEEN_LOOKS_S: Final = 10.0
+#: So long a gang is not released after its time because waiting members could complete it.
+_HELD_S: Final = 30.0
+#: Waiting members that are tried at one look: some 50 microseconds each. A gang that has more of them is tried alone.
+_TRIES: Final = 500
 _ENDED: Final = frozenset({names.SUCCEEDED, names.FAILED})
 
 
@@ -103,11 +111,28 @@ class Releasing:
         self._recovered = {key for key in self._recovered if self._is_stamped(key) or self._stamps.is_writing(key)}
         self._stamps.put_right(self._since, now)
         due = [key for key, since in self._since.items() if self._is_over(broken[key], now - since)]
+        held = self._completing([broken[key] for key in due], now)
         self._refused = {key: told for key, told in self._refused.items() if key in self._since}
         for key in due:
             is_due = now >= self._refused.get(key, (0, now))[1]
-            if is_due and not self._cache.cluster.is_gang_in_flight(*key):
+            if is_due and key not in held and not self._cache.cluster.is_gang_in_flight(*key):
                 await self._release_safely(key, broken[key])
+
+    def _completing(self, due: Iterable[PodGroupRecord], now: float) -> set[Key]:
+        """Gangs that waiting members could complete, and those that are tried at the next look."""
+        cluster, held, tries = self._cache.cluster, set[Key](), 0
+        for group in due:
+            key = (group.namespace, group.name)
+            if self._is_over(group, now - self._since[key] - _HELD_S):
+                continue
+            waiting = candidates(cluster, group, monotonic_ns())
+            if tries and tries + len(waiting) > _TRIES:
+                held.add(key)
+                continue
+            tries += len(waiting)
+            if can_complete(cluster, group, waiting, monotonic_ns()):
+                held.add(key)
+        return held
 
     def _tell_unclear(self) -> None:
         """Tell each PodGroup once, long before its time is over if it ever is."""

@@ -295,6 +295,30 @@ async def test_a_gang_that_becomes_whole_while_the_api_server_is_asked_is_left_a
         assert bound(world) == {"m0", "m2"}
 
 
+@pytest.mark.parametrize(("slow_s", "left"), [(55.0, {"m0", "m2"}), (120.0, set())])
+async def test_a_gang_that_is_being_completed_when_its_time_is_over_is_waited_for_but_not_for_ever(
+    slow_s: float, left: set[str]
+) -> None:
+    async with stage.stage("1x2x80GiB", settings=stage.quick_idle(1000.0)) as world:
+        await create_gang(world, "g", 2, pod("m0", gpus=1), pod("m1", gpus=1))
+        await settle(7)
+        await world.api.delete(PODS, "m1", namespace=stage.TEAM, grace_s=0)
+        await create(world, share("other", "0.9"))
+        await settle(15)
+        late = pod("m2", gpus=1)
+        late["metadata"]["annotations"][names.POD_GROUP_NAME] = "g"
+        await create(world, late)
+        is_retiring = is_call("scheduler", "delete", "pods")
+        world.server.faults.on_request.append(lambda call: Fault(refuse_with=503) if is_retiring(call) else None)
+        await settle(10)
+        assert bound(world) == {"m0", "other"}
+        await world.api.delete(PODS, "other", namespace=stage.TEAM)
+        await settle(slow_s)
+        world.server.faults.on_request.clear()
+        await settle(20)
+        assert bound(world) == left
+
+
 async def test_a_gang_that_is_whole_again_in_time_is_left_alone() -> None:
     async with stage.stage("1x4x80GiB") as world:
         await create_gang(world, "g", 3, *(pod(f"m{i}", gpus=1) for i in range(3)))

@@ -1,0 +1,68 @@
+"""Whether members that wait could complete a gang that lost some."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.core.decide.completing import can_complete, candidates
+from tests.scheduler.core.objects import NANO, bound, cluster, node, pod, pod_group, reservation
+
+RUNS = bound(pod("runs", group="g", gpus=1), "n1")
+WAITS = pod("waits", group="g", gpus=1)
+BIG = pod("big", group="g", gpus=9)
+
+
+@pytest.mark.parametrize(
+    ("objects", "minimum", "is_completed"),
+    [
+        pytest.param([node(gpus=2), WAITS], 2, True, id="there is room"),
+        pytest.param([node(gpus=1), WAITS], 2, False, id="there is none"),
+        pytest.param([node(gpus=2)], 2, False, id="nobody waits"),
+        pytest.param([node(gpus=8), WAITS], 3, False, id="too few wait"),
+        pytest.param([node(gpus=2), BIG, WAITS], 2, True, id="one that fits nowhere is passed over"),
+        pytest.param([node(gpus=2), reservation("idle"), WAITS], 2, True, id="an idle reservation goes for it"),
+        pytest.param([node(gpus=2), reservation("x", book={"u": NANO}), WAITS], 2, False, id="one that is used"),
+        pytest.param([node(gpus=2), pod("waits", group="g", gpus=1, gated=True)], 2, False, id="gated"),
+        pytest.param([node(gpus=2), pod("waits", group="g", gpus=1, deleting=True)], 2, False, id="being deleted"),
+        pytest.param([node(gpus=2), pod("waits", gpus=1)], 2, False, id="not a member"),
+        pytest.param(
+            [node(gpus=2), pod("waits", group="g", gpus=1, spec={"resourceClaims": [{"name": "c"}]})],
+            2,
+            False,
+            id="kept waiting by what it asks",
+        ),
+    ],
+)
+def test_a_gang_can_be_completed_by_members_that_wait_for_room_only(
+    objects: list[Any], minimum: int, is_completed: bool
+) -> None:
+    made = cluster(*objects, RUNS, pod_group("g", minimum))
+    group = made.pod_group("ns", "g")
+    assert group is not None
+    before = made.generation
+    assert can_complete(made, group, candidates(made, group, 0), 0) is is_completed
+    assert (made.generation, made.validate()) == (before, [])
+
+
+def test_a_member_that_backs_off_does_not_complete_a_gang_until_its_time_has_come() -> None:
+    made = cluster(node(gpus=2), RUNS, WAITS, pod_group("g", 2))
+    group = made.pod_group("ns", "g")
+    assert group is not None
+    made.commits.failed("uid-waits", "", "Refused: by nobody", now_ns=0)
+    setback = made.setback("uid-waits")
+    assert setback is not None
+    for now_ns, is_completed in ((setback.until_ns - 1, False), (setback.until_ns, True)):
+        assert can_complete(made, group, candidates(made, group, now_ns), now_ns) is is_completed
+
+
+def test_a_node_that_is_out_for_a_member_does_not_complete_its_gang() -> None:
+    made = cluster(node(gpus=2), RUNS, WAITS, pod_group("g", 2))
+    group = made.pod_group("ns", "g")
+    assert group is not None
+    made.commits.failed("uid-waits", "n1", "Refused: by n1", now_ns=0)
+    setback = made.setback("uid-waits")
+    assert setback is not None
+    assert setback.excluded_at(setback.until_ns) == ("n1",)
+    assert not can_complete(made, group, candidates(made, group, setback.until_ns), setback.until_ns)
