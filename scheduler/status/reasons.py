@@ -71,6 +71,10 @@ _CLOSED_WORDS: Final = {
 
 #: What keeps a pod waiting because of a claim, in kube-scheduler's words.
 _PLAIN_WORDS: Final = {
+    Code.WAITS_FOR_TURN: (
+        "The gang needs {required} pods to start and waits for its turn: "
+        "large gangs that found no room were tried just before"
+    ),
     Code.OWNER_NOT_SEEN: "Job {}, which owns the pod, was not seen yet: it may ask for several pods at once",
     Code.NOT_READ: "the scheduler can't read {} at present, and this pod depends on them: its log says why",
     Code.CLAIM_NOT_FOUND: 'persistentvolumeclaim "{}" not found',
@@ -128,7 +132,7 @@ def ignored_text(field: str) -> str:
 
 def _message(verdict: Verdict) -> str:  # noqa: C901, PLR0911 - one case per code
     if verdict.code in _PLAIN_WORDS:
-        return _PLAIN_WORDS[verdict.code].format(verdict.detail)
+        return _PLAIN_WORDS[verdict.code].format(verdict.detail, required=verdict.required)
     match verdict.code:
         case Code.NO_NODE_FITS:
             return _no_node(verdict)

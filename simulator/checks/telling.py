@@ -30,7 +30,9 @@ _NOT_READY: Final = re.compile(
 _NOT_FOUND: Final = re.compile(r"PodGroup (?P<name>\S+) was not found .*")
 _REASON: Final = re.compile(r"(?P<nodes>\d+) (?P<words>node\(s\)[^.]*)\.")
 #: What is said while something is under way, and so never at rest.
-_PASSING: Final = ("The last attempt failed", "Waiting for an idle GPU reservation")
+_PASSING: Final = re.compile(
+    r"The last attempt failed|Waiting for an idle GPU reservation|The gang needs \d+ pods to start and waits for its"
+)
 _LEFT_OUT: Final = "node(s) where the last attempt failed are left out for a while"
 
 
@@ -48,7 +50,7 @@ class Scene:
 
 def is_passing(message: str) -> bool:
     """Whether a pod says this only while something is under way: a cluster in which one says so is not at rest."""
-    return message.startswith(_PASSING)
+    return _PASSING.match(message) is not None
 
 
 def untrue(pod: PodFacts, scene: Scene) -> Iterator[str]:

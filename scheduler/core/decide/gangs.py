@@ -122,7 +122,8 @@ class WholeGang:
             self._explain(kept.verdict)
             self._sleep(Until.MAY_START)
         elif not self._is_in_turn(ready):
-            self._explain_kept(kept)
+            turn = Verdict(code=Code.WAITS_FOR_TURN, required=self.state.minimum)
+            self._explain(turn if kept is None else kept.verdict)
             self._sleep(Until.TOUCHED)
         elif not self.attempts.affords(ready):
             self._explain_kept(kept)

@@ -23,6 +23,8 @@ class Code(enum.Enum):
     GANG_NOT_READY = "GangNotReady"
     #: A hard constraint that is not implemented: ``detail`` names it. Such a pod is never bound.
     UNSUPPORTED_CONSTRAINT = "UnsupportedConstraint"
+    #: A large gang that was not tried yet: others of its size failed just before it (gang_pace.py).
+    WAITS_FOR_TURN = "WaitsForTurn"
     #: Owned by a gang kind but in no PodGroup: ``detail`` names the owner kind.
     NO_POD_GROUP = "NoPodGroup"
     #: The Job that owns the pod was not seen yet, so that nobody knows whether it asks for a gang: ``detail`` names it.

@@ -52,6 +52,12 @@ TEXTS = [
         id="gang-incomplete",
     ),
     pytest.param(
+        Verdict(code=Code.WAITS_FOR_TURN, required=512),
+        "The gang needs 512 pods to start and waits for its turn: "
+        "large gangs that found no room were tried just before",
+        id="waits-for-turn",
+    ),
+    pytest.param(
         Verdict(code=Code.GANG_NOT_READY, required=3, present=2, gated=1),
         "Job is not ready for scheduling. Waiting for 3 pods, currently 2 exist, 1 are gated",
         id="gang-not-ready",

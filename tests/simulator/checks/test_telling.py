@@ -26,6 +26,7 @@ def asks_whole(message: str | None, count: int = 4) -> dict[str, Any]:
         (NO_NODE + "1 node(s) were unschedulable.", {"L3"}),
         (NO_NODE + "there are no nodes.", {"L3"}),
         ("The last attempt failed, trying again soon: Refused", {"L3"}),
+        ("The gang needs 8 pods to start and waits for its turn: large gangs were tried just before", {"L3"}),
         ("Waiting for an idle GPU reservation to be removed: node-0", {"L3"}),
         (None, {"L3"}),
     ],

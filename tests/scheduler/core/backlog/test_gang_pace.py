@@ -79,13 +79,15 @@ def test_only_one_large_start_fails_in_a_decision_however_many_namespaces_have_o
     pods = [pod(f"m{n}-{i:03}", group="g", cpu="1", namespace=f"ns{n}") for n in range(4) for i in range(150)]
     groups = [_group_in(f"ns{n}", minimum=150) for n in range(4)]
     made = cluster(node(cpu="120", pods=1000), *groups, *pods)
-    told: list[int] = []
+    waiting: list[int] = []
     now_ns: int | None = 0
-    while now_ns is not None and len(told) < 4:
+    while now_ns is not None and len(waiting) < 4:
         plan = decide(made, now_ns)
-        told.append(sum(isinstance(entry, Explain) for entry in plan.entries))
+        told = [entry.verdict.code for entry in plan.entries if isinstance(entry, Explain)]
+        assert len(told) == 4, "each says why it waits"
+        waiting.append(told.count(Code.WAITS_FOR_TURN))
         now_ns = plan.wake_at_ns
-    assert told == [1, 2, 3, 4]
+    assert waiting == [3, 2, 1, 0]
 
 
 @pytest.mark.parametrize("namespaces", [1, 3, 20])
