@@ -90,8 +90,8 @@ class _Decision:
             if isinstance(first, Shape):
                 self._in_turn.discard(first)
                 self._decide_shape(first)
-            else:
-                first.decide()
+            elif first.decide():
+                self._give_turn(first)
         for shape, ranks in self._taken.items():
             shape.put_back(ranks)
         self._move_on(stuck)

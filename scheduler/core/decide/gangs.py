@@ -11,10 +11,11 @@ import msgspec
 from scheduler.core.backlog.asleep import Asleep, KeptGang
 from scheduler.core.backlog.backlog import Until, WaitingGang
 from scheduler.core.backlog.gang_pace import LARGE
-from scheduler.core.decide.alone import decide_alone
 from scheduler.core.decide.attempts import PLACING, Attempts
+from scheduler.core.decide.extras import Extras
 from scheduler.core.decide.filing import obstacle
 from scheduler.core.groups.quorum import Quorum
+from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Retire
 from scheduler.core.model.priority_order import Candidate, order_members
 from scheduler.core.model.records import PodGroupRecord, PodRecord
@@ -47,29 +48,43 @@ class WholeGang:
     state: Quorum
     attempts: Attempts
     entries: list[Entry]
+    #: Members beyond the minimum, once it has had a turn.
+    extras: Extras | None = None
 
     @property
     def candidate(self) -> Candidate:
         """What its turn depends on."""
-        return Candidate(self.pods, self.group, above=self.state.above)
+        return Candidate(self.pods, self.group, above=self.above)
 
-    def decide(self) -> None:
-        """Start it, or place members beyond the minimum, or say why that is not possible now."""
+    @property
+    def above(self) -> int:
+        """As in ``Candidate``; a minimum that is on its way counts as bound."""
+        if self.extras is not None:
+            return self.extras.above
+        return 1 if self.state.is_starting and not self.state.is_met else self.state.above
+
+    def decide(self) -> bool:
+        """Start it, or place members beyond the minimum, or say why that is not possible now.
+
+        Returns whether it has another turn to come, by its new rank.
+        """
+        if self.extras is not None:
+            return self._go_on(self.extras)
         if self.group.unsupported:
             self._explain(Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=self.group.unsupported))
             self._sleep(Until.TOUCHED)
-            return
+            return False
         if self._is_pausing():
-            return
+            return False
         obstacles = self._obstacles()
         ready = [pod for pod in self.pods if not pod.gated and pod.uid not in obstacles]
         self.gang.classes = frozenset(pod.cls for pod in ready)
         if self.state.is_met:
-            self._decide_extras(ready, obstacles)
-        elif self.state.is_starting:
-            self._sleep(Until.TOUCHED)
-        else:
-            self._decide_start(ready, obstacles)
+            return self._decide_extras(ready, obstacles)
+        if self.state.is_starting:
+            return self._keep_room(ready)
+        self._decide_start(ready, obstacles)
+        return False
 
     def _is_pausing(self) -> bool:
         """Whether its last start was large and failed, and it may not be tried again yet; then it says what it said."""
@@ -95,19 +110,32 @@ class WholeGang:
                 self._wake_at(next_ns)
         return found
 
-    def _decide_extras(self, ready: list[PodRecord], obstacles: dict[str, Verdict]) -> None:
-        """Members beyond the minimum come one at a time."""
-        said, may_sleep = self.attempts.cluster.backlog.said, True
+    def _decide_extras(self, ready: list[PodRecord], obstacles: dict[str, Verdict]) -> bool:
+        """Members beyond the minimum come one at a time; return whether there is another turn to come."""
         for pod in self.pods:
             if pod.uid in obstacles:
-                said.say((pod.uid,), obstacles[pod.uid])
-        for pod in ready:
-            outcome = decide_alone(pod, self.attempts, self.entries)
-            if isinstance(outcome, Verdict):
-                said.say((pod.uid,), outcome)
-            may_sleep = may_sleep and isinstance(outcome, Verdict) and self._asleep.get(pod.cls) is not None
-        if may_sleep and not any(pod.alone or self.attempts.without(pod) for pod in ready):
+                self.attempts.cluster.backlog.said.say((pod.uid,), obstacles[pod.uid])
+        self.extras = self._extras(ready, is_starting=False)
+        return self._go_on(self.extras)
+
+    def _extras(self, ready: list[PodRecord], *, is_starting: bool) -> Extras:
+        surplus = Surplus(self.group, self.state.active, ready)
+        return Extras(surplus, self.attempts, self.entries, self.above, is_starting)
+
+    def _go_on(self, extras: Extras) -> bool:
+        if extras.turn():
+            return True
+        if extras.may_sleep and not extras.is_starting:
             self._sleep(Until.CLASS_FITS, is_counted=self._is_counted(self.attempts.charged()))
+        return False
+
+    def _keep_room(self, ready: list[PodRecord]) -> bool:
+        """While the minimum is on its way, members beyond it keep their place among those of other gangs."""
+        if not ready:
+            self._sleep(Until.TOUCHED)
+            return False
+        self.extras = self._extras(ready, is_starting=True)
+        return self._go_on(self.extras)
 
     # --- starts --------------------------------------------------------------------------------------------------
     def _decide_start(self, ready: list[PodRecord], obstacles: dict[str, Verdict]) -> None:

@@ -46,7 +46,8 @@ class Missing:
 class Quorum:
     """A gang's state. ``is_starting``: some members are under way, so nobody else is placed until they are shown.
 
-    ``done``: members that have succeeded. ``is_below``: fewer are bound or done than the minimum.
+    ``done``: members that have succeeded. ``is_below``: fewer are bound or done than the minimum. ``active``: members
+    by subgroup that are bound; of a gang that has its minimum, those on their way besides.
     """
 
     minimum: int
@@ -56,6 +57,7 @@ class Quorum:
     of_subgroup: dict[str, int]
     is_below: bool
     is_starting: bool
+    active: Mapping[str, int]
 
     @property
     def is_met(self) -> bool:
@@ -65,7 +67,7 @@ class Quorum:
     @property
     def above(self) -> int:
         """0 below the minimum, 1 at it, 2 above it."""
-        return 0 if self.is_below else 1 + (self.bound + self.done > self.minimum)
+        return 0 if self.is_below else 1 + (sum(self.active.values()) + self.done > self.minimum)
 
     @property
     def is_broken(self) -> bool:
@@ -112,15 +114,19 @@ def quorum(
         s.name: _lacking(s.minimum, there[s.name], bound=bound[s.name], living=living[s.name]) for s in group.subgroups
     }
     of_all = _lacking(group.minimum, there.total(), bound=bound.total(), living=living.total())
-    waiting = (pod.uid for pod in members if not pod.node)
+    underway = Counter(
+        pod.subgroup for pod in members if not pod.node and (is_in_flight(pod.uid) or pod.uid in group.planned)
+    )
+    total = max(of_all, sum(of_subgroup.values()))
     return Quorum(
         minimum=max(group.minimum, sum(s.minimum for s in group.subgroups)),
         bound=bound.total(),
         done=sum(succeeded.values()),
-        total=max(of_all, sum(of_subgroup.values())),
+        total=total,
         is_below=group.minimum > there.total() or any(s.minimum > there[s.name] for s in group.subgroups),
         of_subgroup=of_subgroup,
-        is_starting=any(is_in_flight(uid) or uid in group.planned for uid in waiting),
+        is_starting=bool(underway),
+        active=bound if total > 0 else bound + underway,
     )
 
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from scheduler.core.model.records import PodGroupRecord, PodRecord
+
+#: ``Candidate.above`` of a gang that has more than its minimum.
+ABOVE: Final = 2
 
 
 class Rank(NamedTuple):
@@ -33,7 +36,7 @@ class Candidate:
 
     pods: list[PodRecord]
     pod_group: PodGroupRecord | None = None
-    #: 0: its minimum is not bound yet, as of a pod alone; 1: just that is bound; 2: more is (kai-contract 14.12).
+    #: 0: its minimum is not bound yet, as of a pod alone; 1: just that is bound; ABOVE: more is (kai-contract 14.12).
     above: int = 0
 
     @property

@@ -319,6 +319,17 @@ async def test_a_gang_that_is_being_completed_when_its_time_is_over_is_waited_fo
         assert bound(world) == left
 
 
+@pytest.mark.parametrize(("minimum", "members", "gpus", "got"), [(1, 4, 5, [2, 3]), (2, 6, 8, [3, 5])])
+async def test_two_gangs_that_come_together_share_what_is_beyond_their_minimum(
+    minimum: int, members: int, gpus: int, got: list[int]
+) -> None:
+    async with stage.stage(f"1x{gpus}x80GiB") as world:
+        for name in ("a", "b"):
+            await create_gang(world, name, minimum, *(pod(f"{name}{i}", gpus=1) for i in range(members)))
+        await settle(30)
+        assert sorted(sum(each.startswith(name) for each in bound(world)) for name in ("a", "b")) == got
+
+
 async def test_a_gang_that_is_whole_again_in_time_is_left_alone() -> None:
     async with stage.stage("1x4x80GiB") as world:
         await create_gang(world, "g", 3, *(pod(f"m{i}", gpus=1) for i in range(3)))

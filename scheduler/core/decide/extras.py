@@ -1,0 +1,60 @@
+"""Members of a gang beyond its minimum: one after another, and the gang's rank is looked at again after each.
+
+A gang that has just its minimum comes before those that have more (kai-contract 14.12). So it gets one member, and the
+next one is placed in its new turn. While the minimum of a gang is on its way none of the others is placed; but
+room is kept for them in their turn, or gangs that started a moment earlier would get all of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler.core.decide.alone import Outcome, decide_alone
+from scheduler.core.decide.attempts import Attempts
+from scheduler.core.groups.surplus import Surplus
+from scheduler.core.model.plan import Entry, Placement
+from scheduler.core.model.priority_order import ABOVE
+from scheduler.core.model.records import PodRecord
+from scheduler.core.model.verdict import Verdict
+
+
+@dataclass(slots=True)
+class Extras:
+    """One gang's in one decision. ``above`` as in ``Candidate``. ``is_starting``: its minimum is on its way.
+
+    ``may_sleep``: whether all of them fit nowhere, so that nothing is to be decided until that may have changed.
+    """
+
+    surplus: Surplus
+    attempts: Attempts
+    entries: list[Entry]
+    above: int
+    is_starting: bool
+    may_sleep: bool = True
+
+    def turn(self) -> bool:
+        """Decide until the rank changes; return whether there is another turn to come."""
+        while (pod := self.surplus.take()) is not None:
+            if not (self._is_kept_room_for(pod) if self.is_starting else self._is_served(pod)):
+                continue
+            self.surplus.placed()
+            if self.above < ABOVE:
+                self.above = ABOVE
+                return True
+        return False
+
+    def _is_served(self, pod: PodRecord) -> bool:
+        outcome, backlog = decide_alone(pod, self.attempts, self.entries), self.attempts.cluster.backlog
+        if isinstance(outcome, Verdict):
+            backlog.said.say((pod.uid,), outcome)
+        is_apart = bool(pod.alone) or bool(self.attempts.without(pod))
+        fits_nowhere = isinstance(outcome, Verdict) and backlog.asleep.get(pod.cls) is not None
+        self.may_sleep = self.may_sleep and fits_nowhere and not is_apart
+        return outcome is Outcome.SERVED
+
+    def _is_kept_room_for(self, pod: PodRecord) -> bool:
+        """Charge the working copy only. What is not judged yet is left to when the member is placed."""
+        ledger = self.attempts.cluster.ledger
+        if not self.attempts.allowance.has_left(pod.namespace) or any(map(ledger.effort, pod.cls.all_constraints())):
+            return False
+        return isinstance(self.attempts.place(pod), Placement)
