@@ -32,7 +32,7 @@ from wire import names
 NO_HURRY = Limits()
 
 
-def _certificate() -> ServingCertificate:
+def certificate() -> ServingCertificate:
     return serving_certificate(addresses=["127.0.0.1"], now_ns=SystemClock().now_ns())
 
 
@@ -102,7 +102,7 @@ def serve(tmp_path: Path) -> Serve:
 
 
 async def test_a_pod_is_mutated_and_validated_over_tls(serve: Serve) -> None:
-    made = _certificate()
+    made = certificate()
     async with serve(made) as site, site.session(made.ca) as session:
         async with session.post(MUTATE_PATH + "?timeout=5s", json=review(half())) as answer:
             assert (answer.status, answer.content_type) == (200, "application/json")
@@ -128,14 +128,14 @@ async def test_a_pod_is_mutated_and_validated_over_tls(serve: Serve) -> None:
 )
 @pytest.mark.parametrize("path", [MUTATE_PATH, VALIDATE_PATH])
 async def test_a_malformed_review_is_answered_with_400(serve: Serve, path: str, body: bytes) -> None:
-    made = _certificate()
+    made = certificate()
     async with serve(made) as site, site.session(made.ca) as session, session.post(path, data=body) as answer:
         assert answer.status == 400
         assert (await answer.text()).startswith("malformed review: ")
 
 
 async def test_a_review_that_is_too_large_is_not_read(serve: Serve) -> None:
-    made = _certificate()
+    made = certificate()
     async with serve(made) as site, site.session(made.ca) as session:
         async with session.post(MUTATE_PATH, data=io.BytesIO(b" " * (8 * 2**20 + 1))) as answer:
             assert answer.status == 413
@@ -144,7 +144,7 @@ async def test_a_review_that_is_too_large_is_not_read(serve: Serve) -> None:
 
 
 async def test_it_is_ready_once_what_it_needs_is_there(serve: Serve) -> None:
-    made, known = _certificate(), [False]
+    made, known = certificate(), [False]
     async with serve(made, ready=lambda: known[0]) as site, site.session(made.ca) as session:
         for path, status in (("/healthz", 200), ("/readyz", 503)):
             async with session.get(path) as answer:
@@ -155,7 +155,7 @@ async def test_it_is_ready_once_what_it_needs_is_there(serve: Serve) -> None:
 
 
 async def test_a_draining_server_is_not_ready_but_still_answers_and_then_ends(serve: Serve) -> None:
-    made = _certificate()
+    made = certificate()
     async with serve(made) as site:
         async with site.session(made.ca) as session:
             site.server.stop()
@@ -172,7 +172,7 @@ async def test_a_draining_server_is_not_ready_but_still_answers_and_then_ends(se
 
 
 async def test_a_connection_is_kept_and_gets_no_session_tickets(serve: Serve) -> None:
-    made = _certificate()
+    made = certificate()
     async with serve(made) as site:
         tls = ssl.create_default_context(cadata=made.ca.decode())
         async with await anyio.connect_tcp("127.0.0.1", site.port, ssl_context=tls, tls_hostname="127.0.0.1") as stream:
@@ -188,7 +188,7 @@ async def test_a_connection_is_kept_and_gets_no_session_tickets(serve: Serve) ->
 async def test_who_goes_in_the_middle_of_a_review_is_counted_and_fills_no_log(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made, seen = _certificate(), Seen()
+    made, seen = certificate(), Seen()
     async with serve(made, observer=seen) as site:
         tls = ssl.create_default_context(cadata=made.ca.decode())
         stream = await anyio.connect_tcp("127.0.0.1", site.port, ssl_context=tls, tls_hostname="127.0.0.1")
@@ -200,7 +200,7 @@ async def test_who_goes_in_the_middle_of_a_review_is_counted_and_fills_no_log(
 
 
 async def test_who_sends_half_a_review_and_no_more_is_let_go(serve: Serve) -> None:
-    made, seen = _certificate(), Seen()
+    made, seen = certificate(), Seen()
     async with serve(made, observer=seen, limits=Limits(body_s=0.05)) as site:
         tls = ssl.create_default_context(cadata=made.ca.decode())
         stream = await anyio.connect_tcp("127.0.0.1", site.port, ssl_context=tls, tls_hostname="127.0.0.1")
@@ -215,7 +215,7 @@ async def test_who_sends_half_a_review_and_no_more_is_let_go(serve: Serve) -> No
 
 
 async def test_a_renewed_certificate_is_shown_to_new_connections(serve: Serve) -> None:
-    old, new = _certificate(), _certificate()
+    old, new = certificate(), certificate()
     async with serve(old) as site:
         site.show(b"no certificate", old.key)
         assert await _is_trusted(site, old.ca), "a broken file must not end what works"
@@ -257,7 +257,7 @@ class Judged(PodAdmission):
 
 
 async def test_a_review_whose_caller_waits_no_more_is_not_judged(serve: Serve) -> None:
-    made = _certificate()
+    made = certificate()
     judged = Judged(Settings(), rng=random.Random(1))
     async with serve(made, admission=judged) as site, site.session(made.ca) as session:
         for query, status in (
