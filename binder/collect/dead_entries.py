@@ -202,7 +202,7 @@ class Clearing:
         judgement = entries.judge(entry, await self._evidence(held, tenant, pod, missing_since))
         may_run = pod is None and not entries.was_over(self._view.gone_pods.get(tenant.pod_uid))
         if judgement is Judgement.DEAD and may_run:
-            await self._listen(held.node)
+            await self.listen(held.node)
             judgement = entries.judge(entry, await self._evidence(held, tenant, pod, missing_since))
         if judgement is Judgement.WAIT and pod is None:
             self._tell_wait(held, tenant)
@@ -257,8 +257,11 @@ class Clearing:
             seen_for_s=self._seen_for_s(held.group, uid, tenant.entry),
         )
 
-    async def _listen(self, node: str) -> None:
-        """Read by quorum whether the machine is still registered and heard of as it was: a cache may be late."""
+    async def listen(self, node: str) -> None:
+        """Read by quorum whether the machine is still registered and heard of as it was: a cache may be late.
+
+        Raises ApiError.
+        """
         listed = await self._api.list(NODES, field_selector=f"metadata.name={node}", skip_undecodable=True)
         registrations = [machines.registration(found) for found in listed.items]
         self._view.note_machine(node, registrations[0] if registrations else None)

@@ -16,7 +16,7 @@ import anyio
 
 from binder.collect.dead_entries import Clearing
 from binder.collect.lost_reservations import Restoring
-from binder.core.entries import LONGEST_SILENCE_S, UNSEEN_GRACE_S, VANISHED_MARGIN_S
+from binder.core.entries import LONGEST_SILENCE_S, UNSEEN_GRACE_S, vanished_wait_s
 from binder.watch.view import View
 from gpu.reservation import Reservation
 from kube.binding import FenceText
@@ -29,6 +29,8 @@ _log: Final = logging.getLogger(__name__)
 
 #: Before it is tried again what could not be done.
 _AGAIN_S: Final = 60.0
+#: How long pods that vanished before the loss was found are waited for.
+_UNSEEN_S: Final = float(vanished_wait_s(0, least_s=UNSEEN_GRACE_S))
 
 
 @dataclass(slots=True)
@@ -45,7 +47,7 @@ class _Loss:
     uid: str
     until_s: float
     gone_s: float
-    wait_s: float = UNSEEN_GRACE_S
+    wait_s: float = _UNSEEN_S
     bound: Mapping[str, int] = field(default_factory=dict)
     told: str = ""
     rv: str = ""
@@ -72,9 +74,13 @@ class Repairing:
         now = anyio.current_time()
         loss = self._losses.get(held.group)
         if loss is None or loss.uid != held.uid:
-            loss = self._losses[held.group] = _Loss(held.uid, now + UNSEEN_GRACE_S, now)
+            loss = self._losses[held.group] = _Loss(held.uid, now + _UNSEEN_S, now)
             self._tell(held, "the book of this device can't be read: nobody joins it, and it is written anew soon")
         self._wait_for_vanished(held, loss, now)
+        if now < loss.until_s:
+            return loss.until_s
+        await self._clearing.listen(held.node)
+        self._wait_for_machine(held, loss, now)
         if now < loss.until_s:
             return loss.until_s
         loss.until_s = now + _AGAIN_S
@@ -86,8 +92,8 @@ class Repairing:
         bound = {pod.uid: pod.grace_s for pod in self._view.bound_in(held.group)}
         for uid, grace_s in loss.bound.items():
             if uid not in bound and not self._has_ended(uid):
-                loss.gone_s, loss.wait_s = now, max(loss.wait_s, grace_s + VANISHED_MARGIN_S)
-                loss.until_s = max(loss.until_s, now + grace_s + VANISHED_MARGIN_S)
+                loss.gone_s, loss.wait_s = now, max(loss.wait_s, vanished_wait_s(grace_s))
+                loss.until_s = max(loss.until_s, now + vanished_wait_s(grace_s))
         loss.bound = bound
         self._wait_for_machine(held, loss, now)
 

@@ -53,7 +53,10 @@ class Evidence(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 WRITE_TIMEOUT_S = 15
 #: Added to a vanished pod's grace period before its device counts as free.
 VANISHED_MARGIN_S = 5
-#: Least time to wait for a vanished pod that was never seen.
+#: A Node stays ready for so long after its kubelet was cut off: kube-controller-manager's node-monitor-grace-period
+#: (50 s, 40 s before Kubernetes 1.32) and node-monitor-period (5 s), by their defaults.
+STALE_READY_S = 55
+#: Least time to wait for a vanished pod that was never seen, from when its kubelet learned of the deletion.
 UNSEEN_GRACE_S = 60
 #: A machine that is not heard of for so long after a pod vanished counts as gone for good.
 LONGEST_SILENCE_S = 3600
@@ -85,9 +88,18 @@ def _judge_vanished(entry: Entry, evidence: Evidence) -> Judgement:
     if was_over(last):
         return Judgement.DEAD
     grace_s = entry.grace_s if last is None else last.grace_s
-    wait_s = max(grace_s + VANISHED_MARGIN_S, UNSEEN_GRACE_S) if last is None else grace_s + VANISHED_MARGIN_S
+    wait_s = vanished_wait_s(grace_s, least_s=UNSEEN_GRACE_S if last is None else 0)
     is_over = evidence.heard_for_s > wait_s or evidence.gone_for_s > LONGEST_SILENCE_S + wait_s
     return Judgement.DEAD if is_over else Judgement.WAIT
+
+
+def vanished_wait_s(grace_s: int, *, least_s: int = 0) -> int:
+    """For how long a machine has to be heard of without a break until a vanished pod of this grace period has ended.
+
+    A ready Node may belong to a kubelet that was cut off before the deletion. If the Node is still ready after
+    ``STALE_READY_S``, the kubelet was connected in between, and the grace period began by then at the latest.
+    """
+    return STALE_READY_S + max(grace_s + VANISHED_MARGIN_S, least_s)
 
 
 def was_over(last: PodView | None) -> bool:

@@ -7,8 +7,8 @@ import pytest
 
 from binder.core.entries import (
     LONGEST_SILENCE_S,
+    STALE_READY_S,
     UNSEEN_GRACE_S,
-    VANISHED_MARGIN_S,
     WRITE_TIMEOUT_S,
     Evidence,
     Judgement,
@@ -21,6 +21,8 @@ from tests.binder.core.made import attempt, bound, pod
 
 ENTRY = Entry(500_000_000, attempt().id, "10", 1000, "team/p")
 OLD = WRITE_TIMEOUT_S + 1
+#: How long pods with a grace period of 30 s, of 300 s, and those that were never seen are waited for.
+SHORT, LONG, UNSEEN = STALE_READY_S + 35, STALE_READY_S + 305, STALE_READY_S + UNSEEN_GRACE_S
 
 
 def evidence(**changes: Any) -> Evidence:
@@ -56,19 +58,24 @@ def heard(for_s: float, *, gone_for_s: float | None = None) -> dict[str, Any]:
         ({"pod": None, "last": pod()}, Judgement.DEAD),
         ({"pod": None, "last": bound(ended=True)}, Judgement.DEAD),
         ({"last": bound(grace_s=30), **heard(30.0)}, Judgement.WAIT),
-        ({"last": bound(grace_s=30), **heard(30.0 + VANISHED_MARGIN_S)}, Judgement.WAIT),
-        ({"last": bound(grace_s=30), **heard(30.1 + VANISHED_MARGIN_S)}, Judgement.DEAD),
-        ({"last": bound(grace_s=300), **heard(200.0)}, Judgement.WAIT),
-        (heard(float(UNSEEN_GRACE_S)), Judgement.WAIT),
-        (heard(UNSEEN_GRACE_S + 0.1), Judgement.DEAD),
+        ({"last": bound(grace_s=30), **heard(float(SHORT))}, Judgement.WAIT),
+        ({"last": bound(grace_s=30), **heard(SHORT + 0.1)}, Judgement.DEAD),
+        ({"last": bound(grace_s=300), **heard(float(LONG))}, Judgement.WAIT),
+        ({"last": bound(grace_s=300), **heard(LONG + 0.1)}, Judgement.DEAD),
+        (heard(float(UNSEEN)), Judgement.WAIT),
+        (heard(UNSEEN + 0.1), Judgement.DEAD),
+        # Ready all the time, though a kubelet that was cut off may not have learned of the deletion yet.
+        ({"last": bound(grace_s=30), **heard(35.1)}, Judgement.WAIT),
+        ({"last": bound(grace_s=0), **heard(float(STALE_READY_S))}, Judgement.WAIT),
+        (heard(UNSEEN_GRACE_S + 0.1), Judgement.WAIT),
         # Gone, and its machine is silent, or is heard of again: the kubelet has to learn of the deletion first.
         ({"last": bound(grace_s=30), **heard(0.0, gone_for_s=LONGEST_SILENCE_S)}, Judgement.WAIT),
-        ({"last": bound(grace_s=30), **heard(30.0, gone_for_s=LONGEST_SILENCE_S)}, Judgement.WAIT),
-        ({"last": bound(grace_s=30), **heard(35.1, gone_for_s=LONGEST_SILENCE_S)}, Judgement.DEAD),
-        (heard(0.0, gone_for_s=LONGEST_SILENCE_S + float(UNSEEN_GRACE_S)), Judgement.WAIT),
-        (heard(0.0, gone_for_s=LONGEST_SILENCE_S + UNSEEN_GRACE_S + 0.1), Judgement.DEAD),
-        ({"last": bound(grace_s=300), **heard(0.0, gone_for_s=LONGEST_SILENCE_S + 305.0)}, Judgement.WAIT),
-        ({"last": bound(grace_s=300), **heard(0.0, gone_for_s=LONGEST_SILENCE_S + 305.1)}, Judgement.DEAD),
+        ({"last": bound(grace_s=30), **heard(float(SHORT), gone_for_s=LONGEST_SILENCE_S)}, Judgement.WAIT),
+        ({"last": bound(grace_s=30), **heard(SHORT + 0.1, gone_for_s=LONGEST_SILENCE_S)}, Judgement.DEAD),
+        (heard(0.0, gone_for_s=LONGEST_SILENCE_S + float(UNSEEN)), Judgement.WAIT),
+        (heard(0.0, gone_for_s=LONGEST_SILENCE_S + UNSEEN + 0.1), Judgement.DEAD),
+        ({"last": bound(grace_s=300), **heard(0.0, gone_for_s=LONGEST_SILENCE_S + float(LONG))}, Judgement.WAIT),
+        ({"last": bound(grace_s=300), **heard(0.0, gone_for_s=LONGEST_SILENCE_S + LONG + 0.1)}, Judgement.DEAD),
     ],
 )
 def test_an_entry_is_judged_by_what_was_read(found: dict[str, Any], expected: Judgement) -> None:
