@@ -7,7 +7,6 @@ at a time each.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,6 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from binder.collect.dead_entries import Clearing
+from binder.collect.due import Due
 from binder.collect.lost_reservations import Restoring
 from binder.collect.retiring import Retiring
 from binder.collect.unreadable_books import Repairing
@@ -80,8 +80,7 @@ class Collector:
         self._is_needed = is_needed
         self._repairing = Repairing(view=view, clearing=clearing, restoring=restoring, events=events)
         self._notes: dict[str, _Notes] = {}
-        #: Group -> when to look at it though nothing happens.
-        self._due: dict[str, float] = {}
+        self._due = Due()
         self._looking: set[str] = set()
 
     async def run(self) -> None:
@@ -94,26 +93,30 @@ class Collector:
                     self._sweep()
                     next_sweep = now + self._settings.sweep_s
                 self._start_looks(now, tasks)
-                with anyio.CancelScope(deadline=min(next_sweep, min(self._due.values(), default=math.inf))):
+                with anyio.CancelScope(deadline=min(next_sweep, self._due.next_at)):
                     await self._view.collector.wait()
 
     def _sweep(self) -> None:
         """Mark what looks as if something had to be done, by the cache alone."""
         self._searching.sweep()
-        held = self._view.reservations
-        self._view.dirty |= {group for group, reservation in held.items() if self._is_worth_a_look(reservation)}
+        held, at_rest = self._view.reservations, self._view.at_rest
+        self._view.dirty |= {
+            group for group, reservation in held.items() if group not in at_rest and self._is_worth_a_look(reservation)
+        }
         self._view.dirty |= {group for group in (*self._view.bound_groups(), *self._notes) if group not in held}
 
     def _is_worth_a_look(self, held: Reservation) -> bool:
         if held.book is None:
             return True
         is_at_rest = bool(held.book.entries) and not held.deleting and not held.is_terminal
-        return not is_at_rest or bool(self._clearing.suspects(held)) or bool(self._restoring.strays(held))
+        if not is_at_rest or self._clearing.suspects(held) or self._restoring.strays(held):
+            return True
+        if self._clearing.is_plain(held):
+            self._view.at_rest.add(held.group)  # time alone changes nothing about it
+        return False
 
     def _start_looks(self, now: float, tasks: TaskGroup) -> None:
-        for group in [group for group, at in self._due.items() if at <= now]:
-            del self._due[group]
-            self._view.dirty.add(group)
+        self._view.dirty.update(self._due.take(now))
         for group in sorted(self._view.dirty - self._looking):
             self._view.dirty.discard(group)
             self._looking.add(group)
@@ -125,16 +128,13 @@ class Collector:
             await self._look(group)
         except ApiError as error:
             _log.warning("group %s can't be looked at now: %s", group, error)
-            self._look_again(group, at=anyio.current_time() + _RETRY_S)
+            self._due.put(group, anyio.current_time() + _RETRY_S)
         except Exception:  # noqa: BLE001 - the edge of the component: one bad object stops nothing (S11)
             _log.exception("group %s could not be looked at", group)
         finally:
             self._looking.discard(group)
             if group in self._view.dirty or group in self._due:
                 self._view.collector.set()
-
-    def _look_again(self, group: str, *, at: float) -> None:
-        self._due[group] = min(at, self._due.get(group, math.inf))
 
     async def _look(self, group: str) -> None:
         held = self._view.reservations.get(group)
@@ -147,7 +147,7 @@ class Collector:
         elif held.is_adoptable and not held.finalized:
             await self._restoring.adopt(held)
         else:
-            self._look_again(group, at=await self._repairing.repair(held))
+            self._due.put(group, await self._repairing.repair(held))
 
     async def _tend(self, held: Reservation, notes: _Notes) -> None:
         if held.is_learned:
@@ -182,9 +182,9 @@ class Collector:
         idle_until = notes.idle[1] + (self._settings.uneven_idle_s if is_uneven else self._settings.idle_s)
         over_at = max(idle_until, self._searching.keeps_until(held.node))
         if not at_once and now < over_at:
-            self._look_again(held.group, at=over_at)
+            self._due.put(held.group, over_at)
         elif not await self._retiring.retire(held):
-            self._look_again(held.group, at=now + _RETRY_S)
+            self._due.put(held.group, now + _RETRY_S)
 
     async def _restore(self, group: str, notes: _Notes) -> None:
         """A group without reservation: if pods are bound to it, their device is unprotected."""
@@ -200,7 +200,7 @@ class Collector:
         if notes.restore_at is None:
             notes.restore_at = now + doubled_s(_BARE_S, notes.restores, longest_s=_LONGEST_BARE_S)
         if now < notes.restore_at:
-            self._look_again(group, at=notes.restore_at)
+            self._due.put(group, notes.restore_at)
             return
         notes.restores += 1
         notes.restore_at = None

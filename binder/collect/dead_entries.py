@@ -82,6 +82,11 @@ class Clearing:
             )
         }
 
+    def is_plain(self, held: Reservation) -> bool:
+        """Whether each entry is that of a live pod that is bound with the group."""
+        found = held.book.entries if held.book is not None else {}
+        return all(entries.is_plain(held.group, self._view.pods.get(uid)) for uid in found)
+
     def forget(self, group: str) -> None:
         """The group has no book any more."""
         self._unbound_since.pop(group, None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -81,7 +81,7 @@ class Healing:
             if held.is_terminal or held.node not in self._view.nodes:
                 continue
             teller = tellers.setdefault((held.node, held.uuid), held.group) if held.uuid else held.group
-            strange = self._given(held.group) - {held.uuid} if held.uuid else frozenset[str]()
+            strange = self._view.given(held.group) - {held.uuid} if held.uuid else frozenset[str]()
             if strange or teller != held.group or held.is_ill or self._view.is_forgotten(held):
                 found.setdefault(held.node, set()).update(strange)
         return found
@@ -93,19 +93,8 @@ class Healing:
             held = self._view.reservations.get(group)
             if held is None or held.is_terminal or not held.uuid:
                 for node in {pod.node for pod in self._view.bound_in(group)} & self._view.nodes.keys():
-                    found.setdefault(node, set()).update(self._given(group))
+                    found.setdefault(node, set()).update(self._view.given(group))
         return found
-
-    def _given(self, group: str) -> Set[str]:
-        given: set[str] = set()
-        for uid in self._view.bound_uids(group):
-            pod = self._view.pods[uid]
-            if pod.grant is None or pod.ended:
-                continue
-            for device in pod.grant.devices:
-                if device.group == group:
-                    given.add(device.uuid)
-        return given
 
     async def _heal_safely(self, node: str, notes: _Notes) -> None:
         """A node that can't be looked at now neither stops nor delays the others."""

@@ -45,6 +45,8 @@ class View:
         self.reservations: dict[str, Reservation] = {}
         #: (reservation UID, device UUID) of which no other claim was found.
         self.verified: set[tuple[str, str]] = set()
+        #: The same by reservation UID.
+        self._verified_of: dict[str, set[tuple[str, str]]] = {}
         #: Node -> whether it is cordoned.
         self.nodes: dict[str, bool] = {}
         #: Node -> since when its kubelet has been heard of; who is not in it is silent, or has no Node object.
@@ -57,6 +59,8 @@ class View:
         self.cards_mib: dict[str, int] = {}
         self.subscriptions = Subscriptions()
         self.dirty: set[str] = set()
+        #: Groups that were found in order, and about which nothing was heard since; the collector adds them.
+        self.at_rest: set[str] = set()
         self.collector = Signal()
         #: UIDs of reservation pods whose device kubelet has told.
         self._told: set[str] = set()
@@ -71,6 +75,8 @@ class View:
         self._tenancies: dict[str, set[str]] = {}
         #: Group -> UIDs of bound pods that name it.
         self._bound: dict[str, set[str]] = {}
+        #: Group -> devices (UUIDs) that its live bound pods were given, until one of them changes.
+        self._given: dict[str, Set[str]] = {}
         self._on_request = on_request
 
     # --- pods ----------------------------------------------------------------------------------------------------
@@ -82,6 +88,17 @@ class View:
     def bound_uids(self, group: str) -> Set[str]:
         """UIDs of pods that are bound to this group, ended ones among them."""
         return self._bound.get(group, _NOBODY)
+
+    def given(self, group: str) -> Set[str]:
+        """Devices (UUIDs) that live pods which are bound to this group were given there."""
+        known = self._given.get(group)
+        if known is None:
+            pods = (self.pods[uid] for uid in self._bound.get(group, ()))
+            grants = (pod.grant for pod in pods if pod.grant is not None and not pod.ended)
+            known = frozenset(device.uuid for grant in grants for device in grant.devices if device.group == group)
+            if group in self._bound:
+                self._given[group] = known
+        return known
 
     def bound_groups(self) -> list[str]:
         """Groups that bound pods name."""
@@ -113,11 +130,13 @@ class View:
     def _index_groups(self, before: PodView | None, after: PodView | None) -> None:
         if before is not None and before.is_bound:
             for group in before.held_groups:
+                self._given.pop(group, None)
                 self._bound[group].discard(before.uid)
                 if not self._bound[group]:
                     del self._bound[group]
         if after is not None and after.is_bound:
             for group in after.held_groups:
+                self._given.pop(group, None)
                 self._bound.setdefault(group, set()).add(after.uid)
 
     # --- reservations --------------------------------------------------------------------------------------------
@@ -170,10 +189,12 @@ class View:
         """No other claim on its device was found, and it is there still."""
         known = self.reservations.get(held.group)
         if known is not None and known.uid == held.uid:
-            self.verified.add((held.uid, held.uuid))
+            pair = (held.uid, held.uuid)
+            self.verified.add(pair)
+            self._verified_of.setdefault(held.uid, set()).add(pair)
 
     def _forget_verified(self, held: Reservation) -> None:
-        self.verified = {pair for pair in self.verified if pair[0] != held.uid}
+        self.verified -= self._verified_of.pop(held.uid, set())
 
     # --- machines ------------------------------------------------------------------------------------------------
     def note_machine(self, node: str, registration: Registration | None) -> bool:
@@ -243,6 +264,7 @@ class View:
 
     def mark(self, group: str) -> None:
         """Have the collector look at a group."""
+        self.at_rest.discard(group)
         if self._is_tended:
             self.dirty.add(group)
             self.collector.set()

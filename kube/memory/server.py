@@ -21,6 +21,8 @@ import anyio.abc
 import msgspec
 
 from kube.client.clock import Clock, rfc3339
+from kube.client.deadline import deadline
+from kube.client.errors import Timeout
 from kube.client.transport import Response
 from kube.memory import binding
 from kube.memory.admission import Admission, Webhook
@@ -197,9 +199,9 @@ class MemoryApiServer:
         """Carry out a call and return its answer."""
         try:
             timeout_s = _server_timeout_s(call)
-            with contextlib.nullcontext() if timeout_s is None else anyio.fail_after(timeout_s):
+            with contextlib.nullcontext() if timeout_s is None else deadline(timeout_s, call.verb):
                 response = await self._carry_out(call)
-        except TimeoutError:
+        except Timeout:
             response = refusal_response(Refusal(504, "Timeout", "Timeout: request did not complete within its timeout"))
         except Refusal as refusal:
             response = refusal_response(refusal)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -269,3 +270,31 @@ async def test_a_fault_in_one_unit_stops_nobody_and_it_starts_over(caplog: pytes
         await anyio.sleep(5)
         assert await it.requests() == []
     assert "starts over" in caplog.text
+
+
+def test_the_devices_that_pods_of_a_group_were_given_follow_the_pods() -> None:
+    seen = view()
+    assert seen.given("g") == set()
+    seen.note_pod(bound(rv="12"))
+    assert seen.given("g") == {"GPU-g"}
+    seen.note_pod(msgspec.structs.replace(bound(rv="13"), ended=True))
+    assert seen.given("g") == set()
+    seen.note_pod(bound(rv="14"))
+    assert seen.given("g") == {"GPU-g"}
+    seen.forget_pod(bound(rv="15"), is_last=True)
+    assert seen.given("g") == set()
+
+
+def test_a_group_is_at_rest_until_something_is_heard_of_it_or_of_a_pod_in_its_book() -> None:
+    seen = view()
+    heard: list[Callable[[], None]] = [
+        lambda: seen.note_reservation(reservation("g", attempt())),
+        lambda: seen.note_pod(bound(rv="12")),
+        lambda: seen.note_pod(msgspec.structs.replace(bound(rv="13"), ended=True)),
+        lambda: seen.forget_pod(bound(rv="14"), is_last=True),
+        lambda: seen.forget_reservation(reservation("g", attempt())),
+    ]
+    for hear in heard:
+        seen.at_rest |= {"g", "other"}
+        hear()
+        assert seen.at_rest == {"other"}
