@@ -85,6 +85,8 @@ class Cards(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel",
 
 
 ANY_CARD = Cards()
+#: Products and UUIDs that a pod names at most: each is compared with every device.
+MOST_NAMED: Final = 500
 
 #: Labels of a node, sorted by name: all of them.
 Labels = tuple[tuple[str, str], ...]

@@ -14,10 +14,10 @@ from gpu.dialects.assembly import assembled, taken_out
 from gpu.dialects.plugin import containers
 from gpu.dialects.seating import seatings
 from gpu.dialects.vgpu import Form, Slices, listed, slices
-from gpu.refusal import Refusal
+from gpu.refusal import Mistake, Refusal, shown
 from gpu.request import Ask, ContainerRef, FractionAsk, MemoryAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
-from gpu.translation import Cards, Note, Translation, Wishes
+from gpu.translation import MOST_NAMED, Cards, Note, Translation, Wishes
 from wire import names
 from wire.core import Pod
 
@@ -34,15 +34,45 @@ class Annotated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cards(annotations: Mapping[str, str], *, uuids: str, not_uuids: str) -> Cards | Refusal:
-    """Read lists of types, for which both have the same names, and of UUIDs under these names."""
-    found = []
+    """Read lists of types, for which both have the same names, and of UUIDs under these names.
+
+    Refused are UUIDs with which no card will do whatever a cluster has, and more names than the scheduler looks
+    at. Which cards are in use is known to the scheduler alone.
+    """
+    found: dict[str, tuple[str, ...]] = {}
     for name in (names.HAMI_USE_TYPE, names.HAMI_NO_USE_TYPE, uuids, not_uuids):
         each = listed(annotations, name)
         if isinstance(each, Refusal):
             return each
-        found.append(each)
-    products, not_products = (tuple(text.lower() for text in each) for each in found[:2])
-    return Cards(products=products, not_products=not_products, uuids=found[2], not_uuids=found[3])
+        if len(each) > MOST_NAMED:
+            return _too_many(name, len(each))
+        found[name] = each
+    products, not_products = (
+        tuple(text.lower() for text in found[name]) for name in (names.HAMI_USE_TYPE, names.HAMI_NO_USE_TYPE)
+    )
+    if found[uuids] and set(found[uuids]) <= set(found[not_uuids]):
+        return _all_excluded(not_uuids, annotations, uuids)
+    return Cards(products=products, not_products=not_products, uuids=found[uuids], not_uuids=found[not_uuids])
+
+
+def _too_many(name: str, count: int) -> Refusal:
+    return Refusal(
+        code=Mistake.TOO_MANY,
+        field=name,
+        value=f"{count:,} names",
+        message=f"{name} names more cards than are looked at",
+        allowed=f"{MOST_NAMED} names",
+    )
+
+
+def _all_excluded(name: str, annotations: Mapping[str, str], wanted: str) -> Refusal:
+    return Refusal(
+        code=Mistake.CONFLICTING,
+        field=name,
+        value=shown(annotations[name]),
+        message=f"{name} excludes every card that {wanted} names",
+        allowed=f"a list that leaves one of {shown(annotations[wanted])}",
+    )
 
 
 def sliced(pod: Pod, form: Form) -> dict[ContainerRef, Slices] | Refusal:

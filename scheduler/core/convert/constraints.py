@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 
 from gpu.refusal import shown
-from gpu.translation import ANY_CARD, Cards
+from gpu.translation import ANY_CARD, MOST_NAMED, Cards
 from scheduler.core.filters.eligibility import effort
 from scheduler.core.model.records import Constraints, PodClass, Requirement, Term
 from wire import names
@@ -21,7 +21,7 @@ _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0
 _NOWHERE: Final = Term((), ())
 _SCHEDULE_ANYWAY = "ScheduleAnyway"
 #: All nodes are compared with a pod's constraints at once. Nobody means that many, and one pod could stop everybody.
-_MOST_EFFORT = 500
+_MOST_EFFORT = MOST_NAMED
 #: For all places of a record together: 17 that an administrator's settings make, each with as much.
 _MOST_IN_PLACES = 10_000
 #: Each resource that a pod asks is compared with all nodes, and no node has a hundred of them.

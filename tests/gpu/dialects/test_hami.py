@@ -321,6 +321,35 @@ def test_annotations_say_which_cards_and_how(pod: Pod, changed: dict[str, Any]) 
     assert hami.translate(pod, DEFAULTS) == msgspec.structs.replace(plain, **changed)
 
 
+USE, NO_USE = "nvidia.com/use-gpuuuid", "nvidia.com/nouse-gpuuuid"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "field"),
+    [
+        pytest.param({USE: "GPU-a", NO_USE: "GPU-b,GPU-a"}, NO_USE, id="the only card"),
+        pytest.param({USE: "GPU-a,GPU-b", NO_USE: "GPU-b,GPU-a"}, NO_USE, id="each card"),
+        pytest.param({NO_USE: ",".join(f"GPU-{n}" for n in range(501))}, NO_USE, id="more than the scheduler looks at"),
+    ],
+)
+def test_an_exclusion_that_leaves_no_card_in_any_cluster_is_refused(annotations: dict[str, str], field: str) -> None:
+    refusal = hami.translate(annotated(annotations), DEFAULTS)
+    assert isinstance(refusal, Refusal)
+    assert refusal.field == field
+    assert refusal.allowed
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        pytest.param({USE: "GPU-a,GPU-b", NO_USE: "GPU-a"}, id="one card is left"),
+        pytest.param({NO_USE: ",".join(f"GPU-{n}" for n in range(500))}, id="as many as are looked at"),
+    ],
+)
+def test_an_exclusion_that_may_leave_a_card_is_for_the_scheduler(annotations: dict[str, str]) -> None:
+    assert isinstance(hami.translate(annotated(annotations), DEFAULTS), Translation)
+
+
 @pytest.mark.parametrize(
     ("pod", "field", "value"),
     [
