@@ -31,6 +31,11 @@ pods; no kubelet speaks for them. A part is *preliminary* when the machine did o
 _PARTS: Final[Mapping[str, tuple[str, str]]] = {
     "core": ("Decisions", "The scheduler's core alone, without any I/O (`bench/core.py` says what each row is)."),
     "translate": ("Understanding a pod", "At the door, once a pod. Goal: 50 us (`bench/translate.py`)."),
+    "largest": (
+        "Reviews of the largest pods",
+        "CPU of the dearest review of a pod that is filled with one thing, by dialect. Bar: 50 ms at 1 MiB "
+        "(`bench/largest.py`).",
+    ),
     "asking": (
         "Asking without a cluster",
         "`kubectl moorage`, from start to end of the process. Goal: 150 ms (`bench/asking.py`).",
