@@ -18,6 +18,7 @@ from cli.checks.reader import CantLook, Reader
 from cli.checks.rights import check_rights
 from cli.checks.server import check_kinds, check_leaders, check_version, runtime_class_check
 from cli.checks.trials import check_trials
+from cli.checks.vanished import check_vanished
 from cli.checks.webhooks import webhooks_check
 from cli.progress import Progress
 from cli.refusing import BadInput
@@ -47,6 +48,7 @@ def checks(*, runtime_class: str, clock: Clock) -> dict[str, Check]:
         "namespaces": check_namespaces,
         "node resources": check_node_resources,
         "node GPUs": check_multiplied,
+        "kept shares": check_vanished,
         "enforcement": check_enforcement,
         "rights": check_rights,
         "leaders": check_leaders,

@@ -514,7 +514,7 @@ SCENARIOS: Final = (
         name="a share deleted by force",
         shapes=("1x1x80GiB",),
         before=making(share("old"), share("a")),
-        act=after(60.0, nothing, first=killing("a")),
+        act=after(120.0, nothing, first=killing("a")),
         ends=_running("old"),
         probe=(share("probe"),),
     ),
