@@ -1,121 +1,127 @@
-"""What a backlog costs while something else happens: ``python -m bench.backlog``. Nothing here is a test.
+"""Pods that wait while others come and go, on a real API server: what they cost, and whom they hold up.
 
-1,000 full nodes of 8 GPUs, and pods of so many shapes that wait for a GPU. Each figure is CPU time of the process,
-from the event until its decision was made and passed on; the median of many events.
-
-- ``first_s``: until all that wait were decided on for the first time.
-- ``unrelated_ms``: a pod of somebody else comes and goes on a full node.
-- ``freed_ms``: a pod ends, and one of those that wait has its GPU; ``told``: how many others had to be told something.
-- ``cordon_ms``, ``cordon_told``: a node is cordoned.
+Full nodes, and pods of several shapes that wait for a GPU. The scheduler is started when all of them are there.
 """
 
 from __future__ import annotations
 
-import argparse
-import gc
-import json
+import re
 import statistics
-import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from typing import Any, Final
 
-import msgspec
+import anyio
 
-from bench.core import cluster_of, node, pod
-from scheduler.core.cluster import Cluster
-from scheduler.core.decide.decide import decide
-from scheduler.core.model.plan import Bind, Explain, Plan
-from wire.core import Node
+from bench import objects, procfs, stage
+from bench.contenders import ALONE, Moorage
+from bench.objects import Manifest
+from bench.observer import Observer
+from bench.result import Figures
+from bench.sizes import Sizes
+from bench.stage import Stage
+from kube.client.api import check
+from tools.cluster.deployment import Deployment, Options
+from tools.cluster.plane import ControlPlane
 
-_NODES = 1_000
-_GPUS = 8
-_EVENTS = 30
+_BOUND_WITHIN_S: Final = 60.0
+_TOLD_WITHIN_S: Final = 1_800.0
+_ENDS: Final = 30
+_BETWEEN_ENDS_S: Final = 0.5
+_AFTER_CORDON_S: Final = 60.0
+_PATCHES: Final = re.compile(
+    r'^apiserver_request_total\{[^}]*code="200"[^}]*resource="pods"[^}]*subresource="status"[^}]*verb="PATCH"'
+    r"[^}]*\} (\S+)",
+    re.MULTILINE,
+)
 
-
-class _Scheduler:
-    """Decides as the shell does: what was decided is charged, and who waits is told."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.now_ns = 1
-        self.told = 0
-
-    def decide(self) -> Plan:
-        """Make one decision and pass it on; all of it if it takes several."""
-        while True:
-            plan = decide(self.cluster, self.now_ns)
-            explained = [entry for entry in plan.entries if isinstance(entry, Explain)]
-            self.cluster.told(explained)
-            self.told += sum(len(entry.pods) for entry in explained)
-            for entry in plan.entries:
-                if isinstance(entry, Bind):
-                    self.cluster.commits.assume(entry.placement, "bind")
-            if plan.wake_at_ns is None or plan.wake_at_ns > self.now_ns:
-                return plan
-
-    def median_ms(self, events: Sequence[Callable[[], None]]) -> float:
-        """CPU time from each event until its decision is made, the median."""
-        taken: list[float] = []
-        for event in events:
-            began = time.process_time()
-            event()
-            self.decide()
-            taken.append((time.process_time() - began) * 1e3)
-        return round(statistics.median(taken), 3)
+NOTES = (
+    "All nodes are full: pods of one GPU that are bound when they are created. The scheduler runs alone, without "
+    "binder and webhooks.",
+    "told_s, told_cpu_s: from the start of its process until every pod that waits says why, and its CPU for that; no "
+    "condition is there before.",
+    "bound_ms, slowest_ms: from a pod's deletion, its call included, until the watch shows a waiting pod bound, "
+    f"{_ENDS} times, {_BETWEEN_ENDS_S:g} s apart: median and longest.",
+    "cordon_patches, cordon_cpu_s: conditions written, and CPU of the scheduler, in the "
+    f"{_AFTER_CORDON_S:g} s after one node was cordoned.",
+    "idle_cpu_s: CPU of the scheduler in as long a time in which nothing happens.",
+)
 
 
-def _full() -> Cluster:
-    made = cluster_of(_NODES)
-    for number in range(_NODES):
-        for gpu in range(_GPUS):
-            made.upsert_pod(pod(f"r{number}-{gpu}", gpus=1, node=f"node-{number:05}"))
-    made.refresh()
-    return made
+def measure(sizes: Sizes) -> Figures:
+    """All sizes, one control plane each."""
+    figures = {}
+    for nodes, waiting, shapes in sizes.backlog:
+        with ControlPlane(node_lifecycle=False) as plane:
+            figures[f"{waiting}_pods_{shapes}_shapes"] = anyio.run(_one, plane, nodes, waiting, shapes)
+    told = [{"nodes": nodes, "waiting": waiting, "shapes": shapes} for nodes, waiting, shapes in sizes.backlog]
+    return Figures(sizes={"runs": told}, notes=NOTES, figures=figures)
 
 
-def _cordoned(number: int) -> Node:
-    made = node(number)
-    return msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, unschedulable=True))
-
-
-def _cordon(cluster: Cluster, number: int) -> None:
-    cluster.upsert_node(_cordoned(number))
-
-
-def _come_and_go(cluster: Cluster, number: int) -> None:
-    cluster.upsert_pod(pod(f"x{number}", gpus=0, node=f"node-{number:05}"))
-    cluster.remove_pod(f"x{number}")
-
-
-def measure(waiting: int, shapes: int) -> dict[str, object]:
-    """All figures for so many pods of so many shapes."""
-    cluster = _full()
-    for number in range(waiting):
-        cluster.upsert_pod(pod(f"w{number:06}", gpus=1, cpu=f"{1000 + number % shapes}m"))
-    scheduler = _Scheduler(cluster)
-    gc.collect()
-    began = time.process_time()
-    scheduler.decide()
-    found: dict[str, object] = {"waiting": waiting, "shapes": shapes, "first_s": round(time.process_time() - began, 2)}
-
-    found["unrelated_ms"] = scheduler.median_ms([partial(_come_and_go, cluster, number) for number in range(_EVENTS)])
-    scheduler.told = 0
-    ends = [partial(cluster.remove_pod, f"r{number}-0") for number in range(_EVENTS)]
-    found["freed_ms"], found["told"] = scheduler.median_ms(ends), scheduler.told
-    scheduler.told = 0
-    cordons = [partial(_cordon, cluster, number) for number in range(100, 100 + _EVENTS)]
-    found["cordon_ms"], found["cordon_told"] = scheduler.median_ms(cordons), scheduler.told
+async def _one(plane: ControlPlane, nodes: int, waiting: int, shapes: int) -> dict[str, Any]:
+    async with stage.stage(plane, nodes=nodes) as scene:
+        running = [
+            objects.whole(f"r{node:04}-{gpu}", node=f"node-{node:04}")
+            for node in range(nodes)
+            for gpu in range(objects.CARDS)
+        ]
+        await scene.create(stage.PODS, running)
+        await scene.create(stage.PODS, [_waiting(number, shapes) for number in range(waiting)])
+        with Deployment(plane, Options(components=(), arguments=ALONE)) as deployment:
+            scheduler = Moorage(deployment)
+            began = anyio.current_time()
+            scheduler.start()
+            await _until_written(scene, waiting)
+            found = {
+                "told_s": round(anyio.current_time() - began, 1),
+                "told_cpu_s": round(procfs.cpu_s(scheduler.pid), 2),
+            }
+            async with stage.observed(scene) as observer:
+                found |= await _ends(scene, observer)
+            found |= await _cordon(scene, scheduler)
+            deployment.check()
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print one JSON line per size."""
-    parser = argparse.ArgumentParser(description="Measure what a backlog costs while something else happens.")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the size, to see that it runs")
-    scale = 10 if parser.parse_args(arguments).quick else 1
-    for waiting, shapes in ((1_000, 20), (10_000, 20), (10_000, 500), (50_000, 20), (50_000, 500)):
-        print(json.dumps(measure(waiting // scale, shapes)), flush=True)
+def _waiting(number: int, shapes: int) -> Manifest:
+    made = objects.whole(f"w{number:06}")
+    made["spec"]["containers"][0]["resources"]["requests"] = {"cpu": f"{1_000 + number % shapes}m"}
+    return made
 
 
-if __name__ == "__main__":
-    main()
+async def _until_written(scene: Stage, count: int) -> None:
+    async def are_written() -> bool:
+        return await _patches(scene) >= count
+
+    await stage.until(are_written, f"{count} conditions", within_s=_TOLD_WITHIN_S)
+
+
+async def _patches(scene: Stage) -> float:
+    """Conditions of pods that were written so far."""
+    answer = check(await scene.transport.request("GET", "/metrics", query={}, timeout_s=60.0))
+    return sum(float(found) for found in _PATCHES.findall(answer.body.decode()))
+
+
+async def _ends(scene: Stage, observer: Observer) -> dict[str, float]:
+    taken: list[float] = []
+    for number in range(_ENDS):
+        before = len(observer.bound_at)
+        began = anyio.current_time()
+        await scene.delete(stage.PODS, [f"r{number:04}-0"])
+        with anyio.fail_after(_BOUND_WITHIN_S):
+            while len(observer.bound_at) == before:  # noqa: ASYNC110 - the observer tells nobody
+                await anyio.sleep(0.001)
+        taken.append(max(observer.bound_at.values()) - began)
+        await anyio.sleep(_BETWEEN_ENDS_S)
+    return {"bound_ms": round(statistics.median(taken) * 1e3, 1), "slowest_ms": round(max(taken) * 1e3, 1)}
+
+
+async def _cordon(scene: Stage, scheduler: Moorage) -> dict[str, float]:
+    cpu_before_s = procfs.cpu_s(scheduler.pid)
+    await anyio.sleep(_AFTER_CORDON_S)
+    cpu_s, patches = procfs.cpu_s(scheduler.pid), await _patches(scene)
+    await scene.patch_all(["/api/v1/nodes/node-0050"], {"spec": {"unschedulable": True}})
+    await anyio.sleep(_AFTER_CORDON_S)
+    return {
+        "idle_cpu_s": round(cpu_s - cpu_before_s, 2),
+        "cordon_patches": round(await _patches(scene) - patches),
+        "cordon_cpu_s": round(procfs.cpu_s(scheduler.pid) - cpu_s, 2),
+    }

@@ -8,6 +8,7 @@ import msgspec
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes by part; times in seconds.
 
+    ``backlog``: (nodes, pods that wait, shapes).
     ``whole``: (nodes, rounds of each scheduler). ``arrival``: (nodes, pods a second, for so long). ``shares``: (delay
     of a reservation's start, pairs of pods). ``churn``: (pods, nodes). ``admission``: (reviews a second, for so long);
     ``admission_cost``: (seconds flat out, rounds); ``admission_rates``: tried in turn to find the highest.
@@ -21,6 +22,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     pause_pods: int = 10_000
     events: int = 50_000
     whole: tuple[tuple[int, int], ...] = ((100, 4), (500, 1))
+    backlog: tuple[tuple[int, int, int], ...] = ((100, 1_000, 20), (1_000, 10_000, 20), (1_000, 10_000, 500))
     arrival: tuple[tuple[int, float, float], ...] = ((100, 50, 16), (100, 100, 8), (500, 100, 20))
     arrival_rounds: int = 2
     writes_pods: int = 200
@@ -55,6 +57,7 @@ SMALL = Sizes(
     pause_pods=1_000,
     events=2_000,
     whole=((10, 1),),
+    backlog=((60, 100, 5),),
     arrival=((20, 50, 2),),
     arrival_rounds=1,
     writes_pods=20,

@@ -27,7 +27,7 @@ from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from kube.watch.signal import Signal
 from scheduler.core.model.plan import Explain
-from scheduler.core.model.verdict import Code
+from scheduler.core.model.verdict import Code, Verdict
 from scheduler.status import reasons
 from scheduler.status.reasons import Told
 from scheduler.telemetry.observing import Observer
@@ -43,7 +43,7 @@ _COUNTS_AFTER: Final = 2
 #: and so many of them a second, as far as counts have changed.
 _COUNTS_PER_S: Final = 4
 #: So many are looked at without a pause.
-_LOOKS: Final = 100
+_LOOKS: Final = 500
 
 
 class Status:
@@ -79,6 +79,8 @@ class Status:
         #: Pods in the order in which their conditions were written, or the counts in them compared: (when, pod).
         self._counted: deque[tuple[float, str]] = deque()
         self._counted_at: dict[str, float] = {}
+        #: Pod -> the verdict that its words were compared with last.
+        self._compared: dict[str, Verdict] = {}
         #: Pods whose condition is being written: one write of a pod at a time.
         self._writing: set[str] = set()
         self._wake = Signal()
@@ -181,10 +183,12 @@ class Status:
             verdict = self._cache.cluster.backlog.said.verdict(uid)
             if self._counted_at.get(uid) != at or verdict is None:
                 continue
-            told = reasons.told(verdict, of_gpushare=self._asks_as_gpushare(uid))
-            if told != self._wanted.get(uid):
-                self._want(uid, told)
-                return
+            if self._compared.get(uid) is not verdict:
+                self._compared[uid] = verdict
+                told = reasons.told(verdict, of_gpushare=self._asks_as_gpushare(uid))
+                if told != self._wanted.get(uid):
+                    self._want(uid, told)
+                    return
             self._note_counted(uid)
 
     def _note_counted(self, uid: str) -> None:
@@ -197,6 +201,7 @@ class Status:
         self._wanted.pop(uid, None)
         self._written_at.pop(uid, None)
         self._counted_at.pop(uid, None)
+        self._compared.pop(uid, None)
         self.codes.pop(uid, None)
 
     async def _tell(self, uid: str) -> None:

@@ -7,7 +7,7 @@ A verdict holds codes and counts, never text; scheduler/status/reasons.py render
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -82,6 +82,11 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
     nodes: int
 
 
+#: Kinds that say of a node that nobody may be there now. They come and go with nodes, for all pods alike, and are no
+#: reason of their own where other nodes are no help either.
+_OF_NODES: Final = frozenset({"not-ready", "cordoned"})
+
+
 class Reasons(NamedTuple):
     """What a verdict says without its counts. A pod is told at once when this changes; counts may be a while old."""
 
@@ -108,4 +113,5 @@ class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def reasons(self) -> Reasons:
         """The verdict without its counts."""
         kinds = frozenset((reason.kind, reason.resource) for reason in self.node_reasons)
-        return Reasons(self.code, self.detail, self.required, kinds)
+        lasting = frozenset(each for each in kinds if each[0] not in _OF_NODES)
+        return Reasons(self.code, self.detail, self.required, lasting or kinds)
