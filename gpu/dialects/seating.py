@@ -8,7 +8,7 @@ scheduler takes the first that fits.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -79,14 +79,21 @@ def _two_ways(request: GpuRequest, places: Sequence[_Place]) -> list[tuple[int, 
     """Each share on the first device that holds it, and each on a device of its own."""
     blocks: list[_Block] = []
     way = []
+    #: By what is asked: how many of the first devices hold no more of it, whatever comes.
+    full: dict[Hashable, int] = {}
     for at, number in places:
         asking = request.containers[at]
-        device = next(
-            (n for n, block in enumerate(blocks) if block.holds(at, asking, asking.asks[number])), len(blocks)
-        )
+        ask = asking.asks[number]
+        like = (asking.container.kind, asking.is_sidecar, _kind(ask), _nano(ask), _compute_percent(ask))
+        device = full.get(like, 0)
+        while device < len(blocks) and not blocks[device].has_room(asking, ask):
+            device += 1
+        full[like] = device
+        while device < len(blocks) and not blocks[device].holds(at, asking, ask):
+            device += 1
         if device == len(blocks):
             blocks.append(_Block())
-        blocks[device].add(at, asking, asking.asks[number])
+        blocks[device].add(at, asking, ask)
         way.append(device)
     apart = tuple(range(len(places)))
     return [tuple(way)] if tuple(way) == apart else [tuple(way), apart]
@@ -108,9 +115,12 @@ class _Block:
 
     def holds(self, at: int, asking: ContainerRequest, ask: Ask) -> bool:
         """Whether one more share fits beside those that are there: the rules of ``_fits``."""
+        return at != self._last and self.has_room(asking, ask)
+
+    def has_room(self, asking: ContainerRequest, ask: Ask) -> bool:
+        """Whether another container's share would fit. Once it would not, it never will: devices only fill."""
         return (
-            at != self._last
-            and self._kind == _kind(ask)
+            self._kind == _kind(ask)
             and _most(_with_one(self._nano, asking, _nano(ask))) <= NANO_PER_DEVICE
             and _most(_with_one(self._compute, asking, _compute_percent(ask))) <= 100
         )

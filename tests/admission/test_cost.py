@@ -40,6 +40,9 @@ _WIDE: Final[dict[str, Callable[[int], Manifest]]] = {
     "ClearML, one index in all containers": lambda n: _pod(*({"nvidia.com/gpu-1": "1"} for _ in range(n))),
     "ClearML, nothing of one index": lambda n: _pod(*({"nvidia.com/gpu-1": "0"} for _ in range(n))),
     "HAMi, memory": lambda n: _pod(*({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "10"} for _ in range(n))),
+    "HAMi, two slices with compute in each container": lambda n: _pod(
+        *({"nvidia.com/gpu": "2", "nvidia.com/gpumem": "10", "nvidia.com/gpucores": "30"} for _ in range(n))
+    ),
     "HAMi, priorities beside one slice": lambda n: _pod(
         {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "10"}, *({"nvidia.com/priority": "1"} for _ in range(n))
     ),
