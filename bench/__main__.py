@@ -21,11 +21,11 @@ from tools import controlplane
 
 #: In the order in which they run.
 PARTS = (
-    "core", "translate", "largest", "asking", "reservation", "cache", "whole", "backlog", "arrival", "writes",
-    "fractions", "shares", "gang", "idle", "churn", "counting", "tracing", "admission", "page", "winding",
+    "core", "asleep", "translate", "largest", "asking", "reservation", "cache", "whole", "backlog", "arrival",
+    "writes", "fractions", "shares", "gang", "idle", "churn", "counting", "tracing", "admission", "page", "winding",
 )  # fmt: skip
 #: Programs of their own that print their figures as JSON.
-_STANDALONE = ("core", "translate", "largest", "asking", "reservation")
+_STANDALONE = ("core", "asleep", "translate", "largest", "asking", "reservation")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

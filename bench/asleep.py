@@ -96,7 +96,12 @@ def measure(waiting: int, shapes: int) -> dict[str, object]:
     gc.collect()
     began = time.process_time()
     scheduler.decide()
-    found: dict[str, object] = {"waiting": waiting, "shapes": shapes, "first_s": round(time.process_time() - began, 2)}
+    found: dict[str, object] = {
+        "bench": f"{waiting}_waiting_{shapes}_shapes",
+        "waiting": waiting,
+        "shapes": shapes,
+        "first_s": round(time.process_time() - began, 2),
+    }
 
     found["unrelated_ms"] = scheduler.median_ms([partial(_come_and_go, cluster, number) for number in range(_EVENTS)])
     scheduler.told = 0

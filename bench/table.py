@@ -30,6 +30,11 @@ pods; no kubelet speaks for them. A part is *preliminary* when the machine did o
 #: same Kubernetes, on another day, from a build of August 2026 with its client limits raised.
 _PARTS: Final[Mapping[str, tuple[str, str]]] = {
     "core": ("Decisions", "The scheduler's core alone, without any I/O (`bench/core.py` says what each row is)."),
+    "asleep": (
+        "Decisions beside a backlog",
+        "CPU of one decision while pods wait, the core alone (`bench/asleep.py` says what each column is). Bar: 1 ms "
+        "for an event that helps nobody.",
+    ),
     "translate": ("Understanding a pod", "At the door, once a pod. Goal: 50 us (`bench/translate.py`)."),
     "largest": (
         "Reviews of the largest pods",
@@ -51,6 +56,10 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {
         "One-GPU pods, all there, then the scheduler is started",
         "Moorage and the stock kube-scheduler in turn, on the same nodes, in the same run. Bar: kube-scheduler's rate; "
         "goal: 1.5 times it. KAI: 17 pods/s at 100 nodes, 21 at 500.",
+    ),
+    "backlog": (
+        "Pods that wait",
+        "Full nodes, and pods that wait for a GPU. Bar: 20 ms from an end to the next binding.",
     ),
     "arrival": (
         "One-GPU pods that arrive at a steady rate",
