@@ -204,8 +204,10 @@ class Cluster:
         self.commits.pod_gone(uid)
 
     def forget_gone(self) -> None:
-        """A period is over: let go of what nobody can speak of any more."""
+        """A period is over: forget what nobody can speak of any more, and gangs of which no pod waits."""
         self._pods.forget_gone()
+        for key in [key for key in self.backlog.gangs() if all(pod.node for pod in self.members(*key))]:
+            self.backlog.drop_gang(key)
 
     def _drop_pod(self, uid: str) -> None:
         record = self._pods.drop(uid)
@@ -446,11 +448,14 @@ class Cluster:
 
     def _touch(self, uid: str, before: PodRecord | None = None) -> None:
         """Something about a pod has changed. ``before``: what it was, if it may have been of another gang."""
-        self.backlog.touch(uid)
         known = self._pods.records.get(uid)
+        if known is None or known.node:
+            self.backlog.drop(uid)  # at once: a replica that does not lead never comes to file it
+        else:
+            self.backlog.touch(uid)
         for pod in (before, known):
             if pod is not None and pod.pod_group:
-                self.backlog.touch_gang(pod.namespace, pod.pod_group, waits=not pod.node)
+                self.backlog.touch_gang(pod.namespace, pod.pod_group, waits=pod is known and not pod.node)
 
     def _touch_gang(self, namespace: str, pod_group: str) -> None:
         self.backlog.touch_gang(namespace, pod_group)

@@ -121,7 +121,7 @@ class Status:
 
     def forget_gone(self) -> None:
         """Let go of what was said of pods that wait no more."""
-        known = self._wanted.keys() | self._written_at.keys() | self.codes.keys()
+        known = self._wanted.keys() | self._written_at.keys() | self._counted_at.keys() | self.codes.keys()
         for uid in known - self._cache.waiting.keys():
             self._forget(uid)
 

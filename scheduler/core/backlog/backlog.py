@@ -151,6 +151,7 @@ class Backlog:
 
     def drop(self, uid: str) -> None:
         """A pod waits no more."""
+        self.touched.discard(uid)
         self.take_out(uid)
         self.said.forget(uid)
 

@@ -218,6 +218,18 @@ def test_a_pod_whose_reason_stays_is_told_nothing_and_its_counts_are_known() -> 
     assert [reason.nodes for reason in verdict.node_reasons] == [2]
 
 
+def test_a_replica_that_does_not_decide_keeps_nothing_of_pods_that_came_and_went() -> None:
+    made = cluster(node())
+    for number in range(3):
+        pods = [pod(f"p{number}", gpus=1), pod(f"m{number}", gpus=1, group=f"g{number}")]
+        feed(made, *pods)
+        feed(made, *(bound(each, "n1") for each in pods))
+        _gone(f"p{number}")(made)
+    made.forget_gone()
+    assert not made.backlog.touched
+    assert not made.backlog.gangs()
+
+
 def test_a_pod_that_comes_back_from_its_way_is_told_again() -> None:
     made = cluster(node(gpus=1), _P)
     _decided(made)
