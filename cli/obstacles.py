@@ -28,8 +28,6 @@ from scheduler.core.model.records import ClaimUse
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.status.reasons import told
-from simulator import jobpods
-from simulator.podmaking import Malformed
 from wire import names
 from wire.core import Job, ObjectMeta, OwnerReference, Pod
 
@@ -101,6 +99,17 @@ def _never_placed(pod: Pod, found: FoundPod) -> Iterator[Suspicion]:
         yield Suspicion("no-pod-group", names.POD_GROUP_NAME, f"{text}{advice}")
 
 
+def _made_by_cron_job(found: FoundPod) -> Mapping[str, Any] | None:
+    """The Job that a CronJob makes; None if its template can't be read."""
+    from simulator import jobpods  # noqa: PLC0415 - it loads what talks to clusters, and few files have a CronJob
+    from simulator.podmaking import Malformed  # noqa: PLC0415
+
+    try:
+        return jobpods.job_of_cron_job(found.owner, name=found.name)
+    except Malformed:
+        return None
+
+
 def _by_its_job(found: FoundPod, pod: Pod) -> Verdict | None:
     """What the Job says that is there or that a CronJob makes."""
     if (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME):
@@ -108,10 +117,12 @@ def _by_its_job(found: FoundPod, pod: Pod) -> Verdict | None:
     kind = found.owner.get("kind")
     if kind not in {"Job", "CronJob"} or not str(found.owner.get("apiVersion")).startswith("batch/"):
         return None
+    job = _made_by_cron_job(found) if kind == "CronJob" else found.owner
+    if job is None:
+        return None
     try:
-        job = jobpods.job_of_cron_job(found.owner, name=found.name) if kind == "CronJob" else found.owner
         meta = msgspec.convert(job.get("metadata") or {}, ObjectMeta)
-    except (Malformed, msgspec.ValidationError):
+    except msgspec.ValidationError:
         return None
     return job_owners.job_record(Job(metadata=msgspec.structs.replace(meta, name=found.name))).verdict
 

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 import anyio
 
+from binder.core.entries import vanished_wait_s
 from kube.client import errors
 from kube.client.api import Api
 from kube.client.resources import PODS
@@ -47,6 +48,8 @@ L5_S: Final = 600.0
 #: From the moment at which a pod is gone: one decision, and what there is to be done before a Binding (a reservation
 #: that goes: its grace period; one that comes: its start and its answer).
 L4_S: Final = 60.0
+#: A pod without a grace period is gone when it is deleted; its share is kept until its machine was heard of that long.
+_KEPT_S: Final = float(vanished_wait_s(0))
 _L4_LOOK_S: Final = 0.5
 
 
@@ -216,12 +219,14 @@ class Auditor:
             return
         while leaving.uid in self._checker.live:  # noqa: ASYNC110 - the checker's view is plain data
             await anyio.sleep(_L4_LOOK_S)
-        until_s = anyio.current_time() + L4_S
+        within_s = L4_S + (0.0 if leaving.raw["spec"].get("terminationGracePeriodSeconds", 30) else _KEPT_S)
+        until_s = anyio.current_time() + within_s
         while anyio.current_time() < until_s:
             await anyio.sleep(_L4_LOOK_S)
             if any(not (pod := self._checker.live.get(uid)) or pod.node for uid in waiting):
                 return
-        text = f"{L4_S:.0f} s after pod {leaving.key} was gone nobody has its room, where {', '.join(wanted)} would fit"
+        fitting = ", ".join(wanted)
+        text = f"{within_s:.0f} s after pod {leaving.key} was gone nobody has its room, where {fitting} would fit"
         self._checker.findings.add("L4", anyio.current_time(), text)
 
 

@@ -11,7 +11,7 @@ in the end does. Three rules keep a charge from being lost:
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -64,7 +64,7 @@ class Cluster:
         self._pods = Pods()
         self._pod_groups: dict[Key, PodGroupRecord] = {}
         #: What is under way: the shell notes it here.
-        self.commits = Commits(self._pods, settings=settings, changed=self._changed, touched=self._touch)
+        self.commits = Commits(self._pods, settings=settings, changed=self._changed, touched=self._way_changed)
         #: Claims of pods, and the volumes behind them.
         self.storage = Storage(self._changed, self._touch)
         #: Jobs of pods, and what they say about starting together.
@@ -73,6 +73,7 @@ class Cluster:
         self._succeeded = Succeeded()
         #: What anti-affinity of pods that have a node keeps others off.
         self.others = OthersTerms(self._nodes.get, self._terms_changed)
+        self._have_terms_changed = False
         #: Which devices were seen where.
         self.sightings = Sightings()
         self._marked: set[str] = set()
@@ -210,6 +211,8 @@ class Cluster:
             self.backlog.drop_gang(key)
 
     def _drop_pod(self, uid: str) -> None:
+        if self.commits.is_spoken_for(uid):
+            self.storage.holder_changed(uid)
         record = self._pods.drop(uid)
         self.storage.drop_pod(uid)
         self.others.drop_pod(uid)
@@ -311,6 +314,14 @@ class Cluster:
                 self.backlog.touch_gang(pod.namespace, pod.pod_group, waits=True)
         self._changed()
 
+    def touch_all_concerned(self) -> None:
+        """Touch pods of which it is not known one by one that something about them has changed."""
+        self.count_terms_on_their_way()
+        self.storage.touch_all()
+        if self._have_terms_changed:
+            self._have_terms_changed = False
+            self.backlog.touch_avoiding()
+
     def count_terms_on_their_way(self) -> None:
         """Have the terms of pods that are on their way to a node count there."""
         if self.others.has_unbound:
@@ -326,14 +337,13 @@ class Cluster:
         return self._judged(pod for pod in self.members(namespace, pod_group) if not pod.node)
 
     def _judged(self, unbound: Iterable[PodRecord]) -> list[PodRecord]:
-        holders = self.storage.holders(self.commits.is_spoken_for)
         waiting = (pod for pod in unbound if not pod.deleting and not self.commits.is_spoken_for(pod.uid))
-        return [self.others.judged(self.storage.judged(pod, holders)) for pod in waiting]
+        return list(map(self.judge(), waiting))
 
-    def judged(self, pod: PodRecord) -> PodRecord:
-        """A pod with what else is known to keep it waiting, or off nodes, beside what it says itself."""
+    def judge(self) -> Callable[[PodRecord], PodRecord]:
+        """Judge pods, as long as nothing changes: what else is known to keep them waiting, or off nodes."""
         holders = self.storage.holders(self.commits.is_spoken_for)
-        return self.others.judged(self.storage.judged(pod, holders))
+        return lambda pod: self.others.judged(self.storage.judged(pod, holders))
 
     def doubts(self) -> dict[str, Doubt]:
         """Nodes that come last when a device has to be opened (slow_nodes.py)."""
@@ -461,8 +471,13 @@ class Cluster:
         self.backlog.touch_gang(namespace, pod_group)
         self._changed()
 
+    def _way_changed(self, uid: str) -> None:
+        """A pod is on its way to a node now, or is not any more."""
+        self._touch(uid)
+        self.storage.holder_changed(uid)
+
     def _terms_changed(self) -> None:
-        self.backlog.touch_avoiding()
+        self._have_terms_changed = True
         self._changed()
 
     def _count(self, name: str) -> Occupancy:

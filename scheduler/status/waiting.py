@@ -221,8 +221,12 @@ class Status:
 
     async def _write(self, uid: str) -> None:
         told, waiting, record = self._wanted.get(uid), self._cache.waiting.get(uid), self._cache.cluster.pod(uid)
-        if told is None or waiting is None or record is None or self._cache.cluster.is_in_flight(uid):
-            self._wanted.pop(uid, None)  # should it come back, the same words are news again
+        if told is None or waiting is None or record is None:
+            self._wanted.pop(uid, None)
+            return
+        if self._cache.cluster.is_in_flight(uid):
+            self._written_at[uid] = anyio.current_time()
+            self._look_at(uid)  # should it come back, it says this still
             return
         said = next((c for c in waiting.conditions if c.type == names.CONDITION_POD_SCHEDULED), None)
         if said is not None and (said.status, said.reason, said.message) == ("False", told.reason, told.message):

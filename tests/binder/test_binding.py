@@ -254,7 +254,7 @@ async def test_what_ended_long_ago_is_forgotten() -> None:
         for i in range(3):
             pod = await it.bound(f"p{i}", f"g{i}")
             await it.api.delete(PODS, pod.metadata.name, namespace=TEAM, grace_s=0)
-        await anyio.sleep(120)
+        await anyio.sleep(240)
         view = it.binder.view
         assert await it.reservations() == []
         assert not view.pods

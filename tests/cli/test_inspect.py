@@ -322,7 +322,7 @@ async def test_the_documents_show_what_is_printed(capsys: pytest.CaptureFixture[
         memory = pod("notebook", annotations={names.GPU_MEMORY: "2000"})
         await create(world, share("train"), share("serve", "0.25"), memory, pod("whole", gpus=2))
         await create(world, share("pair", "0.3", **two), pod("huge", gpus=7))
-        await settle()
+        await settle(30)  # counts in reasons follow
         for given, printed in examples:
             arguments = understood(*given.split())
             inspectprocess.show(await looked(world, *given.split()), arguments)

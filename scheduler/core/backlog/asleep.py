@@ -22,6 +22,8 @@ from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.ledger import Ledger
 
 Key = tuple[str, str]
+#: Of what is kept, so many times as many are looked through for those that are out of date.
+LOOKED_AT: Final = 10
 _NO_ROWS: Final[frozenset[int]] = frozenset()
 
 
@@ -93,7 +95,8 @@ class Asleep:
     def oldest(self, count: int) -> list[PodClass]:
         """Classes whose verdicts were told longest ago, as far as their counts may have changed since."""
         last = self._ledger.changes.last
-        return [cls for cls in islice(self._classes, count) if self._classes[cls].told_at != last]
+        stale = (cls for cls in islice(self._classes, LOOKED_AT * count) if self._classes[cls].told_at != last)
+        return list(islice(stale, count))
 
     def is_counted(self, cls: PodClass) -> bool:
         """Whether no verdict on a class is kept whose counts may have changed."""

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
 
-from scheduler.core.backlog.asleep import Asleep, Kept
+from scheduler.core.backlog.asleep import LOOKED_AT, Asleep, Kept
 from scheduler.core.backlog.sayings import Key, Sayings
 from scheduler.core.backlog.shape import Shape, ShapeKey
 from scheduler.core.model.records import PodClass, PodRecord
@@ -55,8 +55,6 @@ class Backlog:
         #: Verdicts on classes and gangs that fitted nowhere.
         self.asleep = Asleep(ledger)
         self.touched: set[str] = set()
-        #: Pods that are looked at in each decision: what they wait for says nothing when it changes.
-        self.restless: set[str] = set()
         self._shapes: dict[ShapeKey, Shape] = {}
         self._shape_of: dict[str, Shape] = {}
         self._of_class: dict[PodClass, dict[ShapeKey, None]] = {}
@@ -147,7 +145,6 @@ class Backlog:
     def take_out(self, uid: str) -> None:
         """A pod is no pod alone that waits."""
         self._leave(uid)
-        self.restless.discard(uid)
 
     def drop(self, uid: str) -> None:
         """A pod waits no more."""
@@ -270,9 +267,14 @@ class Backlog:
         return (self._shapes[key] for key in self._of_class.get(cls, ()))
 
     def stale_gangs(self, count: int) -> list[WaitingGang]:
-        """Gangs whose counts may have changed, those that were counted longest ago."""
-        last = self._ledger.changes.last
-        return [self._gangs[key] for key in islice(self._counted_at, count) if self._counted_at[key] != last]
+        """Gangs whose counts may have changed, those that were counted longest ago.
+
+        Not those whose start costs much: they are tried when they may start, and not for their counts.
+        """
+        last, pace = self._ledger.changes.last, self.asleep.pace
+        keys = islice(self._counted_at, LOOKED_AT * count)
+        stale = (key for key in keys if self._counted_at[key] != last and not pace.is_large(key))
+        return [self._gangs[key] for key in islice(stale, count)]
 
     def count_again(self, gang: WaitingGang) -> None:
         """A gang that sleeps is decided on again for the counts in its verdict."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, KeysView
+from collections.abc import KeysView
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
@@ -28,7 +28,7 @@ class Shape:
     ``apart``: pods with a verdict of their own, until the shape has its next one.
     """
 
-    __slots__ = ("_in_order", "_ranks", "apart", "key", "verdict")
+    __slots__ = ("_in_order", "_ranks", "_taken", "apart", "key", "verdict")
 
     def __init__(self, key: ShapeKey) -> None:
         self.key = key
@@ -37,6 +37,8 @@ class Shape:
         self._ranks: dict[str, Rank] = {}
         #: A heap. Ranks of pods that have left stay in it until they come first, or are too many.
         self._in_order: list[Rank] = []
+        #: Ranks of pods that have had their turn in the decision under way, by pod: they have no second one.
+        self._taken: dict[str, Rank] = {}
 
     def __len__(self) -> int:
         return len(self._ranks)
@@ -52,9 +54,10 @@ class Shape:
         if self._ranks.get(pod.uid) == rank:
             return
         self._ranks[pod.uid] = rank
-        heappush(self._in_order, rank)
+        if pod.uid not in self._taken:
+            heappush(self._in_order, rank)
         if len(self._in_order) > 2 * len(self._ranks) + _FEW:
-            self._in_order = list(self._ranks.values())
+            self._in_order = [rank for uid, rank in self._ranks.items() if uid not in self._taken]
             heapify(self._in_order)
 
     def drop(self, uid: str) -> None:
@@ -71,14 +74,23 @@ class Shape:
         return None
 
     def take(self) -> Rank:
-        """Take the first one out of the order, for one decision. It has to be put back."""
-        rank = heappop(self._in_order)
+        """Take the first one out of the order, until all are put back. Raises LookupError if there is none."""
+        rank = self.first()
+        if rank is None:
+            raise LookupError("no pod of this shape has its turn to come")
         while self._in_order and self._in_order[0] == rank:
-            heappop(self._in_order)  # of a pod that has left and come back
+            heappop(self._in_order)  # more than once of a pod that has left and come back
+        self._taken[rank.uid] = rank
         return rank
 
-    def put_back(self, taken: Iterable[Rank]) -> None:
+    def put_back(self) -> None:
         """Those that were taken are in order again, as far as they are still of this shape."""
-        for rank in taken:
-            if self._ranks.get(rank.uid) == rank:
+        for uid in self._taken:
+            if (rank := self._ranks.get(uid)) is not None:
                 heappush(self._in_order, rank)
+        self._taken.clear()
+
+    @property
+    def taken(self) -> KeysView[str]:
+        """Pods that have had their turn."""
+        return self._taken.keys()

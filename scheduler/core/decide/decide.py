@@ -7,7 +7,7 @@ it places and what was touched, however much waits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final
@@ -42,7 +42,7 @@ def decide(cluster: Cluster, now_ns: int, limits: Limits = LIMITS) -> Plan:
         return known
     cluster.refresh_backlog()
     file_touched(cluster, now_ns)
-    plan = _Decision(cluster, now_ns, limits).made()
+    plan = _Decision(cluster, now_ns, limits, cluster.judge()).made()
     cluster.remember(plan)
     return plan
 
@@ -54,6 +54,7 @@ class _Decision:
     cluster: Cluster
     now_ns: int
     limits: Limits
+    judge: Callable[[PodRecord], PodRecord]
     attempts: Attempts = field(init=False)
     entries: list[Entry] = field(default_factory=list)
     #: What has its turn next: shapes and gangs, by the rank of their first pod. The number decides between equals.
@@ -61,8 +62,8 @@ class _Decision:
     _given: int = 0
     #: Shapes that have a turn to come.
     _in_turn: set[Shape] = field(default_factory=set)
-    #: Pods that had their turn.
-    _taken: dict[Shape, list[Rank]] = field(default_factory=dict)
+    #: Shapes of which a pod had its turn.
+    _taken: set[Shape] = field(default_factory=set)
 
     def made(self) -> Plan:
         """Decide everything, or as much as one decision may."""
@@ -92,8 +93,8 @@ class _Decision:
                 self._decide_shape(first)
             elif first.decide():
                 self._give_turn(first)
-        for shape, ranks in self._taken.items():
-            shape.put_back(ranks)
+        for shape in self._taken:
+            shape.put_back()
         self._move_on(stuck)
         placed = {placement.pod_uid for placement in placements(self.entries)}
         return Plan(entries=(*self.entries, *backlog.said.news(placed)), wake_at_ns=self._wake_at_ns())
@@ -109,8 +110,7 @@ class _Decision:
     def _decide_shape(self, shape: Shape) -> None:
         """Decide on the first pod of a shape, and by it on all, if it fits nowhere."""
         rank = shape.take()
-        taken = self._taken.setdefault(shape, [])
-        taken.append(rank)
+        self._taken.add(shape)
         pod = self._still_of(shape, rank.uid)
         if pod is None:
             self._give_turn(shape)
@@ -119,7 +119,7 @@ class _Decision:
         if outcome is Outcome.SERVED:
             self._give_turn(shape)
         elif isinstance(outcome, Verdict):
-            self.cluster.backlog.said.say_shape(shape, outcome, served={rank.uid for rank in taken[:-1]})
+            self.cluster.backlog.said.say_shape(shape, outcome, served=shape.taken - {rank.uid})
             self.cluster.backlog.sleep(shape)
 
     def _still_of(self, shape: Shape, uid: str) -> PodRecord | None:
@@ -127,10 +127,10 @@ class _Decision:
         known = self.cluster.pod(uid)
         if known is None:
             raise LookupError(f"pod {uid} waits, and is not known")
-        pod = self.cluster.judged(known)
+        pod = self.judge(known)
         if pod.blocker is None and pod.cls == shape.key.cls:
             return pod
-        file_alone(self.cluster, known, self.now_ns)
+        file_alone(self.cluster, pod, self.now_ns)
         moved_to = self.cluster.backlog.awake_shape_of(uid)
         if moved_to is not None and moved_to not in self._in_turn:
             self._give_turn(moved_to)
@@ -163,7 +163,13 @@ class _Decision:
 
     def _recounted(self) -> tuple[set[PodClass], list[WaitingGang]]:
         """What is judged again though nothing may help it, for the counts in its verdict."""
-        return self._stale() if self.now_ns >= self.cluster.backlog.recount_ns else (set(), [])
+        backlog = self.cluster.backlog
+        if self.now_ns < backlog.recount_ns:
+            return set(), []
+        found = self._stale()
+        if any(found):
+            backlog.recount_ns = self.now_ns + _RECOUNT_NS
+        return found
 
     def _wake_at_ns(self) -> int | None:
         """When time alone changes the answer."""
@@ -183,7 +189,7 @@ class _Decision:
         for placement in self.cluster.stuck() if doubts else ():
             known = self.cluster.pod(placement.pod_uid)
             if known is not None and placement.node in doubts:
-                yield self.cluster.judged(known), placement
+                yield self.judge(known), placement
 
     def _move_on(self, stuck: Iterable[tuple[PodRecord, Placement]]) -> None:
         """Take back pods that wait for a node whose time is over, as far as they fit where no answer is owed.

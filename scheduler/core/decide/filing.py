@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from scheduler.core.model.records import PodRecord
@@ -15,14 +16,15 @@ def file_touched(cluster: Cluster, now_ns: int) -> None:
     """Take everything into account that has happened since the last decision, time included."""
     backlog = cluster.backlog
     backlog.touch_due(now_ns)
-    cluster.count_terms_on_their_way()
-    touched, backlog.touched = backlog.touched | backlog.restless, set()
+    cluster.touch_all_concerned()
+    touched, backlog.touched = backlog.touched, set()
+    judge = cluster.judge()
     for uid in sorted(touched):
-        _file(cluster, uid, now_ns)
+        _file(cluster, uid, judge, now_ns)
     backlog.wake(cluster.generation)
 
 
-def _file(cluster: Cluster, uid: str, now_ns: int) -> None:
+def _file(cluster: Cluster, uid: str, judge: Callable[[PodRecord], PodRecord], now_ns: int) -> None:
     pod, backlog = cluster.pod(uid), cluster.backlog
     if pod is None or pod.node or pod.deleting or cluster.is_spoken_for(uid):
         backlog.drop(uid)
@@ -31,23 +33,19 @@ def _file(cluster: Cluster, uid: str, now_ns: int) -> None:
     elif pod.gated:
         backlog.drop(uid)
     else:
-        file_alone(cluster, pod, now_ns)
+        file_alone(cluster, judge(pod), now_ns)
 
 
-def file_alone(cluster: Cluster, pod: PodRecord, now_ns: int) -> None:
-    """File a pod alone that waits."""
-    backlog, judged = cluster.backlog, cluster.judged(pod)
+def file_alone(cluster: Cluster, judged: PodRecord, now_ns: int) -> None:
+    """File a pod alone that waits, as it was judged."""
+    backlog = cluster.backlog
     verdict, next_ns = obstacle(cluster, judged, now_ns)
     if next_ns is not None:
-        backlog.wake_at(next_ns, pod.uid)
-    if judged.alone or (judged.blocker is not None and judged.blocker.code is Code.CLAIM_IN_USE):
-        backlog.restless.add(pod.uid)
-    else:
-        backlog.restless.discard(pod.uid)
+        backlog.wake_at(next_ns, judged.uid)
     if verdict is not None:
-        backlog.hold(pod.uid, verdict)
+        backlog.hold(judged.uid, verdict)
         return
-    setback = cluster.setback(pod.uid)
+    setback = cluster.setback(judged.uid)
     is_apart = bool(judged.alone) or (setback is not None and bool(setback.excluded_at(now_ns)))
     backlog.file(judged, is_apart=is_apart)
 

@@ -58,10 +58,34 @@ class Storage:
         #: Pods that mount claims, by UID; and who mounts which.
         self._pods: dict[str, PodRecord] = {}
         self._users: dict[ClaimKey, set[str]] = {}
+        self._has_changed_for_all = False
         #: UID -> a pod that waits, as it is and as it was judged; until something about its claims changes.
         self._judged: dict[str, tuple[PodRecord, PodRecord]] = {}
 
     # --- what is seen ------------------------------------------------------------------------------------------------
+    def holder_changed(self, uid: str) -> None:
+        """A pod holds its claims now, or does so no more: others may wait for those that one pod at a time may use."""
+        pod = self._pods.get(uid)
+        if pod is not None:
+            self._touch_users(pod)
+
+    def _touch_users(self, pod: PodRecord) -> None:
+        for use in pod.claims:
+            key = (pod.namespace, use.name)
+            claim = self.claims.get(key)
+            if claim is not None and claim.is_alone:
+                for uid in self._users.get(key, ()):
+                    if uid != pod.uid and not self._pods[uid].node:
+                        self._touched(uid)
+
+    def touch_all(self) -> None:
+        """Touch all pods that wait, if something that all depend on has changed."""
+        if self._has_changed_for_all:
+            self._has_changed_for_all = False
+            for pod in self._pods.values():
+                if not pod.node:
+                    self._touched(pod.uid)
+
     def put_pod(self, pod: PodRecord) -> None:
         """Take a pod as it is now."""
         self.drop_pod(pod.uid)
@@ -72,6 +96,7 @@ class Storage:
             self._users.setdefault((pod.namespace, use.name), set()).add(pod.uid)
         if pod.node:
             self.attachments.put(pod)
+            self._touch_users(pod)
 
     def drop_pod(self, uid: str) -> None:
         """A pod is gone."""
@@ -86,6 +111,7 @@ class Storage:
                 del self._users[pod.namespace, use.name]
         if pod.node:
             self.attachments.drop(pod)
+            self._touch_users(pod)
 
     def _claim_changed(self, key: ClaimKey) -> None:
         users = self._users.get(key)
@@ -114,9 +140,7 @@ class Storage:
 
     def _all_changed(self, *nodes: str) -> None:
         self._judged.clear()
-        for pod in self._pods.values():
-            if not pod.node:
-                self._touched(pod.uid)
+        self._has_changed_for_all = True
         if self._pods:
             self._told(*nodes)
 

@@ -25,7 +25,7 @@ def _taken(shape: Shape) -> list[str]:
     found = []
     while shape.first() is not None:
         found.append(shape.take())
-    shape.put_back(found)
+    shape.put_back()
     return [rank.uid for rank in found]
 
 
@@ -59,3 +59,17 @@ def test_ranks_of_pods_that_have_left_do_not_pile_up() -> None:
     assert len(shape._in_order) < 100
     shape.drop("b")
     assert _taken(shape) == ["a"]
+
+
+def test_a_pod_that_had_its_turn_has_no_second_one_whatever_comes_and_goes_meanwhile() -> None:
+    shape = _shape(_pod("a", priority=9))
+    for number in range(200):
+        shape.put(_pod(f"x{number}"))
+        shape.drop(f"x{number}")
+    assert shape.take().uid == "a"
+    shape.put(_pod("b"))
+    shape.put(replace(_pod("a", priority=9), priority=10))
+    assert shape.take().uid == "b"
+    assert shape.first() is None
+    shape.put_back()
+    assert _taken(shape) == ["a", "b"]

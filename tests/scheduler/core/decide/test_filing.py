@@ -57,9 +57,12 @@ def _owned() -> Pod:
     return pod("p", gpus=1, owner=("batch/v1", "Job"))
 
 
-def _mounting(name: str = "p") -> Pod:
+def _mounting(name: str = "p", *, group: str = "") -> Pod:
     mounted = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
-    return pod(name, gpus=1, spec={"volumes": mounted})
+    return pod(name, gpus=1, group=group, spec={"volumes": mounted})
+
+
+_ON_ITS_WAY = _mounting("r")
 
 
 def _keeping_off(**more: Any) -> Pod:
@@ -119,6 +122,22 @@ _PLANNED = {names.PLAN: '{"id": "x", "members": {"uid-p": {"node": "n1"}}}'}
             (node(), _RWOP, volume("pv"), bound(_mounting("r"), "n1"), _mounting()),
             [_gone("r")],
             id="nobody else uses its claim any more",
+        ),
+        pytest.param(
+            (
+                *(node(), _RWOP, volume("pv"), pod_group("g", 2), pod("q", gpus=1, group="g")),
+                *(bound(_mounting("r"), "n1"), _mounting(group="g")),
+            ),
+            [_gone("r")],
+            id="nobody else uses the claim of a member of its gang any more",
+        ),
+        pytest.param(
+            (
+                *(node(), _RWOP, volume("pv"), pod_group("g", 2), pod("q", gpus=1, group="g")),
+                *(_ON_ITS_WAY, bind_request(_ON_ITS_WAY, "n1"), _mounting(group="g")),
+            ),
+            [lambda made: made.remove_bind_request("ns", "r"), _gone("r")],
+            id="who was on its way with the claim of a member is gone",
         ),
         pytest.param((node(), _keeping_off(), pod(gpus=1)), [_gone("r")], id="nobody keeps it off any more"),
         pytest.param(
