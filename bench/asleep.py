@@ -23,7 +23,6 @@ import msgspec
 
 from bench.core import cluster_of, node, pod
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Bind, Explain, Plan
 from wire.core import Node
 
@@ -43,7 +42,7 @@ class _Scheduler:
     def decide(self) -> Plan:
         """Make one decision and pass it on; all of it if it takes several."""
         while True:
-            plan = decide(self.cluster, self.now_ns)
+            plan = self.cluster.decide(self.now_ns)
             explained = [entry for entry in plan.entries if isinstance(entry, Explain)]
             self.cluster.told(explained)
             self.told += sum(len(entry.pods) for entry in explained)

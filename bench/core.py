@@ -37,7 +37,6 @@ import numpy as np
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import objects
-from scheduler.core.decide.decide import decide
 from scheduler.core.decide.placer import Placer
 from scheduler.core.model.plan import Alone, Gang, Plan
 from scheduler.core.model.settings import Settings
@@ -169,9 +168,9 @@ def bench_batch(nodes: int, pods: int) -> None:
     for number in range(pods):
         made.upsert_pod(pod(f"p{number:05}", **classes[number % len(classes)]))
     start = time.process_time()
-    plan = decide(made, _NOW_NS)
+    plan = made.decide(_NOW_NS)
     seconds = time.process_time() - start
-    again = min(_timed(lambda: decide(made, _NOW_NS), 5))
+    again = min(_timed(lambda: made.decide(_NOW_NS), 5))
     figures = {"classes": len(classes), "placed": _placed(plan), "seconds": round(seconds, 3)}
     _report("batch", nodes=nodes, pods=pods, **figures, us_per_pod=_us(seconds / pods), unchanged_us=_us(again))
 
@@ -181,7 +180,7 @@ def bench_full(nodes: int, pods: int) -> None:
     made = cluster_of(nodes)
     for number in range(pods):
         made.upsert_pod(pod(f"p{number:05}", gpus=9 + number % 20))
-    seconds = _timed(lambda: decide(made, _NOW_NS), 1)[0]
+    seconds = _timed(lambda: made.decide(_NOW_NS), 1)[0]
     _report("nothing_fits", nodes=nodes, pods=pods, classes=20, seconds=round(seconds, 3))
 
 
@@ -192,7 +191,7 @@ def bench_fraction(nodes: int, decisions: int) -> None:
     for pod in pods:
         made.upsert_pod(pod)
     records = [record for pod in pods if (record := made.pod(pod.metadata.uid)) is not None]
-    placer = Placer(made)
+    placer = Placer(made.snapshot())
     waiting = iter(records)
 
     def place() -> None:
@@ -205,7 +204,7 @@ def bench_fraction(nodes: int, decisions: int) -> None:
 
     def whole() -> None:
         made.generation += 1
-        decide(made, _NOW_NS)
+        made.decide(_NOW_NS)
 
     one = _timed(whole, 30)
     _report(
@@ -229,10 +228,10 @@ def bench_gang(nodes: int, members: int) -> None:
 
         def whole(made: Cluster = made) -> None:
             made.generation += 1
-            decide(made, _NOW_NS)
+            made.decide(_NOW_NS)
 
         seconds = statistics.median(_timed(whole, 20))
-        placed = _placed(decide(made, _NOW_NS))
+        placed = _placed(made.decide(_NOW_NS))
         _report("gang", nodes=nodes, members=members, asks=shape, placed=placed, ms=round(seconds * 1e3, 2))
 
 
@@ -240,7 +239,7 @@ def _until(made: Cluster, uid: str) -> tuple[int, float]:
     """Decide until a pod has its place: how many decisions, and seconds."""
     start = time.process_time()
     for count in range(1, 10_000):
-        plan = decide(made, _NOW_NS)
+        plan = made.decide(_NOW_NS)
         if any(isinstance(entry, Alone) and entry.placement.pod_uid == uid for entry in plan.entries):
             return count, time.process_time() - start
     raise LookupError(f"pod {uid} is placed by none of the decisions")
@@ -251,7 +250,7 @@ def _settle(made: Cluster) -> list[float]:
     taken: list[float] = []
     while True:
         start = time.process_time()
-        plan = decide(made, _NOW_NS)
+        plan = made.decide(_NOW_NS)
         taken.append(time.process_time() - start)
         if plan.wake_at_ns != _NOW_NS:
             return taken
@@ -294,7 +293,7 @@ def bench_large_gangs(nodes: int, gangs: int, members: int, **shape: Any) -> Non
     while sum(taken) < _GANGS_FOR_S:
         made.upsert_pod(pod(f"x{len(taken)}", namespace="other"))
         start = time.process_time()
-        plan = decide(made, _NOW_NS + int(sum(taken) * 1e9))
+        plan = made.decide(_NOW_NS + int(sum(taken) * 1e9))
         taken.append(time.process_time() - start)
         if _placed(plan) != 1:
             raise LookupError("the other namespace's pod is not placed")

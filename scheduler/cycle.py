@@ -24,7 +24,6 @@ from scheduler.commit.direct import Direct
 from scheduler.commit.gangs import Gangs
 from scheduler.commit.handed import HandedOver
 from scheduler.core.assumed.in_flight import HOLD
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, Hold, Join, Placement, Plan, Retire, Withdraw
 from scheduler.settings import SchedulerSettings
 from scheduler.telemetry.observing import Observer, Stage
@@ -84,7 +83,7 @@ class Cycle:
         before: Plan | None = None
         while not self._is_finishing:
             began = anyio.current_time()
-            plan = decide(self._cache.cluster, monotonic_ns())
+            plan = self._cache.cluster.decide(monotonic_ns())
             decided = anyio.current_time()
             self._commit(plan, tasks, limiter, is_new=plan is not before)
             if plan is not before:

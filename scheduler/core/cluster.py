@@ -11,8 +11,8 @@ in the end does. Three rules keep a charge from being lost:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -21,12 +21,17 @@ from scheduler.core.assumed.assumed import Commits
 from scheduler.core.assumed.backoff import Setback
 from scheduler.core.assumed.bind_requests import Key
 from scheduler.core.assumed.slow_nodes import Doubt
+from scheduler.core.backlog import recounts
 from scheduler.core.backlog.backlog import Backlog
 from scheduler.core.convert import objects
 from scheduler.core.convert.job_owners import Owners
+from scheduler.core.decide.allowance import LIMITS, Limits
+from scheduler.core.decide.decide import Decision, decide
+from scheduler.core.decide.filing import file_touched
+from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.groups.succeeded import Succeeded
-from scheduler.core.model.plan import Explain, Placement, Plan, placements
+from scheduler.core.model.plan import Explain, Plan, placements
 from scheduler.core.model.records import BindRequestRecord, NodeRecord, PodGroupRecord, PodRecord, SeenPod
 from scheduler.core.model.seen_pods import News, Pods
 from scheduler.core.model.settings import Settings
@@ -77,9 +82,9 @@ class Cluster:
         #: Which devices were seen where.
         self.sightings = Sightings()
         self._marked: set[str] = set()
-        #: Pods and gangs that wait, and what they wait for; ``refresh_backlog`` brings it up to date.
+        #: Pods and gangs that wait, and what they wait for; ``prepared`` brings it up to date.
         self.backlog = Backlog(self.ledger)
-        self._doubts: dict[str, Doubt] = {}
+        self._doubts: Mapping[str, Doubt] = {}
         self._memo: _Memo | None = None
 
     # --- nodes ---------------------------------------------------------------------------------------------------
@@ -292,14 +297,69 @@ class Cluster:
                 self.sightings.count(node, used, self._pods.bound_to(name))
         return bool(self._marked)
 
-    def refresh_backlog(self) -> None:
-        """Take all that is known of the nodes into account for those that wait."""
+    def snapshot(self) -> Snapshot:
+        """All that a decision reads, as it is now. Good until the next event."""
         self.refresh()
-        doubts = self.doubts()
-        for name in sorted(doubts.keys() | self._doubts.keys()):
-            if doubts.get(name) is not self._doubts.get(name):
-                self.ledger.touch(name)
-        self._doubts = doubts
+        if self.others.has_unbound:
+            self.others.put_on_their_way({charge.pod_uid: charge.node for charge in self.commits.all_charges()})
+        holders = self.storage.holders(self.commits.is_spoken_for)
+        return Snapshot(
+            generation=self.generation,
+            now_at=lambda: self.generation,
+            settings=self.settings,
+            ledger=self.ledger,
+            sightings=self.sightings,
+            pods=self._pods,
+            pod_groups=self._pod_groups,
+            commits=self.commits,
+            storage=self.storage,
+            owners=self.owners,
+            succeeded=self._succeeded,
+            judge=lambda pod: self.others.judged(self.storage.judged(pod, holders)),
+            doubts=self.doubts(),
+            backlog=self.backlog,
+        )
+
+    def waiting(self) -> list[PodRecord]:
+        """Pods of ours that name no node, have no placement under way and none in a gang's plan, in no order."""
+        return self.snapshot().waiting(map(self._pods.records.__getitem__, self._pods.unbound))
+
+    def doubts(self) -> dict[str, Doubt]:
+        """Nodes that come last when a device has to be opened (slow_nodes.py)."""
+        return self.commits.probation.doubts(self.commits.owes)
+
+    # --- deciding ------------------------------------------------------------------------------------------------
+    def decide(self, now_ns: int, limits: Limits = LIMITS) -> Plan:
+        """Say what is to be done now, and keep what was learned by that.
+
+        Explains are for pods that have not been told yet (``told``). Deciding again when nothing changed and
+        ``wake_at_ns`` has not come costs nothing.
+        """
+        known = self._remembered(now_ns)
+        if known is not None:
+            return known
+        decision = decide(self.prepared(now_ns, limits), now_ns, limits)
+        plan = self.learn(decision, now_ns, limits)
+        self._memo = _Memo(self.generation, plan, frozenset(placed.pod_uid for placed in placements(plan.entries)))
+        return plan
+
+    def prepared(self, now_ns: int, limits: Limits = LIMITS) -> Snapshot:
+        """What the next decision reads: the backlog is brought up to date before."""
+        snapshot = self.snapshot()
+        self._touch_concerned(snapshot.doubts)
+        file_touched(snapshot, now_ns)
+        self.backlog.forget_others(now_ns)
+        return replace(snapshot, recounts=recounts.due(self.backlog, now_ns, limits.retold))
+
+    def learn(self, decision: Decision, now_ns: int, limits: Limits = LIMITS) -> Plan:
+        """Keep what the last decision learned; return its plan, with what pods have to be told."""
+        for note in decision.notes:
+            note.take(self.backlog)
+        placed = {placement.pod_uid for placement in placements(decision.entries)}
+        news = self.backlog.said.news(placed)
+        times = (self.backlog.next_ns, recounts.next_ns(self.backlog, now_ns, limits.retold))
+        wake_at_ns = now_ns if decision.has_put_off else min((at for at in times if at is not None), default=None)
+        return Plan(entries=(*decision.entries, *news), wake_at_ns=wake_at_ns)
 
     def told(self, explained: Sequence[Explain]) -> None:
         """These pods were told why they wait; they are told again when the reason changes."""
@@ -314,56 +374,29 @@ class Cluster:
                 self.backlog.touch_gang(pod.namespace, pod.pod_group, waits=True)
         self._changed()
 
-    def touch_all_concerned(self) -> None:
-        """Touch pods of which it is not known one by one that something about them has changed."""
-        self.count_terms_on_their_way()
+    def _touch_concerned(self, doubts: Mapping[str, Doubt]) -> None:
+        """Touch what nobody said of one by one that something about it has changed."""
+        for name in sorted(doubts.keys() | self._doubts.keys()):
+            if doubts.get(name) is not self._doubts.get(name):
+                self.ledger.touch(name)
+        self._doubts = doubts
         self.storage.touch_all()
         if self._have_terms_changed:
             self._have_terms_changed = False
             self.backlog.touch_avoiding()
 
-    def count_terms_on_their_way(self) -> None:
-        """Have the terms of pods that are on their way to a node count there."""
-        if self.others.has_unbound:
-            self.others.put_on_their_way({charge.pod_uid: charge.node for charge in self.commits.all_charges()})
+    def _remembered(self, now_ns: int) -> Plan | None:
+        """The last plan, if it would come out the same again."""
+        memo = self._memo
+        if memo is None or memo.generation != self.generation:
+            return None
+        wake_at_ns = memo.plan.wake_at_ns
+        return memo.plan if wake_at_ns is None or now_ns < wake_at_ns else None
 
-    def waiting(self) -> list[PodRecord]:
-        """Pods of ours that name no node, have no placement under way and none in a gang's plan, in no order."""
-        self.count_terms_on_their_way()
-        return self._judged(map(self._pods.records.__getitem__, self._pods.unbound))
-
-    def waiting_members(self, namespace: str, pod_group: str) -> list[PodRecord]:
-        """The same of one gang."""
-        return self._judged(pod for pod in self.members(namespace, pod_group) if not pod.node)
-
-    def _judged(self, unbound: Iterable[PodRecord]) -> list[PodRecord]:
-        waiting = (pod for pod in unbound if not pod.deleting and not self.commits.is_spoken_for(pod.uid))
-        return list(map(self.judge(), waiting))
-
-    def judge(self) -> Callable[[PodRecord], PodRecord]:
-        """Judge pods, as long as nothing changes: what else is known to keep them waiting, or off nodes."""
-        holders = self.storage.holders(self.commits.is_spoken_for)
-        return lambda pod: self.others.judged(self.storage.judged(pod, holders))
-
-    def doubts(self) -> dict[str, Doubt]:
-        """Nodes that come last when a device has to be opened (slow_nodes.py)."""
-        return self.commits.probation.doubts(self.commits.owes)
-
-    def stuck(self) -> list[Placement]:
-        """Shares alone whose device's time to become known is over, and that may be moved once more, by pod UID."""
-        return self.commits.stuck()
-
+    # --- what others ask -----------------------------------------------------------------------------------------
     def is_in_flight(self, uid: str) -> bool:
         """Whether a placement of this pod is under way, by us or by the binder."""
         return self.commits.is_in_flight(uid)
-
-    def is_spoken_for(self, uid: str) -> bool:
-        """Whether this pod has its place: under way to it, or kept for it by a gang's plan."""
-        return self.commits.is_spoken_for(uid)
-
-    def is_opening(self, group: str) -> bool:
-        """Whether a share on its way is about to make the device of a group known."""
-        return self.commits.is_opening(group)
 
     def setback(self, uid: str) -> Setback | None:
         """What went wrong with this pod so far."""
@@ -438,18 +471,6 @@ class Cluster:
     def is_verified(self, reservation_uid: str, uuid: str) -> bool:
         """Whether a bound pod's grant named this reservation and device: the binder looked, and it was right."""
         return self._pods.is_verified(reservation_uid, uuid)
-
-    def remembered(self, now_ns: int) -> Plan | None:
-        """The last plan, if it would come out the same again."""
-        memo = self._memo
-        if memo is None or memo.generation != self.generation:
-            return None
-        wake_at_ns = memo.plan.wake_at_ns
-        return memo.plan if wake_at_ns is None or now_ns < wake_at_ns else None
-
-    def remember(self, plan: Plan) -> None:
-        """Keep a plan so that deciding again without a change costs nothing."""
-        self._memo = _Memo(self.generation, plan, frozenset(placed.pod_uid for placed in placements(plan.entries)))
 
     # --- counting ------------------------------------------------------------------------------------------------
     def _changed(self, *nodes: str) -> None:

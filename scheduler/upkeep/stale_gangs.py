@@ -120,17 +120,17 @@ class Releasing:
 
     def _completing(self, due: Iterable[PodGroupRecord], now: float) -> set[Key]:
         """Gangs that waiting members could complete, and those that are tried at the next look."""
-        cluster, held, tries = self._cache.cluster, set[Key](), 0
+        snapshot, held, tries = self._cache.cluster.snapshot(), set[Key](), 0
         for group in due:
             key = (group.namespace, group.name)
             if self._is_over(group, now - self._since[key] - _HELD_S):
                 continue
-            waiting = candidates(cluster, group, monotonic_ns())
+            waiting = candidates(snapshot, group, monotonic_ns())
             if tries and tries + len(waiting) > _TRIES:
                 held.add(key)
                 continue
             tries += len(waiting)
-            if can_complete(cluster, group, waiting, monotonic_ns()):
+            if can_complete(snapshot, group, waiting, monotonic_ns()):
                 held.add(key)
         return held
 

@@ -93,7 +93,7 @@ class _Search:
     def placer(self) -> Placer:
         """The working copy, made when there is something to place."""
         if self._placer is None:
-            self._placer = Placer(self.cluster, doubts={})
+            self._placer = Placer(self.cluster.snapshot(), doubts={})
             self._open = {device.group for devices in self._placer.trial.table.devices for device in devices}
         return self._placer
 

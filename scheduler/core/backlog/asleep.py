@@ -11,7 +11,7 @@ limit. Their verdicts hold only as long as nothing at all changes.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -27,7 +27,7 @@ LOOKED_AT: Final = 10
 _NO_ROWS: Final[frozenset[int]] = frozenset()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Kept:
     """One class's verdict. ``sure_at``: the last change of the ledger as of which the class fits nowhere for sure.
 
@@ -43,7 +43,7 @@ class Kept:
     needs: Needs
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class KeptGang:
     """The verdict on a gang that could not start, good for the very same members. ``sure_at``, ``charged``: as above.
 
@@ -74,15 +74,22 @@ class Asleep:
         self.pace = GangPace()
 
     # --- classes -------------------------------------------------------------------------------------------------
-    def put(self, cls: PodClass, verdict: Verdict, *, charged: Iterable[int], generation: int) -> None:
-        """Keep the verdict on a class that fitted nowhere, idle reservations included.
+    def kept(self, cls: PodClass, verdict: Verdict, *, charged: Iterable[int], generation: int) -> Kept:
+        """The verdict on a class that fitted nowhere, idle reservations included, as it can be kept.
 
         ``charged``: rows on which the decision had charged pods before.
         """
         last, rows = self._ledger.changes.last, frozenset(charged)
+        return Kept(verdict, last, -1 if rows else last, generation, rows, needs_of(self._ledger, cls))
+
+    def put(self, cls: PodClass, kept: Kept) -> None:
+        """Keep a verdict, which is told now."""
         self._classes.pop(cls, None)
-        told_at, needs = -1 if rows else last, needs_of(self._ledger, cls)
-        self._classes[cls] = Kept(verdict, last, told_at, generation, rows, needs)
+        self._classes[cls] = kept
+
+    def is_surer(self, cls: PodClass, kept: Kept) -> None:
+        """Keep what a comparison has made of a verdict (``still_out``)."""
+        self._classes[cls] = kept
 
     def get(self, cls: PodClass) -> Kept | None:
         """What is kept of a class."""
@@ -98,16 +105,13 @@ class Asleep:
         stale = (cls for cls in islice(self._classes, LOOKED_AT * count) if self._classes[cls].told_at != last)
         return list(islice(stale, count))
 
-    def is_counted(self, cls: PodClass) -> bool:
-        """Whether no verdict on a class is kept whose counts may have changed."""
-        kept = self._classes.get(cls)
+    def is_counted(self, kept: Kept | None) -> bool:
+        """Whether no verdict is kept whose counts may have changed."""
         return kept is None or kept.told_at == self._ledger.changes.last
 
     def is_told(self, cls: PodClass) -> None:
         """The counts in the verdict on a class are as good as those of the ledger as it is: no one is to be told."""
-        kept = self._classes.pop(cls)
-        kept.told_at = self._ledger.changes.last
-        self._classes[cls] = kept
+        self.put(cls, replace(self._classes[cls], told_at=self._ledger.changes.last))
 
     def is_sure(self, cls: PodClass, kept: Kept, generation: int) -> bool:
         """Whether the class fits nowhere, as can be told without a look at any node."""
@@ -117,22 +121,20 @@ class Asleep:
             return kept.generation == generation
         return not self._ledger.changes.has_helped_since(kept.sure_at)
 
-    def may_fit(self, cls: PodClass, kept: Kept, tried: Columns | None = None) -> bool:
-        """Whether a class that is not sure may fit now. If it can't, it is sure from here on.
+    def still_out(self, cls: PodClass, kept: Kept, tried: Columns | None = None) -> Kept | None:
+        """Compare a class that is not sure with the nodes: its verdict, sure from here on; None if it may fit now.
 
         ``tried``: what this decision has left so far. A class that fits nowhere only because of that is not sure, and
         what it was told is still right.
         """
-        rows = self._to_look_at(kept)
         if _depends_on_all(cls):
-            return True
-        if kept.needs.resources != len(self._ledger.table.resources):
-            kept.needs = needs_of(self._ledger, cls)
-        found = passing(self._ledger, kept.needs, rows)
-        if found and (tried is None or passing(self._ledger, kept.needs, found, tried)):
-            return True
-        kept.sure_at, kept.charged = self._ledger.changes.last, frozenset(found)
-        return False
+            return None
+        is_known = kept.needs.resources == len(self._ledger.table.resources)
+        needs = kept.needs if is_known else needs_of(self._ledger, cls)
+        found = passing(self._ledger, needs, self._to_look_at(kept))
+        if found and (tried is None or passing(self._ledger, needs, found, tried)):
+            return None
+        return replace(kept, sure_at=self._ledger.changes.last, charged=frozenset(found), needs=needs)
 
     def _to_look_at(self, kept: Kept | KeptGang) -> Sequence[int]:
         """Rows on which what did not fit may fit now."""
@@ -144,20 +146,17 @@ class Asleep:
         return bool(kept.charged) or _depends_on_all(cls)
 
     # --- gangs ---------------------------------------------------------------------------------------------------
-    def put_gang(
-        self,
-        key: Key,
-        verdict: Verdict,
-        *,
-        asked: Hashable,
-        classes: Iterable[PodClass],
-        charged: Iterable[int],
-        generation: int,
-    ) -> None:
-        """Keep the verdict on a gang that could not start. ``charged``: as for classes."""
+    def kept_gang(
+        self, verdict: Verdict, *, asked: Hashable, classes: Iterable[PodClass], charged: Iterable[int], generation: int
+    ) -> KeptGang:
+        """The verdict on a gang that could not start, as it can be kept. ``charged``: as for classes."""
         last, rows, found = self._ledger.changes.last, frozenset(charged), frozenset(classes)
         is_alike = len(found) == 1 and not any(cls.alternatives or cls.places for cls in found)
-        self._gangs[key] = KeptGang(verdict, asked, found, is_alike, last, generation, rows)
+        return KeptGang(verdict, asked, found, is_alike, last, generation, rows)
+
+    def put_gang(self, key: Key, kept: KeptGang) -> None:
+        """Keep the verdict on a gang."""
+        self._gangs[key] = kept
 
     def get_gang(self, key: Key) -> KeptGang | None:
         """What is kept of a gang."""
@@ -173,15 +172,14 @@ class Asleep:
             return kept.sure_at == self._ledger.changes.last
         return not self._ledger.changes.has_helped_since(kept.sure_at)
 
-    def gang_may_start(self, kept: KeptGang) -> bool:
-        """Whether a gang that is not sure may start now. If it can't, it is sure from here on."""
+    def still_out_gang(self, kept: KeptGang) -> KeptGang | None:
+        """Compare a gang that is not sure with the nodes, as ``still_out``; None if it may start now."""
         if not kept.is_alike or any(map(_depends_on_all, kept.classes)):
-            return True
+            return None
         rows = self._to_look_at(kept)
         if any(passing(self._ledger, needs_of(self._ledger, cls), rows) for cls in kept.classes):
-            return True
-        kept.sure_at, kept.charged = self._ledger.changes.last, _NO_ROWS
-        return False
+            return None
+        return replace(kept, sure_at=self._ledger.changes.last, charged=_NO_ROWS)
 
     def is_light_gang(self, key: Key) -> bool:
         """Whether a gang's verdict may end without any node having got more."""

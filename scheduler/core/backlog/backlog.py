@@ -8,7 +8,7 @@ what was touched and what is awake, not what waits.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, KeysView
+from collections.abc import Iterator, KeysView, Set
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice
@@ -24,6 +24,8 @@ from scheduler.core.nodes.ledger import Ledger
 #: So many classes are compared with nodes that changed, at some microseconds each, before a decision begins. Further
 #: ones are woken, and what each of their namespaces may spend in a decision decides when they are compared.
 _COMPARED: Final = 1_000
+#: What is kept for classes is not looked through for those to forget while it is less than this.
+_FEW: Final = 64
 
 
 class Until(enum.Enum):
@@ -178,26 +180,33 @@ class Backlog:
         self._counted_at.pop(key, None)
 
     # --- who sleeps ----------------------------------------------------------------------------------------------
-    def sleep(self, shape: Shape) -> None:
-        """What is kept of a shape's class says when it is decided on again."""
-        kept = self.asleep.get(shape.key.cls)
-        if kept is None or shape.key.uid:
+    def shape_failed(self, key: ShapeKey, verdict: Verdict, served: Set[str]) -> None:
+        """A shape fits nowhere: all its pods but those ``served`` say so, and what is kept of its class wakes it."""
+        shape = self._shapes[key]
+        self.said.say_shape(shape, verdict, served=served)
+        kept = self.asleep.get(key.cls)
+        if kept is None or key.uid:
             return
-        self._awake.pop(shape.key, None)
-        if self.asleep.is_light(shape.key.cls, kept):
-            self._light_sleepers.add(shape.key)
+        self._awake.pop(key, None)
+        if self.asleep.is_light(key.cls, kept):
+            self._light_sleepers.add(key)
 
-    def sleep_gang(self, gang: WaitingGang, until: Until, *, is_counted: bool = False) -> None:
+    def gang_is_of(self, key: Key, classes: frozenset[PodClass]) -> None:
+        """Of these classes are the members of a gang that may be placed."""
+        self._gangs[key].classes = classes
+
+    def sleep_gang(self, key: Key, until: Until, *, is_counted: bool = False) -> None:
         """Leave a gang alone until this, or until something touches it. ``is_counted``: its verdict is of today."""
+        gang = self._gangs[key]
         gang.until = until
-        self._awake_gangs.pop(gang.key, None)
-        counted_at = self._counted_at.get(gang.key, -1)
+        self._awake_gangs.pop(key, None)
+        counted_at = self._counted_at.get(key, -1)
         if is_counted or until is Until.TOUCHED:
-            self._counted_at.pop(gang.key, None)
+            self._counted_at.pop(key, None)
         if until is not Until.TOUCHED:
-            self._counted_at[gang.key] = self._ledger.changes.last if is_counted else counted_at
+            self._counted_at[key] = self._ledger.changes.last if is_counted else counted_at
         if self._is_light(gang):
-            self._light_sleepers.add(gang.key)
+            self._light_sleepers.add(key)
 
     def _is_light(self, gang: WaitingGang) -> bool:
         if gang.until is not Until.CLASS_FITS:
@@ -232,7 +241,12 @@ class Backlog:
     def _may_have_room(self, cls: PodClass, kept: Kept, generation: int, compared: int) -> bool:
         if self.asleep.is_sure(cls, kept, generation):
             return False
-        return compared >= _COMPARED or self.asleep.may_fit(cls, kept)
+        if compared >= _COMPARED:
+            return True
+        still = self.asleep.still_out(cls, kept)
+        if still is not None:
+            self.asleep.is_surer(cls, still)
+        return still is None
 
     def _gang_may_fit(self, gang: WaitingGang, generation: int, known: dict[PodClass, bool]) -> bool:
         if gang.until is Until.CLASS_FITS:
@@ -253,11 +267,6 @@ class Backlog:
         """Shapes that have to be decided on."""
         return [self._shapes[key] for key in self._awake]
 
-    def awake_shape_of(self, uid: str) -> Shape | None:
-        """The shape of a pod, if it has to be decided on."""
-        shape = self._shape_of.get(uid)
-        return shape if shape is not None and shape.key in self._awake else None
-
     def awake_gangs(self) -> list[WaitingGang]:
         """Gangs that have to be decided on."""
         return [self._gangs[key] for key in self._awake_gangs]
@@ -276,23 +285,26 @@ class Backlog:
         stale = (key for key in keys if self._counted_at[key] != last and not pace.is_large(key))
         return [self._gangs[key] for key in islice(stale, count)]
 
-    def count_again(self, gang: WaitingGang) -> None:
+    def count_again(self, key: Key) -> None:
         """A gang that sleeps is decided on again for the counts in its verdict."""
-        self._wake_gang(gang.key)
+        self._wake_gang(key)
 
     def has_shapes(self, cls: PodClass) -> bool:
         """Whether pods alone of a class wait for room."""
         return cls in self._of_class
 
-    def classes(self) -> set[PodClass]:
-        """Classes of all that wait for room."""
-        return {*self._of_class, *(cls for gang in self._gangs.values() for cls in gang.classes)}
+    def forget_others(self, now_ns: int) -> None:
+        """Forget what is kept for classes and gangs of which no pod waits any more, once that is about half."""
+        ledger = self._ledger
+        if self.asleep.pace.is_kept:
+            self.asleep.pace.keep_only(self._gangs.keys(), now_ns)
+        if self.asleep.size + ledger.constraints < 2 * (len(self._shapes) + len(self._gangs)) + _FEW:
+            return
+        classes = {*self._of_class, *(cls for gang in self._gangs.values() for cls in gang.classes)}
+        self.asleep.keep_only(classes, set(self._gangs))
+        ledger.forget_constraints({one for cls in classes for one in cls.all_constraints()})
+        ledger.forget_profiles({profile for cls in classes for profile in cls.profiles()})
 
     def gangs(self) -> KeysView[Key]:
         """PodGroups with members that wait."""
         return self._gangs.keys()
-
-    @property
-    def size(self) -> int:
-        """How many shapes and gangs wait."""
-        return len(self._shapes) + len(self._gangs)

@@ -28,7 +28,7 @@ class Shape:
     ``apart``: pods with a verdict of their own, until the shape has its next one.
     """
 
-    __slots__ = ("_in_order", "_ranks", "_taken", "apart", "key", "verdict")
+    __slots__ = ("_in_order", "_ranks", "apart", "key", "verdict")
 
     def __init__(self, key: ShapeKey) -> None:
         self.key = key
@@ -37,8 +37,6 @@ class Shape:
         self._ranks: dict[str, Rank] = {}
         #: A heap. Ranks of pods that have left stay in it until they come first, or are too many.
         self._in_order: list[Rank] = []
-        #: Ranks of pods that have had their turn in the decision under way, by pod: they have no second one.
-        self._taken: dict[str, Rank] = {}
 
     def __len__(self) -> int:
         return len(self._ranks)
@@ -54,43 +52,48 @@ class Shape:
         if self._ranks.get(pod.uid) == rank:
             return
         self._ranks[pod.uid] = rank
-        if pod.uid not in self._taken:
-            heappush(self._in_order, rank)
+        heappush(self._in_order, rank)
         if len(self._in_order) > 2 * len(self._ranks) + _FEW:
-            self._in_order = [rank for uid, rank in self._ranks.items() if uid not in self._taken]
+            self._in_order = [*self._ranks.values()]
             heapify(self._in_order)
 
     def drop(self, uid: str) -> None:
         """A pod is of this shape no more."""
         self._ranks.pop(uid, None)
 
+    def has(self, rank: Rank) -> bool:
+        """Whether a pod of this very rank is of this shape."""
+        return self._ranks.get(rank.uid) == rank
+
+    def in_order(self) -> list[Rank]:
+        """Ranks as a heap of their own. Some are of pods that have left, or there twice."""
+        return self._in_order.copy()
+
+
+class Turns:
+    """The pods of a shape in one decision: each has one turn, in order."""
+
+    __slots__ = ("_in_order", "shape", "taken")
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self._in_order = shape.in_order()
+        #: Pods that have had their turn.
+        self.taken: set[str] = set()
+
     def first(self) -> Rank | None:
-        """The rank of the pod that is decided on first, None if there is none."""
+        """The rank of the pod that is decided on next, None if there is none."""
         while self._in_order:
             rank = self._in_order[0]
-            if self._ranks.get(rank.uid) == rank:
+            if self.shape.has(rank) and rank.uid not in self.taken:
                 return rank
             heappop(self._in_order)
         return None
 
     def take(self) -> Rank:
-        """Take the first one out of the order, until all are put back. Raises LookupError if there is none."""
+        """Give the next one its turn. Raises LookupError if there is none."""
         rank = self.first()
         if rank is None:
             raise LookupError("no pod of this shape has its turn to come")
-        while self._in_order and self._in_order[0] == rank:
-            heappop(self._in_order)  # more than once of a pod that has left and come back
-        self._taken[rank.uid] = rank
+        self.taken.add(rank.uid)
         return rank
-
-    def put_back(self) -> None:
-        """Those that were taken are in order again, as far as they are still of this shape."""
-        for uid in self._taken:
-            if (rank := self._ranks.get(uid)) is not None:
-                heappush(self._in_order, rank)
-        self._taken.clear()
-
-    @property
-    def taken(self) -> KeysView[str]:
-        """Pods that have had their turn."""
-        return self._taken.keys()

@@ -35,5 +35,5 @@ def decide_alone(pod: PodRecord, attempts: Attempts, entries: list[Entry]) -> Ou
         return placed
     node, retired = found
     entries.extend(retired)
-    attempts.cluster.backlog.said.say((pod.uid,), Verdict(code=Code.WAITING_FOR_DEVICE, detail=node))
+    attempts.notes.say((pod.uid,), Verdict(code=Code.WAITING_FOR_DEVICE, detail=node))
     return Outcome.SERVED

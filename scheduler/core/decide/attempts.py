@@ -7,17 +7,16 @@ it (backlog/asleep.py). What a decision may spend is bounded, and divided betwee
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from scheduler.core.assumed.backoff import Setback
 from scheduler.core.backlog.asleep import Kept
-from scheduler.core.backlog.sayings import Key
+from scheduler.core.backlog.notes import Notes
 from scheduler.core.backlog.sums import Columns
-from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Allowance, Limits
 from scheduler.core.decide.placer import Placer
+from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.devices.device_choice import rule_of
 from scheduler.core.explain.explain import explain_ways
 from scheduler.core.model.plan import Placement, Retire
@@ -38,17 +37,13 @@ _NODES_PER_OPERATION: Final = 10
 
 @dataclass(slots=True)
 class Attempts:
-    """Placements tried so far.
+    """Placements tried so far, and ``notes`` of what they have shown."""
 
-    ``recounted``, ``recounted_gangs``: classes and gangs that are judged again for the counts in their verdicts.
-    """
-
-    cluster: Cluster
+    snapshot: Snapshot
     now_ns: int
     limits: Limits
     allowance: Allowance
-    recounted: Set[PodClass]
-    recounted_gangs: Set[Key]
+    notes: Notes
     hopeless: dict[PodClass, Verdict] = field(default_factory=dict)
     #: Classes for which no idle reservations would make room either.
     roomless: dict[PodClass, None] = field(default_factory=dict)
@@ -68,7 +63,7 @@ class Attempts:
     def placer(self) -> Placer:
         """The working copy, made when there is something to place."""
         if self._placer is None:
-            self._placer = Placer(self.cluster)
+            self._placer = Placer(self.snapshot)
         return self._placer
 
     # --- what may be tried ---------------------------------------------------------------------------------------
@@ -94,7 +89,7 @@ class Attempts:
 
     def _is_judged(self, cls: PodClass, namespace: str) -> bool:
         """Judge the nodes for the constraints of a class; False if that is not done yet."""
-        ledger = self.cluster.ledger
+        ledger = self.snapshot.ledger
         for constraints in cls.all_constraints():
             if ledger.effort(constraints) and not self.allowance.has_left(namespace):
                 return self.put_off()
@@ -107,7 +102,7 @@ class Attempts:
     def cost(self, cls: PodClass) -> int:
         """About what it takes to find that a class fits nowhere, and to say why."""
         ways = 1 + len(cls.alternatives)
-        nodes = len(self.cluster.ledger.row_of)
+        nodes = len(self.snapshot.ledger.row_of)
         if not cls.request.is_shared:
             return ways * (_JUDGING + nodes // _NODES_PER_OPERATION)
         is_any = rule_of(cls).takes_any
@@ -118,12 +113,12 @@ class Attempts:
         """The verdict on a class of which it is known that it fits nowhere, and that nothing makes room for it."""
         if cls in self.hopeless and cls in self.roomless:
             return self.hopeless[cls]
-        kept = self.cluster.backlog.asleep.get(cls)
+        kept = self.notes.kept(cls)
         if kept is None or cls in self.judged or not self.allowance.has_left(namespace):
             return None
         if self._may_fit(cls, kept, namespace):
             return None
-        if cls in self.recounted and self.recounting < self.limits.retelling:
+        if cls in self.snapshot.recounts.classes and self.recounting < self.limits.retelling:
             self.recounting += self.cost(cls)
             return None
         self.hopeless[cls] = kept.verdict
@@ -131,17 +126,20 @@ class Attempts:
         return kept.verdict
 
     def _may_fit(self, cls: PodClass, kept: Kept, namespace: str) -> bool:
-        asleep = self.cluster.backlog.asleep
-        if asleep.is_sure(cls, kept, self.cluster.generation):
+        asleep = self.snapshot.backlog.asleep
+        if asleep.is_sure(cls, kept, self.snapshot.generation):
             return False
         self.allowance.spend(namespace, _COMPARING)
-        return asleep.may_fit(cls, kept, self._tried())
+        still = asleep.still_out(cls, kept, self._tried())
+        if still is not None:
+            self.notes.failed(cls, still, is_told=False)
+        return still is None
 
     def _tried(self) -> Columns | None:
         """What is left after all that was charged so far; None if nothing was."""
         if self._placer is None or not self._placer.trial.mark():
             return None
-        trial, nodes = self._placer.trial, self.cluster.ledger.nodes
+        trial, nodes = self._placer.trial, self.snapshot.ledger.nodes
 
         def column_of(row: int) -> int | None:
             node = nodes[row]
@@ -149,14 +147,9 @@ class Attempts:
 
         return Columns(trial.table, column_of)
 
-    def setback(self, pod: PodRecord) -> Setback | None:
-        """What went wrong with a pod so far."""
-        return self.cluster.setback(pod.uid)
-
     def without(self, pod: PodRecord) -> frozenset[str]:
         """Nodes that are out for a pod."""
-        setback = self.cluster.setback(pod.uid)
-        return frozenset(setback.excluded_at(self.now_ns)) if setback else frozenset()
+        return self.snapshot.without(pod.uid, self.now_ns)
 
     # --- trying --------------------------------------------------------------------------------------------------
     def place(self, pod: PodRecord) -> Placement | Verdict:
@@ -171,7 +164,7 @@ class Attempts:
         if placed is not None:
             self.allowance.spend(pod.namespace, PLACING)
             self.fitting.add(pod.cls)
-            self.cluster.backlog.asleep.wakes(pod.cls)
+            self.notes.fits(pod.cls)
             return placed
         self.allowance.spend(pod.namespace, self.cost(pod.cls))
         verdict = self._explain(pod.cls, without)
@@ -181,7 +174,7 @@ class Attempts:
 
     def _explain(self, cls: PodClass, without: frozenset[str]) -> Verdict:
         """Why a class fits nowhere: on each kind of node by what is asked first there."""
-        placer, settings = self.placer, self.cluster.settings
+        placer, settings = self.placer, self.snapshot.settings
         first = {way.constraints: way for way in reversed(placer.ways(cls))} if cls.places else {cls.constraints: cls}
         rankings = [placer.ranking(way) for way in reversed(first.values())]
         return explain_ways(placer.trial, rankings, settings=settings, without=without)
@@ -202,8 +195,9 @@ class Attempts:
         verdict = self.hopeless.get(cls)
         if verdict is not None:
             self.judged.add(cls)
-            charged = self.placer.trial.charged()
-            self.cluster.backlog.asleep.put(cls, verdict, charged=charged, generation=self.cluster.generation)
+            charged, asleep = self.placer.trial.charged(), self.snapshot.backlog.asleep
+            kept = asleep.kept(cls, verdict, charged=charged, generation=self.snapshot.generation)
+            self.notes.failed(cls, kept, is_told=True)
 
     # --- taking back ---------------------------------------------------------------------------------------------
     def charged(self) -> set[int]:

@@ -6,36 +6,31 @@ real ones (its pace, a namespace's share of a decision, an idle reservation that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from scheduler.core.decide.filing import obstacle
 from scheduler.core.decide.placer import Placer
+from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.priority_order import order_members
 from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
 
-if TYPE_CHECKING:
-    from scheduler.core.cluster import Cluster
 
-
-def candidates(cluster: Cluster, group: PodGroupRecord, now_ns: int) -> list[PodRecord]:
+def candidates(snapshot: Snapshot, group: PodGroupRecord, now_ns: int) -> list[PodRecord]:
     """Members that wait for nothing but room, in their order."""
-    waiting = cluster.waiting_members(group.namespace, group.name)
-    return order_members(pod for pod in waiting if not pod.gated and obstacle(cluster, pod, now_ns)[0] is None)
+    waiting = snapshot.waiting_members(group.namespace, group.name)
+    return order_members(pod for pod in waiting if not pod.gated and obstacle(snapshot, pod, now_ns)[0] is None)
 
 
-def can_complete(cluster: Cluster, group: PodGroupRecord, waiting: list[PodRecord], now_ns: int) -> bool:
+def can_complete(snapshot: Snapshot, group: PodGroupRecord, waiting: list[PodRecord], now_ns: int) -> bool:
     """Whether these members reach the gang's minimum with the room that there is, or that idle reservations hold."""
-    state = cluster.quorum(group)
+    state = snapshot.quorum(group)
     if group.unsupported or not waiting or not state.is_reachable(waiting):
         return False
-    missing, placer, hopeless = state.missing(), Placer(cluster), set[PodClass]()
+    missing, placer, hopeless = state.missing(), Placer(snapshot), set[PodClass]()
     for pod in waiting:
         if missing.is_reached:
             break
         if pod.cls in hopeless or not missing.wants(pod) or placer.taken_claim(pod):
             continue
-        setback = cluster.setback(pod.uid)
-        without = frozenset(setback.excluded_at(now_ns)) if setback else frozenset[str]()
+        without = snapshot.without(pod.uid, now_ns)
         if placer.place(pod, without=without) or placer.wait_for_device(pod, without=without):
             missing.take(pod)
         elif not without:

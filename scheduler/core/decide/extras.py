@@ -44,17 +44,17 @@ class Extras:
         return False
 
     def _is_served(self, pod: PodRecord) -> bool:
-        outcome, backlog = decide_alone(pod, self.attempts, self.entries), self.attempts.cluster.backlog
+        outcome, notes = decide_alone(pod, self.attempts, self.entries), self.attempts.notes
         if isinstance(outcome, Verdict):
-            backlog.said.say((pod.uid,), outcome)
+            notes.say((pod.uid,), outcome)
         is_apart = bool(pod.alone) or bool(self.attempts.without(pod))
-        fits_nowhere = isinstance(outcome, Verdict) and backlog.asleep.get(pod.cls) is not None
+        fits_nowhere = isinstance(outcome, Verdict) and notes.kept(pod.cls) is not None
         self.may_sleep = self.may_sleep and fits_nowhere and not is_apart
         return outcome is Outcome.SERVED
 
     def _is_kept_room_for(self, pod: PodRecord) -> bool:
         """Charge the working copy only. What is not judged yet is left to when the member is placed."""
-        ledger = self.attempts.cluster.ledger
+        ledger = self.attempts.snapshot.ledger
         if not self.attempts.allowance.has_left(pod.namespace) or any(map(ledger.effort, pod.cls.all_constraints())):
             return False
         return isinstance(self.attempts.place(pod), Placement)

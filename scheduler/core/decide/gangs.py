@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.backlog.asleep import Asleep, KeptGang
+from scheduler.core.backlog.asleep import KeptGang
 from scheduler.core.backlog.backlog import Until, WaitingGang
 from scheduler.core.backlog.gang_pace import LARGE
 from scheduler.core.decide.attempts import PLACING, Attempts
@@ -18,7 +18,7 @@ from scheduler.core.groups.quorum import Quorum
 from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Retire
 from scheduler.core.model.priority_order import Candidate, order_members
-from scheduler.core.model.records import PodGroupRecord, PodRecord
+from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 
 #: What a gang costs that does not start, and each of its members that was passed over, in operations (attempts.py).
@@ -50,6 +50,8 @@ class WholeGang:
     entries: list[Entry]
     #: Members beyond the minimum, once it has had a turn.
     extras: Extras | None = None
+    #: Of the members that may be placed.
+    classes: frozenset[PodClass] = frozenset()
 
     @property
     def candidate(self) -> Candidate:
@@ -78,7 +80,8 @@ class WholeGang:
             return False
         obstacles = self._obstacles()
         ready = [pod for pod in self.pods if not pod.gated and pod.uid not in obstacles]
-        self.gang.classes = frozenset(pod.cls for pod in ready)
+        self.classes = frozenset(pod.cls for pod in ready)
+        self.attempts.notes.gang_is_of(self.gang.key, self.classes)
         if self.state.is_met:
             return self._decide_extras(ready, obstacles)
         if self.state.is_starting:
@@ -88,7 +91,7 @@ class WholeGang:
 
     def _is_pausing(self) -> bool:
         """Whether its last start was large and failed, and it may not be tried again yet; then it says what it said."""
-        pace, kept = self._asleep.pace, self._kept
+        pace, kept = self.attempts.notes.pace, self._kept
         next_ns = pace.next_ns(self.gang.key) if pace.is_large(self.gang.key) else 0
         if self.state.is_met or self.attempts.now_ns >= next_ns or kept is None:
             return False
@@ -103,7 +106,7 @@ class WholeGang:
         """Why members may not be placed now, whatever the nodes have."""
         found: dict[str, Verdict] = {}
         for pod in self.pods:
-            verdict, next_ns = obstacle(self.attempts.cluster, pod, self.attempts.now_ns)
+            verdict, next_ns = obstacle(self.attempts.snapshot, pod, self.attempts.now_ns)
             if verdict is not None:
                 found[pod.uid] = verdict
             if next_ns is not None:
@@ -114,7 +117,7 @@ class WholeGang:
         """Members beyond the minimum come one at a time; return whether there is another turn to come."""
         for pod in self.pods:
             if pod.uid in obstacles:
-                self.attempts.cluster.backlog.said.say((pod.uid,), obstacles[pod.uid])
+                self.attempts.notes.say((pod.uid,), obstacles[pod.uid])
         self.extras = self._extras(ready, is_starting=False)
         return self._go_on(self.extras)
 
@@ -166,7 +169,7 @@ class WholeGang:
             attempts.undo(mark)
             attempts.allowance.spend(namespace, _TRYING + _PASSING * len(ready))
             cost = attempts.allowance.spent_by(namespace) - spent
-            self._asleep.pace.failed(self.gang.key, cost, attempts.now_ns)
+            attempts.notes.start_failed(self.gang.key, cost, attempts.now_ns)
             verdict = _incomplete(start.failed, len(start.placed), self.state)
             self._keep(verdict, asked, charged)
             self._explain(verdict)
@@ -178,22 +181,27 @@ class WholeGang:
             self._add(start.placed)
 
     def _keep(self, verdict: Verdict, asked: Hashable, charged: set[int]) -> None:
-        generation = self.attempts.cluster.generation
-        classes = self.gang.classes
-        self._asleep.put_gang(
-            self.gang.key, verdict, asked=asked, classes=classes, charged=charged, generation=generation
+        snapshot = self.attempts.snapshot
+        kept = snapshot.backlog.asleep.kept_gang(
+            verdict, asked=asked, classes=self.classes, charged=charged, generation=snapshot.generation
         )
+        self.attempts.notes.gang_failed(self.gang.key, kept)
 
     def _may_start(self, kept: KeptGang) -> bool:
-        if self.gang.key in self.attempts.recounted_gangs:
+        snapshot = self.attempts.snapshot
+        asleep = snapshot.backlog.asleep
+        if self.gang.key in snapshot.recounts.gangs:
             return True
-        return not self._asleep.is_sure_gang(kept, self.attempts.cluster.generation) and self._asleep.gang_may_start(
-            kept
-        )
+        if asleep.is_sure_gang(kept, snapshot.generation):
+            return False
+        still = asleep.still_out_gang(kept)
+        if still is not None:
+            self.attempts.notes.gang_failed(self.gang.key, still)
+        return still is None
 
     def _is_in_turn(self, ready: Sequence[PodRecord]) -> bool:
         """Whether the start of a gang is tried now; one that costs much is tried seldom (gang_pace.py)."""
-        next_ns = self._asleep.pace.next_ns(self.gang.key)
+        next_ns = self.attempts.notes.pace.next_ns(self.gang.key)
         if next_ns <= self.attempts.now_ns or self._cost(ready) <= LARGE:
             return True
         self._wake_at(next_ns)
@@ -201,7 +209,7 @@ class WholeGang:
 
     def _cost(self, ready: Sequence[PodRecord]) -> int:
         """About what it takes to try the start to its end."""
-        classes = sum(map(self.attempts.cost, self.gang.classes))
+        classes = sum(map(self.attempts.cost, self.classes))
         return _TRYING + _PASSING * len(ready) + PLACING * self.state.total + classes
 
     def _asked(self, ready: Sequence[PodRecord]) -> Hashable:
@@ -252,11 +260,12 @@ class WholeGang:
     # --- what is kept --------------------------------------------------------------------------------------------
     def _explain(self, verdict: Verdict) -> None:
         uids = [pod.uid for pod in self.pods if not pod.gated]
-        self.attempts.cluster.backlog.said.say(uids, verdict, self.gang.key)
+        self.attempts.notes.say(uids, verdict, self.gang.key)
 
     def _is_counted(self, charged: set[int]) -> bool:
         """Whether the counts in its verdict, and in those on its classes, are of the ledger as it is."""
-        return not charged and all(map(self._asleep.is_counted, self.gang.classes))
+        asleep, notes = self.attempts.snapshot.backlog.asleep, self.attempts.notes
+        return not charged and all(asleep.is_counted(notes.kept(cls)) for cls in self.classes)
 
     def _explain_kept(self, kept: KeptGang | None) -> None:
         if kept is not None:
@@ -264,34 +273,30 @@ class WholeGang:
 
     @property
     def _kept(self) -> KeptGang | None:
-        return self._asleep.get_gang(self.gang.key)
-
-    @property
-    def _asleep(self) -> Asleep:
-        return self.attempts.cluster.backlog.asleep
+        return self.attempts.notes.kept_gang(self.gang.key)
 
     def _sleep(self, until: Until, *, is_counted: bool = False) -> None:
-        self.attempts.cluster.backlog.sleep_gang(self.gang, until, is_counted=is_counted)
+        self.attempts.notes.sleep_gang(self.gang.key, until, is_counted=is_counted)
 
     def _wake_at(self, at_ns: int) -> None:
-        self.attempts.cluster.backlog.wake_at(at_ns, self.gang.key)
+        self.attempts.notes.wake_at(at_ns, self.gang.key)
 
 
 def whole_gang(gang: WaitingGang, attempts: Attempts, entries: list[Entry]) -> WholeGang | None:
     """What waits of a gang; None where there is nothing to decide: nobody waits, or its PodGroup is not there."""
-    cluster = attempts.cluster
-    pods = order_members(cluster.waiting_members(*gang.key))
+    snapshot, notes = attempts.snapshot, attempts.notes
+    pods = order_members(snapshot.waiting_members(*gang.key))
     if not pods:
-        cluster.backlog.drop_gang(gang.key)
+        notes.drop_gang(gang.key)
         return None
-    group = cluster.pod_group(*gang.key)
+    group = snapshot.pod_group(*gang.key)
     if group is not None:
-        return WholeGang(gang, group, pods, cluster.quorum(group), attempts, entries)
+        return WholeGang(gang, group, pods, snapshot.quorum(group), attempts, entries)
     for pod in pods:
         if not pod.gated:
             missing = pod.blocker or Verdict(code=Code.POD_GROUP_NOT_FOUND, detail=gang.key[1])
-            cluster.backlog.said.say((pod.uid,), missing)
-    cluster.backlog.sleep_gang(gang, Until.TOUCHED)
+            notes.say((pod.uid,), missing)
+    notes.sleep_gang(gang.key, Until.TOUCHED)
     return None
 
 

@@ -3,48 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from gpu.handover import PlannedDevice
 from gpu.request import MemoryAsk, SharedAsk
 from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.decide.exclusions import opens_by_exclusion
 from scheduler.core.decide.idle_reservations import Sacrifice, find_sacrifice
+from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.devices.device_choice import choose_answered, choose_devices, new_groups, without_silent
 from scheduler.core.model.plan import Alone, Attempt, Bind, Hold, Join, Placement, Retire
 from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.nodes.device_sightings import NO_PROSPECT
 from scheduler.core.nodes.table import CPU, MEMORY
-from scheduler.core.nodes.volume_limits import AttachTrial
 from scheduler.core.scores.ranking import Ranking
 from scheduler.core.snapshot.statement import Part, Room, Trial
 
-if TYPE_CHECKING:
-    from scheduler.core.cluster import Cluster
-
 
 class Placer:
-    """Places pods on a trial of the cluster. The cluster itself is only read.
+    """Places pods on a trial of what a snapshot shows.
 
-    ``doubts``: nodes that come last (slow_nodes.py), by default those that the cluster has.
+    ``doubts``: nodes that come last (slow_nodes.py), by default those of the snapshot.
     """
 
-    __slots__ = ("_cluster", "_opening", "_rankings", "_ways", "trial")
+    __slots__ = ("_opening", "_rankings", "_snapshot", "_ways", "trial")
 
-    def __init__(self, cluster: Cluster, *, doubts: Mapping[str, Doubt] | None = None) -> None:
-        self._cluster = cluster
-        known = cluster.doubts() if doubts is None else doubts
+    def __init__(self, snapshot: Snapshot, *, doubts: Mapping[str, Doubt] | None = None) -> None:
+        self._snapshot = snapshot
         self.trial = Trial(
-            cluster.refresh(), cluster.settings, known, sightings=cluster.sightings, attaching=self._attaching
+            snapshot.ledger,
+            snapshot.settings,
+            snapshot.doubts if doubts is None else doubts,
+            sightings=snapshot.sightings,
+            attaching=snapshot.attaching,
         )
         self._rankings: dict[PodClass, Ranking] = {}
         self._ways: dict[PodClass, tuple[PodClass, ...]] = {}
         #: Groups whose devices attempts of this very plan will make known.
         self._opening: set[str] = set()
-
-    def _attaching(self, position_of: Mapping[str, int]) -> AttachTrial:
-        storage, commits = self._cluster.storage, self._cluster.commits
-        return AttachTrial(storage.attachments, position_of, lambda: storage.in_flight(commits.all_charges()))
 
     def taken_claim(self, pod: PodRecord) -> str:
         """A claim that ``pod`` has to have for itself, and that one placed before it has; "" if there is none."""
@@ -54,7 +49,7 @@ class Placer:
         """The ranking of a class, made when it is first asked for."""
         known = self._rankings.get(cls)
         if known is None:
-            known = self._rankings[cls] = Ranking(self.trial, cls, self._cluster.settings)
+            known = self._rankings[cls] = Ranking(self.trial, cls, self._snapshot.settings)
         return known
 
     def ways(self, cls: PodClass) -> tuple[PodClass, ...]:
@@ -139,12 +134,12 @@ class Placer:
             strategy=strategy,
             rule=rule,
             prospect=self.trial.prospect(position) if rule.names_any(asks) else NO_PROSPECT,
-            new_group=new_groups(node, pod.uid, self._cluster.next_number(pod.uid), known),
+            new_group=new_groups(node, pod.uid, self._snapshot.commits.next_number(pod.uid), known),
         )
 
     def _room(self, pod: PodRecord, position: int, asks: tuple[SharedAsk, ...]) -> Room:
         """How many devices could be opened for this pod: free ones, and slots and requests of their reservations."""
-        free, demand, settings = self.trial.table.free, pod.cls.demand, self._cluster.settings
+        free, demand, settings = self.trial.table.free, pod.cls.demand, self._snapshot.settings
         node = self.trial.nodes[position]
         room = self.trial.room(position, demand, [node.resource_of(ask.profile) for ask in asks])
         limits = [room.pods]
@@ -175,7 +170,7 @@ class Placer:
                 )
                 for part, ask in zip(parts, asks, strict=True)
             ),
-            number=self._cluster.next_number(pod.uid),
+            number=self._snapshot.commits.next_number(pod.uid),
             alternative=alternative,
         )
 
@@ -204,7 +199,7 @@ class Placer:
         return [device.group for device in placement.devices if not self._is_known(placement.node, device.group)]
 
     def _is_opening(self, group: str) -> bool:
-        return group in self._opening or self._cluster.is_opening(group)
+        return group in self._opening or self._snapshot.commits.is_opening(group)
 
     def _is_known(self, node: str, group: str) -> bool:
         """Whether a group's device may be joined without the binder (scheduler-core.md, Groups)."""
@@ -212,7 +207,7 @@ class Placer:
         found = next((d.reservation for d in devices if d.group == group), None)
         if found is None or not (found.is_learned and found.is_joinable):
             return False
-        return self._cluster.is_verified(found.uid, found.uuid)
+        return self._snapshot.pods.is_verified(found.uid, found.uuid)
 
 
 def _alone(pod: PodRecord) -> tuple[tuple[str, str], ...]:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from scheduler.core.convert import objects as intake
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Retire
 from scheduler.core.model.records import Demand
 from scheduler.core.model.settings import Settings
@@ -161,13 +160,13 @@ def test_a_device_takes_tenants_only_through_a_sound_reservation(objects: list[A
 def test_an_idle_device_that_others_lost_is_not_given_back_for_a_whole_one() -> None:
     objects = [reservation("g", uuid="GPU-2"), LOST, reservation("h", uuid="GPU-1")]
     made = cluster(node(gpus=2), *objects, pod("whole", gpus=1))
-    assert not any(isinstance(entry, Retire) for entry in decide(made, 0).entries)
+    assert not any(isinstance(entry, Retire) for entry in made.decide(0).entries)
 
 
 @pytest.mark.parametrize(("uuid", "is_given_back"), [("GPU-1", True), ("", False)])
 def test_an_idle_device_that_is_not_known_yet_is_not_given_back_for_a_whole_one(uuid: str, is_given_back: bool) -> None:
     made = cluster(node(gpus=1), reservation("g", uuid=uuid), pod("whole", gpus=1))
-    assert any(isinstance(entry, Retire) for entry in decide(made, 0).entries) == is_given_back
+    assert any(isinstance(entry, Retire) for entry in made.decide(0).entries) == is_given_back
 
 
 def test_a_reservation_that_is_about_to_be_made_has_its_slot() -> None:

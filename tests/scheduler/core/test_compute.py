@@ -8,7 +8,6 @@ import pytest
 
 from gpu.request import FractionAsk
 from gpu.translation import Cards, Wishes
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Alone, Explain, Placement
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.verdict import NodeReason
@@ -27,7 +26,7 @@ def asking(name: str, percent: int, nano: int = TENTH, **more: Any) -> Pod:
 
 def _decided(*objects: Any, settings: Settings | None = None) -> tuple[dict[str, Placement], list[Explain]]:
     made = cluster(*objects, settings=settings)
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert made.validate() == []
     placed = {entry.placement.name: entry.placement for entry in plan.entries if isinstance(entry, Alone)}
     return placed, [entry for entry in plan.entries if isinstance(entry, Explain)]
@@ -103,9 +102,9 @@ def test_pods_that_are_decided_together_share_by_what_they_ask_of_compute(strate
 
 def test_a_placement_under_way_keeps_its_compute() -> None:
     made = cluster(node(gpus=1), asking("p", 60))
-    commit(made, decide(made, 0))
+    commit(made, made.decide(0))
     feed(made, asking("q", 60), asking("r", 40))
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert made.validate() == []
     assert [entry.placement.name for entry in plan.entries if isinstance(entry, Alone)] == ["r"]
 
@@ -128,5 +127,5 @@ def test_a_hand_over_of_another_scheduler_says_its_compute() -> None:
     waiting = asking("x", 60)
     handed = bind_request(waiting, "n1", ("g", TENTH), compute_percent=60)
     made = cluster(node(gpus=1), waiting, handed, asking("p", 41))
-    assert not [entry for entry in decide(made, 0).entries if isinstance(entry, Alone)]
+    assert not [entry for entry in made.decide(0).entries if isinstance(entry, Alone)]
     assert made.validate() == []

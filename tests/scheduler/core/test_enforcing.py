@@ -8,7 +8,6 @@ import pytest
 
 from gpu.request import MemoryAsk
 from gpu.translation import Wishes
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Alone, Explain
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
@@ -32,7 +31,7 @@ def _pod(wishes: Wishes, annotations: dict[str, str] | None = None) -> Pod:
 
 def _decided(*objects: Any, settings: Settings | None = None) -> tuple[str, Verdict | None]:
     made = cluster(*objects, settings=settings)
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert made.validate() == []
     places = [entry.placement.node for entry in plan.entries if isinstance(entry, Alone)]
     verdicts = [entry.verdict for entry in plan.entries if isinstance(entry, Explain)]
@@ -92,9 +91,9 @@ def test_a_pod_that_waits_for_such_a_node_says_so() -> None:
 
 def test_a_node_that_learns_to_enforce_takes_the_pod() -> None:
     made = cluster(_node("n1", None), _pod(CAPS, INSISTS))
-    assert not [entry for entry in decide(made, 0).entries if isinstance(entry, Alone)]
+    assert not [entry for entry in made.decide(0).entries if isinstance(entry, Alone)]
     feed(made, _node("n1", "memory-cap,compute-cap"))
-    assert [entry.placement.node for entry in decide(made, 0).entries if isinstance(entry, Alone)] == ["n1"]
+    assert [entry.placement.node for entry in made.decide(0).entries if isinstance(entry, Alone)] == ["n1"]
 
 
 def test_an_annotation_that_can_not_be_read_keeps_the_pod_waiting_and_is_named() -> None:

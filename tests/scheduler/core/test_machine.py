@@ -22,6 +22,7 @@ from scheduler.core.decide.decide import decide
 from scheduler.core.decide.placer import Placer
 from scheduler.core.model.plan import Alone, Entry, Explain, Gang, Placement, Plan, placements
 from scheduler.core.model.verdict import Reasons
+from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import changed, node, pod, pod_group
 from tests.scheduler.core.world import KINDS, World, fresh
 from wire import names
@@ -109,7 +110,7 @@ class Scheduling(RuleBasedStateMachine):
 
     def _decide(self, _: random.Random) -> None:
         self.world.now_ns += 1000
-        plan = decide(self.world.cluster, self.world.now_ns, self.limits)
+        plan = self.world.cluster.decide(self.world.now_ns, self.limits)
         self._check(plan)
         self.world.cluster.told([entry for entry in plan.entries if isinstance(entry, Explain)])
         self.world.commit(plan)
@@ -238,23 +239,34 @@ class Scheduling(RuleBasedStateMachine):
         cluster = self.world.cluster
         if self.limits is not LIMITS:
             return
-        first = decide(cluster, self.world.now_ns)
+        first = cluster.decide(self.world.now_ns)
         cluster.generation += 1
-        assert decide(cluster, self.world.now_ns) == first
+        assert cluster.decide(self.world.now_ns) == first
+
+    @invariant()
+    def a_decision_changes_nothing_that_it_reads_and_comes_out_the_same_again(self) -> None:
+        cluster, now_ns = self.world.cluster, self.world.now_ns
+        snapshot = cluster.prepared(now_ns, self.limits)
+        before = footprint(cluster)
+        first = decide(snapshot, now_ns, self.limits)
+        assert footprint(cluster) == before
+        if not first.has_put_off:  # else the next one gets further with what is judged already
+            assert decide(snapshot, now_ns, self.limits) == first
+        cluster.learn(first, now_ns, self.limits)
 
     @invariant()
     def what_sleeps_fits_nowhere(self) -> None:
         cluster = self.world.cluster
-        cluster.refresh_backlog()
+        cluster.decide(self.world.now_ns, self.limits)
         asleep = cluster.backlog.asleep
         for one in cluster.waiting():
             kept = asleep.get(one.cls)
             if kept is None:
                 continue
-            if not asleep.is_sure(one.cls, kept, cluster.generation) and asleep.may_fit(one.cls, kept):
+            if not asleep.is_sure(one.cls, kept, cluster.generation) and asleep.still_out(one.cls, kept) is None:
                 continue
-            assert Placer(cluster).place(one, without=frozenset()) is None
-            assert Placer(cluster).wait_for_device(one, without=frozenset()) is None
+            assert Placer(cluster.snapshot()).place(one, without=frozenset()) is None
+            assert Placer(cluster.snapshot()).wait_for_device(one, without=frozenset()) is None
 
     @invariant()
     def the_plan_is_the_one_without_a_memory(self) -> None:
@@ -264,7 +276,7 @@ class Scheduling(RuleBasedStateMachine):
         _count_again(cluster, self.world.now_ns)  # a gang that was woken in vain is counted at the next occasion
         first = _but_for_counts(cluster, _count_again(cluster, self.world.now_ns))
         cluster.forget_verdicts()
-        done, said = _but_for_counts(cluster, decide(cluster, self.world.now_ns))
+        done, said = _but_for_counts(cluster, cluster.decide(self.world.now_ns))
         assert done == first[0]
         assert {uid: first[1].get(uid) for uid in said} == said
 
@@ -286,7 +298,7 @@ def _count_again(cluster: Cluster, now_ns: int) -> Plan:
     """Decide again, when it is time to bring counts up to date."""
     cluster.generation += 1
     cluster.backlog.recount_ns = 0
-    return decide(cluster, now_ns)
+    return cluster.decide(now_ns)
 
 
 def _but_for_counts(cluster: Cluster, plan: Plan) -> tuple[Sequence[Entry], dict[str, Reasons]]:

@@ -8,7 +8,6 @@ import pytest
 
 from gpu.request import FractionAsk
 from gpu.translation import Cards, Wishes
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Alone, Explain, Placement
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.verdict import NodeReason
@@ -39,7 +38,7 @@ def running(name: str, mode: str, nano: int = THIRD, **more: Any) -> Pod:
 
 def _decided(*objects: Any, settings: Settings | None = None) -> tuple[dict[str, Placement], list[Explain]]:
     made = cluster(*objects, settings=settings)
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert made.validate() == []
     placed = {entry.placement.name: entry.placement for entry in plan.entries if isinstance(entry, Alone)}
     return placed, [entry for entry in plan.entries if isinstance(entry, Explain)]
@@ -109,9 +108,9 @@ def test_pods_of_two_modes_that_are_decided_together_get_devices_of_their_own(st
 
 def test_a_placement_under_way_keeps_its_device_for_its_mode() -> None:
     made = cluster(node(gpus=1), running("p", "mps"))
-    commit(made, decide(made, 0))
+    commit(made, made.decide(0))
     feed(made, running("q", "hami-core"), running("r", "mps"))
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert made.validate() == []
     assert [entry.placement.name for entry in plan.entries if isinstance(entry, Alone)] == ["r"]
 
@@ -144,5 +143,5 @@ def test_a_device_that_is_named_and_runs_in_another_mode_will_not_do() -> None:
 def test_a_hand_over_of_another_scheduler_says_its_mode() -> None:
     waiting = running("x", "mps")
     made = cluster(node(gpus=1), waiting, bind_request(waiting, "n1", ("g", THIRD), mode="mps"), running("p", "mig"))
-    assert not [entry for entry in decide(made, 0).entries if isinstance(entry, Alone)]
+    assert not [entry for entry in made.decide(0).entries if isinstance(entry, Alone)]
     assert made.validate() == []

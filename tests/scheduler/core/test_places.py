@@ -8,7 +8,6 @@ import pytest
 
 from gpu.request import Ask, FractionAsk, WholeAsk
 from gpu.translation import Place, Translation
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Alone, Explain, Placement, Retire
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
 from tests.scheduler.core.model.test_records import request, said
@@ -29,9 +28,9 @@ def _asking(
 
 def _decided(*objects: Any) -> tuple[dict[str, Placement], list[Verdict]]:
     made = cluster(*objects)
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert made.validate() == []
-    assert decide(made, 0) == plan
+    assert made.decide(0) == plan
     placed = {entry.placement.name: entry.placement for entry in plan.entries if isinstance(entry, Alone)}
     return placed, [entry.verdict for entry in plan.entries if isinstance(entry, Explain)]
 
@@ -93,9 +92,9 @@ def test_a_node_of_no_kind_that_the_pod_can_be_served_on_is_said() -> None:
 
 def test_a_node_that_changes_its_kind_is_judged_anew() -> None:
     made = cluster(node("n", 1), recorded(said((FractionAsk(HALF),), places=(POOL,))))
-    assert isinstance(decide(made, 0).entries[0], Explain)
+    assert isinstance(made.decide(0).entries[0], Explain)
     made.upsert_node(node("n", 1, labels=IN_POOL))
-    assert isinstance(decide(made, 0).entries[0], Alone)
+    assert isinstance(made.decide(0).entries[0], Alone)
 
 
 def test_what_is_a_part_of_a_card_on_some_nodes_may_be_one_of_a_slice_on_others() -> None:
@@ -113,9 +112,9 @@ def test_no_idle_reservation_is_removed_for_whole_gpus_where_the_pod_may_not_be(
     nodes = [node("plain", 1), node("pool", 0, labels=IN_POOL)]
     limits = {"containers": [{"name": "c0", "resources": {"limits": {names.GPU_RESOURCE: "1"}}}]}
     made = cluster(*nodes, idle, recorded(whole, spec=limits))
-    assert [type(entry) for entry in decide(made, 0).entries] == [Explain]
+    assert [type(entry) for entry in made.decide(0).entries] == [Explain]
     made = cluster(node("pool", 1, labels=IN_POOL), reservation("g", "pool", book={}), recorded(whole, spec=limits))
-    assert [type(entry) for entry in decide(made, 0).entries] == [Retire, Explain]
+    assert [type(entry) for entry in made.decide(0).entries] == [Retire, Explain]
 
 
 def test_pods_of_whole_gpus_know_nothing_of_this() -> None:

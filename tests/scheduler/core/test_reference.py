@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Alone
 from scheduler.core.model.settings import Settings, Strategy
 from tests.scheduler.core.objects import cluster, node, pod, reservation
@@ -98,7 +97,7 @@ def _pod(want: Want) -> Any:
 
 def _placed(made: Cluster) -> dict[str, Choice]:
     found: dict[str, Choice] = {}
-    for entry in decide(made, 0).entries:
+    for entry in made.decide(0).entries:
         if isinstance(entry, Alone):
             devices = tuple((d.group, Fraction(d.nano, NANO)) for d in entry.placement.devices)
             found[entry.placement.name] = (entry.placement.node, devices)

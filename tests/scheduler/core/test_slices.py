@@ -9,7 +9,6 @@ import pytest
 from gpu.request import Ask, FractionAsk
 from gpu.reservation import group_id
 from scheduler.core.autoscale.unmet_demand import wants
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Alone, Attempt, Bind, Explain, Hold, Join, Placement, Retire
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.model.test_records import HALF, TENTH, said
@@ -39,7 +38,7 @@ def asking(*asks: Ask, name: str = "p", **more: Any) -> Pod:
 def decided(*objects: Any, settings: Settings | None = None) -> tuple[dict[str, Placement], list[Any]]:
     """Decide on a cluster, whose ledger has to equal a recount: placements by pod, and all entries."""
     made = cluster(*objects, settings=settings)
-    entries = decide(made, 0).entries
+    entries = made.decide(0).entries
     assert made.validate() == []
     return {e.placement.name: e.placement for e in entries if isinstance(e, Alone)}, list(entries)
 
@@ -190,7 +189,7 @@ def test_a_slice_needs_room_for_its_reservation_pod() -> None:
 
 def test_no_autoscaler_is_asked_for_slices() -> None:
     made = cluster(cut(count=0), asking())
-    explained = [entry for entry in decide(made, 0).entries if isinstance(entry, Explain)]
+    explained = [entry for entry in made.decide(0).entries if isinstance(entry, Explain)]
     assert explained
     assert wants(made, explained, now_ns=0, memory_nano=HALF) == []
 
@@ -206,10 +205,10 @@ def test_a_slice_that_is_named_is_taken_where_it_is_shared_and_never_looked_for(
 
 def test_profiles_that_nobody_waits_for_are_forgotten() -> None:
     made = cluster(cut(), asking())
-    decide(made, 0)
+    made.decide(0)
     assert made.ledger.slice_rows("1g.10gb").tolist()[made.ledger.row_of["n1"]] >= 0
     made.remove_pod("uid-p")
-    decide(made, 0)
+    made.decide(0)
     made.upsert_node(cut("n2"))
     made.remove_node("n1")
     assert made.ledger.slice_rows("1g.10gb")[made.ledger.row_of["n2"]] == made.refresh().table.resources.index(SLICE)

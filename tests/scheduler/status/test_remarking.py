@@ -12,7 +12,6 @@ from gpu.request import FractionAsk, GpuRequest
 from gpu.translation import Note, NoteCode, Place, Translation
 from kube.events import EventRecorder
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.settings import Settings
 from scheduler.status.remarking import Remarking
 from scheduler.watch.cache import Cache
@@ -109,7 +108,7 @@ async def test_a_pod_that_is_given_another_of_its_alternatives_is_told_which(
 ) -> None:
     waiting = _pod(*notes, alternatives=(APART,))
     stage = Stage(*FULL, waiting)
-    commit(stage.cache.cluster, decide(stage.cache.cluster, 0))
+    commit(stage.cache.cluster, stage.cache.cluster.decide(0))
     await stage.run(bound(waiting, "n1", ("a", NANO // 2), ("b", NANO // 2)))
     ((said, text),) = stage.told
     assert said == kind

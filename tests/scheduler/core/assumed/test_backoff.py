@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.assumed.backoff import Setback
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Bind, Explain
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, NodeReason
@@ -28,16 +27,16 @@ def test_each_failure_waits_twice_as_long_up_to_the_longest(failures: int, waits
 def test_a_pod_whose_attempt_failed_waits_then_goes_elsewhere_and_in_the_end_may_come_back() -> None:
     made = cluster(node("n1"), node("n2"), pod(gpus=1), settings=SETTINGS)
     made.commits.failed("uid-p", "n1", "the device did not come", now_ns=0)
-    waiting = decide(made, 5)
+    waiting = made.decide(5)
     assert waiting.wake_at_ns == 10
     assert isinstance(waiting.entries[0], Explain)
     assert waiting.entries[0].verdict.code is Code.BACKING_OFF
     assert waiting.entries[0].verdict.detail == "the device did not come"
-    elsewhere = decide(made, 10)
+    elsewhere = made.decide(10)
     assert isinstance(elsewhere.entries[0], Bind)
     assert elsewhere.entries[0].placement.node == "n2"
     assert elsewhere.wake_at_ns == 1000
-    back = decide(made, 1000)
+    back = made.decide(1000)
     assert isinstance(back.entries[0], Bind)
     assert back.entries[0].placement.node == "n1"
     assert back.wake_at_ns is None
@@ -46,7 +45,7 @@ def test_a_pod_whose_attempt_failed_waits_then_goes_elsewhere_and_in_the_end_may
 def test_a_node_that_is_out_is_named_among_the_reasons() -> None:
     made = cluster(node("n1"), pod(gpus=1), settings=SETTINGS)
     made.commits.failed("uid-p", "n1", "", now_ns=0)
-    entry = decide(made, 10).entries[0]
+    entry = made.decide(10).entries[0]
     assert isinstance(entry, Explain)
     assert entry.verdict.node_reasons == (NodeReason("excluded", "", 1),)
 
@@ -54,14 +53,14 @@ def test_a_node_that_is_out_is_named_among_the_reasons() -> None:
 def test_an_excluded_pod_does_not_condemn_its_class() -> None:
     made = cluster(node("n1"), pod("a", gpus=1), pod("b", gpus=1), settings=SETTINGS)
     made.commits.failed("uid-a", "n1", "", now_ns=0)
-    plan = decide(made, 10)
+    plan = made.decide(10)
     assert [entry.placement.pod_uid for entry in plan.entries if isinstance(entry, Bind)] == ["uid-b"]
 
 
 def test_a_failure_that_is_not_the_nodes_fault_excludes_nothing() -> None:
     made = cluster(node("n1"), pod(gpus=1), settings=SETTINGS)
     made.commits.failed("uid-p", "", "somebody changed the pod", now_ns=0)
-    assert isinstance(decide(made, 10).entries[0], Bind)
+    assert isinstance(made.decide(10).entries[0], Bind)
 
 
 def test_a_pod_that_got_bound_after_all_has_no_history() -> None:
@@ -77,10 +76,10 @@ def test_a_pod_that_is_changed_too_often_to_be_bound_is_tried_again_at_once_only
     made = cluster(node("n1"), pod(gpus=1), settings=SETTINGS)
     for _ in range(SETTINGS.free_overtakings):
         made.commits.overtaken("uid-p", "PodChanged: all the time", now_ns=0)
-        assert isinstance(decide(made, 0).entries[0], Bind)
+        assert isinstance(made.decide(0).entries[0], Bind)
     made.commits.overtaken("uid-p", "PodChanged: all the time", now_ns=0)
-    waiting = decide(made, 0)
+    waiting = made.decide(0)
     assert waiting.wake_at_ns == SETTINGS.back_off_ns
     assert isinstance(waiting.entries[0], Explain)
     assert waiting.entries[0].verdict.detail.startswith("PodChanged")
-    assert isinstance(decide(made, SETTINGS.back_off_ns).entries[0], Bind)
+    assert isinstance(made.decide(SETTINGS.back_off_ns).entries[0], Bind)

@@ -9,7 +9,6 @@ import pytest
 
 from gpu.handover import PlannedDevice
 from scheduler.core.convert import written_plan
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Explain, Placement
 from tests.scheduler.core.objects import (
     NANO,
@@ -61,12 +60,12 @@ def test_places_of_a_plan_are_charged_from_the_start_in_whatever_order_it_is_rea
 
 def test_nobody_is_placed_where_a_plan_that_is_not_carried_out_puts_a_member() -> None:
     made = cluster(node(gpus=2), BOTH, FIRST, SECOND, pod("urgent", gpus=1, priority=100))
-    (entry,) = decide(made, 0).entries
+    (entry,) = made.decide(0).entries
     assert isinstance(entry, Explain)
     assert entry.pods == ("uid-urgent",)
     feed(made, changed_group(BOTH))
     assert made.commits.are_settled
-    assert len(decide(made, 0).entries) == 2
+    assert len(made.decide(0).entries) == 2
 
 
 def changed_group(of: PodGroup) -> PodGroup:
@@ -78,7 +77,7 @@ def test_a_share_of_a_plan_is_charged_though_its_book_has_no_entry_of_it() -> No
     shares = [pod(name, group="g", fraction="0.5") for name in ("m0", "m1")]
     plan = _planned(*(_placement(share, "n1", ("d", HALF)) for share in shares))
     made = cluster(node(gpus=1), reservation("d", book={}), plan, *shares, pod("other", fraction="0.1"))
-    (entry,) = decide(made, 0).entries
+    (entry,) = made.decide(0).entries
     assert isinstance(entry, Explain)
     assert made.refresh().table.devices[0][0].free_nano == 0
 

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Alone, Attempt, Explain, Gang, Hold, Withdraw
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import NodeReason
@@ -22,12 +21,12 @@ LATE, GOOD = "a-late", "b-good"
 
 def _where(made: Cluster) -> dict[str, str]:
     """Where the pods that wait go now: "kind node" by name."""
-    placed = [entry for entry in decide(made, 0).entries if isinstance(entry, Alone)]
+    placed = [entry for entry in made.decide(0).entries if isinstance(entry, Alone)]
     return {e.placement.name: f"{type(e).__name__} {e.placement.node}" for e in placed}
 
 
 def _moved(made: Cluster) -> list[str]:
-    return [entry.placement.name for entry in decide(made, 0).entries if isinstance(entry, Withdraw)]
+    return [entry.placement.name for entry in made.decide(0).entries if isinstance(entry, Withdraw)]
 
 
 def _asked(group: str, **fields: Any) -> Pod:
@@ -50,7 +49,7 @@ def _waiting(*others: Any, gpus: int = 2, settings: Settings | None = None) -> t
     """Two halves wait for a device of the late node: one is at the binder, one is held. And the reservation."""
     halves = (pod("p1", fraction="0.5"), pod("p2", fraction="0.5"))
     made = cluster(node(LATE, gpus=gpus), *halves, settings=settings)
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert [type(entry) for entry in plan.entries] == [Attempt, Hold]
     commit(made, plan)
     flight = made.commits.flight("uid-p1")
@@ -159,7 +158,7 @@ def test_whole_gpus_ask_nothing_of_a_reservation() -> None:
 
 # --- being moved -------------------------------------------------------------------------------------------------
 def _move_all(made: Cluster, now_ns: int = 0) -> list[str]:
-    moved = [entry.placement for entry in decide(made, now_ns).entries if isinstance(entry, Withdraw)]
+    moved = [entry.placement for entry in made.decide(now_ns).entries if isinstance(entry, Withdraw)]
     for placement in moved:
         made.commits.move_on(placement, now_ns=now_ns)
     return [placement.name for placement in moved]
@@ -186,7 +185,7 @@ def test_a_pod_is_moved_only_so_often() -> None:
 def test_an_older_placement_is_not_taken_for_the_one_under_way() -> None:
     made, _ = _waiting(node(GOOD, gpus=2), *_proof())
     made.commits.late("asked")
-    (first, _) = [entry.placement for entry in decide(made, 0).entries if isinstance(entry, Withdraw)]
+    (first, _) = [entry.placement for entry in made.decide(0).entries if isinstance(entry, Withdraw)]
     made.commits.move_on(msgspec.structs.replace(first, number=7), now_ns=0)
     assert _moved(made) == ["p1", "p2"]
 
@@ -202,7 +201,7 @@ def test_one_that_may_not_go_where_there_is_room_does_not_keep_the_others() -> N
 def test_a_node_on_probation_is_tried_by_one_at_a_time_and_the_others_are_told() -> None:
     made = cluster(node(LATE, gpus=4), pod("p1", fraction="0.5"), pod("p2", fraction="0.5"))
     made.commits.probation.fail(LATE)
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert _where(made) == {"p1": f"Attempt {LATE}"}
     (told,) = [entry for entry in plan.entries if isinstance(entry, Explain)]
     assert (told.pods, told.verdict.node_reasons) == (("uid-p2",), (NodeReason("probation", "", 1),))
@@ -211,7 +210,7 @@ def test_a_node_on_probation_is_tried_by_one_at_a_time_and_the_others_are_told()
 def test_while_the_probe_is_under_way_nobody_else_is_sent_there() -> None:
     made = cluster(node(LATE, gpus=4), pod("p1", fraction="0.5"))
     made.commits.probation.fail(LATE)
-    commit(made, decide(made, 0))
+    commit(made, made.decide(0))
     feed(made, pod("p2", fraction="0.5"))
     assert _where(made) == {}
     made.commits.release("uid-p1", attempt=0)
@@ -231,14 +230,14 @@ def test_a_gang_that_needs_several_devices_of_the_node_is_one_probe() -> None:
     members = [pod(f"g{number}", fraction="0.7", group="gang") for number in range(3)]
     made = cluster(node(LATE, gpus=4), pod_group("gang", 3), *members, pod("p", fraction="0.7"))
     made.commits.probation.fail(LATE)
-    entries = [entry for entry in decide(made, 0).entries if isinstance(entry, (Gang, Attempt))]
+    entries = [entry for entry in made.decide(0).entries if isinstance(entry, (Gang, Attempt))]
     assert len(entries) == 1
 
 
 def test_what_lacks_something_else_is_told_that() -> None:
     made = cluster(node(LATE, gpus=1), pod("p1", fraction="0.5"), pod("whole", fraction="0.9"))
     made.commits.probation.fail(LATE)
-    (told,) = [entry for entry in decide(made, 0).entries if isinstance(entry, Explain)]
+    (told,) = [entry for entry in made.decide(0).entries if isinstance(entry, Explain)]
     assert told.verdict.node_reasons == (NodeReason("insufficient", "gpu-share", 1),)
 
 
@@ -269,6 +268,6 @@ def test_with_doubts_a_decision_still_comes_out_the_same_twice() -> None:
     made.commits.late("asked")
     made.commits.probation.fail(GOOD)
     feed(made, pod("new", fraction="0.5"))
-    first = decide(made, 0)
+    first = made.decide(0)
     made.generation += 1
-    assert decide(made, 0) == first
+    assert made.decide(0) == first

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scheduler.core.autoscale.scaling_pods import pack
 from scheduler.core.autoscale.unmet_demand import Want, wants
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Explain, Gang
 from scheduler.core.model.records import Demand
 from tests.scheduler.core.objects import NANO, bound, cluster, commit, node, pod, pod_group, reservation
@@ -25,7 +24,7 @@ SECOND = 1_000_000_000
 def found(made: Cluster, *, now_ns: int = 0) -> list[Want]:
     """What is wanted after decisions until nothing more is placed."""
     while True:
-        plan = decide(made, now_ns)
+        plan = made.decide(now_ns)
         if all(isinstance(entry, Explain) for entry in plan.entries):
             explained = [entry for entry in plan.entries if isinstance(entry, Explain)]
             return wants(made, explained, now_ns=now_ns, memory_nano=TENTH)
@@ -94,14 +93,14 @@ def test_a_share_for_which_its_node_is_out_wants_nothing_either_when_others_befo
 
 def test_a_share_that_waits_for_a_node_on_probation_wants_no_other() -> None:
     made = cluster(node(gpus=2), pod("first", fraction="0.7"))
-    commit(made, decide(made, 0))
+    commit(made, made.decide(0))
     flight = made.commits.flight("uid-first")
     assert flight is not None
     group = flight.placement.devices[0].group
     made.upsert_pod(reservation(group, "n1", book={"uid-first": 7 * TENTH}, uuid="", uid="asked"))
     made.commits.probation.fail("n1")
     made.upsert_pod(pod("second", fraction="0.7"))
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert [type(entry) for entry in plan.entries] == [Explain]
     assert found(made) == []
 
@@ -219,7 +218,7 @@ def test_nodes_as_they_are_asked_for_leave_nobody_wanting_and_rounds_of_them_hel
 def test_a_search_is_bounded_and_leaves_every_namespace_its_share() -> None:
     crowd = [pod(f"c{i:03}", cpu=f"{100 + i}", fraction="0.5", priority=9, namespace="crowd") for i in range(200)]
     made = cluster(node(), *crowd, pod("other", cpu="100", fraction="0.5", namespace="elsewhere"))
-    while (plan := decide(made, 7)).wake_at_ns == 7:
+    while (plan := made.decide(7)).wake_at_ns == 7:
         pass
     explained = [entry for entry in plan.entries if isinstance(entry, Explain)]
     wanting = Counter(want.namespace for want in wants(made, explained, now_ns=7, memory_nano=NANO, most=3_000))

@@ -23,10 +23,10 @@ def test_a_verdict_that_is_kept_again_is_the_newest() -> None:
     made = cluster(node(), pod("a", cpu="100"), pod("b", cpu="101"))
     asleep, first, second = made.backlog.asleep, _class(made, "a"), _class(made, "b")
     for cls in (first, second, first):
-        asleep.put(cls, _NOWHERE, charged=(), generation=made.generation)
+        asleep.put(cls, asleep.kept(cls, _NOWHERE, charged=(), generation=made.generation))
     assert asleep.oldest(1) == []  # no count has changed since
     feed(made, node("n2"))
-    made.refresh_backlog()
+    made.refresh()
     assert asleep.oldest(1) == [second]
 
 
@@ -39,7 +39,7 @@ def test_a_class_that_names_the_first_device_of_a_node_is_judged_again_after_any
     for index, is_sure in ((-1, True), (0, False), (1, False)):
         named = replace(container, asks=(replace(ask, index=index),))
         cls = replace(anywhere, request=replace(anywhere.request, containers=(named,)))
-        asleep.put(cls, _NOWHERE, charged=(), generation=made.generation)
+        asleep.put(cls, asleep.kept(cls, _NOWHERE, charged=(), generation=made.generation))
         kept = asleep.get(cls)
         assert kept is not None
         assert asleep.is_sure(cls, kept, made.generation + 1) is is_sure

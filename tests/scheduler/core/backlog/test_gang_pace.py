@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from scheduler.core.backlog.gang_pace import LARGE, GangPace
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Explain, Gang, Plan
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.objects import cluster, feed, node, pod, pod_group
@@ -34,45 +33,45 @@ def _kinds(plan: Plan) -> list[type]:
 
 def test_a_large_gang_that_failed_is_tried_again_after_ten_times_what_its_start_cost() -> None:
     made = _with_gang(150, cpu=120)
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert [entry.verdict.code for entry in plan.entries if isinstance(entry, Explain)] == [Code.GANG_INCOMPLETE]
     feed(made, node(cpu="200", pods=1000))
-    again = decide(made, 1)
+    again = made.decide(1)
     assert again.entries == plan.entries, "it goes on to say what it said"
     assert again.wake_at_ns is not None
     assert again.wake_at_ns >= 10 * LARGE * 1_000
-    assert _kinds(decide(made, again.wake_at_ns - 1)) == [Explain]
-    assert _kinds(decide(made, again.wake_at_ns)) == [Gang]
+    assert _kinds(made.decide(again.wake_at_ns - 1)) == [Explain]
+    assert _kinds(made.decide(again.wake_at_ns)) == [Gang]
 
 
 def test_a_gang_that_needs_less_than_when_it_was_told_is_looked_at_in_its_pause() -> None:
     made = _with_gang(150, cpu=120)
-    decide(made, 0)
+    made.decide(0)
     feed(made, pod_group("g", 2))
-    assert Gang in _kinds(decide(made, 1))
+    assert Gang in _kinds(made.decide(1))
 
 
 def test_a_gang_that_lost_members_says_in_its_pause_that_it_waits_for_them() -> None:
     made = _with_gang(150, cpu=120)
-    decide(made, 0)
+    made.decide(0)
     for number in range(100):
         made.remove_pod(f"uid-m{number:03}")
-    (told,) = [entry.verdict for entry in decide(made, 1).entries if isinstance(entry, Explain)]
+    (told,) = [entry.verdict for entry in made.decide(1).entries if isinstance(entry, Explain)]
     assert (told.code, told.present) == (Code.GANG_NOT_READY, 50)
 
 
 def test_a_gang_that_is_not_large_is_tried_whenever_something_changes() -> None:
     made = _with_gang(15, cpu=12)
-    assert _kinds(decide(made, 0)) == [Explain]
+    assert _kinds(made.decide(0)) == [Explain]
     feed(made, node(cpu="200", pods=1000))
-    assert _kinds(decide(made, 1)) == [Gang]
+    assert _kinds(made.decide(1)) == [Gang]
 
 
 def test_a_pod_of_another_namespace_is_decided_on_while_a_large_gang_has_its_pause() -> None:
     made = _with_gang(150, cpu=120)
-    decide(made, 0)
+    made.decide(0)
     feed(made, pod("other", namespace="elsewhere", cpu="1"))
-    assert any(not isinstance(entry, Explain) for entry in decide(made, 1).entries)
+    assert any(not isinstance(entry, Explain) for entry in made.decide(1).entries)
 
 
 def test_only_one_large_start_fails_in_a_decision_however_many_namespaces_have_one() -> None:
@@ -82,7 +81,7 @@ def test_only_one_large_start_fails_in_a_decision_however_many_namespaces_have_o
     waiting: list[int] = []
     now_ns: int | None = 0
     while now_ns is not None and len(waiting) < 4:
-        plan = decide(made, now_ns)
+        plan = made.decide(now_ns)
         told = [entry.verdict.code for entry in plan.entries if isinstance(entry, Explain)]
         assert len(told) == 4, "each says why it waits"
         waiting.append(told.count(Code.WAITS_FOR_TURN))

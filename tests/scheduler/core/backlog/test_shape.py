@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
-from scheduler.core.backlog.shape import Shape, ShapeKey
+from scheduler.core.backlog.shape import Shape, ShapeKey, Turns
 from scheduler.core.model.records import PodClass, PodRecord
 
 _CLS = PodClass()
@@ -22,10 +23,9 @@ def _shape(*pods: PodRecord) -> Shape:
 
 
 def _taken(shape: Shape) -> list[str]:
-    found = []
-    while shape.first() is not None:
-        found.append(shape.take())
-    shape.put_back()
+    found, turns = [], Turns(shape)
+    while turns.first() is not None:
+        found.append(turns.take())
     return [rank.uid for rank in found]
 
 
@@ -34,7 +34,7 @@ def test_the_highest_priority_comes_first_then_the_oldest_then_the_uid() -> None
     assert _taken(shape) == ["c", "a", "b", "d"]
 
 
-def test_what_was_taken_is_there_again_once_it_was_put_back() -> None:
+def test_the_turns_of_one_decision_leave_the_shape_as_it_was() -> None:
     shape = _shape(_pod("a"), _pod("b"))
     assert _taken(shape) == _taken(shape) == ["a", "b"]
 
@@ -61,15 +61,8 @@ def test_ranks_of_pods_that_have_left_do_not_pile_up() -> None:
     assert _taken(shape) == ["a"]
 
 
-def test_a_pod_that_had_its_turn_has_no_second_one_whatever_comes_and_goes_meanwhile() -> None:
-    shape = _shape(_pod("a", priority=9))
-    for number in range(200):
-        shape.put(_pod(f"x{number}"))
-        shape.drop(f"x{number}")
-    assert shape.take().uid == "a"
-    shape.put(_pod("b"))
-    shape.put(replace(_pod("a", priority=9), priority=10))
-    assert shape.take().uid == "b"
-    assert shape.first() is None
-    shape.put_back()
-    assert _taken(shape) == ["a", "b"]
+def test_nobody_has_a_turn_who_has_none_to_come() -> None:
+    turns = Turns(_shape(_pod("a")))
+    assert turns.take().uid == "a"
+    with pytest.raises(LookupError, match="no pod"):
+        turns.take()

@@ -8,7 +8,6 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.gang_kinds import asked_by, gang_kind_of, is_gang_kind
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, Join
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
 from tests.scheduler.core.objects import (
@@ -32,7 +31,7 @@ def _members(count: int, **asked: Any) -> list[Any]:
 
 
 def _verdict(made: Cluster, now_ns: int = 0) -> Verdict:
-    (entry,) = decide(made, now_ns).entries
+    (entry,) = made.decide(now_ns).entries
     assert isinstance(entry, Explain)
     assert entry.pod_group == ("ns", "g")
     return entry.verdict
@@ -41,7 +40,7 @@ def _verdict(made: Cluster, now_ns: int = 0) -> Verdict:
 def test_a_gang_is_placed_whole() -> None:
     group = pod_group("g", 8)
     made = cluster(node(gpus=4), group, *_members(8, fraction="0.5"))
-    (entry,) = decide(made, 0).entries
+    (entry,) = made.decide(0).entries
     assert isinstance(entry, Gang)
     assert (entry.pod_group, entry.rv, entry.by_binder) == (("ns", "g"), group.metadata.resource_version, True)
     assert [placement.name for placement in entry.placements] == [f"m{i:03}" for i in range(8)]
@@ -64,19 +63,19 @@ def test_a_gang_of_two_with_room_for_one_says_that_it_is_a_gang() -> None:
 def test_what_a_gang_could_not_use_is_there_for_the_next_pod() -> None:
     later = pod("later", gpus=4, created="2026-02-01T00:00:00Z")
     made = cluster(node(gpus=4), pod_group("g", 8), *_members(8, gpus=1), later)
-    kinds = [type(entry) for entry in decide(made, 0).entries]
+    kinds = [type(entry) for entry in made.decide(0).entries]
     assert kinds == [Bind, Explain]
 
 
 def test_a_class_that_failed_within_a_gang_is_judged_anew_outside_of_it() -> None:
     same_class = pod("alone", gpus=1, created="2026-02-01T00:00:00Z")
     made = cluster(node(gpus=4), pod_group("g", 8), *_members(8, gpus=1), same_class)
-    assert [type(entry) for entry in decide(made, 0).entries] == [Bind, Explain]
+    assert [type(entry) for entry in made.decide(0).entries] == [Bind, Explain]
 
 
 def test_a_gang_of_whole_gpus_is_bound_directly() -> None:
     made = cluster(*(node(f"n{i}") for i in range(8)), pod_group("g", 64), *_members(64, gpus=1))
-    (entry,) = decide(made, 0).entries
+    (entry,) = made.decide(0).entries
     assert isinstance(entry, Gang)
     assert not entry.by_binder
     per_node = [placement.node for placement in entry.placements]
@@ -85,7 +84,7 @@ def test_a_gang_of_whole_gpus_is_bound_directly() -> None:
 
 def test_one_member_that_needs_the_binder_takes_all_of_them_there() -> None:
     mixed = [pod("a", group="g", gpus=1), pod("b", group="g", fraction="0.5")]
-    (entry,) = decide(cluster(node(), pod_group("g", 2), *mixed), 0).entries
+    (entry,) = cluster(node(), pod_group("g", 2), *mixed).decide(0).entries
     assert isinstance(entry, Gang)
     assert entry.by_binder
 
@@ -104,7 +103,7 @@ def test_one_member_that_needs_the_binder_takes_all_of_them_there() -> None:
 )
 def test_a_gang_waits_until_its_members_are_there(members: list[Any], present: int, gated: int) -> None:
     made = cluster(node(), pod_group("g", 3), *members)
-    explained = [e for e in decide(made, 0).entries if isinstance(e, Explain) and e.pod_group]
+    explained = [e for e in made.decide(0).entries if isinstance(e, Explain) and e.pod_group]
     if not members:
         assert explained == []
         return
@@ -120,29 +119,29 @@ def test_a_gang_waits_until_its_members_are_there(members: list[Any], present: i
 def test_members_beyond_the_minimum_wait_until_it_is_bound_and_then_come_one_at_a_time() -> None:
     members = _members(4, gpus=1)
     made = cluster(node(gpus=3), pod_group("g", 2), *members)
-    (gang,) = decide(made, 0).entries
+    (gang,) = made.decide(0).entries
     assert isinstance(gang, Gang)
     for placement in gang.placements:
         made.commits.assume(placement, "gang")
-    assert decide(made, 0).entries == ()
+    assert made.decide(0).entries == ()
     feed(made, bound(members[0], "n1"))
-    assert decide(made, 0).entries == ()
+    assert made.decide(0).entries == ()
     feed(made, bound(members[1], "n1"))
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert [type(entry) for entry in plan.entries] == [Bind, Explain]
 
 
 def test_one_member_that_completes_the_minimum_needs_no_plan() -> None:
     made = cluster(node(), pod_group("g", 2), bound(pod("b", group="g"), "n1"), *_members(1, gpus=1))
-    assert [type(entry) for entry in decide(made, 0).entries] == [Bind]
+    assert [type(entry) for entry in made.decide(0).entries] == [Bind]
 
 
 @pytest.mark.parametrize("minimum", [0, 1, None])
 def test_a_gang_of_one_is_a_pod_alone(minimum: int | None) -> None:
     made = cluster(node(gpus=1), pod_group("g", minimum), *_members(1, gpus=1))
-    assert [type(entry) for entry in decide(made, 0).entries] == [Bind]
+    assert [type(entry) for entry in made.decide(0).entries] == [Bind]
     made = cluster(node(gpus=0), pod_group("g", minimum), *_members(1, gpus=1))
-    (entry,) = decide(made, 0).entries
+    (entry,) = made.decide(0).entries
     assert isinstance(entry, Explain)
     assert entry.verdict.code is Code.NO_NODE_FITS
 
@@ -150,18 +149,18 @@ def test_a_gang_of_one_is_a_pod_alone(minimum: int | None) -> None:
 def test_nobody_is_placed_while_a_member_is_handed_over_already() -> None:
     members = _members(3, fraction="0.5")
     made = cluster(node(), pod_group("g", 3), *members, bind_request(members[0], "n1", ("x", 5)))
-    assert decide(made, 0).entries == ()
+    assert made.decide(0).entries == ()
 
 
 def test_nobody_is_placed_while_a_written_plan_has_members_that_wait() -> None:
     members = _members(2, gpus=1)
     plan = '{"id":"x","members":{"uid-m000":{"node":"n1"},"uid-m001":{"node":"n1"}}}'
     made = cluster(node(), pod_group("g", 2, annotations={names.PLAN: plan}), *members)
-    assert decide(made, 0).entries == ()
+    assert made.decide(0).entries == ()
     for member in members:
         made.remove_pod(member.metadata.uid)
     feed(made, pod("m7", group="g", gpus=1), pod("m8", group="g", gpus=1))
-    assert [type(entry) for entry in decide(made, 0).entries] == [Gang]
+    assert [type(entry) for entry in made.decide(0).entries] == [Gang]
 
 
 @pytest.mark.parametrize(
@@ -179,19 +178,19 @@ def test_a_gang_that_one_member_holds_up_says_what_holds_it_up(asked: dict[str, 
 
 def test_a_gang_goes_on_without_a_member_that_it_does_not_need() -> None:
     made = cluster(node(), pod_group("g", 2), *_members(2, gpus=1), pod("bad", group="g", fraction="2"))
-    assert [type(entry) for entry in decide(made, 0).entries] == [Gang]
+    assert [type(entry) for entry in made.decide(0).entries] == [Gang]
 
 
 def test_a_gang_waits_with_the_member_that_backs_off() -> None:
     made = cluster(node(), pod_group("g", 2), *_members(2, gpus=1))
     made.commits.failed("uid-m001", "", "lost", now_ns=0)
     assert _verdict(made).code is Code.BACKING_OFF
-    plan = decide(made, 10**10)
+    plan = made.decide(10**10)
     assert [type(entry) for entry in plan.entries] == [Gang]
 
 
 def test_a_pod_group_that_is_not_there_is_named() -> None:
-    (entry,) = decide(cluster(node(), *_members(2, gpus=1)), 0).entries
+    (entry,) = cluster(node(), *_members(2, gpus=1)).decide(0).entries
     assert isinstance(entry, Explain)
     assert entry.pods == ("uid-m000", "uid-m001")
     assert (entry.verdict.code, entry.verdict.detail) == (Code.POD_GROUP_NOT_FOUND, "g")
@@ -220,7 +219,7 @@ SUBGROUPS = [{"name": "head", "minMember": 1}, {"name": "worker", "minMember": 2
 )
 def test_each_subgroup_gets_its_minimum(subgroups: list[str], placed: list[str] | None) -> None:
     members = [pod(f"m{i}", group="g", subgroup=name, gpus=1) for i, name in enumerate(subgroups)]
-    (entry,) = decide(cluster(node(), pod_group("g", subGroups=SUBGROUPS), *members), 0).entries
+    (entry,) = cluster(node(), pod_group("g", subGroups=SUBGROUPS), *members).decide(0).entries
     if placed is None:
         assert isinstance(entry, Explain)
         assert entry.verdict.code is Code.GANG_NOT_READY
@@ -233,21 +232,21 @@ def test_a_minimum_above_the_sum_of_the_subgroups_is_filled_by_anybody() -> None
     members = [
         pod(f"m{i}", group="g", subgroup=name, gpus=1) for i, name in enumerate(["head", "worker", "worker", ""])
     ]
-    (entry,) = decide(cluster(node(), pod_group("g", 4, subGroups=SUBGROUPS), *members), 0).entries
+    (entry,) = cluster(node(), pod_group("g", 4, subGroups=SUBGROUPS), *members).decide(0).entries
     assert isinstance(entry, Gang)
     assert len(entry.placements) == 4
 
 
 def test_a_member_that_fits_nowhere_is_passed_over_for_one_that_does() -> None:
     members = [pod("a", group="g", gpus=9), pod("b", group="g", gpus=1), pod("c", group="g", gpus=1)]
-    (entry,) = decide(cluster(node(), pod_group("g", 2), *members), 0).entries
+    (entry,) = cluster(node(), pod_group("g", 2), *members).decide(0).entries
     assert isinstance(entry, Gang)
     assert [placement.name for placement in entry.placements] == ["b", "c"]
 
 
 def test_members_are_decided_by_task_priority() -> None:
     members = [pod(f"m{i}", group="g", gpus=1, labels={names.TASK_PRIORITY_LABEL: str(i)}) for i in range(3)]
-    (entry,) = decide(cluster(node(), pod_group("g", 3), *members), 0).entries
+    (entry,) = cluster(node(), pod_group("g", 3), *members).decide(0).entries
     assert isinstance(entry, Gang)
     assert [placement.name for placement in entry.placements] == ["m2", "m1", "m0"]
 
@@ -255,7 +254,7 @@ def test_members_are_decided_by_task_priority() -> None:
 def test_a_gang_on_verified_devices_joins_them_directly() -> None:
     witness = bound(pod("v", fraction="0.1"), "n1", ("x", NANO // 10), reservation="r-x", uuid="GPU-1")
     made = cluster(node(), reservation("x"), witness, pod_group("g", 2), *_members(2, fraction="0.4"))
-    (entry,) = decide(made, 0).entries
+    (entry,) = made.decide(0).entries
     assert isinstance(entry, Gang)
     assert not entry.by_binder
     assert {d.group for placement in entry.placements for d in placement.devices} == {"x"}
@@ -264,26 +263,26 @@ def test_a_gang_on_verified_devices_joins_them_directly() -> None:
 def test_an_older_pod_group_event_is_ignored() -> None:
     old, new = pod_group("g", 2), pod_group("g", 1)
     made = cluster(node(), new, old, *_members(1, gpus=1))
-    assert [type(entry) for entry in decide(made, 0).entries] == [Bind]
+    assert [type(entry) for entry in made.decide(0).entries] == [Bind]
 
 
 def test_a_pod_that_joins_a_gang_later_is_a_member() -> None:
     alone = pod("m", gpus=1)
     made = cluster(node(), pod_group("g", 2), *_members(1, gpus=1), alone)
     feed(made, changed(alone, annotations={names.POD_GROUP_NAME: "g"}))
-    assert [type(entry) for entry in decide(made, 0).entries] == [Gang]
+    assert [type(entry) for entry in made.decide(0).entries] == [Gang]
 
 
 def test_members_that_came_in_are_joined_one_at_a_time_when_the_minimum_runs() -> None:
     witness = bound(pod("v", fraction="0.1"), "n1", ("x", NANO // 10), reservation="r-x", uuid="GPU-1")
     running = bound(pod("r", group="g"), "n1")
     made = cluster(node(), reservation("x"), witness, running, pod_group("g", 1), *_members(2, fraction="0.4"))
-    assert [type(entry) for entry in decide(made, 0).entries] == [Join, Join]
+    assert [type(entry) for entry in made.decide(0).entries] == [Join, Join]
 
 
 def test_a_gang_is_by_binder_only_where_it_has_to_be() -> None:
     made = cluster(node(), pod_group("g", 1), *_members(1, fraction="0.4"))
-    assert [type(entry) for entry in decide(made, 0).entries] == [Attempt]
+    assert [type(entry) for entry in made.decide(0).entries] == [Attempt]
 
 
 @pytest.mark.parametrize(
@@ -295,7 +294,7 @@ def test_the_minimum_of_a_younger_one_comes_before_what_an_older_one_has_beyond_
     bound_ones = [bound(pod(f"b{i}", group="g"), "n1") for i in range(running)]
     young = pod("young", gpus=1, created="2026-02-01T00:00:00Z")
     made = cluster(node(gpus=1), pod_group("g", 1), *bound_ones, *_members(1, gpus=1), young)
-    (placed,) = [entry for entry in decide(made, 0).entries if isinstance(entry, Bind)]
+    (placed,) = [entry for entry in made.decide(0).entries if isinstance(entry, Bind)]
     assert placed.placement.name == first
 
 

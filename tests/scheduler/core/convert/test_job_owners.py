@@ -10,7 +10,6 @@ import pytest
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.job_owners import job_record
 from scheduler.core.decide.allowance import Limits
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Bind, Explain
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.objects import changed, cluster, node, pod, pod_group
@@ -55,7 +54,7 @@ _SIX = {"kai.scheduler/batch-min-member": "6"}
     ],
 )
 def test_a_pod_is_started_as_its_job_says(job: Job, code: Code | None, named: str) -> None:
-    (entry,) = decide(_seen(cluster(node(), _pod()), job), 0).entries
+    (entry,) = _seen(cluster(node(), _pod()), job).decide(0).entries
     if code is None:
         assert isinstance(entry, Bind)
         return
@@ -66,34 +65,34 @@ def test_a_pod_is_started_as_its_job_says(job: Job, code: Code | None, named: st
 
 def test_a_pod_that_names_a_pod_group_goes_by_that_whatever_its_job_says() -> None:
     made = _seen(cluster(node(), pod_group("g", 1), _pod(group="g")), _job(annotations=_SIX))
-    assert [type(entry) for entry in decide(made, 0).entries] == [Bind]
+    assert [type(entry) for entry in made.decide(0).entries] == [Bind]
 
 
 def test_a_pod_waits_for_its_job_to_be_seen_and_no_longer_than_that() -> None:
     made = cluster(node(), _pod())
-    plan = decide(made, 0)
+    plan = made.decide(0)
     (entry,) = plan.entries
     assert isinstance(entry, Explain)
     assert (entry.verdict.code, entry.verdict.detail, plan.wake_at_ns) == (Code.OWNER_NOT_SEEN, "o", 10 * _S)
     _seen(made, _job())
-    assert [type(entry) for entry in decide(made, 1).entries] == [Bind]
+    assert [type(entry) for entry in made.decide(1).entries] == [Bind]
 
 
 def test_a_pod_whose_job_is_never_seen_is_one_alone_after_a_time() -> None:
     made = cluster(node(), _pod())
     waiting = _pod()
-    assert [type(entry) for entry in decide(made, 5 * _S).entries] == [Explain]
+    assert [type(entry) for entry in made.decide(5 * _S).entries] == [Explain]
     made.upsert_pod(changed(waiting, annotations={"note": "x"}))
-    assert [type(entry) for entry in decide(made, 15 * _S - 1).entries] == [Explain]
-    assert [type(entry) for entry in decide(made, 15 * _S).entries] == [Bind]
+    assert [type(entry) for entry in made.decide(15 * _S - 1).entries] == [Explain]
+    assert [type(entry) for entry in made.decide(15 * _S).entries] == [Bind]
 
 
 def test_a_job_that_comes_to_ask_for_a_gang_keeps_its_next_pods() -> None:
     made = _seen(cluster(node(gpus=0), _pod()), _job())
-    decide(made, 0)
+    made.decide(0)
     _seen(made, _job(annotations=_SIX))
     made.upsert_node(node())
-    (entry,) = decide(made, 1).entries
+    (entry,) = made.decide(1).entries
     assert isinstance(entry, Explain)
     assert entry.verdict.code is Code.UNSUPPORTED_CONSTRAINT
 
@@ -101,7 +100,7 @@ def test_a_job_that_comes_to_ask_for_a_gang_keeps_its_next_pods() -> None:
 @pytest.mark.parametrize("owner", [("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), None])
 def test_pods_of_other_kinds_wait_for_no_owner(owner: tuple[str, str] | None) -> None:
     made = cluster(node(), pod("m", gpus=1, owner=owner))
-    assert [type(entry) for entry in decide(made, 0).entries] == [Bind]
+    assert [type(entry) for entry in made.decide(0).entries] == [Bind]
 
 
 def test_a_pod_says_what_its_job_asks_also_where_its_class_is_known_to_fit_nowhere() -> None:
@@ -110,6 +109,6 @@ def test_a_pod_says_what_its_job_asks_also_where_its_class_is_known_to_fit_nowhe
     made = _seen(cluster(node(), alone, member), _job(annotations=_SIX))
     for turn in range(3):
         made.upsert_pod(pod(f"other-{turn}", gpus=50 + turn))
-        entries = [e for e in decide(made, 0, Limits(retold=0)).entries if isinstance(e, Explain)]
+        entries = [e for e in made.decide(0, Limits(retold=0)).entries if isinstance(e, Explain)]
         codes = {uid: entry.verdict.code for entry in entries for uid in entry.pods}
         assert (codes["uid-alone"], codes["uid-m"]) == (Code.NO_NODE_FITS, Code.UNSUPPORTED_CONSTRAINT)

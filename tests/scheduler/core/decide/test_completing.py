@@ -42,7 +42,7 @@ def test_a_gang_can_be_completed_by_members_that_wait_for_room_only(
     group = made.pod_group("ns", "g")
     assert group is not None
     before = made.generation
-    assert can_complete(made, group, candidates(made, group, 0), 0) is is_completed
+    assert can_complete(made.snapshot(), group, candidates(made.snapshot(), group, 0), 0) is is_completed
     assert (made.generation, made.validate()) == (before, [])
 
 
@@ -54,7 +54,7 @@ def test_a_member_that_backs_off_does_not_complete_a_gang_until_its_time_has_com
     setback = made.setback("uid-waits")
     assert setback is not None
     for now_ns, is_completed in ((setback.until_ns - 1, False), (setback.until_ns, True)):
-        assert can_complete(made, group, candidates(made, group, now_ns), now_ns) is is_completed
+        assert can_complete(made.snapshot(), group, candidates(made.snapshot(), group, now_ns), now_ns) is is_completed
 
 
 def test_a_node_that_is_out_for_a_member_does_not_complete_its_gang() -> None:
@@ -65,4 +65,6 @@ def test_a_node_that_is_out_for_a_member_does_not_complete_its_gang() -> None:
     setback = made.setback("uid-waits")
     assert setback is not None
     assert setback.excluded_at(setback.until_ns) == ("n1",)
-    assert not can_complete(made, group, candidates(made, group, setback.until_ns), setback.until_ns)
+    assert not can_complete(
+        made.snapshot(), group, candidates(made.snapshot(), group, setback.until_ns), setback.until_ns
+    )

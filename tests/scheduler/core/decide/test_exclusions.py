@@ -8,7 +8,6 @@ import pytest
 
 from gpu.request import FractionAsk
 from gpu.translation import Cards
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Alone, Explain
 from scheduler.core.model.settings import Settings, Strategy
 from tests.scheduler.core.model.test_records import said
@@ -29,7 +28,7 @@ def _used(uuid: str, on: str = "n1", nano: int = HALF) -> Any:
 def _outcome(*objects: Any, settings: Settings | None = None) -> str:
     """Groups that the one waiting pod gets, "new" for those it opens; or the kinds of its reasons."""
     made = cluster(*objects, settings=settings)
-    (entry,) = decide(made, 0).entries
+    (entry,) = made.decide(0).entries
     if isinstance(entry, Explain):
         return "waits: " + "+".join(reason.kind for reason in entry.verdict.node_reasons)
     assert isinstance(entry, Alone)
@@ -75,9 +74,9 @@ def test_a_pod_that_spreads_and_excludes_shares_what_is_left(by_pod: bool) -> No
 
 def test_a_pod_that_waits_for_its_exclusion_starts_when_nothing_in_use_could_serve_it() -> None:
     made = cluster(node(gpus=2), _used("a"), _excluding("GPU-a"))
-    assert [type(entry) for entry in decide(made, 0).entries] == [Explain]
+    assert [type(entry) for entry in made.decide(0).entries] == [Explain]
     made.upsert_pod(_used("a", nano=FULL))
-    (entry,) = decide(made, 0).entries
+    (entry,) = made.decide(0).entries
     assert isinstance(entry, Alone)
 
 
@@ -88,7 +87,7 @@ def test_a_pod_of_the_smallest_share_of_eight_devices_takes_those_in_use_first(u
         for index in range(used)
     ]
     made = cluster(node("n1"), node("n2"), *held, pod(fraction="0.001", devices=8))
-    (entry,) = decide(made, 0).entries
+    (entry,) = made.decide(0).entries
     assert isinstance(entry, Alone)
     groups = {device.group for device in entry.placement.devices}
     assert entry.placement.node == outcome

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Alone, Bind, Gang, Placement
 from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group
 from wire.core import Pod
@@ -22,7 +21,7 @@ def members(group: str, count: int, *, running: int = 0, subgroup: str = "", **a
 
 def placed(made: Cluster) -> list[str]:
     """Names of pods in the order in which they are placed, one at a time."""
-    return [entry.placement.name for entry in decide(made, 0).entries if isinstance(entry, Alone)]
+    return [entry.placement.name for entry in made.decide(0).entries if isinstance(entry, Alone)]
 
 
 def of_gangs(names: list[str]) -> dict[str, int]:
@@ -52,7 +51,7 @@ def test_a_gang_above_its_minimum_comes_after_one_at_it_however_old_it_is() -> N
 def test_a_member_beyond_the_minimum_that_is_on_its_way_counts() -> None:
     gangs: list[Any] = [pod_group("a", 1), pod_group("b", 1), *members("a", 4, running=1), *members("b", 4, running=1)]
     made = cluster(node(gpus=4), *gangs)
-    first, second = (entry for entry in decide(made, 0).entries if isinstance(entry, Bind))
+    first, second = (entry for entry in made.decide(0).entries if isinstance(entry, Bind))
     assert (first.placement.name, second.placement.name) == ("a1", "b1")
     made.commits.assume(first.placement, "bind")
     assert placed(made) == ["b1"]
@@ -61,7 +60,7 @@ def test_a_member_beyond_the_minimum_that_is_on_its_way_counts() -> None:
 def test_a_gang_whose_minimum_is_on_its_way_keeps_its_place_among_those_that_run() -> None:
     gangs: list[Any] = [pod_group("a", 1), pod_group("b", 1), *members("a", 4), *members("b", 4)]
     made = cluster(node(gpus=5), *gangs)
-    for entry in decide(made, 0).entries:
+    for entry in made.decide(0).entries:
         if isinstance(entry, Bind):
             made.commits.assume(entry.placement, "bind")
     made.upsert_pod(bound(gangs[2], "n1"))
@@ -74,7 +73,7 @@ def test_a_gang_whose_minimum_is_on_its_way_keeps_its_place_among_those_that_run
 
 
 def _bind(made: Cluster, name: str) -> Placement:
-    (found,) = (e.placement for e in decide(made, 0).entries if isinstance(e, Bind) and e.placement.name == name)
+    (found,) = (e.placement for e in made.decide(0).entries if isinstance(e, Bind) and e.placement.name == name)
     return found
 
 
@@ -82,11 +81,11 @@ def test_the_room_that_is_kept_for_a_gang_is_none_of_the_next_minimum() -> None:
     late: list[Any] = [pod_group("c", 2), *members("c", 2)]
     gangs: list[Any] = [pod_group("b", 1), *members("b", 4)]
     made = cluster(node(gpus=3), *gangs)
-    (entry,) = (entry for entry in decide(made, 0).entries if isinstance(entry, Bind))
+    (entry,) = (entry for entry in made.decide(0).entries if isinstance(entry, Bind))
     made.commits.assume(entry.placement, "bind")
     for one in late:
         feed(made, one)
-    (start,) = (entry for entry in decide(made, 0).entries if isinstance(entry, Gang))
+    (start,) = (entry for entry in made.decide(0).entries if isinstance(entry, Gang))
     assert {placement.name for placement in start.placements} == {"c0", "c1"}
 
 

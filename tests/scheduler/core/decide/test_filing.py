@@ -11,7 +11,6 @@ import pytest
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.job_owners import job_record
 from scheduler.core.convert.selectors import NamespaceRecord
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Explain, Placement, Plan, placements
 from scheduler.core.model.verdict import Verdict
 from tests.scheduler.core.objects import (
@@ -195,12 +194,12 @@ def test_a_pod_starts_as_soon_as_it_may(objects: Sequence[Fed], events: Sequence
 def test_a_pod_starts_when_its_time_has_come(happens: Event, after_ns: int) -> None:
     made = cluster(node(), _P)
     happens(made)
-    plan = decide(made, 1)
+    plan = made.decide(1)
     made.told([entry for entry in plan.entries if isinstance(entry, Explain)])
     waited_ns = 1
     while not any(placements(plan.entries)) and plan.wake_at_ns is not None:
         waited_ns = plan.wake_at_ns
-        plan = decide(made, waited_ns)
+        plan = made.decide(waited_ns)
     assert [placement.pod_uid for placement in placements(plan.entries)] == ["uid-p"]
     assert waited_ns <= after_ns
 
@@ -220,7 +219,7 @@ def test_what_helps_nobody_wakes_nobody_and_is_no_news(event: Event) -> None:
     made = cluster(node(gpus=1), _P, pod_group("g", 2), *gang)
     _decided(made)
     event(made)
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert not made.backlog.awake()
     assert not made.backlog.awake_gangs()
     assert plan.entries == ()
@@ -230,7 +229,7 @@ def test_a_pod_whose_reason_stays_is_told_nothing_and_its_counts_are_known() -> 
     made = cluster(node(gpus=1), _P)
     _decided(made)
     feed(made, node("n2", gpus=1))
-    plan = decide(made, 2 * _S)
+    plan = made.decide(2 * _S)
     assert plan.entries == ()
     verdict = made.backlog.said.verdict("uid-p")
     assert isinstance(verdict, Verdict)
@@ -259,7 +258,7 @@ def test_a_pod_that_comes_back_from_its_way_is_told_again() -> None:
 
 
 def _plan(made: Cluster) -> Plan:
-    plan = decide(made, 0)
+    plan = made.decide(0)
     made.told([entry for entry in plan.entries if isinstance(entry, Explain)])
     return plan
 

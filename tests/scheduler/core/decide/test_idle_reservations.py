@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, Retire
 from scheduler.core.model.verdict import Code
 from scheduler.core.nodes.table import GPUS
@@ -16,7 +15,7 @@ SHARE = pod("s", fraction="0.5")
 
 
 def _entries(*objects: Any) -> list[Any]:
-    return list(decide(cluster(*objects), 0).entries)
+    return list(cluster(*objects).decide(0).entries)
 
 
 def _retired(entries: list[Any]) -> list[str]:
@@ -44,14 +43,14 @@ def test_a_whole_gpu_pod_has_an_idle_reservation_removed_and_waits_for_its_devic
 
 def test_while_its_device_is_on_the_way_back_no_second_one_is_removed() -> None:
     made = cluster(node(gpus=2), reservation("g"), reservation("h", uuid="GPU-2"), pod("w", gpus=1))
-    assert _retired(list(decide(made, 0).entries)) == ["r-g"]
+    assert _retired(list(made.decide(0).entries)) == ["r-g"]
     feed(made, changed(reservation("g"), deletion_timestamp="2026-01-01T00:00:00Z"))
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert _retired(list(plan.entries)) == []
     assert isinstance(plan.entries[0], Explain)
     assert plan.entries[0].verdict.code is Code.WAITING_FOR_DEVICE
     made.remove_pod("r-g")
-    assert [type(entry) for entry in decide(made, 0).entries] == [Bind]
+    assert [type(entry) for entry in made.decide(0).entries] == [Bind]
 
 
 @pytest.mark.parametrize(
@@ -121,8 +120,8 @@ def test_a_gang_has_room_made_for_it_only_if_all_of_it_fits_then() -> None:
 def test_a_gang_starts_when_its_devices_are_back() -> None:
     members = [pod(f"m{i}", group="g", gpus=1) for i in range(2)]
     made = cluster(node(gpus=2), reservation("x"), pod_group("g", 2), *members)
-    assert _retired(list(decide(made, 0).entries)) == ["r-x"]
+    assert _retired(list(made.decide(0).entries)) == ["r-x"]
     made.remove_pod("r-x")
-    assert [type(entry) for entry in decide(made, 0).entries] == [Gang]
+    assert [type(entry) for entry in made.decide(0).entries] == [Gang]
     ledger = made.refresh()
     assert ledger.table.free[GPUS, ledger.row_of["n1"]] == 2

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from gpu.reservation import group_id
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Alone, Attempt, Bind, Explain, Join, Placement
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.verdict import Code
@@ -31,7 +30,7 @@ SPREAD = Settings(gpu_strategy=Strategy.SPREAD, cpu_strategy=Strategy.SPREAD)
 
 def _placed(*objects: Any, settings: Settings | None = None) -> dict[str, Placement]:
     made = cluster(*objects, settings=settings)
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert made.validate() == []
     return {e.placement.name: e.placement for e in plan.entries if isinstance(e, Alone)}
 
@@ -128,7 +127,7 @@ def test_one_card_holds_exactly_what_adds_up_to_it(fractions: list[str], fit: in
     pods = [pod(f"p{i:04}", fraction=fraction) for i, fraction in enumerate(fractions)]
     made = cluster(node(gpus=1, pods=2000), *pods)
     placed = 0
-    while (plan := decide(made, 0)).wake_at_ns == 0 or not placed:
+    while (plan := made.decide(0)).wake_at_ns == 0 or not placed:
         placed += sum(isinstance(entry, Alone) for entry in plan.entries)
         commit(made, plan)
     assert placed + sum(isinstance(entry, Alone) for entry in plan.entries) == fit
@@ -258,12 +257,12 @@ def test_ties_between_devices_go_to_the_smaller_group_id() -> None:
 def test_a_new_group_is_named_after_node_pod_and_attempt() -> None:
     waiting = pod(fraction="0.5", devices=2)
     made = cluster(node(), waiting)
-    first = decide(made, 0).entries[0]
+    first = made.decide(0).entries[0]
     assert isinstance(first, Attempt)
     assert [d.group for d in first.placement.devices] == [group_id("uid-n1", "uid-p", n) for n in (0, 1)]
     made.commits.assume(first.placement, "attempt")
     made.commits.release("uid-p", attempt=0)
-    second = decide(made, 0).entries[0]
+    second = made.decide(0).entries[0]
     assert isinstance(second, Attempt)
     assert [d.group for d in second.placement.devices] == [group_id("uid-n1", "uid-p", n) for n in (64, 65)]
 
@@ -291,7 +290,7 @@ VERIFIED = bound(pod("v", fraction="0.1"), "n1", ("g", NANO // 10), reservation=
 
 
 def _kind(*objects: Any) -> type:
-    entries = decide(cluster(node(), *objects), 0).entries
+    entries = cluster(node(), *objects).decide(0).entries
     return next(type(e) for e in entries if isinstance(e, Alone) and e.placement.name == "p")
 
 
@@ -317,10 +316,10 @@ def test_a_share_joins_directly_only_what_the_binder_has_verified(objects: list[
 def test_a_verified_device_is_remembered_when_the_witness_is_gone() -> None:
     made = cluster(node(), reservation("g", book={}), VERIFIED, pod(fraction="0.5"))
     made.remove_pod("uid-v")
-    assert [type(entry) for entry in decide(made, 0).entries] == [Join]
+    assert [type(entry) for entry in made.decide(0).entries] == [Join]
     made.remove_pod("r-g")
     feed(made, reservation("h", uid="r-h"))
-    assert [type(entry) for entry in decide(made, 0).entries] == [Attempt]
+    assert [type(entry) for entry in made.decide(0).entries] == [Attempt]
 
 
 def test_a_device_that_comes_back_to_its_reservation_after_another_one_is_left_to_the_binder() -> None:
@@ -328,7 +327,7 @@ def test_a_device_that_comes_back_to_its_reservation_after_another_one_is_left_t
     feed(made, reservation("g", book={}, uuid="GPU-2"))
     feed(made, reservation("g", book={}))
     feed(made, changed(VERIFIED, labels={**(VERIFIED.metadata.labels or {}), "app": "seen-again"}))
-    assert [type(entry) for entry in decide(made, 0).entries] == [Attempt]
+    assert [type(entry) for entry in made.decide(0).entries] == [Attempt]
 
 
 @pytest.mark.parametrize(
@@ -344,7 +343,7 @@ def test_a_reservation_that_tells_no_device_yet_has_not_changed_it(told: tuple[s
     made = cluster(node(), reservation("g", book={}, uuid=told[0]), VERIFIED, pod(fraction="0.5"))
     for uuid in told[1:]:
         feed(made, reservation("g", book={}, uuid=uuid))
-    assert [type(entry) for entry in decide(made, 0).entries] == [kind]
+    assert [type(entry) for entry in made.decide(0).entries] == [kind]
 
 
 def test_a_pod_that_reads_config_maps_always_goes_by_the_binder() -> None:
@@ -366,12 +365,12 @@ def test_a_share_may_follow_another_that_is_still_on_its_way() -> None:
 
 
 def test_a_pod_that_was_not_admitted_is_never_bound() -> None:
-    plan = decide(cluster(node(), pod(fraction="0.5", admitted=False)), 0)
+    plan = cluster(node(), pod(fraction="0.5", admitted=False)).decide(0)
     assert [type(entry) for entry in plan.entries] == [Explain]
 
 
 def test_a_gated_pod_is_left_alone() -> None:
-    assert decide(cluster(node(), pod(gpus=1, gated=True)), 0).entries == ()
+    assert cluster(node(), pod(gpus=1, gated=True)).decide(0).entries == ()
 
 
 @pytest.mark.parametrize("asked", [{"gpus": 2**62}, {"cpu": "9e18"}, {"memory": "9e18"}, {"gpus": 9}])
@@ -382,10 +381,10 @@ def test_an_absurd_ask_fits_nowhere_and_disturbs_nobody(asked: dict[str, Any]) -
 def test_the_placement_names_the_version_that_was_decided_on() -> None:
     waiting = pod(gpus=1)
     made = cluster(node(), waiting)
-    decide(made, 0)
+    made.decide(0)
     newer = changed(waiting)
     feed(made, newer)
-    entry = decide(made, 0).entries[0]
+    entry = made.decide(0).entries[0]
     assert isinstance(entry, Bind)
     assert entry.placement.rv == newer.metadata.resource_version
 
@@ -397,22 +396,22 @@ REPLICAS = {names.NODE_GPU_COUNT: "2", "nvidia.com/gpu.replicas": "4"}
 def test_shares_never_go_to_nodes_that_offer_each_gpu_several_times(asked: dict[str, Any]) -> None:
     """Kubelet would give the card of a reservation to others as well, whole or to a second reservation."""
     made = cluster(node(mem_mib=80000, labels=REPLICAS), reservation("g"), pod(**asked))
-    entry = decide(made, 0).entries[0]
+    entry = made.decide(0).entries[0]
     assert isinstance(entry, Explain)
     assert entry.verdict.code is Code.NO_NODE_FITS
     assert [(reason.kind, reason.nodes) for reason in entry.verdict.node_reasons] == [("multiplied", 1)]
     feed(made, node("n1", 2, mem_mib=80000, labels=REPLICAS))
-    assert isinstance(decide(made, 0).entries[0], Attempt | Join)
+    assert isinstance(made.decide(0).entries[0], Attempt | Join)
 
 
 def test_whole_gpus_are_given_as_the_device_plugin_offers_them() -> None:
-    entry = decide(cluster(node(labels=REPLICAS), pod(gpus=1)), 0).entries[0]
+    entry = cluster(node(labels=REPLICAS), pod(gpus=1)).decide(0).entries[0]
     assert isinstance(entry, Bind)
 
 
 def test_shares_never_go_to_nodes_with_slices() -> None:
     made = cluster(node(labels={names.NODE_MIG_STRATEGY: "single"}), reservation("g"), pod(fraction="0.5"))
-    entry = decide(made, 0).entries[0]
+    entry = made.decide(0).entries[0]
     assert isinstance(entry, Explain)
     assert entry.verdict.code is Code.NO_NODE_FITS
     assert [reason.kind for reason in entry.verdict.node_reasons] == ["mig"]

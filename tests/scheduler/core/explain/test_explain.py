@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Explain
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
@@ -17,7 +16,7 @@ LOST = [reservation("g", "a", book={"uid-t": HALF}, uuid="GPU-2"), bound(pod("t"
 
 
 def _verdict(*objects: Any, settings: Settings | None = None) -> Verdict:
-    entry = decide(cluster(*objects, settings=settings), 0).entries[-1]
+    entry = cluster(*objects, settings=settings).decide(0).entries[-1]
     assert isinstance(entry, Explain)
     assert entry.verdict.code is Code.NO_NODE_FITS
     return entry.verdict
@@ -164,14 +163,14 @@ def test_a_node_on_probation_does_not_have_what_a_silent_reservation_holds() -> 
     held = reservation("g", "a", book={"uid-t": HALF}, uuid="")
     made = cluster(node("a", 1), held, bound(pod("t"), "a", ("g", HALF), uuid="GPU-1"), pod(fraction="0.5"))
     made.commits.probation.fail("a")
-    entry = decide(made, 0).entries[-1]
+    entry = made.decide(0).entries[-1]
     assert isinstance(entry, Explain)
     assert [(r.kind, r.resource) for r in entry.verdict.node_reasons] == [("insufficient", "gpu-share"), ("silent", "")]
 
 
 def test_all_pods_that_wait_for_the_same_reason_are_told_at_once() -> None:
     made = cluster(node("a", 0), *(pod(f"p{i}", gpus=1) for i in range(3)), pod("q", gpus=2))
-    explained = [entry for entry in decide(made, 0).entries if isinstance(entry, Explain)]
+    explained = [entry for entry in made.decide(0).entries if isinstance(entry, Explain)]
     assert [entry.pods for entry in explained] == [("uid-p0", "uid-p1", "uid-p2"), ("uid-q",)]
 
 

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Bind, Explain, Gang
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.objects import bound, changed, cluster, ended, feed, free_gpus, node, pod, pod_group
@@ -37,7 +36,7 @@ def _group(minimum: int = 3, *, made_for: str = "", subgroups: dict[str, int] | 
 def _started(known: Cluster) -> list[str]:
     """Names of the pods that a decision starts, of whichever gang."""
     started: list[str] = []
-    for entry in decide(known, 0).entries:
+    for entry in known.decide(0).entries:
         if isinstance(entry, Gang):
             started += [placement.name for placement in entry.placements]
         elif isinstance(entry, Bind):
@@ -52,7 +51,7 @@ def test_a_member_that_is_made_again_after_the_others_succeeded_is_started() -> 
 
 def test_below_its_minimum_with_those_that_succeeded_it_waits_and_counts_them() -> None:
     known = cluster(node(gpus=8), _group(4), _done("a"), _done("b"), _member("c"))
-    (told,) = [entry for entry in decide(known, 0).entries if isinstance(entry, Explain)]
+    (told,) = [entry for entry in known.decide(0).entries if isinstance(entry, Explain)]
     assert (told.verdict.code, told.verdict.required, told.verdict.present) == (Code.GANG_NOT_READY, 4, 3)
 
 

@@ -16,7 +16,6 @@ from gpu.request import (
     MemoryAsk,
 )
 from gpu.translation import Cards, Translation
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Alone, Attempt, Explain, Join, Placement
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.verdict import Code, Verdict
@@ -43,7 +42,7 @@ def said(*containers: tuple[Ask, ...], **more: Any) -> Translation:
 
 def _decided(*objects: Any, settings: Settings | None = None) -> tuple[dict[str, Placement], list[Verdict]]:
     made = cluster(*objects, settings=settings)
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert made.validate() == []
     placed = {entry.placement.name: entry.placement for entry in plan.entries if isinstance(entry, Alone)}
     return placed, [entry.verdict for entry in plan.entries if isinstance(entry, Explain)]
@@ -227,10 +226,10 @@ def test_of_the_devices_that_a_pod_names_none_is_known() -> None:
 def test_a_further_share_of_a_known_device_needs_no_binder() -> None:
     witness = bound(pod("w", fraction="0.1"), "n1", ("a", TENTH), reservation="r-a", uuid="GPU-1")
     made = cluster(node(gpus=1), reservation("a", book={"uid-w": TENTH}), witness, recorded(said((FractionAsk(HALF),))))
-    (entry,) = decide(made, 0).entries
+    (entry,) = made.decide(0).entries
     assert isinstance(entry, Join)
 
 
 def test_a_first_share_goes_by_the_binder() -> None:
-    (entry,) = decide(cluster(node(), recorded(said((FractionAsk(HALF),)))), 0).entries
+    (entry,) = cluster(node(), recorded(said((FractionAsk(HALF),)))).decide(0).entries
     assert isinstance(entry, Attempt)

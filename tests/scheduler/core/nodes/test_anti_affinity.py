@@ -9,7 +9,6 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.selectors import namespace_record
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Bind, Explain, Plan
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.objects import bind_request, bound, changed, cluster, feed, node, pod
@@ -40,7 +39,7 @@ def _places(plan: Plan) -> dict[str, str]:
 
 
 def _place(made: Cluster) -> str:
-    return _places(decide(made, 0)).get("p", "")
+    return _places(made.decide(0)).get("p", "")
 
 
 _NODES = (node("a", labels={_ZONE: "z1"}), node("b", labels={_ZONE: "z1"}), node("c", labels={_ZONE: "z2"}), node("d"))
@@ -94,14 +93,14 @@ def test_while_namespaces_cannot_be_read_a_term_that_selects_them_takes_all(was_
     if not was_read:
         namespaces.expect()
     namespaces.note_in_step(False)
-    assert not _places(decide(made, 1))
+    assert not _places(made.decide(1))
     namespaces.note_in_step(True)
     assert _place(made) == "a"
 
 
 def test_it_is_told_what_keeps_a_pod_off() -> None:
     made = cluster(*_NODES[:3], _owner(_term(_ZONE)), _owner(_term(), on="c", name="s"), _waiting())
-    (told,) = (e.verdict for e in decide(made, 0).entries if isinstance(e, Explain))
+    (told,) = (e.verdict for e in made.decide(0).entries if isinstance(e, Explain))
     assert [(reason.kind, reason.nodes) for reason in told.node_reasons] == [("others-anti-affinity", 3)]
 
 
@@ -138,7 +137,7 @@ def test_a_pod_on_its_way_keeps_others_off_as_well() -> None:
 def test_terms_of_a_pod_that_waits_keep_nobody_off() -> None:
     made = cluster(node("a"), _owner(_term(), on=""), _waiting())
     assert _place(made) == "a"
-    (told,) = (e.verdict.code for e in decide(made, 0).entries if isinstance(e, Explain))
+    (told,) = (e.verdict.code for e in made.decide(0).entries if isinstance(e, Explain))
     assert told is Code.UNSUPPORTED_CONSTRAINT
 
 

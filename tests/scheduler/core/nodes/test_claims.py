@@ -8,7 +8,6 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.volumes import attachment_record
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.plan import Bind, Explain, Gang, Plan
 from scheduler.core.model.verdict import Code, NodeReason
@@ -47,12 +46,12 @@ def _places(plan: Plan) -> dict[str, str]:
 
 
 def _told(made: Cluster, uid: str = "uid-p") -> tuple[Code, str]:
-    (verdict,) = (e.verdict for e in decide(made, 0).entries if isinstance(e, Explain) and uid in e.pods)
+    (verdict,) = (e.verdict for e in made.decide(0).entries if isinstance(e, Explain) and uid in e.pods)
     return verdict.code, verdict.detail
 
 
 def _reasons(made: Cluster, uid: str = "uid-p") -> dict[str, int]:
-    (verdict,) = (e.verdict for e in decide(made, 0).entries if isinstance(e, Explain) and uid in e.pods)
+    (verdict,) = (e.verdict for e in made.decide(0).entries if isinstance(e, Explain) and uid in e.pods)
     return {reason.kind: reason.nodes for reason in verdict.node_reasons}
 
 
@@ -85,14 +84,14 @@ _NODES = (_zone("a", "z1"), _zone("b", "z2"), node("c"))
 def test_a_bound_claim_is_used_where_its_volume_can_be(made: Any, expected: set[str]) -> None:
     for name in ("a", "b", "c"):
         waiting = _mounting("p", "data", spec={"nodeSelector": {names.HOSTNAME_LABEL: name}})
-        plan = decide(cluster(*_NODES, claim("data", "pv"), made, waiting), 0)
+        plan = cluster(*_NODES, claim("data", "pv"), made, waiting).decide(0)
         assert _places(plan) == ({"p": name} if name in expected else {})
 
 
 def test_all_volumes_of_a_pod_have_to_be_usable_on_its_node() -> None:
     volumes = [volume("x", of="one", affinity=[_in(names.ZONE_LABEL, "z1")]), volume("y", of="two")]
     made = cluster(*_NODES, *volumes, claim("one", "x"), claim("two", "y"), _mounting("p", "one", "two"))
-    assert _places(decide(made, 0)) == {"p": "a"}
+    assert _places(made.decide(0)) == {"p": "a"}
     feed(made, volume("y", of="two", affinity=[_in(names.ZONE_LABEL, "z2")]))
     assert _reasons(made) == {"volume-affinity": 3}
 
@@ -134,7 +133,7 @@ def test_a_claim_that_is_not_ready_keeps_its_pod_waiting_until_it_is(
     made = cluster(node("n"), *facts, _mounting("p", "data"))
     assert _told(made) == expected
     feed(made, volume("pv"), claim("data", "pv"))
-    assert _places(decide(made, 0)) == {"p": "n"}
+    assert _places(made.decide(0)) == {"p": "n"}
 
 
 #: What a node, a claim, its class and its volume look like where everything can be read and the pod starts.
@@ -189,10 +188,10 @@ def test_a_pod_waits_and_says_so_while_a_kind_that_it_depends_on_cannot_be_read(
     feed(made, *fed)
     facts.note_in_step(False)
     assert _told(made) == (Code.NOT_READ, kind)
-    assert _places(decide(made, 0)) == {"other": "a"}
+    assert _places(made.decide(0)) == {"other": "a"}
     facts.note_in_step(True)
     feed(made, *_USABLE)
-    assert _places(decide(made, 1)) == {"other": "a", "p": "a"}
+    assert _places(made.decide(1)) == {"other": "a", "p": "a"}
 
 
 @pytest.mark.parametrize("kind", [_NO_CLAIMS, _NO_VOLUMES, _NO_CLASSES, _NO_LIMITS])
@@ -200,7 +199,7 @@ def test_what_was_read_before_and_cannot_have_changed_counts_though_its_kind_can
     made = cluster(node("a"), _mounting("p", "data"))
     feed(made, *_USABLE)
     _kinds(made)[kind].note_in_step(False)
-    assert _places(decide(made, 0)) == {"p": "a"}
+    assert _places(made.decide(0)) == {"p": "a"}
 
 
 def test_the_claim_of_an_ephemeral_volume_has_to_be_the_pods_own() -> None:
@@ -209,14 +208,14 @@ def test_the_claim_of_an_ephemeral_volume_has_to_be_the_pods_own() -> None:
     feed(made, claim("p-scratch", "pv", owner="uid-of-another"))
     assert _told(made) == (Code.CLAIM_NOT_OWN, "p-scratch")
     feed(made, claim("p-scratch", "pv", owner="uid-p"))
-    assert _places(decide(made, 0)) == {"p": "n"}
+    assert _places(made.decide(0)) == {"p": "n"}
 
 
 def test_a_change_that_concerns_no_claim_of_a_pod_costs_no_decision() -> None:
     made = cluster(node("n", 0), claim("data", "pv"), volume("pv"), _mounting("p", "data"))
-    first = decide(made, 0)
+    first = made.decide(0)
     feed(made, claim("other", "pw"), volume("pw", of="other"))
-    assert decide(made, 0) is first
+    assert made.decide(0) is first
 
 
 def _alone(name: str) -> Any:
@@ -226,20 +225,20 @@ def _alone(name: str) -> Any:
 def test_a_claim_for_one_pod_is_used_by_one_at_a_time() -> None:
     first, second = _mounting("p", "data", created="2026-01-02T00:00:00Z"), _mounting("q", "data")
     made = cluster(node("n"), _alone("data"), volume("pv"), first, second)
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert (_places(plan), _told(made)) == ({"q": "n"}, (Code.CLAIM_IN_USE, "data"))
     commit(made, plan)
-    assert (_places(decide(made, 0)), _told(made)) == ({}, (Code.CLAIM_IN_USE, "data"))
+    assert (_places(made.decide(0)), _told(made)) == ({}, (Code.CLAIM_IN_USE, "data"))
     feed(made, bound(second, "n"))
-    assert (_places(decide(made, 0)), _told(made)) == ({}, (Code.CLAIM_IN_USE, "data"))
+    assert (_places(made.decide(0)), _told(made)) == ({}, (Code.CLAIM_IN_USE, "data"))
     made.remove_pod("uid-q")
-    assert _places(decide(made, 0)) == {"p": "n"}
+    assert _places(made.decide(0)) == {"p": "n"}
 
 
 def test_a_gang_that_does_not_start_keeps_no_claim() -> None:
     members = [_mounting(f"m{i}", "data", group="g", priority=1) for i in range(2)]
     made = cluster(node("n"), _alone("data"), volume("pv"), pod_group("g", 2), *members, _mounting("p", "data"))
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert (_places(plan), [e for e in plan.entries if isinstance(e, Gang)]) == ({"p": "n"}, [])
 
 
@@ -253,19 +252,19 @@ def _disks(count: int, driver: str = _DISK) -> list[Fed]:
 def test_a_node_takes_no_more_volumes_than_its_driver_says() -> None:
     pods = [_mounting(f"p{i}", f"d{i}", created=f"2026-01-0{i + 1}T00:00:00Z") for i in range(5)]
     made = cluster(node("a"), node("b"), csi_node("a", **{_DISK: 2}), csi_node("b", **{_DISK: 1}), *_disks(5), *pods)
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert sorted(_places(plan).values()) == ["a", "a", "b"]
     assert _reasons(made, "uid-p3") == {"volumes": 2}
     commit(made, plan)
-    assert (_places(decide(made, 0)), _reasons(made, "uid-p3")) == ({}, {"volumes": 2})
+    assert (_places(made.decide(0)), _reasons(made, "uid-p3")) == ({}, {"volumes": 2})
     for one in pods:
         if (there := _places(plan).get(one.metadata.name)) is not None:
             feed(made, bound(one, there))
-    assert (_places(decide(made, 0)), _reasons(made, "uid-p3")) == ({}, {"volumes": 2})
+    assert (_places(made.decide(0)), _reasons(made, "uid-p3")) == ({}, {"volumes": 2})
     feed(made, csi_node("b", **{_DISK: 2}))
-    assert _places(decide(made, 0)) == {"p3": "b"}
+    assert _places(made.decide(0)) == {"p3": "b"}
     made.remove_pod("uid-p0")
-    assert _places(decide(made, 0)) == {"p3": "a", "p4": "b"}
+    assert _places(made.decide(0)) == {"p3": "a", "p4": "b"}
 
 
 def test_a_volume_counts_once_on_a_node_however_many_pods_use_it() -> None:
@@ -273,7 +272,7 @@ def test_a_volume_counts_once_on_a_node_however_many_pods_use_it() -> None:
     made = cluster(
         node("a"), csi_node("a", **{_DISK: 1}), *_disks(2), running, _mounting("p", "d0"), _mounting("q", "d1")
     )
-    assert _places(decide(made, 0)) == {"p": "a"}
+    assert _places(made.decide(0)) == {"p": "a"}
     assert _reasons(made, "uid-q") == {"volumes": 1}
 
 
@@ -282,19 +281,19 @@ def test_a_volume_whose_pod_is_gone_counts_until_it_is_detached() -> None:
     made = cluster(node("a"), csi_node("a", **{_DISK: 1}), left, *_disks(2), _mounting("p", "d1"))
     assert _reasons(made) == {"volumes": 1}
     made.storage.attachments.attached.drop(attachment_record(left))
-    assert _places(decide(made, 0)) == {"p": "a"}
+    assert _places(made.decide(0)) == {"p": "a"}
 
 
 def test_a_volume_that_is_attached_already_can_be_used_again() -> None:
     left = attachment("x", "a", of="pv0", driver=_DISK)
     made = cluster(node("a"), csi_node("a", **{_DISK: 1}), *_disks(2), left, _mounting("p", "d0"))
-    assert _places(decide(made, 0)) == {"p": "a"}
+    assert _places(made.decide(0)) == {"p": "a"}
 
 
 @pytest.mark.parametrize("limits", [[], [csi_node("a", **{_DISK: None})], [csi_node("a", other=0)]])
 def test_without_a_limit_of_their_driver_volumes_are_not_counted(limits: list[Fed]) -> None:
     made = cluster(node("a"), *limits, *_disks(3), *(_mounting(f"p{i}", f"d{i}") for i in range(3)))
-    assert len(_places(decide(made, 0))) == 3
+    assert len(_places(made.decide(0))) == 3
 
 
 def test_a_gang_that_does_not_start_leaves_no_volume_on_a_node() -> None:
@@ -302,7 +301,7 @@ def test_a_gang_that_does_not_start_leaves_no_volume_on_a_node() -> None:
     made = cluster(
         node("a"), csi_node("a", **{_DISK: 2}), *_disks(4), pod_group("g", 3), *members, _mounting("p", "d3")
     )
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert (_places(plan), [e for e in plan.entries if isinstance(e, Gang)]) == ({"p": "a"}, [])
     (verdict,) = (e.verdict for e in plan.entries if isinstance(e, Explain))
     assert (verdict.code, verdict.node_reasons) == (Code.GANG_INCOMPLETE, (NodeReason("volumes", "", 1),))

@@ -10,7 +10,6 @@ from gpu.pinning import Identity, Pin
 from gpu.request import FractionAsk
 from gpu.translation import Cards
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import Attempt, Explain, Join
 from scheduler.core.nodes.device_sightings import Prospect
 from tests.scheduler.core.model.test_records import said
@@ -51,7 +50,7 @@ def _wanting(index: int = -1, **cards: Any) -> Any:
 
 def _kind(made: Cluster) -> str:
     """How the one pod that waits is placed, or why not."""
-    plan = decide(made, 0)
+    plan = made.decide(0)
     assert made.validate() == []
     (entry,) = (entry for entry in plan.entries if isinstance(entry, (Attempt, Join, Explain)))
     if not isinstance(entry, Explain):

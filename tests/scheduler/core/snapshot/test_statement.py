@@ -7,7 +7,7 @@ from tests.scheduler.core.objects import cluster, node, pod, reservation
 
 
 def test_devices_that_were_given_back_on_paper_are_open_again_when_that_is_taken_back() -> None:
-    trial = Placer(cluster(node(), reservation("g1", "n1", book={}))).trial
+    trial = Placer(cluster(node(), reservation("g1", "n1", book={})).snapshot()).trial
     before = trial.table.devices[0]
     mark = trial.mark()
     trial.retire(0, frozenset({"g1"}))
@@ -21,6 +21,6 @@ def test_a_resource_that_a_node_does_not_have_gives_no_room() -> None:
     made = cluster(node(gpus=8), pod("p", gpus=2))
     record = made.pod("uid-p")
     assert record is not None
-    room = Placer(made).trial.room(0, record.cls.demand, ["", "nvidia.com/gpu"])
+    room = Placer(made.snapshot()).trial.room(0, record.cls.demand, ["", "nvidia.com/gpu"])
     assert room.devices == {"nvidia.com/gpu": 6}
     assert not room.has("")

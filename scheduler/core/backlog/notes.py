@@ -1,0 +1,237 @@
+"""What one decision learns of those that wait: noted as it goes, and taken into the backlog after it.
+
+So a decision changes nothing that it reads: deciding twice on the same gives the same plan and the same notes. What
+the rest of the decision has to know at once is read here, in the backlog's place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from copy import deepcopy
+from typing import Protocol
+
+import msgspec
+
+from scheduler.core.backlog.asleep import Kept, KeptGang
+from scheduler.core.backlog.backlog import Backlog, Until
+from scheduler.core.backlog.gang_pace import LARGE, GangPace
+from scheduler.core.backlog.sayings import Key
+from scheduler.core.backlog.shape import ShapeKey
+from scheduler.core.model.records import PodClass
+from scheduler.core.model.verdict import Verdict
+
+
+class Note(Protocol):
+    """One thing that was learned; a value."""
+
+    def take(self, backlog: Backlog) -> None:
+        """Take it into the backlog that the decision read."""
+        ...
+
+
+class Said(msgspec.Struct, frozen=True):
+    """These pods have this verdict, as members of this PodGroup if one is named."""
+
+    uids: tuple[str, ...]
+    verdict: Verdict
+    pod_group: Key | None
+
+    def take(self, backlog: Backlog) -> None:
+        """Have them say it."""
+        backlog.said.say(self.uids, self.verdict, self.pod_group)
+
+
+class ShapeFailed(msgspec.Struct, frozen=True):
+    """A shape fits nowhere: all its pods but those that were ``served`` have this verdict, and it sleeps."""
+
+    key: ShapeKey
+    verdict: Verdict
+    served: frozenset[str]
+
+    def take(self, backlog: Backlog) -> None:
+        """Have them say it."""
+        backlog.shape_failed(self.key, self.verdict, self.served)
+
+
+class Misfiled(msgspec.Struct, frozen=True):
+    """A pod is not of the shape that it waits in any more."""
+
+    uid: str
+
+    def take(self, backlog: Backlog) -> None:
+        """Have it filed again."""
+        backlog.touch(self.uid)
+
+
+class GangSlept(msgspec.Struct, frozen=True):
+    """There is nothing to decide on a gang (``Backlog.sleep_gang``)."""
+
+    key: Key
+    until: Until
+    is_counted: bool
+
+    def take(self, backlog: Backlog) -> None:
+        """Let it sleep."""
+        backlog.sleep_gang(self.key, self.until, is_counted=self.is_counted)
+
+
+class GangLooked(msgspec.Struct, frozen=True):
+    """Of these classes are the members of a gang that may be placed."""
+
+    key: Key
+    classes: frozenset[PodClass]
+
+    def take(self, backlog: Backlog) -> None:
+        """Keep what has to fit for the gang to go on."""
+        backlog.gang_is_of(self.key, self.classes)
+
+
+class GangGone(msgspec.Struct, frozen=True):
+    """No member of a gang waits any more."""
+
+    key: Key
+
+    def take(self, backlog: Backlog) -> None:
+        """Forget it."""
+        backlog.drop_gang(self.key)
+
+
+class WakeAt(msgspec.Struct, frozen=True):
+    """A pod or a gang is looked at again when this time has come."""
+
+    at_ns: int
+    item: str | Key
+
+    def take(self, backlog: Backlog) -> None:
+        """Set the timer."""
+        backlog.wake_at(self.at_ns, self.item)
+
+
+class ClassFailed(msgspec.Struct, frozen=True):
+    """A class fits nowhere; ``is_told``: judged now, else compared only (``Asleep.still_out``)."""
+
+    cls: PodClass
+    kept: Kept
+    is_told: bool
+
+    def take(self, backlog: Backlog) -> None:
+        """Keep it."""
+        if self.is_told:
+            backlog.asleep.put(self.cls, self.kept)
+        else:
+            backlog.asleep.is_surer(self.cls, self.kept)
+
+
+class ClassFits(msgspec.Struct, frozen=True):
+    """A pod of this class was placed."""
+
+    cls: PodClass
+
+    def take(self, backlog: Backlog) -> None:
+        """Forget that it fitted nowhere."""
+        backlog.asleep.wakes(self.cls)
+
+
+class GangFailed(msgspec.Struct, frozen=True):
+    """A gang could not start."""
+
+    key: Key
+    kept: KeptGang
+
+    def take(self, backlog: Backlog) -> None:
+        """Keep it."""
+        backlog.asleep.put_gang(self.key, self.kept)
+
+
+class StartFailed(msgspec.Struct, frozen=True):
+    """What the start of a gang has cost in vain (gang_pace.py)."""
+
+    key: Key
+    operations: int
+    now_ns: int
+
+    def take(self, backlog: Backlog) -> None:
+        """Have such starts pause."""
+        backlog.asleep.pace.failed(self.key, self.operations, self.now_ns)
+
+
+class Notes:
+    """Notes of the decision under way, in order."""
+
+    __slots__ = ("_backlog", "_classes", "_gangs", "_pace", "taken")
+
+    def __init__(self, backlog: Backlog) -> None:
+        self._backlog = backlog
+        self.taken: list[Note] = []
+        self._classes: dict[PodClass, Kept | None] = {}
+        self._gangs: dict[Key, KeptGang] = {}
+        self._pace: GangPace | None = None
+
+    # --- what pods say -------------------------------------------------------------------------------------------
+    def say(self, uids: Iterable[str], verdict: Verdict, pod_group: Key | None = None) -> None:
+        """These pods have this verdict from now on."""
+        self.taken.append(Said(tuple(uids), verdict, pod_group))
+
+    def shape_failed(self, key: ShapeKey, verdict: Verdict, *, served: Set[str]) -> None:
+        """All pods of a shape but those that were ``served`` have this verdict from now on."""
+        self.taken.append(ShapeFailed(key, verdict, frozenset(served)))
+
+    def misfiled(self, uid: str) -> None:
+        """A pod is not of the shape that it waits in any more."""
+        self.taken.append(Misfiled(uid))
+
+    # --- when who is decided on again ----------------------------------------------------------------------------
+    def sleep_gang(self, key: Key, until: Until, *, is_counted: bool = False) -> None:
+        """Leave a gang alone until this, or until something touches it."""
+        self.taken.append(GangSlept(key, until, is_counted))
+
+    def gang_is_of(self, key: Key, classes: frozenset[PodClass]) -> None:
+        """Of these classes are the members of a gang that may be placed."""
+        self.taken.append(GangLooked(key, classes))
+
+    def drop_gang(self, key: Key) -> None:
+        """No member of a gang waits any more."""
+        self.taken.append(GangGone(key))
+
+    def wake_at(self, at_ns: int, item: str | Key) -> None:
+        """Touch a pod or a gang when this time has come."""
+        self.taken.append(WakeAt(at_ns, item))
+
+    # --- what fits nowhere ---------------------------------------------------------------------------------------
+    def kept(self, cls: PodClass) -> Kept | None:
+        """What is kept of a class, as of now."""
+        return self._classes[cls] if cls in self._classes else self._backlog.asleep.get(cls)
+
+    def failed(self, cls: PodClass, kept: Kept, *, is_told: bool) -> None:
+        """Keep the verdict on a class; ``is_told``: it was judged, else compared only."""
+        self._classes[cls] = kept
+        self.taken.append(ClassFailed(cls, kept, is_told))
+
+    def fits(self, cls: PodClass) -> None:
+        """A pod of a class was placed."""
+        if self.kept(cls) is not None:
+            self._classes[cls] = None
+            self.taken.append(ClassFits(cls))
+
+    def kept_gang(self, key: Key) -> KeptGang | None:
+        """What is kept of a gang, as of now."""
+        return self._gangs.get(key) or self._backlog.asleep.get_gang(key)
+
+    def gang_failed(self, key: Key, kept: KeptGang) -> None:
+        """Keep the verdict on a gang that could not start."""
+        self._gangs[key] = kept
+        self.taken.append(GangFailed(key, kept))
+
+    @property
+    def pace(self) -> GangPace:
+        """When large starts may be tried, as of now. To be read only."""
+        return self._pace or self._backlog.asleep.pace
+
+    def start_failed(self, key: Key, operations: int, now_ns: int) -> None:
+        """Note what a start has cost that failed."""
+        if operations <= LARGE and not self.pace.is_large(key):
+            return
+        if self._pace is None:
+            self._pace = deepcopy(self._backlog.asleep.pace)
+        self._pace.failed(key, operations, now_ns)
+        self.taken.append(StartFailed(key, operations, now_ns))

@@ -1,0 +1,58 @@
+"""Whose counts are brought up to date, and when: verdicts count nodes, and nodes change without helping anybody.
+
+So once a second a few classes and gangs, those that were counted longest ago, are judged again though nothing may help
+them.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from scheduler.core.backlog.backlog import Backlog
+from scheduler.core.backlog.sayings import Key
+from scheduler.core.model.records import PodClass
+
+_PERIOD_NS: Final = 1_000_000_000
+
+
+class Recounts(NamedTuple):
+    """What one decision judges again."""
+
+    classes: frozenset[PodClass] = frozenset()
+    gangs: frozenset[Key] = frozenset()
+
+
+NOTHING: Final = Recounts()
+
+
+def due(backlog: Backlog, now_ns: int, most: int) -> Recounts:
+    """What is judged again now, up to ``most`` classes and as many gangs; those gangs are awake from here on."""
+    if now_ns < backlog.recount_ns:
+        return NOTHING
+    found = _stale(backlog, most)
+    if any(found):
+        backlog.recount_ns = now_ns + _PERIOD_NS
+    for key in found.gangs:
+        backlog.count_again(key)
+    return found
+
+
+def next_ns(backlog: Backlog, now_ns: int, most: int) -> int | None:
+    """When there is something to judge again; None if all counts are of today."""
+    if not any(_stale(backlog, most)):
+        return None
+    if backlog.recount_ns <= now_ns:
+        backlog.recount_ns = now_ns + _PERIOD_NS
+    return backlog.recount_ns
+
+
+def _stale(backlog: Backlog, most: int) -> Recounts:
+    """Classes and gangs whose counts may have changed, the oldest."""
+    gangs = backlog.stale_gangs(most)
+    classes = {cls for gang in gangs for cls in gang.classes}
+    for cls in backlog.asleep.oldest(most):
+        if backlog.has_shapes(cls):
+            classes.add(cls)
+        elif cls not in classes:
+            backlog.asleep.is_told(cls)  # nobody says it any more
+    return Recounts(frozenset(classes), frozenset(gang.key for gang in gangs))

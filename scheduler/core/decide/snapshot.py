@@ -1,0 +1,109 @@
+"""What a decision reads: all of it, and nothing else. A decision changes none of it (backlog/notes.py).
+
+It is a view, not a copy, since a copy of a cluster with 50,000 pods would cost more than the decision: good until the
+cluster takes the next event. Whoever keeps it longer is refused (``StaleSnapshot``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from scheduler.core.assumed.assumed import Commits
+from scheduler.core.assumed.backoff import Setback
+from scheduler.core.assumed.slow_nodes import Doubt
+from scheduler.core.backlog.backlog import Backlog
+from scheduler.core.backlog.recounts import NOTHING, Recounts
+from scheduler.core.backlog.sayings import Key
+from scheduler.core.convert.job_owners import Owners
+from scheduler.core.groups.quorum import Quorum, quorum
+from scheduler.core.groups.succeeded import Succeeded
+from scheduler.core.model.plan import Placement
+from scheduler.core.model.records import PodGroupRecord, PodRecord
+from scheduler.core.model.seen_pods import Pods
+from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.claims import Storage
+from scheduler.core.nodes.device_sightings import Sightings
+from scheduler.core.nodes.ledger import Ledger
+from scheduler.core.nodes.volume_limits import AttachTrial
+
+
+class StaleSnapshot(Exception):
+    """Raised when a decision is to be made on what the cluster was before its last event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A cluster between two events. ``ledger`` has every node counted.
+
+    ``generation``: the cluster's when this was made, ``now_at`` tells the one that it has. ``judge`` adds to a pod
+    that waits what its claims and others' terms ask of nodes, or why they keep it waiting. ``doubts``: nodes that come
+    last when a device has to be opened (slow_nodes.py).
+    """
+
+    generation: int
+    now_at: Callable[[], int]
+    settings: Settings
+    ledger: Ledger
+    sightings: Sightings
+    pods: Pods
+    pod_groups: Mapping[Key, PodGroupRecord]
+    commits: Commits
+    storage: Storage
+    owners: Owners
+    succeeded: Succeeded
+    judge: Callable[[PodRecord], PodRecord]
+    doubts: Mapping[str, Doubt]
+    backlog: Backlog
+    recounts: Recounts = NOTHING
+
+    def check(self) -> None:
+        """Raise StaleSnapshot if the cluster has changed since."""
+        if self.now_at() != self.generation:
+            raise StaleSnapshot(f"made at generation {self.generation}, the cluster is at {self.now_at()}")
+
+    # --- pods ----------------------------------------------------------------------------------------------------
+    def pod(self, uid: str) -> PodRecord | None:
+        """The record of a pod that has not ended."""
+        return self.pods.records.get(uid)
+
+    def is_spoken_for(self, uid: str) -> bool:
+        """Whether this pod has its place: under way to it, or kept for it by a gang's plan."""
+        return self.commits.is_spoken_for(uid)
+
+    def waiting(self, unbound: Iterable[PodRecord]) -> list[PodRecord]:
+        """Those of these pods without a node that have no placement under way and none in a gang's plan, judged."""
+        return [self.judge(pod) for pod in unbound if not pod.deleting and not self.commits.is_spoken_for(pod.uid)]
+
+    def setback(self, uid: str) -> Setback | None:
+        """What went wrong with a pod so far. To be read only."""
+        return self.commits.setback(uid)
+
+    def without(self, uid: str, now_ns: int) -> frozenset[str]:
+        """Nodes that are out for a pod."""
+        setback = self.commits.setback(uid)
+        return frozenset(setback.excluded_at(now_ns)) if setback else frozenset()
+
+    def stuck(self) -> list[Placement]:
+        """Shares alone whose device's time to become known is over, and that may be moved once more, by pod UID."""
+        return self.commits.stuck()
+
+    # --- gangs ---------------------------------------------------------------------------------------------------
+    def pod_group(self, namespace: str, name: str) -> PodGroupRecord | None:
+        """The record of a PodGroup."""
+        return self.pod_groups.get((namespace, name))
+
+    def waiting_members(self, namespace: str, pod_group: str) -> list[PodRecord]:
+        """Members of a gang that wait, in no order."""
+        return self.waiting(pod for pod in self.pods.members(namespace, pod_group) if not pod.node)
+
+    def quorum(self, group: PodGroupRecord) -> Quorum:
+        """How far a gang is from its minimum."""
+        members = self.pods.members(group.namespace, group.name)
+        return quorum(group, members, self.commits.is_in_flight, self.succeeded.of(group, members))
+
+    # --- volumes -------------------------------------------------------------------------------------------------
+    def attaching(self, position_of: Mapping[str, int]) -> AttachTrial:
+        """A working copy of what CSI drivers attach to nodes."""
+        storage, commits = self.storage, self.commits
+        return AttachTrial(storage.attachments, position_of, lambda: storage.in_flight(commits.all_charges()))

@@ -1,0 +1,41 @@
+"""Counts in verdicts are brought up to date once a second, the oldest first."""
+
+from __future__ import annotations
+
+from scheduler.core.backlog import recounts
+from scheduler.core.backlog.recounts import NOTHING
+from scheduler.core.cluster import Cluster
+from tests.scheduler.core.objects import cluster, feed, node, pod
+
+_SECOND_NS = 1_000_000_000
+
+
+def _two_that_sleep() -> Cluster:
+    made = cluster(node(), pod("a", cpu="100"), pod("b", cpu="101"))
+    made.decide(0)
+    return made
+
+
+def test_nothing_is_due_while_no_node_has_changed() -> None:
+    made = _two_that_sleep()
+    assert recounts.due(made.backlog, 0, 20) == NOTHING
+    assert recounts.next_ns(made.backlog, 0, 20) is None
+
+
+def test_classes_are_due_after_a_change_that_helps_nobody_and_then_once_a_second() -> None:
+    made = _two_that_sleep()
+    feed(made, node("n2", cpu="1"))
+    made.refresh()
+    assert len(recounts.due(made.backlog, 0, 1).classes) == 1
+    assert recounts.due(made.backlog, _SECOND_NS - 1, 1) == NOTHING
+    assert len(recounts.due(made.backlog, _SECOND_NS, 20).classes) == 2
+    assert recounts.next_ns(made.backlog, _SECOND_NS, 20) == 2 * _SECOND_NS
+
+
+def test_a_class_of_which_no_pod_waits_any_more_is_not_counted() -> None:
+    made = _two_that_sleep()
+    made.remove_pod("uid-a")
+    feed(made, node("n2", cpu="1"))
+    made.refresh()
+    (cls,) = recounts.due(made.backlog, 0, 20).classes
+    assert cls.demand.cpu_milli == 101_000

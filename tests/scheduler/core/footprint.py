@@ -1,0 +1,70 @@
+"""All that a cluster holds, as one value, to see whether something has changed any of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+#: What only keeps the value of a pure function of the rest, so that it is not computed twice. By class and attribute.
+_KEPT_VALUES: Final = {
+    ("Ledger", "_domains"),
+    ("Ledger", "_eligible"),
+    ("Ledger", "_in_order"),
+    ("Ledger", "_judged"),
+    ("Ledger", "_slice_rows"),
+    ("OthersTerms", "_judged"),
+    ("OthersTerms", "_known"),
+    ("OthersTerms", "_places"),
+    ("Storage", "_judged"),
+    ("Changes", "_helped_since"),
+}
+
+
+def footprint(thing: object) -> list[object]:
+    """Everything reachable from ``thing`` in the order of attributes and items; of objects each once."""
+    return list(_walk(thing, set()))
+
+
+def _walk(thing: object, seen: set[int]) -> Iterator[object]:
+    match thing:
+        case np.ndarray():
+            yield thing.tobytes()
+        case str() | bytes() | int() | float() | None:
+            yield thing
+        case msgspec.Struct() if thing.__struct_config__.frozen:
+            yield thing.__class__
+            yield msgspec.json.encode(thing, enc_hook=repr)
+        case _ if id(thing) in seen:
+            yield "again"
+        case _ if callable(thing):
+            yield "a function"
+        case _:
+            seen.add(id(thing))
+            yield thing.__class__
+            yield from _inside(thing, seen)
+
+
+def _inside(thing: Any, seen: set[int]) -> Iterator[object]:
+    match thing:
+        case Mapping():
+            for key, value in thing.items():
+                yield from _walk(key, seen)
+                yield from _walk(value, seen)
+        case Set():
+            yield frozenset(map(repr, thing))
+        case list() | tuple():
+            for item in thing:
+                yield from _walk(item, seen)
+        case _:
+            for name in sorted(_attributes(thing)):
+                if (type(thing).__name__, name) not in _KEPT_VALUES and hasattr(thing, name):
+                    yield name
+                    yield from _walk(getattr(thing, name), seen)
+
+
+def _attributes(thing: object) -> set[str]:
+    slots = {name for cls in type(thing).__mro__ for name in getattr(cls, "__slots__", ())}
+    return slots | set(getattr(thing, "__dict__", {}))
