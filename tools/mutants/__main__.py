@@ -25,7 +25,8 @@ _ROOT: Final = Path(__file__).parent.parent.parent
 _PACKAGES: Final = ("binder/core", "gpu", "kube", "reservation", "scheduler/core")
 _EQUIVALENT: Final = Path(__file__).parent / "equivalent.toml"
 
-Key = tuple[str, str, str]
+#: Path, source line or "" for any, code before and after.
+Key = tuple[str, str, str, str]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     drawn = sample(all_mutants(_ROOT, options.packages), count=options.count, seed=options.seed)
     excused = equivalents(_EQUIVALENT)
-    outcomes = _try_all([m for m in drawn if key(m) not in excused], options)
+    outcomes = _try_all([m for m in drawn if not keys(m) & excused], options)
     print(report(outcomes, skipped=len(drawn) - len(outcomes)))
     return int(killed_percent(outcomes) < options.bar)
 
@@ -64,16 +65,19 @@ def sample(found: Sequence[Mutant], *, count: int, seed: int) -> list[Mutant]:
     return random.Random(seed).sample(found, min(count, len(found)))  # noqa: S311 - a draw that can be repeated
 
 
-def key(mutant: Mutant) -> Key:
-    """By what a mutant is known when lines move."""
-    return mutant.path, mutant.before, mutant.after
+def keys(mutant: Mutant) -> set[Key]:
+    """By what a mutant is known when lines move: by its code, and by that and the whole line on which it begins."""
+    return {(mutant.path, text, mutant.before, mutant.after) for text in ("", mutant.text)}
 
 
 def equivalents(file: Path) -> set[Key]:
-    """Mutants that change no behaviour. Each entry has ``path``, ``before``, ``after`` and ``why``."""
+    """Mutants that change no behaviour. Each entry has ``path``, ``before``, ``after`` and ``why``.
+
+    One with a ``line`` speaks of this line only, where the code before is found in others too, as a number is.
+    """
     entries = tomllib.loads(file.read_text())["equivalent"]
     assert all(entry["why"] for entry in entries)
-    return {(entry["path"], entry["before"], entry["after"]) for entry in entries}
+    return {(entry["path"], entry.get("line", ""), entry["before"], entry["after"]) for entry in entries}
 
 
 def _try_all(drawn: Sequence[Mutant], options: argparse.Namespace) -> list[Outcome]:

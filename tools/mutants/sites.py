@@ -39,7 +39,10 @@ _LOGGERS: Final = frozenset({"_log", "log", "logger"})
 
 
 class Mutant(msgspec.Struct, frozen=True, order=True, kw_only=True):
-    """One defect: the bytes from (line, column) to (end_line, end_column) become ``after``. Lines count from 1."""
+    """One defect: the bytes from (line, column) to (end_line, end_column) become ``after``. Lines count from 1.
+
+    ``text``: the source line on which it begins.
+    """
 
     path: str
     line: int
@@ -48,6 +51,7 @@ class Mutant(msgspec.Struct, frozen=True, order=True, kw_only=True):
     end_column: int
     before: str
     after: str
+    text: str
 
     def applied(self, source: bytes) -> bytes:
         """The source with the defect."""
@@ -68,6 +72,7 @@ class _Search:
     def __init__(self, path: str, source: str) -> None:
         self._path = path
         self._source = source
+        self._lines = source.split("\n")
 
     def found(self, tree: ast.AST) -> Iterator[Mutant]:
         for node in ast.walk(tree):
@@ -101,6 +106,7 @@ class _Search:
             end_column=node.end_col_offset,
             before=" ".join((ast.get_source_segment(self._source, node) or "").split()),
             after=f"({text})" if isinstance(changed, ast.expr) else text,
+            text=self._lines[node.lineno - 1].strip(),
         )
 
 

@@ -56,11 +56,15 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 def stages(root: Path, path: str, *, with_simulation: bool = True) -> list[Stage]:
     """Those of a module: each later one is slower, and finds defects that only show in the whole."""
     near = _matching(root, path)
-    package = f"tests/{path.partition('/')[0]}"
+    package = path.partition("/")[0]
+    # Those of the nearest folders come first: they are quick, and most defects end there.
+    folders = [
+        f"tests/{folder}" for folder in Path(path).parents if folder.parts and (root / "tests" / folder).exists()
+    ]
     found = [Stage(name="module", paths=near, limit_s=180.0)] if near else []
-    elsewhere = tuple(folder for folder in _TESTED_IN.get(path.partition("/")[0], ()) if (root / folder).exists())
+    elsewhere = tuple(folder for folder in _TESTED_IN.get(package, ()) if (root / folder).exists())
     marks = f"{_MARKS} and not thorough"
-    found.append(Stage(name="package", paths=(package, *elsewhere), marks=marks, limit_s=900.0))
+    found.append(Stage(name="package", paths=(*folders, *elsewhere), marks=marks, limit_s=900.0))
     if with_simulation:
         found.append(Stage(name="simulation", paths=("tests/simulation",), limit_s=3600.0))
     return found

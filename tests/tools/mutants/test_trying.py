@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutants.__main__ import all_mutants, equivalents, key, killed_percent, report, sample
+from tools.mutants.__main__ import all_mutants, equivalents, keys, killed_percent, report, sample
 from tools.mutants.sites import Mutant
 from tools.mutants.trying import End, Stage, copied, stages, tried
 
@@ -84,7 +84,7 @@ def test_the_tests_of_a_module_are_those_of_its_name_and_those_that_import_it(tr
 
 def test_the_server_in_memory_is_held_against_the_contract_too() -> None:
     (package,) = [stage for stage in stages(ROOT, "kube/memory/pods.py") if stage.name == "package"]
-    assert package.paths == ("tests/kube", "tests/contract")
+    assert package.paths[-2:] == ("tests/kube", "tests/contract")
 
 
 def test_a_draw_is_the_same_for_the_same_seed(tree: Path) -> None:
@@ -109,4 +109,17 @@ def test_survivors_are_listed_and_counted(tree: Path) -> None:
 def test_an_equivalent_mutant_is_known_by_its_code_not_by_its_line(tmp_path: Path, tree: Path) -> None:
     entry = '[[equivalent]]\npath = "pack/module.py"\nbefore = "number < 10"\nafter = "(number <= 10)"\nwhy = "w"\n'
     (tmp_path / "e.toml").write_text(entry)
-    assert key(found(tree, "number < 10")) in equivalents(tmp_path / "e.toml")
+    assert keys(found(tree, "number < 10")) & equivalents(tmp_path / "e.toml")
+
+
+def test_of_equal_pieces_of_code_an_entry_with_a_line_means_the_one_on_it(tmp_path: Path, tree: Path) -> None:
+    mutant = found(tree, "number < 10")
+    for line, is_meant in ((mutant.text, True), ("return other < 10", False)):
+        entry = f'path = "{mutant.path}"\nline = "{line}"\nbefore = "{mutant.before}"\nafter = "{mutant.after}"\n'
+        (tmp_path / "e.toml").write_text(f'[[equivalent]]\n{entry}why = "w"\n')
+        assert bool(keys(mutant) & equivalents(tmp_path / "e.toml")) is is_meant
+
+
+def test_tests_of_the_nearest_folder_come_first() -> None:
+    (package,) = [stage for stage in stages(ROOT, "scheduler/core/nodes/table.py") if stage.name == "package"]
+    assert package.paths == ("tests/scheduler/core/nodes", "tests/scheduler/core", "tests/scheduler")
