@@ -1,4 +1,4 @@
-"""Run the tests against one mutant: those of its module first, then those of its package, then the simulation.
+"""Run the tests against one mutant: of its module, its folder, its package, then the simulation.
 
 Each try works in a copy of the tree, so the checkout and other tries never see a defect.
 """
@@ -57,14 +57,13 @@ def stages(root: Path, path: str, *, with_simulation: bool = True) -> list[Stage
     """Those of a module: each later one is slower, and finds defects that only show in the whole."""
     near = _matching(root, path)
     package = path.partition("/")[0]
-    # Those of the nearest folders come first: they are quick, and most defects end there.
-    folders = [
-        f"tests/{folder}" for folder in Path(path).parents if folder.parts and (root / "tests" / folder).exists()
-    ]
+    folder = next(str(folder) for folder in Path(path).parents if (root / "tests" / folder).exists())
     found = [Stage(name="module", paths=near, limit_s=180.0)] if near else []
     elsewhere = tuple(folder for folder in _TESTED_IN.get(package, ()) if (root / folder).exists())
     marks = f"{_MARKS} and not thorough"
-    found.append(Stage(name="package", paths=(*folders, *elsewhere), marks=marks, limit_s=900.0))
+    if folder != package:
+        found.append(Stage(name="folder", paths=(f"tests/{folder}",), marks=marks, limit_s=300.0))
+    found.append(Stage(name="package", paths=(f"tests/{package}", *elsewhere), marks=marks, limit_s=900.0))
     if with_simulation:
         found.append(Stage(name="simulation", paths=("tests/simulation",), limit_s=3600.0))
     return found
