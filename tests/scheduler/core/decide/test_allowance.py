@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scheduler.core.decide.allowance import Allowance
 
 
@@ -45,3 +47,34 @@ def test_first_turns_are_counted_as_soon_as_all_is_spent_that_namespaces_may_exc
         allowance.spend(f"late-{served}", 1_000)
         served += 1
     assert served == 16
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "spent", "asks", "may"),
+    [
+        # Below the bound all go on; at it, each until it has spent its share.
+        (4, [("a", 999)], "a", True),
+        (4, [("a", 750), ("b", 250)], "b", True),
+        (4, [("a", 749), ("b", 251)], "b", False),
+        (1, [("a", 1_000)], "a", True),
+        (1, [("a", 1_001)], "a", False),
+        # Three bounds are spent: only those have a turn that have had none.
+        (1, [("a", 900), ("b", 3_000), ("c", 3_000), ("d", 3_000)], "a", True),
+        (1, [("a", 1_000), ("b", 3_000), ("c", 3_000), ("d", 3_000)], "a", False),
+    ],
+)
+def test_a_namespace_goes_on_until_it_has_spent_what_it_may(
+    namespaces: int, spent: list[tuple[str, int]], asks: str, may: bool
+) -> None:
+    allowance = Allowance(namespaces=namespaces, most=1_000)
+    for namespace, operations in spent:
+        allowance.spend(namespace, operations)
+    assert allowance.has_left(asks) is may
+
+
+def test_a_share_of_more_than_a_first_turn_ends_when_three_bounds_are_spent() -> None:
+    allowance = Allowance(namespaces=2, most=4_000)
+    for namespace, operations in (("a", 1_500), ("b", 4_000), ("c", 4_000), ("d", 2_500)):
+        allowance.spend(namespace, operations)
+    assert not allowance.has_left("a")
+    assert allowance.has_left("e")

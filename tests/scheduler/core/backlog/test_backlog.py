@@ -1,0 +1,107 @@
+"""When time alone, or what a node loses, lets pods and gangs that sleep be decided on again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.convert.job_owners import job_record
+from scheduler.core.decide.allowance import Limits
+from scheduler.core.model.plan import Explain, placements
+from scheduler.core.model.settings import Settings, Strategy
+from scheduler.core.model.verdict import Code
+from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group
+from wire.core import Job
+
+_S = 1_000_000_000
+#: No verdict is judged again for its counts alone.
+_PLAIN = Limits(retold=0)
+
+
+def _placed(made: Cluster, now_ns: int = 0) -> list[str]:
+    plan = made.decide(now_ns, _PLAIN)
+    made.told([entry for entry in plan.entries if isinstance(entry, Explain)])
+    return sorted(placement.name for placement in placements(plan.entries))
+
+
+def _wake_at_ns(made: Cluster, now_ns: int = 0) -> int | None:
+    return made.decide(now_ns, _PLAIN).wake_at_ns
+
+
+def _seen_job(made: Cluster, uid: str) -> None:
+    made.owners.jobs.put(job_record(msgspec.convert({"metadata": {"name": uid, "uid": uid}}, Job)))
+
+
+def _of_job(name: str, uid: str) -> Any:
+    made = pod(name, gpus=1, owner=("batch/v1", "Job"))
+    owners = [msgspec.structs.replace(each, uid=uid) for each in made.metadata.owner_references or ()]
+    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, owner_references=owners))
+
+
+def test_pods_whose_time_comes_at_once_start_at_once() -> None:
+    names = ["p0", "p1", "p2", "p3"]
+    made = cluster(node(), *(pod(name, gpus=1) for name in names), settings=Settings(back_off_ns=1))
+    for name in names:
+        made.commits.failed(f"uid-{name}", "", "Refused", now_ns=0)
+    assert _placed(made) == []
+    assert _wake_at_ns(made) == 1
+    assert _placed(made, 1) == names
+
+
+def test_a_time_that_an_earlier_one_took_the_place_of_holds_up_no_other() -> None:
+    made = cluster(node(), _of_job("p", "j"))
+    assert _placed(made) == []
+    assert _wake_at_ns(made) == 10 * _S
+    made.commits.failed("uid-p", "", "Refused", now_ns=0)
+    _seen_job(made, "j")
+    assert _placed(made) == []
+    assert _wake_at_ns(made) == 1 * _S
+    feed(made, _of_job("q", "k"))
+    assert _placed(made, _S // 2) == []
+    assert _placed(made, 1 * _S) == ["p"]
+    made.remove_pod("uid-p")
+    assert _wake_at_ns(made, 2 * _S) == 10 * _S + _S // 2, "the time of a pod that is gone is none"
+    assert _placed(made, 11 * _S) == ["q"]
+
+
+def test_a_gang_of_unlike_members_is_tried_again_though_a_node_has_only_lost_something() -> None:
+    """The first member goes to the emptier node. Once that is the other one, the second member has its CPU."""
+    members = [pod("a", group="g", gpus=3), pod("b", group="g", gpus=2, cpu="10")]
+    made = cluster(
+        node("n1", 4),
+        node("n2", 3, cpu="4"),
+        pod_group("g", 2),
+        *members,
+        settings=Settings(gpu_strategy=Strategy.SPREAD),
+    )
+    assert _placed(made) == []
+    feed(made, pod("r", gpus=2, bound_to="n1", scheduler="default-scheduler"))
+    assert _placed(made) == ["a", "b"]
+
+
+def test_a_gang_of_unlike_members_says_that_it_is_incomplete_as_long_as_nothing_changes() -> None:
+    made = cluster(node(gpus=2), pod_group("g", 2), pod("a", group="g", gpus=1), pod("b", group="g", gpus=2))
+    (entry,) = made.decide(0).entries
+    assert isinstance(entry, Explain)
+    assert (entry.verdict.code, entry.verdict.placed, entry.verdict.required) == (Code.GANG_INCOMPLETE, 1, 2)
+    feed(made, node("elsewhere", 0))
+    assert _placed(made) == []
+    feed(made, node("more", 2))
+    assert _placed(made) == ["a", "b"]
+
+
+def test_a_member_beyond_the_minimum_waits_while_others_of_its_gang_have_another_class() -> None:
+    """One of two classes may fit after a change: the gang wakes, and only that member starts."""
+    running = bound(pod("r", group="g", gpus=1), "n1")
+    made = cluster(
+        node("n1", 1), pod_group("g", 1), running, pod("a", group="g", gpus=2), pod("b", group="g", cpu="100")
+    )
+    assert _placed(made) == []
+    feed(made, node("n2", 1))
+    assert _placed(made) == []
+    feed(made, node("n3", 2))
+    assert _placed(made) == ["a"]
+    feed(made, node("n4", 0, cpu="128"))
+    assert "b" in _placed(made)
