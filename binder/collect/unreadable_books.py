@@ -16,7 +16,7 @@ import anyio
 
 from binder.collect.dead_entries import Clearing
 from binder.collect.lost_reservations import Restoring
-from binder.core.entries import LONGEST_SILENCE_S, UNSEEN_GRACE_S, vanished_wait_s
+from binder.core.entries import LONGEST_SILENCE_S, vanished_wait_s
 from binder.watch.view import View
 from gpu.reservation import Reservation
 from kube.binding import FenceText
@@ -30,7 +30,7 @@ _log: Final = logging.getLogger(__name__)
 #: Before it is tried again what could not be done.
 _AGAIN_S: Final = 60.0
 #: How long pods that vanished before the loss was found are waited for.
-_UNSEEN_S: Final = float(vanished_wait_s(0, least_s=UNSEEN_GRACE_S))
+_UNSEEN_S: Final = float(vanished_wait_s(0, was_seen=False))
 
 
 @dataclass(slots=True)

@@ -88,18 +88,19 @@ def _judge_vanished(entry: Entry, evidence: Evidence) -> Judgement:
     if was_over(last):
         return Judgement.DEAD
     grace_s = entry.grace_s if last is None else last.grace_s
-    wait_s = vanished_wait_s(grace_s, least_s=UNSEEN_GRACE_S if last is None else 0)
+    wait_s = vanished_wait_s(grace_s, was_seen=last is not None)
     is_over = evidence.heard_for_s > wait_s or evidence.gone_for_s > LONGEST_SILENCE_S + wait_s
     return Judgement.DEAD if is_over else Judgement.WAIT
 
 
-def vanished_wait_s(grace_s: int, *, least_s: int = 0) -> int:
+def vanished_wait_s(grace_s: int, *, was_seen: bool = True) -> int:
     """For how long a machine has to be heard of without a break until a vanished pod of this grace period has ended.
 
     A ready Node may belong to a kubelet that was cut off before the deletion. If the Node is still ready after
     ``STALE_READY_S``, the kubelet was connected in between, and the grace period began by then at the latest.
     """
-    return STALE_READY_S + max(grace_s + VANISHED_MARGIN_S, least_s)
+    wait_s = grace_s + VANISHED_MARGIN_S
+    return STALE_READY_S + (wait_s if was_seen else max(wait_s, UNSEEN_GRACE_S))
 
 
 def was_over(last: PodView | None) -> bool:

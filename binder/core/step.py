@@ -319,8 +319,11 @@ def _grant(state: State, held: Sequence[Reservation]) -> Grant:
 
 
 def _nano_on_card(device: PlannedDevice, held: Reservation) -> int:
-    """What a memory ask costs on the card that it got: never more than was joined for before the card was known."""
-    if not device.mem_mib or not held.mem_mib:
+    """What a memory ask costs on the card that it got: never more than was joined for before the card was known.
+
+    That stands where the card's memory is not known.
+    """
+    if not device.mem_mib:
         return device.nano
     return min(device.nano, charge_nano(MemoryAsk(device.mem_mib), held.mem_mib) or device.nano)
 

@@ -1,7 +1,8 @@
 """Mutants of a module: the same source with one small defect, such as ``<`` for ``<=`` or a call that is left out.
 
-Only code inside functions is mutated. Annotations, docstrings, log lines, assertions and f-strings are left alone: a
-defect there changes no behaviour, or has no position in the source (f-strings before Python 3.12).
+Only code inside functions is mutated. Annotations, docstrings, log lines, assertions (``zip``'s ``strict`` is one) and
+f-strings are left alone: a defect there changes no behaviour, or has no position in the source (f-strings before
+Python 3.12).
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ class _Search:
 
     def _within(self, node: ast.AST) -> Iterator[Mutant]:
         """Mutants of a node and all below it, but for functions, which are searched by themselves."""
-        if isinstance(node, ast.JoinedStr | ast.Assert | ast.FunctionDef | ast.AsyncFunctionDef) or _is_silent(node):
+        passed = ast.JoinedStr | ast.Assert | ast.FunctionDef | ast.AsyncFunctionDef
+        if isinstance(node, passed) or _is_silent(node) or _is_strict(node):
             return
         for changed in _changes(node):
             yield self._mutant(node, changed)
@@ -119,6 +121,11 @@ def _is_silent(node: ast.AST) -> bool:
         return True
     called = value.func if isinstance(value, ast.Call) else None
     return isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id in _LOGGERS
+
+
+def _is_strict(node: ast.AST) -> bool:
+    """Whether a node is the ``strict`` of a ``zip``: it says that both are of one length, as an assertion would."""
+    return isinstance(node, ast.keyword) and node.arg == "strict"
 
 
 def _changes(node: ast.AST) -> Iterator[ast.AST]:

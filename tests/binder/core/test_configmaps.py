@@ -55,5 +55,6 @@ def test_only_what_an_attempt_wrote_that_can_not_bind_any_more_is_replaced(
 def test_what_memory_comes_to_is_rounded_up_as_kai_counts_it(ask: Ask, portion: str) -> None:
     request = GpuRequest((ContainerRequest(ContainerRef(ContainerKind.REGULAR, 0), (ask,)),))
     grant = Grant("attempt", (DeviceGrant("g", "R-g", "GPU-0", 132_371_435),))
-    made, _ = manifests(prefix="maps", pod_name="p", pod_uid="pod-1", rv="10", grant=grant, request=request)
+    made, direct = manifests(prefix="maps", pod_name="p", pod_uid="pod-1", rv="10", grant=grant, request=request)
+    assert made["immutable"] is direct["immutable"] is True
     assert made["data"] == {"NVIDIA_VISIBLE_DEVICES": "GPU-0", "RUNAI_NUM_OF_GPUS": portion, "GPU_PORTION": portion}

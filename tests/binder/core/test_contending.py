@@ -166,6 +166,12 @@ def test_a_device_is_without_a_holder_when_its_reservation_told_another(parts: l
         ([holds("g", "A", allocated=""), OLD], "A", {"A"}),
         ([holds("g", "A", allocated="A"), OLD], "A", set()),
         ([holds("g", "A", allocated=""), holds("guard", "A", allocated="A"), OLD], "", set()),
+        # Kubelet names its device of one of two other pods.
+        (
+            [holds("g", "A", allocated=""), holds("h", "", allocated="A"), holds("i", "B", allocated="B"), OLD],
+            "",
+            {"A"},
+        ),
     ],
 )
 def test_a_device_is_without_a_holder_when_kubelet_names_it_of_others_only(
@@ -221,3 +227,18 @@ def test_each_kind_of_device_is_judged_by_itself() -> None:
     assert scene(of_slice).claims == {}
     assert going(scene(of_slice, strangers={"s": 2}, capacity=2)) == []
     assert going(scene(of_slice, strangers={"s": 2}, capacity=2, resource=SLICE)) == [("old", Why.STRANGER)]
+
+
+@pytest.mark.parametrize(
+    ("reservation", "used"),
+    [(holds("g", "A"), {"A"}), (holds("g", "A", phase="Failed"), set()), (holds("g", ""), set())],
+    ids=["tells it", "has ended", "tells nothing yet"],
+)
+def test_a_pod_of_kais_uses_what_its_groups_reservation_tells(reservation: Any, used: set[str]) -> None:
+    kais = Claimant(msgspec.structs.replace(OLD.pod, grant=None, groups=("g",)), OLD.created)
+    assert set(scene(reservation, kais).claims) == used
+
+
+def test_a_device_that_one_group_was_given_needs_no_keeper() -> None:
+    alone = scene(holds("g", "B"), OLD, LATER)
+    assert keepers(alone, alone.claims) == {}

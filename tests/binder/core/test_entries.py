@@ -12,6 +12,7 @@ from binder.core.entries import (
     WRITE_TIMEOUT_S,
     Evidence,
     Judgement,
+    is_plain,
     is_suspicious,
     judge,
 )
@@ -92,6 +93,7 @@ def test_an_entry_is_judged_by_what_was_read(found: dict[str, Any], expected: Ju
         (pod(rv="11"), True, OLD, False),
         (pod(rv="11"), False, 0, True),
         (pod(), False, 0, False),
+        (pod(), False, WRITE_TIMEOUT_S, False),
         (pod(), False, OLD, True),
     ],
 )
@@ -99,3 +101,27 @@ def test_only_what_looks_dead_costs_reads(
     seen: PodView | None, at_work: bool, seen_for_s: float, expected: bool
 ) -> None:
     assert is_suspicious(ENTRY, "g", seen, at_work=at_work, seen_for_s=seen_for_s) is expected
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (bound(), True),
+        # KAI's pods have labels only; ours have a grant, even where somebody took the labels away.
+        (pod(node="node-1", groups=("g",)), True),
+        (bound(groups=()), True),
+        (bound(attempt(groups=("g", "h")), groups=()), True),
+        (bound(attempt(groups=("h", "g")), groups=()), True),
+        (None, False),
+        (pod(groups=("g",)), False),
+        (bound(ended=True), False),
+        (bound(attempt(groups=("h",))), False),
+        (pod(node="node-1"), False),
+    ],
+)
+def test_the_entry_of_a_bound_pod_that_holds_the_group_needs_no_second_look(
+    seen: PodView | None, expected: bool
+) -> None:
+    assert is_plain("g", seen) is expected
+    if seen is not None:
+        assert seen.holds("g") is ("g" in seen.held_groups)

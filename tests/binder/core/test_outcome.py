@@ -63,6 +63,17 @@ def test_config_maps_are_written_once() -> None:
     assert absorb(state(), ConfigMapsWritten()).has_config_maps
 
 
+@pytest.mark.parametrize(("rv", "stand"), [("10", True), ("12", False)])
+def test_config_maps_hold_for_the_version_of_the_pod_that_they_name(rv: str, stand: bool) -> None:
+    written = state(joined=joined(ONE), phase=Phase.SETTLE, has_config_maps=True)
+    assert absorb(written, PodRead(pod(rv=rv))).has_config_maps is stand
+    assert not absorb(SETTLING, PodRead(pod(rv=rv))).has_config_maps
+
+
+def test_reads_are_counted_so_that_they_grow_rarer() -> None:
+    assert absorb(state(joined=joined(ONE), phase=Phase.SETTLE, reads=3), PodRead(pod())).reads == 4
+
+
 def test_an_accepted_binding_is_the_end_of_the_work() -> None:
     assert absorb(state(phase=Phase.BIND), BindingAccepted()).phase is Phase.CLOSE
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,16 @@ import yaml
 
 from binder.core import attempt as attempts
 from binder.core.attempt import Attempt
-from binder.core.pods import view
-from binder.core.rebuilding import BOUND_BY_KAI, rebuild
+from binder.core.pods import PodView, view
+from binder.core.rebuilding import BOUND_BY_KAI, is_of_newer_version, may_stand_in_a_book, rebuild, resource_of
 from binder.core.reservation_pod import ReservationTemplate, manifest
 from gpu import handover
-from gpu.book import EMPTY, Book, DeviceFull
+from gpu.book import EMPTY, Book, DeviceFull, Entry
 from gpu.grant import DeviceGrant, Grant
 from gpu.handover import Handover, PlannedDevice
 from gpu.order import Foreign
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk
-from gpu.translation import Translation, Wishes
+from gpu.translation import Cards, Translation, Wishes
 from tests.binder.core.made import HALF, attempt, bound, pod, request
 from wire import names
 from wire.core import Pod
@@ -126,7 +127,170 @@ def test_a_pod_that_kai_bound_is_charged_what_it_asks_or_whole(
     book = rebuild("g", [pod(node="node-1", groups=("g",), request=asked)], card_mib=card_mib)
     assert isinstance(book, Book)
     (entry,) = book.entries.values()
-    assert (entry.nano, entry.attempt) == (nano, BOUND_BY_KAI)
+    assert (entry.nano, entry.attempt, entry.compute_percent) == (nano, BOUND_BY_KAI, 0)
+
+
+SLICE = "nvidia.com/mig-1g.10gb"
+ON_CARD = bound(attempt("p"))
+BY_KAI = pod(node="node-1", groups=("g",))
+#: On a card in group "h", and on a slice in group "g".
+ON_SLICE = bound(
+    grant=Grant("a", (DeviceGrant("h", "R-h", "GPU-h", 1), DeviceGrant("g", "R-g", "MIG-g", HALF, resource=SLICE)))
+)
+
+
+@pytest.mark.parametrize(
+    ("bound_pods", "expected"),
+    [
+        ([], "other"),
+        ([ON_CARD], names.GPU_RESOURCE),
+        ([ON_SLICE], SLICE),
+        ([ON_SLICE, BY_KAI], SLICE),
+        ([BY_KAI], names.GPU_RESOURCE),
+    ],
+)
+def test_a_lost_reservation_is_made_again_for_the_kind_of_device_that_its_tenants_have(
+    bound_pods: list[PodView], expected: str
+) -> None:
+    assert resource_of("g", bound_pods, otherwise="other") == expected
+
+
+def test_a_rebuilt_entry_says_as_much_as_the_grant_does() -> None:
+    device = DeviceGrant("g", "R-g", "GPU-g", HALF // 2, compute_percent=30)
+    other = DeviceGrant("h", "R-h", "GPU-h", HALF, compute_percent=70)
+    book = rebuild("g", [bound(grant=Grant("a", (other, device)), grace_s=90), bound(attempt("q"))])
+    assert book == Book(
+        {
+            "uid-p": Entry(HALF // 2, "a", "11", 0, "team/p", 90, "", 30),
+            "uid-q": Entry(HALF, "attempt-q", "11", 0, "team/q", 30, "", 0),
+        }
+    )
+
+
+ENTRY = {"nano": 1, "attempt": "a", "rv": "10", "since": 5, "pod": "team/p"}
+
+
+@pytest.mark.parametrize(
+    ("text", "is_newer"),
+    [
+        (json.dumps({"uid": {**ENTRY, "colour": "red"}}), True),
+        (json.dumps({"uid": ENTRY, "other": {**ENTRY, "colour": "red"}}), True),
+        # Ours, or a mistake of some hand: nobody newer wrote it.
+        (json.dumps({"uid": ENTRY}), False),
+        (json.dumps({"uid": {**ENTRY, "nano": "much"}}), False),
+        (json.dumps({"uid": {"colour": "red"}}), False),
+        ("[]", False),
+        ("{", False),
+        ("", False),
+        ("[" * 100_000, False),
+        ('{"uid": {"colour": ' + "[" * 100_000, False),
+    ],
+)
+def test_a_book_that_says_all_that_ours_say_and_more_is_of_a_newer_version(text: str, is_newer: bool) -> None:
+    assert is_of_newer_version(text) is is_newer
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, True),
+        # What it asks can't be read: a Binding may have been decided on while it could.
+        ({"request": None}, True),
+        ({"request": GpuRequest()}, False),
+        ({"node": "node-1"}, False),
+        ({"ended": True}, False),
+        ({"deleting": True}, False),
+        ({"gated": True}, False),
+        ({"scheduler": "another"}, False),
+    ],
+)
+def test_a_pod_that_can_still_be_bound_with_a_share_may_stand_in_a_book(
+    changes: dict[str, Any], expected: bool
+) -> None:
+    assert may_stand_in_a_book(pod(**{"scheduler": names.SCHEDULER_NAME, **changes})) is expected
+
+
+def _read(meta: dict[str, Any] | None = None, spec: dict[str, Any] | None = None) -> PodView:
+    body = {"metadata": {"annotations": {names.GPU_FRACTION: "0.5"}, **(meta or {})}}
+    return view(msgspec.convert({**body, "spec": {"containers": [{"name": "main"}], **(spec or {})}}, Pod))
+
+
+def test_a_pod_is_read_with_all_that_its_metadata_says() -> None:
+    grant = Grant("a", (DeviceGrant("g", "R-g", "GPU-g", HALF),))
+    annotations = {
+        names.GPU_FRACTION: "0.5",
+        names.FENCED: "c",
+        names.FENCED_BEFORE: "b a",
+        names.GRANT: msgspec.json.encode(grant).decode(),
+        names.SHARED_GPU_CONFIGMAP: "maps",
+    }
+    read = _read({"annotations": annotations, "deletionTimestamp": "2026-01-01T00:00:00Z"})
+    assert (read.fenced, read.fenced_before) == ("c", ("b", "a"))
+    assert all(read.was_fenced_for(attempt) for attempt in "abc")
+    assert not read.was_fenced_for("d")
+    assert (read.grant, read.config_maps, read.deleting) == (grant, "maps", True)
+    plain = _read()
+    assert (plain.fenced, plain.fenced_before, plain.deleting) == ("", (), False)
+    assert (plain.grant, plain.config_maps, plain.gated) == (None, "", False)
+
+
+@pytest.mark.parametrize(
+    ("of_spec", "of_deletion", "grace_s"),
+    [(None, None, 30), (0, None, 0), (5, None, 5), (5, 0, 5), (5, 60, 60), (60, 5, 60), (0, 0, 0), (None, 0, 30)],
+)
+def test_a_pod_may_run_on_for_the_longest_grace_period_that_is_said_of_it(
+    of_spec: int | None, of_deletion: int | None, grace_s: int
+) -> None:
+    """What is deleted by force is gone from the API server at once, and from its machine when that learns of it."""
+    read = _read({"deletionGracePeriodSeconds": of_deletion}, {"terminationGracePeriodSeconds": of_spec})
+    assert read.grace_s == grace_s
+
+
+#: KAI's newer words: a request of memory.
+NEWER = {f"{names.NVFRACTIONS_PREFIX}main{names.NVFRACTIONS_REQUEST}": "8Gi"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "node", "shares"),
+    [
+        ({names.GPU_FRACTION: "0.5"}, "", 1),
+        ({}, "", 0),
+        ({}, "node-1", 0),
+        ({names.GPU_RECORD: "{"}, "", None),
+        ({names.GPU_RECORD: "{"}, "node-1", None),
+        # Bound by KAI, or on its way through our door, which leaves a record.
+        (NEWER, "node-1", 1),
+        (NEWER, "", 0),
+        ({f"{names.NVFRACTIONS_PREFIX}main{names.NVFRACTIONS_REQUEST}": "much"}, "node-1", None),
+    ],
+)
+def test_what_a_pod_asks_is_read_from_its_record_or_kais_words(
+    annotations: dict[str, str], node: str, shares: int | None
+) -> None:
+    read = _read({"annotations": annotations}, {"nodeName": node})
+    assert (None if read.request is None else len(read.request.shared)) == shares
+    assert (read.recorded is not None) is (annotations is NEWER and bool(node))
+
+
+@pytest.mark.parametrize(
+    ("cards", "number", "expected"),
+    [
+        (Cards(), 0, False),
+        (Cards(uuids=("GPU-1",)), 0, True),
+        (Cards(not_uuids=("GPU-1",)), 0, True),
+        (Cards(uuids=("GPU-1",)), 1, False),
+    ],
+)
+def test_a_pod_names_devices_where_a_record_says_which(cards: Cards, number: int, expected: bool) -> None:
+    recorded = Translation(dialect="hami", request=request(2), cards=cards)
+    assert pod(recorded=recorded, request=recorded.request).names_devices(number) is expected
+
+
+def test_a_pod_names_devices_where_only_one_of_its_asks_has_an_index() -> None:
+    asks = (FractionAsk(HALF), FractionAsk(HALF, index=0))
+    asked = GpuRequest((ContainerRequest(ContainerRef(ContainerKind.REGULAR, 0), asks),))
+    assert pod(recorded=Translation(dialect="hami", request=asked), request=asked).names_devices(0)
+    assert not pod().names_devices(0)
 
 
 def test_a_reservation_pod_is_what_pod_security_calls_restricted() -> None:
@@ -159,6 +323,7 @@ def test_an_administrators_settings_shape_the_reservation_pod() -> None:
     spec = made["spec"]
     assert (spec["runtimeClassName"], spec["priorityClassName"], spec["serviceAccountName"]) == ("nvidia", "high", "sa")
     assert spec["tolerations"] == [{"operator": "Exists"}]
+    assert spec["terminationGracePeriodSeconds"] == 5
     assert spec["containers"][0]["resources"]["limits"] == {"cpu": "1m", "nvidia.com/gpu": "1"}
     plain = manifest(ReservationTemplate(), node="n", group="g", book=EMPTY)["spec"]
     assert "runtimeClassName" not in plain

@@ -219,6 +219,29 @@ def test_a_disputed_device_is_looked_at_again_until_the_time_is_over() -> None:
     assert failed == Failure(cause=Cause.DEVICE_CLAIMED, detail="device GPU-g is also held by x")
 
 
+@pytest.mark.parametrize(
+    ("asked_mib", "card_mib"),
+    [(0, 24576), (8192, 0)],
+    ids=["a share was asked", "the card's memory is not known"],
+)
+def test_what_was_joined_for_is_granted_where_memory_can_not_be_compared(asked_mib: int, card_mib: int) -> None:
+    asks = attempt(devices=(PlannedDevice("g", made.HALF, mem_mib=asked_mib),))
+    ask = MemoryAsk(asked_mib) if asked_mib else FractionAsk(made.HALF)
+    request = GpuRequest((ContainerRequest(ContainerRef(ContainerKind.REGULAR, 0), (ask,)),))
+    held = reservation("g", asks, mem_mib=card_mib)
+    around = world(asks, pod=pod(request=request), reservations={"g": held})
+    (action,) = one(state(asks, joined=joined(asks)), around).actions
+    assert isinstance(action, PostBinding)
+    assert [device.nano for device in action.grant.devices] == [made.HALF]
+
+
+def test_entries_at_two_versions_are_settled_before_the_binding() -> None:
+    """A crash between two renewals leaves them behind: the Binding is for one version, and only that one is fenced."""
+    two = attempt(groups=("g", "h"))
+    begun = state(two, joined={"g": Joined("R-g", "10"), "h": Joined("R-h", "12")})
+    assert kinds(one(begun, world(two))) == [ReadPod]
+
+
 def test_being_late_does_no_harm_to_who_is_ready() -> None:
     assert kinds(one(state(joined=joined(ONE)), world(late=True))) == [PostBinding]
 
@@ -343,6 +366,9 @@ def test_a_gang_that_is_not_complete_waits_until_it_is_late() -> None:
     assert unit(states[:2], worlds[:2]) == [Next(s) for s in states[:2]]
     late = [msgspec.structs.replace(w, late=True) for w in worlds[:2]]
     assert [move.state.failure for move in unit(states[:2], late)] == [Failure(cause=Cause.GANG_LATE)] * 2
+    assert [move.state.failure for move in unit(states[:2], [worlds[0], late[1]])] == [
+        Failure(cause=Cause.GANG_LATE)
+    ] * 2
 
 
 def test_a_gang_with_one_failure_is_withdrawn_whole() -> None:
