@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 
 #: A renewal must not wait until one of the work's requests has its answer. A second one, for when the first hangs.
 _CONNECTIONS_OF_THE_ELECTION: Final = 2
+#: What was recorded last is written for so long before the process ends.
+_LAST_EVENTS_S: Final = 2.0
 #: Makes the component; what it counts goes into the registry, what it traces to the tracer.
 Make = Callable[[Api, EventRecorder, Registry, Tracer | None], Replica]
 
@@ -76,7 +78,9 @@ async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Ma
         # Neither the election nor events may wait for the election.
         unfenced = Api(transport, retry=retry)
         await _alone(unfenced, stop)
-        events = EventRecorder(unfenced, clock=own.clock, controller=own.controller, instance=identity)
+        # The recorder itself tries again, and has to see what was turned away to write less at once.
+        once = Api(transport, retry=Retry(own.rng, tries=1))
+        events = EventRecorder(once, clock=own.clock, controller=own.controller, instance=identity)
         tasks.start_soon(events.run)
         is_elected, others = not options.no_leader_election, anyio.CancelScope()
         # Without election writes don't end with the lease.
@@ -102,6 +106,8 @@ async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Ma
             others.cancel()
             health.stand_aside(BESIDE_KAI)
             await _unless(stop, beside.until_gone)
+        with anyio.move_on_after(_LAST_EVENTS_S):
+            await events.written()
         tasks.cancel_scope.cancel()
 
 

@@ -1,7 +1,9 @@
-"""Events about objects, for people: late, bundled, lost under pressure, and never in anybody's way.
+"""Events about objects, for people: bundled, written as fast as the API server takes them, in nobody's way.
 
-``record`` only notes; a worker writes, at its own rate. The same event said again is not written again: it becomes a
-count on the first one (a series), written at most once in ``bundle_s``.
+``record`` only notes; ``run`` writes. While writes are answered in time, more of them are in flight at once; when the
+server is overloaded or away, fewer are, after a pause, and what was not written is tried again (kube/eventpace.py).
+The same event said again is not written again: it becomes a count on the first one (a series), written at most once in
+``bundle_s``.
 """
 
 from __future__ import annotations
@@ -9,16 +11,18 @@ from __future__ import annotations
 import heapq
 import logging
 import math
-from dataclasses import dataclass
+from collections import deque
 from typing import Any, Final
 
 import anyio
 import msgspec
+from anyio.abc import TaskGroup
 
 from kube.client import errors
 from kube.client.api import Api
 from kube.client.clock import Clock, rfc3339_micro
 from kube.client.resources import EVENTS, Resource
+from kube.eventpace import EventPace
 from wire.core import ObjectMeta, ObjectReference
 from wire.events import MOST_NOTE_BYTES, NORMAL, Event, EventSeries
 
@@ -29,20 +33,24 @@ _CLUSTER_NAMESPACE: Final = "default"
 _MOST_NAME_CHARACTERS: Final = 253
 
 
+#: Errors that pass: the same write may succeed later.
+_PASSING: Final = (errors.TooManyRequests, errors.ServerError, errors.Unreachable)
+
+
 class EventSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How much the reporting may cost."""
 
-    #: Writes a second in the long run, and how many may come at once after a pause.
-    writes_per_s: float = 50.0
-    burst: int = 100
-    #: Events that may wait to be written first; further ones are lost.
-    capacity: int = 5000
+    #: Writes in flight at once, at most.
+    in_flight: int = 16
+    #: Events kept, unwritten or within ``bundle_s``; a further one is lost if all of them are still to be written.
+    capacity: int = 100_000
     #: Least seconds between two writes about the same event.
     bundle_s: float = 60.0
+    #: An event whose write failed in passing is tried again until it is this old, then given up.
+    give_up_s: float = 600.0
 
 
-@dataclass(slots=True)
-class EventCounts:
+class EventCounts(msgspec.Struct):
     """What became of what was recorded. Repeats that went into a count are in ``bundled``."""
 
     recorded: int = 0
@@ -52,7 +60,7 @@ class EventCounts:
     refused: int = 0
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _Said(msgspec.Struct, frozen=True, gc=False):
     """What makes two events the same."""
 
     regarding: ObjectReference
@@ -62,14 +70,13 @@ class _Said(msgspec.Struct, frozen=True):
     note: str
 
 
-@dataclass(slots=True)
-class _Bundle:
+class _Bundle(msgspec.Struct, gc=False):
     """One event on the server, or on its way there, and how often it was said."""
 
     first_ns: int
     last_ns: int
-    namespace: str
-    name: str
+    #: What makes its name unique.
+    stamp: int
     is_final: bool
     count: int = 1
     #: The count that the server knows; 0 when it knows nothing yet.
@@ -79,7 +86,8 @@ class _Bundle:
 class EventRecorder:
     """Reports events of one component. ``run`` writes them; ``record`` may be called before it and at any time.
 
-    ``controller`` is the component (``kai-scheduler``), ``instance`` which of its processes.
+    ``controller`` is the component (``kai-scheduler``), ``instance`` which of its processes. ``api`` should not repeat
+    what the server turns away: the recorder does, and has to see it to write less at once.
     """
 
     def __init__(
@@ -98,13 +106,19 @@ class EventRecorder:
         self._instance = instance
         self._settings = settings
         self._bundles: dict[_Said, _Bundle] = {}
-        #: (loop time, order, what): when each bundle is looked at next; every bundle stands here once.
-        self._due: list[tuple[float, int, _Said]] = []
+        #: Events to write now, oldest first. Every bundle that is not being written stands here or in ``_later``, once.
+        self._fresh: deque[_Said] = deque()
+        #: (loop time, order, what): when each other bundle is looked at next.
+        self._later: list[tuple[float, int, _Said]] = []
         self._order = 0
-        self._unwritten = 0
         self._last_stamp = 0
+        self._writing = 0
+        #: Events of which the server knows nothing yet.
+        self._unwritten = 0
+        #: Set when there is something to write, and when a write is over.
         self._news = anyio.Event()
-        self._pace = _Pace(settings.writes_per_s, settings.burst)
+        self._all_written = anyio.Event()
+        self._pace = EventPace(settings.in_flight)
 
     def record(
         self,
@@ -128,66 +142,133 @@ class EventRecorder:
             bundle.count += 1
             bundle.last_ns = now_ns
             self.counts.bundled += 1
-        elif self._unwritten >= self._settings.capacity:
-            self.counts.lost += 1
-        else:
-            self._bundles[said] = _Bundle(
-                now_ns, now_ns, regarding.namespace or _CLUSTER_NAMESPACE, self._name(regarding.name, now_ns), is_final
-            )
+        elif self._has_room():
+            self._last_stamp = max(now_ns, self._last_stamp + 1)
+            self._bundles[said] = _Bundle(now_ns, now_ns, self._last_stamp, is_final)
+            self._fresh.append(said)
             self._unwritten += 1
-            self._look_at(said, at=-math.inf)
             self._news.set()
+
+    def _has_room(self) -> bool:
+        """Whether one more can be kept, if need be in place of one that is written and was not said again."""
+        if len(self._bundles) < self._settings.capacity:
+            return True
+        if self._later:
+            said = self._later[0][2]
+            if self._bundles[said].count == self._bundles[said].written:
+                heapq.heappop(self._later)
+                del self._bundles[said]
+                return True
+        if not self.counts.lost:
+            _log.warning("%d events wait to be written: further ones are lost until there is room", len(self._bundles))
+        self.counts.lost += 1
+        return False
 
     async def run(self) -> None:
         """Write events until cancelled; what is unwritten then is lost."""
-        while True:
-            await self._until_due()
-            _, _, said = heapq.heappop(self._due)
-            await self._tend(said)
+        async with anyio.create_task_group() as tasks:
+            while True:
+                self._news = anyio.Event()
+                with anyio.CancelScope(deadline=self._start_writing(tasks)):
+                    await self._news.wait()
 
-    async def _until_due(self) -> None:
-        while not self._due or self._due[0][0] > anyio.current_time():
-            due_at = self._due[0][0] if self._due else math.inf
-            self._news = anyio.Event()
-            with anyio.CancelScope(deadline=due_at):
-                await self._news.wait()
+    async def written(self) -> None:
+        """Return when the server knows of every event that was recorded, or refused it."""
+        while self._unwritten:
+            self._all_written = anyio.Event()
+            await self._all_written.wait()
 
-    async def _tend(self, said: _Said) -> None:
-        bundle = self._bundles[said]
-        if bundle.count == bundle.written:
-            # Not said again within the window.
+    def _start_writing(self, tasks: TaskGroup) -> float:
+        """Start as many writes as may be in flight; return when to look again (loop time)."""
+        while self._writing < self._pace.in_flight:
+            resume_at = self._pace.resume_at
+            if anyio.current_time() < resume_at:
+                return resume_at
+            said = self._next()
+            if said is None:
+                return self._later[0][0] if self._later else math.inf
+            self._writing += 1
+            tasks.start_soon(self._write_on, said)
+        return math.inf
+
+    def _next(self) -> _Said | None:
+        """Take what is to be written now; forget what was not said again within its window."""
+        while self._later and self._later[0][0] <= anyio.current_time():
+            _, _, said = heapq.heappop(self._later)
+            bundle = self._bundles[said]
+            if bundle.count > bundle.written:
+                return said
             del self._bundles[said]
-            return
-        await self._pace.wait()
-        if await self._attempt_write(said, bundle) and not bundle.is_final:
-            self._look_at(said, at=anyio.current_time() + self._settings.bundle_s)
-        else:
-            del self._bundles[said]
+        return self._fresh.popleft() if self._fresh else None
 
-    async def _attempt_write(self, said: _Said, bundle: _Bundle) -> bool:
+    async def _write_on(self, said: _Said) -> None:
+        """Write this one, and go on with further ones as long as so many may be in flight."""
+        following: _Said | None = said
+        while following is not None:
+            await self._write(following)
+            may_go_on = self._writing <= self._pace.in_flight and anyio.current_time() >= self._pace.resume_at
+            following = self._next() if may_go_on else None
+            if self._fresh and self._writing < self._pace.in_flight:
+                self._news.set()
+        self._writing -= 1
+        self._news.set()
+
+    async def _write(self, said: _Said) -> None:
+        bundle, began_at = self._bundles[said], anyio.current_time()
         count = bundle.count
-        is_first = bundle.written == 0
         try:
-            if is_first:
-                self._unwritten -= 1
-                await self._api.create(EVENTS, self._event(said, bundle), namespace=bundle.namespace)
+            await self._send(said, bundle)
+        except _PASSING as error:
+            retry_after_s = error.retry_after_s if isinstance(error, errors.Refused) else None
+            wait_s = self._pace.failed(began_at, anyio.current_time(), retry_after_s=retry_after_s)
+            if self._clock.now_ns() - bundle.last_ns < self._settings.give_up_s * 1e9:
+                self._look_at(said, at=anyio.current_time() + wait_s)
             else:
-                await self._api.patch(EVENTS, bundle.name, {"series": self._series(bundle)}, namespace=bundle.namespace)
+                self._give_up(said, error)
+            return
         except errors.ApiError as error:
-            # The namespace is going, the event has aged away, the server is busy: not worth a second try.
-            self.counts.refused += 1
-            _log.debug("event %s about %s not written: %s", said.reason, said.regarding.name, error)
-            return False
+            # The namespace is going, the event has aged away: a second try would end the same way.
+            self._give_up(said, error)
+            return
+        self._pace.answered(began_at, anyio.current_time())
         self.counts.written += 1
+        if not bundle.written:
+            self._note_known()
         bundle.written = count
-        return True
+        if bundle.is_final:
+            del self._bundles[said]
+        else:
+            self._look_at(said, at=anyio.current_time() + self._settings.bundle_s)
 
-    def _event(self, said: _Said, bundle: _Bundle) -> Event:
+    async def _send(self, said: _Said, bundle: _Bundle) -> None:
+        namespace = said.regarding.namespace or _CLUSTER_NAMESPACE
+        if bundle.written:
+            name = _name(said.regarding.name, bundle.stamp)
+            await self._api.patch(EVENTS, name, {"series": _series(bundle)}, namespace=namespace)
+            return
+        try:
+            await self._api.create(EVENTS, self._event(said, bundle, namespace), namespace=namespace)
+        except errors.AlreadyExists:
+            # No two events get the same name, so an earlier try of this one was carried out.
+            _log.debug("event %s about %s was written before", said.reason, said.regarding.name)
+
+    def _give_up(self, said: _Said, error: errors.ApiError) -> None:
+        self.counts.refused += 1
+        if not self._bundles.pop(said).written:
+            self._note_known()
+        _log.debug("event %s about %s not written: %s", said.reason, said.regarding.name, error)
+
+    def _note_known(self) -> None:
+        self._unwritten -= 1
+        if not self._unwritten:
+            self._all_written.set()
+
+    def _event(self, said: _Said, bundle: _Bundle, namespace: str) -> Event:
         return Event(
-            metadata=ObjectMeta(name=bundle.name, namespace=bundle.namespace),
+            metadata=ObjectMeta(name=_name(said.regarding.name, bundle.stamp), namespace=namespace),
             event_time=rfc3339_micro(bundle.first_ns),
             # The server takes a series from two on.
-            series=msgspec.convert(self._series(bundle), EventSeries) if bundle.count > 1 else None,
+            series=msgspec.convert(_series(bundle), EventSeries) if bundle.count > 1 else None,
             reporting_controller=self._controller,
             reporting_instance=self._instance,
             action=said.action,
@@ -197,35 +278,19 @@ class EventRecorder:
             note=said.note,
         )
 
-    @staticmethod
-    def _series(bundle: _Bundle) -> dict[str, Any]:
-        return {"count": bundle.count, "lastObservedTime": rfc3339_micro(bundle.last_ns)}
-
     def _look_at(self, said: _Said, *, at: float) -> None:
         self._order += 1
-        heapq.heappush(self._due, (at, self._order, said))
-
-    def _name(self, about: str, now_ns: int) -> str:
-        """``<object>.<time in hex>``: unique, since no two of one recorder get the same stamp."""
-        self._last_stamp = max(now_ns, self._last_stamp + 1)
-        suffix = f".{self._last_stamp:016x}"
-        return about[: _MOST_NAME_CHARACTERS - len(suffix)].rstrip(".-") + suffix
+        heapq.heappush(self._later, (at, self._order, said))
 
 
-class _Pace:
-    """Lets so many through a second, and a burst after a pause (generic cell rate algorithm)."""
+def _series(bundle: _Bundle) -> dict[str, Any]:
+    return {"count": bundle.count, "lastObservedTime": rfc3339_micro(bundle.last_ns)}
 
-    def __init__(self, per_s: float, burst: int) -> None:
-        self._interval_s = 1.0 / per_s
-        self._slack_s = (burst - 1) / per_s
-        #: When the next one would come if all came evenly.
-        self._even_at = -math.inf
 
-    async def wait(self) -> None:
-        """Return when one more may pass."""
-        self._even_at = max(self._even_at, anyio.current_time())
-        await anyio.sleep_until(self._even_at - self._slack_s)
-        self._even_at += self._interval_s
+def _name(about: str, stamp: int) -> str:
+    """``<object>.<time in hex>``: unique, since no two events of one recorder get the same stamp."""
+    suffix = f".{stamp:016x}"
+    return about[: _MOST_NAME_CHARACTERS - len(suffix)].rstrip(".-") + suffix
 
 
 def about(resource: Resource[Any], metadata: ObjectMeta) -> ObjectReference:
