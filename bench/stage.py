@@ -14,6 +14,7 @@ import anyio
 import msgspec
 
 from bench import objects
+from bench.eventwatch import EventWatch
 from bench.objects import Manifest
 from bench.observer import Observer
 from kube.client import config
@@ -90,17 +91,6 @@ class Stage:
         found = await self.send("GET", path, query={"limit": "1"})
         return len(found["items"]) + int(found["metadata"].get("remainingItemCount", 0))
 
-    async def scheduled_events(self, count: int, *, within_s: float) -> None:
-        """Wait until so many pods' "Scheduled" events are written. Raises TimeoutError."""
-
-        async def are_written() -> bool:
-            # The server tells no counts for a selector, so it is asked only when all kinds together are enough.
-            if await self.count(EVENTS) < count:
-                return False
-            return len((await self.send("GET", EVENTS, query={"fieldSelector": "reason=Scheduled"}))["items"]) >= count
-
-        await until(are_written, f"{count} events", within_s=within_s)
-
     async def send(
         self, method: str, path: str, body: Manifest | None = None, *, query: dict[str, str] | None = None
     ) -> dict[str, Any]:
@@ -162,4 +152,14 @@ async def observed(seen: Stage) -> AsyncIterator[Observer]:
         observer = Observer(seen.transport, NAMESPACE)
         await tasks.start(observer.run)
         yield observer
+        tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def events_watched(seen: Stage) -> AsyncIterator[EventWatch]:
+    """A watch of the events of bindings that lasts as long as the context."""
+    async with anyio.create_task_group() as tasks:
+        watch = EventWatch(seen.transport, EVENTS)
+        await tasks.start(watch.run)
+        yield watch
         tasks.cancel_scope.cancel()

@@ -7,17 +7,14 @@ and one further share on each of those. Bars (docs/design/protocol.md): 2, 6 and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 import anyio
 
 from bench import objects, sharing, stage
 from bench.audit import POLICY, Log, tally
 from bench.objects import Manifest
-from bench.observer import Observer
 from bench.result import Figures
 from bench.sizes import Sizes
-from bench.stage import Stage
 from tools.cluster.deployment import SIMULATED_TELLER
 from tools.cluster.plane import ControlPlane
 from wire import names
@@ -29,7 +26,7 @@ _QUIET_S = 3.0
 
 NOTES = (
     "Every request that could change something counts, events and refused ones included; leases are left out.",
-    "Events go out late, at most 50 a second in the long run: each wave is counted when all of them are written.",
+    "Each wave is counted when all of its events are written.",
     "First shares include the reservation process's own patch (a stand-in with its rights makes it).",
     "All pods of a wave are created at once.",
 )
@@ -53,23 +50,21 @@ def measure(sizes: Sizes) -> Figures:
 
 async def _measure(plane: ControlPlane, waves: dict[str, list[Manifest]]) -> dict[str, object]:
     figures: dict[str, object] = {}
-    async with sharing.sharing(plane, nodes=_NODES) as (scene, _, _), stage.observed(scene) as observer:
+    async with (
+        sharing.sharing(plane, nodes=_NODES) as (scene, _, _),
+        stage.observed(scene) as observer,
+        stage.events_watched(scene) as events,
+    ):
         log, bound = Log(plane.audit_log_path), 0
         await _quiet(log)
         for name, pods in waves.items():
             bound += len(pods)
-            counts = await _wave(scene, observer, log, pods=pods, bound=bound)
+            await scene.create(stage.PODS, pods)
+            await observer.bound([pod["metadata"]["name"] for pod in pods], within_s=_WITHIN_S)
+            await events.written(bound, within_s=_WITHIN_S)
+            counts = await _quiet(log)
             figures[name] = _per_pod(counts, len(pods))
     return figures
-
-
-async def _wave(
-    scene: Stage, observer: Observer, log: Log, *, pods: Sequence[Manifest], bound: int
-) -> dict[str, Counter[str]]:
-    await scene.create(stage.PODS, pods)
-    await observer.bound([pod["metadata"]["name"] for pod in pods], within_s=_WITHIN_S)
-    await scene.scheduled_events(bound, within_s=_WITHIN_S)
-    return await _quiet(log)
 
 
 async def _quiet(log: Log) -> dict[str, Counter[str]]:
