@@ -26,6 +26,8 @@ ENV_SERVICE_PORT = "KUBERNETES_SERVICE_PORT"
 
 #: More than the largest object that etcd takes by default (1.5 MiB).
 _MAX_BODY_BYTES = 4 << 20
+#: Read at a time: what a server announces is not made room for at once.
+_CHUNK_BYTES = 1 << 16
 
 
 class Misconfigured(ValueError):
@@ -129,7 +131,7 @@ class ApiServer:
     def _body(self, response: http.client.HTTPResponse) -> bytes:
         deadline_s = time.monotonic() + self._timeout_s
         body = bytearray()
-        while chunk := response.read1(1 << 16):
+        while chunk := response.read1(_CHUNK_BYTES):
             body += chunk
             if len(body) > _MAX_BODY_BYTES:
                 raise http.client.HTTPException(f"the answer is longer than {_MAX_BODY_BYTES} bytes")

@@ -98,7 +98,6 @@ def drive(
 def _say(message: str) -> None:
     """Write one line, whatever the message contains."""
     sys.stderr.write(" ".join(message.split()) + "\n")
-    sys.stderr.flush()
 
 
 if __name__ == "__main__":

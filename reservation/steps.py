@@ -255,7 +255,7 @@ def _pause_s(state: State) -> float:
 
     Many of these processes start at once after an outage; the hash spreads them without a source of randomness.
     """
-    longest = min(_FIRST_PAUSE_S * (1 << min(state.calls_made - 1, 20)), _LONGEST_PAUSE_S)
+    longest = min(_FIRST_PAUSE_S * (1 << (state.calls_made - 1)), _LONGEST_PAUSE_S)
     spread = zlib.crc32(f"{state.namespace}/{state.name}/{state.calls_made}".encode()) / 2**32
     return longest * (1 - spread / 2)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,9 +12,12 @@ import pytest
 from reservation.http_client import ApiServer, Endpoint, Misconfigured, endpoint
 from reservation.steps import Answer, Call, NoAnswer
 from tests.reservation.conftest import Certificates
-from tests.reservation.pod_server import PATH, PodServer, serving
+from tests.reservation.pod_server import PATH, UID, PodServer, serving
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+PATCH = json.dumps({"metadata": {"uid": UID, "annotations": {"a": "b"}}}).encode()
 
 
 def plain(port: int, token_file: str = "") -> Endpoint:
@@ -30,6 +34,10 @@ def plain(port: int, token_file: str = "") -> Endpoint:
         (
             {"KUBERNETES_SERVICE_HOST": "fd00::1", "MOORAGE_API_TOKEN_FILE": "/t", "MOORAGE_API_CA_FILE": "/c"},
             Endpoint("fd00::1", 443, tls=True, token_file="/t", ca_file="/c"),
+        ),
+        (
+            {"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "1"},
+            Endpoint("h", 1, tls=True, token_file=f"{ACCOUNT}/token", ca_file=f"{ACCOUNT}/ca.crt"),
         ),
         (
             {"MOORAGE_API_SERVER": "http://127.0.0.1:8001/", "KUBERNETES_SERVICE_HOST": "10.96.0.1"},
@@ -54,6 +62,7 @@ def test_the_endpoint_is_read_from_the_environment(environ: dict[str, str], expe
     [
         ({}, ["KUBERNETES_SERVICE_HOST", "MOORAGE_API_SERVER"]),
         ({"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "http"}, ["KUBERNETES_SERVICE_PORT", "'http'"]),
+        ({"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "0"}, ["KUBERNETES_SERVICE_PORT", "'0'"]),
         ({"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "65536"}, ["KUBERNETES_SERVICE_PORT", "65535"]),
         ({"MOORAGE_API_SERVER": "localhost:8001"}, ["MOORAGE_API_SERVER", "'localhost:8001'", "http://HOST:PORT"]),
         ({"MOORAGE_API_SERVER": "http://h:x"}, ["MOORAGE_API_SERVER", "'http://h:x'"]),
@@ -83,6 +92,23 @@ def test_a_token_that_is_not_there_yet_is_no_answer(api: PodServer, tmp_path: Pa
     assert api.seen == []
 
 
+@pytest.mark.parametrize(
+    ("call", "target", "content_type"),
+    [
+        (Call("GET", PATH), PATH, None),
+        (Call("PATCH", PATH, {"timeout": "4s"}, PATCH), f"{PATH}?timeout=4s", "application/merge-patch+json"),
+    ],
+)
+def test_a_call_is_sent_as_it_is_said(api: PodServer, call: Call, target: str, content_type: str | None) -> None:
+    answer = ApiServer(plain(int(api.url.rpartition(":")[2]))).call(call)
+    assert isinstance(answer, Answer)
+    assert answer.status == 200
+    (seen,) = api.seen
+    assert (seen.method, seen.target, seen.headers.get("Content-Type")) == (call.method, target, content_type)
+    assert seen.body == (json.loads(PATCH) if call.body else None)
+    assert "Authorization" not in seen.headers
+
+
 @pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("Fri, 31 Dec 1999 23:59:59 GMT", 0.0), ("-1", 0.0)])
 def test_retry_after_is_read_in_seconds(api: PodServer, header: str, seconds: float) -> None:
     api.script("GET", 429, headers={"Retry-After": header})
@@ -101,6 +127,15 @@ def test_a_server_with_a_foreign_certificate_gets_no_token(certificates: Certifi
     assert isinstance(answer, NoAnswer)
     assert "CERTIFICATE_VERIFY_FAILED" in answer.message
     assert api.seen == []
+
+
+def test_a_server_whose_certificate_the_given_authority_signed_is_trusted(certificates: Certificates) -> None:
+    with serving(PodServer(), certificates.server_context) as api:
+        port = int(api.url.rpartition(":")[2])
+        trusting = Endpoint("127.0.0.1", port, tls=True, token_file="", ca_file=str(certificates.ca_file))
+        answer = ApiServer(trusting).call(Call("GET", PATH))
+    assert isinstance(answer, Answer)
+    assert answer.status == 200
 
 
 @contextmanager
@@ -146,6 +181,12 @@ def test_half_an_answer_is_no_answer(reply: bytes, then_close: bool, told: str) 
     assert isinstance(answer, NoAnswer)
     assert told in answer.message
     assert answer.message.startswith(f"127.0.0.1:{port}: ")
+
+
+def test_an_answer_of_the_longest_length_that_is_allowed_is_read_whole() -> None:
+    body = b"x" * 4_194_304
+    with raw_server(b"HTTP/1.1 200 OK\r\nContent-Length: 4194304\r\n\r\n" + body, then_close=True) as port:
+        assert ApiServer(plain(port)).call(Call("GET", PATH)) == Answer(200, body)
 
 
 def test_an_answer_without_a_length_ends_with_the_connection() -> None:
