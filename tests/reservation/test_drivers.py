@@ -66,6 +66,20 @@ def test_a_stop_between_any_two_steps_ends_it_with_success(api: PodServer, looks
     assert len(api.seen) == [1, 1, 2][looks]
 
 
+def test_it_holds_the_device_for_ever_and_ends_when_it_is_stopped(
+    api: PodServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host, _, port = api.url.removeprefix("http://").partition(":")
+    server = ApiServer(Endpoint(host=host, port=int(port), tls=False, token_file="", ca_file=""))
+    pauses = Pauses()
+    assert drive(ENVIRON, call=server.call, reader=OneCard(), stop_wait=pauses) == 0
+    assert pauses.waited == [None]
+    assert capsys.readouterr().err == (
+        f"pod {NAMESPACE}/{NAME} holds run.ai/reserve_for_gpu_index=GPU-a, moorage.dev/device=3, "
+        "moorage.dev/device-memory-mib=46068\n"
+    )
+
+
 class PodTransport:
     """A kube Transport over the pod server's object, without a network; the first call is lost."""
 
