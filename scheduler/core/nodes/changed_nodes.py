@@ -26,7 +26,6 @@ class Changes:
         """Make room for so many rows in all."""
         more = rows - len(self._helped_at)
         self._helped_at = np.concatenate([self._helped_at, np.zeros(more, np.int64)])
-        self._helped_since.clear()
 
     def note(self, row: int, *, may_help: bool) -> None:
         """A node changed."""

@@ -21,6 +21,7 @@ from scheduler.core.nodes.table import CLOSED, Device, Int8s, Int64s, Table, dev
 #: an absurd ask still fits nowhere.
 MOST_HAD: Final = 1 << 59
 MOST_ASKED: Final = 1 << 60
+_FEWEST_ROWS: Final = 16
 #: In the place of a resource's row, on a node that has none of it.
 NO_RESOURCE: Final = -1
 
@@ -245,7 +246,7 @@ class Ledger:
     def _grow(self) -> int:
         """Add rows, as many as there are, and return the first of them."""
         old = len(self.nodes)
-        more = max(16, old)
+        more = max(_FEWEST_ROWS, old)
         self.nodes += [None] * more
         self.table.add_columns(more)
         self.changes.grow(len(self.nodes))

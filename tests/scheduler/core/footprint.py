@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Set
 from typing import Any, Final
 
@@ -68,3 +69,26 @@ def _inside(thing: Any, seen: set[int]) -> Iterator[object]:
 def _attributes(thing: object) -> set[str]:
     slots = {name for cls in type(thing).__mro__ for name in getattr(cls, "__slots__", ())}
     return slots | set(getattr(thing, "__dict__", {}))
+
+
+def sizes(thing: object) -> Counter[str]:
+    """How many items are in all containers that are reachable from ``thing``, by the attributes on the way there."""
+    found: Counter[str] = Counter()
+    _count(thing, "", found, set())
+    return found
+
+
+def _count(thing: object, path: str, found: Counter[str], seen: set[int]) -> None:
+    if isinstance(thing, np.ndarray | str | bytes | int | float | type) or thing is None or id(thing) in seen:
+        return
+    if callable(thing) or (isinstance(thing, msgspec.Struct) and thing.__struct_config__.frozen):
+        return
+    seen.add(id(thing))
+    if isinstance(thing, Mapping | Set | list | tuple | deque):
+        found[path] += len(thing)
+        for item in thing.values() if isinstance(thing, Mapping) else thing:
+            _count(item, path, found, seen)
+        return
+    for name in _attributes(thing):
+        if hasattr(thing, name):
+            _count(getattr(thing, name), f"{path}.{name}", found, seen)

@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import volumes
 from scheduler.core.convert.job_owners import job_record
+from scheduler.core.convert.objects import node_record
 from scheduler.core.convert.selectors import NamespaceRecord
 from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.plan import Entry, Explain, placements
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Reasons
+from tests.scheduler.core.footprint import sizes
 from tests.scheduler.core.objects import (
     attachment,
     bind_request,
@@ -46,6 +48,7 @@ _S = 1_000_000_000
 _NODES = ("n1", "n2", "n3")
 _ZONES = {"n1": "z1", "n2": "z1", "n3": "z2"}
 _CLAIMS = ("c1", "c2", "c3")
+_MODES = ("ReadWriteOncePod", "ReadWriteOncePod", "ReadWriteOnce")
 _DRIVER = "disk"
 _KEYS = (names.HOSTNAME_LABEL, names.ZONE_LABEL)
 
@@ -317,7 +320,7 @@ _EVENTS = st.one_of(
 #: What is there from the beginning, so that pods can start.
 _BEGIN: tuple[tuple[str, str, Any], ...] = (
     *(("node", name, node(name, 2, labels={names.ZONE_LABEL: zone})) for name, zone in _ZONES.items()),
-    *(("claim", name, claim(name, f"pv-{name}")) for name in _CLAIMS),
+    *(("claim", name, claim(name, f"pv-{name}", modes=[mode])) for name, mode in zip(_CLAIMS, _MODES, strict=True)),
     *(("volume", name, volume(f"pv-{name}", of=name, csi=(_DRIVER, name))) for name in _CLAIMS),
     *(("limits", name, csi_node(name, disk=2)) for name in _NODES),
     ("group", "g1", pod_group("g1", 2)),
@@ -383,3 +386,90 @@ def test_after_a_while_all_that_wait_say_why_as_a_look_at_everything_says_it(rou
         fresh = api.fresh()
         assert _done(fresh, now_ns) == done
         assert _said(api.cluster, done) == _said(fresh, done)
+
+
+# --- what is forgotten -------------------------------------------------------------------------------------------
+def _one_of_each(api: Api) -> None:
+    """Pods of all kinds come, wait, fail, start, end in each way, and are gone."""
+    plain = {"gpus": 1, "claims": [], "app": "a", "term": None, "of": "", "subgroup": "", "namespace": "ns"}
+    plain |= {"priority": 0, "gated": False}
+    lives: list[tuple[dict[str, Any], list[str]]] = [
+        ({"gpus": 99}, ["gone"]),
+        ({"gpus": 0}, ["on its way", "bound", "ended", "gone"]),
+        ({"claims": ["c1"]}, ["bound", "failed", "gone"]),
+        ({"claims": ["c1", "c3"]}, ["on its way", "taken back", "gone"]),
+        ({"term": _affinity(names.HOSTNAME_LABEL, "a", **_OTHERS_NAMESPACES)}, ["bound", "gone"]),
+        ({"term": _affinity(names.ZONE_LABEL, "b")}, ["on its way", "gone"]),
+        ({"of": "g1", "subgroup": "s1"}, ["bound", "ended", "gone"]),
+        ({"of": "g1", "gpus": 9}, ["gone"]),
+        ({"of": "g2"}, ["deleted", "gone"]),
+        ({"of": "job"}, ["bound", "ended", "gone"]),
+        ({"gated": True}, ["open", "gone"]),
+        ({"priority": 5, "namespace": "other"}, ["labelled", "gone"]),
+    ]
+    made = [f"p{number}" for number in range(len(lives))]
+    for name, (asked, _) in zip(made, lives, strict=True):
+        api.create(name, plain | asked)
+    now_ns = 0
+    for step in range(max(len(happens) for _, happens in lives)):
+        for name in made:
+            there = api.there.get(("pod", name))
+            if there is not None and not there.spec.node_name:
+                api.cluster.commits.failed(there.metadata.uid, "n3", "Refused", now_ns=now_ns)
+        now_ns += 100 * _S
+        _done(api.cluster, now_ns)
+        for name, (_, happens) in zip(made, lives, strict=True):
+            if step < len(happens):
+                api.with_pod(name, happens[step], "n1")
+    for _ in range(3):
+        api.cluster.forget_gone()
+        _done(api.cluster, now_ns)
+
+
+def test_of_pods_that_came_and_went_nothing_is_kept_however_many_there_were() -> None:
+    api = _began()
+    _one_of_each(api)
+    once = sizes(api.cluster)
+    for _ in range(4):
+        _one_of_each(api)
+    assert sizes(api.cluster) - once == {}
+
+
+# --- lists -------------------------------------------------------------------------------------------------------
+def _listed(made: Cluster, api: Api) -> None:
+    """Tell a cluster all that is there, as after a watch that broke."""
+    of: dict[str, list[Any]] = {}
+    for (kind, _), obj in api.there.items():
+        of.setdefault(kind, []).append(obj)
+    made.replace_nodes([node_record(each) for each in of.get("node", ())])
+    made.replace_pod_groups(of.get("group", []))
+    pods = {each.metadata.uid: each for each in of.get("pod", ())}
+    for uid in made.pods_beside(pods):
+        made.remove_pod(uid)
+    feed(made, *pods.values())
+    before = [*made.commits.departed()]
+    made.replace_bind_requests(of.get("request", []))
+    for record in (*before, *made.commits.departed()):
+        made.commits.forget_departed(record.pod_uid)
+    for kind, facts in _facts(made).items():
+        facts.replace([_RECORDS[kind](obj) for obj in of.get(kind, ())])
+        facts.note_in_step(kind not in api.unread)
+
+
+@settings(max_examples=40)
+@given(st.lists(_EVENTS, min_size=5, max_size=30), st.lists(_EVENTS, min_size=1, max_size=15))
+def test_a_list_of_everything_makes_up_for_all_events_that_were_missed(before: list[Any], missed: list[Any]) -> None:
+    api = _began()
+    for event in before:
+        _happen(api, event)
+    _done(api.cluster, 0)
+    late, api.cluster = api.cluster, Cluster(Settings())
+    for event in missed:
+        _happen(api, event)
+    _listed(late, api)
+    fresh = api.fresh()
+    _done(late, 2 * _S)
+    done = _done(late, 4 * _S)
+    assert done == _done(fresh, 4 * _S)
+    assert late.validate() == []
+    assert _said(late, done) == _said(fresh, done)

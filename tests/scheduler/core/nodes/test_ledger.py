@@ -1,0 +1,142 @@
+"""Which changes of a node the ledger notes, what it keeps of constraints, and which wrong cells a check names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.filters.eligibility import NO_NODE, OK
+from scheduler.core.model.records import Constraints
+from tests.scheduler.core.objects import NANO, bound, cluster, ended, feed, node, pod, reservation
+from tests.scheduler.core.test_slices import cut
+
+_HALF = NANO // 2
+_RUNS = pod("r", gpus=2, bound_to="n1")
+_CPU_RUNS = pod("c", cpu="1", bound_to="plain")
+_OBJECTS = (node("n1", 4), node("plain", 0), reservation("g"), _RUNS, _CPU_RUNS)
+
+
+def _constraints(made: Cluster, name: str) -> Constraints:
+    record = made.pod(f"uid-{name}")
+    assert record is not None
+    return record.cls.constraints
+
+
+@pytest.mark.parametrize(
+    ("happens", "is_change", "may_help"),
+    [
+        pytest.param(lambda made: made.count_again("n1"), False, False, id="it is counted again"),
+        pytest.param(lambda made: made.count_again("plain"), False, False, id="one without devices is counted again"),
+        pytest.param(
+            lambda made: feed(made, pod("x", cpu="1", bound_to="plain")), True, False, id="a pod comes, no devices"
+        ),
+        pytest.param(lambda made: feed(made, pod("x", gpus=1, bound_to="n1")), True, False, id="a pod comes"),
+        pytest.param(lambda made: feed(made, reservation("g", book={"t": _HALF})), True, False, id="a tenant comes"),
+        pytest.param(lambda made: feed(made, ended(_RUNS)), True, True, id="a pod ends"),
+        pytest.param(lambda made: feed(made, ended(_CPU_RUNS)), True, True, id="a pod ends, no devices"),
+        pytest.param(lambda made: feed(made, node("n1", 4, ready=False)), True, True, id="its record changes"),
+        pytest.param(lambda made: made.remove_node("plain"), True, False, id="it is gone"),
+        pytest.param(lambda made: made.ledger.touch("n1"), True, True, id="something else may help there"),
+        pytest.param(lambda made: made.ledger.touch("nowhere"), False, False, id="something helps on no node"),
+    ],
+)
+def test_a_change_is_noted_and_whether_it_may_help(
+    happens: Callable[[Cluster], object], is_change: bool, may_help: bool
+) -> None:
+    made = cluster(*_OBJECTS)
+    changes = made.refresh().changes
+    before = changes.last
+    happens(made)
+    made.refresh()
+    assert (changes.last > before, changes.has_helped_since(before)) == (is_change, may_help)
+    assert bool(changes.helped_since(before)) is may_help
+
+
+def test_all_that_is_wrong_of_a_node_is_named() -> None:
+    made = cluster(*_OBJECTS)
+    ledger = made.refresh()
+    row = ledger.row_of["n1"]
+    ledger.table.free[:, row] += 1
+    ledger.table.devices[row] = ()
+    ledger.table.share_nano[:, row] = 7
+    found = made.validate()
+    assert found == made.differences("n1")
+    assert [each.split()[2] for each in found] == [*ledger.table.resources, "shared", "the"]
+    assert made.differences("plain") == []
+
+
+def test_a_slice_slot_that_is_wrong_is_named() -> None:
+    made = cluster(cut("n1", 2), reservation("g", resource="nvidia.com/mig-1g.10gb", book={"t": _HALF}))
+    ledger = made.refresh()
+    assert made.validate() == []
+    ledger.table.slice_nano[0, ledger.row_of["n1"]] += 1
+    (found,) = made.validate()
+    assert "slice slots" in found
+
+
+def test_nodes_that_come_later_are_judged_as_they_come() -> None:
+    made = cluster(node("n0", labels={"color": "blue"}), pod("p", gpus=9, spec={"nodeSelector": {"color": "blue"}}))
+    made.decide(0)
+    wanted = _constraints(made, "p")
+    for number in range(1, 40):
+        feed(made, node(f"n{number}", labels={"color": "blue" if number % 2 else "red"}))
+    ledger = made.refresh()
+    assert ledger.effort(wanted) == 0
+    judged = ledger.eligible(wanted)
+    assert {name for name, row in ledger.row_of.items() if judged[row] == OK} == {
+        f"n{number}" for number in range(40) if number % 2 or not number
+    }
+    assert (judged == NO_NODE).sum() == len(judged) - 40
+
+
+@pytest.mark.parametrize("most", [1, 3, 10_000])
+def test_judging_takes_what_was_said_however_little_is_judged_at_a_time(most: int) -> None:
+    made = cluster(*(node(f"n{number}") for number in range(20)), pod("p", spec={"nodeSelector": {"color": "blue"}}))
+    ledger, wanted = made.refresh(), _constraints(made, "p")
+    total, steps = ledger.effort(wanted), 0
+    spent = 0
+    while ledger.effort(wanted):
+        spent += ledger.judge_some(wanted, most)
+        steps += 1
+    assert spent == total
+    assert (steps > 1) is (most < total)
+    assert ledger.judge_some(wanted, most) == 0
+    assert (
+        ledger.eligible(wanted).tolist()
+        == cluster(*(node(f"n{number}") for number in range(20))).refresh().eligible(wanted).tolist()
+    )
+
+
+def test_what_nobody_asks_any_more_is_forgotten_and_all_else_is_kept() -> None:
+    made = cluster(
+        cut("n1"), pod("p", spec={"nodeSelector": {"color": "blue"}}), pod("q", spec={"nodeSelector": {"color": "red"}})
+    )
+    ledger, asked, other = made.refresh(), _constraints(made, "p"), _constraints(made, "q")
+    for each in (asked, other):
+        ledger.eligible(each)
+    ledger.slice_rows("1g.10gb")
+    assert ledger.constraints == 2
+    ledger.forget_constraints({asked})
+    ledger.forget_profiles(set())
+    assert (ledger.constraints, ledger.effort(asked), ledger.effort(other) > 0) == (1, 0, True)
+    feed(made, cut("n2"))
+    rows = made.refresh().slice_rows("1g.10gb")
+    assert [int(rows[ledger.row_of[name]]) for name in ("n1", "n2")] == [
+        ledger.table.resources.index("nvidia.com/mig-1g.10gb")
+    ] * 2
+
+
+def test_a_row_that_is_used_again_has_nothing_of_the_node_before() -> None:
+    made = cluster(node("n1", labels={"color": "blue"}), bound(pod("t", fraction="0.5"), "n1", ("g", _HALF)))
+    made.refresh()
+    made.remove_node("n1")
+    feed(made, node("n2", 1, cpu="4"))
+    ledger = made.refresh()
+    fresh = cluster(node("n2", 1, cpu="4")).refresh()
+    row, other = ledger.row_of["n2"], fresh.row_of["n2"]
+    assert ledger.table.free[:, row].tolist() == fresh.table.free[:, other].tolist()
+    assert ledger.table.extra[:, row].tolist() == fresh.table.extra[:, other].tolist()
+    assert (ledger.table.share_nano[:, row] == -1).all()
+    assert ledger.table.devices[row] == ()
