@@ -1,7 +1,8 @@
 """Tells pods why they wait: condition PodScheduled=False and an event, when the reason changes.
 
 Commits come first: conditions are written a few at a time, each pod's at most once in a while, and never while the
-pod is on its way to a node (the write would change the version that its Binding names).
+pod is on its way to a node (the write would change the version that its Binding names). A reason that soon passes, such
+as that a gang's pods are not all there, is written a moment later (passing.py), and what follows it at once.
 
 Counts in a reason change with every node. They are brought up to date a few a second, however many pods wait, those
 written longest ago first. Exact counts are for whoever asks: ``inspect``, the page, ``explain``.
@@ -13,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from heapq import heappop, heappush
+from math import inf
 from typing import Final
 
 import anyio
@@ -29,6 +31,7 @@ from kube.watch.signal import Signal
 from scheduler.core.model.plan import Explain
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.status import reasons
+from scheduler.status.passing import PASSING, Growing
 from scheduler.status.reasons import Told
 from scheduler.telemetry.observing import Observer
 from scheduler.watch.cache import Cache
@@ -70,6 +73,7 @@ class Status:
         #: Why pods wait, as it was decided last.
         self.codes: dict[str, Code] = {}
         self._wanted: dict[str, Told] = {}
+        self._growing = Growing()
         #: Pods that may be written now, in order; and those that may be later, as a heap of (when, pod).
         self._fresh: dict[str, None] = {}
         self._later: list[tuple[float, str]] = []
@@ -83,6 +87,10 @@ class Status:
         self._compared: dict[str, Verdict] = {}
         #: Pods whose condition is being written: one write of a pod at a time.
         self._writing: set[str] = set()
+        #: Those of them that have to be looked at again when the write is over.
+        self._changed_meanwhile: set[str] = set()
+        #: Pods whose condition tells a passing reason.
+        self._told_passing: set[str] = set()
         self._wake = Signal()
         self._has_counted = Signal()
 
@@ -90,12 +98,13 @@ class Status:
         """Take what one decision says of waiting pods. Pods that it does not name keep what they say."""
         for entry in entries:
             in_words: dict[bool, Told] = {}
+            self._growing.take(entry, anyio.current_time())
             for uid in entry.pods:
                 of_gpushare = self._asks_as_gpushare(uid)
                 if of_gpushare not in in_words:
                     in_words[of_gpushare] = reasons.told(entry.verdict, of_gpushare=of_gpushare)
-                self._want(uid, in_words[of_gpushare])
                 self._note(uid, entry.verdict.code)
+                self._want(uid, in_words[of_gpushare])
 
     def _want(self, uid: str, told: Told) -> None:
         if self._wanted.get(uid) != told:
@@ -151,15 +160,22 @@ class Status:
         while self._fresh:
             uid = next(iter(self._fresh))
             del self._fresh[uid]
-            at = self._written_at.get(uid, now - self._condition_s) + self._condition_s
+            at = self._may_be_written_at(uid)
             if uid not in self._cache.waiting:
                 self._forget(uid)
-            elif at <= now and uid not in self._writing:
+            elif uid in self._writing:
+                self._changed_meanwhile.add(uid)
+            elif at <= now:
                 return uid
             elif uid not in self._put_off:
                 self._put_off.add(uid)
-                heappush(self._later, (at if at > now else now + self._condition_s, uid))
+                heappush(self._later, (at, uid))
         return None
+
+    def _may_be_written_at(self, uid: str) -> float:
+        at = self._growing.told_from(uid)
+        is_past = uid in self._told_passing and self.codes.get(uid) not in PASSING
+        return at if is_past else max(at, self._written_at.get(uid, -inf) + self._condition_s)
 
     async def _count_again(self) -> None:
         """Bring counts in conditions up to date, until cancelled."""
@@ -197,6 +213,8 @@ class Status:
         self._has_counted.set()
 
     def _forget(self, uid: str) -> None:
+        self._growing.forget((uid,))
+        self._told_passing.discard(uid)
         self._fresh.pop(uid, None)
         self._wanted.pop(uid, None)
         self._written_at.pop(uid, None)
@@ -217,10 +235,21 @@ class Status:
             self._look_at(uid)
         finally:
             self._writing.discard(uid)
+            if uid in self._changed_meanwhile:
+                self._changed_meanwhile.discard(uid)
+                self._look_at(uid)
             self._wake.set()
 
+    def _told_now(self, uid: str) -> Told | None:
+        """What a pod wants to say, with the counts of now: it may have waited for its turn."""
+        verdict = self._cache.cluster.backlog.said.verdict(uid)
+        if uid in self._wanted and verdict is not None and self._compared.get(uid) is not verdict:
+            self._compared[uid] = verdict
+            self._wanted[uid] = reasons.told(verdict, of_gpushare=self._asks_as_gpushare(uid))
+        return self._wanted.get(uid)
+
     async def _write(self, uid: str) -> None:
-        told, waiting, record = self._wanted.get(uid), self._cache.waiting.get(uid), self._cache.cluster.pod(uid)
+        told, waiting, record = self._told_now(uid), self._cache.waiting.get(uid), self._cache.cluster.pod(uid)
         if told is None or waiting is None or record is None:
             self._wanted.pop(uid, None)
             return
@@ -243,6 +272,10 @@ class Status:
         conditions = [*msgspec.to_builtins(others), condition]
         self._written_at[uid] = anyio.current_time()
         self._note_counted(uid)
+        if self.codes.get(uid) in PASSING:
+            self._told_passing.add(uid)
+        else:
+            self._told_passing.discard(uid)
         pod = await self._api.patch(
             PODS,
             record.name,

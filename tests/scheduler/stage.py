@@ -128,6 +128,15 @@ def writes(world: World, user: str, resource: str, subresource: str = "", verb: 
     ]
 
 
+def all_writes(world: World, *users: str) -> list[AuditEntry]:
+    """Every request of these components that could have changed something, refused ones included; no leases."""
+    return [
+        entry
+        for entry in world.server.audit
+        if entry.user in users and entry.verb not in {"get", "list", "watch"} and entry.resource != "leases"
+    ]
+
+
 def is_call(user: str, verb: str, plural: str, subresource: str = "") -> Callable[[Call], bool]:
     """Pick requests for a fault."""
 

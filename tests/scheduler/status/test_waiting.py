@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import anyio
+
 from kube.client.resources import PODS
 from kube.memory.faults import Fault
 from tests.scheduler import stage
-from tests.scheduler.stage import cordon, create, is_call, phases, pod, settle, share, waits_because, writes
+from tests.scheduler.stage import (
+    all_writes,
+    cordon,
+    create,
+    create_gang,
+    is_call,
+    phases,
+    pod,
+    settle,
+    share,
+    waits_because,
+    writes,
+)
 from wire import names
 
 
@@ -132,3 +146,69 @@ async def test_a_pod_that_its_predecessor_told_the_truth_is_told_other_counts_by
         await cordon(world, "node-1")
         await settle(20)
         assert "2 node(s) were unschedulable" in waits_because(world, "big")
+
+
+async def test_a_gang_whose_members_come_one_after_the_other_costs_two_writes_a_member() -> None:
+    async with stage.stage("4x4x80GiB") as world:
+        await create_gang(world, "g", 16)
+        for number in range(16):
+            await create(world, pod(f"m-{number:02}", gpus=1, annotations={names.POD_GROUP_NAME: "g"}))
+            await anyio.sleep(0.15)
+        await settle(20)
+        assert set(phases(world).values()) == {"Running"}
+        assert writes(world, "scheduler", "pods", "status") == []
+        assert len(writes(world, "scheduler", "events", "")) == 16
+        # Bindings, the plan that is written to the PodGroup and taken away, and nothing else.
+        assert len(all_writes(world, "scheduler")) <= 16 * 2.1 + 2
+
+
+async def test_a_gang_that_does_not_grow_says_how_many_members_it_has() -> None:
+    async with stage.stage("4x4x80GiB") as world:
+        await create_gang(world, "g", 16)
+        for number in range(3):
+            await create(world, pod(f"m-{number}", gpus=1, annotations={names.POD_GROUP_NAME: "g"}))
+            await anyio.sleep(0.15)
+        await anyio.sleep(1.1)
+        told = {waits_because(world, f"m-{number}") for number in range(3)}
+        assert told == {
+            "Job is not ready for scheduling. Waiting for 16 pods, currently 3 exist, 0 are gated",
+        }
+        assert len(writes(world, "scheduler", "pods", "status")) == 3
+
+
+async def test_a_gang_that_grows_slowly_says_so_after_five_seconds() -> None:
+    async with stage.stage("4x4x80GiB") as world:
+        await create_gang(world, "g", 16)
+        for number in range(7):
+            await create(world, pod(f"m-{number}", gpus=1, annotations={names.POD_GROUP_NAME: "g"}))
+            await anyio.sleep(0.8)
+        assert "currently 7 exist" in waits_because(world, "m-0")
+
+
+async def test_all_members_of_a_gang_that_is_whole_and_hopeless_say_why_within_a_second() -> None:
+    async with stage.stage("4x4x80GiB") as world:
+        await create_gang(world, "g", 10)
+        early, late = [f"m-{number}" for number in range(5)], [f"m-{number}" for number in range(5, 10)]
+        await create(world, *(pod(name, gpus=4, annotations={names.POD_GROUP_NAME: "g"}) for name in early))
+        await anyio.sleep(3.0)
+        assert all("currently 5 exist" in waits_because(world, name) for name in early)
+        await create(world, *(pod(name, gpus=4, annotations={names.POD_GROUP_NAME: "g"}) for name in late))
+        await anyio.sleep(1.0)
+        told = {waits_because(world, name) for name in (*early, *late)}
+        assert len(told) == 1
+        assert told.pop().startswith("Resources were found for 4 pods while 10 are required")
+        assert len(writes(world, "scheduler", "pods", "status")) == 15
+
+
+async def test_a_gang_that_is_whole_now_and_then_is_not_rewritten_each_time() -> None:
+    async with stage.stage("4x4x80GiB") as world:
+        await create_gang(world, "g", 2)
+        await create(world, pod("stays", gpus=8, annotations={names.POD_GROUP_NAME: "g"}))
+        for number in range(20):
+            await create(world, pod(f"comes-{number}", gpus=8, annotations={names.POD_GROUP_NAME: "g"}))
+            await anyio.sleep(1.5)
+            await world.api.delete(PODS, f"comes-{number}", namespace=stage.TEAM)
+            await anyio.sleep(1.5)
+        written = [entry for entry in writes(world, "scheduler", "pods", "status") if entry.name == "stays"]
+        # A minute: two writes in five seconds at most.
+        assert len(written) <= 2 * 12 + 2
