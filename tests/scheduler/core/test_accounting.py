@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from gpu.request import FractionAsk
 from scheduler.core.convert import objects as intake
 from scheduler.core.model.plan import Retire
 from scheduler.core.model.records import Demand
@@ -24,7 +26,9 @@ from tests.scheduler.core.objects import (
     pod,
     reservation,
 )
+from tests.scheduler.core.test_slices import asking
 from wire import names
+from wire.core import Pod
 
 HALF = NANO // 2
 
@@ -230,3 +234,28 @@ def test_counting_a_node_does_not_grow_with_the_resources_that_its_pods_name() -
     used = Occupancy()
     used.take(demand, intake.node_record(node(extended={"example.com/r00007": "2"})))
     assert used.extended == {"example.com/r00007": 1}
+
+
+@pytest.mark.parametrize(
+    ("tenant", "groups", "charged"),
+    [
+        # No reservation has told a memory: that of the node's cards counts.
+        (pod("k", mem=10_000), ("g",), [NANO // 4]),
+        # Asks that differ stand for its groups in their order, the last one for all that are beyond them.
+        (asking(FractionAsk(HALF), FractionAsk(NANO // 10), name="k"), ("g", "h"), [HALF, NANO // 10]),
+        (pod("k", fraction="0.5"), ("g", "h", "i"), [HALF, HALF, HALF]),
+    ],
+)
+def test_a_pod_without_a_grant_is_charged_by_what_it_asks_on_each_of_its_groups(
+    tenant: Pod, groups: Sequence[str], charged: Sequence[int]
+) -> None:
+    made = cluster(node(mem_mib=40_000), bound(tenant, "n1", *((group, 1) for group in groups), with_grant=False))
+    assert [NANO - _free(made, group) for group in groups] == list(charged)
+
+
+@pytest.mark.parametrize(("gpus", "is_silent"), [({}, False), ({"t": HALF}, True)])
+def test_a_reservation_says_nothing_only_where_somebody_waits_for_its_answer(
+    gpus: dict[str, int], is_silent: bool
+) -> None:
+    ledger = cluster(node(gpus=1), reservation("g", uuid="", book=gpus)).refresh()
+    assert [dev.is_silent for dev in ledger.table.devices[ledger.row_of["n1"]]] == [is_silent]

@@ -14,6 +14,7 @@ from scheduler.core.model.verdict import Code, NodeReason
 from tests.scheduler.core.objects import (
     Fed,
     attachment,
+    bind_request,
     bound,
     claim,
     cluster,
@@ -328,3 +329,67 @@ def test_a_claim_that_many_pods_wait_for_is_looked_at_once_for_all_of_them() -> 
     judged = [made.storage.judged(record, holders) for record in waiting]
     assert all(record.alone == ("data",) and record.blocker is None for record in judged)
     assert len(asked) == 50
+
+
+def test_a_pod_that_waits_for_room_hears_at_once_that_another_one_uses_its_claim() -> None:
+    made = cluster(
+        node("n", 1), _alone("data"), volume("pv"), pod("busy", gpus=1, bound_to="n"), _mounting("p", "data")
+    )
+    assert _told(made)[0] is Code.NO_NODE_FITS
+    feed(made, bound(_mounting("r", "data"), "n"))
+    assert _told(made) == (Code.CLAIM_IN_USE, "data")
+
+
+def test_what_keeps_a_pod_from_any_node_is_said_before_what_its_claims_lack() -> None:
+    wrong = _mounting("p", "data", annotations={names.GPU_FRACTION: "1.5"})
+    assert _told(cluster(node("n"), wrong))[0] is not Code.CLAIM_NOT_FOUND
+    assert _told(cluster(node("n"), _mounting("p", "data")))[0] is Code.CLAIM_NOT_FOUND
+
+
+def test_one_volume_of_a_limited_driver_is_enough_to_wait_while_attachments_cannot_be_read() -> None:
+    other = [claim("x", "pvx"), volume("pvx", of="x", csi=("free.csi.example", "x"))]
+    made = cluster(node("a"), csi_node("a", **{_DISK: 4}), *_disks(1), *other, _mounting("p", "x", "d0"))
+    made.storage.attachments.attached.note_in_step(False)
+    assert _told(made) == (Code.NOT_READ, _NO_ATTACHMENTS)
+
+
+def test_a_volume_of_a_pod_on_its_way_counts_once_beside_a_pod_that_has_it_there() -> None:
+    """On a node that has it already, it takes nothing of the limit; on another one it does."""
+    ways = {"a": _mounting("wa", "d0"), "b": _mounting("wb", "d0")}
+    for there, placed in (("a", {"p": "a"}), ("b", {})):
+        made = cluster(
+            node("a"),
+            node("b", cordoned=True),
+            csi_node("a", **{_DISK: 2}),
+            *_disks(2),
+            bound(_mounting("r", "d0"), there),
+            ways["a"],
+            bind_request(ways["a"], "a"),
+            bound(_mounting("s", "d2"), "a"),
+            claim("d2", "pv2"),
+            volume("pv2", of="d2", csi=(_DISK, "h2") if there == "b" else None),
+            _mounting("p", "d1"),
+        )
+        assert _places(made.decide(0)) == placed
+
+
+def test_a_volume_of_a_pod_on_its_way_takes_one_of_the_limit_and_not_two() -> None:
+    way = _mounting("w", "d0")
+    made = cluster(
+        node("a"), csi_node("a", **{_DISK: 2}), *_disks(3), way, bind_request(way, "a"), _mounting("p", "d1")
+    )
+    assert _places(made.decide(0)) == {"p": "a"}
+    feed(made, _mounting("q", "d2"))
+    assert len(_places(made.decide(0))) == 1
+
+
+def test_a_volume_that_has_left_a_node_counts_there_no_more() -> None:
+    first, second = bound(_mounting("r", "d0"), "a"), bound(_mounting("s", "d0"), "a")
+    made = cluster(node("a"), csi_node("a", **{_DISK: 1}), *_disks(2), first, second, _mounting("p", "d1"))
+    assert _places(made.decide(0)) == {}
+    made.remove_pod("uid-r")
+    assert _places(made.decide(0)) == {}, "the other pod has it still"
+    feed(made, _mounting("q", "d0"))
+    assert _places(made.decide(0)) == {"q": "a"}
+    made.remove_pod("uid-s")
+    assert _places(made.decide(0)) in ({"p": "a"}, {"q": "a"}), "one of the two volumes has room"
