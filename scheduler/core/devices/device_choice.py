@@ -180,10 +180,7 @@ def _opens_rather(best: Device, strategy: Strategy) -> bool:
 
 
 def _largest_first(asks: tuple[SharedAsk, ...], node: NodeRecord) -> list[int]:
-    numbers = list(range(len(asks)))
-    if len(set(asks)) > 1:
-        numbers.sort(key=lambda number: -(cost_nano(asks[number], 0, node) or NANO_PER_DEVICE))
-    return numbers
+    return sorted(range(len(asks)), key=lambda number: -(cost_nano(asks[number], 0, node) or NANO_PER_DEVICE))
 
 
 def new_groups(node: NodeRecord, pod_uid: str, number: int, known: frozenset[str]) -> Callable[[str], str]:

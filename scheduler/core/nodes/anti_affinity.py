@@ -142,7 +142,7 @@ class OthersTerms:
     # --- what decisions read -----------------------------------------------------------------------------------------
     def judged(self, pod: PodRecord) -> PodRecord:
         """A pod that waits, with the domains that it has to keep off."""
-        if not self._owners or pod.blocker is not None:
+        if not self._owners:
             return pod
         avoided = self._avoided(pod)
         if not avoided:

@@ -70,8 +70,9 @@ class Attachments:
     def drop(self, pod: PodRecord) -> None:
         """It is gone from there."""
         there = self._pods.get(pod.node, {})
-        if there.pop(pod.uid, None) is not None and not there:
-            del self._pods[pod.node]
+        there.pop(pod.uid, None)
+        if not there:
+            self._pods.pop(pod.node, None)
         self._stale.add(pod.node)
 
     def count_again(self, node: str) -> None:

@@ -125,3 +125,12 @@ def test_a_gang_starts_when_its_devices_are_back() -> None:
     assert [type(entry) for entry in made.decide(0).entries] == [Gang]
     ledger = made.refresh()
     assert ledger.table.free[GPUS, ledger.row_of["n1"]] == 2
+
+
+@pytest.mark.parametrize("devices", [[reservation("g")], []])
+def test_a_device_that_a_share_was_just_given_is_not_given_back_for_a_whole_one(devices: list[Any]) -> None:
+    """Neither the idle one that it joined, nor the new one that it opened."""
+    first, second = _entries(node(gpus=1), *devices, SHARE, pod("w", gpus=1, created="2026-01-02T00:00:00Z"))
+    assert isinstance(first, Attempt)
+    assert isinstance(second, Explain)
+    assert (second.verdict.code, second.pods) == (Code.NO_NODE_FITS, ("uid-w",))

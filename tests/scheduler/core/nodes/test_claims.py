@@ -347,7 +347,7 @@ def test_what_keeps_a_pod_from_any_node_is_said_before_what_its_claims_lack() ->
 
 
 def test_one_volume_of_a_limited_driver_is_enough_to_wait_while_attachments_cannot_be_read() -> None:
-    other = [claim("x", "pvx"), volume("pvx", of="x", csi=("free.csi.example", "x"))]
+    other: list[Fed] = [claim("x", "pvx"), volume("pvx", of="x", csi=("free.csi.example", "x"))]
     made = cluster(node("a"), csi_node("a", **{_DISK: 4}), *_disks(1), *other, _mounting("p", "x", "d0"))
     made.storage.attachments.attached.note_in_step(False)
     assert _told(made) == (Code.NOT_READ, _NO_ATTACHMENTS)
