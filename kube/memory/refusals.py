@@ -18,7 +18,6 @@ class Refusal(Exception):
     """Raised inside the server when a request is answered with a failure Status."""
 
     def __init__(self, code: int, reason: str, message: str, *, details: dict[str, Any] | None = None) -> None:
-        super().__init__(message)
         self.code = code
         self.reason = reason
         self.message = message

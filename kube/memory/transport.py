@@ -90,7 +90,7 @@ class MemoryTransport:
         """
         self._dead = True
         for stream in self._streams:
-            stream.mute()
+            stream.close()
 
     def cut(self) -> None:
         """Part this client from the server: what either says is held back until ``mend``, as TCP does it.

@@ -37,7 +37,6 @@ class WatchStream:
         self._end = anyio.current_time() + timeout_s
         self._bookmarks = bookmarks
         self._next_bookmark = self._after(anyio.current_time())
-        self._muted = False
 
     def __aiter__(self) -> WatchStream:
         """Iterate once; a stream can't be restarted."""
@@ -46,17 +45,10 @@ class WatchStream:
     async def __anext__(self) -> bytes:
         """Return the next line."""
         while True:
-            if self._muted:
-                await anyio.sleep_forever()
             line = self._ready(anyio.current_time())
             if line is not None:
                 return line
             await self._wait()
-
-    def mute(self) -> None:
-        """Say nothing more, not even that it is over: the client is dead."""
-        self._muted = True
-        self.close()
 
     def close(self) -> None:
         """Stop following."""

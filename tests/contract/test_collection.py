@@ -78,3 +78,16 @@ async def test_a_namespace_takes_its_content_along(api_server: Cluster) -> None:
     assert late.code in (403, 404)
     await api_server.until_code(f"{api_server.config_maps}/a", 404)
     await api_server.until_code(namespace, 404)
+
+
+async def test_a_namespace_waits_for_the_last_that_a_finalizer_holds(api_server: Cluster) -> None:
+    await api_server.made(api_server.config_maps, config_map("held", finalizers=["x.dev/f"]))
+    await api_server.made(api_server.config_maps, config_map("other"))
+    namespace = f"/api/v1/namespaces/{api_server.namespace}"
+    await api_server.delete(namespace)
+    await api_server.until_code(f"{api_server.config_maps}/other", 404)
+    held = await api_server.get(f"{api_server.config_maps}/held")
+    assert "deletionTimestamp" in held.body["metadata"]
+    assert (await api_server.get(namespace)).body["status"]["phase"] == "Terminating"
+    await api_server.patch(f"{api_server.config_maps}/held", {"metadata": {"finalizers": []}})
+    await api_server.until_code(namespace, 404)

@@ -51,6 +51,12 @@ async def test_a_list_without_namespace_is_of_all_of_them(api_server: Cluster) -
         ("tier notin (a)", ["none", "two"]),
         ("tier in (a,b),tier!=b", ["one"]),
         ("tier=", []),
+        ("tier in (a)", ["one"]),
+        ("tier notin (a, b)", ["none"]),
+        ("tier in (b , a),tier", ["one", "two"]),
+        ("!tier,ours", ["none"]),
+        ("tier!=", ["none", "one", "two"]),
+        (" tier = a ", ["one"]),
     ],
 )
 async def test_labels_select(api_server: Cluster, selector: str, names: list[str]) -> None:
@@ -59,7 +65,24 @@ async def test_labels_select(api_server: Cluster, selector: str, names: list[str
     assert (await api_server.get(api_server.config_maps, labelSelector=f"{OURS},{selector}")).names == names
 
 
-@pytest.mark.parametrize("selector", ["a===b", "a in b", "=a", "a=b,", "a in (b"])
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "a===b",
+        "a in b",
+        "=a",
+        "a=b,",
+        "a in (b",
+        "a b",
+        "a,,b",
+        "!",
+        "a in )",
+        "a=b c",
+        "a=(",
+        "a near (b)",
+        "a in (b) c",
+    ],
+)
 async def test_a_label_selector_that_is_none_is_refused(api_server: Cluster, selector: str) -> None:
     assert (await api_server.get(api_server.pods, labelSelector=selector)).failure == (400, "BadRequest")
 

@@ -39,6 +39,48 @@ async def test_a_limit_is_also_the_request(api_server: Cluster) -> None:
     assert created.body["status"]["qosClass"] == "Burstable"
 
 
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("i", "Always"),
+        ("i:latest", "Always"),
+        ("i:1", "IfNotPresent"),
+        ("r.dev:5000/i", "Always"),
+        ("r.dev:5000/i:latest", "Always"),
+        ("r.dev:5000/i:1", "IfNotPresent"),
+        (f"i@sha256:{'0' * 64}", "IfNotPresent"),
+        (f"i:1@sha256:{'0' * 64}", "IfNotPresent"),
+    ],
+)
+async def test_an_image_that_may_change_is_always_pulled(api_server: Cluster, image: str, policy: str) -> None:
+    created = await api_server.made(api_server.pods, pod("p", containers=[{"name": "c", "image": image}]))
+    assert created.body["spec"]["containers"][0]["imagePullPolicy"] == policy
+
+
+NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+
+
+@pytest.mark.parametrize(
+    ("own", "added"),
+    [
+        ([{"key": "k", "operator": "Exists", "effect": "NoExecute"}], [NOT_READY, UNREACHABLE]),
+        ([{"key": NOT_READY, "operator": "Exists", "effect": "NoSchedule"}], [NOT_READY, UNREACHABLE]),
+        ([{"key": NOT_READY, "operator": "Exists", "effect": "NoExecute"}], [UNREACHABLE]),
+        ([{"key": UNREACHABLE, "operator": "Exists"}], [NOT_READY]),
+        ([{"operator": "Exists", "effect": "NoSchedule"}], [NOT_READY, UNREACHABLE]),
+        ([{"operator": "Exists"}], []),
+    ],
+)
+async def test_a_pod_tolerates_a_node_that_is_away_unless_it_says_how(
+    api_server: Cluster, own: list[dict[str, Any]], added: list[str]
+) -> None:
+    created = await api_server.made(api_server.pods, pod("p", tolerations=own))
+    stored = created.body["spec"]["tolerations"]
+    assert stored[: len(own)] == own
+    assert [each["key"] for each in stored[len(own) :]] == added
+    assert all(each["tolerationSeconds"] == 300 for each in stored[len(own) :])
+
+
 async def test_devices_in_thousandths_are_stored_as_the_whole_number_that_they_are(api_server: Cluster) -> None:
     created = await api_server.made(api_server.pods, _with_resources(limits={"nvidia.com/gpu": "2000m"}))
     assert created.body["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "2"}

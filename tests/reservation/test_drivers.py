@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 
@@ -14,7 +16,7 @@ from kube.client.transport import Response, Transport
 from reservation import steps
 from reservation.device import Device, DeviceReader
 from reservation.http_client import ApiServer, Endpoint
-from reservation.main import drive
+from reservation.main import drive, wait_for_stop
 from tests.reservation.pod_server import NAME, NAMESPACE, UID, PodServer, Seen
 
 ENVIRON = {"POD_NAMESPACE": NAMESPACE, "POD_NAME": NAME, "POD_UID": UID}
@@ -78,6 +80,18 @@ def test_it_holds_the_device_for_ever_and_ends_when_it_is_stopped(
         f"pod {NAMESPACE}/{NAME} holds run.ai/reserve_for_gpu_index=GPU-a, moorage.dev/device=3, "
         "moorage.dev/device-memory-mib=46068\n"
     )
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_that_came_before_the_wait_is_not_missed(stop: signal.Signals) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    try:
+        for timeout_s in (None, 0):
+            assert not wait_for_stop(0)
+            signal.pthread_kill(threading.get_ident(), stop)
+            assert wait_for_stop(timeout_s)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class PodTransport:

@@ -201,3 +201,14 @@ async def test_a_webhook_that_does_not_answer_in_time_fails_the_write(
     assert (response.status, anyio.current_time() - began) == (status, took_s)
     if status == 500:
         assert decoded(response)["message"].startswith('Internal error occurred: failed calling webhook "hook.test": ')
+
+
+async def test_of_two_default_priority_classes_the_lower_one_counts(server: MemoryApiServer) -> None:
+    """Two of them come by a race. Tested here only: on a real server it would be every pod's."""
+    transport = server.transport()
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    for name, value, is_default in (("high", 9, True), ("low", 5, True), ("lowest", 1, False)):
+        body = {"metadata": {"name": name}, "value": value, "globalDefault": is_default}
+        assert (await send(transport, "POST", classes, body)).status == 201
+    spec = decoded(await send(transport, "POST", PODS, pod("p")))["spec"]
+    assert (spec["priorityClassName"], spec["priority"]) == ("low", 5)

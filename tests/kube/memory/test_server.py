@@ -30,6 +30,13 @@ async def test_every_answer_is_on_record(server: MemoryApiServer) -> None:
     assert [(each.method, each.path) for each in server.write_log] == [("POST", PODS), ("POST", f"{PODS}/p/binding")]
 
 
+async def test_a_watch_is_on_record_when_it_opens(server: MemoryApiServer) -> None:
+    async with server.transport("alice").stream(PODS, query={"watch": "1", "timeoutSeconds": "1"}, timeout_s=5):
+        assert [(each.user, each.verb, each.resource, each.code) for each in server.audit] == [
+            ("alice", "watch", "pods", 200)
+        ]
+
+
 async def _run(seed: int) -> tuple[list[object], bytes]:
     clock = VirtualClock(asyncio.get_running_loop(), epoch_ns=1_800_000_000_000_000_000)
     server = MemoryApiServer(clock=clock, rng=random.Random(seed), auto_namespaces=True)
