@@ -7,8 +7,12 @@ Both times double with each failure, so that a bad pod or a bad node costs less 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from scheduler.core.model.settings import Settings
+
+#: Keeps numbers short; the longest time is reached before.
+_MOST_DOUBLINGS: Final = 40
 
 
 @dataclass(slots=True)
@@ -66,4 +70,4 @@ class Setback:
 
 
 def _doubled(first_ns: int, times: int, longest_ns: int) -> int:
-    return min(longest_ns, first_ns << min(times - 1, 40))
+    return min(longest_ns, first_ns << min(times - 1, _MOST_DOUBLINGS))

@@ -148,3 +148,13 @@ def test_an_attempt_that_is_over_is_not_given_up_in_the_name_of_a_newer_one() ->
     made, _ = _opened()
     assert not made.commits.give_up_opening("uid-a", attempt=1)
     assert made.commits.flight("uid-b") is not None
+
+
+def test_a_share_whose_device_is_not_made_known_by_anybody_is_decided_on_again() -> None:
+    made = cluster(node(gpus=1), FIRST)
+    plan = made.decide(0)
+    (entry,) = plan.entries
+    assert isinstance(entry, Attempt)
+    made.commits.hold(entry.placement)
+    assert made.commits.flight("uid-a") is None
+    assert made.decide(0) is not plan

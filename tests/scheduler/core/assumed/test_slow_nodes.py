@@ -271,3 +271,15 @@ def test_with_doubts_a_decision_still_comes_out_the_same_twice() -> None:
     first = made.decide(0)
     made.generation += 1
     assert made.decide(0) == first
+
+
+def test_a_share_that_was_taken_back_stays_off_its_node_until_the_exclusion_is_over() -> None:
+    made, asked = _waiting()
+    flight = made.commits.flight("uid-p2")
+    assert flight is not None
+    made.commits.late(asked.metadata.uid)
+    made.commits.move_on(flight.placement, now_ns=0)
+    setback = made.setback("uid-p2")
+    assert setback is not None
+    assert (setback.moved, setback.failures, setback.excluded_at(1)) == (1, 0, (LATE,))
+    assert made.commits.flight("uid-p2") is None

@@ -254,3 +254,18 @@ def test_whatever_comes_and_goes_there_is_rest_and_never_more_than_is_wanted(
     assert pack(wants, own, anyone).keys() == own
     asked = sum(Fraction(nano, NANO) for each in wants for nano in each.nanos)
     assert asked <= len(there) <= max(0, 2 * asked + 1 if wants else 0)
+
+
+def test_a_device_is_opened_by_a_pod_that_may_have_a_scaling_pod_now_rather_than_by_one_that_may_not_yet() -> None:
+    it = scaler()
+    assert told(it.steps(halves("b"), [], now_s=0)) == []
+    assert told(it.steps(halves("a", "b"), [], now_s=5)) == ["create b"]
+
+
+def test_the_next_look_is_when_the_first_of_those_that_are_not_due_will_be() -> None:
+    it = scaler()
+    it.steps([want("a", NANO)], [], now_s=0)
+    it.steps([want("a", NANO), want("b", NANO)], [], now_s=2)
+    assert it.wake_at_s == 5
+    assert told(it.steps([want("a", NANO), want("b", NANO)], [], now_s=5)) == ["create a"]
+    assert it.wake_at_s == 7

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scheduler.core.backlog import recounts
 from scheduler.core.backlog.recounts import NOTHING
 from scheduler.core.cluster import Cluster
-from tests.scheduler.core.objects import cluster, feed, node, pod
+from tests.scheduler.core.objects import cluster, feed, node, pod, pod_group
 
 _SECOND_NS = 1_000_000_000
 
@@ -39,3 +39,33 @@ def test_a_class_of_which_no_pod_waits_any_more_is_not_counted() -> None:
     made.refresh()
     (cls,) = recounts.due(made.backlog, 0, 20).classes
     assert cls.demand.cpu_milli == 101_000
+
+
+def test_of_a_class_that_nobody_waits_with_any_more_no_time_is_set() -> None:
+    made = _two_that_sleep()
+    made.remove_pod("uid-a")
+    feed(made, node("n2", cpu="1"))
+    plan = made.decide(2 * _SECOND_NS)
+    assert plan.wake_at_ns is None
+
+
+def test_the_counts_in_the_verdict_of_a_gang_are_brought_up_to_date() -> None:
+    members = [pod(name, gpus=9, group="g") for name in ("a", "b")]
+    made = cluster(node("n1"), node("n2"), pod_group("g", 2), *members)
+    made.decide(0)
+    feed(made, node("n2", cordoned=True))
+    made.decide(2 * _SECOND_NS)
+    verdict = made.backlog.said.verdict("uid-a")
+    assert verdict is not None
+    assert {(reason.kind, reason.nodes) for reason in verdict.node_reasons} == {("cordoned", 1), ("insufficient", 1)}
+
+
+def test_constraints_that_no_pod_has_any_more_are_forgotten() -> None:
+    made = cluster(node())
+    for number in range(300):
+        feed(made, pod(f"p{number}", spec={"nodeSelector": {"only": str(number)}}))
+        made.decide(number)
+        made.remove_pod(f"uid-p{number}")
+    made.decide(300)
+    assert made.ledger.constraints < 70
+    assert made.backlog.asleep.size < 70

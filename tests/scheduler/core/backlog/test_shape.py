@@ -66,3 +66,12 @@ def test_nobody_has_a_turn_who_has_none_to_come() -> None:
     assert turns.take().uid == "a"
     with pytest.raises(LookupError, match="no pod"):
         turns.take()
+
+
+def test_those_that_are_left_of_very_many_come_in_order() -> None:
+    shape = _shape(*(_pod(f"p{number:03}", priority=number) for number in range(200)))
+    for number in range(190):
+        shape.drop(f"p{number:03}")
+    shape.put(_pod("p000", priority=500))
+    assert len(shape._in_order) < 100
+    assert _taken(shape) == ["p000", *(f"p{number:03}" for number in reversed(range(190, 200)))]
