@@ -35,6 +35,7 @@ class Placer:
             snapshot.doubts if doubts is None else doubts,
             sightings=snapshot.sightings,
             attaching=snapshot.attaching,
+            count=snapshot.used,
         )
         self._rankings: dict[PodClass, Ranking] = {}
         self._ways: dict[PodClass, tuple[PodClass, ...]] = {}
@@ -79,7 +80,7 @@ class Placer:
             if parts is not None and self._opens_by_exclusion(cls, position, parts):
                 return None
             if parts is not None:
-                self.trial.charge(position, cls.demand, parts, attached=cls.attached, claims=_alone(pod))
+                self.trial.charge(position, pod, cls.demand, parts, attached=cls.attached, claims=_alone(pod))
                 return self._placement(pod, position, parts, asks=ranking.asks, alternative=alternative)
             ranking.strike(position)
         return None
@@ -104,6 +105,7 @@ class Placer:
         self.trial.retire(sacrifice.position, groups)
         self.trial.charge(
             sacrifice.position,
+            pod,
             pod.cls.demand,
             owed_gpus=sacrifice.owed,
             attached=pod.cls.attached,

@@ -19,13 +19,15 @@ from scheduler.core.convert.job_owners import Owners
 from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.groups.succeeded import Succeeded
 from scheduler.core.model.plan import Placement
-from scheduler.core.model.records import PodGroupRecord, PodRecord
+from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.claims import Storage
 from scheduler.core.nodes.device_sightings import Sightings
 from scheduler.core.nodes.ledger import Ledger
+from scheduler.core.nodes.node_usage import Occupancy, occupancy
 from scheduler.core.nodes.volume_limits import AttachTrial
+from scheduler.core.snapshot.supposed import Supposed
 
 
 class StaleSnapshot(Exception):
@@ -101,6 +103,17 @@ class Snapshot:
         """How far a gang is from its minimum."""
         members = self.pods.members(group.namespace, group.name)
         return quorum(group, members, self.commits.is_in_flight, self.succeeded.of(group, members))
+
+    # --- nodes ---------------------------------------------------------------------------------------------------
+    def used(self, node: NodeRecord, supposed: Supposed) -> Occupancy:
+        """Count a node as if that had happened."""
+        return occupancy(
+            node,
+            pods=(pod for pod in self.pods.bound_to(node.name) if pod.uid not in supposed.evicted),
+            reservations=map(supposed.reservation, self.pods.reserved_on(node.name)),
+            charges=supposed.charges(self.commits.charges_at(node.name)),
+            settings=self.settings,
+        )
 
     # --- volumes -------------------------------------------------------------------------------------------------
     def attaching(self, position_of: Mapping[str, int]) -> AttachTrial:

@@ -101,7 +101,7 @@ class Ledger:
         """Write what is left of a node."""
         row, node = self._find(name)
         total = self.amounts(node.capacity, pods=node.pods, most=MOST_HAD)
-        free, devices = total - self.amounts(_used(used), pods=used.pods), _devices(used)
+        free, devices = total - self.used(used), devices_of(used)
         was_free, had = self.table.free[:, row].copy(), self.table.devices[row]
         self.table.total[:, row] = total
         self.table.free[:, row] = free
@@ -115,9 +115,7 @@ class Ledger:
         """Where the row of ``name`` differs from what ``used`` says; empty when it is right."""
         row, node = self._find(name)
         table = self.table
-        expected = self.amounts(node.capacity, pods=node.pods, most=MOST_HAD) - self.amounts(
-            _used(used), pods=used.pods
-        )
+        expected = self.amounts(node.capacity, pods=node.pods, most=MOST_HAD) - self.used(used)
         free, found = table.free[:, row], []
         if (free != expected).any():
             found = [
@@ -125,7 +123,7 @@ class Ledger:
                 for resource, had, counted in zip(table.resources, free, expected, strict=True)
                 if had != counted
             ]
-        devices = _devices(used)
+        devices = devices_of(used)
         if devices != table.devices[row]:
             found.append(f"node {name}: shared devices are {table.devices[row]}, a recount gives {devices}")
         cards = [dev for dev in devices if dev.is_open and dev.is_gpu and not node.refuses_shares]
@@ -146,6 +144,10 @@ class Ledger:
             if name in resources:
                 amounts[resources.index(name)] = min(amount, most)
         return amounts
+
+    def used(self, used: Occupancy) -> Int64s:
+        """What a node was counted to use, as one number per resource."""
+        return self.amounts(_used(used), pods=used.pods)
 
     def in_order(self) -> InOrder:
         """Rows that have a node, by node name; kept until a node changes."""
@@ -258,7 +260,8 @@ class Ledger:
         return old
 
 
-def _devices(used: Occupancy) -> tuple[Device, ...]:
+def devices_of(used: Occupancy) -> tuple[Device, ...]:
+    """The shared devices of a node as it was counted, by group."""
     return tuple(device(used.groups[key]) for key in sorted(used.groups))
 
 

@@ -1,7 +1,10 @@
 """A working copy of the ledger in node-name order, on which one decision charges its own choices before the next.
 
-Positions are nodes in name order, so that the first of equals is the one with the smallest name. Every charge is
+Positions are nodes in name order, so that the first of equals is the one with the smallest name. Every change is
 written down and can be taken back, which is how a gang that doesn't fit leaves no trace.
+
+A placement is charged: a few numbers change. After an eviction its node is counted again from what would be left on it
+(node_usage.py), so that a share, its book entry and its device are freed as far as they would be, and no further.
 """
 
 from __future__ import annotations
@@ -12,16 +15,19 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from gpu.handover import PlannedDevice
 from gpu.pinning import Pin
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.convert.volumes import ClaimKey
-from scheduler.core.model.records import Constraints, Demand, PodClass
+from scheduler.core.model.records import Constraints, Demand, NodeRecord, PodClass, PodRecord
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.device_sightings import Prospect, Sightings
-from scheduler.core.nodes.ledger import Ledger
+from scheduler.core.nodes.ledger import Ledger, devices_of
+from scheduler.core.nodes.node_usage import Charge, Occupancy
 from scheduler.core.nodes.table import CPU, GPUS, MEMORY, PODS, Device, Int8s, Int64s
 from scheduler.core.nodes.volume_limits import Attached, AttachTrial
+from scheduler.core.snapshot.supposed import Supposed
 from wire import names
 
 
@@ -61,14 +67,22 @@ class Room:
 
 
 @dataclass(slots=True)
-class _Charged:
-    """What one charge changed, to take it back."""
+class _Changed:
+    """What one change of a node has changed, to take it back. ``amounts``: what was taken, by row.
+
+    ``placed``, ``evicted``, ``retired``: what it supposes; as in Supposed. ``free``: the column before, where it was
+    written as a whole.
+    """
 
     position: int
-    amounts: list[tuple[int, int]]
     devices: tuple[Device, ...]
+    amounts: list[tuple[int, int]] = field(default_factory=list)
+    placed: Charge | None = None
+    evicted: str = ""
+    retired: frozenset[str] = frozenset()
     attached: list[Attached] = field(default_factory=list)
     claims: tuple[ClaimKey, ...] = ()
+    free: Int64s | None = None
 
 
 class Trial:
@@ -76,6 +90,8 @@ class Trial:
 
     __slots__ = (
         "_amounts",
+        "_changes_at",
+        "_count",
         "_journal",
         "_ledger",
         "_order",
@@ -98,13 +114,18 @@ class Trial:
         *,
         sightings: Sightings,
         attaching: Callable[[Mapping[str, int]], AttachTrial],
+        count: Callable[[NodeRecord, Supposed], Occupancy],
     ) -> None:
+        """``count``: what would be used of a node."""
         in_order = ledger.in_order()
         self._sightings = sightings
         self._ledger = ledger
         self._order = in_order.rows
         self._settings = settings
-        self._journal: list[_Charged] = []
+        self._count = count
+        self._journal: list[_Changed] = []
+        #: The same by position.
+        self._changes_at: dict[int, list[_Changed]] = {}
         self._amounts: dict[Demand, list[tuple[int, int]]] = {}
         self.nodes = in_order.nodes
         self.position_of = in_order.position_of
@@ -148,6 +169,7 @@ class Trial:
     def charge(
         self,
         position: int,
+        pod: PodRecord,
         demand: Demand,
         parts: tuple[Part, ...] = (),
         *,
@@ -155,7 +177,7 @@ class Trial:
         attached: tuple[Attached, ...] = (),
         claims: tuple[ClaimKey, ...] = (),
     ) -> None:
-        """Charge a pod; ``owed_gpus`` whole devices of its demand are still on their way back.
+        """Charge a pod that asks this; ``owed_gpus`` whole devices of it are still on their way back.
 
         ``attached``: its volumes that nodes limit; ``claims``: those that nobody else may use.
 
@@ -165,8 +187,15 @@ class Trial:
         opened = [part.resource for part in parts if part.slot is None]
         if opened:
             amounts = [*amounts, *self._of_reservations(opened)]
+        devices = self.table.devices[position]
+        placed = Charge(
+            pod_uid=pod.uid,
+            node=self.nodes[position].name,
+            demand=demand,
+            devices=tuple(_planned(part, devices) for part in parts),
+        )
         added = self.attaching.attach(position, attached)
-        self._journal.append(_Charged(position, amounts, self.table.devices[position], added, claims))
+        self._note(_Changed(position, devices, amounts, placed=placed, attached=added, claims=claims))
         self.claims.update(claims)
         self.touched.append(position)
         free = self.table.free
@@ -228,13 +257,39 @@ class Trial:
     def retire(self, position: int, groups: frozenset[str]) -> None:
         """Give idle devices back on paper: closed to tenants, on their way to the device plugin."""
         devices = self.table.devices[position]
-        self._journal.append(_Charged(position, [], devices))
+        self._note(_Changed(position, devices, retired=groups))
         closed = tuple(
             msgspec.structs.replace(d, is_open=False, is_idle=False, is_leaving=True) if d.group in groups else d
             for d in devices
         )
         self.table.put_devices(position, self.nodes[position], closed)
         self.touched.append(position)
+
+    def evict(self, pod: PodRecord) -> None:
+        """Take a pod that is bound off its node, as far as the table goes: its volumes stay attached until it is gone.
+
+        Raises LookupError if its node is not there.
+        """
+        position = self.position_of[pod.node]
+        node, table = self.nodes[position], self.table
+        changed = _Changed(position, table.devices[position], evicted=pod.uid, free=table.free[:, position].copy())
+        self._note(changed)
+        used = self._count(node, self._supposed(position))
+        table.free[:, position] = table.total[:, position] - self._ledger.used(used)
+        table.put_devices(position, node, devices_of(used))
+        self.touched.append(position)
+
+    def _supposed(self, position: int) -> Supposed:
+        here = self._changes_at[position]
+        return Supposed(
+            placed=tuple(change.placed for change in here if change.placed is not None),
+            evicted={change.evicted for change in here if change.evicted},
+            retired={group for change in here for group in change.retired},
+        )
+
+    def _note(self, change: _Changed) -> None:
+        self._journal.append(change)
+        self._changes_at.setdefault(change.position, []).append(change)
 
     def probe(self, position: int) -> None:
         """A device is opened here: if the node is on probation, nobody else opens one."""
@@ -243,9 +298,9 @@ class Trial:
             self.touched.append(position)
 
     def charged(self) -> set[int]:
-        """Rows of the ledger on which charges stand that were not taken back."""
+        """Rows of the ledger on which changes stand that were not taken back."""
         rows = self._order
-        positions = {charge.position for charge in self._journal}
+        positions = {change.position for change in self._journal}
         return positions if isinstance(rows, slice) else {int(rows[position]) for position in positions}
 
     def mark(self) -> int:
@@ -253,12 +308,22 @@ class Trial:
         return len(self._journal)
 
     def undo(self, mark: int) -> None:
-        """Take back every charge since ``mark``."""
+        """Take back every change since ``mark``."""
         while len(self._journal) > mark:
-            charged = self._journal.pop()
-            for row, amount in charged.amounts:
-                self.table.free[row, charged.position] += amount
-            self.attaching.detach(charged.position, charged.attached)
-            self.claims.difference_update(charged.claims)
-            self.table.put_devices(charged.position, self.nodes[charged.position], charged.devices)
-            self.touched.append(charged.position)
+            change = self._journal.pop()
+            position = change.position
+            self._changes_at[position].pop()
+            if change.free is not None:
+                self.table.free[:, position] = change.free
+            for row, amount in change.amounts:
+                self.table.free[row, position] += amount
+            self.attaching.detach(position, change.attached)
+            self.claims.difference_update(change.claims)
+            self.table.put_devices(position, self.nodes[position], change.devices)
+            self.touched.append(position)
+
+
+def _planned(part: Part, devices: tuple[Device, ...]) -> PlannedDevice:
+    """A part of a device, new or known, as a placement names it."""
+    group = part.group if part.slot is None else devices[part.slot].group
+    return PlannedDevice(group, part.nano, mode=part.mode, resource=part.resource, compute_percent=part.compute_percent)

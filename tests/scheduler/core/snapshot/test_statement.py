@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from gpu import book as books
+from gpu.book import Book
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.placer import Placer
+from scheduler.core.model.plan import Placement
+from scheduler.core.nodes.table import GPUS, Table
 from scheduler.core.snapshot.statement import Trial
-from tests.scheduler.core.objects import NANO, claim, cluster, csi_node, node, pod, reservation, volume
+from tests.scheduler.core.objects import NANO, bound, changed, claim, cluster, csi_node, node, pod, reservation, volume
 from tests.scheduler.core.test_slices import SLICE, asking, cut, single
 from wire import names
+from wire.core import Pod
 
 _HALF = NANO // 2
 
@@ -145,3 +152,139 @@ def test_after_any_charges_the_copy_is_as_if_written_anew_and_goes_back_to_what_
     trial.undo(0)
     assert _image(trial) == images[0][1]
     assert trial.charged() == set()
+
+
+def test_devices_that_were_given_back_on_paper_stay_so_when_a_pod_of_their_node_is_evicted() -> None:
+    made = cluster(node(gpus=2), reservation("g1", "n1", book={}), pod("w", gpus=1, bound_to="n1"))
+    trial, victim = Placer(made.snapshot()).trial, made.pod("uid-w")
+    assert victim is not None
+    trial.retire(0, frozenset({"g1"}))
+    trial.evict(victim)
+    assert [(device.is_open, device.is_leaving) for device in trial.table.devices[0]] == [(False, True)]
+    assert trial.table.free[GPUS, 0] == 1
+
+
+def test_a_pod_of_a_node_that_is_gone_can_not_be_evicted() -> None:
+    made = cluster(node(), pod("w", gpus=1, bound_to="gone"))
+    victim = made.pod("uid-w")
+    assert victim is not None
+    with pytest.raises(LookupError):
+        Placer(made.snapshot()).trial.evict(victim)
+
+
+# --- evictions ---------------------------------------------------------------------------------------------------
+_TENANTS = {"t1": NANO // 2, "t2": NANO // 10, "t3": NANO // 4}
+
+
+@st.composite
+def _occupied(draw: st.DrawFn) -> list[Any]:
+    """Nodes on which pods run: whole GPUs, shares with and without their book entry, foreign ones."""
+    found: list[Any] = [*_NODES, *_PODS.values()]
+    for number in range(draw(st.integers(1, 4))):
+        of = draw(st.sampled_from(["cards", "mixed"]))
+        tenants = {f"{uid}-{number}": nano for uid, nano in _TENANTS.items() if draw(st.booleans())}
+        booked = {uid: nano for uid, nano in tenants.items() if draw(st.integers(0, 3))}
+        uuid = draw(st.sampled_from([f"GPU-{number}", f"GPU-{number}", ""]))
+        group, has_pod = f"g{number}", bool(draw(st.integers(0, 4)))
+        if has_pod:
+            found.append(reservation(group, of, uid=f"r{number}", book=booked, uuid=uuid))
+        for uid, nano in tenants.items():
+            share = pod(uid, uid=uid, fraction=str(nano / NANO), cpu="1")
+            found.append(bound(share, of, (group, nano), reservation=f"r{number}", uuid=uuid))
+    for number in range(draw(st.integers(0, 3))):
+        of = draw(st.sampled_from(["cards", "mixed", "plain"]))
+        found.append(pod(f"w{number}", uid=f"w{number}", gpus=int(of != "plain"), cpu="3", bound_to=of))
+    return found
+
+
+def _without(objects: list[Any], evicted: set[str], retired: set[str]) -> list[Any]:
+    """The same objects once these pods are gone, and these groups' reservations are being deleted."""
+    left = [obj for obj in objects if not (isinstance(obj, Pod) and obj.metadata.uid in evicted)]
+    return [_with_book(obj, evicted, retired) if _is_reservation(obj) else obj for obj in left]
+
+
+def _is_reservation(obj: Any) -> bool:
+    return isinstance(obj, Pod) and obj.metadata.namespace == names.RESERVATION_NAMESPACE
+
+
+def _with_book(held: Pod, evicted: set[str], retired: set[str]) -> Pod:
+    annotations, labels = held.metadata.annotations or {}, held.metadata.labels or {}
+    entries = books.parse(annotations[names.TENANTS]).entries
+    book = books.render(Book({uid: entry for uid, entry in entries.items() if uid not in evicted}))
+    gone_at = "2026-01-02T00:00:00Z" if labels[names.GPU_GROUP_LABEL] in retired else None
+    return changed(held, annotations={**annotations, names.TENANTS: book}, deletion_timestamp=gone_at)
+
+
+def _left(table: Table, column: int) -> list[Any]:
+    """What is left of a node, whatever order its devices were written in."""
+    devices = [replace(device, reservation=None) for device in table.devices[column]]
+    slots = (table.share_nano, table.share_mib, table.slice_nano)
+    return [
+        dict(zip(table.resources, table.free[:, column].tolist(), strict=True)),
+        sorted(devices, key=lambda device: device.group),
+        table.extra[:, column].tolist(),
+        *(sorted(nano for nano in array[:, column].tolist() if nano >= 0) for array in slots),
+    ]
+
+
+class _Done(NamedTuple):
+    """What stands on a statement at one checkpoint."""
+
+    mark: int
+    placed: tuple[Placement, ...] = ()
+    evicted: frozenset[str] = frozenset()
+    retired: frozenset[str] = frozenset()
+
+
+def _is_a_recount(trial: Trial, objects: list[Any], done: _Done) -> bool:
+    made = cluster(*_without(objects, set(done.evicted), set(done.retired)))
+    for placement in done.placed:
+        made.commits.assume(placement)
+    ledger = made.refresh()
+    for name, position in trial.position_of.items():
+        assert _left(trial.table, position) == _left(ledger.table, ledger.row_of[name])
+    return True
+
+
+_MOVES = st.lists(
+    st.tuples(st.sampled_from(["place", "room", "evict", "evict", "back"]), st.integers(0, 1_000)), max_size=14
+)
+
+
+@settings(max_examples=100)
+@given(_occupied(), _MOVES)
+def test_after_any_placements_and_evictions_each_node_is_what_a_recount_gives(
+    objects: list[Any], moves: list[tuple[str, int]]
+) -> None:
+    made = cluster(*objects)
+    placer = Placer(made.snapshot())
+    trial, waiting = placer.trial, sorted(made.waiting(), key=lambda record: record.name)
+    pods = {obj.metadata.uid: obj for obj in objects if isinstance(obj, Pod)}
+    running = [record for record in map(made.pod, pods) if record and record.node and not record.is_reservation]
+    kept = [_Done(trial.mark())]
+    for move, number in moves:
+        done = kept[-1]
+        gone, under_way = done.evicted, {placement.pod_uid for placement in done.placed}
+        record = waiting[number % len(waiting)]
+        victims = [victim for victim in running if victim.uid not in gone]
+        match move:
+            case "place" if record.uid not in under_way:
+                if (placed := placer.place(record, without=frozenset())) is not None:
+                    done = done._replace(placed=(*done.placed, placed))
+            case "room" if record.name in {"whole", "two"} and record.uid not in under_way:
+                if (room := placer.wait_for_device(record, without=frozenset())) is not None:
+                    retired = (pods[retire.reservation_uid].metadata.labels or {} for retire in room[1])
+                    groups = {labels[names.GPU_GROUP_LABEL] for labels in retired}
+                    at = Placement(pod_uid=record.uid, namespace="ns", name=record.name, rv="", node=room[0])
+                    done = done._replace(placed=(*done.placed, at), retired=done.retired | groups)
+            case "evict" if victims:
+                trial.evict(victims[number % len(victims)])
+                done = done._replace(evicted=gone | {victims[number % len(victims)].uid})
+            case "back":
+                kept = kept[: number % len(kept) + 1]
+                trial.undo(kept[-1].mark)
+                done = kept.pop()
+            case _:
+                continue
+        kept.append(done._replace(mark=trial.mark()))
+        assert _is_a_recount(trial, objects, kept[-1])

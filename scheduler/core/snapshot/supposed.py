@@ -1,0 +1,31 @@
+"""What a decision supposes of one node: pods that it places there, evicts, and idle devices that it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+import msgspec
+
+from gpu.book import Book
+from gpu.reservation import Reservation
+from scheduler.core.nodes.node_usage import Charge
+
+
+class Supposed(msgspec.Struct, frozen=True):
+    """``evicted``: UIDs of pods. ``retired``: groups whose reservations are on their way out."""
+
+    placed: tuple[Charge, ...] = ()
+    evicted: Set[str] = frozenset()
+    retired: Set[str] = frozenset()
+
+    def reservation(self, held: Reservation) -> Reservation:
+        """A reservation as it would be."""
+        gone = held.group in self.retired
+        if held.book is not None and not self.evicted.isdisjoint(held.book.entries):
+            left = {uid: entry for uid, entry in held.book.entries.items() if uid not in self.evicted}
+            held = msgspec.structs.replace(held, book=Book(left))
+        return msgspec.structs.replace(held, deleting=True) if gone else held
+
+    def charges(self, under_way: Iterable[Charge]) -> Iterable[Charge]:
+        """What would be under way."""
+        return (*(charge for charge in under_way if charge.pod_uid not in self.evicted), *self.placed)
