@@ -1,7 +1,7 @@
 """Whether a device that a reservation pod just named is really nobody else's (docs/design/protocol.md, step 2).
 
-Two quorum LISTs in this order: reservation pods, then pods. A device belongs to one node, so both are asked for that
-node only.
+One quorum LIST of all pods of the node that the device belongs to. It shows reservation pods and tenants at one
+resourceVersion, as two LISTs in the protocol's order would if nothing happened between them.
 """
 
 from __future__ import annotations
@@ -73,33 +73,22 @@ class Verifier:
                 await before.ended.wait()
             async with self._limiter:
                 self._running[node] = self._next.pop(node)
-                look.answers = await until_answered(partial(self._look_at, node, look.wanted))
+                look.answers = await until_answered(partial(self._list, node, look.wanted))
         finally:
             for looks in (self._running, self._next):
                 if looks.get(node) is look:
                     del looks[node]
             look.ended.set()
 
-    async def _look_at(self, node: str, wanted: Mapping[Key, Reservation]) -> dict[Key, Answer]:
-        """Look once; and once more for those that would be refused.
-
-        Who joined and was bound between the two LISTs, by another process, is missing from the book that the first one
-        showed, and nothing is wrong.
-        """
-        answers = await self._list(node, wanted)
-        refused = {key: wanted[key] for key, answer in answers.items() if isinstance(answer, Failed)}
-        return {**answers, **(await self._list(node, refused))} if refused else answers
-
     async def _list(self, node: str, wanted: Mapping[Key, Reservation]) -> dict[Key, Answer]:
-        on_node, namespace = f"spec.nodeName={node}", self._template.namespace
-        listed = await self._api.list(PODS, namespace=namespace, field_selector=on_node)
+        namespace = self._template.namespace
+        listed = await self._api.list(PODS, field_selector=f"spec.nodeName={node}")
         there = [
             reservations.read(pod)
             for pod in listed.items
             if reservations.is_reservation(pod, namespace, app=self._template.app)
         ]
-        pods = await self._api.list(PODS, field_selector=on_node)
-        tenants = [read_pod(pod) for pod in pods.items if pod.metadata.namespace != namespace]
+        tenants = [read_pod(pod) for pod in listed.items if pod.metadata.namespace != namespace]
         return {key: _judged(held, there, tenants) for key, held in wanted.items()}
 
 

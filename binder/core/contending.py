@@ -1,4 +1,4 @@
-"""Who uses a device that is not his to use, and has to go: judged on two LISTs of one node (docs/design/healing.md).
+"""Who uses a device that is not his to use, and has to go: judged on a LIST of a node's pods (docs/design/healing.md).
 
 A tenant is where he should be as long as his group's reservation holds the device that he was given, or no other group
 has it. Whoever moves is named with the reason; nobody else is touched.

@@ -97,7 +97,7 @@ class Join(msgspec.Struct, frozen=True, gc=False):
 
 
 class Verify(msgspec.Struct, frozen=True, gc=False):
-    """Look by quorum LISTs for other claims on this reservation's device."""
+    """Look by a quorum LIST for other claims on this reservation's device."""
 
     group: str
 

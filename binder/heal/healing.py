@@ -1,6 +1,6 @@
 """Looks for devices that are not their tenants' any more, and does what docs/design/healing.md says.
 
-The cache only makes it look: what is done to anybody rests on two LISTs of the node, made right before it.
+The cache only makes it look: what is done to anybody rests on a LIST of the node's pods, made right before it.
 """
 
 from __future__ import annotations
@@ -148,16 +148,15 @@ class Healing:
                     )
 
     async def _scenes(self, node: str, notes: _Notes) -> list[Scene]:
-        """List the reservation pods, then the pods of a node; a scene for each kind of device. Raises ApiError."""
-        on_node, template = f"spec.nodeName={node}", self._settings.reservation
-        listed = await self._api.list(PODS, namespace=template.namespace, field_selector=on_node)
+        """List the pods of a node, at one version; a scene for each kind of device. Raises ApiError."""
+        template = self._settings.reservation
+        listed = await self._api.list(PODS, field_selector=f"spec.nodeName={node}")
         held = [
             reservations.read(pod)
             for pod in listed.items
             if reservations.is_reservation(pod, template.namespace, app=template.app)
         ]
-        pods = await self._api.list(PODS, field_selector=on_node)
-        others = [pod for pod in pods.items if pod.metadata.namespace != template.namespace]
+        others = [pod for pod in listed.items if pod.metadata.namespace != template.namespace]
         tenants = [Claimant(pod, raw.metadata.creation_timestamp or "") for raw in others if (pod := _tenant(raw))]
         granted = {device.resource for one in tenants if one.pod.grant for device in one.pod.grant.devices}
         return [

@@ -1,4 +1,4 @@
-"""A binder's verification of a device: two LISTs, each a step of its own (binder/bind/verifying.py)."""
+"""A binder's verification of a device: two LISTs, each a step. binder/bind/verifying.py makes one of both."""
 
 from __future__ import annotations
 
