@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scheduler.core.model.plan import Explain
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
-from tests.scheduler.core.objects import NANO, bound, cluster, node, pod, reservation
+from tests.scheduler.core.objects import NANO, Fed, bound, cluster, node, pod, reservation
 from wire import names
 
 HALF = NANO // 2
@@ -176,3 +180,130 @@ def test_all_pods_that_wait_for_the_same_reason_are_told_at_once() -> None:
 
 def test_equal_verdicts_are_equal_values() -> None:
     assert _verdict(node("a", 0), pod(gpus=1)) == _verdict(node("a", 0), pod(gpus=1))
+
+
+# --- any nodes ---------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Machine:
+    """A node: what it has, and what is used of its shared devices in hundredths."""
+
+    name: str
+    gpus: int
+    cpu_milli: int
+    mem_mib: int
+    pods: int
+    used: tuple[int, ...] = ()
+    is_cordoned: bool = False
+    card_mib: int = 0
+
+    def objects(self) -> list[Fed]:
+        """The node and its reservations."""
+        made: list[Fed] = [
+            node(
+                self.name,
+                self.gpus,
+                cpu=f"{self.cpu_milli}m",
+                memory=f"{self.mem_mib}Mi",
+                pods=self.pods + len(self.used),
+                cordoned=self.is_cordoned,
+                mem_mib=self.card_mib,
+            )
+        ]
+        for number, used in enumerate(self.used):
+            group = f"{self.name}-{number}"
+            made.append(reservation(group, self.name, book={f"t-{group}": used * NANO // 100}, uuid=f"GPU-{group}"))
+        return made
+
+
+_MACHINES = st.lists(
+    st.builds(
+        Machine,
+        name=st.sampled_from(["a", "b", "c"]),
+        gpus=st.integers(2, 4),
+        cpu_milli=st.sampled_from([900, 1000, 4000]),
+        mem_mib=st.sampled_from([900, 1000, 4000]),
+        pods=st.sampled_from([0, 1, 2, 10]),
+        used=st.lists(st.sampled_from([10, 50, 70, 100]), max_size=2).map(tuple),
+        is_cordoned=st.sampled_from([False, False, False, True]),
+        card_mib=st.sampled_from([0, 20_000]),
+    ),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda machine: machine.name,
+)
+_ASKS = st.fixed_dictionaries(
+    {"cpu": st.sampled_from(["", "1", "2"]), "memory": st.sampled_from(["", "1000Mi", "2000Mi"])},
+    optional={"fraction": st.sampled_from(["0.2", "0.4", "0.95"]), "devices": st.sampled_from([1, 1, 2, 3])},
+) | st.fixed_dictionaries(
+    {"cpu": st.sampled_from(["", "1", "2"])}, optional={"gpus": st.integers(1, 6), "memory": st.just("2000Mi")}
+)
+#: GPUs come first, since they are what people wait for.
+_UNITS = ("nano_gpu", "gpu", "cpu_milli", "mem_mib", "pods")
+_RESERVED = Settings(reservation_cpu_milli=100, reservation_mem_mib=100)
+
+
+def _asked(asked: dict[str, Any]) -> Any:
+    return pod("waits", **({key: value for key, value in asked.items() if key != "devices" or "fraction" in asked}))
+
+
+def _of(machines: list[Machine], waiting: Any) -> Verdict | None:
+    made = cluster(*(each for machine in machines for each in machine.objects()), waiting, settings=_RESERVED)
+    (entry,) = made.decide(0).entries
+    return entry.verdict if isinstance(entry, Explain) else None
+
+
+@settings(max_examples=120)
+@given(_MACHINES, _ASKS)
+def test_a_verdict_on_several_nodes_is_the_sum_of_those_on_each(machines: list[Machine], asked: dict[str, Any]) -> None:
+    waiting = _asked(asked)
+    verdict = _of(machines, waiting)
+    alone = [_of([machine], waiting) for machine in machines]
+    assert (verdict is None) is any(each is None for each in alone)
+    if verdict is None:
+        return
+    told = [each for each in alone if each is not None]
+    counts = Counter((reason.kind, reason.resource) for each in told for reason in each.node_reasons)
+    assert {(reason.kind, reason.resource): reason.nodes for reason in verdict.node_reasons} == counts
+    by_unit = sorted((_UNITS.index(each.shortfall[0]), each.shortfall) for each in told if each.shortfall)
+    assert verdict.shortfall == (by_unit[0][1] if by_unit else None)
+
+
+def _grown(machine: Machine, unit: str, amount: int) -> Machine:
+    """The same with so much more free; of shared devices the emptiest has it."""
+    match unit:
+        case "gpu":
+            return replace(machine, gpus=machine.gpus + amount)
+        case "cpu_milli":
+            return replace(machine, cpu_milli=machine.cpu_milli + amount)
+        case "mem_mib":
+            return replace(machine, mem_mib=machine.mem_mib + amount)
+        case "pods":
+            return replace(machine, pods=machine.pods + amount)
+        case _:
+            raise AssertionError(unit)
+
+
+@settings(max_examples=200)
+@given(_MACHINES, _ASKS)
+def test_what_a_verdict_says_would_help_helps_and_less_does_not(machines: list[Machine], asked: dict[str, Any]) -> None:
+    waiting = _asked(asked)
+    verdict = _of(machines, waiting)
+    if verdict is None or verdict.shortfall is None or verdict.shortfall[0] == "nano_gpu":
+        return
+    unit, amount = verdict.shortfall
+    assert amount > 0
+    helped = [_of([_grown(machine, unit, amount)], waiting) is None for machine in machines]
+    assert any(helped)
+    assert all(_of([_grown(machine, unit, amount - 1)], waiting) is not None for machine in machines)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=3), st.sampled_from([20, 40, 95]))
+def test_the_part_of_a_device_that_is_missing_is_that_of_the_emptiest_one(used: list[int], asked: int) -> None:
+    verdict = _of([Machine("a", len(used), 4000, 4000, 10, tuple(used))], pod(fraction=f"0.{asked}"))
+    free = 100 - min(used)
+    if free >= asked:
+        assert verdict is None
+    else:
+        assert verdict is not None
+        assert verdict.shortfall == ("nano_gpu", (asked - free) * NANO // 100)
