@@ -109,12 +109,14 @@ def _indexed_of(ref: ContainerRef, container: Container) -> tuple[FractionAsk, .
     mine: list[FractionAsk] = []
     for name in sorted(amounts(container)):
         match = _INDEXED.fullmatch(name)
-        count = count_of(ref, container, name) if match else 0
+        if match is None:
+            continue
+        count = count_of(ref, container, name)
         if isinstance(count, Refusal):
             return count
         if count > SLICES:
             return _too_much(f"{name} of container {ref.name}", count)
-        if match and count:
+        if count:
             mine.append(FractionAsk(count * NANO_PER_DEVICE // SLICES, index=int(match[1])))
     return tuple(sorted(mine, key=lambda ask: ask.index))
 
@@ -149,9 +151,10 @@ def _counted(ref: ContainerRef, container: Container, settings: ClearmlSettings)
         count = count_of(ref, container, name)
         if isinstance(count, Refusal):
             return count
-        ask, each = _counted_as(name, settings)
-        if ask is None:
+        counted_as = _counted_as(name, settings)
+        if counted_as is None:
             continue
+        ask, each = counted_as
         if count % each:
             return Refusal(
                 code=Mistake.MALFORMED,
@@ -166,12 +169,13 @@ def _counted(ref: ContainerRef, container: Container, settings: ClearmlSettings)
     return found
 
 
-def _counted_as(name: str, settings: ClearmlSettings) -> tuple[Ask | None, int]:
+def _counted_as(name: str, settings: ClearmlSettings) -> tuple[Ask, int] | None:
     """What a resource of the vendor's plugin stands for, and how many of it; None: for itself."""
     if name == names.GPU_RESOURCE:
         return WholeAsk(), settings.legacy_replicas or 1
-    gib = _memory_gib(name) if settings.mig_as_memory else 0
-    return (MemoryAsk(gib * _MIB_PER_GIB), 1) if gib else (None, 1)
+    if settings.mig_as_memory and (gib := _memory_gib(name)):
+        return MemoryAsk(gib * _MIB_PER_GIB), 1
+    return None
 
 
 def slice_edits(spec: PodSpec, settings: ClearmlSettings) -> tuple[ResourceEdit, ...]:

@@ -70,13 +70,7 @@ def _largest_mib(translation: Translation) -> int:
         return 0
     requests = (translation.request, *translation.alternatives)
     return max(
-        (
-            max(ask.mem_mib, ask.limit_mib)
-            for request in requests
-            for ask in request.shared
-            if isinstance(ask, MemoryAsk)
-        ),
-        default=0,
+        max(ask.mem_mib, ask.limit_mib) for request in requests for ask in request.shared if isinstance(ask, MemoryAsk)
     )
 
 

@@ -110,9 +110,9 @@ def _spans(devices: int, rest: int, units: int) -> Iterator[tuple[int, ...]]:
 
 
 def _cuts(count: int, most: int) -> Iterator[tuple[int, int]]:
+    """Two parts of ``count``, the larger one at most ``most``, which is less than ``count``."""
     for larger in range(most, (count - 1) // 2, -1):
-        if larger < count:
-            yield larger, count - larger
+        yield larger, count - larger
 
 
 def _spanned(

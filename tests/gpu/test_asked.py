@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpu import record
-from gpu.asked import alternative, asked, asked_when_bound, needs_record
+from gpu.asked import alternative, asked, asked_on, asked_when_bound, mode_of, needs_record, taken
 from gpu.refusal import Mistake, Refusal
 from gpu.request import (
     NO_GPU,
@@ -18,7 +18,7 @@ from gpu.request import (
     WholeAsk,
 )
 from gpu.share import NANO_PER_DEVICE
-from gpu.translation import Translation, Wishes
+from gpu.translation import Place, Translation, Wishes
 from tests.gpu.dialects.pods import C0, asking
 
 HALF = FractionAsk(NANO_PER_DEVICE // 2)
@@ -94,6 +94,50 @@ def test_a_record_that_is_none_is_refused_and_not_passed_over(text: str) -> None
 @pytest.mark.parametrize(("number", "expected"), [(0, HALVED), (1, TENTHS), (2, None), (-1, None)])
 def test_alternatives_are_numbered_from_the_request_on(number: int, expected: GpuRequest | None) -> None:
     assert alternative(ALIYUN, number) == expected
+
+
+ON_POOLS = Translation(
+    dialect="aliyun",
+    request=HALVED,
+    alternatives=(TENTHS,),
+    unit=1024,
+    places=(Place(labels=(("pool", "a"),), unit=1024), Place(labels=(("pool", "b"),), unit=1)),
+)
+
+
+@pytest.mark.parametrize(
+    ("translation", "number", "request_", "unit"),
+    [(ALIYUN, 0, HALVED, 0), (ALIYUN, 1, TENTHS, 0), (ON_POOLS, 0, HALVED, 1024), (ON_POOLS, 1, TENTHS, 1)],
+)
+def test_what_was_taken_is_counted_as_on_its_node(
+    translation: Translation, number: int, request_: GpuRequest, unit: int
+) -> None:
+    found = taken(translation, number)
+    assert found is not None
+    assert (found.request, found.unit) == (request_, unit)
+    assert taken(translation, 2) is None
+
+
+@pytest.mark.parametrize(
+    ("translation", "labels", "expected"),
+    [
+        (ALIYUN, {}, HALVED),
+        (ON_POOLS, {"pool": "a"}, HALVED),
+        (ON_POOLS, {"pool": "b"}, TENTHS),
+        (ON_POOLS, {"pool": "c"}, None),
+        (None, {}, None),
+    ],
+)
+def test_a_record_says_what_is_asked_on_a_node(
+    translation: Translation | None, labels: dict[str, str], expected: GpuRequest | None
+) -> None:
+    annotations = {"gpu-fraction": "0.5"} if translation is None else {"moorage.dev/gpu": record.render(translation)}
+    assert asked_on(asking({}, annotations=annotations), labels) == expected
+
+
+@pytest.mark.parametrize(("dialect", "mode"), [("hami", "mps"), ("kai", "")])
+def test_tenants_meet_by_the_mode_that_others_than_kai_said(dialect: str, mode: str) -> None:
+    assert mode_of(Translation(dialect=dialect, request=HALVED, wishes=Wishes(mode="mps"))) == mode
 
 
 NEWER = "nvidia.com/container.main.gpu-memory.request"

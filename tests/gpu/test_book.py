@@ -208,6 +208,15 @@ def test_only_exactly_the_entry_that_is_named_leaves(leaver: Tenant, stays: bool
     assert "u2" in book.entries
 
 
+@pytest.mark.parametrize(
+    ("to", "nano"), [(HALF - 1, HALF - 1), (1, 1), (HALF, HALF), (HALF + 1, HALF), (0, HALF), (-1, HALF), (None, HALF)]
+)
+def test_a_charge_is_lowered_and_never_raised_or_taken_away(to: int | None, nano: int) -> None:
+    book = joined(tenant("u1"), tenant("u2"))
+    lowered = device_book.lower(book, {} if to is None else {"u1": to})
+    assert {uid: entry.nano for uid, entry in lowered.entries.items()} == {"u1": nano, "u2": HALF}
+
+
 def test_renewing_moves_only_the_resource_version() -> None:
     renewed = device_book.renew(joined(tenant("u1"), tenant("u2")), tenant("u1"), "12")
     assert renewed == joined(tenant("u1", rv="12"), tenant("u2"))

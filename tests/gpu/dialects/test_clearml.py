@@ -109,6 +109,7 @@ LISTED = [
     Row(
         "C4 beside the same count", labelled("2", {"nvidia.com/gpu": "2"}), whole(2, have=2), written=reported("1.000")
     ),
+    Row("C4 as many as a container can be given", labelled("256"), whole(256), written=reported("1.000")),
     Row("C4 too many", labelled("257"), (Mistake.TOO_MANY, LABEL)),
     *(Row(f"C5 {text}", labelled(text), REFUSED) for text in ("1.5", "1.25")),
     *(Row(f"C6 {text}", labelled(text), REFUSED) for text in ("0.3", "0.1", "0.4999999999999999999", "0.06")),
@@ -171,6 +172,20 @@ LISTED = [
         settings(legacy_replicas=8),
         reported("1.000"),
     ),
+    Row(
+        "C9 a card by itself where a part is a whole one",
+        asking({"nvidia.com/gpu": 1}),
+        whole(1, have=1),
+        settings(legacy_replicas=1),
+        reported("1.000"),
+    ),
+    Row(
+        "C9 slices of MIG stay what they are",
+        asking({"nvidia.com/gpu": 8}, {SLICE: 2}),
+        made(asks((C0, [WholeAsk()]), (C1, [MigAsk("1g.10gb")] * 2)), edits=(ResourceEdit(C0, "nvidia.com/gpu", 1),)),
+        settings(legacy_replicas=8),
+        reported("1.000"),
+    ),
     Row("C9 not a multiple", asking({"nvidia.com/gpu": 4}), (Mistake.MALFORMED, COUNT), settings(legacy_replicas=8)),
     Row(
         "C10 the first generation",
@@ -188,6 +203,13 @@ LISTED = [
         asking({"nvidia.com/gpu-3": 2}),
         made(asks((C0, [FractionAsk(2 * EIGHTH, index=3)]))),
         written=reported("0.250"),
+    ),
+    Row(
+        "C11 capped also where an image could bring its own cap",
+        asking({"nvidia.com/gpu-3": 2}),
+        made(asks((C0, [FractionAsk(2 * EIGHTH, index=3)]))),
+        BY_IMAGE,
+        reported("0.250"),
     ),
     Row(
         "C11 all of it",

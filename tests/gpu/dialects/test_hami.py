@@ -240,6 +240,7 @@ def test_resources_say_slices_of_how_many_devices(pod: Pod, own: DialectSettings
     [
         pytest.param(asking({GPU: 1}), DEFAULTS, False, False, id="T3-plain"),
         pytest.param(asking({GPU: 1}), settings(owns_plain_counts=True), False, True, id="T3-setting"),
+        pytest.param(asking({}, {GPU: 1}), settings(owns_plain_counts=True), False, True, id="T3-second"),
         pytest.param(asking({GPU: 1}, {CORES: "x"}), DEFAULTS, True, False, id="T3-bad-value"),
         pytest.param(asking({}, init=[{PRIORITY: 0}]), DEFAULTS, True, False, id="T3-init"),
         pytest.param(

@@ -160,6 +160,7 @@ REFUSED = [
     ("O11-shared-rest", [{SHARED: 2, RATIO: 61}], Mistake.MALFORMED, RATIO, UNIT.format(RATIO, 61)),
     ("O11-shared-each", [{SHARED: 2, RATIO: 240}], Mistake.MALFORMED, RATIO, UNIT.format(RATIO, 240)),
     ("O11-shared-core", [{SHARED: 2, MEM: 9, CORE: 300}], Mistake.MALFORMED, CORE, UNIT.format(CORE, 300)),
+    ("O11-shared-core-little", [{SHARED: 2, MEM: 9, CORE: 202}], Mistake.MALFORMED, CORE, UNIT.format(CORE, 202)),
     ("O11-half", [{GPU: "0.5"}], Mistake.MALFORMED, GPU, f"{GPU} of container main must be an integer, it is '0.5'"),
     (
         "O11-many",
@@ -199,6 +200,9 @@ def test_what_does_not_stand_together_is_refused_in_the_origins_words(
     ("limits", "label", "wishes"),
     [
         pytest.param({GPU: 50}, "HAMi-core", Wishes(memory_cap=True, compute_cap=True, mode="hami-core"), id="O13"),
+        pytest.param(
+            {RATIO: 30, CORE: 1}, "hami-core", Wishes(memory_cap=True, compute_cap=True, mode="hami-core"), id="O13-1"
+        ),
         pytest.param({MEM: 50}, "hami-core", Wishes(memory_cap=True, mode="hami-core"), id="O13-lower"),
         pytest.param({GPU: 100}, "hami-core", Wishes(mode="hami-core"), id="O13-whole"),
         pytest.param({GPU: 50}, None, Wishes(), id="T5-accounting"),
@@ -308,6 +312,16 @@ def test_sidecars_count_beside_the_others() -> None:
     refusal = koordinator.translate(pod(container("main", {GPU: 50}), init=[init]), DEFAULTS)
     assert isinstance(refusal, Refusal)
     assert refusal.message == UNIT.format(GPU, 110)
+
+
+def test_a_sidecar_with_a_device_of_its_own_is_no_container_beside_the_others() -> None:
+    """O12: of init containers the origin does not say which device they take."""
+    own = {SHARED: 1, MEM: "4Gi"}
+    refusal = koordinator.translate(
+        pod(container("main", own), init=[container("load", own, restartPolicy="Always")]), DEFAULTS
+    )
+    assert isinstance(refusal, Refusal)
+    assert refusal.code is Mistake.CONFLICTING
 
 
 QUANTITIES = st.one_of(

@@ -3,11 +3,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.dialects import metagpu
-from gpu.dialects.seating import MOST_ALTERNATIVES
+from gpu.dialects.seating import MOST_ALTERNATIVES, MOST_TRIED
 from gpu.dialects.settings import DialectSettings, MetagpuSettings
 from gpu.refusal import Mistake, Refusal
 from gpu.request import Ask, FractionAsk, GpuRequest, MigAsk, WholeAsk
@@ -240,6 +241,19 @@ def test_a_pod_that_was_through_admission_names_no_resource_that_no_node_has(row
 
 def test_other_resources_are_left_alone() -> None:
     assert not metagpu.speaks(asking({"nvidia.com/gpu": 1}, {"cnvrg.io/metagpus": 1}), DialectSettings())
+
+
+def test_only_its_own_requests_name_units() -> None:
+    whole = one(WholeAsk())
+    assert metagpu.most_units(one(part(30)), [part(30)]) == 30
+    assert metagpu.most_units(msgspec.structs.replace(whole, dialect="hami"), [part(30)]) == 0
+
+
+def test_a_cut_of_many_devices_has_as_many_ways_as_the_scheduler_tries() -> None:
+    answer = metagpu.translate(asking({RESOURCE: 100 * 100 + 50}), SPAN)
+    assert isinstance(answer, Translation)
+    # A hundred whole devices and two parts.
+    assert len(answer.alternatives) == MOST_TRIED // 102
 
 
 @given(st.integers(1, 1000), st.sampled_from([3, 7, 10, 100, 1000]))
