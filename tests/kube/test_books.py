@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import AsyncIterator
 
@@ -231,6 +232,19 @@ async def test_a_book_that_others_keep_changing_is_contended_and_settled_later(s
     assert isinstance(await books.join(shelf.api, held, [tenant("p")]), books.Contended)
     settled = await books.until_settled(lambda: books.join(shelf.api, held, [tenant("p")]))
     assert isinstance(settled, Reservation)
+
+
+async def test_a_contended_book_is_tried_again_ever_more_rarely(shelf: Shelf) -> None:
+    times: list[float] = []
+
+    async def change() -> Reservation | books.Contended:
+        times.append(anyio.current_time())
+        return books.Contended("others") if len(times) <= 8 else settled
+
+    settled = await shelf.put()
+    assert await books.until_settled(change) is settled
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert gaps == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
 
 
 async def test_the_first_book_of_a_foreign_reservation_is_written_as_it_was_read(shelf: Shelf) -> None:

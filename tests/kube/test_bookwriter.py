@@ -252,3 +252,24 @@ async def test_a_book_that_others_keep_changing_is_written_ever_more_slowly() ->
     assert isinstance(await BookWriter(api).join(held, [_tenant(1)]), Reservation)
     gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert gaps == pytest.approx([0.005, 0.01, 0.02, 0.04])
+
+
+async def test_who_waits_for_a_write_that_is_given_up_is_told() -> None:
+    server, api, held = await _shelf()
+    writer = BookWriter(api)
+    server.faults.on_request.append(once(Fault(delay_s=5), when=is_call("scheduler", "patch", "pods")))
+    answers: dict[int, Any] = {}
+
+    async def join(number: int) -> None:
+        answers[number] = await writer.join(held, [_tenant(number)])
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as others, anyio.create_task_group() as first:
+            first.start_soon(join, 1)
+            await anyio.sleep(0.1)
+            # One of them comes while the write is on its way; both wait for the one who writes.
+            others.start_soon(join, 2)
+            await anyio.sleep(0.1)
+            first.cancel_scope.cancel()
+    assert answers == {2: NotJoinable("the write was given up")}
+    assert isinstance(await writer.join(held, [_tenant(3)]), Reservation)

@@ -253,11 +253,23 @@ async def test_a_merge_patch_carries_its_preconditions() -> None:
     assert patch == {"metadata": {"annotations": {"k": "v"}}}
 
 
-async def test_another_uid_is_a_conflict_even_where_the_server_calls_it_invalid() -> None:
-    causes = [{"field": "metadata.uid", "reason": "FieldValueInvalid"}]
+UID_CAUSE = {"field": "metadata.uid", "reason": "FieldValueInvalid"}
+OTHER_CAUSE = {"field": "metadata.name", "reason": "FieldValueInvalid"}
+
+
+@pytest.mark.parametrize("causes", [[UID_CAUSE], [OTHER_CAUSE, UID_CAUSE], ["a word", UID_CAUSE]])
+async def test_another_uid_is_a_conflict_even_where_the_server_calls_it_invalid(causes: list[Any]) -> None:
     api, _ = scripted(refusal(422, "Invalid", causes=causes))
-    with pytest.raises(errors.Conflict):
+    with pytest.raises(errors.Conflict) as raised:
         await api.patch(PODS, "a", {}, namespace="ns", uid="u")
+    assert raised.value.code == 409
+
+
+@pytest.mark.parametrize(("causes", "uid"), [([OTHER_CAUSE], "u"), ([], "u"), (["a word"], "u"), ([UID_CAUSE], "")])
+async def test_a_patch_that_is_invalid_for_another_reason_is_no_conflict(causes: list[Any], uid: str) -> None:
+    api, _ = scripted(refusal(422, "Invalid", causes=causes))
+    with pytest.raises(errors.Invalid):
+        await api.patch(PODS, "a", {}, namespace="ns", uid=uid)
 
 
 async def test_a_json_patch_is_sent_as_it_is() -> None:

@@ -123,6 +123,8 @@ async def test_a_redirect_is_not_followed() -> None:
 
     async with connected(redirect) as transport:
         assert (await transport.request("GET", "/x", query={}, timeout_s=5.0)).status == 302
+        async with transport.stream("/x", query={"watch": "1"}, timeout_s=5.0) as (head, _):
+            assert head.status == 302
 
 
 async def test_a_write_whose_deadline_passed_while_the_process_was_stopped_is_not_sent() -> None:
@@ -374,6 +376,34 @@ async def test_the_server_is_checked_against_the_clusters_ca(path: str, tmp_path
                 assert answer.body == b"hello"
             else:
                 with pytest.raises(errors.Unreachable, match="certificate verify failed"):
+                    await transport.request("GET", "/", query={}, timeout_s=5.0)
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+async def test_a_client_certificate_is_shown_to_the_server(is_shown: bool, tmp_path: Path) -> None:
+    certificate, key = _certificate(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificate))
+    tls.load_cert_chain(certificate, key)
+    tls.verify_mode = ssl.CERT_REQUIRED
+
+    async def who(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        return web.json_response(request.transport.get_extra_info("peercert")["subject"])
+
+    async with serving(who, tls=tls) as url:
+        credentials = config.Credentials(
+            server=url,
+            ca_file=str(certificate),
+            client_cert_file=str(certificate) if is_shown else "",
+            client_key_file=str(key),
+            tls_server_name="api.test",
+        )
+        async with HttpTransport(credentials) as transport:
+            if is_shown:
+                answer = await transport.request("GET", "/", query={}, timeout_s=5.0)
+                assert json.loads(answer.body) == [[["commonName", "api.test"]]]
+            else:
+                with pytest.raises(errors.Unreachable):
                     await transport.request("GET", "/", query={}, timeout_s=5.0)
 
 

@@ -60,3 +60,13 @@ async def test_a_conflict_with_the_object_still_there_is_not_taken_for_an_answer
         await remove(api, CONFIG_MAPS, "c", namespace="team", uid=uid)
     await remove(api, CONFIG_MAPS, "c", namespace="team", uid=uid)
     assert await _there(api) == []
+
+
+async def test_a_conflict_about_an_object_that_is_gone_is_no_fault() -> None:
+    """An answer that got lost on the way, and the same request again: the first one took it away."""
+    server, api = _start()
+    uid = await _create(api)
+    fault = Fault(refuse_with=409, carried_out=True)
+    server.faults.on_request.append(once(fault, when=lambda call: call.verb == "delete"))
+    await remove(api, CONFIG_MAPS, "c", namespace="team", uid=uid)
+    assert await _there(api) == []

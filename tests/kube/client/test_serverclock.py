@@ -62,6 +62,14 @@ async def test_the_last_date_counts_also_where_it_goes_back() -> None:
     assert made.now_ns() == (DATE_S - 3600) * S
 
 
+async def test_the_same_second_again_is_that_second() -> None:
+    made = clock(answer(date=DATE), answer(date=DATE))
+    await ask(made)
+    await anyio.sleep(0.75)
+    await ask(made)
+    assert made.now_ns() == DATE_S * S
+
+
 async def test_the_date_of_a_refusal_counts() -> None:
     made = clock(Response(403, {"date": DATE}, b"{}"))
     assert (await ask(made)).status == 403
