@@ -101,7 +101,7 @@ class Attempts:
 
     def cost(self, cls: PodClass) -> int:
         """About what it takes to find that a class fits nowhere, and to say why."""
-        ways = 1 + len(cls.alternatives)
+        ways = len(list(cls.requests()))
         nodes = len(self.snapshot.ledger.row_of)
         if not cls.request.is_shared:
             return ways * (_JUDGING + nodes // _NODES_PER_OPERATION)
@@ -136,8 +136,8 @@ class Attempts:
         return still is None
 
     def _tried(self) -> Columns | None:
-        """What is left after all that was charged so far; None if nothing was."""
-        if self._placer is None or not self._placer.trial.mark():
+        """What is left after all that was charged so far; None while nothing was tried."""
+        if self._placer is None:
             return None
         trial, nodes = self._placer.trial, self.snapshot.ledger.nodes
 

@@ -408,6 +408,7 @@ def _one_of_each(api: Api) -> None:
         ({"of": "g1", "gpus": 9}, ["gone"]),
         ({"of": "g2"}, ["deleted", "gone"]),
         ({"of": "job"}, ["bound", "ended", "gone"]),
+        ({"of": "job", "gpus": 99}, ["gone"]),
         ({"gated": True}, ["open", "gone"]),
         ({"priority": 5, "namespace": "other"}, ["labelled", "gone"]),
     ]

@@ -105,3 +105,26 @@ def test_a_member_beyond_the_minimum_waits_while_others_of_its_gang_have_another
     assert _placed(made) == ["a"]
     feed(made, node("n4", 0, cpu="128"))
     assert "b" in _placed(made)
+
+
+def _keeps_off(app: str) -> dict[str, Any]:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def test_a_pod_that_is_kept_off_since_it_was_filed_is_not_placed_there_and_others_of_its_class_are() -> None:
+    """What keeps pods off is compared when they have their turn, not each time that a pod comes."""
+    first, second = pod("a", gpus=1, labels={"app": "a"}), pod("b", gpus=1, labels={"app": "b"})
+    made = cluster(node("n1", 0), first, second)
+    assert _placed(made) == []
+    feed(made, bound(pod("r", spec=_keeps_off("a")), "n2"))
+    assert _placed(made) == []
+    feed(made, node("n2", 2))
+    assert _placed(made) == ["b"]
+    while _wake_at_ns(made) == 0:
+        _placed(made)
+    verdict = made.backlog.said.verdict("uid-a")
+    assert verdict is not None
+    assert "others-anti-affinity" in {reason.kind for reason in verdict.node_reasons}
+    made.remove_pod("uid-r")
+    assert "a" in _placed(made)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert.gang_kinds import asked_by, gang_kind_of, is_gang_kind
+from scheduler.core.convert.gang_kinds import asked_by, asks_more_than, gang_kind_of, is_gang_kind
 from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, Join
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
 from tests.scheduler.core.objects import (
@@ -360,3 +360,26 @@ def test_a_gang_of_another_scheduler_is_asked_for_by_label_or_annotation(name: s
     assert asked_by(ObjectMeta(labels={name: "g"})) == f"label {name}"
     assert asked_by(ObjectMeta(annotations={name: "g"})) == f"annotation {name}"
     assert asked_by(ObjectMeta(labels={name: ""}, annotations={name: ""})) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "minimum", "asks_more"),
+    [
+        (None, 0, False),
+        ("1", 0, False),
+        ("0", 1, False),
+        ("2", 1, True),
+        ("2", 2, False),
+        ("3", 2, True),
+        ("123456789", 123_456_789, False),
+        ("1234567890", 1_234_567_890, True),
+        ("²", 5, True),
+        ("-1", 5, True),
+        ("", 5, True),
+    ],
+)
+def test_an_annotation_asks_for_more_than_a_minimum_or_cannot_be_read(
+    text: str | None, minimum: int, asks_more: bool
+) -> None:
+    written = None if text is None else {names.BATCH_MIN_MEMBER: text}
+    assert asks_more_than(written, minimum) is asks_more

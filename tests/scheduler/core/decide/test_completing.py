@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.decide.completing import can_complete, candidates
-from tests.scheduler.core.objects import NANO, bound, cluster, node, pod, pod_group, reservation
+from tests.scheduler.core.objects import NANO, Fed, bound, claim, cluster, node, pod, pod_group, reservation, volume
 
 RUNS = bound(pod("runs", group="g", gpus=1), "n1")
 WAITS = pod("waits", group="g", gpus=1)
@@ -68,3 +68,27 @@ def test_a_node_that_is_out_for_a_member_does_not_complete_its_gang() -> None:
     assert not can_complete(
         made.snapshot(), group, candidates(made.snapshot(), group, setback.until_ns), setback.until_ns
     )
+
+
+def test_members_of_a_subgroup_that_has_enough_do_not_stand_in_the_way_of_those_that_are_missing() -> None:
+    subgroups = [{"name": "s1", "minMember": 1}, {"name": "s2", "minMember": 1}]
+    runs = bound(pod("runs", group="g", subgroup="s1", gpus=1), "n1")
+    waits = [pod("a", group="g", subgroup="s1", gpus=1), pod("b", group="g", subgroup="s2", gpus=1)]
+    made = cluster(node(gpus=2), runs, *waits, pod_group("g", subGroups=subgroups))
+    group = made.pod_group("ns", "g")
+    assert group is not None
+    waiting = candidates(made.snapshot(), group, 0)
+    assert [each.name for each in waiting] == ["a", "b"]
+    assert can_complete(made.snapshot(), group, waiting, 0)
+    assert not can_complete(made.snapshot(), group, waiting[:1], 0)
+
+
+def test_members_that_need_one_claim_for_themselves_do_not_complete_a_gang_together() -> None:
+    mounts = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+    waits = [pod(name, group="g", gpus=1, spec=mounts) for name in ("a", "b")]
+    disk: list[Fed] = [claim("data", "pv", modes=["ReadWriteOncePod"]), volume("pv")]
+    for minimum, is_completed in ((2, True), (3, False)):
+        made = cluster(node(gpus=8), *disk, RUNS, *waits, pod_group("g", minimum))
+        group = made.pod_group("ns", "g")
+        assert group is not None
+        assert can_complete(made.snapshot(), group, candidates(made.snapshot(), group, 0), 0) is is_completed

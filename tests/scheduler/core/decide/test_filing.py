@@ -32,6 +32,7 @@ from wire.core import Job, Pod
 
 _S = 1_000_000_000
 _P = pod(gpus=2)
+_OTHER = pod("r", gpus=2)
 _GANG = (pod("p", gpus=1, group="g"), pod("q", gpus=1, group="g"))
 _HOST = names.HOSTNAME_LABEL
 _RWOP = claim("data", "pv", modes=["ReadWriteOncePod"])
@@ -90,6 +91,31 @@ _PLANNED = {names.PLAN: '{"id": "x", "members": {"uid-p": {"node": "n1"}}}'}
         pytest.param((node(ready=False), _P), [_fed(node())], id="a node is ready"),
         pytest.param((node(gpus=1), _P), [_fed(node(gpus=2))], id="a node has more devices"),
         pytest.param((node(gpus=2), pod("r", gpus=1, bound_to="n1"), _P), [_gone("r")], id="a pod ends"),
+        pytest.param(
+            (node(gpus=2), pod("r", gpus=2, priority=5), _P),
+            [_gone("r")],
+            id="a pod that was decided on before it is gone, and was never bound",
+        ),
+        pytest.param(
+            (node(gpus=2), pod("r", gpus=2, priority=5), pod_group("g", 2), *_GANG),
+            [_gone("r")],
+            id="a pod that was decided on before its gang is gone, and was never bound",
+        ),
+        pytest.param(
+            (node(gpus=2), pod("r", gpus=1, priority=5), pod_group("g", 1), bound(_GANG[1], "n1"), _GANG[0]),
+            [_gone("r")],
+            id="a pod that was decided on before a member beyond the minimum is gone, and was never bound",
+        ),
+        pytest.param(
+            (node(gpus=2), _P, bind_request(_P, "n1")),
+            [_fed(changed(_P)), lambda made: made.remove_bind_request("ns", "p")],
+            id="a BindRequest for an older version of it is gone",
+        ),
+        pytest.param(
+            (node(gpus=2), node("n2", gpus=2), _OTHER, bind_request(_OTHER, "n1"), bound(pod("s", gpus=1), "n2"), _P),
+            [_fed(bind_request(_OTHER, "n3"))],
+            id="a pod on its way there goes elsewhere",
+        ),
         pytest.param((node(), pod(gated=True, gpus=1)), [_fed(pod(gpus=1))], id="its gate is taken away"),
         pytest.param((node(gpus=1), _P), [_fed(pod(gpus=1))], id="it asks less"),
         pytest.param((node(), *_GANG), [_fed(pod_group("g", 2))], id="its PodGroup comes"),

@@ -393,3 +393,13 @@ def test_a_volume_that_has_left_a_node_counts_there_no_more() -> None:
     assert _places(made.decide(0)) == {"q": "a"}
     made.remove_pod("uid-s")
     assert _places(made.decide(0)) in ({"p": "a"}, {"q": "a"}), "one of the two volumes has room"
+
+
+def test_pods_with_claims_are_looked_at_again_once_after_something_that_concerns_all_of_them() -> None:
+    made = cluster(node("n", 0), claim("data", "pv"), volume("pv"), _mounting("p", "data"))
+    made.decide(0)
+    made.storage.touch_all()
+    assert not made.backlog.touched
+    feed(made, csi_node("n", **{_DISK: 1}))
+    made.storage.touch_all()
+    assert made.backlog.touched == {"uid-p"}
