@@ -21,6 +21,13 @@ def test_what_is_said_of_a_card_is_what_older_versions_read_and_of_a_slice_it_is
     assert parse(render(Handover("10", (slice_,)))).devices == (slice_,)
 
 
+@pytest.mark.parametrize("nano", [1, 1_000_000_000])
+@pytest.mark.parametrize("percent", [0, 100])
+def test_the_least_and_the_most_of_a_device_are_handed_over(nano: int, percent: int) -> None:
+    handed = Handover("10", (PlannedDevice("g", nano, compute_percent=percent),))
+    assert parse(render(handed)) == handed
+
+
 def test_a_member_without_shares_has_no_devices() -> None:
     assert parse('{"rv": "10"}') == Handover("10")
 

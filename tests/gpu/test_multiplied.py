@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu.multiplied import multiplied
+from gpu.multiplied import multiplied, slices_are
 
 COUNT = "nvidia.com/gpu.count"
 REPLICAS = "nvidia.com/gpu.replicas"
@@ -31,6 +31,8 @@ TWO_CARDS_NEWER = '[{"id":"GPU-03f6","count":10,"devmem":32768},{"id":"GPU-7a1c"
         ({STRATEGY: "none"}, {}, 8, ""),
         ({COUNT: "many", REPLICAS: "4"}, {}, 8, f"label {REPLICAS}=4"),
         ({REPLICAS: "-2"}, {}, 8, ""),
+        ({REPLICAS: "999999999"}, {}, 8, f"label {REPLICAS}=999999999"),
+        ({REPLICAS: "1000000000"}, {}, 8, ""),
         # HAMi, in both of its formats; left behind when NVIDIA's plugin is back.
         ({}, {REGISTER: TWO_CARDS}, 20, f"20 nvidia.com/gpu of 2 by annotation {REGISTER}"),
         ({}, {REGISTER: TWO_CARDS_NEWER}, 20, f"20 nvidia.com/gpu of 2 by annotation {REGISTER}"),
@@ -45,3 +47,10 @@ def test_a_node_whose_gpus_are_offered_several_times_is_known(
     labels: dict[str, str], annotations: dict[str, str], offered: int, expected: str
 ) -> None:
     assert multiplied(labels, annotations, offered) == expected
+
+
+@pytest.mark.parametrize(("text", "are"), [("2", True), ("1", False), ("0", False), ("", False), ("many", False)])
+def test_slices_that_are_offered_several_times_are_known_by_their_own_label(text: str, are: bool) -> None:
+    resource = "nvidia.com/mig-1g.10gb"
+    assert slices_are({f"{resource}.replicas": text} if text else {}, resource) is are
+    assert not slices_are({f"{resource}.replicas": text}, "nvidia.com/mig-3g.40gb")

@@ -29,6 +29,14 @@ def test_templates_are_known_by_their_form(obj: dict[str, Any], paths: list[str]
     assert [path for path, _ in podtemplates.templates(obj)] == paths
 
 
+@pytest.mark.parametrize(("levels", "is_found"), [(63, True), (64, False)])
+def test_templates_are_looked_for_as_deep_as_objects_are(levels: int, is_found: bool) -> None:
+    value: dict[str, Any] = {"spec": SPEC}
+    for _ in range(levels):
+        value = {"of": value}
+    assert bool(list(podtemplates.templates(value))) is is_found
+
+
 def test_what_aliases_repeat_is_looked_at_once() -> None:
     value: dict[str, Any] = {"template": {"spec": SPEC}}
     for _ in range(40):

@@ -268,6 +268,12 @@ def test_a_part_of_a_slice_is_a_share_like_any(said: dict[str, Any]) -> None:
     assert json.loads(record.render(found)) == json.loads(text)
 
 
+@pytest.mark.parametrize(("count", "is_read"), [(1, True), (256, True), (0, False), (-1, False), (257, False)])
+def test_a_count_is_of_devices_that_a_container_can_be_given(count: int, is_read: bool) -> None:
+    found = record.read(json.dumps({"version": 1, "dialect": "kai", "asks": [{**ASK, "count": count}]}))
+    assert isinstance(found, Translation) is is_read
+
+
 @pytest.mark.parametrize(("unit", "is_read"), [(0, True), (1024, True), (2**31 - 1, True), (-1, False), (2**31, False)])
 def test_a_unit_is_a_sound_number(unit: int, is_read: bool) -> None:
     found = record.read(json.dumps({"version": 1, "dialect": "aliyun", "asks": [ASK], "unit": unit}))

@@ -226,9 +226,27 @@ def test_a_pod_with_its_record_that_comes_again_keeps_it() -> None:
 
 
 @pytest.mark.parametrize(
+    "place",
+    [
+        {"labels": {str(n): "" for n in range(16)}},
+        {"otherThan": [{str(n): ""} for n in range(32)]},
+        {"unit": 2**31 - 1},
+        {"labels": {"a": "b"}, "otherThan": [{"c": "d"}]},
+    ],
+)
+def test_the_most_that_a_place_may_say_is_read(place: dict[str, Any]) -> None:
+    said = msgspec.json.decode(record.render(translated(asking({"nvidia.com/gpu.shared": 1}), SLICES)))
+    read = record.read(msgspec.json.encode({**said, "places": [{}, place]}).decode())
+    assert isinstance(read, Translation)
+    assert msgspec.json.decode(record.render(read))["places"][1] == place
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"version": 1},
+        {"places": [{}, {"labels": {"a": "b", "c": "d\x1b"}}]},
+        {"places": [{}, {"otherThan": [{"a": "b"}, {"c\x1b": "d"}]}]},
         {"places": [{}]},
         {"places": []},
         {"places": [{}, {"otherThan": [{}]}]},

@@ -44,6 +44,11 @@ def request(
         (GpuRequest(()), [""]),
         (request(*[(part(30),)] * 5), ["a a a b b", "- - - - -"]),
         (request(*[(part(90),)] * 5), ["- - - - -"]),
+        # Init containers that end are one after the other; those that go on running are beside all that follow.
+        (request(*[(part(20),)] * 4, init=((part(90),), (part(90),))), ["a a a a a a", "- - - - - -"]),
+        (request(*[(part(20),)] * 4, init=((part(30),),), is_sidecar=True), ["a a a a -", "- - - - -"]),
+        (request((part(70),), *[(part(10),)] * 3, init=((part(60),),), is_sidecar=True), ["a a a a -", "- - - - -"]),
+        (request(*[(MemoryAsk(5, compute_percent=40),)] * 5), ["a a b b -", "- - - - -"]),
     ],
 )
 def test_containers_meet_wherever_one_device_can_hold_them(asked: GpuRequest, ways: list[str]) -> None:
