@@ -23,12 +23,13 @@ from fractions import Fraction
 from typing import Final
 
 from simulator import facts
-from simulator.checks import counting, ledgers, placing, telling
+from simulator.checks import counting, placing, telling
 from simulator.checks.counting import NodeFacts
 from simulator.checks.keeping import Keeping
 from simulator.checks.ledgers import Ledger
 from simulator.checks.leftovers import leftovers
 from simulator.checks.promises import Promises
+from simulator.checks.recounting import Recount
 from simulator.checks.telling import Scene
 from simulator.checks.writes import Evictions, Write, Writes
 from simulator.devices import Device
@@ -82,6 +83,7 @@ class Checker:
         #: Node ("" for none) -> UIDs of the pods that are there and name it.
         self._on_node: dict[str, dict[str, None]] = {}
         self._nodes: dict[str, NodeFacts] = {}
+        self._recount = Recount(self.live, self._on_node, self._nodes)
         self._requests: set[str] = set()
         self._keeping = Keeping(self.findings, self.writes, self._cards, self.live, self._on_node)
         self._evictions = Evictions(self.findings, self._is_releasable)
@@ -113,10 +115,8 @@ class Checker:
         elif kind == BIND_REQUESTS:
             self._chosen[raw["metadata"]["uid"]] = (raw.get("spec") or {}).get("selectedNode", "")
             _keep(self._requests, raw["metadata"]["uid"], is_there=event != DELETED)
-        elif event == DELETED:
-            self._nodes.pop(raw["metadata"]["name"], None)
         else:
-            self._nodes[raw["metadata"]["name"]] = counting.node(raw)
+            self._node(raw, is_gone=event == DELETED)
 
     def wrote(self, write: Write) -> None:
         """Take a write that the API server has answered."""
@@ -137,13 +137,17 @@ class Checker:
 
         For the caller to see to: that every watch, ours and the scheduler's, was handed everything.
         """
-        if ledger.is_busy or self._requests:
+        if ledger.is_busy or self.has_requests:
             return False
         self.comparisons += 1
-        used = counting.count(self.live.values())
-        for text in ledgers.differences(ledger, self._nodes, used):
+        for text in self._recount.differences(ledger):
             self.findings.add("S12", at_s, f"{ledger.scheduler}: {text}")
         return True
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether there is a BindRequest, so that no ledger can be judged."""
+        return bool(self._requests)
 
     def finish(self, at_s: float) -> None:
         """Judge what is still open at the end of a run."""
@@ -246,10 +250,21 @@ class Checker:
         """Return "held" or the violation of each invariant."""
         return self.findings.report()
 
-    # --- pods --------------------------------------------------------------------------------------------------------
+    # --- nodes and pods ----------------------------------------------------------------------------------------------
+
+    def _node(self, raw: Json, *, is_gone: bool) -> None:
+        name = raw["metadata"]["name"]
+        if is_gone:
+            self._nodes.pop(name, None)
+        else:
+            self._nodes[name] = counting.node(raw)
+        self._recount.changed(name)
 
     def _pod(self, pod: PodFacts, *, is_gone: bool, at_s: float) -> None:
         known = self._pods.get(pod.uid)
+        self._recount.changed(pod.node)
+        if known is not None:
+            self._recount.changed(known.node)
         if known is None:
             pod = replace(pod, is_placed_by_hand=bool(pod.node) and not pod.is_reservation)
             if pod.node:

@@ -28,10 +28,12 @@ def ledger(name: str, scheduler: object) -> Ledger | None:
 
 def _rows(cluster: Cluster) -> dict[str, Row]:
     counted = cluster.refresh()
+    table = counted.table
+    free_of = table.free.T.tolist()
+    kinds = [(at, name) for at, name in enumerate(table.resources) if is_device_resource(name)]
     rows = {}
     for node, row in counted.row_of.items():
-        free = [int(amount) for amount in counted.table.free[:, row]]
-        shared = {device.group: device.free_nano for device in counted.table.devices[row]}
-        devices = {name: free[at] for at, name in enumerate(counted.table.resources) if is_device_resource(name)}
-        rows[node] = Row(free[CPU], free[MEMORY], free[PODS], devices, shared)
+        free = free_of[row]
+        shared = {device.group: device.free_nano for device in table.devices[row]}
+        rows[node] = Row(free[CPU], free[MEMORY], free[PODS], {name: free[at] for at, name in kinds}, shared)
     return rows

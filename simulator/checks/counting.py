@@ -99,13 +99,20 @@ def node(raw: Json) -> NodeFacts:
 
 def count(pods: Iterable[PodFacts]) -> Mapping[str, NodeUse]:
     """Count every node that a pod names, in flight or not."""
-    used: dict[str, NodeUse] = {}
+    on_node: dict[str, list[PodFacts]] = {}
     for pod in pods:
         if pod.node:
-            _count(used.setdefault(pod.node, NodeUse()), pod)
-    for use in used.values():
-        _close(use)
-    return used
+            on_node.setdefault(pod.node, []).append(pod)
+    return {name: count_node(there) for name, there in on_node.items()}
+
+
+def count_node(pods: Iterable[PodFacts]) -> NodeUse:
+    """Count one node from the pods that name it."""
+    use = NodeUse()
+    for pod in pods:
+        _count(use, pod)
+    _close(use)
+    return use
 
 
 def _count(use: NodeUse, pod: PodFacts) -> None:

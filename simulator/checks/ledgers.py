@@ -37,16 +37,8 @@ class Ledger:
     rows: Mapping[str, Row]
 
 
-def differences(ledger: Ledger, nodes: Mapping[str, NodeFacts], used: Mapping[str, NodeUse]) -> Iterator[str]:
-    """Yield where a ledger differs from the count."""
-    if ledger.rows.keys() != nodes.keys():
-        yield f"its nodes are {sorted(ledger.rows)}, there are {sorted(nodes)}"
-    for name, node in sorted(nodes.items()):
-        if name in ledger.rows:
-            yield from _differences(ledger.rows[name], node, used.get(name, NodeUse()))
-
-
-def _differences(row: Row, node: NodeFacts, use: NodeUse) -> Iterator[str]:
+def differences(row: Row, node: NodeFacts, use: NodeUse) -> Iterator[str]:
+    """Yield where a row differs from the count of its node."""
     counted = {
         "milli of CPU": (row.cpu_milli, node.cpu_milli - use.cpu_milli),
         "MiB of memory": (row.mem_mib, node.mem_mib - use.mem_mib),
