@@ -13,7 +13,7 @@ import msgspec
 
 from cli import beside, podfiles
 from cli.beside import Beside
-from cli.obstacles import obstacles
+from cli.obstacles import excess, obstacles
 from cli.podfiles import FoundPod
 from cli.printable import line
 from cli.progress import Progress
@@ -67,6 +67,10 @@ def run(
 def _findings(found: FoundPod, settings: DialectSettings, around: Beside) -> Iterator[Finding]:
     if found.pod is None:
         yield _finding(found, "error", code="malformed", text=f"{MALFORMED}: {found.malformed}")
+        return
+    too_large = excess(found, found.pod, beside=around, dialects=settings)
+    if too_large is not None:
+        yield _finding(found, "error", code=too_large.code.value, field=too_large.field, text=told(too_large))
         return
     made = understood(found.pod, settings)
     if isinstance(made, Refusal):

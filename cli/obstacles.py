@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from admission.adopt import ORIGINS
+from admission import bounds
+from admission.adopt import ORIGINS, names_gpus
 from admission.mutate import mutated
 from admission.settings import Choices
 from admission.settings import Settings as AdmissionSettings
@@ -50,8 +51,7 @@ def obstacles(
     found: FoundPod, pod: Pod, translation: Translation, *, beside: Beside, dialects: DialectSettings
 ) -> Iterator[Suspicion]:
     """Why a pod is not placed: what the scheduler says of it by itself, and what the files lack that it waits for."""
-    is_adopted = found.namespace in beside.adopting and pod.spec.scheduler_name in _ELSEWHERE
-    is_ours = pod.spec.scheduler_name == names.SCHEDULER_NAME or (is_adopted and bool(translation.request.containers))
+    is_ours = _is_ours(found, pod, beside, is_gpu_pod=bool(translation.request.containers))
     is_shared = translation.request.is_shared
     if is_shared and not is_ours and translation.dialect in _OWN and pod.spec.scheduler_name in _ELSEWHERE:
         text = (
@@ -65,6 +65,21 @@ def obstacles(
         yield from _of_preferences(found, pod)
         for claim in volumes.claims_of(pod):
             yield from _of_claim(found, claim, beside)
+
+
+def excess(found: FoundPod, pod: Pod, *, beside: Beside, dialects: DialectSettings) -> Refusal | None:
+    """Which of admission's bounds a pod exceeds; None of a pod that admission lets through unread."""
+    raw = {**found.raw, "metadata": found.raw.get("metadata") or {}, "spec": found.raw.get("spec") or {}}
+    exceeded = bounds.excess(raw, AdmissionSettings().bounds)
+    if exceeded is None or not _is_ours(found, pod, beside, is_gpu_pod=names_gpus(raw, dialects)):
+        return None
+    return exceeded
+
+
+def _is_ours(found: FoundPod, pod: Pod, beside: Beside, *, is_gpu_pod: bool) -> bool:
+    """Whether a pod names our scheduler, or its namespace adopts it."""
+    is_adopted = found.namespace in beside.adopting and pod.spec.scheduler_name in _ELSEWHERE
+    return pod.spec.scheduler_name == names.SCHEDULER_NAME or (is_adopted and is_gpu_pod)
 
 
 def _stored(found: FoundPod, pod: Pod, dialects: DialectSettings) -> Pod:

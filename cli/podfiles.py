@@ -43,6 +43,8 @@ class FoundPod(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     pod: Pod | None
     malformed: str = ""
+    #: The pod or template as it is written.
+    raw: Mapping[str, Any] = {}
     #: What makes the pods, as it stands there; empty for a pod itself.
     owner: Mapping[str, Any] = {}
     #: Its annotations, which are not the pods' own.
@@ -124,6 +126,7 @@ def _found(item: Mapping[str, Any], file: str, document: int) -> Iterator[FoundP
             name=_name(owner.get("name") or owner.get("generateName") or "(no name)"),
             pod=pod,
             malformed=malformed,
+            raw=raw,
             owner=item if path else {},
             owner_annotations=_texts(owner.get("annotations")) if path else {},
         )

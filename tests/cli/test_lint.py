@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import sys
 from pathlib import Path
@@ -9,10 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
+from admission.review import PodAdmission
+from admission.settings import Settings as AdmissionSettings
 from cli import lint
 from cli.main import main
 from cli.progress import Progress
 from gpu.dialects.settings import DialectSettings
+from tests.admission.pods import review
 from tests.cli.terminal import Terminal, Watch
 
 Raw = dict[str, Any]
@@ -158,6 +162,48 @@ def test_what_a_cluster_would_refuse_is_an_error(
 ) -> None:
     (finding,) = findings(capsys, written(tmp_path, written_pod), code=1)
     assert (finding["level"], finding["code"], finding["field"]) == ("error", code, field)
+
+
+def of_other_scheduler(made: Raw, scheduler: str) -> Raw:
+    return {**made, "spec": {**made["spec"], "schedulerName": scheduler}}
+
+
+def adopting(labels: Raw) -> Raw:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default", "labels": labels}}
+
+
+TOO_LARGE: dict[str, Raw] = {
+    "containers": {**pod(HALF), "spec": {**pod()["spec"], "containers": [{"name": f"x{n}"} for n in range(513)]}},
+    "resources": pod(HALF, limits={f"example.com/{n}": "1" for n in range(101)}),
+    "entries": pod({**HALF, **{f"a{n}": "" for n in range(10_001)}}),
+}
+
+
+@pytest.mark.parametrize("large", TOO_LARGE.values(), ids=TOO_LARGE)
+def test_a_pod_that_is_too_large_for_admission_is_an_error_in_its_words(
+    large: Raw, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    admission = PodAdmission(AdmissionSettings(), rng=random.Random(1))
+    said = admission.mutating(review(large))["response"]["status"]["message"]
+    (finding,) = findings(capsys, written(tmp_path, large), code=1)
+    assert (finding["level"], finding["code"], finding["text"]) == ("error", "too-large", said)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "labels", "code"),
+    [
+        ("default-scheduler", {}, 0),
+        ("default-scheduler", {"moorage.dev/adopt": "true"}, 1),
+        ("volcano-of-ours", {"moorage.dev/adopt": "true"}, 0),
+    ],
+    ids=["of another scheduler", "adopted", "of a scheduler whose pods are not adopted"],
+)
+def test_a_large_pod_is_an_error_only_where_admission_reads_it(
+    scheduler: str, labels: Raw, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    large = of_other_scheduler(TOO_LARGE["containers"], scheduler)
+    found = findings(capsys, written(tmp_path, adopting(labels), large), code=code)
+    assert ("too-large" in {finding["code"] for finding in found}) == bool(code)
 
 
 @pytest.mark.parametrize(
