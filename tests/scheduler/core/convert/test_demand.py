@@ -37,6 +37,7 @@ def _c(requests: dict[str, Any] | None = None, *, always: bool = False, **fields
         # A limit without a request is the request.
         ({"containers": [{"name": "c", "resources": {"limits": {"cpu": "2"}}}]}, 2000),
         ({"containers": [_c({"cpu": "0.0001"})]}, 1),
+        ({"containers": [_c()], "initContainers": [_c({"cpu": "0"})]}, 0),
     ],
 )
 def test_cpu_is_counted_as_kubelet_counts_it(spec: dict[str, Any], cpu_milli: int) -> None:

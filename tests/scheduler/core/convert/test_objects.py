@@ -14,7 +14,7 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
 from tests.scheduler.core.objects import NANO, changed, ended, node, pod, pod_group, reservation
 from wire import names
-from wire.core import Pod
+from wire.core import Node, Pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 ANTI = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
@@ -416,6 +416,16 @@ def test_a_heartbeat_reads_as_the_same_record() -> None:
             "topologyConstraint.requiredTopologyLevel",
         ),
         ({"minimum": 1, "topologyConstraint": {"topology": "t", "preferredTopologyLevel": "rack"}}, 1, ""),
+        (
+            {
+                "subGroups": [
+                    {"name": "a", "minMember": 1},
+                    {"name": "b", "minMember": 1, "topologyConstraint": {"requiredTopologyLevel": "rack"}},
+                ]
+            },
+            2,
+            "topologyConstraint.requiredTopologyLevel",
+        ),
     ],
 )
 def test_a_pod_group_says_its_minimum_and_what_is_not_supported(
@@ -464,3 +474,28 @@ def test_a_node_whose_device_plugin_has_registered_nothing_offers_no_gpu() -> No
     assert objects.offered_gpus(said) == 0
     nothing = msgspec.structs.replace(said.status, capacity=None, allocatable=None)
     assert objects.offered_gpus(msgspec.structs.replace(said, status=nothing)) == 0
+
+
+def test_what_nobody_has_written_counts_as_none() -> None:
+    bare = msgspec.convert({"metadata": {"name": "n", "uid": "u"}, "status": {}}, Node)
+    record = objects.node_record(bare)
+    assert (record.capacity, record.pods, record.uuids) == (Demand(), 0, ())
+    assert (record.smallest_card_mib, record.largest_card_mib, record.is_ready) == (0, 0, False)
+    waiting = pod("p")
+    spec = msgspec.structs.replace(waiting.spec, priority=None)
+    assert _read(msgspec.structs.replace(waiting, spec=spec)).priority == 0
+    assert _read(waiting).cls.demand == Demand()
+
+
+@pytest.mark.parametrize(("length", "kept"), [(5, 5), (64, 64), (65, 65), (4_000, 65)])
+def test_of_a_time_as_much_is_kept_as_shows_that_it_is_none(length: int, kept: int) -> None:
+    record = objects.pod_group_record(pod_group("g", annotations={names.STALE_SINCE: "2" * length}))
+    assert len(record.stale_since) == kept
+
+
+@pytest.mark.parametrize("preferring", [0, 1])
+def test_what_one_part_of_a_pod_group_prefers_is_named(preferring: int) -> None:
+    prefers = {"topologyConstraint": {"preferredTopologyLevel": "rack"}}
+    subgroups = [{"name": name, "minMember": 1} | (prefers if at == preferring else {}) for at, name in enumerate("ab")]
+    assert "preferred" in objects.ignored_in(pod_group("g", subGroups=subgroups))
+    assert objects.ignored_in(pod_group("g", 2)) == ""

@@ -96,7 +96,7 @@ def test_within_a_gang_the_subgroup_with_the_least_of_its_minimum_comes_first() 
 
 
 def test_a_member_that_fits_nowhere_says_so_and_others_of_its_gang_come() -> None:
-    group, large = pod_group("a", 1), pod("large", group="a", gpus=9)
+    group, large = pod_group("a", 1), pod("large", group="a", gpus=9, created="2025-12-31T00:00:00Z")
     made = cluster(node(gpus=3), group, large, *members("a", 3, running=1))
     assert placed(made) == ["a1", "a2"]
     verdict = made.backlog.said.verdict("uid-large")
