@@ -38,6 +38,9 @@ def _walk(thing: object, seen: set[int]) -> Iterator[object]:
         case msgspec.Struct() if thing.__struct_config__.frozen:
             yield thing.__class__
             yield msgspec.json.encode(thing, enc_hook=repr)
+        case tuple() | frozenset():
+            yield thing.__class__
+            yield from _inside(thing, seen)
         case _ if id(thing) in seen:
             yield "again"
         case _ if callable(thing):

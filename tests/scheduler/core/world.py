@@ -19,6 +19,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Attempt, Bind, Gang, Hold, Join, Placement, Plan, Retire, Withdraw
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, feed, reservation
+from verification.event_log import EventLog
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -45,7 +46,10 @@ KINDS = ("pod", "node", "group", "request")
 class World:
     """What is true. ``queues`` holds events by kind that the core has not seen yet; ``seen`` those that it has."""
 
-    cluster: Cluster = field(default_factory=lambda: Cluster(SETTINGS))
+    cluster: Cluster = field(init=False)
+    #: The same cluster, and what it was told and asked since it began.
+    recorded: Cluster = field(init=False)
+    log: EventLog = field(init=False)
     nodes: dict[str, Node] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
     groups: dict[str, PodGroup] = field(default_factory=dict)
@@ -55,6 +59,14 @@ class World:
     seen: list[Any] = field(default_factory=list)
     now_ns: int = 0
     reserved: int = 0
+
+    def __post_init__(self) -> None:
+        self._start_cluster()
+
+    def _start_cluster(self) -> None:
+        self.log = EventLog()
+        self.recorded = Cluster(SETTINGS)
+        self.cluster = self.log.recording(self.recorded)
 
     # --- the API -------------------------------------------------------------------------------------------------
     def put_pod(self, pod: Pod) -> None:
@@ -115,7 +127,7 @@ class World:
             if commit.step == 0 or uid not in self.requests:
                 del self.commits[uid]
             commit.is_ours = False
-        self.cluster = Cluster(SETTINGS)
+        self._start_cluster()
         for queue in self.queues.values():
             queue.clear()
         self.seen.clear()
