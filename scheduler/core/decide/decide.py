@@ -11,20 +11,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from typing import Protocol
 
 import msgspec
 
 from scheduler.core.backlog.notes import Note, Notes
 from scheduler.core.backlog.shape import Turns
 from scheduler.core.decide.allowance import LIMITS, Allowance, Limits
-from scheduler.core.decide.alone import Outcome, decide_alone
 from scheduler.core.decide.attempts import PLACING, Attempts
-from scheduler.core.decide.gangs import WholeGang, whole_gang
+from scheduler.core.decide.gangs import whole_gang
+from scheduler.core.decide.shapes import WholeShape
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import Entry, Placement, Withdraw
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.verdict import Verdict
+
+
+class Waiting(Protocol):
+    """What is decided by turns: the pods alone of a shape, or a gang."""
+
+    @property
+    def rank(self) -> Rank | None:
+        """Who has a turn first; None: there is none to come."""
+        ...
+
+    def decide(self) -> bool:
+        """Have one turn; return whether another may follow."""
+        ...
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
@@ -53,8 +66,8 @@ class _Deciding:
     limits: Limits
     attempts: Attempts = field(init=False)
     entries: list[Entry] = field(default_factory=list)
-    #: Who has their turn next: shapes and gangs, by the rank of their first pod. The number decides between equals.
-    _turns: list[tuple[Rank, int, Turns | WholeGang]] = field(default_factory=list)
+    #: What has its turn next, by rank. The number decides between equals.
+    _turns: list[tuple[Rank, int, Waiting]] = field(default_factory=list)
     _given: int = 0
 
     def made(self) -> Decision:
@@ -67,49 +80,24 @@ class _Deciding:
         allowance = Allowance(namespaces=len(namespaces), most=self.limits.most)
         self.attempts = Attempts(snapshot, self.now_ns, self.limits, allowance, Notes(backlog))
         for shape in shapes.values():
-            self._give_turn(Turns(shape))
+            self._give_turn(WholeShape(Turns(shape), self.attempts, self.entries))
         for gang in gangs:
             whole = whole_gang(gang, self.attempts, self.entries)
             if whole is not None:
                 self._give_turn(whole)
         while self._turns:
             _, _, first = heappop(self._turns)
-            if isinstance(first, Turns):
-                self._decide_shape(first)
-            elif first.decide():
+            if first.decide():
                 self._give_turn(first)
-        self._move_on(list(self._stuck()))
+        self._move_on(self._stuck())
         return Decision(tuple(self.entries), tuple(self.attempts.notes.taken), self.attempts.has_put_off)
 
-    def _give_turn(self, waiting: Turns | WholeGang) -> None:
-        rank = waiting.first() if isinstance(waiting, Turns) else waiting.candidate.rank
+    def _give_turn(self, waiting: Waiting) -> None:
+        """Its rank is looked at again: what was placed may have changed it."""
+        rank = waiting.rank
         if rank is not None:
             self._given += 1
             heappush(self._turns, (rank, self._given, waiting))
-
-    def _decide_shape(self, turns: Turns) -> None:
-        """Decide on the next pod of a shape, and by it on all that are left, if it fits nowhere."""
-        rank = turns.take()
-        known = self.snapshot.pod(rank.uid)
-        if known is None:
-            raise LookupError(f"pod {rank.uid} waits, and is not known")
-        pod = self.snapshot.judge(known)
-        if pod.blocker is not None or pod.cls != turns.shape.key.cls:
-            self._decide_misfiled(pod)
-            self._give_turn(turns)
-            return
-        outcome = decide_alone(pod, self.attempts, self.entries)
-        if outcome is Outcome.SERVED:
-            self._give_turn(turns)
-        elif isinstance(outcome, Verdict):
-            self.attempts.notes.shape_failed(turns.shape.key, outcome, served=turns.taken - {rank.uid})
-
-    def _decide_misfiled(self, pod: PodRecord) -> None:
-        """Decide on a pod whose volumes or others' terms have made it one of another shape since it was filed."""
-        if pod.blocker is None and decide_alone(pod, self.attempts, self.entries) is Outcome.SERVED:
-            return
-        self.attempts.notes.misfiled(pod.uid)
-        self.attempts.put_off()
 
     # --- pods that wait for a node that is late ------------------------------------------------------------------
     def _stuck(self) -> Iterator[tuple[PodRecord, Placement]]:

@@ -17,7 +17,7 @@ from scheduler.core.decide.filing import obstacle
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Retire
-from scheduler.core.model.priority_order import Candidate, order_members
+from scheduler.core.model.priority_order import Candidate, Rank, order_members
 from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 
@@ -54,9 +54,9 @@ class WholeGang:
     classes: frozenset[PodClass] = frozenset()
 
     @property
-    def candidate(self) -> Candidate:
-        """What its turn depends on."""
-        return Candidate(self.pods, self.group, above=self.above)
+    def rank(self) -> Rank:
+        """When it has its turn."""
+        return Candidate(self.pods, self.group, above=self.above).rank
 
     @property
     def above(self) -> int:

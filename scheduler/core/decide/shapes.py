@@ -1,0 +1,49 @@
+"""Pods alone, shape by shape: the first that fits nowhere speaks for all that are left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler.core.backlog.shape import Turns
+from scheduler.core.decide.alone import Outcome, decide_alone
+from scheduler.core.decide.attempts import Attempts
+from scheduler.core.model.plan import Entry
+from scheduler.core.model.priority_order import Rank
+from scheduler.core.model.records import PodRecord
+from scheduler.core.model.verdict import Verdict
+
+
+@dataclass(slots=True)
+class WholeShape:
+    """The pods of a shape in one decision: one of them a turn."""
+
+    turns: Turns
+    attempts: Attempts
+    entries: list[Entry]
+
+    @property
+    def rank(self) -> Rank | None:
+        """The rank of the pod that is decided on next."""
+        return self.turns.first()
+
+    def decide(self) -> bool:
+        """Decide on one pod; return whether there is another turn to come."""
+        uid, snapshot = self.turns.take().uid, self.attempts.snapshot
+        known = snapshot.pod(uid)
+        if known is None:
+            raise LookupError(f"pod {uid} waits, and is not known")
+        pod = snapshot.judge(known)
+        if pod.blocker is not None or pod.cls != self.turns.shape.key.cls:
+            self._decide_misfiled(pod)
+            return True
+        outcome = decide_alone(pod, self.attempts, self.entries)
+        if isinstance(outcome, Verdict):
+            self.attempts.notes.shape_failed(self.turns.shape.key, outcome, served=self.turns.taken - {uid})
+        return outcome is Outcome.SERVED
+
+    def _decide_misfiled(self, pod: PodRecord) -> None:
+        """Decide on a pod whose volumes or others' terms have made it one of another shape since it was filed."""
+        if pod.blocker is None and decide_alone(pod, self.attempts, self.entries) is Outcome.SERVED:
+            return
+        self.attempts.notes.misfiled(pod.uid)
+        self.attempts.put_off()
