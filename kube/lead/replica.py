@@ -26,8 +26,8 @@ class Replica(Protocol):
         """Keep in step with the cluster until cancelled, and write nothing. Started when in step."""
         ...
 
-    async def lead(self) -> None:
-        """Work until cancelled, on nothing that was read before this."""
+    async def lead(self, *, anew: bool = True) -> None:
+        """Work until cancelled; ``anew``: on nothing that was read before this."""
         ...
 
     async def finish(self) -> None:
@@ -84,9 +84,9 @@ class Follower(ABC):
             tasks.start_soon(self._forget_regularly)
             task_status.started()
 
-    async def lead(self) -> None:
-        """Work until cancelled, on nothing that was read before this."""
-        for part in self._followed:
+    async def lead(self, *, anew: bool = True) -> None:
+        """Work until cancelled; ``anew``: on nothing that was read before this."""
+        for part in self._followed if anew else ():
             await part.catch_up()
         await self._work()
 
@@ -124,10 +124,11 @@ async def take_part(
     """Follow, and lead when it is our turn, until told to stop or the lease is lost. Started when it can lead.
 
     Nobody who is not in step takes part in the election, but it looks at the lease meanwhile: after a crash the old
-    lease runs out while the first lists come, not after them. Without an election it leads at once. Once told to stop,
-    what is under way gets a moment: a leader none of whose writes may still land gives its lease back for use at once.
-    A leader that lost its lease does not lead again: its commits under way are of unknown outcome, a fresh start's
-    are not.
+    lease runs out while the first lists come, not after them. Without an election it leads at once, on its first lists:
+    no lease tells when the last write of an earlier process was over, so further lists would prove no more. Once told
+    to stop, what is under way gets a moment: a leader none of whose writes may still land gives its lease back for use
+    at once. A leader that lost its lease does not lead again: its commits under way are of unknown outcome, a fresh
+    start's are not.
     """
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_end_on, stop, replica, fence, tasks.cancel_scope)
@@ -137,7 +138,7 @@ async def take_part(
             await tasks.start(replica.follow)
             looking.cancel_scope.cancel()
         task_status.started()
-        await (election.one_term(replica.lead) if election else replica.lead())
+        await (election.one_term(replica.lead) if election else replica.lead(anew=False))
         tasks.cancel_scope.cancel()
 
 

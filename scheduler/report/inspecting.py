@@ -132,9 +132,9 @@ class Inspected:
             self._inspecting.is_in_step = True
             task_status.started()
 
-    async def lead(self) -> None:
+    async def lead(self, *, anew: bool = True) -> None:
         """Work until cancelled."""
-        await self._replica.lead()
+        await self._replica.lead(anew=anew)
 
     async def finish(self) -> None:
         """Begin nothing more; return when what was begun is done."""

@@ -87,7 +87,7 @@ class Busy:
         task_status.started()
         await anyio.sleep_forever()
 
-    async def lead(self) -> None:
+    async def lead(self, *, anew: bool = True) -> None:
         async with anyio.create_task_group() as tasks:
             for number in range(2 * CONNECTIONS):
                 tasks.start_soon(self._ask, f"p{number}")
@@ -106,7 +106,7 @@ class Idle:
         task_status.started()
         await anyio.sleep_forever()
 
-    async def lead(self) -> None:
+    async def lead(self, *, anew: bool = True) -> None:
         await anyio.sleep_forever()
 
     async def finish(self) -> None:

@@ -134,6 +134,19 @@ async def test_the_only_one_works_on_its_first_lists() -> None:
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize(("is_elected", "lists"), [(True, 2), (False, 1)])
+async def test_who_is_not_elected_begins_on_its_first_lists(*, is_elected: bool, lists: int) -> None:
+    it = Bench()
+    await it.node("n1")
+    clerk, rng = it.clerk(), random.Random(3)
+    election = LeaderElection(it.admin, namespace="ns", name="l", identity="new", clock=it.clock, rng=rng)
+    elected = election if is_elected else None
+    with anyio.move_on_after(60.0):
+        await take_part(clerk, election=elected, fence=election.fence, stop=anyio.Event())
+    assert clerk.began_with == [{"n1"}]
+    assert (clerk.namespaces.lists, clerk.nodes.lists) == (lists, lists)
+
+
 async def test_what_is_gone_is_forgotten_period_by_period_by_who_only_follows_too() -> None:
     clerk = Bench().clerk()
     async with anyio.create_task_group() as tasks:

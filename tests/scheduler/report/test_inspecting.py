@@ -165,7 +165,7 @@ class _Following:
         task_status.started()
         await anyio.sleep_forever()
 
-    async def lead(self) -> None:
+    async def lead(self, *, anew: bool = True) -> None:
         self.led = True
 
     async def finish(self) -> None:
