@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from cli.main import _parser, main
@@ -65,3 +68,18 @@ def test_an_option_that_is_none_is_refused_with_what_was_perhaps_meant(
     assert ended.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
+
+
+_COUNT_COLLECTIONS = """
+import gc
+from cli import components
+found = []
+gc.callbacks.append(lambda phase, info: found.append(info["generation"]))
+components.process_of("scheduler")
+print(len(found))
+"""
+
+
+def test_a_process_that_starts_does_not_look_for_garbage_among_its_modules() -> None:
+    told = subprocess.run([sys.executable, "-c", _COUNT_COLLECTIONS], check=True, capture_output=True, text=True)
+    assert int(told.stdout) < 20
