@@ -9,6 +9,7 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Alone, Bind, Gang, Placement
+from scheduler.core.model.verdict import Code
 from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group
 from wire.core import Pod
 
@@ -101,3 +102,25 @@ def test_a_member_that_fits_nowhere_says_so_and_others_of_its_gang_come() -> Non
     assert placed(made) == ["a1", "a2"]
     verdict = made.backlog.said.verdict("uid-large")
     assert verdict is not None
+
+
+def test_a_member_that_nothing_but_its_own_obstacle_holds_up_says_that_and_the_others_come() -> None:
+    late = pod("late", group="a", gpus=1, spec={"resourceClaims": [{"name": "c"}]}, created="2025-12-31T00:00:00Z")
+    gated = pod("gated", group="a", gpus=1, gated=True, created="2025-12-31T00:00:00Z")
+    made = cluster(node(gpus=3), pod_group("a", 1), late, gated, *members("a", 3, running=1))
+    assert placed(made) == ["a1", "a2"]
+    verdict = made.backlog.said.verdict("uid-late")
+    assert verdict is not None
+    assert verdict.code is Code.UNSUPPORTED_CONSTRAINT
+    assert made.backlog.said.verdict("uid-gated") is None
+
+
+def test_a_gang_whose_members_are_all_gated_keeps_no_room() -> None:
+    started = members("a", 2)
+    made = cluster(node(gpus=3), pod_group("a", 2), *started)
+    (entry,) = made.decide(0).entries
+    assert isinstance(entry, Gang)
+    for placement in entry.placements:
+        made.commits.assume(placement, "bind")
+    feed(made, pod("gated", group="a", gpus=1, gated=True), pod("z", gpus=1, created="2026-01-02T00:00:00Z"))
+    assert placed(made) == ["z"]
