@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scheduler.core.backlog import recounts
 from scheduler.core.backlog.recounts import NOTHING
 from scheduler.core.cluster import Cluster
+from scheduler.core.model.settings import Settings
 from tests.scheduler.core.objects import cluster, feed, node, pod, pod_group
 
 _SECOND_NS = 1_000_000_000
@@ -69,3 +72,30 @@ def test_constraints_that_no_pod_has_any_more_are_forgotten() -> None:
     made.decide(300)
     assert made.ledger.constraints < 70
     assert made.backlog.asleep.size < 70
+
+
+def test_classes_that_nobody_waits_with_do_not_keep_others_from_being_counted() -> None:
+    dead = [pod(f"p{number:02}", cpu=str(200 + number)) for number in range(30)]
+    made = cluster(node("n1"), *dead, pod("z", gpus=9))
+    made.decide(0)
+    for each in dead:
+        made.remove_pod(each.metadata.uid)
+    feed(made, node("n2"))
+    for second in range(2, 8, 2):
+        made.decide(second * _SECOND_NS)
+    verdict = made.backlog.said.verdict("uid-z")
+    assert verdict is not None
+    assert [reason.nodes for reason in verdict.node_reasons] == [2]
+
+
+@pytest.mark.parametrize(("back_off_ms", "wakes_at_ms"), [(200, 1_700), (5_000, 2_500)])
+def test_the_next_decision_is_at_the_first_of_the_times_that_are_set(back_off_ms: int, wakes_at_ms: int) -> None:
+    """One pod backs off, and the counts of another are to be brought up to date."""
+    made = cluster(node(), pod("a", gpus=9), pod("b", gpus=1), settings=Settings(back_off_ns=back_off_ms * 1_000_000))
+    feed(made, pod("b", gpus=1, gated=True))
+    made.decide(0)
+    feed(made, node("n2", cordoned=True))
+    made.decide(1_500_000_000)
+    feed(made, node("n3", cordoned=True), pod("b", gpus=1))
+    made.commits.failed("uid-b", "", "Refused", now_ns=1_500_000_000)
+    assert made.decide(1_500_000_000).wake_at_ns == wakes_at_ms * 1_000_000

@@ -245,6 +245,7 @@ def test_what_helps_nobody_wakes_nobody_and_is_no_news(event: Event) -> None:
     made = cluster(node(gpus=1), _P, pod_group("g", 2), *gang)
     _decided(made)
     event(made)
+    assert not made.prepared(0).backlog.awake()
     plan = made.decide(0)
     assert not made.backlog.awake()
     assert not made.backlog.awake_gangs()
