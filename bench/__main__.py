@@ -21,8 +21,8 @@ from tools import controlplane
 
 #: In the order in which they run.
 PARTS = (
-    "core", "asleep", "translate", "largest", "asking", "reservation", "cache", "whole", "backlog", "arrival",
-    "writes", "fractions", "shares", "gang", "idle", "churn", "counting", "tracing", "admission", "page", "winding",
+    "core", "asleep", "translate", "largest", "asking", "reservation", "whole", "backlog", "arrival",
+    "writes", "fractions", "shares", "gang", "idle", "churn", "tracing", "admission", "page",
 )  # fmt: skip
 #: Programs of their own that print their figures as JSON.
 _STANDALONE = ("core", "asleep", "translate", "largest", "asking", "reservation")

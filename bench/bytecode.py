@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_EVERYTHING = "import bench.feed, bench.probe, cli.main, cli.schedulerprocess, cli.binderprocess, cli.admissionprocess"
+_EVERYTHING = "import cli.main, cli.schedulerprocess, cli.binderprocess, cli.admissionprocess"
 
 
 @contextmanager

@@ -13,14 +13,9 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     of a reservation's start, pairs of pods). ``churn``: (pods, nodes). ``admission``: (reviews a second, for so long);
     ``admission_cost``: (seconds flat out, rounds); ``admission_rates``: tried in turn to find the highest.
     ``page_nodes``: nodes of each cluster; ``page_rounds``: how often each page is opened.
-    ``winding_nodes``, ``winding_lines``: of a recorded run; ``winding_jumps``: moments of it that are gone to.
     ``tracing``: (nodes, rounds of each way).
     """
 
-    cache_pods: int = 100_000
-    cache_nodes: int = 5_000
-    pause_pods: int = 10_000
-    events: int = 50_000
     whole: tuple[tuple[int, int], ...] = ((100, 4), (500, 1))
     backlog: tuple[tuple[int, int, int], ...] = ((100, 1_000, 20), (1_000, 10_000, 20), (1_000, 10_000, 500))
     arrival: tuple[tuple[int, float, float], ...] = ((100, 50, 16), (100, 100, 8), (500, 100, 20))
@@ -35,7 +30,6 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     gang: tuple[tuple[int, int], ...] = ((256, 100), (512, 512))
     gang_rounds: int = 3
     churn: tuple[int, int] = (100_000, 500)
-    counted_nodes: int = 10_000
     admission: tuple[tuple[float, float], ...] = ((100, 60), (1_000, 60))
     admission_cost: tuple[float, int] = (2.0, 15)
     admission_rates: tuple[float, ...] = (250, 500, 750, 1_000, 1_250, 1_500, 2_000, 2_500)
@@ -44,18 +38,11 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     page_nodes: tuple[int, ...] = (5, 500)
     page_rounds: int = 5
     page_updates: int = 20
-    winding_nodes: int = 500
-    winding_lines: int = 100_000
-    winding_jumps: int = 30
     tracing: tuple[int, int] = (100, 4)
 
 
 FULL = Sizes()
 SMALL = Sizes(
-    cache_pods=2_000,
-    cache_nodes=100,
-    pause_pods=1_000,
-    events=2_000,
     whole=((10, 1),),
     backlog=((60, 100, 5),),
     arrival=((20, 50, 2),),
@@ -70,7 +57,6 @@ SMALL = Sizes(
     gang=((32, 10),),
     gang_rounds=1,
     churn=(1_000, 20),
-    counted_nodes=20,
     admission=((100, 2),),
     admission_cost=(0.5, 2),
     admission_rates=(200, 400),
@@ -79,8 +65,5 @@ SMALL = Sizes(
     page_nodes=(2,),
     page_rounds=1,
     page_updates=2,
-    winding_nodes=5,
-    winding_lines=1000,
-    winding_jumps=3,
     tracing=(10, 2),
 )

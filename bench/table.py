@@ -46,7 +46,6 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {
         "`kubectl moorage`, from start to end of the process. Goal: 150 ms (`bench/asking.py`).",
     ),
     "reservation": ("The reservation process", "There is one beside every shared GPU. Bounds: 32 MiB, 150 ms."),
-    "cache": ("The scheduler's cache", "Pods of about 5 KB, as real ones are."),
     "admission": (
         "Reviews of pods",
         "`moorage admission` under a steady load. Goals: p99 of 5 ms at 100 reviews/s; 1,000 reviews/s for 60 s on one "
@@ -80,15 +79,10 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {
         "Nothing to do",
         "Goals, all components together: 0.5 s of CPU a minute, 150 MiB. KAI's scheduler alone: 16 s and 623-854 MiB.",
     ),
-    "counting": ("Metrics", "What a component does more with metrics than without (`bench/counting.py`)."),
     "page": (
         "The page",
         "`moorage ui` in Debian's Chromium, on an API server in memory. Goals at 500 nodes: the map within 2 s, an "
         "update in 50 ms.",
-    ),
-    "winding": (
-        "Recorded runs",
-        "What the server of `moorage ui --open` takes to show a moment of a run. Goal at 500 nodes: a second.",
     ),
     "tracing": (
         "Traces",
