@@ -195,7 +195,7 @@ def bench_fraction(nodes: int, decisions: int) -> None:
     waiting = iter(records)
 
     def place() -> None:
-        placer.place(next(waiting), without=frozenset())
+        placer.place(next(waiting))
 
     first = _timed(place, len(shares))
     steady = _timed(place, decisions - len(shares))

@@ -156,7 +156,7 @@ class _Search:
             return None
         self.allowance.spend(pod.namespace, _PLACING if pod.cls in self._ranked else self._first_cost())
         self._ranked.add(pod.cls)
-        placement = self.placer.place(pod, without=frozenset())
+        placement = self.placer.place(pod)
         if placement is None:
             self._hopeless.add(pod.cls)
             return None

@@ -22,6 +22,7 @@ from scheduler.core.explain.explain import explain_ways
 from scheduler.core.model.plan import Placement, Retire
 from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.snapshot.node_mask import NodeMask
 
 T = TypeVar("T")
 
@@ -160,31 +161,32 @@ class Attempts:
         known = self.hopeless.get(pod.cls) or self.known(pod.cls, pod.namespace)
         if known is not None and not without:
             return known
-        placed = self.placer.place(pod, without=without)
+        mask = self.placer.all_but(without)
+        placed = self.placer.place(pod, mask)
         if placed is not None:
             self.allowance.spend(pod.namespace, PLACING)
             self.fitting.add(pod.cls)
             self.notes.fits(pod.cls)
             return placed
         self.allowance.spend(pod.namespace, self.cost(pod.cls))
-        verdict = self._explain(pod.cls, without)
+        verdict = self._explain(pod.cls, mask)
         if not without:
             self.hopeless[pod.cls] = verdict
         return verdict
 
-    def _explain(self, cls: PodClass, without: frozenset[str]) -> Verdict:
+    def _explain(self, cls: PodClass, mask: NodeMask) -> Verdict:
         """Why a class fits nowhere: on each kind of node by what is asked first there."""
         placer, settings = self.placer, self.snapshot.settings
         first = {way.constraints: way for way in reversed(placer.ways(cls))} if cls.places else {cls.constraints: cls}
         rankings = [placer.ranking(way) for way in reversed(first.values())]
-        return explain_ways(placer.trial, rankings, settings=settings, without=without)
+        return explain_ways(placer.trial, rankings, settings=settings, mask=mask)
 
     def make_room(self, pod: PodRecord) -> tuple[str, list[Retire]] | None:
         """Charge a whole-GPU pod where idle reservations can go for it: the node, and those that have to go."""
         if pod.cls in self.roomless or self.placer.taken_claim(pod):
             return None
         without = self.without(pod)
-        found = self.placer.wait_for_device(pod, without=without)
+        found = self.placer.wait_for_device(pod, self.placer.all_but(without))
         if found is None and not without:
             self.roomless[pod.cls] = None
             self._keep(pod.cls)

@@ -31,7 +31,8 @@ def can_complete(snapshot: Snapshot, group: PodGroupRecord, waiting: list[PodRec
         if pod.cls in hopeless or not missing.wants(pod) or placer.taken_claim(pod):
             continue
         without = snapshot.without(pod.uid, now_ns)
-        if placer.place(pod, without=without) or placer.wait_for_device(pod, without=without):
+        mask = placer.all_but(without)
+        if placer.place(pod, mask) or placer.wait_for_device(pod, mask):
             missing.take(pod)
         elif not without:
             hopeless.add(pod.cls)

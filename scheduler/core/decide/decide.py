@@ -25,6 +25,7 @@ from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import Entry, Placement, Withdraw
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodRecord
+from scheduler.core.snapshot.node_mask import both
 
 
 class Waiting(Protocol):
@@ -114,13 +115,13 @@ class _Deciding:
         This comes after all pods that wait for room: what is taken back is decided on like any other.
         """
         attempts = self.attempts
-        doubted = frozenset(self.snapshot.doubts)
+        doubted = attempts.placer.all_but(frozenset(self.snapshot.doubts)) if self.snapshot.doubts else None
         hopeless = set(attempts.hopeless)
         for pod, placement in stuck:
             if pod.cls in hopeless or not attempts.affords([pod]):
                 continue
             without = attempts.without(pod)
-            if attempts.placer.place(pod, without=doubted | without):
+            if attempts.placer.place(pod, both(doubted, attempts.placer.all_but(without))):
                 attempts.allowance.spend(pod.namespace, PLACING)
                 self.entries.append(Withdraw(placement))
                 continue

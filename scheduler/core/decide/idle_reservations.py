@@ -13,6 +13,7 @@ from scheduler.core.filters.eligibility import OK
 from scheduler.core.model.records import PodClass
 from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Device
 from scheduler.core.scores.ranking import Ranking
+from scheduler.core.snapshot.node_mask import NodeMask
 from scheduler.core.snapshot.statement import Trial
 
 
@@ -24,7 +25,7 @@ class Sacrifice(msgspec.Struct, frozen=True, gc=False):
     owed: int
 
 
-def find_sacrifice(trial: Trial, ranking: Ranking, cls: PodClass, *, without: frozenset[str]) -> Sacrifice | None:
+def find_sacrifice(trial: Trial, ranking: Ranking, cls: PodClass, mask: NodeMask) -> Sacrifice | None:
     """The node where the fewest idle reservations have to go, then the smallest name; None if none would do."""
     need = cls.demand.gpus
     if not need or cls.request.is_shared or not ranking.known:
@@ -32,9 +33,8 @@ def find_sacrifice(trial: Trial, ranking: Ranking, cls: PodClass, *, without: fr
     ok = ranking.eligible == OK
     if cls.attached:
         ok &= trial.attaching.fits(cls.attached, slice(None))
-    for name in without:
-        if (out := trial.position_of.get(name)) is not None:
-            ok[out] = False
+    if mask is not None:
+        ok &= mask
     free = trial.table.free
     for row, amount in trial.amounts(cls.demand):
         if row != GPUS:

@@ -16,6 +16,7 @@ from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.nodes.device_sightings import NO_PROSPECT
 from scheduler.core.nodes.table import CPU, MEMORY
 from scheduler.core.scores.ranking import Ranking
+from scheduler.core.snapshot.node_mask import NodeMask, all_but
 from scheduler.core.snapshot.statement import Part, Room, Trial
 
 
@@ -25,7 +26,7 @@ class Placer:
     ``doubts``: nodes that come last (slow_nodes.py), by default those of the snapshot.
     """
 
-    __slots__ = ("_opening", "_rankings", "_snapshot", "_ways", "trial")
+    __slots__ = ("_masks", "_opening", "_rankings", "_snapshot", "_ways", "trial")
 
     def __init__(self, snapshot: Snapshot, *, doubts: Mapping[str, Doubt] | None = None) -> None:
         self._snapshot = snapshot
@@ -39,6 +40,7 @@ class Placer:
         )
         self._rankings: dict[PodClass, Ranking] = {}
         self._ways: dict[PodClass, tuple[PodClass, ...]] = {}
+        self._masks: dict[frozenset[str], NodeMask] = {}
         #: Groups whose devices attempts of this very plan will make known.
         self._opening: set[str] = set()
 
@@ -60,20 +62,24 @@ class Placer:
             known = self._ways[cls] = cls.ways()
         return known
 
-    def place(self, pod: PodRecord, *, without: frozenset[str]) -> Placement | None:
-        """Place and charge a pod on the best node that is not in ``without``; None if it fits nowhere."""
+    def all_but(self, names: frozenset[str]) -> NodeMask:
+        """All nodes but these."""
+        if names not in self._masks:
+            self._masks[names] = all_but(names, self.trial.position_of)
+        return self._masks[names]
+
+    def place(self, pod: PodRecord, mask: NodeMask = None) -> Placement | None:
+        """Place and charge a pod on the best node; None if it fits nowhere."""
         for number, cls in enumerate(self.ways(pod.cls)):
-            placed = self._place_as(pod, cls, without=without, alternative=number)
+            placed = self._place_as(pod, cls, mask, alternative=number)
             if placed is not None:
                 return placed
         return None
 
-    def _place_as(
-        self, pod: PodRecord, cls: PodClass, *, without: frozenset[str], alternative: int
-    ) -> Placement | None:
+    def _place_as(self, pod: PodRecord, cls: PodClass, mask: NodeMask, *, alternative: int) -> Placement | None:
         """Place and charge a pod as one of this class."""
         ranking = self.ranking(cls)
-        while (position := ranking.best(without)) is not None:
+        while (position := ranking.best(mask)) is not None:
             parts = self._devices(pod, ranking, position)
             if parts is not None and ranking.has_to_open(position, sum(part.slot is None for part in parts)):
                 continue
@@ -89,13 +95,13 @@ class Placer:
         """Whether devices in use would serve more of the shares if the pod excluded none (exclusions.py)."""
         return bool(cls.not_uuids) and opens_by_exclusion(self.trial, self.ranking(cls), position, parts)
 
-    def wait_for_device(self, pod: PodRecord, *, without: frozenset[str]) -> tuple[str, list[Retire]] | None:
+    def wait_for_device(self, pod: PodRecord, mask: NodeMask = None) -> tuple[str, list[Retire]] | None:
         """Find a node that holds a whole-GPU pod once idle reservations are gone, and charge it there.
 
         Returns the node and the reservations to remove (none if enough are leaving already).
         """
         for cls in self.ways(pod.cls) if pod.cls.places else (pod.cls,):
-            sacrifice = find_sacrifice(self.trial, self.ranking(cls), cls, without=without)
+            sacrifice = find_sacrifice(self.trial, self.ranking(cls), cls, mask)
             if sacrifice is not None:
                 return self._nominate(pod, sacrifice)
         return None

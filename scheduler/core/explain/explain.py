@@ -38,6 +38,7 @@ from scheduler.core.nodes.table import (
     Int64s,
 )
 from scheduler.core.scores.ranking import Ranking
+from scheduler.core.snapshot.node_mask import NodeMask
 from scheduler.core.snapshot.statement import Trial
 from wire import names
 
@@ -55,11 +56,10 @@ _WHATEVER_IS_ASKED = frozenset(KINDS.values())
 _WITHHELD = {CONTENDED: CONTENDED_DEVICES, SILENT: SILENT_DEVICES, ILL: ILL_DEVICES}
 
 
-def explain(trial: Trial, ranking: Ranking, cls: PodClass, *, settings: Settings, without: frozenset[str]) -> Verdict:
-    """Say why no node takes a pod of ``cls`` now."""
+def explain(trial: Trial, ranking: Ranking, cls: PodClass, *, settings: Settings, mask: NodeMask) -> Verdict:
+    """Say why no node takes a pod of ``cls`` now. ``mask``: nodes where it has not failed lately."""
     usable = ranking.eligible == OK
-    excluded = np.zeros(len(usable), np.bool_)
-    excluded[[p for name in without if (p := trial.position_of.get(name)) is not None]] = True
+    excluded = np.zeros(len(usable), np.bool_) if mask is None else ~mask
     reasons = [
         NodeReason(kind, "", int(np.count_nonzero(ranking.eligible == judged))) for judged, kind in KINDS.items()
     ]
@@ -76,12 +76,12 @@ def explain(trial: Trial, ranking: Ranking, cls: PodClass, *, settings: Settings
     )
 
 
-def explain_ways(trial: Trial, rankings: Sequence[Ranking], *, settings: Settings, without: frozenset[str]) -> Verdict:
+def explain_ways(trial: Trial, rankings: Sequence[Ranking], *, settings: Settings, mask: NodeMask) -> Verdict:
     """Say the same of a pod that asks otherwise on some nodes: ``rankings`` are one for each kind of node.
 
     A node that is out of question whatever is asked is so in each of them; all else is about their own nodes only.
     """
-    verdicts = [explain(trial, each, each.cls, settings=settings, without=without) for each in rankings]
+    verdicts = [explain(trial, each, each.cls, settings=settings, mask=mask) for each in rankings]
     if len(verdicts) == 1:
         return verdicts[0]
     counts: dict[tuple[str, str], int] = {}

@@ -48,6 +48,7 @@ from scheduler.core.nodes.table import (
     Selection,
     Table,
 )
+from scheduler.core.snapshot.node_mask import NodeMask
 from scheduler.core.snapshot.statement import Trial
 
 _EVERYWHERE: Final = slice(None)
@@ -139,15 +140,14 @@ class Ranking:
         has_mig = any(isinstance(ask, MigAsk) for c in self.cls.request.containers for ask in c.asks)
         return by_cpu if has_mig else lambda look: by_cpu(look) | _has_gpus(look)
 
-    def best(self, without: frozenset[str] = frozenset()) -> int | None:
-        """Position of the first node in rank, None if the class fits nowhere. ``without`` names nodes that are out."""
+    def best(self, mask: NodeMask = None) -> int | None:
+        """Position of the first node in rank, None if the class fits nowhere."""
         self._catch_up()
         keys = self.keys
         if not len(keys):
             return None
-        if without:
-            keys = keys.copy()
-            keys[[p for name in without if (p := self._trial.position_of.get(name)) is not None]] = NOWHERE
+        if mask is not None:
+            keys = np.where(mask, keys, NOWHERE)
         position = int(keys.argmin())
         least = keys[position]
         if least == NOWHERE:

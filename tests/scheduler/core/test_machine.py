@@ -266,8 +266,8 @@ class Scheduling(RuleBasedStateMachine):
                 continue
             if not asleep.is_sure(one.cls, kept, cluster.generation) and asleep.still_out(one.cls, kept) is None:
                 continue
-            assert Placer(cluster.snapshot()).place(one, without=frozenset()) is None
-            assert Placer(cluster.snapshot()).wait_for_device(one, without=frozenset()) is None
+            assert Placer(cluster.snapshot()).place(one) is None
+            assert Placer(cluster.snapshot()).wait_for_device(one) is None
 
     @invariant()
     def the_plan_is_the_one_without_a_memory(self) -> None:

@@ -137,9 +137,9 @@ def test_after_any_charges_the_copy_is_as_if_written_anew_and_goes_back_to_what_
     for step, name in steps:
         match step:
             case "place":
-                placer.place(waiting[name], without=frozenset())
+                placer.place(waiting[name])
             case "room" if name in {"whole", "two"}:
-                placer.wait_for_device(waiting[name], without=frozenset())
+                placer.wait_for_device(waiting[name])
             case "undo":
                 mark, before = images[len(images) // 2]
                 trial.undo(mark)
@@ -269,10 +269,10 @@ def test_after_any_placements_and_evictions_each_node_is_what_a_recount_gives(
         victims = [victim for victim in running if victim.uid not in gone]
         match move:
             case "place" if record.uid not in under_way:
-                if (placed := placer.place(record, without=frozenset())) is not None:
+                if (placed := placer.place(record)) is not None:
                     done = done._replace(placed=(*done.placed, placed))
             case "room" if record.name in {"whole", "two"} and record.uid not in under_way:
-                if (room := placer.wait_for_device(record, without=frozenset())) is not None:
+                if (room := placer.wait_for_device(record)) is not None:
                     retired = (pods[retire.reservation_uid].metadata.labels or {} for retire in room[1])
                     groups = {labels[names.GPU_GROUP_LABEL] for labels in retired}
                     at = Placement(pod_uid=record.uid, namespace="ns", name=record.name, rv="", node=room[0])
