@@ -15,6 +15,7 @@ from kube.memory.deletion import is_finished
 from kube.memory.microtimes import check_micro_times
 from kube.memory.patches import PatchFailed, json_patch, merge, strategic
 from kube.memory.refusals import (
+    Refusal,
     bad_request,
     conflict,
     internal,
@@ -205,8 +206,12 @@ def _patcher(call: Call) -> Callable[[Object], Object]:
         if not isinstance(changed, dict) or not isinstance(changed.get("metadata"), dict):
             raise unprocessable_patch()
         _check_same_name(call, changed["metadata"].get("name", ""))
-        check_type(call.kind, changed)
-        check_micro_times(call.kind, changed)
+        try:
+            check_type(call.kind, changed)
+            check_micro_times(call.kind, changed)
+        except Refusal as refusal:
+            # What a POST or PUT may not say is a bad request; what a patch makes of an object is invalid.
+            raise invalid(call.kind, "", "patch", f"Invalid value: {refusal.message}") from refusal
         return changed
 
     return apply

@@ -60,14 +60,14 @@ class Collector:
         asyncio.get_running_loop().call_later(self._delay_s, what, *args)
 
     def _follow(self, table: Table, change: Change) -> None:
-        if change.old is None and change.new is not None:
+        if change.new is not None:
             self._alive[change.new.obj["metadata"]["uid"]] = None
+        elif change.old is not None:
+            self._after_deletion(table.kind, change.old.obj["metadata"])
         before = _owners(change.old.obj) if change.old else ()
         after = _owners(change.new.obj) if change.new else ()
         if before is not after:
             self._reindex((table.kind, change.key), before, after)
-        if change.new is None and change.old is not None:
-            self._after_deletion(table.kind, change.old.obj["metadata"])
 
     def _reindex(self, place: _Place, before: Any, after: Any) -> None:
         for owner in before:

@@ -21,6 +21,16 @@ async def test_dependents_go_with_their_owner(api_server: Cluster) -> None:
     assert (await api_server.get(f"{api_server.config_maps}/bystander")).code == 200
 
 
+async def test_dependents_stay_when_their_owner_changes(api_server: Cluster) -> None:
+    owner = await api_server.made(api_server.config_maps, config_map("owner"))
+    await api_server.made(api_server.config_maps, config_map("child", **_owned_by(owner)))
+    await api_server.patch(f"{api_server.config_maps}/owner", {"data": {"k": "v"}})
+    gone = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "another"}
+    await api_server.made(api_server.config_maps, config_map("witness", ownerReferences=[gone]))
+    await api_server.until_code(f"{api_server.config_maps}/witness", 404)
+    assert (await api_server.get(f"{api_server.config_maps}/child")).code == 200
+
+
 async def test_dependents_go_down_the_chain(api_server: Cluster) -> None:
     owner = await api_server.made(api_server.config_maps, config_map("owner"))
     child = await api_server.made(api_server.config_maps, config_map("child", **_owned_by(owner)))
@@ -76,6 +86,9 @@ async def test_a_namespace_takes_its_content_along(api_server: Cluster) -> None:
     assert going.body["status"]["phase"] == "Terminating"
     late = await api_server.send("POST", api_server.config_maps, config_map("b"))
     assert late.code in (403, 404)
+    if late.code == 403:
+        assert late.body["details"]["name"] == "b"
+        assert [cause["reason"] for cause in late.body["details"]["causes"]] == ["NamespaceTerminating"]
     await api_server.until_code(f"{api_server.config_maps}/a", 404)
     await api_server.until_code(namespace, 404)
 

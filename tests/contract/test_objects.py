@@ -67,6 +67,14 @@ async def test_generate_name_appends_five_characters(api_server: Cluster) -> Non
     assert created.body["metadata"]["generateName"] == "gen-"
 
 
+async def test_a_long_generate_name_is_cut_so_that_the_name_has_63_characters(api_server: Cluster) -> None:
+    prefix = "a" * 60
+    created = await api_server.made(api_server.config_maps, {"metadata": {"generateName": prefix}})
+    name = created.body["metadata"]["name"]
+    assert (len(name), name[:58]) == (63, prefix[:58])
+    assert created.body["metadata"]["generateName"] == prefix
+
+
 async def test_an_object_lives_once_by_its_name(api_server: Cluster) -> None:
     await api_server.made(api_server.config_maps, config_map("a"))
     again = await api_server.send("POST", api_server.config_maps, config_map("a"))

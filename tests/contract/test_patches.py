@@ -22,6 +22,8 @@ async def _made(api_server: Cluster) -> tuple[str, str, str]:
         (MERGE, {"data": {"new": "1", "k": None}}, {"x": "y", "new": "1"}),
         (STRATEGIC, {"data": {"k": None, "z": "0"}}, {"x": "y", "z": "0"}),
         (STRATEGIC, {"data": {"$patch": "replace", "z": "0"}}, {"z": "0"}),
+        (STRATEGIC, {"data": {"$retainKeys": ["k"], "k": "w"}}, {"k": "w"}),
+        (STRATEGIC, {"data": {"$retainKeys": ["x", "z"], "z": "0"}}, {"x": "y", "z": "0"}),
         (JSON, [{"op": "replace", "path": "/data/k", "value": "w"}], {"k": "w", "x": "y"}),
         (JSON, [{"op": "remove", "path": "/data/k"}], {"x": "y"}),
         (JSON, [{"op": "add", "path": "/data/a~1b", "value": "1"}], {"k": "v", "x": "y", "a/b": "1"}),
@@ -159,6 +161,62 @@ async def test_a_strategic_patch_merges_lists_by_their_key(api_server: Cluster) 
     assert [each["type"] for each in fewer.body["status"]["conditions"]] == ["Ready"]
 
 
+async def test_a_strategic_patch_replaces_a_list_where_it_says_so(api_server: Cluster) -> None:
+    await api_server.made(api_server.pods, pod("p"))
+    path = f"{api_server.pods}/p/status"
+    both = [{"type": "Ready", "status": "False"}, {"type": "PodScheduled", "status": "False"}]
+    await api_server.patch(path, {"status": {"conditions": both}})
+    only = [{"$patch": "replace"}, {"type": "Initialized", "status": "True"}]
+    answer = await api_server.patch(path, {"status": {"conditions": only}}, STRATEGIC)
+    assert [each["type"] for each in answer.body["status"]["conditions"]] == ["Initialized"]
+
+
+A, B, C, Z = "x.dev/a", "x.dev/b", "x.dev/c", "x.dev/z"
+LIST = "/metadata/finalizers"
+
+
+@pytest.mark.parametrize(
+    ("operations", "finalizers"),
+    [
+        ([{"op": "replace", "path": f"{LIST}/1", "value": Z}], [A, Z, C]),
+        ([{"op": "replace", "path": f"{LIST}/2", "value": Z}], [A, B, Z]),
+        ([{"op": "remove", "path": f"{LIST}/0"}], [B, C]),
+        ([{"op": "remove", "path": f"{LIST}/2"}], [A, B]),
+        ([{"op": "add", "path": f"{LIST}/0", "value": Z}], [Z, A, B, C]),
+        ([{"op": "add", "path": f"{LIST}/1", "value": Z}], [A, Z, B, C]),
+        ([{"op": "add", "path": f"{LIST}/3", "value": Z}], [A, B, C, Z]),
+        ([{"op": "add", "path": f"{LIST}/-", "value": Z}], [A, B, C, Z]),
+        ([{"op": "test", "path": f"{LIST}/1", "value": B}, {"op": "remove", "path": f"{LIST}/1"}], [A, C]),
+        ([{"op": "test", "path": f"{LIST}/1", "value": A}, {"op": "remove", "path": f"{LIST}/1"}], None),
+        ([{"op": "replace", "path": f"{LIST}/3", "value": Z}], None),
+        ([{"op": "remove", "path": f"{LIST}/3"}], None),
+        ([{"op": "add", "path": f"{LIST}/4", "value": Z}], None),
+        ([{"op": "add", "path": f"{LIST}/x", "value": Z}], None),
+        ([{"op": "remove", "path": f"{LIST}/x"}], None),
+    ],
+)
+async def test_a_json_patch_names_elements_of_a_list_by_their_place(
+    api_server: Cluster, operations: list[dict[str, Any]], finalizers: list[str] | None
+) -> None:
+    await api_server.made(api_server.config_maps, config_map("a", finalizers=[A, B, C]))
+    path = f"{api_server.config_maps}/a"
+    answer = await api_server.patch(path, operations, JSON)
+    if finalizers is None:
+        assert answer.failure == (422, "Invalid")
+    assert (await api_server.get(path)).body["metadata"]["finalizers"] == (finalizers or [A, B, C])
+
+
+async def test_a_json_patch_changes_a_part_of_one_element_of_a_list(api_server: Cluster) -> None:
+    await api_server.made(api_server.pods, pod("p"))
+    path = f"{api_server.pods}/p/status"
+    types = ["Ready", "PodScheduled", "Initialized"]
+    await api_server.patch(path, {"status": {"conditions": [{"type": each, "status": "False"} for each in types]}})
+    answer = await api_server.patch(
+        path, [{"op": "replace", "path": "/status/conditions/1/status", "value": "True"}], JSON
+    )
+    assert [each["status"] for each in answer.body["status"]["conditions"]] == ["False", "True", "False"]
+
+
 async def test_a_merge_patch_replaces_lists(api_server: Cluster) -> None:
     await api_server.made(api_server.pods, pod("p"))
     path = f"{api_server.pods}/p/status"
@@ -180,3 +238,23 @@ async def test_custom_resources_refuse_strategic_patches(api_server: Cluster) ->
     await api_server.made(api_server.widgets, widget("w"))
     answer = await api_server.patch(f"{api_server.widgets}/w", {"spec": {"a": 1}}, STRATEGIC)
     assert answer.failure == (415, "UnsupportedMediaType")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "patch"),
+    [
+        (MERGE, {"spec": {"renewTime": "2026-01-01T00:00:00Z"}}),
+        (STRATEGIC, {"spec": {"renewTime": "2026-01-01T00:00:00Z"}}),
+        (JSON, [{"op": "add", "path": "/spec/renewTime", "value": "2026-01-01T00:00:00Z"}]),
+        (MERGE, {"kind": "Pod"}),
+        (MERGE, {"apiVersion": "v1"}),
+    ],
+)
+async def test_a_patch_that_leaves_no_object_of_its_type_is_refused(
+    api_server: Cluster, content_type: str, patch: Any
+) -> None:
+    body = {"metadata": {"name": "l"}, "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}
+    made = await api_server.made(api_server.leases, body)
+    path = f"{api_server.leases}/l"
+    assert (await api_server.patch(path, patch, content_type)).failure == (422, "Invalid")
+    assert (await api_server.get(path)).rv == made.rv

@@ -274,6 +274,16 @@ async def test_a_bound_pod_goes_in_its_own_time_which_may_be_shortened(api_serve
     assert (await api_server.get(path)).code == 404
 
 
+async def test_a_pod_that_is_going_is_not_hurried_by_who_asks_for_no_less(api_server: Cluster) -> None:
+    await api_server.made(api_server.pods, pod("p", nodeName="n1"))
+    path = f"{api_server.pods}/p"
+    await api_server.delete(path, {"gracePeriodSeconds": 1})
+    for options in ({"gracePeriodSeconds": 1}, {"gracePeriodSeconds": 5}, None):
+        again = await api_server.delete(path, options)
+        assert again.body["metadata"]["deletionGracePeriodSeconds"] == 1
+        assert (await api_server.get(path)).code == 200
+
+
 async def test_negative_grace_is_a_second(api_server: Cluster) -> None:
     await api_server.made(api_server.pods, pod("p", nodeName="n1"))
     assert _grace((await api_server.delete(f"{api_server.pods}/p", {"gracePeriodSeconds": -3})).body) == 1

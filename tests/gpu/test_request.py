@@ -95,3 +95,21 @@ def test_compute_on_one_seat_is_added_up_as_the_rest_is(ask: FractionAsk | Memor
 def test_a_fraction_and_memory_on_one_seat_can_not_be_added_up() -> None:
     with pytest.raises(ValueError, match="seat a"):
         _ = GpuRequest((asking(0, part(1, "a")), asking(1, mib(1, "a")))).shared
+
+
+@pytest.mark.parametrize(
+    ("containers", "whole"),
+    [
+        ((), 0),
+        ((asking(0, WholeAsk()), asking(1, WholeAsk(), WholeAsk())), 3),
+        ((asking(0, part(3)), asking(1, WholeAsk())), 1),
+        # An init container that ends gives its devices back.
+        ((asking(0, WholeAsk()), asking(0, WholeAsk(), WholeAsk(), kind=INIT)), 2),
+        ((asking(0, WholeAsk(), WholeAsk()), asking(0, WholeAsk(), kind=INIT)), 2),
+        ((asking(0, WholeAsk()), asking(0, WholeAsk(), WholeAsk(), kind=INIT, is_sidecar=True)), 3),
+    ],
+)
+def test_whole_devices_are_counted_as_kubelet_needs_them_at_one_time(
+    containers: tuple[ContainerRequest, ...], whole: int
+) -> None:
+    assert GpuRequest(containers).whole == whole

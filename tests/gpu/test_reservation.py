@@ -165,3 +165,13 @@ def test_the_same_decision_gives_the_same_group_and_others_do_not() -> None:
     ids = [reservation.group_id(*one) for one in [("n", "p", 0), ("n", "p", 0), ("n", "p", 1), ("m", "p", 0)]]
     assert ids[0] == ids[1]
     assert len(set(ids)) == 3
+
+
+@pytest.mark.parametrize(
+    ("states", "alive"),
+    [([], True), (["running"], True), (["terminated"], False), (["waiting"], False), (["terminated", "running"], True)],
+)
+def test_a_reservation_lives_while_one_of_its_containers_runs(states: list[str], alive: bool) -> None:
+    """No statuses at all is what a stand-in for kubelet leaves."""
+    containers = [{"name": f"c{number}", "state": {state: {}}} for number, state in enumerate(states)]
+    assert reservation.read(pod(phase="Running", containerStatuses=containers)).alive is alive

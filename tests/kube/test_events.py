@@ -273,6 +273,19 @@ async def test_a_hundred_thousand_events_are_kept() -> None:
     assert recorder.counts.lost == 1
 
 
+async def test_who_waits_for_all_events_goes_on_when_the_last_is_written_or_refused() -> None:
+    recorder, _ = recording(STORED, refusal(403, "Forbidden"), STORED)
+    for number in range(3):
+        say(recorder, note=str(number))
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(recorder.run)
+            await recorder.written()
+            assert recorder.counts.written + recorder.counts.refused == 3
+            await recorder.written()
+            tasks.cancel_scope.cancel()
+
+
 async def test_events_that_are_written_make_room_for_new_ones() -> None:
     recorder, transport = recording(capacity=10)
     async with anyio.create_task_group() as tasks:

@@ -261,6 +261,7 @@ REFUSED = [
     ("H10-text", {GPU: "two", MEM: 5}, Mistake.MALFORMED, GPU, "a whole number, the same in limits and requests"),
     ("H10-percent", {GPU: 1, PERCENT: 101}, Mistake.MALFORMED, PERCENT, "0 to 100"),
     ("H10-cores", {GPU: 1, CORES: 200}, Mistake.MALFORMED, CORES, "0 to 100"),
+    ("H10-memory", {GPU: 1, MEM: 2**31}, Mistake.MALFORMED, MEM, "0 to 2147483647"),
     ("H10-devices", {GPU: 257, MEM: 5}, Mistake.TOO_MANY, GPU, "1 to 256"),
     ("H15", {GPU: 1, PRIORITY: 2}, Mistake.MALFORMED, PRIORITY, "0 for high or 1 for low"),
 ]

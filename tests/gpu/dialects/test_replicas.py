@@ -451,3 +451,48 @@ def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
         assert charged(request) == charged(answer.request)
         assert not (request.whole and any(not ask.profile for ask in request.shared))
         assert all(0 < ask.nano <= NANO_PER_DEVICE for ask in request.shared if isinstance(ask, FractionAsk))
+
+
+def test_nobody_can_tell_what_a_gpu_is_where_an_entry_is_wrong_in_whichever_container_it_stands() -> None:
+    """I9."""
+    assert replicas.claims(asking({"cpu": 1}, {"cpu": 1, GPU: 1}), settings("gpu:x"))
+
+
+def test_replicas_of_two_resources_are_each_divided_by_their_own_number() -> None:
+    answer = replicas.translate(
+        asking({SHARED: 3, "nvidia.com/small": 3}), settings("gpu:sharedgpu:2", "mig-3g.20gb:small:8")
+    )
+    assert isinstance(answer, Translation)
+    for request in (answer.request, *answer.alternatives):
+        shares = [ask for ask in request.shared if isinstance(ask, FractionAsk)]
+        assert sum(ask.nano for ask in shares if not ask.profile) == 3 * NANO_PER_DEVICE // 2
+        assert sum(ask.nano for ask in shares if ask.profile) == 3 * (NANO_PER_DEVICE // 8)
+    # Two ways for the cards (1+1+1 and 2+1), three for the slices (1+1+1, 2+1 and 3).
+    assert 1 + len(answer.alternatives) == 6
+
+
+@pytest.mark.parametrize(
+    "entries", [("gpu:sharedgpu:4", "mig-3g.20gb:small:2"), ("mig-3g.20gb:small:2", "gpu:sharedgpu:4")]
+)
+def test_a_pod_of_replicas_without_a_mode_has_none(entries: tuple[str, ...]) -> None:
+    answer = replicas.translate(asking({SHARED: 1}, {"nvidia.com/small": 1}), settings(*entries))
+    assert isinstance(answer, Translation)
+    assert answer.wishes == Wishes()
+
+
+def test_a_share_beside_a_whole_gpu_has_the_mode_of_the_share() -> None:
+    answer = replicas.translate(asking({"nvidia.com/gpu.shared": 1}, {GPU: 1}), TIME)
+    assert isinstance(answer, Translation)
+    assert answer.wishes == SLICED
+
+
+def test_as_many_ways_as_the_scheduler_tries_are_told() -> None:
+    """Of more, some are left out; the first one, and those that leave it least, stay."""
+    few, many = (
+        replicas.translate(asking(*[{SHARED: 4}] * containers), settings("gpu:sharedgpu:8", packed=True))
+        for containers in (1, 8)
+    )
+    assert isinstance(few, Translation)
+    assert isinstance(many, Translation)
+    assert 1 + len(few.alternatives) == 5
+    assert len(many.alternatives) == MOST_ALTERNATIVES

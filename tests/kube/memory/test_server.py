@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
+
+from typing_extensions import override
 
 from kube.memory.calls import AuditEntry
 from kube.memory.server import MemoryApiServer
@@ -49,6 +52,28 @@ async def _run(seed: int) -> tuple[list[object], bytes]:
 async def test_a_seed_makes_the_same_run_again() -> None:
     assert await _run(1) == await _run(1)
     assert (await _run(1))[1] != (await _run(2))[1]
+
+
+class Stuttering(random.Random):
+    """Draws the same five letters twice."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self._drawn = 0
+
+    @override
+    def choices(self, population: Any, weights: Any = None, *, cum_weights: Any = None, k: int = 1) -> list[Any]:
+        self._drawn += 1
+        return list("bbbbb") if self._drawn <= 2 else super().choices(population, weights, cum_weights=cum_weights, k=k)
+
+
+async def test_a_generated_name_that_is_taken_is_drawn_again() -> None:
+    clock = VirtualClock(asyncio.get_running_loop())
+    server = MemoryApiServer(clock=clock, rng=Stuttering(), auto_namespaces=True)
+    made = [await send(server.transport(), "POST", PODS, {**pod("", generateName="p-")}) for _ in range(2)]
+    first, second = (decoded(response)["metadata"]["name"] for response in made)
+    assert first == "p-bbbbb"
+    assert second != first
 
 
 async def test_a_namespace_is_made_when_first_used_if_told_so(server: MemoryApiServer) -> None:
