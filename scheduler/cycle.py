@@ -284,7 +284,7 @@ class Cycle:
     async def _delete_idle(self, entry: Retire) -> None:
         """Delete an idle reservation, unless somebody joined it in between (its version tells)."""
         try:
-            held = next((h for h in self._cache.reservations.values() if h.uid == entry.reservation_uid), None)
+            held = self._cache.reservation(entry.reservation_uid)
             if held is None or held.deleting or held.book is None or held.book.entries:
                 return
             await self._api.delete(PODS, held.name, namespace=held.namespace, uid=held.uid, resource_version=held.rv)

@@ -19,6 +19,7 @@ from kube.watch.reflector import in_turns
 from kube.watch.signal import Signal
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import objects
+from scheduler.core.model.index import Membership
 from scheduler.core.model.records import NO_WISHES, NodeRecord, PodRecord, SeenPod
 from scheduler.telemetry.traces import Traces, Untraced
 from wire import names
@@ -74,6 +75,8 @@ class Cache:
         self.reservations: dict[str, Reservation] = {}
         #: UID of a reservation -> groups for which it is or was the newest.
         self._groups_of: dict[str, set[str]] = {}
+        #: Groups by the node of their newest reservation.
+        self._groups_at: Membership[str] = Membership()
         #: PodGroups that carry a plan, by (namespace, name): the annotation's text.
         self.plans: dict[tuple[str, str], str] = {}
         #: PodGroups of which a pod has succeeded, by (namespace, name): such a gang is at its end.
@@ -171,6 +174,7 @@ class Cache:
         for group in self._groups_of.pop(uid, ()):
             if (held := self.reservations.get(group)) is not None and held.uid == uid:
                 del self.reservations[group]
+                self._groups_at.move(group, "")
         self.on_pod(uid)
         self.wake.set()
 
@@ -184,14 +188,20 @@ class Cache:
         if known is None or not is_older(held.rv, known.rv):
             self.reservations[held.group] = held
             self._groups_of.setdefault(held.uid, set()).add(held.group)
+            self._groups_at.move(held.group, held.node)
         if not held.is_learned:
             self.on_device_asked(held.uid)
 
     def ask_again(self, node: str) -> None:
         """A node has come back: the time in which its reservations have to answer begins anew."""
-        for held in self.reservations.values():
-            if held.node == node and not held.is_learned:
+        for held in [self.reservations[group] for group in sorted(self._groups_at.at(node))]:
+            if not held.is_learned:
                 self.on_device_asked(held.uid)
+
+    def reservation(self, uid: str) -> Reservation | None:
+        """The reservation of this UID, if it is the newest of a group."""
+        found = (self.reservations.get(group) for group in self._groups_of.get(uid, ()))
+        return next((held for held in found if held is not None and held.uid == uid), None)
 
     def note_pod_group(self, group: PodGroup) -> None:
         """Take a PodGroup from a watch, or as the answer to a write of ours."""

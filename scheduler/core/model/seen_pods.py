@@ -55,8 +55,8 @@ class Pods:
         self.reservations: dict[str, Reservation] = {}
         #: UIDs of pods that are gone, against answers that come after the deletion was seen.
         self.gone: Recent[None] = Recent()
-        #: (reservation UID, device UUID) that a bound pod's grant named: proof that the binder verified the device.
-        self._verified: set[tuple[str, str]] = set()
+        #: Reservation (UID) -> device UUIDs that bound pods' grants named with it: proof that the binder verified them.
+        self._verified: dict[str, set[str]] = {}
         #: Reservations (UIDs) that were seen to change their device: what grants tell of those may be of before.
         self._unsteady: set[str] = set()
         self._bound_at: Membership[str] = Membership()
@@ -96,7 +96,7 @@ class Pods:
 
         Never again for a reservation that changed its device, though it may have come back: others may use it since.
         """
-        return (reservation_uid, uuid) in self._verified and reservation_uid not in self._unsteady
+        return uuid in self._verified.get(reservation_uid, ()) and reservation_uid not in self._unsteady
 
     def members(self, namespace: str, pod_group: str) -> list[PodRecord]:
         """Pods that name this PodGroup and have not ended, in no order."""
@@ -137,9 +137,11 @@ class Pods:
             self.unbound.add(uid)
             return
         self.unbound.discard(uid)
-        self._verified.update((held.reservation, held.uuid) for held in record.held if held.uuid)
+        for held in record.held:
+            if held.uuid:
+                self._verified.setdefault(held.reservation, set()).add(held.uuid)
         if len(self._verified) > 2 * len(self.reservations) + _FORGET_ABOVE:
-            self._verified = {pair for pair in self._verified if pair[0] in self.reservations}
+            self._verified = {uid: uuids for uid, uuids in self._verified.items() if uid in self.reservations}
 
     def put_reservation(self, found: Reservation) -> tuple[str, ...]:
         """Take a reservation as it is now; return the nodes on which it changes something."""
@@ -172,7 +174,7 @@ class Pods:
             return ""
         node = self._reserved_at.place(uid)
         self._reserved_at.move(uid, "")
-        self._verified = {pair for pair in self._verified if pair[0] != uid}
+        self._verified.pop(uid, None)
         self._unsteady.discard(uid)
         return node
 

@@ -12,7 +12,7 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.table import GPUS
 from scheduler.watch.cache import Cache, NodeSink, PodSink
 from tests.conftest import AnyioBackend
-from tests.scheduler.core.objects import changed, ended, node, pod, pod_group, reservation
+from tests.scheduler.core.objects import NANO, bound, changed, ended, node, pod, pod_group, reservation
 from tests.steps import counted
 from wire import names
 from wire.core import Condition, Pod
@@ -91,6 +91,55 @@ async def test_a_deletion_costs_no_more_for_the_reservations_of_others() -> None
         await listed(sink, pod("a"), *(reservation(f"g{number}") for number in range(others)))
         with counted() as steps:
             made.forget_pod("uid-a")
+        return steps.taken
+
+    assert await cost(300) <= 1.2 * await cost(1)
+
+
+def _used(number: int) -> tuple[Pod, Pod]:
+    """A reservation on a node of its own, and a tenant whose grant shows that its device was verified."""
+    group, node_name, uuid = f"g{number}", f"n{number}", f"GPU-{number}"
+    share = bound(pod(f"t{number}", fraction="0.5"), node_name, (group, NANO // 2), reservation=f"r-{group}", uuid=uuid)
+    return reservation(group, node_name, uuid=uuid), share
+
+
+async def test_a_reservation_that_is_gone_costs_no_more_for_the_verified_devices_of_others() -> None:
+    async def cost(others: int) -> int:
+        made, sink = cache()
+        await listed(sink, *(obj for number in range(others + 1) for obj in _used(number)))
+        with counted() as steps:
+            made.forget_pod("r-g0")
+        assert not made.cluster.is_verified("r-g0", "GPU-0")
+        return steps.taken
+
+    assert await cost(300) <= 1.2 * await cost(1)
+
+
+async def test_a_node_that_comes_back_asks_its_own_reservations_whatever_others_there_are() -> None:
+    async def cost(others: int) -> int:
+        made, sink = cache()
+        silent = [reservation(f"s{number}", "n0", uuid="") for number in range(2)]
+        await listed(sink, *silent, *(reservation(f"g{number}", f"n{number + 1}", uuid="") for number in range(others)))
+        asked: list[str] = []
+        made.on_device_asked = asked.append
+        with counted() as steps:
+            made.ask_again("n0")
+        assert asked == ["r-s0", "r-s1"]
+        return steps.taken
+
+    assert await cost(300) <= 1.2 * await cost(1)
+
+
+async def test_a_reservation_is_found_by_its_uid_whatever_others_there_are() -> None:
+    async def cost(others: int) -> int:
+        made, sink = cache()
+        await listed(sink, *(reservation(f"g{number}") for number in range(others + 1)))
+        with counted() as steps:
+            found = made.reservation(f"r-g{others}")
+        assert found is not None
+        assert found.group == f"g{others}"
+        made.forget_pod(found.uid)
+        assert made.reservation(found.uid) is None
         return steps.taken
 
     assert await cost(300) <= 1.2 * await cost(1)
