@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.decide.allowance import Allowance
+from scheduler.core.decide.allowance import Allowance, Limits
+from tests.scheduler.core.objects import cluster, node, pod
 
 
 def test_a_namespace_goes_on_within_its_share_once_the_bound_is_spent() -> None:
@@ -78,3 +79,14 @@ def test_a_share_of_more_than_a_first_turn_ends_when_three_bounds_are_spent() ->
         allowance.spend(namespace, operations)
     assert not allowance.has_left("a")
     assert allowance.has_left("e")
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "is_put_off"), [("fraction", 300, True), ("cpu", 300, False), ("cpu", 0, False)]
+)
+def test_what_a_verdict_costs_grows_with_the_nodes_for_shares(kind: str, nodes: int, is_put_off: bool) -> None:
+    """Four classes cost some 720 operations of all others, and as much for each node of shares besides."""
+    asked = [{"fraction": f"0.{10 + n}"} if kind == "fraction" else {"cpu": str(100 + n)} for n in range(4)]
+    pods = [pod(f"p{number}", **each) for number, each in enumerate(asked)]
+    made = cluster(*(node(f"n{number}", 0) for number in range(nodes)), *pods)
+    assert (made.decide(0, Limits(most=1_000, retold=0)).wake_at_ns == 0) is is_put_off

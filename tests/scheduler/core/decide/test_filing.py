@@ -87,6 +87,11 @@ _PLANNED = {names.PLAN: '{"id": "x", "members": {"uid-p": {"node": "n1"}}}'}
     ("objects", "events"),
     [
         pytest.param((node(gpus=1), _P), [_fed(node("n2"))], id="a node comes"),
+        pytest.param(
+            (node(), pod("p", extended={"example.com/nic": "1"})),
+            [_fed(node("n2", 0)), _fed(node("n3", 0, extended={"example.com/nic": "1"}))],
+            id="a node comes that has what none had before",
+        ),
         pytest.param((node(cordoned=True), _P), [_fed(node())], id="a node is opened"),
         pytest.param((node(ready=False), _P), [_fed(node())], id="a node is ready"),
         pytest.param((node(gpus=1), _P), [_fed(node(gpus=2))], id="a node has more devices"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from gpu.request import FractionAsk, MemoryAsk
@@ -106,3 +107,30 @@ def test_of_several_devices_each_ask_gets_one_that_holds_it(
     placed = [entry.placement for entry in made.decide(0).entries if isinstance(entry, Alone)]
     groups = [device.group if device.group in known else "new" for each in placed for device in each.devices]
     assert groups == expected
+
+
+@pytest.mark.parametrize(
+    ("amounts", "expected"),
+    [
+        ({"cpu": "1500m"}, []),
+        ({"cpu": "2"}, ["new", "new"]),
+        ({"memory": "1500Mi"}, []),
+        ({"memory": "2000Mi"}, ["new", "new"]),
+        ({"pods": 2}, []),
+        ({"pods": 3}, ["new", "new"]),
+    ],
+)
+def test_a_share_and_an_amount_of_memory_open_as_many_devices_as_have_room_for_their_reservations(
+    amounts: dict[str, Any], expected: list[str]
+) -> None:
+    """Which nodes are looked at is too hopeful there: each of the two could have the one device that may be opened."""
+    requests = {"cpu": "1", "memory": "1000Mi"}
+    waiting = asking(_share(50), MemoryAsk(10_000))
+    resources = msgspec.structs.replace(waiting.spec.containers[0].resources, requests=requests)
+    first = msgspec.structs.replace(waiting.spec.containers[0], resources=resources)
+    spec = msgspec.structs.replace(waiting.spec, containers=[first, *waiting.spec.containers[1:]])
+    there = node(mem_mib=40_000, **amounts)
+    settings = Settings(reservation_cpu_milli=500, reservation_mem_mib=500)
+    made = cluster(there, msgspec.structs.replace(waiting, spec=spec), settings=settings)
+    placed = [entry.placement for entry in made.decide(0).entries if isinstance(entry, Alone)]
+    assert ["new" for each in placed for _ in each.devices] == expected
