@@ -10,7 +10,7 @@ import msgspec
 
 from cli.inspection.surveying import Found, matters
 from cli.refusing import BadInput
-from gpu.reservation import is_reservation
+from gpu import reservation
 from kube.client.api import Api
 from kube.client.errors import Forbidden, NotFound
 from kube.client.listing import Listing
@@ -46,6 +46,7 @@ async def read_nodes(api: Api, wanted: Sequence[str]) -> Found:
     for request in requests:
         if request.spec.selected_node in wanted:
             await _add(api, PODS, request.metadata.name, here, namespace=request.metadata.namespace)
+    await _add_tenants(api, here)
     pods = {pod.metadata.uid: pod for pod in here}
     return Found(nodes=nodes, pods=list(pods.values()), requests=requests, unread=tuple(unread))
 
@@ -65,7 +66,7 @@ async def read_pods(api: Api, wanted: Sequence[str], *, namespace: str) -> Found
     held: list[Pod] = []
 
     async def read_held() -> None:
-        listing = await api.digest(PODS, _if(is_reservation), namespace=names.RESERVATION_NAMESPACE)
+        listing = await api.digest(PODS, _if(reservation.is_reservation), namespace=names.RESERVATION_NAMESPACE)
         held.extend(pod for pod in listing.items if pod is not None)
 
     await allowed(read_held, f"reservations (pods of namespace {names.RESERVATION_NAMESPACE})", unread)
@@ -104,6 +105,18 @@ async def _add(api: Api, resource: Resource[T], name: str, found: list[T], *, na
         found.append(await api.get(resource, name, namespace=namespace))
     except NotFound:
         return
+
+
+async def _add_tenants(api: Api, here: list[Pod]) -> None:
+    """Read the tenants of the reservations that are on no node and have no request, to tell them from those gone."""
+    known = {pod.metadata.uid for pod in here}
+    books = [reservation.read(pod).book for pod in here if reservation.is_reservation(pod)]
+    for uid, entry in [item for book in books if book is not None for item in book.entries.items()]:
+        namespace, _, name = entry.pod.partition("/")
+        if uid not in known and namespace and name:
+            found: list[Pod] = []
+            await _add(api, PODS, name, found, namespace=namespace)
+            here += [pod for pod in found if pod.metadata.uid == uid]
 
 
 async def _one(api: Api, resource: Resource[T], name: str, *, namespace: str = "") -> T:

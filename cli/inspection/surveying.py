@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Final
 
 import msgspec
@@ -14,7 +14,7 @@ from gpu.order import Order
 from gpu.reservation import Reservation
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
-from scheduler.core.report.node_view import NodeView
+from scheduler.core.report.node_view import NodeView, TenantView
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -57,8 +57,9 @@ def survey(
     )
     shown = [seen for pod in found.pods if (seen := _shown(pod, around, found)) is not None]
     nodes = found.nodes if found.are_all_pods else ()
+    there = frozenset(pod.metadata.uid for pod in found.pods)
     return Inspection(
-        nodes=tuple(_nodes(views, nodes, keep=lambda where: not namespace or where == namespace)),
+        nodes=tuple(_nodes(views, nodes, there, keep=lambda where: not namespace or where == namespace)),
         pods=tuple(sorted((v for v in shown if not namespace or v.namespace == namespace), key=_name)),
         unread=found.unread,
     )
@@ -108,8 +109,10 @@ def _is_even(node: NodeView) -> bool:
     return node.smallest_card_mib == node.largest_card_mib
 
 
-def _nodes(views: Mapping[str, NodeView], nodes: Iterable[Node], *, keep: Callable[[str], bool]) -> Iterable[NodeView]:
-    """Nodes that have, or had, GPUs, with what the scheduler does not keep of them."""
+def _nodes(
+    views: Mapping[str, NodeView], nodes: Iterable[Node], there: Set[str], *, keep: Callable[[str], bool]
+) -> Iterable[NodeView]:
+    """Nodes that have, or had, GPUs, with what the scheduler does not keep of them. ``there``: UIDs of pods."""
     for node in sorted(nodes, key=lambda node: node.metadata.name):
         view = views.get(node.metadata.name)
         capacity = _gpus(node.status.capacity)
@@ -120,10 +123,17 @@ def _nodes(views: Mapping[str, NodeView], nodes: Iterable[Node], *, keep: Callab
             address=next((a.address for a in node.status.addresses or () if a.type == _INTERNAL_IP), ""),
             unhealthy_gpus=max(0, capacity - view.gpus),
             devices=tuple(
-                msgspec.structs.replace(device, tenants=tuple(t for t in device.tenants if keep(t.namespace)))
+                msgspec.structs.replace(
+                    device, tenants=tuple(_tenant(one, there) for one in device.tenants if keep(one.namespace))
+                )
                 for device in view.devices
             ),
         )
+
+
+def _tenant(tenant: TenantView, there: Set[str]) -> TenantView:
+    """A tenant. The scheduler keeps no record of a pod that has ended, which is still there."""
+    return msgspec.structs.replace(tenant, is_kept=tenant.is_kept and tenant.uid not in there)
 
 
 def _gpus(amounts: Mapping[str, str | int | float] | None) -> int:

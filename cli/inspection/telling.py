@@ -18,12 +18,21 @@ _NANO_PER_STEP: Final = NANO_PER_DEVICE // 10_000
 
 
 def cluster_sheets(seen: Inspection, *, wide: bool = False) -> list[Sheet]:
-    """A line for each node, then the devices that take nobody, and the pods that wait."""
+    """A line for each node, then the devices that take nobody, the shares that are kept, and the pods that wait."""
     sheets = [_nodes(seen.nodes, wide=wide)]
     closed = [(node, device) for node in seen.nodes for device in node.devices if device.closed]
     if closed:
         rows = [(Cell(node.name), Cell(_place(device)), *_closed(device)) for node, device in closed]
         sheets.append(Sheet(title="Closed devices:", columns=("NODE", "GPU", "PODS", "WHY"), rows=rows))
+    kept = [
+        (node, device, one) for node in seen.nodes for device in node.devices for one in device.tenants if one.is_kept
+    ]
+    if kept:
+        rows = [
+            (Cell(node.name), Cell(_place(device)), Cell(_name(one)), Cell(_part(one))) for node, device, one in kept
+        ]
+        title = "Shares kept for pods that are gone, until their nodes confirm it:"
+        sheets.append(Sheet(title=title, columns=("NODE", "GPU", "POD", "SHARE"), rows=rows))
     waiting = [pod for pod in seen.pods if not pod.node]
     if waiting:
         rows = [(Cell(f"{pod.namespace}/{pod.name}"), *_asked(pod), _why(pod)) for pod in waiting]
@@ -160,10 +169,17 @@ def _device(device: DeviceView, pods: Mapping[str, PodView], *, wide: bool) -> I
 
 def _tenant(tenant: TenantView, pods: Mapping[str, PodView]) -> list[Cell]:
     pod = pods.get(tenant.uid)
-    share = percent_up(tenant.nano) + (f" {tenant.mem_mib} MiB" if tenant.mem_mib else "")
-    name = f"{tenant.namespace}/{tenant.name}" if tenant.name else tenant.uid
+    said = " (on its way)" if tenant.is_on_its_way else " (kept: its pod is gone)" if tenant.is_kept else ""
     asked = _asked(pod) if pod else (Cell(_UNKNOWN), Cell(_UNKNOWN))
-    return [Cell(name), Cell(share if tenant.is_bound else f"{share} (on its way)"), *asked]
+    return [Cell(_name(tenant)), Cell(_part(tenant) + said), *asked]
+
+
+def _name(tenant: TenantView) -> str:
+    return f"{tenant.namespace}/{tenant.name}" if tenant.name else tenant.uid
+
+
+def _part(tenant: TenantView) -> str:
+    return percent_up(tenant.nano) + (f" {tenant.mem_mib} MiB" if tenant.mem_mib else "")
 
 
 def _device_state(device: DeviceView) -> Cell:

@@ -223,5 +223,6 @@ def _tenant(view: TenantView) -> Tenant:
         uid=view.uid,
         nano=view.nano,
         mem_mib=view.mem_mib,
-        is_on_its_way=not view.is_bound,
+        is_on_its_way=view.is_on_its_way,
+        is_kept=view.is_kept,
     )

@@ -75,7 +75,13 @@ def _device(device: Device, sight: Sight) -> Device:
 def _tenant(tenant: Tenant, sight: Sight) -> Tenant:
     if sight.sees(tenant.namespace):
         return tenant
-    return Tenant(nano=tenant.nano, mem_mib=tenant.mem_mib, is_on_its_way=tenant.is_on_its_way, is_hidden=True)
+    return Tenant(
+        nano=tenant.nano,
+        mem_mib=tenant.mem_mib,
+        is_on_its_way=tenant.is_on_its_way,
+        is_kept=tenant.is_kept,
+        is_hidden=True,
+    )
 
 
 def seen_path(path: PodPath, sight: Sight) -> PodPath | None:

@@ -23,6 +23,8 @@ class Tenant(PageStruct, frozen=True, gc=False):
     mem_mib: int = 0
     #: It has its place in the book, and is not bound yet.
     is_on_its_way: bool = False
+    #: No such pod exists, and its share is kept until its node confirms that its containers ended.
+    is_kept: bool = False
     is_hidden: bool = False
 
 

@@ -266,7 +266,8 @@ def _described(device: Device, owners: _Owners) -> Text:
         letter, style = owners.mark(owners.name(tenant))
         said.append(letter, style=style)
         name = f"{tenant.namespace}/{tenant.name}" if tenant.name else "somebody's"
-        said.append(f" {line(name)} {percent_up(tenant.nano)}{' (on its way)' if tenant.is_on_its_way else ''}{_GAP}")
+        state = " (on its way)" if tenant.is_on_its_way else " (kept: its pod is gone)" if tenant.is_kept else ""
+        said.append(f" {line(name)} {percent_up(tenant.nano)}{state}{_GAP}")
     return said
 
 

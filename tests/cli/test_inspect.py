@@ -21,6 +21,7 @@ from cli.main import main, plugin_parser
 from cli.refusing import BadInput
 from kube.client.clock import SystemClock
 from kube.client.errors import Forbidden
+from kube.client.resources import PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from simulator.world import World
@@ -216,12 +217,40 @@ async def test_a_share_on_its_way_to_a_node_is_on_that_node() -> None:
         await settle(2)
         for seen in (await looked(world), await looked(world, "node", "node-0")):
             (tenant,) = seen.nodes[0].devices[0].tenants
-            assert (tenant.name, tenant.nano, tenant.is_bound) == ("a", 500_000_000, False)
+            assert (tenant.name, tenant.nano, tenant.is_bound, tenant.is_kept) == ("a", 500_000_000, False, False)
         (view,) = (await looked(world, "pod", "a")).pods
         assert view.waits is not None
         assert view.waits.on_its_way_to == "node-0"
         world.server.faults.clear()
         await settle(30)
+
+
+async def test_a_pod_in_a_book_is_read_by_its_name_before_its_share_is_called_kept() -> None:
+    async with stage.stage("1x2x24GiB") as world:
+        world.server.faults.on_request.append(
+            lambda call: Fault(delay_s=9.0) if call.user == "binder" and call.subresource == "binding" else None
+        )
+        world.server.faults.on_request.append(refuse("bindrequests"))
+        await create(world, share("a"))
+        await settle(8)
+        (tenant,) = (await looked(world, "node", "node-0")).nodes[0].devices[0].tenants
+        assert (tenant.name, tenant.is_bound, tenant.is_kept) == ("a", False, False)
+        world.server.faults.clear()
+        await settle(30)
+
+
+async def test_a_share_is_shown_as_kept_until_its_node_confirms_that_its_pod_is_gone() -> None:
+    async with stage.stage("1x2x24GiB") as world:
+        await create(world, share("a"), share("b"))
+        await settle()
+        await world.api.delete(PODS, "a", namespace=TEAM, grace_s=0)
+        await settle(2)
+        for seen in (await looked(world), await looked(world, "node", "node-0")):
+            said = {one.name: one.is_kept for device in seen.nodes[0].devices for one in device.tenants}
+            assert said == {"a": True, "b": False}
+        await settle(200)
+        (tenant,) = (await looked(world)).nodes[0].devices[0].tenants
+        assert (tenant.name, tenant.is_kept) == ("b", False)
 
 
 async def test_whoever_may_read_pods_alone_sees_what_these_say() -> None:

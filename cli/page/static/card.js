@@ -1,6 +1,6 @@
 // A node of the map: its name and how it stands, and each device with its tenants' shares to scale.
 import { deviceLink, el, link } from "./dom.js";
-import { NANO, deviceName, deviceText, gpusUp, isUnsure, percentUp, tenantName } from "./format.js";
+import { NANO, deviceName, deviceText, gpusUp, hasPage, isUnsure, percentUp, tenantName, tenantState } from "./format.js";
 
 //: A tenant of a large device is named inside it from this share on.
 const ROOM_FOR_A_NAME = 0.14 * NANO;
@@ -52,16 +52,15 @@ function device(node, one, place, look) {
 
 /** A share is a link to its pod. Keys reach it by the device's page, so that the map stays one stop of the Tab key. */
 function share(node, device, tenant, look) {
-  const text = `${tenantName(tenant)} ${percentUp(tenant.nano)}${tenant.isOnItsWay ? ", on its way" : ""}`;
-  const isNamed = !tenant.isHidden && tenant.name;
+  const text = `${tenantName(tenant)} ${percentUp(tenant.nano)}${tenantState(tenant)}`;
   const label = `${text} of ${node.name} ${device}`;
-  const made = isNamed
+  const made = hasPage(tenant)
     ? el("a", { href: link("pod", tenant.namespace, tenant.name), tabindex: "-1", title: text, "aria-label": label })
     : el("span", { role: "img", title: text, "aria-label": label });
   made.className = `share ${look.colour(tenant)}`;
   made.style.flexGrow = String(Math.max(tenant.nano, NANO / 200));
   if (tenant.isHidden) made.classList.add("hidden");
-  if (tenant.isOnItsWay) made.classList.add("coming");
+  if (tenant.isOnItsWay || tenant.isKept) made.classList.add("coming");
   if (!look.isLit(node, tenant)) made.classList.add("dim");
   if (look.isLarge && tenant.nano >= ROOM_FOR_A_NAME) {
     const name = tenant.isHidden ? "somebody" : tenant.name || tenant.uid;

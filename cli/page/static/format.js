@@ -62,6 +62,12 @@ export const deviceName = (device, place) => (device.number === undefined ? `MIG
 export const tenantName = (tenant) =>
   tenant.isHidden ? "somebody" : tenant.name ? `${tenant.namespace}/${tenant.name}` : tenant.uid;
 
+/** What is to be said of a tenant beside its share; "" of one that is bound. */
+export const tenantState = (tenant) => (tenant.isOnItsWay ? ", on its way" : tenant.isKept ? ", kept: its pod is gone" : "");
+
+/** Whether a tenant is a pod with a page of its own. */
+export const hasPage = (tenant) => Boolean(tenant.name) && !tenant.isHidden && !tenant.isKept;
+
 /** Whether others than those that are shown may be on a device: their pods were not read. */
 export const isUnsure = (device) => device.kind === "unknown" || Boolean(device.isPartlyKnown);
 
@@ -80,8 +86,7 @@ export function deviceText(device, place) {
   else said.push(device.kind === "whole" ? "whole" : "shared");
   if (used) said.push(`${percentUp(used)} used`);
   for (const tenant of device.tenants ?? []) {
-    const way = tenant.isOnItsWay ? ", on its way" : "";
-    said.push(`${tenantName(tenant)} ${percentUp(tenant.nano)}${way}`);
+    said.push(`${tenantName(tenant)} ${percentUp(tenant.nano)}${tenantState(tenant)}`);
   }
   if (device.isPartlyKnown) said.push("the rest is not known");
   if (free && used && !device.closed?.length) said.push(`${percentDown(free)} free`);

@@ -1,6 +1,6 @@
 // Groups: pods that start together, and GPUs that are shared, each with the reservation that holds it and its book.
 import { choiceLink, deviceLink, el, number, podLink, whole } from "./dom.js";
-import { closedText, deviceName, isUnsure, percentDown, percentUp, tenantName } from "./format.js";
+import { closedText, deviceName, hasPage, isUnsure, percentDown, percentUp, tenantName, tenantState } from "./format.js";
 import { groupKey, natural } from "./store.js";
 import { View, bounded, note, queueLink } from "./view.js";
 
@@ -67,6 +67,6 @@ function held(node, device, place) {
 }
 
 function entry(tenant) {
-  const name = tenant.isHidden || !tenant.name ? tenantName(tenant) : podLink(tenant.namespace, tenant.name);
-  return el("div", {}, name, el("span", { class: "amount" }, percentUp(tenant.nano), tenant.isOnItsWay ? ", on its way" : ""));
+  const name = hasPage(tenant) ? podLink(tenant.namespace, tenant.name) : tenantName(tenant);
+  return el("div", {}, name, el("span", { class: "amount" }, percentUp(tenant.nano), tenantState(tenant)));
 }

@@ -1,7 +1,7 @@
 // A node, device by device.
 import { states } from "./card.js";
 import { el, number, podLink, table } from "./dom.js";
-import { NANO, closedText, deviceName, gpusUp, isUnsure, memory, percentDown, percentUp, tenantName } from "./format.js";
+import { NANO, closedText, deviceName, gpusUp, hasPage, isUnsure, memory, percentDown, percentUp, tenantName, tenantState } from "./format.js";
 import { View, listed, note } from "./view.js";
 
 /** A node's devices, one by one. */
@@ -55,9 +55,9 @@ export class NodeView extends View {
   }
 
   tenant(tenant) {
-    const name = tenant.isHidden || !tenant.name ? tenantName(tenant) : podLink(tenant.namespace, tenant.name);
+    const name = hasPage(tenant) ? podLink(tenant.namespace, tenant.name) : tenantName(tenant);
     const amount = `${percentUp(tenant.nano)}${tenant.memMib ? `, ${memory(tenant.memMib)}` : ""}`;
-    return el("div", {}, name, " ", el("span", { class: "amount" }, amount, tenant.isOnItsWay ? ", on its way" : ""));
+    return el("div", {}, name, " ", el("span", { class: "amount" }, amount, tenantState(tenant)));
   }
 
   /** To scale, and in the map's colours. */

@@ -50,7 +50,11 @@ class Closed(enum.Enum):
 
 
 class TenantView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
-    """One pod on a device. ``is_bound`` false: it has its place, and is on its way. ``mem_mib`` 0: card unknown."""
+    """One pod on a device. ``mem_mib`` 0: card unknown.
+
+    ``is_kept``: no such pod exists, and the book keeps its share until the node confirms that its containers ended.
+    Neither bound nor kept: the pod has its share and is on its way.
+    """
 
     namespace: str
     name: str
@@ -58,6 +62,12 @@ class TenantView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="ca
     nano: int
     mem_mib: int
     is_bound: bool
+    is_kept: bool = False
+
+    @property
+    def is_on_its_way(self) -> bool:
+        """Whether the pod has its share and is not bound yet."""
+        return not self.is_bound and not self.is_kept
 
 
 class DeviceView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
@@ -143,6 +153,7 @@ class Known(msgspec.Struct, frozen=True, gc=False):
             nano=nano,
             mem_mib=memory_from_nano(nano, card_mib),
             is_bound=pod is not None and bool(pod.node),
+            is_kept=pod is None and bool(written),
         )
 
 

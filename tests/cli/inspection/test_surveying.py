@@ -216,6 +216,21 @@ def test_one_namespace_names_nobody_of_another_and_counts_them_all_the_same() ->
     assert "theirs" not in msgspec.json.encode(found).decode()
 
 
+@pytest.mark.parametrize(
+    ("tenant", "is_kept"),
+    [
+        ([], True),
+        ([bound(pod("t", fraction="0.5"), "n1", ("g", HALF), uuid="GPU-1")], False),
+        ([ended(bound(pod("t", fraction="0.5"), "n1", ("g", HALF), uuid="GPU-1"))], False),
+        ([pod("t", fraction="0.5")], False),
+    ],
+    ids=["gone", "bound", "ended", "waiting"],
+)
+def test_a_share_is_kept_once_its_pod_is_gone(tenant: list[Pod], is_kept: bool) -> None:
+    found = seen(reservation("g", uuid="GPU-1", book={"uid-t": HALF}), *tenant)
+    assert [one.is_kept for one in found.nodes[0].devices[0].tenants] == [is_kept]
+
+
 def test_where_not_all_pods_were_read_nothing_is_said_of_nodes() -> None:
     assert seen(pod(gpus=1, bound_to="n1"), are_all_pods=False).nodes == ()
 

@@ -164,6 +164,15 @@ def test_a_share_on_its_way_is_told_apart() -> None:
     assert "33.34% 8192 MiB (on its way)" in lines(node_sheets(seen(card(), pod("t", fraction="0.5"))))[3]
 
 
+def test_a_share_that_is_kept_is_named_with_its_node_and_gpu() -> None:
+    assert lines(cluster_sheets(seen(card())))[2:] == [
+        "Shares kept for pods that are gone, until their nodes confirm it:",
+        "NODE   GPU   POD    SHARE",
+        "n1     1     ns/p   33.34% 8192 MiB",
+    ]
+    assert "ns/p   33.34% 8192 MiB (kept: its pod is gone)" in lines(node_sheets(seen(card())))[3]
+
+
 def test_wide_tells_identities() -> None:
     told = "\n".join(lines(node_sheets(seen(card(), TENANT), wide=True)))
     assert all(word in told for word in ("UUID", "GPU-1", "GROUP", "RESERVATION", "gpu-reservation-g-n1"))

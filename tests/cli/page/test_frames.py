@@ -257,6 +257,12 @@ def test_a_pod_on_its_way_is_in_the_book_and_told_where_it_goes() -> None:
     assert [(line.name, line.waits, line.on_its_way_to) for line in whole.pods] == [("w", True, "n1")]
 
 
+def test_a_share_that_is_kept_is_told_apart_from_one_on_its_way() -> None:
+    whole = frames_of(node(gpus=1, mem_mib=1024), reservation("g", book={"uid-gone": HALF})).whole()
+    tenants = [tenant for device in whole.nodes[0].devices for tenant in device.tenants]
+    assert [(t.name, t.is_kept, t.is_on_its_way) for t in tenants] == [("p", True, False)]
+
+
 def test_a_pod_without_gpus_is_counted_and_not_listed_and_nothing_of_its_words_is_kept() -> None:
     spec = {"containers": [{"name": "m", "command": ["run", "secret"], "env": [{"name": "KEY", "value": "secret"}]}]}
     plain = pod("plain", bound_to="n1", spec=spec, annotations={"note": "secret"})

@@ -55,12 +55,12 @@ def test_a_device_whose_reservation_is_not_seen_is_neither_closed_nor_has_it_roo
 
 
 def test_of_a_device_with_a_book_all_is_known_and_of_others_pods_not_whether_they_have_come() -> None:
-    """The book names the pod ns/p, which is not there: on its way for who reads all pods of ns, and for nobody else."""
-    for namespace, is_on_its_way in (("ns", True), ("other", False)):
+    """The book names the pod ns/p, which is not there: kept, for a reader of all pods of ns and nobody else."""
+    for namespace, is_kept in (("ns", True), ("other", False)):
         (device, *_) = card(MINE, reservation("g", "n1", book=THEIRS), namespace=namespace).devices
         assert (device.free_nano, device.is_partly_known) == (QUARTER, False)
         (theirs,) = (tenant for tenant in device.tenants if tenant.nano == QUARTER)
-        assert (theirs.is_on_its_way, theirs.is_hidden) == (is_on_its_way, not is_on_its_way)
+        assert (theirs.is_kept, theirs.is_on_its_way, theirs.is_hidden) == (is_kept, False, not is_kept)
 
 
 def test_of_all_namespaces_nothing_is_taken_back() -> None:

@@ -213,3 +213,10 @@ def test_a_map_with_long_names_is_scrolled_by_the_lines_that_it_has() -> None:
     said = drawn(Changes(nodes=nodes), width=80, height=16, top=8)
     assert said[3] == "gke-training-cluster-a100-pool-4-x4zq"
     assert said[-1].startswith("lines 9-18 of 18")
+
+
+def test_a_share_that_is_kept_says_so() -> None:
+    tenant = Tenant(namespace="ns", name="gone", uid="u", nano=HALF, is_kept=True)
+    device = msgspec.structs.replace(shared(("ns", HALF)), tenants=(tenant,))
+    (told,) = [each for each in drawn(Changes(nodes=(node("n", device),)), details=True) if "gone" in each]
+    assert "ns/gone 50% (kept: its pod is gone)" in told

@@ -104,6 +104,12 @@ def test_a_tenant_whose_pod_is_not_seen_is_named_by_its_book() -> None:
     assert [(one.namespace, one.name, one.uid) for one in shared.tenants] == [("ns", "p", "uid-x")]
 
 
+def test_a_share_in_the_book_of_a_pod_that_does_not_exist_is_kept() -> None:
+    (shared, *_) = view(reservation("g", book={"uid-x": HALF, "uid-b": QUARTER}), pod("b", fraction="0.25")).devices
+    said = {one.uid: (one.is_kept, one.is_on_its_way) for one in shared.tenants}
+    assert said == {"uid-x": (True, False), "uid-b": (False, True)}
+
+
 TENANT = bound(pod("t", fraction="0.5"), "n1", ("g", HALF), uuid="GPU-1")
 
 
