@@ -148,7 +148,7 @@ async def test_what_is_not_there_is_said(api_server: Cluster, method: str, path:
     assert (await api_server.send(method, path, body)).failure == failure
 
 
-@pytest.mark.parametrize("path", ["/apis/no.such.group/v1/things", "/elsewhere"])
+@pytest.mark.parametrize("path", ["/apis/no.such.group/v1/things", "/elsewhere", "/elsewhere/v1/things/a"])
 async def test_a_path_below_no_group_is_not_even_answered_in_json(api_server: Cluster, path: str) -> None:
     answer = await api_server.transport.request("GET", path, query={}, timeout_s=10)
     assert answer.status == 404
@@ -195,6 +195,8 @@ async def test_a_put_of_a_lease_creates_it_but_replaces_only_with_a_version(api_
     assert created.code == 201
     blind = await api_server.send("PUT", path, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "b"}})
     assert blind.failure == (422, "Invalid")
+    assert '"l" is invalid: metadata.resourceVersion: ' in blind.body["message"]
+    assert "coordination.k8s.io" in blind.body["message"]
     meta = {"name": "l", "resourceVersion": created.rv}
     seen = await api_server.send("PUT", path, {"metadata": meta, "spec": {"holderIdentity": "b"}})
     assert (seen.code, seen.body["spec"]["holderIdentity"]) == (200, "b")

@@ -81,6 +81,30 @@ async def test_a_pod_tolerates_a_node_that_is_away_unless_it_says_how(
     assert all(each["tolerationSeconds"] == 300 for each in stored[len(own) :])
 
 
+BOTH, CPU = {"cpu": "1", "memory": "1Gi"}, {"cpu": "1"}
+
+
+@pytest.mark.parametrize(
+    ("containers", "qos"),
+    [
+        ([{}], "BestEffort"),
+        ([{"limits": {"nvidia.com/gpu": "1"}}], "BestEffort"),
+        ([{"limits": BOTH}], "Guaranteed"),
+        ([{"limits": BOTH, "requests": BOTH}, {"limits": BOTH}], "Guaranteed"),
+        ([{"limits": BOTH}, {}], "Burstable"),
+        ([{"limits": BOTH}, {"limits": CPU}], "Burstable"),
+        ([{"requests": BOTH}], "Burstable"),
+        ([{"requests": CPU, "limits": {"cpu": "2", "memory": "1Gi"}}], "Burstable"),
+    ],
+)
+async def test_a_pod_is_of_the_quality_that_its_resources_make(
+    api_server: Cluster, containers: list[dict[str, Any]], qos: str
+) -> None:
+    made = [{"name": f"c{n}", "image": "i", "resources": resources} for n, resources in enumerate(containers)]
+    created = await api_server.made(api_server.pods, pod("p", containers=made))
+    assert created.body["status"]["qosClass"] == qos
+
+
 async def test_devices_in_thousandths_are_stored_as_the_whole_number_that_they_are(api_server: Cluster) -> None:
     created = await api_server.made(api_server.pods, _with_resources(limits={"nvidia.com/gpu": "2000m"}))
     assert created.body["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "2"}

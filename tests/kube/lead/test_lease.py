@@ -112,7 +112,7 @@ class Link:
         await anyio.sleep(0.01)
         if self.state == "hangs":
             await anyio.sleep_forever()
-        if self.state == "is refused":
+        if self.state == "is refused" or (self.state == "is refused reads" and method == "GET"):
             raise errors.Unreachable
         if self.state == "is forbidden":
             return refusal(403, "Forbidden")
@@ -551,6 +551,26 @@ async def test_a_lease_that_somebody_only_touched_is_ours_still() -> None:
         for _ in range(10):
             await anyio.sleep(3.0)
             server.version += 1
+        assert candidate.is_working()
+        assert len(candidate.terms) == 1
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_lease_that_somebody_touched_and_that_can_not_be_read_is_ours_until_it_runs_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = LeaseServer()
+    candidate = Candidate("a", server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(candidate.run)
+        await anyio.sleep(5.0)
+        server.version += 1
+        candidate.link.state = "is refused reads"
+        await anyio.sleep(6.5)
+        assert candidate.is_working()
+        assert "not read" in caplog.text
+        candidate.link.state = "up"
+        await anyio.sleep(30.0)
         assert candidate.is_working()
         assert len(candidate.terms) == 1
         tasks.cancel_scope.cancel()

@@ -134,6 +134,32 @@ async def test_bindings_are_seen_by_those_who_ask_for_them(server: MemoryApiServ
     assert (hook.asked[0]["subResource"], hook.asked[0]["kind"]["kind"]) == ("binding", "Binding")
 
 
+async def test_a_deletion_is_seen_by_those_who_ask_for_it(server: MemoryApiServer) -> None:
+    hook = Hook(_deny, mutating=False, operations=("DELETE",))
+    server.add_webhook(hook)
+    transport = server.transport()
+    await send(transport, "POST", PODS, pod("p"))
+    assert (await send(transport, "DELETE", f"{PODS}/p")).status == 403
+    assert (await send(transport, "GET", f"{PODS}/p")).status == 200
+    assert [(asked["operation"], asked["name"]) for asked in hook.asked] == [("DELETE", "p")]
+    # What is meant for another object need not be asked about.
+    wrong = {"preconditions": {"uid": "another"}}
+    assert (await send(transport, "DELETE", f"{PODS}/p", wrong)).status == 409
+    assert len(hook.asked) == 1
+
+
+async def test_an_eviction_is_seen_by_those_who_ask_for_it(server: MemoryApiServer) -> None:
+    hook = Hook(_deny, mutating=False, resource="pods/eviction")
+    server.add_webhook(hook)
+    transport = server.transport()
+    await send(transport, "POST", PODS, pod("p"))
+    eviction = {"metadata": {"name": "p"}}
+    assert (await send(transport, "POST", f"{PODS}/p/eviction", eviction)).status == 403
+    assert (await send(transport, "GET", f"{PODS}/p")).status == 200
+    (asked,) = hook.asked
+    assert (asked["operation"], asked["subResource"], asked["kind"]["kind"]) == ("CREATE", "eviction", "Eviction")
+
+
 async def test_a_patch_is_made_anew_when_the_object_changed_meanwhile(server: MemoryApiServer) -> None:
     await send(server.transport(), "POST", PODS, pod("p"))
     hook = Hook(_allow, operations=("UPDATE",))

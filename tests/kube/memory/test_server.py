@@ -6,10 +6,12 @@ import asyncio
 import random
 from typing import Any
 
+import msgspec
 from typing_extensions import override
 
 from kube.memory.calls import AuditEntry
 from kube.memory.server import MemoryApiServer
+from kube.memory.types import ResourceType
 from simulator.virtualtime import VirtualClock
 from tests.kube.memory.calls import CONFIG_MAPS, PODS, decoded, pod, send
 
@@ -97,6 +99,23 @@ async def test_history_is_kept_for_so_many_changes() -> None:
 
     assert await types_from(versions[2]) == ["ADDED"] * 3
     assert await types_from(versions[1]) == ["ERROR"]
+
+
+async def test_who_listens_is_told_of_what_is_there_and_of_every_change(server: MemoryApiServer) -> None:
+    transport = server.transport()
+    await send(transport, "POST", CONFIG_MAPS, {"metadata": {"name": "a"}})
+    told: list[tuple[str, str, bool]] = []
+
+    def tell(kind: ResourceType, raw: bytes, is_gone: bool) -> None:
+        told.append((kind.plural, msgspec.json.decode(raw)["metadata"]["name"], is_gone))
+
+    server.listen(tell)
+    assert ("configmaps", "a", False) in told
+    told.clear()
+    await send(transport, "POST", CONFIG_MAPS, {"metadata": {"name": "b"}})
+    await send(transport, "PATCH", f"{CONFIG_MAPS}/a", {"data": {"k": "v"}})
+    await send(transport, "DELETE", f"{CONFIG_MAPS}/a")
+    assert told == [("configmaps", "b", False), ("configmaps", "a", False), ("configmaps", "a", True)]
 
 
 async def test_a_dry_run_is_refused(server: MemoryApiServer) -> None:
