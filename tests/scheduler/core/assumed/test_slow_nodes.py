@@ -283,3 +283,16 @@ def test_a_share_that_was_taken_back_stays_off_its_node_until_the_exclusion_is_o
     assert setback is not None
     assert (setback.moved, setback.failures, setback.excluded_at(1)) == (1, 0, (LATE,))
     assert made.commits.flight("uid-p2") is None
+
+
+def test_a_node_that_answered_in_time_once_is_late_when_it_does_not_answer_again_and_another_does() -> None:
+    """A node is late only beside one that is prompt; once its own time was over, it is none of those."""
+    first, second = (reservation(name, LATE, uuid="", uid=name) for name in ("first", "second"))
+    made = cluster(node(LATE), node(GOOD), first)
+    feed(made, _answer(first), second)
+    made.commits.late("second")
+    assert made.doubts() == {}
+    feed(made, reservation("known", GOOD, uuid="GPU-1", uid="r-known"))
+    assert {name: doubt.name for name, doubt in made.doubts().items()} == {LATE: "LATE"}
+    made.remove_node(LATE)
+    assert made.doubts() == {}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.job_owners import job_record
@@ -12,7 +14,7 @@ from scheduler.core.decide.allowance import Limits
 from scheduler.core.model.plan import Explain, placements
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.verdict import Code
-from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group
+from tests.scheduler.core.objects import Fed, bound, cluster, feed, node, pod, pod_group
 from wire.core import Job
 
 _S = 1_000_000_000
@@ -128,3 +130,32 @@ def test_a_pod_that_is_kept_off_since_it_was_filed_is_not_placed_there_and_other
     assert "others-anti-affinity" in {reason.kind for reason in verdict.node_reasons}
     made.remove_pod("uid-r")
     assert "a" in _placed(made)
+
+
+_GATED = pod("b", group="g", gpus=1, gated=True)
+_MEMBERS = (pod("a", group="g", gpus=1), pod("b", group="g", gpus=1))
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        pytest.param((pod_group("g", 3), *_MEMBERS), id="too few are there"),
+        pytest.param((pod_group("g", 2), _MEMBERS[0], _GATED), id="one is gated"),
+        pytest.param((pod_group("g", 2, minSubGroup=1), *_MEMBERS), id="its structure is not supported"),
+        pytest.param(_MEMBERS, id="its PodGroup is not there"),
+        pytest.param((pod_group("g", 2), *_MEMBERS), id="there is no room"),
+        pytest.param((pod_group("g", 1), bound(_MEMBERS[0], "n1"), _MEMBERS[1]), id="none for one beyond the minimum"),
+    ],
+)
+def test_a_gang_that_can_not_start_is_not_decided_on_until_something_happens(objects: Sequence[Fed]) -> None:
+    made = cluster(node("n1", 0), *objects)
+    assert _placed(made) == []
+    assert made.backlog.awake_gangs() == []
+    feed(made, node("n2", 0))
+    _placed(made)
+    assert made.backlog.awake_gangs() == []
+    made.remove_pod("uid-a")
+    made.remove_pod("uid-b")
+    _placed(made)
+    made.forget_gone()
+    assert not made.backlog.gangs()

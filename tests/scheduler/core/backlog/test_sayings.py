@@ -111,3 +111,12 @@ def test_all_that_wait_are_told_of_by_their_present_verdicts() -> None:
     said.say(["c"], _HELD)
     _told(said)
     assert [(entry.pods, entry.verdict) for entry in said.all()] == [(("a", "b"), _lacks(2)), (("c",), _HELD)]
+
+
+def test_pods_of_a_shape_that_was_not_decided_on_say_nothing() -> None:
+    said = Sayings()
+    _shape(said, "a", "b")
+    assert said.all() == []
+    assert said.verdict("a") is None
+    said.say(["b"], _HELD)
+    assert [entry.pods for entry in said.all()] == [("b",)]

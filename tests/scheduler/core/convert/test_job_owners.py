@@ -112,3 +112,17 @@ def test_a_pod_says_what_its_job_asks_also_where_its_class_is_known_to_fit_nowhe
         entries = [e for e in made.decide(0, Limits(retold=0)).entries if isinstance(e, Explain)]
         codes = {uid: entry.verdict.code for entry in entries for uid in entry.pods}
         assert (codes["uid-alone"], codes["uid-m"]) == (Code.NO_NODE_FITS, Code.UNSUPPORTED_CONSTRAINT)
+
+
+def test_once_jobs_can_be_read_a_pod_waits_for_its_own_for_a_time_only() -> None:
+    made = cluster(node(), _pod())
+    made.owners.jobs.expect()
+    (entry,) = made.decide(0).entries
+    assert isinstance(entry, Explain)
+    assert entry.verdict.code is Code.NOT_READ
+    made.owners.jobs.note_in_step(True)
+    plan = made.decide(5 * _S)
+    (entry,) = plan.entries
+    assert isinstance(entry, Explain)
+    assert (entry.verdict.code, plan.wake_at_ns) == (Code.OWNER_NOT_SEEN, 15 * _S)
+    assert [type(entry) for entry in made.decide(15 * _S).entries] == [Bind]
