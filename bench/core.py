@@ -188,9 +188,9 @@ def bench_fraction(nodes: int, decisions: int) -> None:
     made = used(nodes, random.Random(nodes))
     shares = [f"0.{number:02}" for number in range(5, 65, 5)]
     pods = [pod(f"p{number:05}", fraction=shares[number % len(shares)]) for number in range(decisions)]
-    for pod in pods:
-        made.upsert_pod(pod)
-    records = [record for pod in pods if (record := made.pod(pod.metadata.uid)) is not None]
+    for each in pods:
+        made.upsert_pod(each)
+    records = [record for each in pods if (record := made.pod(each.metadata.uid)) is not None]
     placer = Placer(made.snapshot())
     waiting = iter(records)
 
@@ -199,8 +199,8 @@ def bench_fraction(nodes: int, decisions: int) -> None:
 
     first = _timed(place, len(shares))
     steady = _timed(place, decisions - len(shares))
-    for pod in pods[1:]:
-        made.remove_pod(pod.metadata.uid)
+    for each in pods[1:]:
+        made.remove_pod(each.metadata.uid)
 
     def whole() -> None:
         made.generation += 1

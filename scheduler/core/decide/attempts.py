@@ -17,7 +17,7 @@ from scheduler.core.backlog.sums import Columns
 from scheduler.core.decide.allowance import Allowance, Limits
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.devices.device_choice import rule_of
+from scheduler.core.devices.device_fit import rule_of
 from scheduler.core.explain.explain import explain_ways
 from scheduler.core.model.plan import Placement, Retire
 from scheduler.core.model.records import PodClass, PodRecord

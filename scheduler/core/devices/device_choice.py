@@ -1,4 +1,4 @@
-"""Which devices of one node a pod gets. Plain Python: the devices of a node are few.
+"""Which devices of one node a pod gets, of those that hold its shares (device_fit.py). They are few: plain Python.
 
 Largest asks first, each on the tightest device that fits (binpack) or the emptiest (spread); a device that is not
 shared yet counts as empty, and is opened only if no shared one is preferred. Ties by group id.
@@ -11,11 +11,11 @@ from itertools import count
 
 import msgspec
 
-from gpu.pinning import Identity, Pin
-from gpu.request import FractionAsk, SharedAsk, charge_nano
+from gpu.request import SharedAsk
 from gpu.reservation import group_id
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.model.records import NodeRecord, PodClass
+from scheduler.core.devices.device_fit import ANY_DEVICE, DeviceFit, DeviceRule, cost_nano
+from scheduler.core.model.records import NodeRecord
 from scheduler.core.model.settings import Strategy
 from scheduler.core.nodes.device_sightings import NO_PROSPECT, Prospect
 from scheduler.core.nodes.table import Device
@@ -23,70 +23,6 @@ from scheduler.core.snapshot.statement import Part, Room
 
 #: Group numbers of one attempt: device indices in the low bits (protocol.md, Identity).
 _NUMBERS_PER_ATTEMPT = 64
-
-
-class DeviceRule(msgspec.Struct, frozen=True, gc=False):
-    """Which very devices a pod takes: by UUID, by the index that one of its asks names, and by their tenants.
-
-    Those run in the same ``mode`` or in any, and leave the compute that is asked.
-
-    Nobody knows which device kubelet hands out next. So where devices are named, those will do that are shared already
-    and whose reservations said what they are; others are opened only where one of those may come (device_sightings.py),
-    and the binder sees whether it did.
-    """
-
-    uuids: tuple[str, ...] = ()
-    not_uuids: tuple[str, ...] = ()
-    mode: str = ""
-
-    def pin(self, ask: SharedAsk) -> Pin:
-        """Which devices are named for an ask."""
-        return Pin(ask.index, self.uuids, self.not_uuids)
-
-    def names(self, ask: SharedAsk) -> bool:
-        """Whether it is said which devices."""
-        return not self.pin(ask).is_any
-
-    def names_any(self, asks: tuple[SharedAsk, ...]) -> bool:
-        """Whether it is said of one of the asks."""
-        return any(self.names(ask) for ask in asks)
-
-    def takes_any(self, ask: SharedAsk) -> bool:
-        """Whether every device of the kind will do."""
-        return not (self.mode or ask.compute_percent or self.names(ask))
-
-    def suited(self, ask: SharedAsk, devices: tuple[Device, ...]) -> tuple[Device, ...]:
-        """The same devices in their slots, closed where they won't do."""
-        return tuple(dev if self._takes(ask, dev) else _closed(dev) for dev in devices)
-
-    def _takes(self, ask: SharedAsk, dev: Device) -> bool:
-        suits = dev.suits(self.mode) and ask.compute_percent <= dev.free_compute_percent
-        return suits and (not self.names(ask) or self._is_named(ask, dev))
-
-    def _is_named(self, ask: SharedAsk, dev: Device) -> bool:
-        held = dev.reservation
-        return held is not None and dev.is_answered and self.pin(ask).takes(Identity(held.uuid, held.index))
-
-
-ANY_DEVICE = DeviceRule()
-
-
-def rule_of(cls: PodClass) -> DeviceRule:
-    """The rule of a class."""
-    return DeviceRule(cls.uuids, cls.not_uuids, cls.mode) if cls.uuids or cls.not_uuids or cls.mode else ANY_DEVICE
-
-
-def cost_nano(ask: SharedAsk, card_mib: int, node: NodeRecord) -> int | None:
-    """What ``ask`` is charged on a card of ``card_mib`` (0: unknown) of ``node``; None if it can't hold it.
-
-    An unknown card is taken for the smallest of the node; if only a larger one holds the ask, the device is charged
-    whole, since nobody can tell what else would fit beside it.
-    """
-    if isinstance(ask, FractionAsk):
-        return ask.nano
-    if card_mib or ask.mem_mib <= node.smallest_card_mib:
-        return charge_nano(ask, card_mib or node.smallest_card_mib)
-    return NANO_PER_DEVICE if ask.mem_mib <= node.largest_card_mib else None
 
 
 def choose_devices(
@@ -109,20 +45,19 @@ def choose_devices(
     taken: set[int] = set()
     for number in _largest_first(asks, node):
         ask = asks[number]
-        resource = node.resource_of(ask.profile)
-        of_kind = _of_kind(resource, devices)
-        suited = of_kind if rule.takes_any(ask) else rule.suited(ask, of_kind)
-        found = _best(ask, suited, node, taken=taken, strategy=strategy)
-        nano = cost_nano(ask, 0, node)
+        fit = DeviceFit(ask, node, rule)
+        found = _best(fit, devices, taken=taken, strategy=strategy)
+        nano = fit.opened_nano()
         may_come = not rule.names(ask) or (not ask.profile and prospect.may_bring(rule.pin(ask)))
-        can_open = room.has(resource) and nano is not None and may_come
+        can_open = room.has(fit.resource) and nano is not None and may_come
         if can_open and nano is not None and (found is None or _opens_rather(devices[found[0]], strategy)):
-            parts[number] = Part(None, new_group(resource), nano, rule.mode, resource, ask.compute_percent)
-            room.take(resource)
+            parts[number] = Part(None, new_group(fit.resource), nano, rule.mode, fit.resource, ask.compute_percent)
+            room.take(fit.resource)
         elif found is not None:
             slot, charged = found
             taken.add(slot)
-            parts[number] = Part(slot, devices[slot].group, charged, rule.mode, resource, ask.compute_percent)
+            group = devices[slot].group
+            parts[number] = Part(slot, group, charged, rule.mode, fit.resource, ask.compute_percent)
         else:
             return None
     return tuple(parts[number] for number in range(len(asks)))
@@ -147,27 +82,20 @@ def without_silent(devices: tuple[Device, ...]) -> tuple[Device, ...]:
     return tuple(_closed(dev) if dev.reservation is not None and not dev.is_answered else dev for dev in devices)
 
 
-def _of_kind(resource: str, devices: tuple[Device, ...]) -> tuple[Device, ...]:
-    """The same devices in their slots, closed where they are of another kind; all are where the node has none."""
-    if all(dev.resource == resource for dev in devices):
-        return devices
-    return tuple(dev if dev.resource == resource else _closed(dev) for dev in devices)
-
-
 def _closed(dev: Device) -> Device:
     return msgspec.structs.replace(dev, is_open=False)
 
 
 def _best(
-    ask: SharedAsk, devices: tuple[Device, ...], node: NodeRecord, *, taken: set[int], strategy: Strategy
+    fit: DeviceFit, devices: tuple[Device, ...], *, taken: set[int], strategy: Strategy
 ) -> tuple[int, int] | None:
     """Slot of the preferred open device and the charge there."""
     sign = -1 if strategy is Strategy.SPREAD else 1
-    found: list[tuple[int, str, int, int]] = []
-    for slot, dev in enumerate(devices):
-        nano = cost_nano(ask, dev.card_mib, node)
-        if slot not in taken and dev.is_open and nano is not None and nano <= dev.free_nano:
-            found.append((sign * dev.free_nano, dev.group, slot, nano))
+    found = [
+        (sign * dev.free_nano, dev.group, slot, nano)
+        for slot, dev in enumerate(devices)
+        if slot not in taken and (nano := fit.nano_on(dev)) is not None
+    ]
     if not found:
         return None
     _, _, slot, nano = min(found)

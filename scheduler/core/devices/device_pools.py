@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from gpu.request import FractionAsk, MemoryAsk, SharedAsk
+from scheduler.core.devices.device_fit import fitting, free_in_slots
 from scheduler.core.nodes.ledger import NO_RESOURCE
 from scheduler.core.nodes.table import CLOSED, GPUS, MIG, MULTIPLIED, Bools, Int64s, Selection, Table
 from scheduler.core.snapshot.statement import Trial
@@ -44,7 +45,7 @@ class Pool(msgspec.Struct, frozen=True, gc=False):
 
     def left_nano(self, table: Table, selection: Selection) -> Int64s:
         """What is free of those that are shared already."""
-        free = self._free(table, selection)
+        free = free_in_slots(table, selection, self.rows)
         left: Int64s = np.where(free == CLOSED, 0, free).sum(axis=0)
         return left
 
@@ -72,8 +73,8 @@ class Pool(msgspec.Struct, frozen=True, gc=False):
         self, table: Table, ask: SharedAsk, count: int, selection: Selection, *, larger: int = 0
     ) -> tuple[Int64s, Int64s]:
         """The same for ``count`` asks, beside which ``larger`` ones want such devices as well."""
-        free = self._free(table, selection)
-        fits = free >= ask.nano if isinstance(ask, FractionAsk) else table.share_mib[:, selection] >= ask.mem_mib
+        free = free_in_slots(table, selection, self.rows)
+        fits = fitting(ask, table, selection, free)
         nodes = free.shape[1]
         if not len(free):
             return np.full(nodes, count + larger, np.int64), np.zeros(nodes, np.int64)
@@ -88,14 +89,6 @@ class Pool(msgspec.Struct, frozen=True, gc=False):
         usable[usable == NOWHERE] = 0
         summed: Int64s = usable.sum(axis=0)
         return opened, summed
-
-    def _free(self, table: Table, selection: Selection) -> Int64s:
-        """What is free in each slot that takes a tenant of this kind, else CLOSED."""
-        if self.rows is None:
-            return table.share_nano[:, selection]
-        is_ours = table.slice_row[:, selection] == self.rows[selection]
-        free: Int64s = np.where(is_ours, table.slice_nano[:, selection], CLOSED)
-        return free
 
 
 def _shares_cards(table: Table) -> Bools:

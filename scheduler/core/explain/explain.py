@@ -14,6 +14,7 @@ from gpu.request import FractionAsk
 from gpu.slices import slice_resource
 from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.devices.device_choice import choose_devices, without_silent
+from scheduler.core.devices.device_fit import cards_hold, largest_mib
 from scheduler.core.devices.device_pools import Pool, pools_of
 from scheduler.core.explain.ruled_out import ruled_out
 from scheduler.core.explain.shortfall import missing
@@ -190,8 +191,7 @@ def _has_room(trial: Trial, cls: PodClass, pool: Pool) -> Bools:
     """Nodes that have the devices of a kind, open or to be opened, whatever else they lack."""
     table = trial.table
     opened, _ = pool.tightest(table, slice(None))
-    largest = max((a.mem_mib for a in pool.asks if not isinstance(a, FractionAsk)), default=0)
-    big_enough = (opened == 0) | (table.extra[LARGEST_CARD] >= largest)
+    big_enough = (opened == 0) | cards_hold(table, slice(None), largest_mib(pool.asks))
     spare = pool.spare(table, slice(None), dict(trial.amounts(cls.demand)))
     fits: Bools = (spare >= opened) & big_enough
     for position, doubt in trial.doubts.items():

@@ -1,6 +1,6 @@
 """Nodes that have the devices for a pod, though none that will do: named ones, and such as others leave room on.
 
-Which ones will do says its rule (device_choice.py): by UUID or index, by the mode and the compute of their tenants.
+Which ones will do says its rule (device_fit.py): by UUID or index, by the mode and the compute of their tenants.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import msgspec
 import numpy as np
 
 from gpu.request import SharedAsk
-from scheduler.core.devices.device_choice import choose_answered, choose_devices, cost_nano, rule_of
+from scheduler.core.devices.device_choice import choose_answered, choose_devices
+from scheduler.core.devices.device_fit import DeviceFit, rule_of
 from scheduler.core.explain.units import COMPUTE, Lack, unit
-from scheduler.core.model.records import NodeRecord, PodClass
+from scheduler.core.model.records import PodClass
 from scheduler.core.model.settings import Strategy
-from scheduler.core.nodes.table import Bools, Device, Int64s
+from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.snapshot.statement import Trial
 
 PINNED = "pinned"
@@ -51,21 +52,14 @@ def _missing_percent(trial: Trial, cls: PodClass, where: Bools) -> Int64s:
     missing = np.zeros(len(trial.nodes), np.int64)
     if len(cls.request.shared) != 1:
         return missing
-    ask, mode = cls.request.shared[0], rule_of(cls).mode
+    ask, rule = cls.request.shared[0], rule_of(cls)
+    undemanding = msgspec.structs.replace(ask, compute_percent=0)
     for position in np.flatnonzero(where).tolist():
-        node = trial.nodes[position]
-        fitting = (
-            dev.free_compute_percent
-            for dev in trial.table.devices[position]
-            if dev.is_open and dev.suits(mode) and _has_room_for(ask, dev, node)
-        )
+        fit = DeviceFit(undemanding, trial.nodes[position], rule)
+        devices = trial.table.devices[position]
+        fitting = (dev.free_compute_percent for dev in devices if fit.nano_on(dev) is not None)
         missing[position] = max(0, ask.compute_percent - max(fitting, default=ask.compute_percent))
     return missing
-
-
-def _has_room_for(ask: SharedAsk, dev: Device, node: NodeRecord) -> bool:
-    nano = cost_nano(ask, dev.card_mib, node)
-    return dev.resource == node.resource_of(ask.profile) and nano is not None and nano <= dev.free_nano
 
 
 def _pinned(trial: Trial, cls: PodClass, where: Bools) -> list[Lack]:

@@ -7,11 +7,12 @@ from itertools import zip_longest
 import numpy as np
 
 from gpu.request import FractionAsk, SharedAsk
-from gpu.share import NANO_PER_DEVICE, memory_from_nano
+from gpu.share import NANO_PER_DEVICE
+from scheduler.core.devices.device_fit import largest_fit
 from scheduler.core.devices.device_pools import Pool
-from scheduler.core.model.records import NodeRecord, PodClass
+from scheduler.core.model.records import PodClass
 from scheduler.core.nodes.ledger import MOST_ASKED
-from scheduler.core.nodes.table import Bools, Device, Int64s
+from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.snapshot.statement import Trial
 
 
@@ -27,7 +28,9 @@ def missing(trial: Trial, cls: PodClass, pool: Pool, short: Bools) -> Int64s:
     for position in np.flatnonzero(short).tolist():
         node = trial.nodes[position]
         left = [
-            _left(first, device, node) for device in trial.table.devices[position] if device.is_open and device.is_gpu
+            largest_fit(first, device, node)
+            for device in trial.table.devices[position]
+            if device.is_open and device.is_gpu
         ]
         if spare is not None:
             whole = NANO_PER_DEVICE if isinstance(first, FractionAsk) else node.largest_card_mib
@@ -40,10 +43,3 @@ def missing(trial: Trial, cls: PodClass, pool: Pool, short: Bools) -> Int64s:
 
 def _amount(ask: SharedAsk) -> int:
     return ask.nano if isinstance(ask, FractionAsk) else min(ask.mem_mib, MOST_ASKED)
-
-
-def _left(ask: SharedAsk, device: Device, node: NodeRecord) -> int:
-    """What a device has free, in the unit of the ask."""
-    if isinstance(ask, FractionAsk):
-        return device.free_nano
-    return memory_from_nano(device.free_nano, device.card_mib or node.smallest_card_mib)

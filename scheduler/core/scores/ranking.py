@@ -26,10 +26,11 @@ import msgspec
 import numpy as np
 
 from gpu import enforcement
-from gpu.request import FractionAsk, MigAsk
+from gpu.request import MigAsk
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.assumed.slow_nodes import Doubt
-from scheduler.core.devices.device_choice import choose_answered, rule_of
+from scheduler.core.devices.device_choice import choose_answered
+from scheduler.core.devices.device_fit import cards_hold, largest_mib, rule_of
 from scheduler.core.devices.device_pools import NOWHERE, pools_of
 from scheduler.core.filters.eligibility import OK
 from scheduler.core.model.records import PodClass
@@ -37,7 +38,6 @@ from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.nodes.table import (
     CPU,
     GPUS,
-    LARGEST_CARD,
     LEFT_BITS,
     LEFT_MILLI,
     MEMORY,
@@ -104,7 +104,7 @@ class Ranking:
         asked = self._own
         #: Resource, the pod's own ask, what each device to be opened adds to it.
         self._reservation_asks = [(row, asked.get(row, 0), more) for row, more in reservation if more]
-        self._largest_mib = max((ask.mem_mib for ask in self.asks if not isinstance(ask, FractionAsk)), default=0)
+        self._largest_mib = largest_mib(self.asks)
         self._usable = (self.eligible == OK) & self.known
         #: Its shares by the kind of device.
         self._pools = pools_of(self.asks, trial)
@@ -241,7 +241,7 @@ class Ranking:
         for row, asked, more in self._reservation_asks:
             ok &= (opened == 0) | (look.free[row] >= asked + opened * more)
         if self._largest_mib:
-            ok &= (opened == 0) | (look.fact(LARGEST_CARD) >= self._largest_mib)
+            ok &= (opened == 0) | cards_hold(table, selection, self._largest_mib)
 
 
 def _strategy(cls: PodClass, settings: Settings) -> Strategy:

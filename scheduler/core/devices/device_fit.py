@@ -1,0 +1,143 @@
+"""Whether a share fits a device: the one place that says so, for one device and for all devices of the table at once.
+
+``DeviceFit`` judges one device of one node and is exact. ``free_in_slots``, ``fitting`` and ``cards_hold`` judge the
+columns of the table (nodes/table.py). They know the kind of a device and what is free of it, not the mode, the compute
+or the name that a pod asks for: they may be too hopeful, and are never too strict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+
+from gpu.pinning import Identity, Pin
+from gpu.request import FractionAsk, SharedAsk, charge_nano
+from gpu.share import NANO_PER_DEVICE
+from scheduler.core.model.records import NodeRecord, PodClass
+from scheduler.core.nodes.table import CLOSED, LARGEST_CARD, Bools, Device, Int64s, Selection, Table, largest_ask_mib
+
+
+class DeviceRule(msgspec.Struct, frozen=True, gc=False):
+    """Which devices a pod takes: by UUID, by the index that one of its asks names, by the mode of their tenants.
+
+    Nobody knows which device kubelet hands out next. So where devices are named, only those fit that are shared
+    already and whose reservations said what they are. Others are opened only where a named one may come
+    (device_sightings.py), and the binder sees whether it did.
+    """
+
+    uuids: tuple[str, ...] = ()
+    not_uuids: tuple[str, ...] = ()
+    mode: str = ""
+
+    def pin(self, ask: SharedAsk) -> Pin:
+        """Which devices are named for an ask."""
+        return Pin(ask.index, self.uuids, self.not_uuids)
+
+    def names(self, ask: SharedAsk) -> bool:
+        """Whether devices are named for an ask."""
+        return not self.pin(ask).is_any
+
+    def names_any(self, asks: tuple[SharedAsk, ...]) -> bool:
+        """Whether devices are named for one of the asks."""
+        return any(self.names(ask) for ask in asks)
+
+    def takes_any(self, ask: SharedAsk) -> bool:
+        """Whether every device of the kind is allowed."""
+        return not (self.mode or ask.compute_percent or self.names(ask))
+
+    def takes(self, ask: SharedAsk, dev: Device) -> bool:
+        """Whether a device is allowed for an ask, whatever is free of its memory."""
+        if not dev.suits(self.mode) or ask.compute_percent > dev.free_compute_percent:
+            return False
+        pin = self.pin(ask)
+        if pin.is_any:
+            return True
+        held = dev.reservation
+        return held is not None and dev.is_answered and pin.takes(Identity(held.uuid, held.index))
+
+
+ANY_DEVICE = DeviceRule()
+
+
+def rule_of(cls: PodClass) -> DeviceRule:
+    """The rule of a class."""
+    return DeviceRule(cls.uuids, cls.not_uuids, cls.mode) if cls.uuids or cls.not_uuids or cls.mode else ANY_DEVICE
+
+
+# --- one device ------------------------------------------------------------------------------------------------------
+class DeviceFit:
+    """Whether devices of one node hold an ask, by the rule of its pod. ``resource``: of the kind that is asked."""
+
+    __slots__ = ("_ask", "_node", "_rule", "_takes_any", "resource")
+
+    def __init__(self, ask: SharedAsk, node: NodeRecord, rule: DeviceRule = ANY_DEVICE) -> None:
+        self._ask = ask
+        self._node = node
+        self._rule = rule
+        self._takes_any = rule.takes_any(ask)
+        self.resource = node.resource_of(ask.profile)
+
+    def nano_on(self, dev: Device) -> int | None:
+        """What the ask is charged on a device in nano-GPU; None if the device does not hold it."""
+        if not dev.is_open or dev.resource != self.resource:
+            return None
+        nano = cost_nano(self._ask, dev.card_mib, self._node)
+        if nano is None or nano > dev.free_nano:
+            return None
+        return nano if self._takes_any or self._rule.takes(self._ask, dev) else None
+
+    def opened_nano(self) -> int | None:
+        """What the ask is charged on a device to be opened, of which nothing is known; None if none can hold it."""
+        return cost_nano(self._ask, 0, self._node)
+
+
+def cost_nano(ask: SharedAsk, card_mib: int, node: NodeRecord) -> int | None:
+    """What ``ask`` is charged on a card of ``card_mib`` (0: unknown) of ``node``; None if it can't hold it.
+
+    An unknown card is taken for the smallest of the node; if only a larger one holds the ask, the device is charged
+    whole, since nobody can tell what else would fit beside it.
+    """
+    if isinstance(ask, FractionAsk):
+        return ask.nano
+    if card_mib or ask.mem_mib <= node.smallest_card_mib:
+        return charge_nano(ask, card_mib or node.smallest_card_mib)
+    return NANO_PER_DEVICE if ask.mem_mib <= node.largest_card_mib else None
+
+
+def largest_fit(like: SharedAsk, dev: Device, node: NodeRecord) -> int:
+    """The largest ask in the unit of ``like`` (nano-GPU or MiB) that an open device holds."""
+    if isinstance(like, FractionAsk):
+        return dev.free_nano
+    return largest_ask_mib(dev, node.smallest_card_mib, node.largest_card_mib)
+
+
+# --- all devices of the table ----------------------------------------------------------------------------------------
+def free_in_slots(table: Table, selection: Selection, rows: Int64s | None) -> Int64s:
+    """What is free in each slot that takes a tenant of a kind, else CLOSED.
+
+    ``rows``: the resource of its slices at each position; None: cards.
+    """
+    if rows is None:
+        return table.share_nano[:, selection]
+    is_ours = table.slice_row[:, selection] == rows[selection]
+    free: Int64s = np.where(is_ours, table.slice_nano[:, selection], CLOSED)
+    return free
+
+
+def fitting(ask: SharedAsk, table: Table, selection: Selection, free: Int64s) -> Bools:
+    """The slots that hold an ask. ``free``: of its kind (``free_in_slots``)."""
+    found: Bools = free >= ask.nano if isinstance(ask, FractionAsk) else table.share_mib[:, selection] >= ask.mem_mib
+    return found
+
+
+def largest_mib(asks: Iterable[SharedAsk]) -> int:
+    """The largest amount of memory asked, in MiB; 0 if none is."""
+    return max((ask.mem_mib for ask in asks if not isinstance(ask, FractionAsk)), default=0)
+
+
+def cards_hold(table: Table, selection: Selection, mem_mib: int) -> Bools:
+    """The nodes that have a card of so much memory, where a device can be opened for it."""
+    found: Bools = table.extra[LARGEST_CARD, selection] >= mem_mib
+    return found
