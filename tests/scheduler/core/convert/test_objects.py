@@ -499,3 +499,9 @@ def test_what_one_part_of_a_pod_group_prefers_is_named(preferring: int) -> None:
     subgroups = [{"name": name, "minMember": 1} | (prefers if at == preferring else {}) for at, name in enumerate("ab")]
     assert "preferred" in objects.ignored_in(pod_group("g", subGroups=subgroups))
     assert objects.ignored_in(pod_group("g", 2)) == ""
+
+
+@pytest.mark.parametrize("kind", ["limits", "requests"])
+def test_a_slice_that_a_container_asks_one_way_only_is_asked_for(kind: str) -> None:
+    containers = [{"name": "c", "resources": {kind: {"nvidia.com/mig-1g.5gb": "1"}}}]
+    assert _read(pod(annotations={"nvidia.com/mig-1g.5gb": "1"}, spec={"containers": containers})).blocker is None

@@ -14,6 +14,7 @@ from scheduler.core.convert.selectors import NamespaceRecord
 from scheduler.core.model.plan import Explain, Placement, Plan, placements
 from scheduler.core.model.verdict import Verdict
 from tests.scheduler.core.objects import (
+    NANO,
     Fed,
     bind_request,
     bound,
@@ -24,9 +25,11 @@ from tests.scheduler.core.objects import (
     node,
     pod,
     pod_group,
+    reservation,
     storage_class,
     volume,
 )
+from tests.scheduler.core.test_slices import SLICE, asking, cut
 from wire import names
 from wire.core import Job, Pod
 
@@ -95,6 +98,11 @@ _PLANNED = {names.PLAN: '{"id": "x", "members": {"uid-p": {"node": "n1"}}}'}
         pytest.param((node(cordoned=True), _P), [_fed(node())], id="a node is opened"),
         pytest.param((node(ready=False), _P), [_fed(node())], id="a node is ready"),
         pytest.param((node(gpus=1), _P), [_fed(node(gpus=2))], id="a node has more devices"),
+        pytest.param(
+            (cut(count=1), reservation("g", resource=SLICE, book={"t": NANO}), asking()),
+            [_fed(reservation("g", resource=SLICE, book={"t": NANO // 2}))],
+            id="a slice that is shared has room",
+        ),
         pytest.param((node(gpus=2), pod("r", gpus=1, bound_to="n1"), _P), [_gone("r")], id="a pod ends"),
         pytest.param(
             (node(gpus=2), pod("r", gpus=2, priority=5), _P),
