@@ -76,6 +76,8 @@ class Checker:
         self._usage = Usage(self._cards, self.findings, loss_window_s, self._promises.to)
         self._gangs = Gangs(self.findings, gang_grace_s)
         self._records: deque[Record] = deque()
+        #: Pods (UID) as they were bound last, whose binding a restored API server does not know.
+        self._undone: dict[str, PodFacts] = {}
         #: BindRequest UID (the attempt) -> the node that it chose.
         self._chosen: dict[str, str] = {}
         #: What is there now: pods by UID, nodes by name, BindRequests by UID.
@@ -307,6 +309,7 @@ class Checker:
     def _judge_binding(self, known: PodFacts, pod: PodFacts, at_s: float) -> None:
         if known.node and pod.node != known.node:
             self.findings.add("S5", at_s, f"pod {pod.key} was bound to {known.node}, then to {pod.node or 'no node'}")
+            self._undone[pod.uid] = known
         if pod.node and not known.node:
             self._judge_attempt(pod, at_s)
 
@@ -331,6 +334,8 @@ class Checker:
         self._usage.judge_lost(record.at_s)
         self._gangs.judge(record.at_s)
         pod = self._pods.get(record.pod_uid)
+        if pod is not None and not pod.node:
+            pod = self._undone.get(record.pod_uid, pod)
         match record:
             case Held() | Started() if pod is None or not pod.node:
                 return False
@@ -348,7 +353,9 @@ class Checker:
         return True
 
     def _judge_place(self, record: Started, pod: PodFacts) -> None:
-        if record.node != pod.node:
+        if self._pods[pod.uid] is not pod:
+            self.findings.add("S5", record.at_s, f"pod {pod.key} runs on {record.node}, and is bound to it no more")
+        elif record.node != pod.node:
             self.findings.add("S5", record.at_s, f"pod {pod.key} runs on {record.node}, but is bound to {pod.node}")
 
 

@@ -112,6 +112,18 @@ class Kubelet:
             self.intake.forget(self._order())
         self._power.set()
 
+    def history_set_back(self) -> None:
+        """Notice that the API server may have pods as they were before: those that ended are run again if it has them.
+
+        What runs is told again, as kubelet does that finds another status than it wrote.
+        """
+        self._through.clear()
+        self._removed.clear()
+        for worker in self._workers.values():
+            worker.forget_written()
+            if self._group is not None:
+                self._group.start_soon(worker.report)
+
     def refit(self, shape: NodeShape) -> None:
         """Be another machine under the same name, with ``shape``'s cards, between ``die`` and ``boot``."""
         self.refits += 1

@@ -130,6 +130,10 @@ class PodWorker:
         self._vanished = True
         self._doomed.set()
 
+    def forget_written(self) -> None:
+        """Take the next status for a new one, whatever was written before."""
+        self._written = None
+
     def evict(self, message: str) -> None:
         """End the pod as the kubelet does for the machine's sake: it fails, and stays on the API server."""
         self._evicted = message

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -31,6 +32,14 @@ class Violation:
     text: str
 
 
+@dataclass(slots=True, eq=False)
+class Excuse:
+    """Invariants that nobody can hold for a time; ``is_over``: what made it so has passed."""
+
+    invariants: frozenset[str]
+    is_over: bool = False
+
+
 @dataclass(slots=True)
 class Findings:
     """Violations in the order in which they were found; each is kept once, however long it lasts.
@@ -41,10 +50,25 @@ class Findings:
     start_s: float = 0.0
     found: dict[tuple[str, str], Violation] = field(default_factory=dict)
     judged: set[str] = field(default_factory=set)
+    #: What is not judged at the moment.
+    _excuses: list[Excuse] = field(default_factory=list)
 
     def add(self, invariant: str, at_s: float, text: str) -> None:
-        """Take down a violation, unless it is known."""
+        """Take down a violation, unless it is known, or excused at the moment."""
+        if any(invariant in excuse.invariants for excuse in self._excuses):
+            return
         self.found.setdefault((invariant, text), Violation(invariant, at_s, text))
+
+    @contextmanager
+    def excusing(self, invariants: frozenset[str]) -> Iterator[Excuse]:
+        """Do not judge these inside of the block, nor later unless ``is_over`` is true at its end."""
+        excuse = Excuse(invariants)
+        self._excuses.append(excuse)
+        try:
+            yield excuse
+        finally:
+            if excuse.is_over:
+                self._excuses.remove(excuse)
 
     @property
     def all_held(self) -> bool:

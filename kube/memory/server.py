@@ -91,6 +91,8 @@ class MemoryApiServer:
         #: Requests to be carried out later, and when.
         self._late: list[tuple[Call, float]] = []
         self._new_late = Signal()
+        #: How often ``restore`` was called.
+        self.restores = 0
         #: Every answered request, in order.
         self.audit: list[AuditEntry] = []
         #: Every write that reached the server, in order.
@@ -120,12 +122,17 @@ class MemoryApiServer:
         """Forget history up to ``rv``, the current version by default."""
         self._store.compact(self._store.rv if rv is None else rv)
 
-    def restore(self, rv: int) -> None:
-        """Set the whole cluster back to version ``rv``, or to the oldest that is known. All watches break.
+    def restore(self, rv: int, cut: Callable[[Call], bool] = lambda _: True) -> None:
+        """Set the whole cluster back to version ``rv``, or to the oldest that is known.
 
-        As after a restored etcd: whoever followed it has to list anew (410), and finds objects as they were then.
+        ``cut`` picks whose watches break.
+
+        As after a restored etcd: whoever followed it has to list again (410), and finds objects as they were then.
+        Requests that were to be carried out later are lost, as they are when an API server stops.
         """
-        self.cut_watches()
+        self.cut_watches(cut)
+        self._late.clear()
+        self.restores += 1
         self._store.restore(rv)
 
     @property
@@ -170,7 +177,7 @@ class MemoryApiServer:
                 await self._new_late.wait()
                 late, self._late = self._late, []
                 for call, at in late:
-                    group.start_soon(self._answer_at, call, at)
+                    group.start_soon(self._answer_at, call, at, self.restores)
 
     # --- for the transport
 
@@ -222,9 +229,10 @@ class MemoryApiServer:
         self._late.append((call, anyio.current_time() + delay_s))
         self._new_late.set()
 
-    async def _answer_at(self, call: Call, at: float) -> None:
+    async def _answer_at(self, call: Call, at: float, restores: int) -> None:
         await anyio.sleep_until(at)
-        await self.answer(call)
+        if restores == self.restores:
+            await self.answer(call)
 
     def open_watch(self, call: Call) -> WatchStream:
         """Open a watch. Raises Refusal."""

@@ -73,6 +73,11 @@ class Table:
         return objects
 
 
+def _is_same(one: Stored, other: Stored | None) -> bool:
+    """Whether both are states of one object, and not of two that have their name in common."""
+    return other is not None and one.obj["metadata"]["uid"] == other.obj["metadata"]["uid"]
+
+
 def within(keys: list[str], prefix: str, start: str = "") -> list[str]:
     """Return the sorted keys that begin with ``prefix`` and are not before ``start``."""
     low = bisect_left(keys, max(prefix, start))
@@ -140,16 +145,26 @@ class Store:
     def restore(self, rv: int) -> None:
         """Set all objects back to what they were at ``rv``, as a restored etcd has them; the counter goes on.
 
-        Nothing can be watched or listed from before it (``etcdutl snapshot restore --bump-revision --mark-compacted``).
+        Each has the version that it had then, which is older than the one that was seen last. Nothing can be watched or
+        listed from before the restore (``etcdutl snapshot restore --bump-revision --mark-compacted``).
         """
         for table in self.tables.values():
             before = table.at(max(rv, self.compacted_rv))
-            for key in [key for key in table.keys if key not in before]:
+            for key in [key for key in table.keys if not _is_same(table.objects[key], before.get(key))]:
                 self.remove(table.kind, key)
             for key, stored in before.items():
                 if table.objects.get(key) is not stored:
-                    self.put(table.kind, key, {**stored.obj, "metadata": {**stored.obj["metadata"]}})
+                    self._put_back(table, key, stored)
         self.compact(self.rv)
+
+    def _put_back(self, table: Table, key: str, stored: Stored) -> None:
+        old = table.objects.get(key)
+        table.objects[key] = stored
+        table.reindex(key, old, stored)
+        if old is None:
+            insort(table.keys, key)
+        self.rv += 1
+        self._record(table, Change(rv=self.rv, key=key, old=old, new=stored))
 
     def _stamp(self, obj: Object) -> Stored:
         self.rv += 1

@@ -73,8 +73,27 @@ _OTHERWISE: Final = (
     "lease changed hands",
     "listed again",
     "pod refused by kubelet",
+    "binding undone",
 )
 MARKS: Final = (*_BY_WRITES, *_OTHERWISE)
+
+
+class _Identity(msgspec.Struct):
+    uid: str
+
+
+class _Where(msgspec.Struct):
+    nodeName: str = ""  # noqa: N815 - the field of the API
+
+
+class _Place(msgspec.Struct):
+    """Where a pod is bound, of its JSON."""
+
+    metadata: _Identity
+    spec: _Where
+
+
+_read_place: Final = msgspec.json.Decoder(_Place).decode
 
 
 @dataclass(slots=True)
@@ -86,6 +105,8 @@ class Marks:
     _tenants: dict[str, int] = field(default_factory=dict)
     #: Lease -> who holds it.
     _holders: dict[str, str] = field(default_factory=dict)
+    #: UIDs of pods that were bound when they were stored last.
+    _bound: set[str] = field(default_factory=set)
     #: Incarnations of the scheduler that have listed the nodes.
     _listed: set[int] = field(default_factory=set)
     _incarnation: Callable[[], int] = lambda: 0
@@ -113,12 +134,24 @@ class Marks:
 
     def stored(self, kind: ResourceType, raw: bytes, is_gone: bool) -> None:
         """Take an object as the API server stores it."""
+        if kind.plural == "pods":
+            self._placed(_read_place(raw), is_gone=is_gone)
         if is_gone:
             return
         if kind.plural == "pods" and names.TENANTS.encode() in raw:
             self._book(msgspec.json.decode(raw))
         elif kind.plural == "leases":
             self._lease(msgspec.json.decode(raw))
+
+    def _placed(self, pod: _Place, *, is_gone: bool) -> None:
+        """Only a history that is set back takes a pod from its node."""
+        uid = pod.metadata.uid
+        if pod.spec.nodeName and not is_gone:
+            self._bound.add(uid)
+        elif uid in self._bound:
+            self._bound.discard(uid)
+            if not is_gone:
+                self.reached.add("binding undone")
 
     def _book(self, pod: Mapping[str, Mapping[str, object]]) -> None:
         annotations = pod["metadata"].get("annotations")

@@ -24,8 +24,8 @@ _DURATION_S: Final = 600.0
 _SHARE: Final = 0.85
 #: The plugin's notation: a device is four replicas of ``nvidia.com/sharedgpu`` (I1).
 _REPLICAS: Final = "gpu:sharedgpu:4"
-#: Faults under which every invariant is promised.
-PROMISED: Final = tuple(sorted(name for name, kind in KINDS.items() if not kind.unpromised))
+#: Faults under which every invariant is promised, but for a restored etcd, which takes half of the crowd away.
+PROMISED: Final = tuple(sorted(name for name, k in KINDS.items() if not k.unpromised and name != "etcd-restored"))
 
 
 def mixed(seed: int, *, pods: int = PODS) -> Scenario:

@@ -139,3 +139,33 @@ async def test_server_side_apply_is_an_unknown_media_type(server: MemoryApiServe
         "PATCH", f"{CONFIG_MAPS}/a", query={}, body=b"{}", content_type="application/apply-patch+yaml", timeout_s=1
     )
     assert response.status == 415
+
+
+async def test_a_restored_server_has_what_there_was_and_whoever_watched_has_to_list_again(
+    server: MemoryApiServer,
+) -> None:
+    api = server.transport()
+    for name in ("stays", "goes", "again"):
+        await send(api, "POST", CONFIG_MAPS, {"metadata": {"name": name}, "data": {"k": "old"}})
+    before = decoded(await send(api, "GET", CONFIG_MAPS))
+    backup = server.resource_version
+    await send(api, "PATCH", f"{CONFIG_MAPS}/stays", {"data": {"k": "new"}})
+    for name in ("goes", "again"):
+        await send(api, "DELETE", f"{CONFIG_MAPS}/{name}")
+    for name in ("again", "comes"):
+        await send(api, "POST", CONFIG_MAPS, {"metadata": {"name": name}})
+    seen = server.resource_version
+    server.restore(backup)
+    after = decoded(await send(api, "GET", CONFIG_MAPS))
+    kept = [[(each["metadata"]["uid"], each["data"]) for each in listing["items"]] for listing in (before, after)]
+    assert kept[0] == kept[1]
+    # As of etcd: each object has the version that it had, and whatever is written from now on has a newer one.
+    versions = [[each["metadata"]["resourceVersion"] for each in listing["items"]] for listing in (before, after)]
+    assert versions[0] == versions[1]
+    assert server.resource_version > seen
+    patched = decoded(await send(api, "PATCH", f"{CONFIG_MAPS}/goes", {"data": {"k": "newer"}}))
+    assert int(patched["metadata"]["resourceVersion"]) > seen
+    query = {"watch": "1", "resourceVersion": str(seen)}
+    async with api.stream(CONFIG_MAPS, query=query, timeout_s=5) as (_, lines):
+        (line,) = [msgspec.json.decode(line) async for line in lines]
+    assert (line["type"], line["object"]["code"]) == ("ERROR", 410)

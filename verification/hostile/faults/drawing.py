@@ -171,6 +171,11 @@ def _cards_mib(rng: random.Random, _scene: Scene, _drawn: Mapping[str, Any]) -> 
     return (size,) * count if rng.random() < 0.7 else tuple(rng.choice(sizes) for _ in range(count))
 
 
+def _undone_s(rng: random.Random, _scene: Scene, drawn: Mapping[str, Any]) -> float:
+    """Seconds or minutes that a restore undoes; the rest of the fault is for the machines to catch up."""
+    return rng.choice((rng.uniform(0.1, 2.0), rng.uniform(2.0, 15.0), drawn["for_s"] / 2))
+
+
 _SOON: Final = _between((0.5, 60))
 _STANDSTILL: Final = _between((0.1, 2), (2, 20), (20, 90))
 
@@ -193,6 +198,7 @@ _COMMON: Final[Mapping[str, Draw]] = {
     "card": _below(8),
     "page": _one_of(1, 2, 2, 5),
     "cards_mib": _cards_mib,
+    "undone_s": _undone_s,
 }
 
 _OWN: Final[Mapping[tuple[str, str], Draw]] = {
@@ -211,6 +217,8 @@ _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("crash", "pause_s"): _one_of(0.0, 0.1, 2.0, 20.0),
     ("crash", "lands_after_s"): _one_of(0.1, 1.0, 10.0),
     ("cut-off", "for_s"): _STANDSTILL,
+    ("etcd-restored", "for_s"): _between((40, 90), (60, 200)),
+    ("etcd-restored-live", "for_s"): _between((20, 90), (60, 200)),
     ("gpu-ill", "for_s"): _between((5, 60), (60, 200)),
     ("kubelet-refuses", "count"): _one_of(1, 1, 2, 5),
     ("node-cut-off", "for_s"): _between((1, 30), (45, 120), (350, 400)),

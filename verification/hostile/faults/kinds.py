@@ -47,6 +47,7 @@ from verification.hostile.faults.reservations import (
     ReservationSlow,
     ReservationVanishes,
 )
+from verification.hostile.faults.restores import EtcdRestored, EtcdRestoredUnderWork
 from verification.hostile.faults.servers import ListExpired, ServerLags
 from verification.hostile.faults.timed import Timed
 from verification.hostile.faults.watches import CacheOld, WatchCut, WatchDelayed, WatchExpired, WatchHeld, WatchRepeated
@@ -61,6 +62,8 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     Conflicts,
     Crash,
     CutOff,
+    EtcdRestored,
+    EtcdRestoredUnderWork,
     Expired,
     Forbidden,
     GpuIll,

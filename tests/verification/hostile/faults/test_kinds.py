@@ -33,7 +33,7 @@ def test_the_names_are_those_that_the_plan_speaks_of() -> None:
         *("reservation-killed", "reservation-deleted", "reservation-vanishes", "reservation-evicted", "book-lost"),
         *("admission-down", "admission-slow", "admission-twice", "unauthorized", "forbidden"),
         *("node-replaced", "kubelet-forgets", "namespace-deleted", "reservations-deleted", "lease-deleted"),
-        *("list-expired", "server-lags"),
+        *("list-expired", "server-lags", "etcd-restored", "etcd-restored-live"),
     }
 
 

@@ -1,0 +1,115 @@
+"""etcd is restored from a snapshot: the API server is what it was some time ago, and the machines are not.
+
+What was created since the snapshot is gone, what was deleted is there again, what was bound is not. Kubelets end what
+the API server does not know any more, and run what it has again, each in its own time. Until they have, a device may be
+used by a pod that nobody knows of, so what is said of devices and bindings (``UNDONE``) is not judged meanwhile: no
+scheduler could know. What is promised afterwards is in docs/safety.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import ClassVar, Final
+
+import anyio
+from typing_extensions import override
+
+from kube.client.resources import LEASES
+from verification.hostile.faults.ground import Ground
+from verification.hostile.faults.timed import Timed
+from wire import names
+
+#: What is not judged from the restore until the machines have caught up: devices are used by pods that are unknown (S1,
+#: S2), pods run elsewhere than where they are bound, or are bound no more (S3, S5), a gang is in part what it was (S4),
+#: a gang's rest is evicted by who saw another gang (S7), books are older than the use of the devices (S8), and ledgers
+#: are of what is undone (S12). S10 says no more than these.
+UNDONE: Final = frozenset({"S1", "S2", "S3", "S4", "S5", "S7", "S8", "S10", "S12"})
+_LOOK_S: Final = 0.25
+#: Within so many periods each replica has looked at its lease.
+_LOOKS: Final = 1.3
+
+
+class _Restored(Timed, frozen=True, kw_only=True):
+    """The snapshot is taken at ``at_s`` and restored ``undone_s`` later, with versions that go on (--bump-revision)."""
+
+    undone_s: float
+
+    def _restore(self, ground: Ground, snapshot: int) -> None:
+        """Set the API server back. What was on its way to it is lost, and whoever watched it has to list again."""
+        for kubelet in ground.world.nodes.kubelets.values():
+            kubelet.history_set_back()
+        ground.server.restore(snapshot, lambda call: call.user != "observer")
+
+    async def _machines_caught_up(self, ground: Ground) -> None:
+        """Wait until each machine runs what is bound to it and nothing else, for as long as this fault lasts."""
+        nodes = ground.world.nodes
+        for name in nodes.kubelets:
+            await ground.insist(partial(nodes.register, name))
+        with anyio.move_on_after(ground.left_s(self.end_s)):
+            while any(_strangers(ground)):  # noqa: ASYNC110 - machines are plain data
+                await anyio.sleep(_LOOK_S)
+
+
+class EtcdRestored(_Restored, frozen=True, kw_only=True, tag="etcd-restored"):
+    """A restore as docs/operate.md has it: the components are stopped until the machines have caught up.
+
+    Everything is promised from then on. Until then ``UNDONE`` is not judged, nor later where the machines do not catch
+    up in time, because another fault parts one of them from the API server.
+    """
+
+    @override
+    async def _happen(self, ground: Ground) -> None:
+        snapshot = ground.server.resource_version
+        await anyio.sleep(self.undone_s)
+        stopped = [each for each in ground.components.values() if ground.crash(each)]
+        with ground.world.checker.findings.excusing(UNDONE) as excuse:
+            self._restore(ground, snapshot)
+            await self._machines_caught_up(ground)
+            excuse.is_over = not any(_strangers(ground))
+        for component in stopped:
+            await ground.start_again(component, pause_s=0.0)
+
+
+class EtcdRestoredUnderWork(_Restored, frozen=True, kw_only=True, tag="etcd-restored-live"):
+    """A restore under components that nobody stopped.
+
+    Those that have seen their lease renewed since the snapshot notice it, and begin again. Others can't notice it, and
+    are restarted by hand at the restore: without a lease, or with one that they look at so rarely. They place pods
+    before the machines have caught up, so ``UNDONE`` can't be held. Liveness is promised, and that nothing is left.
+    """
+
+    unpromised: ClassVar[frozenset[str]] = UNDONE
+
+    @override
+    async def _happen(self, ground: Ground) -> None:
+        snapshot, restores, leases = ground.server.resource_version, ground.server.restores, await _leases(ground)
+        election = ground.world.settings.election
+        looked_s = min(self.undone_s, _LOOKS * election.poll_s if election else 0.0)
+        await anyio.sleep(self.undone_s - looked_s)
+        renewed = {name for name, version in (await _leases(ground)).items() if version != leases.get(name, version)}
+        await anyio.sleep(looked_s)
+        if ground.server.restores != restores:
+            # What is restored now is what the other restore made of it, and its leases may have been seen by nobody.
+            renewed = set()
+        unaware = [each for each in ground.components.values() if not any(map(each.name.startswith, renewed))]
+        deaf = [each for each in unaware if ground.crash(each)]
+        self._restore(ground, snapshot)
+        for component in deaf:
+            await ground.start_again(component, pause_s=0.0)
+        await self._machines_caught_up(ground)
+
+
+async def _leases(ground: Ground) -> dict[str, str]:
+    """Versions of our components' leases, by role."""
+    found = await ground.insist(lambda: ground.api.list(LEASES, namespace=names.SYSTEM_NAMESPACE))
+    listed = [lease.metadata for lease in found.items] if found else []
+    return {meta.name.removeprefix("moorage-"): meta.resource_version for meta in listed}
+
+
+def _strangers(ground: Ground) -> Iterator[str]:
+    """Containers that run where the API server has no pod of theirs."""
+    bound = {pod["metadata"]["uid"]: pod["spec"].get("nodeName") for pod in ground.world.pods}
+    for running in ground.world.nodes.witness.running:
+        if bound.get(running.pod_uid) != running.node:
+            yield running.pod
