@@ -15,7 +15,7 @@ import msgspec
 from gpu import podtemplates
 from gpu.refusal import shown
 from simulator import jobpods
-from simulator.podmaking import Made, Malformed, Template, child, count_of, identity, make, owner_of
+from simulator.podmaking import Made, Malformed, Template, child, count_of, identity, job_spec_of, make, owner_of
 
 #: Most pods that all controllers together make, and most bytes that these pods have as JSON: limits before work.
 MOST_PODS: Final = 10_000
@@ -47,11 +47,7 @@ class Expander:
     @staticmethod
     def is_partial(controller: Mapping[str, Any]) -> bool:
         """Whether a Job, or a CronJob's, has pods that come after its first ones."""
-        spec = child(controller, "spec")
-        if controller["kind"] == "CronJob":
-            spec = child(child(spec, "jobTemplate"), "spec")
-        elif controller["kind"] != "Job":
-            return False
+        spec = job_spec_of(controller["kind"], child(controller, "spec"))
         completions = child(spec, "completions")
         return completions is not None and bool(completions > count_of("Job", spec)[0] > 0)
 

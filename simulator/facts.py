@@ -93,6 +93,8 @@ class PodFacts:
     is_placed_by_hand: bool = False
     #: What it takes of a resource, by resource and unit, as far as somebody wanted to know (checks/counting.py).
     demands: dict[tuple[str, Fraction], int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    #: What it takes of its node, once somebody counted it (checks/counting.py); one at most.
+    counted: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def key(self) -> str:

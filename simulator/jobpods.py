@@ -9,7 +9,7 @@ import msgspec
 
 from gpu.refusal import shown
 from kube.client.resources import JOBS
-from simulator.podmaking import Made, Malformed, Template, child, count_of, make, owner_of
+from simulator.podmaking import Made, Malformed, Template, child, count_of, job_spec_of, make, owner_of
 from wire.core import ObjectMeta
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -48,8 +48,8 @@ def job_of_cron_job(cron: Mapping[str, Any], *, name: str) -> dict[str, Any]:
 
     Of the template's metadata it gets labels and annotations only.
     """
-    wanted = child(child(cron, "spec"), "jobTemplate")
-    written, spec = child(wanted, "metadata") or {}, child(wanted, "spec")
+    written = child(child(child(cron, "spec"), "jobTemplate"), "metadata") or {}
+    spec = job_spec_of("CronJob", child(cron, "spec"))
     for field, value in (("metadata", written), ("spec", spec)):
         if not isinstance(value, Mapping):
             raise Malformed(f"spec.jobTemplate.{field} is {shown(str(value))}; allowed: a mapping")

@@ -40,11 +40,17 @@ class Made(msgspec.Struct, frozen=True):
     job: str = ""
 
 
+def job_spec_of(kind: str, spec: object) -> Any:
+    """Return the spec of the Job that a Job (its own) or a CronJob makes, as it is written; None if there is none."""
+    if kind == "CronJob":
+        return child(child(spec, "jobTemplate"), "spec")
+    return spec if kind == "Job" else None
+
+
 def count_of(kind: str, spec: Mapping[str, Any]) -> tuple[int, str]:
     """Return how many pods a controller makes at first, and the field that says so. Raises Malformed."""
     if kind == "CronJob":
-        job = child(child(spec, "jobTemplate"), "spec") or {}
-        count, field = count_of("Job", job)
+        count, field = count_of("Job", job_spec_of(kind, spec) or {})
         return (0 if spec.get("suspend") is True else count), f"spec.jobTemplate.{field}"
     if kind != "Job":
         return _number(spec, "replicas", 1), "spec.replicas"

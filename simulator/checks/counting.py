@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from simulator.facts import Json, PodFacts
+from simulator.facts import Granted, Json, PodFacts
 from wire import names
 
 NANO: Final = 10**9
@@ -115,6 +115,24 @@ def count_node(pods: Iterable[PodFacts]) -> NodeUse:
     return use
 
 
+class Taken(NamedTuple):
+    """What one version of a pod that holds something takes of its node."""
+
+    cpu_milli: int
+    mem_mib: int
+    devices: Mapping[str, int]
+    grants: tuple[Granted, ...]
+
+
+def _taken(pod: PodFacts) -> Taken:
+    """Count a version of a pod once: a node's pods are counted again for each change of one of them."""
+    if not pod.counted:
+        devices = {name: demand(pod, name) for name in _devices_named(pod)}
+        pod.counted.append(Taken(demand(pod, "cpu", per=MILLI), demand(pod, "memory", per=MIB), devices, pod.grants))
+    taken: Taken = pod.counted[0]
+    return taken
+
+
 def _count(use: NodeUse, pod: PodFacts) -> None:
     holds = not is_over(pod)
     if pod.is_reservation:
@@ -125,15 +143,18 @@ def _count(use: NodeUse, pod: PodFacts) -> None:
             for pod_uid, nano in book_nano(pod).items():
                 use.charge(group, pod_uid, nano)
     elif holds:
-        use.devices.update({name: demand(pod, name) for name in _devices_named(pod)})
-        for grant in pod.grants:
+        taken = _taken(pod)
+        for name, amount in taken.devices.items():
+            use.devices[name] += amount
+        for grant in taken.grants:
             use.kinds.setdefault(grant.group, grant.resource)
             use.charge(grant.group, pod.uid, grant.nano)
             use.given.setdefault(grant.group, set()).add(grant.uuid)
     if holds:
+        taken = _taken(pod)
         use.pods += 1
-        use.cpu_milli += demand(pod, "cpu", per=MILLI)
-        use.mem_mib += demand(pod, "memory", per=MIB)
+        use.cpu_milli += taken.cpu_milli
+        use.mem_mib += taken.mem_mib
 
 
 def _close(use: NodeUse) -> None:
