@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.core.filters.eligibility import NEW_LABELS
+from scheduler.core.filters.volume_places import NEW_LABELS
 from scheduler.core.model.records import Requirement, Term, VolumeRule
 from wire.core import NodeSelector
 

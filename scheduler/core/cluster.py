@@ -29,6 +29,7 @@ from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.decide.decide import Decision, decide
 from scheduler.core.decide.filing import file_touched
 from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.groups.succeeded import Succeeded
 from scheduler.core.model.plan import Explain, Plan, placements
@@ -60,9 +61,9 @@ class _Memo:
 class Cluster:
     """Nodes, pods, PodGroups, hand-overs and our commits under way, and the ledger counted from them."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, filters: Filters = FILTERS) -> None:
         self.settings = settings
-        self.ledger = Ledger()
+        self.ledger = Ledger(filters)
         #: Grows with everything that can change a decision.
         self.generation = 0
         self._nodes: dict[str, NodeRecord] = {}
@@ -136,7 +137,7 @@ class Cluster:
 
     def read_pod(self, pod: Pod) -> SeenPod:
         """Read a pod without taking it."""
-        seen = objects.seen_pod(pod, self.settings)
+        seen = objects.seen_pod(pod, self.settings, self.ledger.filters)
         if seen.record is None:
             return seen
         record = msgspec.structs.replace(seen.record, cls=self._pods.intern(seen.record.cls))

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from scheduler.core.filters.registry import FILTERS
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
 from scheduler.core.report.node_view import Closed
 from wire import names
@@ -27,13 +28,9 @@ _RESOURCE_WORDS: Final = {
     names.EPHEMERAL_STORAGE_RESOURCE: "ephemeral-storage",
 }
 
-#: What keeps a node out, in a verdict -> how a pod is told.
+#: What keeps a node out, in a verdict -> how a pod is told: in words of filters, or of sums and devices.
 KIND_WORDS: Final = {
-    "not-ready": "node(s) were not ready",
-    "cordoned": "node(s) were unschedulable",
-    "taint": "node(s) had untolerated taint(s)",
-    "selector": "node(s) didn't match Pod's node affinity/selector",
-    "affinity": "node(s) didn't match Pod's node affinity/selector",
+    **FILTERS.words(),
     "pods": "node(s) pod number exceeded",
     "no-gpu-memory-label": "node is not a gpu node or the gpu memory count on the node was not synced yet",
     "excluded": "node(s) where the last attempt failed are left out for a while",
@@ -41,9 +38,6 @@ KIND_WORDS: Final = {
     "contended": "node(s) have GPUs that are closed: pods (see events GPULost) use one that their reservation lost",
     "silent": "node(s) have a shared GPU that is closed: its reservation pod does not say which one it is",
     "ill": "node(s) have a shared GPU that is closed: its device plugin calls it unhealthy",
-    "cards": "node(s) have GPUs of a product that the Pod does not take, or do not tell it",
-    "enforcement": "node(s) can't enforce the GPU limits that the Pod wants to be enforced",
-    "place": "node(s) have other units or replicas than any that the Pod can be served in",
     "mode": "node(s) have room only on shared GPUs whose pods run in another mode than the Pod",
     "compute": "node(s) have room only on shared GPUs whose pods leave too little of the compute that the Pod asks",
     "pinned": "node(s) have no GPU that is known to be one that the Pod takes by index or UUID",
@@ -52,9 +46,6 @@ KIND_WORDS: Final = {
     "pinned-room": "node(s) may have the GPU that the Pod names by index or UUID, and no room to open GPUs and look",
     "exclusion": "node(s) would open a GPU only because the Pod excludes the shared GPUs that have room for it",
     "multiplied": "node(s) offer each GPU several times (time-slicing, MPS, HAMi's plugin), so none is shared there",
-    "volume-zone": "node(s) had no available volume zone",
-    "volume-affinity": "node(s) didn't match PersistentVolume's node affinity",
-    "others-anti-affinity": "node(s) didn't satisfy existing pods anti-affinity rules",
     "volumes": "node(s) exceed max volume count",
     "mig": "node(s) have MIG devices, which can't be shared in parts",
 }

@@ -15,7 +15,7 @@ from kube.client.errors import NotFound
 from kube.client.resources import EVENTS, NODES, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault
-from scheduler.core.filters.eligibility import tolerates
+from scheduler.core.filters.taints import tolerates
 from tests.binder.cluster import BINDER, HALF, RESERVATIONS, TEAM, Cluster, cluster
 from wire import names
 from wire.core import Taint

@@ -20,7 +20,7 @@ from gpu.share import NANO_PER_DEVICE, nano_from_memory
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Allowance
 from scheduler.core.decide.placer import Placer
-from scheduler.core.filters.eligibility import OK, judge
+from scheduler.core.filters.registry import OK, Filters
 from scheduler.core.groups.quorum import Missing
 from scheduler.core.model.plan import Explain
 from scheduler.core.model.priority_order import Candidate, order, order_members
@@ -197,7 +197,7 @@ class _Search:
                 return nano
             case MemoryAsk(mem_mib=mem_mib):
                 if constraints not in self._cards:
-                    self._cards[constraints] = _cards(self.placer.trial.nodes, constraints)
+                    self._cards[constraints] = _cards(self.placer.trial.filters, self.placer.trial.nodes, constraints)
                 cards = self._cards[constraints]
                 return _nano_of_memory(mem_mib, cards) if cards else self.memory_nano
 
@@ -214,12 +214,13 @@ def _in_whole_devices(cls: PodClass, devices: int) -> Demand:
     return msgspec.structs.replace(cls.demand, gpus=cls.demand.gpus + devices)
 
 
-def _cards(nodes: Iterable[NodeRecord], constraints: Constraints) -> list[int]:
+def _cards(filters: Filters, nodes: Iterable[NodeRecord], constraints: Constraints) -> list[int]:
     """Sizes in MiB of the cards where these constraints let a pod be, smallest first; a node's readiness is nothing."""
     sizes: set[int] = set()
+    judge = filters.judging(constraints)
     for node in nodes:
         own = {node.smallest_card_mib, node.largest_card_mib} - {0}
-        if own - sizes and judge(msgspec.structs.replace(node, is_ready=True, is_cordoned=False), constraints) == OK:
+        if own - sizes and judge(msgspec.structs.replace(node, is_ready=True, is_cordoned=False)) == OK:
             sizes |= own
     return sorted(sizes)
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from gpu.request import FractionAsk, SharedAsk
-from scheduler.core.filters.eligibility import OK
+from scheduler.core.filters.registry import OK
 from scheduler.core.model.records import Constraints, PodClass
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Bools, Int64s, Table

@@ -1,4 +1,4 @@
-"""Reading a pod's hard constraints: those that eligibility.py judges, and the names of those that nobody does yet.
+"""Reading a pod's hard constraints: those that filters judge, and the names of those that nobody does yet.
 
 A constraint that is not implemented is never violated: its pod waits with ``UNSUPPORTED_CONSTRAINT`` (architecture.md).
 """
@@ -12,7 +12,7 @@ from typing import Final
 
 from gpu.refusal import shown
 from gpu.translation import ANY_CARD, MOST_NAMED, Cards
-from scheduler.core.filters.eligibility import effort
+from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.records import Constraints, PodClass, Requirement, Term
 from wire import names
 from wire.core import Affinity, Container, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec
@@ -28,7 +28,9 @@ _MOST_IN_PLACES = 10_000
 _MOST_RESOURCES = 100
 
 
-def constraints(pod: Pod, cards: Cards = ANY_CARD, enforced: tuple[str, ...] = ()) -> Constraints:
+def constraints(
+    pod: Pod, cards: Cards = ANY_CARD, enforced: tuple[str, ...] = (), filters: Filters = FILTERS
+) -> Constraints:
     """Node selector, required node affinity and tolerations of ``pod``, which products it takes, what is enforced."""
     spec = pod.spec
     node_affinity = spec.affinity.node_affinity if spec.affinity else None
@@ -40,6 +42,7 @@ def constraints(pod: Pod, cards: Cards = ANY_CARD, enforced: tuple[str, ...] = (
         products=cards.products,
         not_products=cards.not_products,
         enforced=enforced,
+        asks=filters.read(pod),
     )
 
 
@@ -102,13 +105,13 @@ def _asks_slices(container: Container) -> bool:
     return any(name.startswith(names.MIG_RESOURCE_PREFIX) for name in resources)
 
 
-def excessive(cls: PodClass) -> str:
+def excessive(cls: PodClass, filters: Filters = FILTERS) -> str:
     """Name the limit that a class exceeds with its constraints or resources; "" if it keeps all limits."""
     if len(cls.demand.extended) > _MOST_RESOURCES:
         return f"more than {_MOST_RESOURCES} extended resources"
-    if effort(cls.constraints) + len(cls.uuids) + len(cls.not_uuids) > _MOST_EFFORT:
+    if filters.effort(cls.constraints) + len(cls.uuids) + len(cls.not_uuids) > _MOST_EFFORT:
         return f"more than {_MOST_EFFORT} expressions, labels, tolerations, products and UUIDs in all"
-    if cls.places and sum(map(effort, cls.all_constraints())) > _MOST_IN_PLACES:
+    if cls.places and sum(map(filters.effort, cls.all_constraints())) > _MOST_IN_PLACES:
         return f"more than {_MOST_IN_PLACES} expressions and labels in all places of its record"
     return ""
 

@@ -26,6 +26,7 @@ from gpu.translation import Cards, Translation
 from scheduler.core.convert import constraints, device_env, gang_kinds, job_owners, selectors, volumes, written_plan
 from scheduler.core.convert import demand as requests
 from scheduler.core.convert.device_env import Source
+from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.records import (
     ANYWHERE,
     BindRequestRecord,
@@ -70,13 +71,13 @@ def is_reservation(pod: Pod, settings: Settings) -> bool:
     return reservation.is_reservation(pod, settings.reservation_namespace, app=settings.reservation_app)
 
 
-def seen_pod(pod: Pod, settings: Settings) -> SeenPod:
+def seen_pod(pod: Pod, settings: Settings, filters: Filters = FILTERS) -> SeenPod:
     """Read a pod: whether it runs, has ended, or holds a device for others."""
     return SeenPod(
         uid=pod.metadata.uid,
         rv=pod.metadata.resource_version,
         has_ended=has_ended(pod.status),
-        record=pod_record(pod, settings),
+        record=pod_record(pod, settings, filters),
         reservation=reservation.read(pod) if is_reservation(pod, settings) else None,
         succeeded=_succeeded(pod),
     )
@@ -104,7 +105,7 @@ def _controller(meta: ObjectMeta) -> str:
     return next((intern(owner.uid) for owner in meta.owner_references or () if owner.controller), "")
 
 
-def pod_record(pod: Pod, settings: Settings) -> PodRecord | None:
+def pod_record(pod: Pod, settings: Settings, filters: Filters = FILTERS) -> PodRecord | None:
     """Read a pod; None if it doesn't matter: ended, or neither bound nor ours."""
     if has_ended(pod.status):
         return None
@@ -112,7 +113,7 @@ def pod_record(pod: Pod, settings: Settings) -> PodRecord | None:
         return _bound(pod, settings)
     if not is_ours(pod, settings) or pod.status.phase in _ENDED:
         return None
-    return _waiting(pod, settings)
+    return _waiting(pod, settings, filters)
 
 
 def _bound(pod: Pod, settings: Settings) -> PodRecord:
@@ -130,7 +131,7 @@ def _bound(pod: Pod, settings: Settings) -> PodRecord:
     )
 
 
-def _waiting(pod: Pod, settings: Settings) -> PodRecord:
+def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     try:
         demand, problem = requests.demand(pod), ""
     except requests.MalformedDemand as error:
@@ -152,7 +153,7 @@ def _waiting(pod: Pod, settings: Settings) -> PodRecord:
     cls = PodClass(
         demand=demand,
         request=request,
-        constraints=_shared_constraints(pod, found.cards, enforced),
+        constraints=_shared_constraints(pod, found.cards, enforced, filters),
         by_config_map=Source.CONFIG_MAP in hand_over,
         strategy=found.strategy,
         uuids=found.cards.uuids,
@@ -171,7 +172,9 @@ def _waiting(pod: Pod, settings: Settings) -> PodRecord:
         job=job,
         job_name=job_name,
         recorded=own if isinstance(own, Translation) else None,
-        blocker=_blocker(pod, cls, problem=problem, admitted=came_by_the_door and Source.NONE not in hand_over),
+        blocker=_blocker(
+            pod, cls, filters, problem=problem, admitted=came_by_the_door and Source.NONE not in hand_over
+        ),
     )
 
 
@@ -199,15 +202,15 @@ def _record(pod: Pod, cls: PodClass) -> PodRecord:
     )
 
 
-def _shared_constraints(pod: Pod, cards: Cards, enforced: tuple[str, ...]) -> Constraints:
-    found = constraints.constraints(pod, cards, enforced)
+def _shared_constraints(pod: Pod, cards: Cards, enforced: tuple[str, ...], filters: Filters) -> Constraints:
+    found = constraints.constraints(pod, cards, enforced, filters)
     return ANYWHERE if found == ANYWHERE else found
 
 
-def _blocker(pod: Pod, cls: PodClass, *, problem: str, admitted: bool) -> Verdict | None:
+def _blocker(pod: Pod, cls: PodClass, filters: Filters, *, problem: str, admitted: bool) -> Verdict | None:
     if problem:
         return Verdict(code=Code.INVALID_REQUEST, detail=problem)
-    if constraint := constraints.unsupported(pod) or constraints.excessive(cls):
+    if constraint := constraints.unsupported(pod) or constraints.excessive(cls, filters):
         return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=constraint)
     return without_group(pod) or (None if admitted else Verdict(code=Code.NOT_ADMITTED))
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.filters.eligibility import meets
+from scheduler.core.filters.requirements import meets
 from scheduler.core.model.records import AntiTerm, Requirement
 from wire.core import LabelSelector, Namespace, Pod, PodAffinityTerm
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.convert import constraints
-from scheduler.core.filters.eligibility import ZONE_LABELS
+from scheduler.core.filters.volume_places import ZONE_LABELS
 from scheduler.core.model.records import ClaimUse, VolumeRule
 from wire import names
 from wire.core import Pod

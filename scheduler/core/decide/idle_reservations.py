@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from scheduler.core.filters.eligibility import OK
+from scheduler.core.filters.registry import OK
 from scheduler.core.model.records import PodClass
 from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Device
 from scheduler.core.scores.ranking import Ranking

@@ -19,7 +19,8 @@ from scheduler.core.devices.device_pools import Pool, pools_of
 from scheduler.core.explain.ruled_out import ruled_out
 from scheduler.core.explain.shortfall import missing
 from scheduler.core.explain.units import GPU_MEMORY, GPU_SHARE, UNITS, Lack, unit
-from scheduler.core.filters.eligibility import KINDS, OK, PLACE
+from scheduler.core.filters.place import Place
+from scheduler.core.filters.registry import OK
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
@@ -50,9 +51,6 @@ CONTENDED = "contended"
 SILENT = "silent"
 ILL = "ill"
 
-#: Of these a node is out of question, whatever is asked.
-_WHATEVER_IS_ASKED = frozenset(KINDS.values())
-
 #: Devices that nobody is let on: the reason, and where the table counts them.
 _WITHHELD = {CONTENDED: CONTENDED_DEVICES, SILENT: SILENT_DEVICES, ILL: ILL_DEVICES}
 
@@ -62,7 +60,8 @@ def explain(trial: Trial, ranking: Ranking, cls: PodClass, *, settings: Settings
     usable = ranking.eligible == OK
     excluded = np.zeros(len(usable), np.bool_) if mask is None else ~mask
     reasons = [
-        NodeReason(kind, "", int(np.count_nonzero(ranking.eligible == judged))) for judged, kind in KINDS.items()
+        NodeReason(kind, "", int(np.count_nonzero(ranking.eligible == judged)))
+        for kind, judged in trial.filters.numbers.items()
     ]
     reasons.append(NodeReason(EXCLUDED, "", int(np.count_nonzero(usable & excluded))))
     usable &= ~excluded
@@ -82,15 +81,19 @@ def explain_ways(trial: Trial, rankings: Sequence[Ranking], *, settings: Setting
 
     A node that is out of question whatever is asked is so in each of them; all else is about their own nodes only.
     """
-    verdicts = [explain(trial, each, each.cls, settings=settings, mask=mask) for each in rankings]
+    filters, verdicts = (
+        trial.filters,
+        [explain(trial, each, each.cls, settings=settings, mask=mask) for each in rankings],
+    )
     if len(verdicts) == 1:
         return verdicts[0]
     counts: dict[tuple[str, str], int] = {}
     for verdict in verdicts:
         for reason in verdict.node_reasons:
             key, known = (reason.kind, reason.resource), counts.get((reason.kind, reason.resource), 0)
-            counts[key] = max(known, reason.nodes) if reason.kind in _WHATEVER_IS_ASKED else known + reason.nodes
-    counts["place", ""] = int(np.count_nonzero(np.logical_and.reduce([each.eligible == PLACE for each in rankings])))
+            counts[key] = max(known, reason.nodes) if reason.kind in filters.numbers else known + reason.nodes
+    place = filters.number(Place)
+    counts[Place.kind, ""] = int(np.count_nonzero(np.logical_and.reduce([each.eligible == place for each in rankings])))
     reasons = (NodeReason(kind, resource, nodes) for (kind, resource), nodes in counts.items() if nodes)
     return Verdict(
         code=Code.NO_NODE_FITS,

@@ -7,6 +7,7 @@ interned, so that one is compared by identity and its hash is computed once.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -95,6 +96,8 @@ class Constraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_onl
     place: Place | None = None
     #: What its volumes ask of the node, those that are alike once.
     volumes: tuple[VolumeRule, ...] = ()
+    #: What filters have read by themselves, by kind (filters/filter.py).
+    asks: tuple[tuple[str, Any], ...] = ()
 
 
 ANYWHERE = Constraints()
@@ -286,17 +289,6 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             named = slice_resource(profile)
             wanted = named if any(name == named for name, _ in self.capacity.extended) else ""
         return "" if multiplied.slices_are(self.labels, wanted) else wanted
-
-    def admits_like(self, other: NodeRecord) -> bool:
-        """Whether the same pods may be on both: everything that eligibility reads is equal."""
-        return (self.name, self.is_ready, self.is_cordoned, self.taints, self.labels, self.enforces) == (
-            other.name,
-            other.is_ready,
-            other.is_cordoned,
-            other.taints,
-            other.labels,
-            other.enforces,
-        )
 
 
 class SubgroupRecord(msgspec.Struct, frozen=True, gc=False):

@@ -1,7 +1,7 @@
 """The ledger: the table of what is left on every node, with stable rows, and who may be where.
 
 Written by the cluster only, row by row, as ``occupancy`` counted it. Rows are stable and used again, so that the cached
-judgements of eligibility survive nodes that come and go.
+judgements of filters survive nodes that come and go.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from scheduler.core.filters.eligibility import NO_NODE, OK, OTHERS, effort, judge
+from scheduler.core.filters.others_anti_affinity import OthersAntiAffinity
+from scheduler.core.filters.registry import FILTERS, NO_NODE, OK, Filters
 from scheduler.core.model.records import Constraints, Demand, NodeRecord, PodClass
 from scheduler.core.nodes.changed_nodes import Changes, may_take_more
 from scheduler.core.nodes.node_usage import Occupancy
@@ -39,10 +40,11 @@ class Ledger:
 
     __slots__ = (
         *("_domains", "_eligible", "_free_rows", "_in_order", "_judged", "_slice_rows"),
-        *("changes", "nodes", "row_of", "table"),
+        *("changes", "filters", "nodes", "row_of", "table"),
     )
 
-    def __init__(self) -> None:
+    def __init__(self, filters: Filters = FILTERS) -> None:
+        self.filters = filters
         self.table = Table()
         self.row_of: dict[str, int] = {}
         self.nodes: list[NodeRecord | None] = []
@@ -73,9 +75,9 @@ class Ledger:
             rows[row] = self._slice_row(node, profile)
         if known is None or known.labels != node.labels:
             self._domains.clear()
-        if known is None or not known.admits_like(node):
+        if known is None or not self.filters.admit_alike(known, node):
             for constraints, judged in self._eligible.items():
-                judged[row] = judge(node, constraints)
+                judged[row] = self.filters.judge(node, constraints)
         self.changes.note(row, may_help=True)
 
     def touch(self, name: str) -> None:
@@ -162,7 +164,7 @@ class Ledger:
         return self._in_order
 
     def eligible(self, constraints: Constraints) -> Int8s:
-        """Judgement of every row for these constraints (eligibility.py), kept and updated from then on."""
+        """Judgement of every row for these constraints (filters/registry.py), kept and updated from then on."""
         known = self._eligible.get(constraints)
         if known is not None and constraints not in self._judged:
             return known
@@ -178,9 +180,9 @@ class Ledger:
         done = self._judged.get(constraints)
         if done is None:
             return 0
-        each = effort(constraints)
+        each, judge = self.filters.effort(constraints), self.filters.judging(constraints)
         rows = self.nodes[done : done + max(1, most // each)]
-        judged[done : done + len(rows)] = [NO_NODE if node is None else judge(node, constraints) for node in rows]
+        judged[done : done + len(rows)] = [NO_NODE if node is None else judge(node) for node in rows]
         self._judged[constraints] = done + len(rows)
         if done + len(rows) >= len(self.nodes):
             del self._judged[constraints]
@@ -193,7 +195,7 @@ class Ledger:
             return judged
         rows = [row for key, value in cls.avoids for row in self._domain(key).get(value, ())]
         narrowed = judged.copy()
-        narrowed[rows] = np.where(judged[rows] == OK, OTHERS, judged[rows])
+        narrowed[rows] = np.where(judged[rows] == OK, self.filters.number(OthersAntiAffinity), judged[rows])
         return narrowed
 
     def _domain(self, key: str) -> dict[str, list[int]]:
@@ -220,7 +222,7 @@ class Ledger:
     def effort(self, constraints: Constraints) -> int:
         """What it takes to judge all nodes for these constraints, as far as they are not judged already."""
         done = self._judged.get(constraints, len(self.nodes) if constraints in self._eligible else 0)
-        return effort(constraints) * (len(self.nodes) - done)
+        return self.filters.effort(constraints) * (len(self.nodes) - done)
 
     @property
     def constraints(self) -> int:

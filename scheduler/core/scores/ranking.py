@@ -32,7 +32,7 @@ from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.devices.device_choice import choose_answered
 from scheduler.core.devices.device_fit import cards_hold, largest_mib, rule_of
 from scheduler.core.devices.device_pools import NOWHERE, pools_of
-from scheduler.core.filters.eligibility import OK
+from scheduler.core.filters.registry import OK
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.nodes.table import (
@@ -93,7 +93,7 @@ class Ranking:
         self._trial = trial
         self.cls = cls
         self.asks = cls.request.shared
-        #: Judgement per position (eligibility.py).
+        #: Judgement per position (filters/registry.py).
         self.eligible = trial.admitting(cls)
         resources = trial.table.resources
         #: Whether every resource asked is one that some node has.

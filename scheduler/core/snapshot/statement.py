@@ -100,6 +100,7 @@ class Trial:
         "attaching",
         "claims",
         "doubts",
+        "filters",
         "nodes",
         "position_of",
         "table",
@@ -127,6 +128,7 @@ class Trial:
         #: The same by position.
         self._changes_at: dict[int, list[_Changed]] = {}
         self._amounts: dict[Demand, list[tuple[int, int]]] = {}
+        self.filters = ledger.filters
         self.nodes = in_order.nodes
         self.position_of = in_order.position_of
         #: Volumes that CSI drivers attach, and claims that one pod at a time may use, in the trial.

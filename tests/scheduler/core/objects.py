@@ -18,6 +18,7 @@ from gpu.handover import render as render_handover
 from gpu.translation import Translation
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import volumes
+from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.plan import Attempt, Bind, Hold, Join, Plan
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.claims import Storage
@@ -370,9 +371,9 @@ Stored = PersistentVolumeClaim | PersistentVolume | StorageClass | CSINode | Vol
 Fed = Node | Pod | PodGroup | BindRequest | Stored
 
 
-def cluster(*objects: Fed, settings: Settings | None = None) -> Cluster:
+def cluster(*objects: Fed, settings: Settings | None = None, filters: Filters = FILTERS) -> Cluster:
     """A cluster that has seen these objects, in this order."""
-    made = Cluster(settings or Settings())
+    made = Cluster(settings or Settings(), filters)
     feed(made, *objects)
     return made
 

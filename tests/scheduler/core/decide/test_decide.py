@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from typing_extensions import override
 
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.decide import decide
-from scheduler.core.filters.eligibility import judge
+from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.plan import Bind, Explain, Gang, Plan
-from scheduler.core.nodes import ledger
+from scheduler.core.model.records import Constraints, NodeRecord
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import bound, changed, cluster, commit, ended, feed, node, pod, pod_group, reservation
 from wire import names
@@ -102,26 +103,36 @@ def test_classes_of_pods_long_gone_are_forgotten() -> None:
     assert len(made._pods._classes) <= 1025
 
 
-def test_constraints_that_are_new_are_judged_a_few_at_a_time_and_each_decision_gets_further(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+class _Counting(Filters):
+    """All filters; ``judged`` has the constraints of each judgement of a node."""
+
+    def __init__(self) -> None:
+        super().__init__(FILTERS.all)
+        self.judged: list[Constraints] = []
+
+    @override
+    def judging(self, constraints: Constraints) -> Callable[[NodeRecord], int]:
+        judge = super().judging(constraints)
+
+        def counted(node: NodeRecord) -> int:
+            self.judged.append(constraints)
+            return judge(node)
+
+        return counted
+
+
+def test_constraints_that_are_new_are_judged_a_few_at_a_time_and_each_decision_gets_further() -> None:
     """Nothing else runs while a decision lasts: ever so many of them must not cost the lease."""
-    judged: list[Any] = []
-
-    def counted(node: Any, constraints: Any) -> int:
-        judged.append(constraints)
-        return judge(node, constraints)
-
-    monkeypatch.setattr(ledger, "judge", counted)
+    counting = _Counting()
     limits = Limits(most=600, retold=0)
     alone = [pod(f"p{i:02}", spec={"nodeSelector": {"kubernetes.io/hostname": f"x{i}"}}) for i in range(20)]
     gang = [pod(f"m{i}", group="g", spec={"nodeSelector": {"rack": f"r{i}"}}) for i in range(8)]
-    made = cluster(*(node(f"n{i}") for i in range(4)), pod_group("g", 8), *alone, *gang)
+    made = cluster(*(node(f"n{i}") for i in range(4)), pod_group("g", 8), *alone, *gang, filters=counting)
     told: set[str] = set()
     for rounds in range(80):  # noqa: B007 - how many it took is what is asked
-        judged.clear()
+        counting.judged.clear()
         plan = made.decide(7, limits)
-        assert len(judged) <= 40
+        assert len(counting.judged) <= 40
         told |= {uid for entry in plan.entries if isinstance(entry, Explain) for uid in entry.pods}
         if plan.wake_at_ns != 7:
             break
@@ -145,26 +156,21 @@ def test_one_pod_with_constraints_for_very_many_nodes_is_judged_over_several_dec
     assert [type(entry) for entry in made.decide(7, limits).entries] == [Explain]
 
 
-def test_a_gang_is_tried_only_when_the_constraints_of_all_members_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    judged: list[Any] = []
-
-    def counted(node: Any, constraints: Any) -> int:
-        judged.append(constraints)
-        return judge(node, constraints)
-
-    monkeypatch.setattr(ledger, "judge", counted)
+def test_a_gang_is_tried_only_when_the_constraints_of_all_members_are_judged() -> None:
+    counting = _Counting()
     terms = [{"matchExpressions": [{"key": "pool", "operator": "Exists"}]} for _ in range(200)]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     members = [
         pod("light", group="g", labels={names.TASK_PRIORITY_LABEL: "1"}),
         pod("heavy", group="g", spec={"affinity": {"nodeAffinity": required}}),
     ]
-    made = cluster(*(node(f"n{i}", labels={"pool": "a"}) for i in range(40)), pod_group("g", 2), *members)
+    nodes = (node(f"n{i}", labels={"pool": "a"}) for i in range(40))
+    made = cluster(*nodes, pod_group("g", 2), *members, filters=counting)
     limits, rounds = Limits(most=2_000), 0
     while (plan := made.decide(7, limits)).wake_at_ns == 7:
         assert plan.entries == ()
-        assert sum(bool(constraints.terms) for constraints in judged) <= 8
-        judged.clear()
+        assert sum(bool(constraints.terms) for constraints in counting.judged) <= 8
+        counting.judged.clear()
         rounds += 1
     assert rounds >= 5
     assert [type(entry) for entry in plan.entries] == [Gang]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.filters.eligibility import NO_NODE, OK
+from scheduler.core.filters.registry import NO_NODE, OK
 from scheduler.core.model.records import Constraints
 from tests.scheduler.core.objects import NANO, bound, cluster, ended, feed, node, pod, reservation
 from tests.scheduler.core.test_slices import cut

@@ -1,0 +1,101 @@
+"""All filters, in the order in which reasons are reported: the first that lets no pod on a node is its reason.
+
+The judgement of one set of constraints on one node is a small number, so that judgements of all nodes are one array:
+OK, NO_NODE, or the place of the filter in the registry, from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final
+
+from scheduler.core.filters.enforcement import Enforcement
+from scheduler.core.filters.filter import Filter
+from scheduler.core.filters.gpu_product import GpuProduct
+from scheduler.core.filters.node_affinity import NodeAffinity, Selector
+from scheduler.core.filters.others_anti_affinity import OthersAntiAffinity
+from scheduler.core.filters.place import Place
+from scheduler.core.filters.readiness import Readiness
+from scheduler.core.filters.taints import Cordon, Taints
+from scheduler.core.filters.volume_places import VolumeAffinity, VolumeZone
+from scheduler.core.model.records import Constraints, NodeRecord
+from wire.core import Pod
+
+OK: Final = 0
+#: A row of the table that stands for no node.
+NO_NODE: Final = -1
+
+
+class Filters:
+    """Filters in order. Raises ValueError if two are of one kind."""
+
+    __slots__ = ("_numbers", "all")
+
+    def __init__(self, filters: Sequence[Filter]) -> None:
+        self.all = tuple(filters)
+        self._numbers = {each.kind: number for number, each in enumerate(self.all, 1)}
+        if len(self._numbers) < len(self.all):
+            raise ValueError(f"filters have to differ in kind: {[each.kind for each in self.all]}")
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """Kind -> the judgement that stands for it, in order."""
+        return self._numbers
+
+    def number(self, filter_: type[Filter]) -> int:
+        """The judgement that stands for a filter."""
+        return self._numbers[filter_.kind]
+
+    def words(self) -> dict[str, str]:
+        """Kind -> what people read."""
+        return {each.kind: each.words for each in self.all}
+
+    def read(self, pod: Pod) -> tuple[tuple[str, Hashable], ...]:
+        """What a pod asks of filters that read it themselves, by kind."""
+        read = ((each.kind, each.read(pod)) for each in self.all)
+        return tuple((kind, asked) for kind, asked in read if asked is not None)
+
+    def judge(self, node: NodeRecord, constraints: Constraints) -> int:
+        """OK, or the number of the first filter that lets no pod with these constraints on ``node``."""
+        return self.judging(constraints)(node)
+
+    def judging(self, constraints: Constraints) -> Callable[[NodeRecord], int]:
+        """The same for many nodes."""
+        asked = ((number, each, each.asked(constraints)) for number, each in enumerate(self.all, 1))
+        checks: list[tuple[int, Callable[[NodeRecord, Any], bool], Any]] = [
+            (number, each.admits, ask) for number, each, ask in asked if ask is not None
+        ]
+
+        def judge(node: NodeRecord) -> int:
+            for number, admits, ask in checks:
+                if not admits(node, ask):
+                    return number
+            return OK
+
+        return judge
+
+    def effort(self, constraints: Constraints) -> int:
+        """How much there is to look at for one node, in comparisons or so."""
+        asked = ((each, each.asked(constraints)) for each in self.all)
+        return 1 + sum(each.effort(ask) for each, ask in asked if ask is not None)
+
+    def admit_alike(self, one: NodeRecord, other: NodeRecord) -> bool:
+        """Whether the same pods may be on both: everything that filters read is equal."""
+        return all(each.reads(one) == each.reads(other) for each in self.all)
+
+
+FILTERS: Final = Filters(
+    [
+        Readiness(),
+        Cordon(),
+        Taints(),
+        Selector(),
+        NodeAffinity(),
+        VolumeZone(),
+        VolumeAffinity(),
+        GpuProduct(),
+        Enforcement(),
+        Place(),
+        OthersAntiAffinity(),
+    ]
+)
