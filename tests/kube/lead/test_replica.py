@@ -15,6 +15,7 @@ from kube.client.resources import LEASES, NAMESPACES, NODES
 from kube.client.retry import Retry
 from kube.lead.lease import LeaderElection
 from kube.lead.replica import Follower, take_part
+from kube.lead.secondary import Kind, Secondary
 from kube.memory.server import MemoryApiServer
 from kube.watch.reflector import Reflector
 from simulator.virtualtime import VirtualClock
@@ -182,3 +183,28 @@ async def test_the_lease_of_a_process_that_is_gone_runs_out_while_the_first_list
     with anyio.move_on_after(60.0):
         await take_part(slow, election=election, fence=election.fence, stop=anyio.Event())
     assert 15.0 <= slow.works_at - begun < 15.5
+
+
+class OptionalNames(Names):
+    """A sink that need not be in step."""
+
+    def in_step(self, is_in_step: bool) -> None:
+        return
+
+
+class ClerkWithMore(Clerk):
+    """One that can do without the nodes."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__(api)
+        self.secondary = Secondary(api, [Kind(NODES, OptionalNames(), "nothing")], rng=random.Random(3))
+        first, second = self._followed
+        self._followed = (first, self.secondary, second)
+
+
+async def test_all_watches_of_a_follower_are_known_those_that_it_can_do_without_too() -> None:
+    server = MemoryApiServer(clock=VirtualClock(asyncio.get_running_loop()), rng=random.Random(1))
+    clerk = ClerkWithMore(Api(server.transport(), retry=Retry(random.Random(1))))
+    first, second, third = clerk.reflectors
+    assert [reflector.resource for reflector in (first, second, third)] == [NAMESPACES, NODES, NODES]
+    assert clerk.secondary.reflectors == [second]
