@@ -53,7 +53,10 @@ class Kind(Generic[T]):
 
 
 class Secondary:
-    """Keeps these kinds in step as far as the API server lets it; a part of what a Follower follows."""
+    """Keeps these kinds in step as far as the API server lets it; a part of what a Follower follows.
+
+    They are listed side by side: nothing rests on which of them is known first.
+    """
 
     def __init__(self, api: Api, kinds: Sequence[Kind[Any]], *, rng: random.Random) -> None:
         self._parts = [_Part(api, kind, rng=rng) for kind in kinds]
@@ -70,6 +73,7 @@ class Secondary:
             for part in self._parts:
                 tasks.start_soon(part.reflector.run)
                 tasks.start_soon(part.grow_old)
+            for part in self._parts:
                 with anyio.CancelScope(deadline=deadline):
                     await part.answered.wait()
             task_status.started()
@@ -77,8 +81,9 @@ class Secondary:
     async def catch_up(self) -> None:
         """Return when each kind is not older than this call, or is marked as not in step."""
         deadline = anyio.current_time() + _FRESH_LISTS_S
-        for part in self._parts:
-            await part.catch_up(deadline)
+        async with anyio.create_task_group() as tasks:
+            for part in self._parts:
+                tasks.start_soon(part.catch_up, deadline)
 
 
 class _Part:
