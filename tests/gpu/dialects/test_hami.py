@@ -94,6 +94,15 @@ SLICES = [
             edits=out(MEM, PERCENT, GPU),
         ),
     ),
+    case(
+        "H3-whole with a cap on compute",
+        asking({GPU: 1, PERCENT: 100, CORES: 1}),
+        translated(
+            request(FractionAsk(NANO_PER_DEVICE, compute_percent=1)),
+            wishes=Wishes(compute_cap=True),
+            edits=out(PERCENT, CORES, GPU),
+        ),
+    ),
     case("H5", asking({GPU: 2, MEM: 0}), translated(request(WholeAsk(), WholeAsk()), edits=out(MEM))),
     case(
         "H5-setting",

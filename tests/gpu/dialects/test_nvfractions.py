@@ -98,7 +98,15 @@ def test_mig_slices_and_whole_gpus_stand_beside_as_in_kai() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [f"{PREFIX}main.gpus.devices", f"{PREFIX}main.gpu-compute.portion", "nvidia.com/gpu.memory", "gpu-memory"]
+    "key",
+    [
+        f"{PREFIX}main.gpus.devices",
+        f"{PREFIX}main.gpu-compute.portion",
+        "nvidia.com/gpu.memory",
+        "gpu-memory",
+        "kai.scheduler/container.main.other",
+        "example.com/container.main.gpu-memory.portion.limit",
+    ],
 )
 def test_what_a_binding_writes_and_what_others_mean_is_no_request(key: str) -> None:
     """F12, K13: a pod that KAI has bound reads as before, and a node's label pasted as an annotation is not ours."""

@@ -256,6 +256,18 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(
+    ("factor", "unit", "most"), [(1, "in MiB as", 2**31 - 1), (1024, "in units of 1024 MiB as", (2**31 - 1) // 1024)]
+)
+def test_too_much_memory_is_refused_in_the_unit_of_the_cluster(factor: int, unit: str, most: int) -> None:
+    own = DialectSettings(volcano=VolcanoSettings(memory_factor=factor))
+    refusal = volcano.translate(asking({NUMBER: 1, MEM: most + 1}), own)
+    assert isinstance(refusal, Refusal)
+    assert unit in refusal.message
+    assert refusal.allowed == f"0 to {most}"
+    assert isinstance(volcano.translate(asking({NUMBER: 1, MEM: most}), own), Translation)
+
+
+@pytest.mark.parametrize(
     ("module", "limits", "code", "name", "allowed"), [pytest.param(*row[1:], id=row[0]) for row in REFUSED]
 )
 def test_what_cannot_be_meant_is_refused_by_name(
