@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from scheduler.core.filters.registry import FILTERS
+from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
 from scheduler.core.report.node_view import Closed
 from wire import names
@@ -93,10 +94,10 @@ _IN_ONE_DEVICE: Final = "Insufficient GPU Memory in one device"
 _MAX: Final = 1000
 
 
-def told(verdict: Verdict, *, of_gpushare: bool = False) -> Told:
+def told(verdict: Verdict, *, of_gpushare: bool = False, filters: Filters = FILTERS) -> Told:
     """Render a verdict. ``of_gpushare``: its pods ask as at Aliyun's gpushare, whose users search for its words."""
     reason = names.REASON_NOT_READY if verdict.code is Code.GANG_NOT_READY else names.REASON_UNSCHEDULABLE
-    message = _message(verdict)
+    message = _message(verdict, KIND_WORDS if filters is FILTERS else {**KIND_WORDS, **filters.words()})
     if of_gpushare:
         message = message.replace(_NO_GPU_MEMORY, f"{_NO_GPU_MEMORY} ({_IN_ONE_DEVICE})")
     return Told(reason, message[:_MAX])
@@ -121,16 +122,16 @@ def ignored_text(field: str) -> str:
     return f"spec.{field} is not looked at yet: its pods are placed as if it were not set"
 
 
-def _message(verdict: Verdict) -> str:  # noqa: C901, PLR0911 - one case per code
+def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, PLR0911 - one case per code
     if verdict.code in _PLAIN_WORDS:
         return _PLAIN_WORDS[verdict.code].format(verdict.detail, required=verdict.required)
     match verdict.code:
         case Code.NO_NODE_FITS:
-            return _no_node(verdict)
+            return _no_node(verdict, words)
         case Code.GANG_INCOMPLETE:
             return (
                 f"Resources were found for {verdict.placed} pods while {verdict.required} are required for gang "
-                f"scheduling. {_no_node(verdict)}"
+                f"scheduling. {_no_node(verdict, words)}"
             )
         case Code.GANG_NOT_READY:
             return (
@@ -161,16 +162,16 @@ def _message(verdict: Verdict) -> str:  # noqa: C901, PLR0911 - one case per cod
             return verdict.detail
 
 
-def _no_node(verdict: Verdict) -> str:
+def _no_node(verdict: Verdict, words: Mapping[str, str]) -> str:
     """The reasons by count, sorted as strings, as KAI sorts them."""
-    parts = sorted(_node_reason(reason) for reason in verdict.node_reasons)
+    parts = sorted(_node_reason(reason, words) for reason in verdict.node_reasons)
     listed = " \n".join(f"{part}." for part in parts) if parts else "there are no nodes."
     return f"no nodes with enough resources were found: {listed}{_shortfall(verdict)}"
 
 
-def _node_reason(reason: NodeReason) -> str:
+def _node_reason(reason: NodeReason, words: Mapping[str, str]) -> str:
     if reason.kind != "insufficient":
-        return f"{reason.nodes} {KIND_WORDS.get(reason.kind, reason.kind)}"
+        return f"{reason.nodes} {words.get(reason.kind, reason.kind)}"
     if reason.resource.startswith(names.MIG_RESOURCE_PREFIX):
         return f"{reason.nodes} node(s) didn't have enough of mig profile: {reason.resource}"
     return (

@@ -102,9 +102,12 @@ class Status:
             for uid in entry.pods:
                 of_gpushare = self._asks_as_gpushare(uid)
                 if of_gpushare not in in_words:
-                    in_words[of_gpushare] = reasons.told(entry.verdict, of_gpushare=of_gpushare)
+                    in_words[of_gpushare] = self._in_words(entry.verdict, of_gpushare=of_gpushare)
                 self._note(uid, entry.verdict.code)
                 self._want(uid, in_words[of_gpushare])
+
+    def _in_words(self, verdict: Verdict, *, of_gpushare: bool) -> Told:
+        return reasons.told(verdict, of_gpushare=of_gpushare, filters=self._cache.cluster.ledger.filters)
 
     def _want(self, uid: str, told: Told) -> None:
         if self._wanted.get(uid) != told:
@@ -201,7 +204,7 @@ class Status:
                 continue
             if self._compared.get(uid) is not verdict:
                 self._compared[uid] = verdict
-                told = reasons.told(verdict, of_gpushare=self._asks_as_gpushare(uid))
+                told = self._in_words(verdict, of_gpushare=self._asks_as_gpushare(uid))
                 if told != self._wanted.get(uid):
                     self._want(uid, told)
                     return
@@ -245,7 +248,7 @@ class Status:
         verdict = self._cache.cluster.backlog.said.verdict(uid)
         if uid in self._wanted and verdict is not None and self._compared.get(uid) is not verdict:
             self._compared[uid] = verdict
-            self._wanted[uid] = reasons.told(verdict, of_gpushare=self._asks_as_gpushare(uid))
+            self._wanted[uid] = self._in_words(verdict, of_gpushare=self._asks_as_gpushare(uid))
         return self._wanted.get(uid)
 
     async def _write(self, uid: str) -> None:

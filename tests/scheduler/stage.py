@@ -16,6 +16,7 @@ from kube.client.resources import NODES, POD_GROUPS, PODS
 from kube.client.retry import Retry
 from kube.memory.calls import AuditEntry, Call
 from simulator import shape
+from simulator.parts import PRODUCT, Parts
 from simulator.shape import NodeShape
 from simulator.violations import SOUND
 from simulator.virtualtime import VirtualClock
@@ -29,13 +30,14 @@ TEAM = "team-a"
 async def stage(
     *shapes: str | NodeShape,
     settings: WorldSettings | None = None,
+    parts: Parts = PRODUCT,
     before: Callable[[World], object] = lambda _: None,
 ) -> AsyncIterator[World]:
     """Run a cluster of these nodes; at the end every invariant must have held. ``before``: done before it starts."""
     clock = VirtualClock(asyncio.get_running_loop())
     nodes = [*shape.parse([each for each in shapes if isinstance(each, str)])]
     nodes += [each for each in shapes if isinstance(each, NodeShape)]
-    world = World(nodes, clock=clock, settings=settings or WorldSettings(seed=1))
+    world = World(nodes, clock=clock, settings=settings or WorldSettings(seed=1), parts=parts)
     before(world)
     async with world:
         yield world
