@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from aiohttp import web
 from anyio.abc import TaskStatus
+from typing_extensions import override
 
 from cli.replicas import Own, run_replica
 from cli.settings.common import Replica as Options
@@ -21,6 +22,8 @@ from kube.client.api import Api
 from kube.client.clock import SystemClock
 from kube.client.http import CONNECTIONS
 from kube.client.resources import PODS
+from kube.events import EventRecorder
+from wire.core import ObjectReference
 
 KAI = {
     "metadata": {"name": "binder", "namespace": "kai-scheduler", "uid": "u", "labels": {"app": "binder"}},
@@ -43,6 +46,7 @@ class Server:
     #: A KAI that comes once somebody holds the lease, and when it was given back.
     has_kai: bool = False
     given_back: anyio.Event = field(default_factory=anyio.Event)
+    events: int = 0
 
     async def answer(self, request: web.Request) -> web.Response:
         if "/leases" in request.path:
@@ -51,6 +55,10 @@ class Server:
             is_there = self.has_kai and self.spec is not None and "kai-scheduler" in request.path
             items = [KAI] if is_there else []
             return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
+        if request.path.endswith("/events"):
+            await anyio.sleep(0.02)
+            self.events += 1
+            return web.json_response({"metadata": {"name": "e"}}, status=201)
         self.asked += 1
         if self.asked >= CONNECTIONS:
             self.hanging.set()
@@ -113,6 +121,22 @@ class Idle:
         return
 
 
+@dataclass(slots=True)
+class Telling(Idle):
+    """A component that reports much right before it is told to stop."""
+
+    events: EventRecorder
+    stop: anyio.Event
+
+    @override
+    async def lead(self, *, anew: bool = True) -> None:
+        for number in range(100):
+            regarding = ObjectReference(kind="Pod", name=f"p{number}", namespace="ns")
+            self.events.record(regarding, reason="Scheduled", action="Binding", note="bound", is_final=True)
+        self.stop.set()
+        await anyio.sleep_forever()
+
+
 @asynccontextmanager
 async def serving(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
     app = web.Application()
@@ -164,3 +188,16 @@ async def test_beside_a_kai_that_starts_nobody_holds_the_lease(tmp_path: Path, n
         assert server.spec is not None
         assert "holderIdentity" not in server.spec
         stop.set()
+
+
+@pytest.mark.timeout(60)
+async def test_what_was_reported_last_is_written_before_the_process_ends(tmp_path: Path) -> None:
+    server, stop = Server(), anyio.Event()
+    token = tmp_path / "token"
+    token.write_text("t")
+    own = Own("scheduler", "kai-scheduler", SystemClock(), random.Random(1))
+    async with serving(server.answer) as url:
+        options = Options(server=url, token_file=str(token), no_leader_election=True)
+        with anyio.fail_after(30):
+            await run_replica(options, stop, own=own, make=lambda _, events, *__: Telling(events, stop))
+    assert server.events == 100
