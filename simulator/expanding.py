@@ -1,7 +1,7 @@
 """The pods that controllers of Kubernetes make, with the names, labels and owners that they give (no controller runs).
 
 Deployment, ReplicaSet, ReplicationController and StatefulSet make all their replicas; a Job as many pods as it runs at
-once, and a CronJob the pods of one Job. Pods that come later (a Job's next ones, replacements) are not made. Facts are
+once and those that follow them (successors.py), and a CronJob the pods of one Job. Replacements are not made. Facts are
 those of Kubernetes 1.28 and newer: docs of each workload, KEP-2214 (indexed Jobs), KEP-4017 (labels of the index).
 """
 
@@ -15,7 +15,7 @@ import msgspec
 from gpu import podtemplates
 from gpu.refusal import shown
 from simulator import jobpods
-from simulator.podmaking import Made, Malformed, Template, child, count_of, identity, job_spec_of, make, owner_of
+from simulator.podmaking import Made, Malformed, Template, child, count_of, identity, later_count_of, make, owner_of
 
 #: Most pods that all controllers together make, and most bytes that these pods have as JSON: limits before work.
 MOST_PODS: Final = 10_000
@@ -40,16 +40,11 @@ class Expander:
         controller = self._named(controller)
         kind, spec = controller["kind"], controller.get("spec")
         count, field = count_of(kind, spec if isinstance(spec, Mapping) else {})
+        later = later_count_of(kind, spec) if count else 0
+        field = field.replace("parallelism", "completions") if later else field
         template = _template(controller)
-        self._charge(count, field, template)
+        self._charge(count + later, field, template)
         return list(_EXPANDED[kind](controller, template)) if count or kind == "Job" else []
-
-    @staticmethod
-    def is_partial(controller: Mapping[str, Any]) -> bool:
-        """Whether a Job, or a CronJob's, has pods that come after its first ones."""
-        spec = job_spec_of(controller["kind"], child(controller, "spec"))
-        completions = child(spec, "completions")
-        return completions is not None and bool(completions > count_of("Job", spec)[0] > 0)
 
     def _named(self, controller: Mapping[str, Any]) -> Mapping[str, Any]:
         """The controller with a name; what the server would add to generateName follows from the order of files."""

@@ -1,4 +1,4 @@
-"""The pods of Jobs and CronJobs, as many as run at once, and the Job itself, whose metadata the scheduler reads."""
+"""The pods of Jobs and CronJobs, and the Job itself, whose metadata the scheduler reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from gpu.refusal import shown
 from kube.client.resources import JOBS
-from simulator.podmaking import Made, Malformed, Template, child, count_of, job_spec_of, make, owner_of
+from simulator.podmaking import Made, Malformed, Template, child, count_of, job_spec_of, later_count_of, make, owner_of
 from wire.core import ObjectMeta
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -24,7 +24,7 @@ _INDEX_VARIABLE: Final = {
 
 
 def of_job(job: Mapping[str, Any], template: Template) -> Iterator[Made]:
-    """Yield the Job and its first pods. Raises Malformed."""
+    """Yield the Job and its pods, those that are made later last. Raises Malformed."""
     _check(job["spec"], template)
     meta = job["metadata"]
     try:
@@ -32,11 +32,13 @@ def of_job(job: Mapping[str, Any], template: Template) -> Iterator[Made]:
     except msgspec.ValidationError as error:
         raise Malformed(f"metadata of the Job: {error}") from error
     yield Made({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": job["spec"]}, JOBS)
-    yield from _pods(job, template)
+    first = count_of("Job", job["spec"])[0]
+    for number, pod in enumerate(_pods(job, template)):
+        yield msgspec.structs.replace(pod, is_later=number >= first)
 
 
 def of_cron_job(cron: Mapping[str, Any], template: Template) -> Iterator[Made]:
-    """Yield one Job of a CronJob, named after the start of time, and its first pods. Raises Malformed."""
+    """Yield one Job of a CronJob, named after the start of time, and its pods. Raises Malformed."""
     meta = cron["metadata"]
     namespace = {"namespace": meta["namespace"]} if meta.get("namespace") else {}
     job = job_of_cron_job(cron, name=meta["name"])
@@ -81,7 +83,7 @@ def _pods(job: Mapping[str, Any], template: Template) -> Iterator[Made]:
     spec, name = job["spec"], job["metadata"]["name"]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "controller": True, "blockOwnerDeletion": True}
     labels = dict.fromkeys(_NAME_LABELS, name)
-    count = count_of("Job", spec)[0]
+    count = count_of("Job", spec)[0] + later_count_of("Job", spec)
     if spec.get("completionMode") != "Indexed":
         for _ in range(count):
             yield make(template, owner, generate_name=f"{name}-", labels=labels, job=name)

@@ -61,7 +61,8 @@ class MalformedManifest(ValueError):
 class Manifest(msgspec.Struct, frozen=True):
     """One object to be created. ``origin`` says where it was read, for messages.
 
-    ``job``: name of the Job that makes this pod; the pod needs the UID that the API server gives it.
+    ``job``: name of the Job that makes this pod; the pod needs the UID that the API server gives it. ``is_later``: the
+    pod is made when another one of its Job has succeeded.
     """
 
     resource: Resource[Any]
@@ -69,6 +70,7 @@ class Manifest(msgspec.Struct, frozen=True):
     body: Mapping[str, Any]
     origin: str
     job: str = ""
+    is_later: bool = False
 
     @override
     def __str__(self) -> str:
@@ -133,10 +135,8 @@ class Reader:
             made = self._expander.expand(controller)
         except Malformed as error:
             raise MalformedManifest(f"{place}: {name}: {error}") from error
-        if self._expander.is_partial(controller):
-            self.passed.note_partial()
         origin = f"{place}: {name}"
-        return [Manifest(each.resource, namespace, each.body, origin, each.job) for each in made]
+        return [Manifest(each.resource, namespace, each.body, origin, each.job, each.is_later) for each in made]
 
 
 def in_order(manifests: Sequence[Manifest]) -> list[Manifest]:

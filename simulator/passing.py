@@ -16,21 +16,16 @@ _OWN: Final = ".k8s.io"
 
 
 class Passed:
-    """Counts by kind, and how many Jobs have pods that come later."""
+    """Counts by kind."""
 
     def __init__(self) -> None:
         self._without_pods: Counter[str] = Counter()
         self._without_controller: Counter[str] = Counter()
-        self._partial = 0
 
     def note(self, obj: Mapping[str, Any]) -> None:
         """Note an object that is neither created nor expanded."""
         has_pods = next(podtemplates.templates(obj), None) is not None
         (self._without_controller if has_pods else self._without_pods)[_name(obj)] += 1
-
-    def note_partial(self) -> None:
-        """Note a Job that has more pods than run at once."""
-        self._partial += 1
 
     def lines(self) -> Iterator[str]:
         """Say what was passed over, a line for each reason."""
@@ -39,9 +34,6 @@ class Passed:
         if self._without_controller:
             why = "their pods are not made, because their controllers are not simulated"
             yield f"{why}: {_counts(self._without_controller)}"
-        if self._partial:
-            text = "only the pods that run first are made, of Jobs with more completions than parallelism"
-            yield f"{text}: {self._partial}"
 
 
 def _name(obj: Mapping[str, Any]) -> str:

@@ -32,12 +32,14 @@ class Template(msgspec.Struct, frozen=True):
 class Made(msgspec.Struct, frozen=True):
     """An object that a controller makes. ``job``: name of the Job that owns the pod and is made before it, if any.
 
-    The UID of that Job is known only once the API server has it (jobpods.owned).
+    The UID of that Job is known only once the API server has it (jobpods.owned). ``is_later``: the pod is made when
+    another pod of its Job has succeeded.
     """
 
     body: Mapping[str, Any]
     resource: Resource[Any] = PODS
     job: str = ""
+    is_later: bool = False
 
 
 def job_spec_of(kind: str, spec: object) -> Any:
@@ -58,6 +60,14 @@ def count_of(kind: str, spec: Mapping[str, Any]) -> tuple[int, str]:
     completions = _number(spec, "completions", parallel)
     field = "spec.parallelism" if parallel <= completions else "spec.completions"
     return (0 if spec.get("suspend") is True else min(parallel, completions)), field
+
+
+def later_count_of(kind: str, spec: object) -> int:
+    """Return how many pods of a Job, or of a CronJob's, are made after its first ones. Raises Malformed."""
+    job = job_spec_of(kind, spec)
+    first = count_of("Job", job)[0] if isinstance(job, Mapping) else 0
+    completions = job.get("completions") if first else None
+    return 0 if completions is None else int(completions) - first
 
 
 def _number(spec: Mapping[str, Any], name: str, default: int) -> int:

@@ -47,6 +47,7 @@ from simulator.podtokens import always
 from simulator.replicas import BINDER, SCHEDULER, Replicas, Role, is_ours
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
+from simulator.successors import Successors
 from simulator.timeline import Timeline
 from wire import names
 
@@ -127,6 +128,7 @@ class World:
         self._leases = replicas.leases
         self.scheduler = self.components[SCHEDULER]
         self.binder = self.components[BINDER]
+        self._successors = Successors(self.api)
         self._renewals = 0
         self.server.faults.on_answer.append(self._note_renewal)
         self._stack = AsyncExitStack()
@@ -147,6 +149,7 @@ class World:
         for component in self.components.values():
             await component.start(self._group)
         self._group.start_soon(self.auditor.watch_ledgers)
+        self._group.start_soon(self._successors.run)
         if max(self.settings.schedulers, self.settings.binders) > 1:
             self.checker.disturbed("several replicas ran at once")
         return self
@@ -167,22 +170,33 @@ class World:
         A namespace that is there already gets the labels and annotations of its manifest, as with ``kubectl apply``.
         """
         jobs: dict[tuple[str, str], str] = {}
+        now: list[Manifest] = []
+        later: dict[tuple[str, str], list[Manifest]] = {}
         for manifest in manifests:
+            (later.setdefault((manifest.namespace, manifest.job), []) if manifest.is_later else now).append(manifest)
+        for manifest in now:
             try:
-                await self._apply(manifest, jobs)
+                await self._apply(manifest, jobs, later)
             except errors.ApiError as error:
                 error.add_note(str(manifest))
                 raise
 
-    async def _apply(self, manifest: Manifest, jobs: dict[tuple[str, str], str]) -> None:
-        """Create an object. ``jobs``: namespace and name of each Job created before it -> its UID."""
+    async def _apply(
+        self,
+        manifest: Manifest,
+        jobs: dict[tuple[str, str], str],
+        later: Mapping[tuple[str, str], Sequence[Manifest]],
+    ) -> None:
+        """Create an object. By namespace and name of a Job, ``jobs``: its UID once created; ``later``: its pods."""
         body = manifest.body
         if manifest.job:
             body = jobpods.owned(body, jobs[manifest.namespace, manifest.job])
         try:
             made = await self.api.create(manifest.resource, body, namespace=manifest.namespace)
             if manifest.resource is JOBS:
-                jobs[manifest.namespace, made.metadata.name] = made.metadata.uid
+                job = manifest.namespace, made.metadata.name
+                jobs[job] = made.metadata.uid
+                self._successors.hold(made.metadata.uid, later.get(job, ()))
         except errors.AlreadyExists:
             if manifest.resource is not NAMESPACES:
                 raise
@@ -224,6 +238,7 @@ class World:
         ``limit_s`` bounds the wait for pods, and again that for the rest: the share of a pod that vanished by a forced
         deletion is kept for its grace period and longer.
         """
+        self._successors.stop()
         for pod in self.pods:
             meta = pod["metadata"]
             if meta["namespace"] not in {names.RESERVATION_NAMESPACE, names.SCALE_ADJUST_NAMESPACE}:
@@ -239,6 +254,7 @@ class World:
 
     async def judge_rest(self) -> None:
         """Have the checker judge what has to hold when nothing happens any more (L1-L5); it may delete a pod."""
+        self._successors.stop()
         await self.auditor.judge_rest()
 
     def finish(self) -> Mapping[str, str]:
@@ -307,6 +323,7 @@ class World:
         now_s = anyio.current_time()
         if plural == PODS.plural and event != DELETED:
             self.timeline.note(raw, now_s)
+            self._successors.seen(raw)
         self.checker.observed(plural, event, raw, now_s)
         self.auditor.changed()
 

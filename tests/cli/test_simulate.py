@@ -165,6 +165,42 @@ def test_the_pods_of_controllers_are_placed_as_the_scheduler_places_them_on_a_cl
     assert all("annotation kai.scheduler/batch-min-member of Job together" in each["verdict"] for each in pods[5:])
 
 
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: work}
+spec:
+  completions: 5
+  parallelism: 2
+  template:
+    metadata: {annotations: {simulator.moorage.dev/run-s: "5", simulator.moorage.dev/exit-code: "CODE"}}
+    spec:
+      restartPolicy: Never
+      schedulerName: kai-scheduler
+      containers: [{name: main, image: work, resources: {limits: {nvidia.com/gpu: 1}}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "until", "phases"),
+    [
+        ("0", "idle", ["Succeeded"] * 5),
+        ("0", "8s", ["Succeeded"] * 2 + ["Running"] * 2),
+        ("1", "idle", ["Failed"] * 2),
+    ],
+    ids=["all", "two at a time", "none after those that failed"],
+)
+def test_the_next_pods_of_a_job_come_as_earlier_ones_succeed(
+    code: str, until: str, phases: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job.yaml").write_text(JOB.replace("CODE", code), encoding="utf-8")
+    arguments = ["simulate", "-o", "json", "--until", until, "--nodes", "1x8x80GiB", str(tmp_path / "job.yaml")]
+    assert main(arguments) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert [each["phase"] for each in json.loads(captured.out)["pods"]] == phases
+
+
 def _bad_inputs() -> Iterator[tuple[list[str], str, str]]:
     nodes = ["--nodes", "1x1x80GiB"]
     yield ["--nodes", "four"], pod("a"), "nodes 'four'"

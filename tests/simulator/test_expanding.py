@@ -26,6 +26,10 @@ def cron_job(**spec: Any) -> dict[str, Any]:
     return {"kind": "CronJob", "metadata": {"name": "work"}, "spec": {"jobTemplate": wanted, **spec}}
 
 
+def cron_job_of(**job: Any) -> dict[str, Any]:
+    return cron_job(jobTemplate={"spec": {"template": TEMPLATE, **job}})
+
+
 def pods(obj: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(made.body) for made in Expander().expand(obj) if made.resource is PODS]
 
@@ -45,17 +49,23 @@ def names(made: list[dict[str, Any]]) -> list[str]:
         (controller("StatefulSet", replicas=2, ordinals={"start": 5}), ["work-5", "work-6"]),
         (controller("Job"), ["work-"]),
         (controller("Job", parallelism=3), ["work-"] * 3),
-        (controller("Job", completions=3), ["work-"]),
+        (controller("Job", completions=3), ["work-"] * 3),
         (controller("Job", completions=2, parallelism=5), ["work-"] * 2),
-        (controller("Job", completions=9, parallelism=2, completionMode="Indexed"), ["work-0-", "work-1-"]),
+        (controller("Job", completions=9, parallelism=2, completionMode="Indexed"), [f"work-{n}-" for n in range(9)]),
         (controller("Job", parallelism=0), []),
         (controller("Job", suspend=True, parallelism=3), []),
         (cron_job(), ["work-0-"] * 2),
         (cron_job(suspend=True), []),
     ],
 )
-def test_controllers_make_as_many_pods_as_kubernetes_does_at_first(obj: dict[str, Any], expected: list[str]) -> None:
+def test_controllers_make_as_many_pods_as_kubernetes_does(obj: dict[str, Any], expected: list[str]) -> None:
     assert names(pods(obj)) == expected
+
+
+@pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])
+def test_the_pods_of_a_job_beyond_its_parallelism_come_later(mode: str) -> None:
+    job = controller("Job", completions=5, parallelism=2, completionMode=mode)
+    assert [each.is_later for each in Expander().expand(job)] == [False, False, False, True, True, True]
 
 
 def test_a_pod_of_a_deployment_is_one_of_its_replica_set() -> None:
@@ -121,6 +131,8 @@ def test_a_controller_without_name_gets_one_and_the_next_another() -> None:
         (controller("ReplicaSet", replicas="3"), "spec.replicas is '3'; a number of 0 or more is allowed"),
         (controller("Job", parallelism=10**9), "spec.parallelism is 1000000000; all controllers"),
         (controller("Job", completions=10**8, parallelism=10**9), "spec.completions is 100000000; all controllers"),
+        (controller("Job", completions=10**8, parallelism=2), "spec.completions is 100000000; all controllers"),
+        (cron_job_of(completions=10**8), "spec.jobTemplate.spec.completions is 100000000; all controllers"),
         (controller("Job", completions=1.5), "spec.completions is 1.5; a number of 0 or more is allowed"),
         (
             controller("Job", completionMode="Indexed"),

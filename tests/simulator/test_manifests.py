@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-import yaml
 
 from simulator import manifests
 from simulator.manifests import MalformedManifest
@@ -50,12 +49,9 @@ def test_what_a_simulation_has_no_use_for_is_passed_over_and_counted() -> None:
     assert line == "passed over, because they make no pods: 2 Service, 1 PodGroup.scheduling.volcano.sh"
 
 
-def test_a_job_of_which_pods_come_later_is_counted() -> None:
-    reader = manifests.Reader()
-    for more in ("completions: 5", "completions: 2"):
-        reader.read(list(yaml.safe_load_all(JOB.replace("  parallelism", f"  {more}\n  parallelism"))), origin="f.yaml")
-    (line,) = reader.passed.lines()
-    assert line == "only the pods that run first are made, of Jobs with more completions than parallelism: 1"
+def test_a_pod_that_comes_later_is_told_from_the_first_ones() -> None:
+    loaded = manifests.load(JOB.replace("  parallelism", "  completions: 3\n  parallelism"))
+    assert [manifest.is_later for manifest in loaded] == [False, False, False, True]
 
 
 @pytest.mark.parametrize(
