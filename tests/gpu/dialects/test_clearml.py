@@ -186,6 +186,12 @@ LISTED = [
         settings(legacy_replicas=8),
         reported("1.000"),
     ),
+    Row(
+        "C9 more than a container can be given",
+        asking({"nvidia.com/gpu": 10**15}),
+        (Mistake.TOO_MANY, COUNT),
+        settings(legacy_replicas=8),
+    ),
     Row("C9 not a multiple", asking({"nvidia.com/gpu": 4}), (Mistake.MALFORMED, COUNT), settings(legacy_replicas=8)),
     Row(
         "C10 the first generation",
@@ -246,6 +252,19 @@ LISTED = [
         made(asks((C0, [FractionAsk(62_500_000, index=1)]))),
         written=reported("0.0625"),
     ),
+    Row(
+        "C11 a whole card by index",
+        labelled("1", {"nvidia.com/gpu-1": 8}),
+        made(asks((C0, [FractionAsk(NANO_PER_DEVICE, index=1)]))),
+        written=reported("1.000"),
+    ),
+    Row(
+        "C11 two whole cards by index",
+        labelled("2", {"nvidia.com/gpu-1": 8, "nvidia.com/gpu-4": 8}),
+        made(asks((C0, [FractionAsk(NANO_PER_DEVICE, index=1), FractionAsk(NANO_PER_DEVICE, index=4)]))),
+        written=reported("1.000,1.000"),
+    ),
+    Row("C11 one of two whole cards", labelled("2", {"nvidia.com/gpu-1": 8}), (Mistake.CONFLICTING, LABEL)),
     Row("C11 against the label", labelled("0.5", {"nvidia.com/gpu-1": 3}), (Mistake.CONFLICTING, LABEL)),
     Row(
         "C11 elsewhere than the label",

@@ -166,6 +166,22 @@ ROWS = [
         replicas(time_slices=4),
     ),
     Row(
+        "X3 one that only keeps accounts beside one that caps",
+        asking(
+            {
+                "koordinator.sh/gpu-core": 40,
+                "koordinator.sh/gpu-memory-ratio": 30,
+                "nvidia.com/gpumem-percentage": 30,
+                "nvidia.com/gpucores": 40,
+            }
+        ),
+        made(
+            "hami",
+            FractionAsk(300_000_000, compute_percent=40),
+            notes=(twice("koordinator.sh/gpu-core of container main", "40", "hami"),),
+        ),
+    ),
+    Row(
         "X4 the same number",
         labelled("0.500", annotations={"gpu-fraction": "0.5"}),
         made("clearml", HALF, notes=(twice("gpu-fraction", "0.5", "clearml"),)),
@@ -641,3 +657,16 @@ def test_what_the_largest_pods_are_recorded_with_can_be_read(asked: Pod, setting
     answer = combine.translate(asked, settings)
     assert isinstance(answer, Translation)
     assert record.read(record.render(answer)) == msgspec.structs.replace(answer, edits=(), env=())
+
+
+def test_of_two_that_ask_the_same_the_caps_of_either_are_wished() -> None:
+    """X3: Koordinator without its label for isolation only keeps accounts."""
+    limits = {
+        "koordinator.sh/gpu-core": 40,
+        "koordinator.sh/gpu-memory-ratio": 30,
+        "nvidia.com/gpumem-percentage": 30,
+        "nvidia.com/gpucores": 40,
+    }
+    answer = combine.translate(asking(limits), DialectSettings())
+    assert isinstance(answer, Translation)
+    assert (answer.wishes.memory_cap, answer.wishes.compute_cap) == (True, True)

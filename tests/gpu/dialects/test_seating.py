@@ -59,6 +59,20 @@ def test_containers_meet_wherever_one_device_can_hold_them(asked: GpuRequest, wa
     assert told == ways
 
 
+@pytest.mark.parametrize(("ends", "ways"), [(40, ["a a a a a a", "- - - - - -"]), (41, ["a a a a a -", "- - - - - -"])])
+def test_an_init_container_that_ends_is_beside_the_sidecars_before_it(ends: int, ways: list[str]) -> None:
+    regular = [ContainerRequest(ContainerRef(ContainerKind.REGULAR, n), (part(10),)) for n in range(4)]
+    before = [
+        ContainerRequest(ContainerRef(ContainerKind.INIT, 0), (part(60),), True),
+        ContainerRequest(ContainerRef(ContainerKind.INIT, 1), (part(ends),)),
+    ]
+    told = [
+        " ".join(getattr(ask, "seat", "") or "-" for container in way.containers for ask in container.asks)
+        for way in seatings(GpuRequest((*regular, *before)), together=True)
+    ]
+    assert told == ways
+
+
 def test_a_system_that_spreads_prefers_devices_of_their_own() -> None:
     asked = request((part(30),), (part(40),))
     assert seatings(asked, together=False) == tuple(reversed(seatings(asked, together=True)))
