@@ -49,7 +49,7 @@ def _wired(
     return wire(transport) if user.startswith(users) else transport
 
 
-def _deciding_on(cluster: type[Cluster]) -> Parts:
+def deciding_on(cluster: type[Cluster]) -> Parts:
     return Parts(scheduler=partial(_scheduler, cluster))
 
 
@@ -142,7 +142,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "R5": Bug(
         "a free map that is not updated",
         "what was decided is charged when it is seen, so a bulk arrival gets one place many times (KAI#2153)",
-        _deciding_on(clusters.ForgetsWhatItDecided),
+        deciding_on(clusters.ForgetsWhatItDecided),
     ),
     "R6": Bug(
         "a hold outlives its reason",
@@ -157,12 +157,12 @@ BUGS: Final[Mapping[str, Bug]] = {
     "R8": Bug(
         "retry without progress",
         "what failed is tried again at once, at the same place (KAI#848, KAI#2074)",
-        _deciding_on(clusters.NeverBacksOff),
+        deciding_on(clusters.NeverBacksOff),
     ),
     "R9": Bug(
         "generations mixed",
         "dead members of a gang count as bound (ARM#4634, SP#930)",
-        _deciding_on(clusters.CountsTheDead),
+        deciding_on(clusters.CountsTheDead),
     ),
     "R9-retry": Bug(
         "generations mixed",
@@ -172,7 +172,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "R10": Bug(
         "memory without bound",
         "the scheduler keeps every version of every pod (KAI#1634)",
-        _deciding_on(clusters.KeepsEverything),
+        deciding_on(clusters.KeepsEverything),
     ),
     "R11": Bug(
         "a webhook takes the cluster down",
