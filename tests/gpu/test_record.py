@@ -274,6 +274,16 @@ def test_a_count_is_of_devices_that_a_container_can_be_given(count: int, is_read
     assert isinstance(found, Translation) is is_read
 
 
+@pytest.mark.parametrize(("percents", "is_read"), [((100, 0), True), ((60, 40), True), ((60, 41), False)])
+def test_compute_on_one_seat_is_all_of_the_device_at_most(percents: tuple[int, int], is_read: bool) -> None:
+    asks = [
+        {"container": f"c{number}", "memMib": 5, "seat": "a", "computePercent": percent}
+        for number, percent in enumerate(percents)
+    ]
+    found = record.read(json.dumps({"version": 1, "dialect": "aliyun", "asks": asks}))
+    assert isinstance(found, Translation) is is_read
+
+
 @pytest.mark.parametrize(("unit", "is_read"), [(0, True), (1024, True), (2**31 - 1, True), (-1, False), (2**31, False)])
 def test_a_unit_is_a_sound_number(unit: int, is_read: bool) -> None:
     found = record.read(json.dumps({"version": 1, "dialect": "aliyun", "asks": [ASK], "unit": unit}))

@@ -273,3 +273,14 @@ async def test_who_waits_for_a_write_that_is_given_up_is_told() -> None:
             first.cancel_scope.cancel()
     assert answers == {2: NotJoinable("the write was given up")}
     assert isinstance(await writer.join(held, [_tenant(3)]), Reservation)
+
+
+async def test_nobody_is_refused_by_a_late_view_though_another_of_the_batch_stands_in_it_already() -> None:
+    _, api, held = await _shelf()
+    writer = BookWriter(api)
+    large, there, more = _tenant(0, 600_000_000), _tenant(1, 300_000_000), _tenant(2, 300_000_000)
+    late = await writer.join(held, [large, there])
+    assert isinstance(late, Reservation)
+    await writer.leave(late, [large])
+    answers = await _together(writer, late, [there, more])
+    assert {uid: type(answer) for uid, answer in answers.items()} == {"pod-1": Reservation, "pod-2": Reservation}

@@ -169,3 +169,24 @@ async def test_a_restored_server_has_what_there_was_and_whoever_watched_has_to_l
     async with api.stream(CONFIG_MAPS, query=query, timeout_s=5) as (_, lines):
         (line,) = [msgspec.json.decode(line) async for line in lines]
     assert (line["type"], line["object"]["code"]) == ("ERROR", 410)
+
+
+async def test_a_restored_server_has_the_objects_and_versions_of_then_and_counts_on(server: MemoryApiServer) -> None:
+    transport = server.transport()
+    for name in ("changed", "deleted", "kept"):
+        await send(transport, "POST", CONFIG_MAPS, {"metadata": {"name": name}, "data": {"k": "then"}})
+    then = server.resource_version
+    await send(transport, "PATCH", f"{CONFIG_MAPS}/changed", {"data": {"k": "now"}})
+    await send(transport, "DELETE", f"{CONFIG_MAPS}/deleted")
+    await send(transport, "POST", CONFIG_MAPS, {"metadata": {"name": "new"}})
+    now = server.resource_version
+    server.restore(then)
+    items = decoded(await send(transport, "GET", CONFIG_MAPS))["items"]
+    assert {item["metadata"]["name"]: item["data"]["k"] for item in items} == {
+        "changed": "then",
+        "deleted": "then",
+        "kept": "then",
+    }
+    versions = {item["metadata"]["name"]: int(item["metadata"]["resourceVersion"]) for item in items}
+    assert max(versions.values()) <= then
+    assert server.resource_version > now
