@@ -52,7 +52,8 @@ def run(request: Request, progress: Progress | None = None) -> int:
     """Simulate and print; return 0 if every invariant held, else 1. Raises BadInput."""
     progress = progress or Progress()
     try:
-        shapes, objects = shape.parse(request.nodes), read(request.files, progress)
+        shapes = shape.parse(request.nodes)
+        objects = read(request.files, progress, nodes=shapes)
     except (shape.MalformedShape, manifests.MalformedManifest) as error:
         raise BadInput(str(error)) from error
     loop = {} if request.real_time else {"loop_factory": VirtualTimeLoop}
@@ -67,13 +68,13 @@ def run(request: Request, progress: Progress | None = None) -> int:
     return 0 if result.all_held else 1
 
 
-def read(files: Sequence[str], progress: Progress) -> list[Manifest]:
+def read(files: Sequence[str], progress: Progress, *, nodes: Sequence[NodeShape] = ()) -> list[Manifest]:
     """Read files, the manifests in folders, and "-" for standard input; say on stderr what is passed over.
 
     Raises BadInput, MalformedManifest.
     """
     found: list[Manifest] = []
-    reader = manifests.Reader()
+    reader = manifests.Reader(nodes)
     for name in files:
         for path in _expand(name):
             progress.tick(lambda: f"{len(found)} objects read")

@@ -1,33 +1,38 @@
 """The pods that controllers of Kubernetes make, with the names, labels and owners that they give (no controller runs).
 
-Deployment, ReplicaSet, ReplicationController and StatefulSet make all their replicas; a Job as many pods as it runs at
+Deployment, ReplicaSet, ReplicationController and StatefulSet make all their replicas; a DaemonSet one pod for each node
+that it may be on; a Job as many pods as it runs at
 once and those that follow them (successors.py), and a CronJob the pods of one Job. Replacements are not made. Facts are
 those of Kubernetes 1.28 and newer: docs of each workload, KEP-2214 (indexed Jobs), KEP-4017 (labels of the index).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from gpu import podtemplates
 from gpu.refusal import shown
-from simulator import jobpods
+from simulator import daemonpods, jobpods
 from simulator.podmaking import Made, Malformed, Template, child, count_of, identity, later_count_of, make, owner_of
+from simulator.shape import NodeShape
 
 #: Most pods that all controllers together make, and most bytes that these pods have as JSON: limits before work.
 MOST_PODS: Final = 10_000
 MOST_BYTES: Final = 64 * 2**20
 
+DAEMON_SET: Final = "DaemonSet"
+
 _Expand = Callable[[Mapping[str, Any], Template], Iterator[Made]]
 
 
 class Expander:
-    """Expands controllers, within one limit for all of them."""
+    """Expands controllers, within one limit for all of them. ``nodes``: where DaemonSets have their pods."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: Sequence[NodeShape] = ()) -> None:
+        self._nodes = nodes
         self._pods_left = MOST_PODS
         self._bytes_left = MOST_BYTES
         self._unnamed = 0
@@ -39,12 +44,20 @@ class Expander:
         """
         controller = self._named(controller)
         kind, spec = controller["kind"], controller.get("spec")
+        if kind == DAEMON_SET:
+            return self._daemons(controller)
         count, field = count_of(kind, spec if isinstance(spec, Mapping) else {})
         later = later_count_of(kind, spec) if count else 0
         field = field.replace("parallelism", "completions") if later else field
         template = _template(controller)
         self._charge(count + later, field, template)
         return list(_EXPANDED[kind](controller, template)) if count or kind == "Job" else []
+
+    def _daemons(self, controller: Mapping[str, Any]) -> list[Made]:
+        template = _template(controller)
+        nodes = daemonpods.nodes_for(template, self._nodes)
+        self._charge(len(nodes), "the number of nodes", template)
+        return list(daemonpods.of_daemon_set(controller, template, nodes))
 
     def _named(self, controller: Mapping[str, Any]) -> Mapping[str, Any]:
         """The controller with a name; what the server would add to generateName follows from the order of files."""
@@ -166,6 +179,7 @@ _API_VERSIONS: Final[Mapping[str, str]] = {
     "ReplicaSet": "apps/v1",
     "ReplicationController": "v1",
     "StatefulSet": "apps/v1",
+    DAEMON_SET: "apps/v1",
     "Job": "batch/v1",
     "CronJob": "batch/v1",
 }

@@ -32,6 +32,7 @@ from simulator.expanding import Expander, api_version_of
 from simulator.passing import Passed
 from simulator.podmaking import Malformed
 from simulator.secrets import SECRETS
+from simulator.shape import NodeShape
 
 #: In the order of creation: what others refer to comes first.
 KINDS: Final[tuple[Resource[Any], ...]] = (
@@ -96,11 +97,14 @@ def read(documents: Sequence[object], *, origin: str = "manifest") -> list[Manif
 
 
 class Reader:
-    """Reads any number of texts. ``passed``: what was passed over in them; the limit of pods holds for all together."""
+    """Reads any number of texts. ``passed``: what was passed over in them; the limit of pods holds for all together.
 
-    def __init__(self) -> None:
+    ``nodes``: those of the cluster, on which DaemonSets have their pods.
+    """
+
+    def __init__(self, nodes: Sequence[NodeShape] = ()) -> None:
         self.passed = Passed()
-        self._expander = Expander()
+        self._expander = Expander(nodes)
 
     def read(self, documents: Sequence[object], *, origin: str) -> list[Manifest]:
         """Read the documents of one text, in their order. Raises MalformedManifest."""

@@ -201,6 +201,28 @@ def test_the_next_pods_of_a_job_come_as_earlier_ones_succeed(
     assert [each["phase"] for each in json.loads(captured.out)["pods"]] == phases
 
 
+DAEMON_SET = """
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  template:
+    metadata: {annotations: {gpu-fraction: "0.1"}}
+    spec:
+      schedulerName: kai-scheduler
+      containers: [{name: main, image: work}]
+"""
+
+
+def test_a_daemon_set_has_a_pod_on_each_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "agent.yaml").write_text(DAEMON_SET, encoding="utf-8")
+    assert main(["simulate", "-o", "json", "--nodes", "3x2x80GiB", str(tmp_path / "agent.yaml")]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    pods = json.loads(captured.out)["pods"]
+    assert sorted((each["node"], each["phase"]) for each in pods) == [(f"node-{n}", "Running") for n in range(3)]
+
+
 def _bad_inputs() -> Iterator[tuple[list[str], str, str]]:
     nodes = ["--nodes", "1x1x80GiB"]
     yield ["--nodes", "four"], pod("a"), "nodes 'four'"

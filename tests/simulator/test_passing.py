@@ -22,11 +22,11 @@ def obj(kind: str, api_version: str = "v1", **more: Any) -> dict[str, Any]:
             ["passed over, because they make no pods: 2 Service, 1 Ingress"],
         ),
         (
-            [obj("DaemonSet", "apps/v1", **TEMPLATE), obj("Job", "batch.volcano.sh/v1alpha1", **TEMPLATE)],
             [
-                "their pods are not made, because their controllers are not simulated: 1 DaemonSet, "
-                "1 Job.batch.volcano.sh"
+                obj("JobSet", "jobset.x-k8s.io/v1alpha2", **TEMPLATE),
+                obj("Job", "batch.volcano.sh/v1alpha1", **TEMPLATE),
             ],
+            ["their pods are not made, because their controllers are not simulated: 1 JobSet, 1 Job.batch.volcano.sh"],
         ),
         (
             [obj(f"Kind{number}") for number in range(12)],
