@@ -26,7 +26,10 @@ def obj(kind: str, api_version: str = "v1", **more: Any) -> dict[str, Any]:
                 obj("JobSet", "jobset.x-k8s.io/v1alpha2", **TEMPLATE),
                 obj("Job", "batch.volcano.sh/v1alpha1", **TEMPLATE),
             ],
-            ["their pods are not made, because their controllers are not simulated: 1 JobSet, 1 Job.batch.volcano.sh"],
+            [
+                "their pods are not made, because their controllers are not simulated: "
+                "1 JobSet.jobset.x-k8s.io, 1 Job.batch.volcano.sh"
+            ],
         ),
         (
             [obj(f"Kind{number}") for number in range(12)],
