@@ -78,7 +78,7 @@ def _in_columns(table: Table, ask: SharedAsk) -> list[bool]:
 def test_one_device_and_the_columns_answer_alike(
     cards: list[int], devices: tuple[Device, ...], ask: SharedAsk, *, is_mig: bool
 ) -> None:
-    machine = _machine(cards, is_mig=is_mig)
+    machine = _machine(cards, is_mig=is_mig or bool(ask.profile))
     fit = DeviceFit(ask, machine)
     assert _in_columns(_table(machine, devices), ask) == [fit.nano_on(dev) is not None for dev in devices]
 
