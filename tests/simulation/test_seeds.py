@@ -15,7 +15,7 @@ from verification.hostile.scenario import Script, encode, scenario_of
 pytestmark = pytest.mark.thorough
 
 _BLOCK = 25
-#: At most so many seeds are run until every mark is reached. It took 13 when this was written.
+#: At most so many seeds are run until every mark is reached. It takes 21.
 _REACHING = 60
 #: What so few seeds need not reach: the rest of a gang that stays broken for its whole grace time. A soak tells of it.
 _RARE = {"evicted by the scheduler"}
