@@ -72,7 +72,7 @@ def wants(
 
 @dataclass(slots=True)
 class _Search:
-    """One search under way, on one trial: what a pod or a gang would take is not there for those after it."""
+    """One search under way, on one statement: what a pod or a gang would take is not there for those after it."""
 
     cluster: Cluster
     now_ns: int
@@ -80,7 +80,7 @@ class _Search:
     found: list[Want] = field(default_factory=list)
     allowance: Allowance = field(init=False)
     _placer: Placer | None = None
-    #: Groups of devices that are open, or were opened on the trial.
+    #: Groups of devices that are open, or were opened on the statement.
     _open: set[str] = field(default_factory=set)
     _hopeless: set[PodClass] = field(default_factory=set)
     #: Classes that were tried.
@@ -94,7 +94,7 @@ class _Search:
         """The working copy, made when there is something to place."""
         if self._placer is None:
             self._placer = Placer(self.cluster.snapshot(), doubts={})
-            self._open = {device.group for devices in self._placer.trial.table.devices for device in devices}
+            self._open = {device.group for devices in self._placer.statement.table.devices for device in devices}
         return self._placer
 
     def candidates(self, explained: Iterable[Explain]) -> Iterator[Candidate]:
@@ -150,7 +150,7 @@ class _Search:
     def _place(self, pod: PodRecord) -> int | None:
         """Place a pod where there is room: how many devices that opens; None if there is none.
 
-        A trial is only ever charged, so a class that failed is through.
+        A statement is only ever charged, so a class that failed is through.
         """
         if pod.cls in self._hopeless:
             return None
@@ -197,7 +197,9 @@ class _Search:
                 return nano
             case MemoryAsk(mem_mib=mem_mib):
                 if constraints not in self._cards:
-                    self._cards[constraints] = _cards(self.placer.trial.filters, self.placer.trial.nodes, constraints)
+                    self._cards[constraints] = _cards(
+                        self.placer.statement.filters, self.placer.statement.nodes, constraints
+                    )
                 cards = self._cards[constraints]
                 return _nano_of_memory(mem_mib, cards) if cards else self.memory_nano
 

@@ -140,13 +140,13 @@ class Attempts:
         """What is left after all that was charged so far; None while nothing was tried."""
         if self._placer is None:
             return None
-        trial, nodes = self._placer.trial, self.snapshot.ledger.nodes
+        statement, nodes = self._placer.statement, self.snapshot.ledger.nodes
 
         def column_of(row: int) -> int | None:
             node = nodes[row]
-            return None if node is None else trial.position_of[node.name]
+            return None if node is None else statement.position_of[node.name]
 
-        return Columns(trial.table, column_of)
+        return Columns(statement.table, column_of)
 
     def without(self, pod: PodRecord) -> frozenset[str]:
         """Nodes that are out for a pod."""
@@ -179,7 +179,7 @@ class Attempts:
         placer, settings = self.placer, self.snapshot.settings
         first = {way.constraints: way for way in reversed(placer.ways(cls))} if cls.places else {cls.constraints: cls}
         rankings = [placer.ranking(way) for way in reversed(first.values())]
-        return explain_ways(placer.trial, rankings, settings=settings, mask=mask)
+        return explain_ways(placer.statement, rankings, settings=settings, mask=mask)
 
     def make_room(self, pod: PodRecord) -> tuple[str, list[Retire]] | None:
         """Charge a whole-GPU pod where idle reservations can go for it: the node, and those that have to go."""
@@ -197,22 +197,22 @@ class Attempts:
         verdict = self.hopeless.get(cls)
         if verdict is not None:
             self.judged.add(cls)
-            charged, asleep = self.placer.trial.charged(), self.snapshot.backlog.asleep
+            charged, asleep = self.placer.statement.charged(), self.snapshot.backlog.asleep
             kept = asleep.kept(cls, verdict, charged=charged, generation=self.snapshot.generation)
             self.notes.failed(cls, kept, is_told=True)
 
     # --- taking back ---------------------------------------------------------------------------------------------
     def charged(self) -> set[int]:
         """Rows of the ledger that this decision has charged."""
-        return set() if self._placer is None else self._placer.trial.charged()
+        return set() if self._placer is None else self._placer.statement.charged()
 
-    def mark(self) -> tuple[int, int, int]:
+    def checkpoint(self) -> tuple[int, int, int]:
         """A point to come back to."""
-        return self.placer.trial.mark(), len(self.hopeless), len(self.roomless)
+        return self.placer.statement.checkpoint(), len(self.hopeless), len(self.roomless)
 
-    def undo(self, mark: tuple[int, int, int]) -> None:
+    def rollback(self, mark: tuple[int, int, int]) -> None:
         """Take back all charges since ``mark``, and what was learned on top of them."""
-        self.placer.trial.undo(mark[0])
+        self.placer.statement.rollback(mark[0])
         _cut(self.hopeless, mark[1])
         _cut(self.roomless, mark[2])
 

@@ -17,24 +17,24 @@ from scheduler.core.devices.device_choice import choose_devices
 from scheduler.core.model.settings import Strategy
 from scheduler.core.nodes.table import Device
 from scheduler.core.scores.ranking import Ranking
-from scheduler.core.snapshot.statement import Part, Trial
+from scheduler.core.snapshot.statement import Part, Statement
 
 
-def opens_by_exclusion(trial: Trial, ranking: Ranking, position: int, parts: Sequence[Part]) -> bool:
+def opens_by_exclusion(statement: Statement, ranking: Ranking, position: int, parts: Sequence[Part]) -> bool:
     """Whether devices in use on any node would serve more of the shares than ``parts``, if none were excluded."""
-    unused = _unused(parts, trial.table.devices[position])
-    return bool(unused) and any(_least_unused(trial, ranking, other) < unused for other in ranking.in_use())
+    unused = _unused(parts, statement.table.devices[position])
+    return bool(unused) and any(_least_unused(statement, ranking, other) < unused for other in ranking.in_use())
 
 
-def _least_unused(trial: Trial, ranking: Ranking, position: int) -> int:
+def _least_unused(statement: Statement, ranking: Ranking, position: int) -> int:
     """How many devices that nobody uses the shares would take on a node, if none were excluded."""
-    devices, node = trial.table.devices[position], trial.nodes[position]
+    devices, node = statement.table.devices[position], statement.nodes[position]
     numbers = (str(number) for number in count())
     found = choose_devices(
         ranking.asks,
         devices,
         node,
-        room=trial.room(position, ranking.cls.demand, [node.resource_of(ask.profile) for ask in ranking.asks]),
+        room=statement.room(position, ranking.cls.demand, [node.resource_of(ask.profile) for ask in ranking.asks]),
         strategy=Strategy.BINPACK,
         rule=msgspec.structs.replace(ranking.rule, not_uuids=()),
         new_group=lambda _: next(numbers),

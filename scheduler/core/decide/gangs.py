@@ -163,10 +163,10 @@ class WholeGang:
 
     def _try(self, ready: list[PodRecord], asked: Hashable) -> None:
         attempts, namespace = self.attempts, self.group.namespace
-        mark, charged, spent = attempts.mark(), attempts.charged(), attempts.allowance.spent_by(namespace)
+        mark, charged, spent = attempts.checkpoint(), attempts.charged(), attempts.allowance.spent_by(namespace)
         start = self._started(ready)
         if start.failed is not None:
-            attempts.undo(mark)
+            attempts.rollback(mark)
             attempts.allowance.spend(namespace, _TRYING + _PASSING * len(ready))
             cost = attempts.allowance.spent_by(namespace) - spent
             attempts.notes.start_failed(self.gang.key, cost, attempts.now_ns)

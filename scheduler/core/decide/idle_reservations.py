@@ -14,7 +14,7 @@ from scheduler.core.model.records import PodClass
 from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Device
 from scheduler.core.scores.ranking import Ranking
 from scheduler.core.snapshot.node_mask import NodeMask
-from scheduler.core.snapshot.statement import Trial
+from scheduler.core.snapshot.statement import Statement
 
 
 class Sacrifice(msgspec.Struct, frozen=True, gc=False):
@@ -25,21 +25,21 @@ class Sacrifice(msgspec.Struct, frozen=True, gc=False):
     owed: int
 
 
-def find_sacrifice(trial: Trial, ranking: Ranking, cls: PodClass, mask: NodeMask) -> Sacrifice | None:
+def find_sacrifice(statement: Statement, ranking: Ranking, cls: PodClass, mask: NodeMask) -> Sacrifice | None:
     """The node where the fewest idle reservations have to go, then the smallest name; None if none would do."""
     need = cls.demand.gpus
     if not need or cls.request.is_shared or not ranking.known:
         return None
     ok = ranking.eligible == OK
     if cls.attached:
-        ok &= trial.attaching.fits(cls.attached, slice(None))
+        ok &= statement.attaching.fits(cls.attached, slice(None))
     if mask is not None:
         ok &= mask
-    free = trial.table.free
-    for row, amount in trial.amounts(cls.demand):
+    free = statement.table.free
+    for row, amount in statement.amounts(cls.demand):
         if row != GPUS:
             ok &= free[row] >= amount
-    idle, leaving = trial.table.extra[IDLE], trial.table.extra[LEAVING]
+    idle, leaving = statement.table.extra[IDLE], statement.table.extra[LEAVING]
     missing = need - free[GPUS]
     ok &= missing <= idle + leaving
     if not ok.any():
@@ -47,5 +47,5 @@ def find_sacrifice(trial: Trial, ranking: Ranking, cls: PodClass, mask: NodeMask
     position = int(np.where(ok, np.maximum(missing - leaving, 0), np.iinfo(np.int64).max).argmin())
     owed = int(missing[position])
     fresh = max(0, owed - int(leaving[position]))
-    candidates = [device for device in trial.table.devices[position] if device.is_idle and device.is_gpu]
+    candidates = [device for device in statement.table.devices[position] if device.is_idle and device.is_gpu]
     return Sacrifice(position, tuple(candidates[:fresh]), owed)

@@ -1,4 +1,4 @@
-"""Placing one pod at a time on a trial: the best node of its class, devices on it, the charge."""
+"""Placing one pod at a time on a statement: the best node of its class, devices on it, the charge."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from scheduler.core.nodes.device_sightings import NO_PROSPECT
 from scheduler.core.nodes.table import CPU, MEMORY
 from scheduler.core.scores.ranking import Ranking
 from scheduler.core.snapshot.node_mask import NodeMask, all_but
-from scheduler.core.snapshot.statement import Part, Room, Trial
+from scheduler.core.snapshot.statement import Part, Room, Statement
 
 
 class Placer:
-    """Places pods on a trial of what a snapshot shows.
+    """Places pods on a statement of what a snapshot shows.
 
     ``doubts``: nodes that come last (slow_nodes.py), by default those of the snapshot.
     """
 
-    __slots__ = ("_masks", "_opening", "_rankings", "_snapshot", "_ways", "trial")
+    __slots__ = ("_masks", "_opening", "_rankings", "_snapshot", "_ways", "statement")
 
     def __init__(self, snapshot: Snapshot, *, doubts: Mapping[str, Doubt] | None = None) -> None:
         self._snapshot = snapshot
-        self.trial = Trial(
+        self.statement = Statement(
             snapshot.ledger,
             snapshot.settings,
             snapshot.doubts if doubts is None else doubts,
@@ -46,13 +46,13 @@ class Placer:
 
     def taken_claim(self, pod: PodRecord) -> str:
         """A claim that ``pod`` has to have for itself, and that one placed before it has; "" if there is none."""
-        return next((name for name in pod.alone if (pod.namespace, name) in self.trial.claims), "")
+        return next((name for name in pod.alone if (pod.namespace, name) in self.statement.claims), "")
 
     def ranking(self, cls: PodClass) -> Ranking:
         """The ranking of a class, made when it is first asked for."""
         known = self._rankings.get(cls)
         if known is None:
-            known = self._rankings[cls] = Ranking(self.trial, cls, self._snapshot.settings)
+            known = self._rankings[cls] = Ranking(self.statement, cls, self._snapshot.settings)
         return known
 
     def ways(self, cls: PodClass) -> tuple[PodClass, ...]:
@@ -65,7 +65,7 @@ class Placer:
     def all_but(self, names: frozenset[str]) -> NodeMask:
         """All nodes but these."""
         if names not in self._masks:
-            self._masks[names] = all_but(names, self.trial.position_of)
+            self._masks[names] = all_but(names, self.statement.position_of)
         return self._masks[names]
 
     def place(self, pod: PodRecord, mask: NodeMask = None) -> Placement | None:
@@ -86,14 +86,14 @@ class Placer:
             if parts is not None and self._opens_by_exclusion(cls, position, parts):
                 return None
             if parts is not None:
-                self.trial.charge(position, pod, cls.demand, parts, attached=cls.attached, claims=_alone(pod))
+                self.statement.place(position, pod, cls.demand, parts, attached=cls.attached, claims=_alone(pod))
                 return self._placement(pod, position, parts, asks=ranking.asks, alternative=alternative)
             ranking.strike(position)
         return None
 
     def _opens_by_exclusion(self, cls: PodClass, position: int, parts: tuple[Part, ...]) -> bool:
         """Whether devices in use would serve more of the shares if the pod excluded none (exclusions.py)."""
-        return bool(cls.not_uuids) and opens_by_exclusion(self.trial, self.ranking(cls), position, parts)
+        return bool(cls.not_uuids) and opens_by_exclusion(self.statement, self.ranking(cls), position, parts)
 
     def wait_for_device(self, pod: PodRecord, mask: NodeMask = None) -> tuple[str, list[Retire]] | None:
         """Find a node that holds a whole-GPU pod once idle reservations are gone, and charge it there.
@@ -101,15 +101,15 @@ class Placer:
         Returns the node and the reservations to remove (none if enough are leaving already).
         """
         for cls in self.ways(pod.cls) if pod.cls.places else (pod.cls,):
-            sacrifice = find_sacrifice(self.trial, self.ranking(cls), cls, mask)
+            sacrifice = find_sacrifice(self.statement, self.ranking(cls), cls, mask)
             if sacrifice is not None:
                 return self._nominate(pod, sacrifice)
         return None
 
     def _nominate(self, pod: PodRecord, sacrifice: Sacrifice) -> tuple[str, list[Retire]]:
         groups = frozenset(device.group for device in sacrifice.devices)
-        self.trial.retire(sacrifice.position, groups)
-        self.trial.charge(
+        self.statement.retire(sacrifice.position, groups)
+        self.statement.place(
             sacrifice.position,
             pod,
             pod.cls.demand,
@@ -118,15 +118,15 @@ class Placer:
             claims=_alone(pod),
         )
         retired = [Retire(d.reservation.uid, pod.uid) for d in sacrifice.devices if d.reservation is not None]
-        return self.trial.nodes[sacrifice.position].name, retired
+        return self.statement.nodes[sacrifice.position].name, retired
 
     def _devices(self, pod: PodRecord, ranking: Ranking, position: int) -> tuple[Part, ...] | None:
         asks, strategy, rule = ranking.asks, ranking.strategy, ranking.rule
         if not asks:
             return ()
-        node = self.trial.nodes[position]
-        devices = self.trial.table.devices[position]
-        doubt = self.trial.doubts.get(position)
+        node = self.statement.nodes[position]
+        devices = self.statement.table.devices[position]
+        doubt = self.statement.doubts.get(position)
         if doubt is not None:
             answered = choose_answered(asks, devices, node, strategy=strategy, rule=rule)
             if answered is not None or doubt is Doubt.PROBED:
@@ -141,15 +141,15 @@ class Placer:
             room=self._room(pod, position, asks),
             strategy=strategy,
             rule=rule,
-            prospect=self.trial.prospect(position) if rule.names_any(asks) else NO_PROSPECT,
+            prospect=self.statement.prospect(position) if rule.names_any(asks) else NO_PROSPECT,
             new_group=new_groups(node, pod.uid, self._snapshot.commits.next_number(pod.uid), known),
         )
 
     def _room(self, pod: PodRecord, position: int, asks: tuple[SharedAsk, ...]) -> Room:
         """How many devices could be opened for this pod: free ones, and slots and requests of their reservations."""
-        free, demand, settings = self.trial.table.free, pod.cls.demand, self._snapshot.settings
-        node = self.trial.nodes[position]
-        room = self.trial.room(position, demand, [node.resource_of(ask.profile) for ask in asks])
+        free, demand, settings = self.statement.table.free, pod.cls.demand, self._snapshot.settings
+        node = self.statement.nodes[position]
+        room = self.statement.room(position, demand, [node.resource_of(ask.profile) for ask in asks])
         limits = [room.pods]
         if settings.reservation_cpu_milli:
             limits.append((int(free[CPU, position]) - demand.cpu_milli) // settings.reservation_cpu_milli)
@@ -166,7 +166,7 @@ class Placer:
             namespace=pod.namespace,
             name=pod.name,
             rv=pod.rv,
-            node=self.trial.nodes[position].name,
+            node=self.statement.nodes[position].name,
             devices=tuple(
                 PlannedDevice(
                     part.group,
@@ -187,7 +187,7 @@ class Placer:
         if not placement.devices:
             return Bind(placement)
         if self._unknown(placement):
-            self.trial.probe(self.trial.position_of[placement.node])
+            self.statement.probe(self.statement.position_of[placement.node])
         elif not pod.cls.by_config_map:
             return Join(placement)
         return Attempt(placement)
@@ -211,7 +211,7 @@ class Placer:
 
     def _is_known(self, node: str, group: str) -> bool:
         """Whether a group's device may be joined without the binder (scheduler-core.md, Groups)."""
-        devices = self.trial.table.devices[self.trial.position_of[node]]
+        devices = self.statement.table.devices[self.statement.position_of[node]]
         found = next((d.reservation for d in devices if d.group == group), None)
         if found is None or not (found.is_learned and found.is_joinable):
             return False

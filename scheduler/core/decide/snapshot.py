@@ -26,7 +26,7 @@ from scheduler.core.nodes.claims import Storage
 from scheduler.core.nodes.device_sightings import Sightings
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy, occupancy
-from scheduler.core.nodes.volume_limits import AttachTrial
+from scheduler.core.nodes.volume_limits import AttachStatement
 from scheduler.core.snapshot.supposed import Supposed
 
 
@@ -116,7 +116,7 @@ class Snapshot:
         )
 
     # --- volumes -------------------------------------------------------------------------------------------------
-    def attaching(self, position_of: Mapping[str, int]) -> AttachTrial:
+    def attaching(self, position_of: Mapping[str, int]) -> AttachStatement:
         """A working copy of what CSI drivers attach to nodes."""
         storage, commits = self.storage, self.commits
-        return AttachTrial(storage.attachments, position_of, lambda: storage.in_flight(commits.all_charges()))
+        return AttachStatement(storage.attachments, position_of, lambda: storage.in_flight(commits.all_charges()))

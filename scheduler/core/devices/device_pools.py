@@ -15,7 +15,7 @@ from gpu.request import FractionAsk, MemoryAsk, SharedAsk
 from scheduler.core.devices.device_fit import fitting, free_in_slots
 from scheduler.core.nodes.ledger import NO_RESOURCE
 from scheduler.core.nodes.table import CLOSED, GPUS, MIG, MULTIPLIED, Bools, Int64s, Selection, Table
-from scheduler.core.snapshot.statement import Trial
+from scheduler.core.snapshot.statement import Statement
 
 NOWHERE = np.iinfo(np.int64).max
 
@@ -96,14 +96,14 @@ def _shares_cards(table: Table) -> Bools:
     return found
 
 
-def pools_of(asks: tuple[SharedAsk, ...], trial: Trial) -> tuple[Pool, ...]:
+def pools_of(asks: tuple[SharedAsk, ...], statement: Statement) -> tuple[Pool, ...]:
     """Sort asks by the kind of device."""
     profiles = dict.fromkeys(ask.profile for ask in asks)
     return tuple(
         Pool(
             profile,
             tuple(ask for ask in asks if ask.profile == profile) if len(profiles) > 1 else asks,
-            trial.slice_rows(profile) if profile else None,
+            statement.slice_rows(profile) if profile else None,
         )
         for profile in profiles
     )

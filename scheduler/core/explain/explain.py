@@ -41,7 +41,7 @@ from scheduler.core.nodes.table import (
 )
 from scheduler.core.scores.ranking import Ranking
 from scheduler.core.snapshot.node_mask import NodeMask
-from scheduler.core.snapshot.statement import Trial
+from scheduler.core.snapshot.statement import Statement
 from wire import names
 
 INSUFFICIENT = "insufficient"
@@ -55,20 +55,20 @@ ILL = "ill"
 _WITHHELD = {CONTENDED: CONTENDED_DEVICES, SILENT: SILENT_DEVICES, ILL: ILL_DEVICES}
 
 
-def explain(trial: Trial, ranking: Ranking, cls: PodClass, *, settings: Settings, mask: NodeMask) -> Verdict:
+def explain(statement: Statement, ranking: Ranking, cls: PodClass, *, settings: Settings, mask: NodeMask) -> Verdict:
     """Say why no node takes a pod of ``cls`` now. ``mask``: nodes where it has not failed lately."""
     usable = ranking.eligible == OK
     excluded = np.zeros(len(usable), np.bool_) if mask is None else ~mask
     reasons = [
         NodeReason(kind, "", int(np.count_nonzero(ranking.eligible == judged)))
-        for kind, judged in trial.filters.numbers.items()
+        for kind, judged in statement.filters.numbers.items()
     ]
     reasons.append(NodeReason(EXCLUDED, "", int(np.count_nonzero(usable & excluded))))
     usable &= ~excluded
-    lacks = [*_resource_lacks(trial, cls, settings), *_device_lacks(trial, cls)]
+    lacks = [*_resource_lacks(statement, cls, settings), *_device_lacks(statement, cls)]
     reasons += [NodeReason(k.kind, k.resource, int(np.count_nonzero(k.where & usable))) for k in lacks]
-    reasons.append(NodeReason(PROBATION, "", _on_probation(trial, lacks, usable)))
-    reasons += _withheld(trial, cls, lacks, usable)
+    reasons.append(NodeReason(PROBATION, "", _on_probation(statement, lacks, usable)))
+    reasons += _withheld(statement, cls, lacks, usable)
     return Verdict(
         code=Code.NO_NODE_FITS,
         node_reasons=tuple(sorted(reason for reason in reasons if reason.nodes)),
@@ -76,14 +76,14 @@ def explain(trial: Trial, ranking: Ranking, cls: PodClass, *, settings: Settings
     )
 
 
-def explain_ways(trial: Trial, rankings: Sequence[Ranking], *, settings: Settings, mask: NodeMask) -> Verdict:
+def explain_ways(statement: Statement, rankings: Sequence[Ranking], *, settings: Settings, mask: NodeMask) -> Verdict:
     """Say the same of a pod that asks otherwise on some nodes: ``rankings`` are one for each kind of node.
 
     A node that is out of question whatever is asked is so in each of them; all else is about their own nodes only.
     """
     filters, verdicts = (
-        trial.filters,
-        [explain(trial, each, each.cls, settings=settings, mask=mask) for each in rankings],
+        statement.filters,
+        [explain(statement, each, each.cls, settings=settings, mask=mask) for each in rankings],
     )
     if len(verdicts) == 1:
         return verdicts[0]
@@ -102,15 +102,15 @@ def explain_ways(trial: Trial, rankings: Sequence[Ranking], *, settings: Setting
     )
 
 
-def _on_probation(trial: Trial, lacks: list[Lack], usable: Bools) -> int:
+def _on_probation(statement: Statement, lacks: list[Lack], usable: Bools) -> int:
     """Nodes that have all that is asked, but take nobody before they have answered (slow_nodes.py)."""
     return sum(
         doubt is not Doubt.LATE and bool(usable[position]) and not any(lack.where[position] for lack in lacks)
-        for position, doubt in trial.doubts.items()
+        for position, doubt in statement.doubts.items()
     )
 
 
-def _withheld(trial: Trial, cls: PodClass, lacks: list[Lack], usable: Bools) -> list[NodeReason]:
+def _withheld(statement: Statement, cls: PodClass, lacks: list[Lack], usable: Bools) -> list[NodeReason]:
     """Nodes that lack devices and have some that nobody is let on, which is why: others can help, and have to know."""
     slices = {slice_resource(ask.profile) for ask in cls.request.shared if ask.profile}
     wanted = {GPU_SHARE, GPU_MEMORY, *slices} if cls.request.is_shared else {names.GPU_RESOURCE}
@@ -118,17 +118,17 @@ def _withheld(trial: Trial, cls: PodClass, lacks: list[Lack], usable: Bools) -> 
     if not short:
         return []
     where = np.logical_or.reduce(short) & usable
-    extra = trial.table.extra
+    extra = statement.table.extra
     return [NodeReason(kind, "", int(np.count_nonzero(where & (extra[row] > 0)))) for kind, row in _WITHHELD.items()]
 
 
-def _resource_lacks(trial: Trial, cls: PodClass, settings: Settings) -> list[Lack]:
+def _resource_lacks(statement: Statement, cls: PodClass, settings: Settings) -> list[Lack]:
     """What the pod itself lacks, and the reservation pods of devices that would have to be opened for it."""
-    table = trial.table
-    opened = _opened(trial, cls)
+    table = statement.table
+    opened = _opened(statement, cls)
     surcharge = {PODS: 1, CPU: settings.reservation_cpu_milli, MEMORY: settings.reservation_mem_mib}
     lacks: list[Lack] = []
-    asked = dict(trial.amounts(cls.demand))
+    asked = dict(statement.amounts(cls.demand))
     for row in sorted({*asked, *surcharge} if cls.request.is_shared else asked):
         needed = asked.get(row, 0) + opened * surcharge.get(row, 0)
         missing = needed - table.free[row]
@@ -136,39 +136,39 @@ def _resource_lacks(trial: Trial, cls: PodClass, settings: Settings) -> list[Lac
         lacks.append(Lack(kind, resource, unit(table.resources[row]), (missing > 0) & (needed > 0), missing))
     for name, amount in cls.demand.extended:
         if name not in table.resources:
-            everywhere = np.ones(len(trial.nodes), np.bool_)
-            missing = np.full(len(trial.nodes), min(amount, MOST_ASKED), np.int64)
+            everywhere = np.ones(len(statement.nodes), np.bool_)
+            missing = np.full(len(statement.nodes), min(amount, MOST_ASKED), np.int64)
             lacks.append(Lack(INSUFFICIENT, name, name, everywhere, missing))
     if cls.attached:
-        full = ~trial.attaching.fits(cls.attached, slice(None))
-        lacks.append(Lack("volumes", "", "", full, np.zeros(len(trial.nodes), np.int64)))
+        full = ~statement.attaching.fits(cls.attached, slice(None))
+        lacks.append(Lack("volumes", "", "", full, np.zeros(len(statement.nodes), np.int64)))
     return lacks
 
 
-def _device_lacks(trial: Trial, cls: PodClass) -> list[Lack]:
+def _device_lacks(statement: Statement, cls: PodClass) -> list[Lack]:
     """What keeps shares out: MIG, GPUs that are offered several times, a card of unknown memory, too little left."""
-    pools = pools_of(cls.request.shared, trial)
-    found = [_slice_lack(trial, cls, pool) for pool in pools if pool.profile]
-    found += [lack for pool in pools if not pool.profile for lack in _card_lacks(trial, cls, pool)]
+    pools = pools_of(cls.request.shared, statement)
+    found = [_slice_lack(statement, cls, pool) for pool in pools if pool.profile]
+    found += [lack for pool in pools if not pool.profile for lack in _card_lacks(statement, cls, pool)]
     if pools:
-        found += ruled_out(trial, cls, ~np.logical_or.reduce([lack.where for lack in found]))
+        found += ruled_out(statement, cls, ~np.logical_or.reduce([lack.where for lack in found]))
     return found
 
 
-def _slice_lack(trial: Trial, cls: PodClass, pool: Pool) -> Lack:
+def _slice_lack(statement: Statement, cls: PodClass, pool: Pool) -> Lack:
     """Nodes without a slice of a profile that has enough left, among them all that have none at all."""
     resource = slice_resource(pool.profile)
-    short = ~(pool.is_there(trial.table) & _has_room(trial, cls, pool))
-    return Lack(INSUFFICIENT, resource, resource, short, np.zeros(len(trial.nodes), np.int64))
+    short = ~(pool.is_there(statement.table) & _has_room(statement, cls, pool))
+    return Lack(INSUFFICIENT, resource, resource, short, np.zeros(len(statement.nodes), np.int64))
 
 
-def _card_lacks(trial: Trial, cls: PodClass, pool: Pool) -> list[Lack]:
-    table, asks = trial.table, pool.asks
-    nothing = np.zeros(len(trial.nodes), np.int64)
+def _card_lacks(statement: Statement, cls: PodClass, pool: Pool) -> list[Lack]:
+    table, asks = statement.table, pool.asks
+    nothing = np.zeros(len(statement.nodes), np.int64)
     mig = table.extra[MIG] > 0
     multiplied = (table.extra[MULTIPLIED] > 0) & ~mig
-    short = ~_has_room(trial, cls, pool) & ~mig & ~multiplied
-    blind = np.zeros(len(trial.nodes), np.bool_)
+    short = ~_has_room(statement, cls, pool) & ~mig & ~multiplied
+    blind = np.zeros(len(statement.nodes), np.bool_)
     if any(not isinstance(ask, FractionAsk) for ask in asks):
         blind = short & (table.extra[LARGEST_CARD] == 0) & (table.total[GPUS] > 0)
     short &= ~blind
@@ -177,37 +177,37 @@ def _card_lacks(trial: Trial, cls: PodClass, pool: Pool) -> list[Lack]:
         Lack("mig", "", "", mig, nothing),
         Lack("multiplied", "", "", multiplied, nothing),
         Lack("no-gpu-memory-label", "", "", blind, nothing),
-        Lack(INSUFFICIENT, resource, unit(resource), short, missing(trial, cls, pool, short)),
+        Lack(INSUFFICIENT, resource, unit(resource), short, missing(statement, cls, pool, short)),
     ]
 
 
-def _opened(trial: Trial, cls: PodClass) -> Int64s:
+def _opened(statement: Statement, cls: PodClass) -> Int64s:
     """Devices that would have to be opened on nodes that have them."""
-    found = np.zeros(len(trial.nodes), np.int64)
-    for pool in pools_of(cls.request.shared, trial):
-        opened, _ = pool.tightest(trial.table, slice(None))
-        found += np.where(_has_room(trial, cls, pool), opened, 0)
+    found = np.zeros(len(statement.nodes), np.int64)
+    for pool in pools_of(cls.request.shared, statement):
+        opened, _ = pool.tightest(statement.table, slice(None))
+        found += np.where(_has_room(statement, cls, pool), opened, 0)
     return found
 
 
-def _has_room(trial: Trial, cls: PodClass, pool: Pool) -> Bools:
+def _has_room(statement: Statement, cls: PodClass, pool: Pool) -> Bools:
     """Nodes that have the devices of a kind, open or to be opened, whatever else they lack."""
-    table = trial.table
+    table = statement.table
     opened, _ = pool.tightest(table, slice(None))
     big_enough = (opened == 0) | cards_hold(table, slice(None), largest_mib(pool.asks))
-    spare = pool.spare(table, slice(None), dict(trial.amounts(cls.demand)))
+    spare = pool.spare(table, slice(None), dict(statement.amounts(cls.demand)))
     fits: Bools = (spare >= opened) & big_enough
-    for position, doubt in trial.doubts.items():
+    for position, doubt in statement.doubts.items():
         if doubt is Doubt.ON_PROBATION:
-            fits[position] &= _fits_beside_silent(trial, cls, position)
+            fits[position] &= _fits_beside_silent(statement, cls, position)
     return fits
 
 
-def _fits_beside_silent(trial: Trial, cls: PodClass, position: int) -> bool:
+def _fits_beside_silent(statement: Statement, cls: PodClass, position: int) -> bool:
     """Whether a node on probation has the devices, without those that say nothing (placer.py)."""
-    devices, node = without_silent(trial.table.devices[position]), trial.nodes[position]
+    devices, node = without_silent(statement.table.devices[position]), statement.nodes[position]
     asks, names_ = cls.request.shared, (str(number) for number in count())
-    room = trial.room(position, cls.demand, [node.resource_of(ask.profile) for ask in asks])
+    room = statement.room(position, cls.demand, [node.resource_of(ask.profile) for ask in asks])
     room.pods = len(asks)  # pod slots are another lack
     found = choose_devices(asks, devices, node, room=room, strategy=Strategy.BINPACK, new_group=lambda _: next(names_))
     return found is not None

@@ -13,23 +13,23 @@ from scheduler.core.devices.device_pools import Pool
 from scheduler.core.model.records import PodClass
 from scheduler.core.nodes.ledger import MOST_ASKED
 from scheduler.core.nodes.table import Bools, Int64s
-from scheduler.core.snapshot.statement import Trial
+from scheduler.core.snapshot.statement import Statement
 
 
-def missing(trial: Trial, cls: PodClass, pool: Pool, short: Bools) -> Int64s:
+def missing(statement: Statement, cls: PodClass, pool: Pool, short: Bools) -> Int64s:
     """All that is missing at each position where it is ``short``, in the unit of the first ask.
 
     The largest ask has the best device, and so on; GPUs that could be opened are among them.
     """
     first = pool.asks[0]
     wanted = sorted((_amount(ask) for ask in pool.asks if type(ask) is type(first)), reverse=True)
-    spare = pool.spare(trial.table, slice(None), dict(trial.amounts(cls.demand))) if len(wanted) > 1 else None
-    found = np.zeros(len(trial.nodes), np.int64)
+    spare = pool.spare(statement.table, slice(None), dict(statement.amounts(cls.demand))) if len(wanted) > 1 else None
+    found = np.zeros(len(statement.nodes), np.int64)
     for position in np.flatnonzero(short).tolist():
-        node = trial.nodes[position]
+        node = statement.nodes[position]
         left = [
             largest_fit(first, device, node)
-            for device in trial.table.devices[position]
+            for device in statement.table.devices[position]
             if device.is_open and device.is_gpu
         ]
         if spare is not None:

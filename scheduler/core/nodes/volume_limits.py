@@ -140,8 +140,8 @@ class Attachments:
         return self._nodes_of.get(volume, ())
 
 
-class AttachTrial:
-    """The same on a trial, by position. ``in_flight``: volumes of pods under way, by node; asked when they matter."""
+class AttachStatement:
+    """The same on a statement, by position. ``in_flight``: volumes of pods under way, by node, asked if needed."""
 
     __slots__ = ("_ask", "_asked", "_attachments", "_left", "_position_of", "_where")
 

@@ -49,7 +49,7 @@ from scheduler.core.nodes.table import (
     Table,
 )
 from scheduler.core.snapshot.node_mask import NodeMask
-from scheduler.core.snapshot.statement import Trial
+from scheduler.core.snapshot.statement import Statement
 
 _EVERYWHERE: Final = slice(None)
 _WHOLE: Final = 1 << 20
@@ -67,7 +67,7 @@ _HAS_GPU_BIT: Final = 60
 
 
 class Ranking:
-    """The rank of every node for one class, kept up to date with the charges of a trial."""
+    """The rank of every node for one class, kept up to date with the charges of a statement."""
 
     __slots__ = (
         "_amounts",
@@ -89,16 +89,16 @@ class Ranking:
         "strategy",
     )
 
-    def __init__(self, trial: Trial, cls: PodClass, settings: Settings) -> None:
-        self._trial = trial
+    def __init__(self, statement: Statement, cls: PodClass, settings: Settings) -> None:
+        self._trial = statement
         self.cls = cls
         self.asks = cls.request.shared
         #: Judgement per position (filters/registry.py).
-        self.eligible = trial.admitting(cls)
-        resources = trial.table.resources
+        self.eligible = statement.admitting(cls)
+        resources = statement.table.resources
         #: Whether every resource asked is one that some node has.
         self.known = all(name in resources for name, _ in cls.demand.extended)
-        self._amounts = trial.amounts(cls.demand)
+        self._amounts = statement.amounts(cls.demand)
         self._own = dict(self._amounts)
         reservation = ((CPU, settings.reservation_cpu_milli), (MEMORY, settings.reservation_mem_mib), (PODS, 1))
         asked = self._own
@@ -107,15 +107,15 @@ class Ranking:
         self._largest_mib = largest_mib(self.asks)
         self._usable = (self.eligible == OK) & self.known
         #: Its shares by the kind of device.
-        self._pools = pools_of(self.asks, trial)
+        self._pools = pools_of(self.asks, statement)
         for pool in self._pools:
-            self._usable &= pool.is_there(trial.table)
+            self._usable &= pool.is_there(statement.table)
         self._preferred = self._enforcing()
         #: How it chooses devices, and nodes by their devices.
         self.rule = rule_of(cls)
         self.strategy = _strategy(cls, settings)
         self._rank_one_kind = self._choose_kind(settings)
-        self._seen = len(trial.touched)
+        self._seen = len(statement.touched)
         self.keys: Int64s = self._rank(_EVERYWHERE)
 
     def _enforcing(self) -> Bools | None:

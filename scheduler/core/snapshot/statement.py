@@ -26,7 +26,7 @@ from scheduler.core.nodes.device_sightings import Prospect, Sightings
 from scheduler.core.nodes.ledger import Ledger, devices_of
 from scheduler.core.nodes.node_usage import Charge, Occupancy
 from scheduler.core.nodes.table import CPU, GPUS, MEMORY, PODS, Device, Int8s, Int64s
-from scheduler.core.nodes.volume_limits import Attached, AttachTrial
+from scheduler.core.nodes.volume_limits import Attached, AttachStatement
 from scheduler.core.snapshot.supposed import Supposed
 from wire import names
 
@@ -85,8 +85,8 @@ class _Changed:
     free: Int64s | None = None
 
 
-class Trial:
-    """A copy of the ledger's table in name order, and the charges made on it."""
+class Statement:
+    """A copy of the ledger's table in name order, and what a decision has placed and evicted on it."""
 
     __slots__ = (
         "_amounts",
@@ -114,7 +114,7 @@ class Trial:
         doubts: Mapping[str, Doubt] | None = None,
         *,
         sightings: Sightings,
-        attaching: Callable[[Mapping[str, int]], AttachTrial],
+        attaching: Callable[[Mapping[str, int]], AttachStatement],
         count: Callable[[NodeRecord, Supposed], Occupancy],
     ) -> None:
         """``count``: what would be used of a node."""
@@ -131,7 +131,7 @@ class Trial:
         self.filters = ledger.filters
         self.nodes = in_order.nodes
         self.position_of = in_order.position_of
-        #: Volumes that CSI drivers attach, and claims that one pod at a time may use, in the trial.
+        #: Volumes that CSI drivers attach, and claims that one pod at a time may use, in the statement.
         self.attaching = attaching(in_order.position_of)
         self.claims: set[ClaimKey] = set()
         self.table = ledger.table.taken(in_order.rows)
@@ -168,7 +168,7 @@ class Trial:
             known = self._amounts[demand] = [(row, amount) for row, amount in enumerate(amounts) if amount]
         return known
 
-    def charge(
+    def place(
         self,
         position: int,
         pod: PodRecord,
@@ -305,11 +305,11 @@ class Trial:
         positions = {change.position for change in self._journal}
         return positions if isinstance(rows, slice) else {int(rows[position]) for position in positions}
 
-    def mark(self) -> int:
+    def checkpoint(self) -> int:
         """A point to come back to."""
         return len(self._journal)
 
-    def undo(self, mark: int) -> None:
+    def rollback(self, mark: int) -> None:
         """Take back every change since ``mark``."""
         while len(self._journal) > mark:
             change = self._journal.pop()

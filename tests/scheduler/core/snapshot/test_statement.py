@@ -15,7 +15,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.placer import Placer
 from scheduler.core.model.plan import Placement
 from scheduler.core.nodes.table import GPUS, Table
-from scheduler.core.snapshot.statement import Trial
+from scheduler.core.snapshot.statement import Statement
 from tests.scheduler.core.objects import NANO, bound, changed, claim, cluster, csi_node, node, pod, reservation, volume
 from tests.scheduler.core.test_slices import SLICE, asking, cut, single
 from wire import names
@@ -25,13 +25,13 @@ _HALF = NANO // 2
 
 
 def test_devices_that_were_given_back_on_paper_are_open_again_when_that_is_taken_back() -> None:
-    trial = Placer(cluster(node(), reservation("g1", "n1", book={})).snapshot()).trial
-    before = trial.table.devices[0]
-    mark = trial.mark()
-    trial.retire(0, frozenset({"g1"}))
-    assert [(device.is_open, device.is_leaving) for device in trial.table.devices[0]] == [(False, True)]
-    trial.undo(mark)
-    assert trial.table.devices[0] == before
+    statement = Placer(cluster(node(), reservation("g1", "n1", book={})).snapshot()).statement
+    before = statement.table.devices[0]
+    mark = statement.checkpoint()
+    statement.retire(0, frozenset({"g1"}))
+    assert [(device.is_open, device.is_leaving) for device in statement.table.devices[0]] == [(False, True)]
+    statement.rollback(mark)
+    assert statement.table.devices[0] == before
     assert [device.is_open for device in before] == [True]
 
 
@@ -39,7 +39,7 @@ def test_a_resource_that_a_node_does_not_have_gives_no_room() -> None:
     made = cluster(node(gpus=8), pod("p", gpus=2))
     record = made.pod("uid-p")
     assert record is not None
-    room = Placer(made.snapshot()).trial.room(0, record.cls.demand, ["", "nvidia.com/gpu"])
+    room = Placer(made.snapshot()).statement.room(0, record.cls.demand, ["", "nvidia.com/gpu"])
     assert room.devices == {"nvidia.com/gpu": 6}
     assert not room.has("")
 
@@ -97,28 +97,28 @@ def _clusters(draw: st.DrawFn) -> Cluster:
     return cluster(*_NODES, *disk, *_reservations(draw), *_PODS.values())
 
 
-def _image(trial: Trial) -> list[Any]:
-    table = trial.table
+def _image(statement: Statement) -> list[Any]:
+    table = statement.table
     arrays = (table.free, table.extra, table.share_nano, table.share_mib, table.slice_nano, table.slice_row)
     # Rows of slots that no node has had a device for may be there or not.
     kept = [[row for row in array.tolist() if set(row) != {-1}] for array in arrays]
     return [
         *kept,
         list(table.devices),
-        set(trial.claims),
-        trial.attaching.fits([("disk", "other")], slice(None)).tolist(),
+        set(statement.claims),
+        statement.attaching.fits([("disk", "other")], slice(None)).tolist(),
     ]
 
 
-def _written_anew(trial: Trial) -> list[Any]:
-    """The image of the same trial with every node's devices written as a whole."""
-    table = trial.table
+def _written_anew(statement: Statement) -> list[Any]:
+    """The image of the same statement with every node's devices written as a whole."""
+    table = statement.table
     kept = (table, table.taken(slice(None)))
-    trial.table = kept[1]
-    for position, of in enumerate(trial.nodes):
-        trial.table.put_devices(position, of, trial.table.devices[position])
-    found = _image(trial)
-    trial.table = kept[0]
+    statement.table = kept[1]
+    for position, of in enumerate(statement.nodes):
+        statement.table.put_devices(position, of, statement.table.devices[position])
+    found = _image(statement)
+    statement.table = kept[0]
     return found
 
 
@@ -132,8 +132,8 @@ def test_after_any_charges_the_copy_is_as_if_written_anew_and_goes_back_to_what_
 ) -> None:
     waiting = {of.name: of for of in made.waiting()}
     placer = Placer(made.snapshot())
-    trial = placer.trial
-    images = [(trial.mark(), _image(trial))]
+    statement = placer.statement
+    images = [(statement.checkpoint(), _image(statement))]
     for step, name in steps:
         match step:
             case "place":
@@ -142,26 +142,26 @@ def test_after_any_charges_the_copy_is_as_if_written_anew_and_goes_back_to_what_
                 placer.wait_for_device(waiting[name])
             case "undo":
                 mark, before = images[len(images) // 2]
-                trial.undo(mark)
-                assert _image(trial) == before
+                statement.rollback(mark)
+                assert _image(statement) == before
                 images = images[: len(images) // 2 + 1]
             case _:
                 continue
-        assert _image(trial) == _written_anew(trial)
-        images.append((trial.mark(), _image(trial)))
-    trial.undo(0)
-    assert _image(trial) == images[0][1]
-    assert trial.charged() == set()
+        assert _image(statement) == _written_anew(statement)
+        images.append((statement.checkpoint(), _image(statement)))
+    statement.rollback(0)
+    assert _image(statement) == images[0][1]
+    assert statement.charged() == set()
 
 
 def test_devices_that_were_given_back_on_paper_stay_so_when_a_pod_of_their_node_is_evicted() -> None:
     made = cluster(node(gpus=2), reservation("g1", "n1", book={}), pod("w", gpus=1, bound_to="n1"))
-    trial, victim = Placer(made.snapshot()).trial, made.pod("uid-w")
+    statement, victim = Placer(made.snapshot()).statement, made.pod("uid-w")
     assert victim is not None
-    trial.retire(0, frozenset({"g1"}))
-    trial.evict(victim)
-    assert [(device.is_open, device.is_leaving) for device in trial.table.devices[0]] == [(False, True)]
-    assert trial.table.free[GPUS, 0] == 1
+    statement.retire(0, frozenset({"g1"}))
+    statement.evict(victim)
+    assert [(device.is_open, device.is_leaving) for device in statement.table.devices[0]] == [(False, True)]
+    assert statement.table.free[GPUS, 0] == 1
 
 
 def test_a_pod_of_a_node_that_is_gone_can_not_be_evicted() -> None:
@@ -169,7 +169,7 @@ def test_a_pod_of_a_node_that_is_gone_can_not_be_evicted() -> None:
     victim = made.pod("uid-w")
     assert victim is not None
     with pytest.raises(LookupError):
-        Placer(made.snapshot()).trial.evict(victim)
+        Placer(made.snapshot()).statement.evict(victim)
 
 
 # --- evictions ---------------------------------------------------------------------------------------------------
@@ -236,13 +236,13 @@ class _Done(NamedTuple):
     retired: frozenset[str] = frozenset()
 
 
-def _is_a_recount(trial: Trial, objects: list[Any], done: _Done) -> bool:
+def _is_a_recount(statement: Statement, objects: list[Any], done: _Done) -> bool:
     made = cluster(*_without(objects, set(done.evicted), set(done.retired)))
     for placement in done.placed:
         made.commits.assume(placement)
     ledger = made.refresh()
-    for name, position in trial.position_of.items():
-        assert _left(trial.table, position) == _left(ledger.table, ledger.row_of[name])
+    for name, position in statement.position_of.items():
+        assert _left(statement.table, position) == _left(ledger.table, ledger.row_of[name])
     return True
 
 
@@ -258,10 +258,10 @@ def test_after_any_placements_and_evictions_each_node_is_what_a_recount_gives(
 ) -> None:
     made = cluster(*objects)
     placer = Placer(made.snapshot())
-    trial, waiting = placer.trial, sorted(made.waiting(), key=lambda record: record.name)
+    statement, waiting = placer.statement, sorted(made.waiting(), key=lambda record: record.name)
     pods = {obj.metadata.uid: obj for obj in objects if isinstance(obj, Pod)}
     running = [record for record in map(made.pod, pods) if record and record.node and not record.is_reservation]
-    kept = [_Done(trial.mark())]
+    kept = [_Done(statement.checkpoint())]
     for move, number in moves:
         done = kept[-1]
         gone, under_way = done.evicted, {placement.pod_uid for placement in done.placed}
@@ -278,13 +278,13 @@ def test_after_any_placements_and_evictions_each_node_is_what_a_recount_gives(
                     at = Placement(pod_uid=record.uid, namespace="ns", name=record.name, rv="", node=room[0])
                     done = done._replace(placed=(*done.placed, at), retired=done.retired | groups)
             case "evict" if victims:
-                trial.evict(victims[number % len(victims)])
+                statement.evict(victims[number % len(victims)])
                 done = done._replace(evicted=gone | {victims[number % len(victims)].uid})
             case "back":
                 kept = kept[: number % len(kept) + 1]
-                trial.undo(kept[-1].mark)
+                statement.rollback(kept[-1].mark)
                 done = kept.pop()
             case _:
                 continue
-        kept.append(done._replace(mark=trial.mark()))
-        assert _is_a_recount(trial, objects, kept[-1])
+        kept.append(done._replace(mark=statement.checkpoint()))
+        assert _is_a_recount(statement, objects, kept[-1])
