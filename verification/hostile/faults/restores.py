@@ -108,8 +108,10 @@ async def _leases(ground: Ground) -> dict[str, str]:
 
 
 def _strangers(ground: Ground) -> Iterator[str]:
-    """Containers that run where the API server has no pod of theirs."""
+    """Pods that run, or are being started, where the API server has them not."""
     bound = {pod["metadata"]["uid"]: pod["spec"].get("nodeName") for pod in ground.world.pods}
     for running in ground.world.nodes.witness.running:
         if bound.get(running.pod_uid) != running.node:
             yield running.pod
+    for name, kubelet in ground.world.nodes.kubelets.items():
+        yield from (uid for uid in kubelet.intake.active if bound.get(uid) != name)
