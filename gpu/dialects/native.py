@@ -17,6 +17,7 @@ from gpu.dialects.settings import DialectSettings
 from gpu.dialects.vocabulary import DIALECTS, form, spoken
 from gpu.refusal import Refusal, shown
 from gpu.request import Ask, FractionAsk, GpuRequest, MigAsk, WholeAsk
+from gpu.share import NANO_PER_DEVICE
 from gpu.translation import ResourceEdit, Translation
 from wire import names
 from wire.core import Pod
@@ -48,8 +49,10 @@ def _is_what_is_left(pod: Pod, own: Translation, in_words: Translation | Refusal
     if not any(dialect.speaks(pod, settings) for dialect in DIALECTS):
         plain = unrecorded(pod, sharing=settings.sharing)
         return isinstance(plain, Translation) and _handed_out(plain.request) == _handed_out(own.request)
-    is_label = own.dialect == in_words.dialect == clearml.NAME and not in_words.edits
-    return is_label and _amounts(own.request) == _amounts(in_words.request)
+    is_label = own.dialect == in_words.dialect == clearml.NAME
+    # A label of whole devices asks them of the plugin, unless counts said which cards: so none may be asked of it here.
+    is_all = is_label and (not in_words.edits or _asks_no_more(pod, own.request))
+    return is_all and _amounts(own.request) == _amounts(in_words.request)
 
 
 def _asks_no_more(pod: Pod, request: GpuRequest) -> bool:
@@ -69,9 +72,14 @@ def _handed_out(request: GpuRequest) -> dict[str, list[Ask]]:
 
 
 def _amounts(request: GpuRequest) -> Counter[Ask]:
-    """What is asked, wherever it goes."""
-    asks = (ask for asking in request.containers for ask in asking.asks)
-    return Counter(msgspec.structs.replace(ask, index=-1) if isinstance(ask, FractionAsk) else ask for ask in asks)
+    """What is asked, wherever it goes; a whole device as all of a shared one."""
+    return Counter(_anywhere(ask) for asking in request.containers for ask in asking.asks)
+
+
+def _anywhere(ask: Ask) -> Ask:
+    if isinstance(ask, FractionAsk):
+        return msgspec.structs.replace(ask, index=-1)
+    return FractionAsk(NANO_PER_DEVICE) if isinstance(ask, WholeAsk) else ask
 
 
 def _resource_of(ask: Ask) -> str:

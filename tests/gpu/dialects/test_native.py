@@ -83,6 +83,7 @@ def test_a_record_is_an_ask_that_all_other_words_have_to_agree_with(pod: Pod, ex
 LEGACY = DialectSettings(clearml=ClearmlSettings(legacy_replicas=8))
 GIVEN = GivenDevice("GPU-a", 2, 15109, 500_000_000)
 HALVED = Translation(dialect="clearml", request=asks((C0, (HALF,))))
+ALL_OF_ONE = Translation(dialect="clearml", request=asks((C0, (FractionAsk(NANO_PER_DEVICE, index=1),))))
 EIGHT_WHOLE = Translation(dialect="clearml", request=asks((C0, (WholeAsk(),) * 8)))
 
 
@@ -91,6 +92,10 @@ EIGHT_WHOLE = Translation(dialect="clearml", request=asks((C0, (WholeAsk(),) * 8
     [
         pytest.param(labelled("0.5", {}, {GPU: 4}), DEFAULTS, id="C1: the label is for the container with the count"),
         pytest.param(labelled("0.0625", {"nvidia.com/gpu-3": 1}), DEFAULTS, id="C11: on the card of that index"),
+        pytest.param(labelled("1", {"nvidia.com/gpu-1": 8}), DEFAULTS, id="C11: all of the card of that index"),
+        pytest.param(
+            labelled("2", {"nvidia.com/gpu-1": 8, "nvidia.com/gpu-4": 8}), DEFAULTS, id="C11: two whole cards"
+        ),
         pytest.param(asking({MEM: 5, "nvidia.com/mig-1g.5gb": 1}), DEFAULTS, id="A1: beside a slice"),
         pytest.param(asking({GPU: 64}), LEGACY, id="C9: a whole machine"),
     ],
@@ -113,10 +118,11 @@ def test_what_admission_made_of_a_pod_is_read_as_the_same_again(asked: Pod, sett
             "0.25",
             annotations={"moorage.dev/gpu": record.render(Translation(dialect="clearml", request=asks((C0, (HALF,)))))},
         ),
+        labelled("1", {GPU: 8}, annotations={"moorage.dev/gpu": record.render(ALL_OF_ONE)}),
         asking({GPU: 2}, annotations={"moorage.dev/gpu": record.render(EIGHT_WHOLE)}),
         asking({"nvidia.com/mig-1g.5gb": 1}, annotations={"moorage.dev/gpu": record.render(FIVE)}),
     ],
-    ids=["another share", "another count", "a slice beside"],
+    ids=["another share", "GPUs of the plugin beside a card by index", "another count", "a slice beside"],
 )
 def test_words_that_were_changed_beside_a_copied_record_are_refused(asked: Pod) -> None:
     found = combine.translate(asked, DEFAULTS)
