@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from scheduler.status.reasons import KIND_WORDS
 from tests.docs.pages import ROOT, code_words
 
 #: Kubernetes' own word.
@@ -20,6 +21,6 @@ def test_what_a_waiting_pod_says_is_said_so() -> None:
     assert len(quoted) >= 12
     source = (ROOT / "scheduler" / "status" / "reasons.py").read_text(encoding="utf-8")
     # Texts that go on in the next line are one; what is filled in is anything.
-    said = re.sub(r"\{[^{}\n]*\}", "", re.sub(r'"\n\s*f?"', "", source))
+    said = re.sub(r"\{[^{}\n]*\}", "", re.sub(r'"\n\s*f?"', "", source)) + " ".join(KIND_WORDS.values())
     parts = {part.strip(" :") for word in quoted for part in _PLACES.split(word.replace(": GPUs. ", "..."))}
     assert {part for part in parts if part not in said} == set()

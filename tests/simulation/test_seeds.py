@@ -15,8 +15,8 @@ from verification.hostile.scenario import Script, encode, scenario_of
 pytestmark = pytest.mark.thorough
 
 _BLOCK = 25
-#: At most so many seeds are run until every mark is reached. It takes 21.
-_REACHING = 60
+#: At most so many seeds are run until every mark is reached. It takes 86.
+_REACHING = 100
 #: What so few seeds need not reach: the rest of a gang that stays broken for its whole grace time. A soak tells of it.
 _RARE = {"evicted by the scheduler"}
 

@@ -19,7 +19,7 @@ class Recounts(NamedTuple):
     """What one decision judges again."""
 
     classes: frozenset[PodClass] = frozenset()
-    gangs: frozenset[Key] = frozenset()
+    gangs: tuple[Key, ...] = ()
 
 
 NOTHING: Final = Recounts()
@@ -55,4 +55,4 @@ def _stale(backlog: Backlog, most: int) -> Recounts:
             classes.add(cls)
         elif cls not in classes:
             backlog.asleep.is_told(cls)  # nobody says it any more
-    return Recounts(frozenset(classes), frozenset(gang.key for gang in gangs))
+    return Recounts(frozenset(classes), tuple(gang.key for gang in gangs))

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
 import msgspec
 from typing_extensions import override
 
 from scheduler.core.assumed.assumed import Commits
 from scheduler.core.cluster import Cluster
+from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.records import NodeRecord, PodRecord, SeenPod
+from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.node_usage import Charge
 from wire.core import Pod
@@ -20,6 +26,12 @@ class NamesGroupsByPod(Cluster):
     def _put_node(self, record: NodeRecord) -> bool:
         return super()._put_node(msgspec.structs.replace(record, uid="anywhere"))
 
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.commits = _FirstAttempts(self._pods, settings=settings, changed=self._changed, touched=self._touch)
+
+
+class _FirstAttempts(Commits):
     @override
     def next_number(self, uid: str) -> int:
         return 1
@@ -78,8 +90,25 @@ class CountsTheDead(Cluster):
 
     @override
     def members(self, namespace: str, pod_group: str) -> list[PodRecord]:
+        return _WithDead(self._pods, self._dead).members(namespace, pod_group)
+
+    @override
+    def snapshot(self) -> Snapshot:
+        snapshot = super().snapshot()
+        return replace(snapshot, pods=cast("Pods", _WithDead(snapshot.pods, self._dead)))
+
+
+class _WithDead:
+    def __init__(self, pods: Pods, dead: Mapping[str, PodRecord]) -> None:
+        self._pods = pods
+        self._dead = dead
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pods, name)
+
+    def members(self, namespace: str, pod_group: str) -> list[PodRecord]:
         dead = (pod for pod in self._dead.values() if (pod.namespace, pod.pod_group) == (namespace, pod_group))
-        return [*super().members(namespace, pod_group), *dead]
+        return [*self._pods.members(namespace, pod_group), *dead]
 
 
 class KeepsEverything(Cluster):
