@@ -37,6 +37,8 @@ WAITS: Final[Mapping[str, str]] = {
     "M1 beside a MIG slice": _NO_MIG,
     "M6 more than a node has (waits)": _GPUS,
     "K4 more than any card (waits)": _MEMORY,
+    "C4 as many as a container can be given": _GPUS,
+    "C9 slices of MIG stay what they are": _GPUS,  # no node has whole GPUs and such slices
     "I8 what no entry names is whole, beside a replica a whole share": _NO_MIG,
     "I8 a resource without an entry": _NO_MIG,
     "I6 parts of a card and of a slice are of two devices": _NO_MIG,
