@@ -24,8 +24,10 @@ from kube.client.patience import until_answered
 from kube.client.resources import PODS
 
 #: Lost races in a row after which a change gives up (its caller asks again later).
-_TRIES = 8
-#: Between rounds of so many: others who change a book for so long won't be done in the next breath.
+_TRIES = 5
+#: Before the third try and each later one, doubled each time: one lost race is common, two in a row show contention.
+_RETRY_S = 0.05
+#: Between rounds of ``_TRIES`` tries.
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 
@@ -191,8 +193,8 @@ async def _compare_and_set(
                 if not isinstance(error, Conflict | NotFound) and not error.outcome_unknown:
                     raise
                 why = str(error)
-                if error.outcome_unknown:
-                    await anyio.sleep(0.05 * 2**attempt)
+                if attempt or error.outcome_unknown:
+                    await anyio.sleep(_RETRY_S * 2**attempt)
         now = await read(api, held.namespace, held.name)
     return Contended(why)
 

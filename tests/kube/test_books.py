@@ -234,6 +234,22 @@ async def test_a_book_that_others_keep_changing_is_contended_and_settled_later(s
     assert isinstance(settled, Reservation)
 
 
+async def test_a_lost_race_is_run_again_at_once_and_later_ones_after_growing_pauses(shelf: Shelf) -> None:
+    held = await shelf.put(**{names.TENANTS: "{}"})
+    times: list[float] = []
+
+    def conflict(call: Call) -> Fault:
+        if call.verb != "patch":
+            return NOTHING
+        times.append(anyio.current_time())
+        return Fault(refuse_with=409)
+
+    shelf.server.faults.on_request.append(conflict)
+    assert isinstance(await books.join(shelf.api, held, [tenant("p")]), books.Contended)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert gaps == pytest.approx([0.0, 0.1, 0.2, 0.4], abs=0.02)
+
+
 async def test_a_contended_book_is_tried_again_ever_more_rarely(shelf: Shelf) -> None:
     times: list[float] = []
 

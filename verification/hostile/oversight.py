@@ -41,7 +41,7 @@ BYSTANDER: Final = "BYSTANDER"
 IDLE_BYTES: Final = 160 * 1024
 BYTES_PER_POD: Final = 1024
 #: Requests of one component in one minute, whatever goes wrong.
-REQUESTS_A_MINUTE: Final = 2500
+REQUESTS_A_MINUTE: Final = 2000
 #: How long the API server may take over a pod that is none of ours.
 _BYSTANDER_S: Final = 1.0
 _ELSEWHERE: Final = "elsewhere"
