@@ -173,6 +173,7 @@ lint: $(READY) $(DOCS_READY)
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 	$(BIN)/hadolint images/Containerfile*
+	$(BIN)/python -m tools.mirrored
 	$(BIN)/python -m tools.chart check
 	$(BIN)/python -m tools.settingsdoc check
 	$(BIN)/python -m tools.referencedoc check

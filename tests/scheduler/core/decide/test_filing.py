@@ -29,7 +29,7 @@ from tests.scheduler.core.objects import (
     storage_class,
     volume,
 )
-from tests.scheduler.core.test_slices import SLICE, asking, cut
+from tests.scheduler.core.stories.test_slices import SLICE, asking, cut
 from wire import names
 from wire.core import Job, Pod
 

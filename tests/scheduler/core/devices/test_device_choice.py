@@ -11,7 +11,7 @@ from gpu.request import FractionAsk, MemoryAsk
 from scheduler.core.model.plan import Alone
 from scheduler.core.model.settings import Settings, Strategy
 from tests.scheduler.core.objects import NANO, cluster, node, reservation
-from tests.scheduler.core.test_slices import LARGE, SLICE, asking
+from tests.scheduler.core.stories.test_slices import LARGE, SLICE, asking
 
 _SPREAD = Settings(gpu_strategy=Strategy.SPREAD)
 

@@ -10,7 +10,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.filters.registry import NO_NODE, OK
 from scheduler.core.model.records import Constraints
 from tests.scheduler.core.objects import NANO, bound, cluster, ended, feed, node, pod, reservation
-from tests.scheduler.core.test_slices import cut
+from tests.scheduler.core.stories.test_slices import cut
 
 _HALF = NANO // 2
 _RUNS = pod("r", gpus=2, bound_to="n1")

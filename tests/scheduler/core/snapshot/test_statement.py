@@ -17,7 +17,7 @@ from scheduler.core.model.plan import Placement
 from scheduler.core.nodes.table import GPUS, Table
 from scheduler.core.snapshot.statement import Statement
 from tests.scheduler.core.objects import NANO, bound, changed, claim, cluster, csi_node, node, pod, reservation, volume
-from tests.scheduler.core.test_slices import SLICE, asking, cut, single
+from tests.scheduler.core.stories.test_slices import SLICE, asking, cut, single
 from wire import names
 from wire.core import Pod
 

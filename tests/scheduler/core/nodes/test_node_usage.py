@@ -26,7 +26,7 @@ from tests.scheduler.core.objects import (
     pod,
     reservation,
 )
-from tests.scheduler.core.test_slices import asking
+from tests.scheduler.core.stories.test_slices import asking
 from wire import names
 from wire.core import Pod
 

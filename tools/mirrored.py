@@ -1,0 +1,94 @@
+"""Whether tests mirror modules: ``python -m tools.mirrored``.
+
+A module has a test file of its name in the mirrored folder, or ``BY`` names the file that tests it. Tests that tell
+of several modules stand in folders named ``stories``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+FOLDERS: Final = ("gpu", "scheduler/core")
+STORIES: Final = "stories"
+#: Module -> test file of another name that tests it.
+BY: Final[Mapping[str, str]] = {
+    "gpu/configmaps.py": "tests/binder/test_configmaps.py",
+    "gpu/dialects/agreeing.py": "tests/gpu/dialects/test_combine.py",
+    "gpu/dialects/assembly.py": "tests/gpu/dialects/test_combine.py",
+    "gpu/dialects/clearmlforms.py": "tests/gpu/dialects/test_clearml.py",
+    "gpu/dialects/clearmllabel.py": "tests/gpu/dialects/test_clearml.py",
+    "gpu/dialects/koordinatorsums.py": "tests/gpu/dialects/test_koordinator.py",
+    "gpu/dialects/nodesettings.py": "tests/gpu/dialects/test_bynodes.py",
+    "gpu/dialects/nvannotations.py": "tests/gpu/dialects/test_nvfractions.py",
+    "gpu/dialects/plugin.py": "tests/gpu/dialects/test_hami.py",
+    "gpu/dialects/replicaentries.py": "tests/gpu/dialects/test_replicas.py",
+    "gpu/dialects/sayings.py": "tests/gpu/dialects/test_saying.py",
+    "gpu/dialects/settings.py": "tests/gpu/dialects/test_settingsfile.py",
+    "gpu/dialects/vgpu.py": "tests/gpu/dialects/test_hami.py",
+    "gpu/dialects/vgpupod.py": "tests/gpu/dialects/test_hami.py",
+    "gpu/dialects/volcanoshare.py": "tests/gpu/dialects/test_volcano.py",
+    "gpu/recordedasks.py": "tests/gpu/test_record.py",
+    "gpu/refusal.py": "tests/gpu/test_asked.py",
+    "gpu/translation.py": "tests/gpu/test_asked.py",
+    "scheduler/core/assumed/in_flight.py": "tests/scheduler/core/assumed/test_assumed.py",
+    "scheduler/core/convert/constraints.py": "tests/scheduler/core/convert/test_objects.py",
+    "scheduler/core/convert/device_env.py": "tests/scheduler/core/convert/test_objects.py",
+    "scheduler/core/convert/selectors.py": "tests/scheduler/core/nodes/test_anti_affinity.py",
+    "scheduler/core/convert/written_plan.py": "tests/scheduler/core/convert/test_objects.py",
+    "scheduler/core/decide/alone.py": "tests/scheduler/core/decide/test_decide.py",
+    "scheduler/core/decide/attempts.py": "tests/scheduler/core/decide/test_decide.py",
+    "scheduler/core/decide/gangs.py": "tests/scheduler/core/decide/test_filing.py",
+    "scheduler/core/decide/shapes.py": "tests/scheduler/core/backlog/test_backlog.py",
+    "scheduler/core/devices/device_pools.py": "tests/scheduler/core/devices/test_device_choice.py",
+    "scheduler/core/explain/ruled_out.py": "tests/scheduler/core/stories/test_compute.py",
+    "scheduler/core/explain/shortfall.py": "tests/scheduler/core/explain/test_explain.py",
+    "scheduler/core/explain/units.py": "tests/scheduler/core/explain/test_explain.py",
+    "scheduler/core/filters/filter.py": "tests/scheduler/core/stories/test_adding_a_filter.py",
+    "scheduler/core/filters/readiness.py": "tests/scheduler/core/filters/test_place.py",
+    "scheduler/core/filters/requirements.py": "tests/scheduler/core/filters/test_node_affinity.py",
+    "scheduler/core/model/facts.py": "tests/scheduler/core/nodes/test_claims.py",
+    "scheduler/core/model/index.py": "tests/scheduler/core/model/test_records.py",
+    "scheduler/core/model/plan.py": "tests/scheduler/core/decide/test_placer.py",
+    "scheduler/core/model/priority_order.py": "tests/scheduler/core/decide/test_decide.py",
+    "scheduler/core/model/settings.py": "tests/scheduler/core/decide/test_exclusions.py",
+    "scheduler/core/nodes/table.py": "tests/scheduler/core/snapshot/test_statement.py",
+    "scheduler/core/nodes/volume_limits.py": "tests/scheduler/core/nodes/test_claims.py",
+    "scheduler/core/recount.py": "tests/scheduler/core/stories/test_machine.py",
+    "scheduler/core/scores/ranking.py": "tests/scheduler/core/decide/test_placer.py",
+    "scheduler/core/snapshot/supposed.py": "tests/scheduler/core/snapshot/test_statement.py",
+}
+
+
+def wrong(root: Path, folders: tuple[str, ...] = FOLDERS, by: Mapping[str, str] = BY) -> Iterator[str]:
+    """Yield a sentence for each module without tests, each test file without module, and each name of no use."""
+    modules = [path.relative_to(root) for folder in folders for path in sorted((root / folder).rglob("*.py"))]
+    for module in modules:
+        own, other = Path("tests", module.parent, f"test_{module.name}"), by.get(str(module))
+        if module.name == "__init__.py":
+            continue
+        if (root / own).exists() and other is not None:
+            yield f"{module}: has {own}; take it out of BY (tools/mirrored.py)"
+        elif not (root / own).exists() and (other is None or not (root / other).exists()):
+            yield f"{module}: has no tests; make {own}, or name in BY (tools/mirrored.py) the file that tests it"
+    for name in sorted(by.keys() - set(map(str, modules))):
+        yield f"{name}: no such module; take it out of BY (tools/mirrored.py)"
+    for folder in folders:
+        for test in sorted((root / "tests" / folder).rglob("test_*.py")):
+            mirrored = test.relative_to(root / "tests").with_name(test.name.removeprefix("test_"))
+            if STORIES not in test.parts and mirrored not in modules:
+                yield f"{test.relative_to(root)}: no module {mirrored}; name it after one, or move it to {STORIES}/"
+
+
+def main() -> int:
+    """Print what is wrong; return the exit code."""
+    found = list(wrong(Path(__file__).parents[1]))
+    for sentence in found:
+        print(sentence, file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
