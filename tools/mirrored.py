@@ -34,6 +34,7 @@ BY: Final[Mapping[str, str]] = {
     "gpu/refusal.py": "tests/gpu/test_asked.py",
     "gpu/translation.py": "tests/gpu/test_asked.py",
     "scheduler/core/assumed/in_flight.py": "tests/scheduler/core/assumed/test_assumed.py",
+    "scheduler/core/cluster_state.py": "tests/scheduler/core/test_cluster.py",
     "scheduler/core/convert/constraints.py": "tests/scheduler/core/convert/test_objects.py",
     "scheduler/core/convert/device_env.py": "tests/scheduler/core/convert/test_objects.py",
     "scheduler/core/convert/selectors.py": "tests/scheduler/core/nodes/test_anti_affinity.py",
