@@ -24,15 +24,15 @@ from bench.contenders import ALONE, Moorage
 from bench.result import Figures
 from bench.sizes import Sizes
 from bench.stage import Stage
-from binder.core.attempt import Attempt
-from binder.core.outcome import BoundTold, JoinedAs, Outcome, RequestDropped, Verified
-from binder.core.state import Action, DropRequest, Join, TellBound, Verify
 from binder.telemetry.tracing import Traced as BinderTraces
 from cli.tracing.exporting import Exporting
 from kube.client.clock import SystemClock
 from kube.telemetry.tracing import Tracer
 from scheduler.core.model.plan import Placement
 from scheduler.telemetry.tracing import Traced as SchedulerTraces
+from sharing.attempt import Attempt
+from sharing.outcome import BoundTold, JoinedAs, Outcome, RequestDropped, Verified
+from sharing.state import Action, DropRequest, Join, TellBound, Verify
 from tools.cluster.deployment import SCHEDULER, Deployment, Options
 from tools.cluster.plane import ControlPlane
 from wire import names

@@ -24,7 +24,6 @@ from binder.collect.dead_entries import Clearing
 from binder.collect.lost_reservations import Restoring
 from binder.collect.retiring import Retiring
 from binder.collect.wanted_devices import Searching
-from binder.core.attempt import Attempt
 from binder.heal.evict_tenants import Moving
 from binder.heal.guard_reservations import Guarding
 from binder.heal.healing import Healing
@@ -43,6 +42,7 @@ from kube.events import EventRecorder
 from kube.lead.replica import Follower
 from kube.telemetry.tracing import Tracer
 from kube.watch.reflector import Reflector
+from sharing.attempt import Attempt
 
 _log: Final = logging.getLogger(__name__)
 

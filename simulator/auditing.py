@@ -14,13 +14,13 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from binder.core.entries import vanished_wait_s
 from kube.client import errors
 from kube.client.api import Api
 from kube.client.resources import PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from kube.memory.server import MemoryApiServer
+from sharing.entries import vanished_wait_s
 from simulator import peeking
 from simulator.checks import placing
 from simulator.checks.room import share_of

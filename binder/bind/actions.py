@@ -14,25 +14,7 @@ import anyio
 from binder.bind.configmaps import write_config_map
 from binder.bind.join_batches import Desk
 from binder.bind.verifying import Verifier
-from binder.core import configmaps, outcome
-from binder.core.failure import Failure
-from binder.core.outcome import Outcome
-from binder.core.pods import PodView
-from binder.core.pods import view as read_pod
-from binder.core.state import (
-    Action,
-    DropRequest,
-    Fence,
-    Join,
-    Leave,
-    PostBinding,
-    ReadPod,
-    Renew,
-    State,
-    TellBound,
-    Verify,
-    WriteConfigMaps,
-)
+from binder.core import configmaps
 from binder.settings import BinderSettings
 from binder.telemetry import reasons
 from binder.telemetry.tracing import Traces
@@ -51,6 +33,25 @@ from kube.client.resources import BIND_REQUESTS
 from kube.clusterpolicies import CdiNames
 from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
+from sharing import outcome
+from sharing.failure import Failure
+from sharing.outcome import Outcome
+from sharing.pods import PodView
+from sharing.pods import view as read_pod
+from sharing.state import (
+    Action,
+    DropRequest,
+    Fence,
+    Join,
+    Leave,
+    PostBinding,
+    ReadPod,
+    Renew,
+    State,
+    TellBound,
+    Verify,
+    WriteConfigMaps,
+)
 from wire import names
 from wire.core import ObjectReference
 from wire.events import NORMAL, WARNING

@@ -9,13 +9,13 @@ import anyio
 import msgspec
 
 from binder.core.configmaps import Standing, standing
-from binder.core.failure import Failure
 from gpu.cause import Cause
 from kube import books
 from kube.client.api import Api
 from kube.client.errors import AlreadyExists, ApiError, NotFound
 from kube.client.removal import remove
 from kube.client.resources import CONFIG_MAPS
+from sharing.failure import Failure
 from wire.core import ConfigMap
 
 _IN_THE_WAY: Final = {

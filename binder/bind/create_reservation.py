@@ -7,8 +7,6 @@ from typing import Final
 import anyio
 
 from binder.core import reservation_pod
-from binder.core.failure import Failure
-from binder.core.outcome import Failed
 from binder.core.reservation_pod import ReservationTemplate
 from gpu import reservation as reservations
 from gpu.book import Book
@@ -18,6 +16,8 @@ from kube import books
 from kube.client.api import Api
 from kube.client.errors import AlreadyExists, ApiError, NotFound
 from kube.client.resources import PODS
+from sharing.failure import Failure
+from sharing.outcome import Failed
 
 _PAUSE_S: Final = 1.0
 

@@ -14,9 +14,6 @@ from typing import Final
 import anyio
 
 from binder.bind.create_reservation import make
-from binder.core.failure import Failure
-from binder.core.outcome import Failed, JoinedAs
-from binder.core.rebuilding import rebuild, resource_of
 from binder.settings import BinderSettings
 from binder.watch.view import View
 from gpu import book as device_book
@@ -27,6 +24,9 @@ from kube import books
 from kube.client.api import Api
 from kube.client.errors import ApiError
 from kube.telemetry.logevents import LogEvent, about
+from sharing.failure import Failure
+from sharing.outcome import Failed, JoinedAs
+from sharing.rebuilding import rebuild, resource_of
 
 _log: Final = logging.getLogger(__name__)
 

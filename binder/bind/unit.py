@@ -1,7 +1,7 @@
 """One unit of binding: the attempts that succeed or fail together, carried from BindRequest to bound.
 
 The loop is trivial on purpose: ask the step function, carry its actions out side by side, feed the answers back; wait
-for the world to change when there is nothing to do. All decisions are in binder/core/step.py.
+for the world to change when there is nothing to do. All decisions are in sharing/step.py.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Sequence
 import anyio
 
 from binder.bind.actions import Carrier
-from binder.core import outcome as outcomes
-from binder.core.attempt import Attempt
-from binder.core.outcome import JoinedAs, Outcome
-from binder.core.state import Action, Phase, State, Verify, World
-from binder.core.step import Next, step
 from binder.telemetry.observing import Observer, Stage, stage_of
 from binder.telemetry.tracing import Traces
 from binder.watch.view import View
 from kube.watch.signal import Signal
+from sharing import outcome as outcomes
+from sharing.attempt import Attempt
+from sharing.outcome import JoinedAs, Outcome
+from sharing.state import Action, Phase, State, Verify, World
+from sharing.step import Next, step
 
 
 class Unit:

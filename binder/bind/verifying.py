@@ -12,16 +12,16 @@ from functools import partial
 
 import anyio
 
-from binder.core import claims
-from binder.core.outcome import Disputed, Failed, Verified
-from binder.core.pods import PodView
-from binder.core.pods import view as read_pod
 from binder.core.reservation_pod import ReservationTemplate
 from gpu import reservation as reservations
 from gpu.reservation import Reservation
 from kube.client.api import Api
 from kube.client.patience import until_answered
 from kube.client.resources import PODS
+from sharing import claims
+from sharing.outcome import Disputed, Failed, Verified
+from sharing.pods import PodView
+from sharing.pods import view as read_pod
 
 Answer = Verified | Disputed | Failed
 #: Reservation UID and device UUID.

@@ -13,11 +13,6 @@ from typing import Final
 import anyio
 import msgspec
 
-from binder.core import entries, machines
-from binder.core.entries import Evidence, Judgement
-from binder.core.pods import PodView
-from binder.core.pods import view as read_pod
-from binder.core.rebuilding import may_stand_in_a_book
 from binder.watch.view import View
 from gpu.book import Entry, Tenant
 from gpu.reservation import Reservation
@@ -27,6 +22,11 @@ from kube.client.api import Api
 from kube.client.clock import Clock
 from kube.client.errors import ApiError, Forbidden, NotFound
 from kube.client.resources import BIND_REQUESTS, NODES, PODS
+from sharing import entries, machines
+from sharing.entries import Evidence, Judgement
+from sharing.pods import PodView
+from sharing.pods import view as read_pod
+from sharing.rebuilding import may_stand_in_a_book
 
 _log: Final = logging.getLogger(__name__)
 

@@ -10,10 +10,6 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from binder.bind.create_reservation import make
-from binder.core.outcome import Failed
-from binder.core.pods import PodView
-from binder.core.pods import view as read_pod
-from binder.core.rebuilding import is_of_newer_version, rebuild, resource_of, tenant
 from binder.settings import BinderSettings
 from binder.watch.view import View
 from gpu import reservation as reservations
@@ -25,6 +21,10 @@ from kube.client.api import Api
 from kube.client.errors import Conflict, NotFound
 from kube.client.resources import PODS
 from kube.telemetry.logevents import LogEvent, about
+from sharing.outcome import Failed
+from sharing.pods import PodView
+from sharing.pods import view as read_pod
+from sharing.rebuilding import is_of_newer_version, rebuild, resource_of, tenant
 from wire import names
 
 _log: Final = logging.getLogger(__name__)

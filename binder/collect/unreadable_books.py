@@ -16,11 +16,11 @@ import anyio
 
 from binder.collect.dead_entries import Clearing
 from binder.collect.lost_reservations import Restoring
-from binder.core.entries import LONGEST_SILENCE_S, vanished_wait_s
 from binder.watch.view import View
 from gpu.reservation import Reservation
 from kube.binding import FenceText
 from kube.events import EventRecorder
+from sharing.entries import LONGEST_SILENCE_S, vanished_wait_s
 from wire import names
 from wire.core import ObjectReference
 from wire.events import WARNING
@@ -98,7 +98,7 @@ class Repairing:
         self._wait_for_machine(held, loss, now)
 
     def _wait_for_machine(self, held: Reservation, loss: _Loss, now: float) -> None:
-        """Who vanished runs on until the kubelet hears of it (binder/core/entries.py)."""
+        """Who vanished runs on until the kubelet hears of it (sharing/entries.py)."""
         heard, latest_s = self._view.machines.get(held.node), loss.gone_s + LONGEST_SILENCE_S + loss.wait_s
         if heard is None:
             loss.until_s = max(loss.until_s, min(now + _AGAIN_S, latest_s))

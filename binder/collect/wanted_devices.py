@@ -9,8 +9,8 @@ import math
 
 import anyio
 
-from binder.core.attempt import Attempt
 from binder.watch.view import View
+from sharing.attempt import Attempt
 
 
 class Searching:

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from binder.core.pods import PodView
 from gpu.reservation import Reservation
+from sharing.pods import PodView
 from wire import names
 
 #: UUID -> group -> the tenants that were given this device through this group.

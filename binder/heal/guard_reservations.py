@@ -14,7 +14,6 @@ from typing import Final
 import anyio
 
 from binder.bind.create_reservation import make
-from binder.core.pods import PodView
 from binder.settings import BinderSettings
 from binder.watch.view import View
 from gpu import book as device_book
@@ -23,6 +22,7 @@ from gpu.reservation import Reservation
 from kube.client.api import Api
 from kube.client.patience import doubled_s
 from kube.watch.signal import Signal
+from sharing.pods import PodView
 
 _log: Final = logging.getLogger(__name__)
 

@@ -15,8 +15,6 @@ import anyio
 
 from binder.core import contending
 from binder.core.contending import Claimant, Claims, Move, Proof, Scene
-from binder.core.pods import PodView
-from binder.core.pods import view as read_pod
 from binder.heal.evict_tenants import Moving
 from binder.heal.guard_reservations import Guarding
 from binder.settings import BinderSettings
@@ -25,6 +23,8 @@ from gpu import reservation as reservations
 from kube.client.api import Api
 from kube.client.errors import ApiError, Conflict, NotFound
 from kube.client.resources import PODS
+from sharing.pods import PodView
+from sharing.pods import view as read_pod
 from wire import names
 from wire.core import Pod
 

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 
 from typing_extensions import override
 
-from binder.core import state
-from binder.core.state import Action
 from gpu.cause import Cause
+from sharing import state
+from sharing.state import Action
 
 
 class Stage(enum.Enum):

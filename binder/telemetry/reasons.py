@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from binder.core.attempt import Attempt
-from binder.core.failure import Failure
 from gpu.cause import Cause
 from kube.binding import FenceText
 from kube.client.errors import Forbidden
+from sharing.attempt import Attempt
+from sharing.failure import Failure
 
 _RESERVING = frozenset({
     Cause.DEVICE_TAKEN, Cause.NOT_JOINABLE, Cause.RESERVATION_FAILED, Cause.RESERVATION_LOST,

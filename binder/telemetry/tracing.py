@@ -11,12 +11,12 @@ from typing import Final, Protocol
 
 from typing_extensions import override
 
-from binder.core.attempt import Attempt
-from binder.core.failure import Failure
-from binder.core.outcome import BindingNotAccepted, Failed, Outcome
-from binder.core.state import Action, DropRequest, Fence, Join, Leave
 from binder.telemetry.observing import stage_of
 from kube.telemetry.tracing import Tracer, trace_field
+from sharing.attempt import Attempt
+from sharing.failure import Failure
+from sharing.outcome import BindingNotAccepted, Failed, Outcome
+from sharing.state import Action, DropRequest, Fence, Join, Leave
 from wire import names, traceparent
 from wire.core import Pod
 from wire.crds.bindrequest import BindRequest

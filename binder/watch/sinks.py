@@ -6,10 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from binder.core import machines
-from binder.core.machines import Registration
-from binder.core.pods import PodView
-from binder.core.pods import view as read_pod
 from binder.core.reservation_pod import ReservationTemplate
 from binder.telemetry.tracing import Traces, Untraced
 from binder.watch.view import View
@@ -18,6 +14,10 @@ from gpu.cards import cards_mib
 from gpu.reservation import Reservation
 from gpu.slices import is_device_resource
 from kube.watch.reflector import in_turns
+from sharing import machines
+from sharing.machines import Registration
+from sharing.pods import PodView
+from sharing.pods import view as read_pod
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest

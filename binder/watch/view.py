@@ -13,15 +13,15 @@ from typing import Final
 
 import anyio
 
-from binder.core import attempt as attempts
-from binder.core import machines
-from binder.core.attempt import Attempt
-from binder.core.machines import Heard, Registration
-from binder.core.pods import PodView
 from binder.watch.signals import Subscriptions
 from gpu.order import Foreign
 from gpu.reservation import Reservation
 from kube.watch.signal import Signal
+from sharing import attempt as attempts
+from sharing import machines
+from sharing.attempt import Attempt
+from sharing.machines import Heard, Registration
+from sharing.pods import PodView
 from wire.crds.bindrequest import BindRequest
 from wire.recent import Recent
 from wire.versions import is_older
@@ -39,7 +39,7 @@ class View:
 
     def __init__(self, *, on_request: Callable[[Attempt], None]) -> None:
         self.pods: dict[str, PodView] = {}
-        #: Pod UID -> what is known of a pod that is gone (binder/core/entries.py Evidence.last): of its end, no more.
+        #: Pod UID -> what is known of a pod that is gone (sharing/entries.py Evidence.last): of its end, no more.
         self.gone_pods: Recent[PodView | None] = Recent()
         #: By group.
         self.reservations: dict[str, Reservation] = {}

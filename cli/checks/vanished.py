@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from binder.core import machines
 from cli.checks.finding import Finding, Level, some_of
 from cli.checks.reader import Reader
 from gpu import reservation
 from gpu.book import Entry
 from gpu.reservation import Reservation
+from sharing import machines
 from wire import names
 from wire.core import Node, Pod
 

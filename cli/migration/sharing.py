@@ -1,6 +1,6 @@
 """Rows about running shares: what the binder adopts when it starts, and what it can't.
 
-Judged by the binder's own reading of pods and reservations (gpu/reservation.py, binder/core/rebuilding.py), so that
+Judged by the binder's own reading of pods and reservations (gpu/reservation.py, sharing/rebuilding.py), so that
 the two agree.
 """
 
@@ -13,9 +13,6 @@ from typing import Final
 
 import msgspec
 
-from binder.core.pods import PodView
-from binder.core.pods import view as read_pod
-from binder.core.rebuilding import tenant
 from cli.inspection.telling import gpus_up
 from cli.migration.found import Found
 from cli.migration.rows import Code, Row, row
@@ -24,6 +21,9 @@ from gpu.cards import cards_mib
 from gpu.request import MemoryAsk
 from gpu.reservation import Reservation
 from gpu.share import NANO_PER_DEVICE
+from sharing.pods import PodView
+from sharing.pods import view as read_pod
+from sharing.rebuilding import tenant
 from wire import names
 from wire.core import Node, Pod
 

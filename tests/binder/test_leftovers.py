@@ -8,10 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
-from binder.core.entries import LONGEST_SILENCE_S
 from gpu import reservation as reservations
 from gpu.book import Book, Entry
 from kube.client.resources import BIND_REQUESTS, PODS
+from sharing.entries import LONGEST_SILENCE_S
 from tests.binder.cluster import BINDER, RESERVATIONS, TEAM, Cluster, cluster
 from wire import names
 from wire.core import Binding, ObjectMeta, ObjectReference

@@ -7,7 +7,6 @@ from typing import Any
 import anyio
 import pytest
 
-from binder.core.entries import LONGEST_SILENCE_S
 from gpu import grant
 from gpu.book import Entry, Tenant
 from kube import books
@@ -16,6 +15,7 @@ from kube.client.resources import EVENTS, NODES, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault
 from scheduler.core.filters.taints import tolerates
+from sharing.entries import LONGEST_SILENCE_S
 from tests.binder.cluster import BINDER, HALF, RESERVATIONS, TEAM, Cluster, cluster
 from wire import names
 from wire.core import Taint

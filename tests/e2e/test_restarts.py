@@ -47,7 +47,7 @@ async def test_a_crash_in_the_middle_of_a_gang_makes_no_difference(
 async def _leads(moorage: Deployment, component: str) -> None:
     """Wait until who was killed leads again.
 
-    A pod that goes before, and whose end no binder sees, keeps its share for 115 s (binder/core/entries.py):
+    A pod that goes before, and whose end no binder sees, keeps its share for 115 s (sharing/entries.py):
     the scene would take two minutes longer to be empty.
     """
 

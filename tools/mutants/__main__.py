@@ -22,7 +22,7 @@ from tools.mutants.trying import End, Outcome, copied, stages, tried
 
 _ROOT: Final = Path(__file__).parent.parent.parent
 #: What decides and writes: a defect there can give a device twice, or leave a pod without one.
-_PACKAGES: Final = ("binder/core", "gpu", "kube", "reservation", "scheduler/core")
+_PACKAGES: Final = ("binder/core", "gpu", "kube", "reservation", "scheduler/core", "sharing")
 _EQUIVALENT: Final = Path(__file__).parent / "equivalent.toml"
 
 #: Path, source line or "" for any, code before and after.

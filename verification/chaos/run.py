@@ -60,7 +60,7 @@ _LEASE: Final = (
     *("--lease-renew-s", "1", "--lease-poll-s", "0.5"),
 )
 _ARGUMENTS: Final = {SCHEDULER: _LEASE, BINDER: (*_LEASE, "--idle-s", "1"), NODES: ("--keep",)}
-#: Both more than twice as long as a pod that vanished unseen is waited for (binder/core/entries.py).
+#: Both more than twice as long as a pod that vanished unseen is waited for (sharing/entries.py).
 _SETTLED_WITHIN_S: Final = 300.0
 _CLEARED_WITHIN_S: Final = 240.0
 

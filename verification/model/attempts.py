@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from binder.core.state import Phase
+from sharing.state import Phase
 from verification.model import server
 from verification.model.state import GROUP, Binder, Entry, Request, Unit, World
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from binder.core import outcome
-from binder.core import state as actions
-from binder.core.outcome import Outcome
-from binder.core.state import Action
+from sharing import outcome
+from sharing import state as actions
+from sharing.outcome import Outcome
+from sharing.state import Action
 from verification.model import attempts, server
 from verification.model.carrying import Carrying
 from verification.model.config import Config

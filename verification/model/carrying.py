@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from binder.core import outcome
-from binder.core import state as actions
-from binder.core.failure import Failure
-from binder.core.outcome import Outcome
-from binder.core.pods import PodView
-from binder.core.state import Action
 from gpu import book as device_book
 from gpu.book import Book
 from gpu.cause import Cause
 from gpu.grant import Grant
+from sharing import outcome
+from sharing import state as actions
+from sharing.failure import Failure
+from sharing.outcome import Outcome
+from sharing.pods import PodView
+from sharing.state import Action
 from verification.model import attempts, server
 from verification.model.config import Config
 from verification.model.rules import Rules

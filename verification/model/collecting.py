@@ -1,6 +1,6 @@
 """The collector: dead entries, idle, ended and departing reservations, lost ones made anew.
 
-The judgements are the product's (binder.core.entries, binder.core.rebuilding); the order of reads and writes is
+The judgements are the product's (sharing.entries, sharing.rebuilding); the order of reads and writes is
 transcribed from binder/collect/dead_entries.py, retiring.py and restoring.py. Judging an entry and removing it are one
 step: dead stays dead, and what is removed is exactly what was judged. With ``split_collector`` they are two, which
 shows that. All binders' collectors do the same from quorum reads, so one is enough.
@@ -12,17 +12,17 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, cast
 
-from binder.core import rebuilding
-from binder.core.entries import Evidence, Judgement
-from binder.core.machines import Heard, Registration
 from gpu.book import Book
+from sharing import rebuilding
+from sharing.entries import Evidence, Judgement
+from sharing.machines import Heard, Registration
 from verification.model import server
 from verification.model.config import Config
 from verification.model.rules import Rules
 from verification.model.state import AWAY, BACK, ENDED, FINISHED, GROUP, PRESENT, Entry, Late, Pod, Resv, Step, World
 from verification.model.translating import Translator, entries, tenant, text
 
-#: Longer than any grace period, and shorter than a machine may be silent (binder/core/entries.py).
+#: Longer than any grace period, and shorter than a machine may be silent (sharing/entries.py).
 _OLD_S = 1800
 #: What the Node says of its machine, in each of its states.
 _REGISTERED = {PRESENT: Registration("first", ""), AWAY: None, BACK: Registration("second", "")}

@@ -13,19 +13,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from binder.core import claims, entries, machines, outcome, rebuilding
-from binder.core import step as steps
-from binder.core.entries import Evidence, Judgement
-from binder.core.machines import Heard, Registration
-from binder.core.outcome import Disputed, Failed, Outcome, Verified
-from binder.core.pods import PodView
-from binder.core.state import State
-from binder.core.state import World as Seen
-from binder.core.step import Next
 from gpu import fences as of_pods
 from gpu.book import Entry, Tenant
 from gpu.reservation import Reservation
 from kube import books
+from sharing import claims, entries, machines, outcome, rebuilding
+from sharing import step as steps
+from sharing.entries import Evidence, Judgement
+from sharing.machines import Heard, Registration
+from sharing.outcome import Disputed, Failed, Outcome, Verified
+from sharing.pods import PodView
+from sharing.state import State
+from sharing.state import World as Seen
+from sharing.step import Next
 
 Change = Callable[[Reservation], Any]
 

@@ -13,8 +13,8 @@ from functools import partial
 from itertools import permutations
 from typing import Any, Final
 
-from binder.core.state import Phase
 from gpu.book import Book
+from sharing.state import Phase
 from verification.model import server
 from verification.model.config import Config
 from verification.model.rules import Rules

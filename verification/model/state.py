@@ -88,7 +88,7 @@ class Request(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """The binder's state of one attempt (binder.core.state.State).
+    """The binder's state of one attempt (sharing.state.State).
 
     ``joined``: (group, reservation, rv) each. ``read``: the last quorum read where it still matters. ``failure`` and
     ``phase`` are the product's names. ``listed``: the first of the two LISTs of a verification, (group, reservation).

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from binder.core.outcome import Outcome
-from binder.core.pods import PodView
-from binder.core.state import Action
-from binder.core.state import World as SeenWorld
+from sharing.outcome import Outcome
+from sharing.pods import PodView
+from sharing.state import Action
+from sharing.state import World as SeenWorld
 from verification.model import server
 from verification.model.rules import Rules
 from verification.model.state import GROUP, RUNNING, Pod, Resv, Unit, World

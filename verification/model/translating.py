@@ -10,10 +10,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-from binder.core.attempt import Attempt
-from binder.core.failure import Failure
-from binder.core.pods import PodView
-from binder.core.state import Joined, Phase, State
 from gpu.book import Book, Tenant
 from gpu.book import Entry as BookEntry
 from gpu.cause import Cause
@@ -22,6 +18,10 @@ from gpu.handover import PlannedDevice
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest
 from gpu.reservation import Reservation
 from gpu.share import NANO_PER_DEVICE
+from sharing.attempt import Attempt
+from sharing.failure import Failure
+from sharing.pods import PodView
+from sharing.state import Joined, Phase, State
 from verification.model.state import FINISHED, LIVE, Device, Entry, Pod, Request, Resv, Unit, slot_of
 from wire import names
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from binder.core import outcome
-from binder.core.failure import Failure
 from gpu.cause import Cause
 from gpu.reservation import Reservation
+from sharing import outcome
+from sharing.failure import Failure
 from verification.model.rules import Rules
 from verification.model.state import GROUP, Resv, World
 from verification.model.translating import Translator, text

@@ -5,12 +5,12 @@ from __future__ import annotations
 import anyio
 
 from binder.bind.verifying import Verifier
-from binder.core.outcome import Disputed, Failed, Verified
 from binder.core.reservation_pod import ReservationTemplate
 from gpu import reservation as reservations
 from gpu.reservation import Reservation
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
+from sharing.outcome import Disputed, Failed, Verified
 from tests.binder.cluster import HALF, Cluster, cluster
 
 Answers = dict[str, Verified | Disputed | Failed]

@@ -9,7 +9,7 @@ import pytest
 
 from binder.core.contending import Claimant, Proof, Scene, Why, keepers, moves, proofs, unheld
 from gpu.grant import DeviceGrant
-from tests.binder.core.made import attempt, bound, reservation
+from tests.sharing.made import attempt, bound, reservation
 
 
 def tenant(name: str, uuid: str, group: str, *, created: str = "2026-01-01T00:00:00Z", **changes: Any) -> Claimant:

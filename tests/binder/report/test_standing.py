@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from binder.core.pods import PodView
 from binder.report.standing import Drift, Held, Standing, held_as
 from binder.watch.view import View
 from gpu.handover import PlannedDevice
 from gpu.reservation import Reservation
-from tests.binder.core.made import HALF, attempt, bound, pod, reservation
+from sharing.pods import PodView
+from tests.sharing.made import HALF, attempt, bound, pod, reservation
 
 P, Q = attempt("p"), attempt("q")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from binder.core.attempt import Attempt
-from binder.core.outcome import BindingAccepted, JoinedAs
-from binder.core.state import Join
 from binder.telemetry.tracing import MOST_PODS, Traced
 from kube.telemetry.tracing import Span, Tracer
+from sharing.attempt import Attempt
+from sharing.outcome import BindingAccepted, JoinedAs
+from sharing.state import Join
 from wire import names
 from wire.core import ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus
 from wire.crds.bindrequest import BindRequest

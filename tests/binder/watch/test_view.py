@@ -8,16 +8,16 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from binder.core.attempt import Attempt
-from binder.core.pods import PodView
 from binder.core.reservation_pod import ReservationTemplate
 from binder.watch.sinks import NodeSink, PodSink, RequestSink
 from binder.watch.view import View
 from gpu.book import Book
 from kube.events import EventRecorder
 from kube.watch.signal import Signal
+from sharing.attempt import Attempt
+from sharing.pods import PodView
 from tests.binder.cluster import cluster
-from tests.binder.core.made import attempt, bound, pod, reservation
+from tests.sharing.made import attempt, bound, pod, reservation
 from wire import names
 from wire.core import Node, NodeSpec, ObjectMeta, ObjectReference, Pod, PodSpec
 

@@ -8,8 +8,8 @@ from typing import Any
 from typing_extensions import override
 
 from binder.bind.join_batches import Desk
-from binder.core.outcome import Failed
 from gpu.reservation import Reservation
+from sharing.outcome import Failed
 
 
 class LooksUpWithoutNode(Desk):

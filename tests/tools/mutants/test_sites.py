@@ -64,7 +64,7 @@ def test_a_defect_is_put_where_it_was_found_and_nothing_else_changes(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "path", ["binder/core/step.py", "gpu/book.py", "kube/watch/reflector.py", "scheduler/core/decide/decide.py"]
+    "path", ["sharing/step.py", "gpu/book.py", "kube/watch/reflector.py", "scheduler/core/decide/decide.py"]
 )
 def test_every_mutant_of_the_product_is_python_and_another_program(path: str) -> None:
     source = (ROOT / path).read_bytes()

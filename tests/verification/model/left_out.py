@@ -11,17 +11,17 @@ from typing import Any
 
 import msgspec
 
-from binder.core import claims, entries, outcome, step
-from binder.core.entries import Evidence, Judgement
-from binder.core.machines import Heard, Registration
-from binder.core.outcome import Disputed, Failed, Outcome, Verified
-from binder.core.pods import PodView
-from binder.core.state import Phase, State
-from binder.core.state import World as Seen
-from binder.core.step import Next
 from gpu import book as books
 from gpu.book import Book, Entry, Tenant
 from gpu.reservation import Reservation
+from sharing import claims, entries, outcome, step
+from sharing.entries import Evidence, Judgement
+from sharing.machines import Heard, Registration
+from sharing.outcome import Disputed, Failed, Outcome, Verified
+from sharing.pods import PodView
+from sharing.state import Phase, State
+from sharing.state import World as Seen
+from sharing.step import Next
 from verification.model.config import Config
 from verification.model.rules import BUILT, Rules
 from verification.model.state import Left

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.core.nodes.changed_nodes import may_take_more
 from scheduler.core.nodes.table import Device
-from tests.binder.core.made import reservation
+from tests.sharing.made import reservation
 
 DEVICE = Device(
     group="g",

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from binder.core.claims import held_alone, used_by_tenants
-from binder.core.outcome import Disputed, Failed, Verified
-from binder.core.pods import PodView
 from gpu.reservation import Reservation
-from tests.binder.core.made import attempt, bound, pod, reservation
+from sharing.claims import held_alone, used_by_tenants
+from sharing.outcome import Disputed, Failed, Verified
+from sharing.pods import PodView
+from tests.sharing.made import attempt, bound, pod, reservation
 
 HELD = reservation()
 

@@ -14,14 +14,21 @@ from typing import Any
 
 import msgspec
 
-from binder.core import outcome as o
-from binder.core.attempt import Attempt
-from binder.core.entries import Evidence, Judgement, judge
-from binder.core.failure import Failure
-from binder.core.outcome import Outcome, absorb
-from binder.core.pods import PodView
-from binder.core.rebuilding import rebuild
-from binder.core.state import (
+from gpu import book as device_book
+from gpu.book import Book, Entry, Tenant
+from gpu.cause import Cause
+from gpu.handover import PlannedDevice
+from gpu.request import FractionAsk
+from gpu.reservation import Reservation
+from gpu.share import NANO_PER_DEVICE
+from sharing import outcome as o
+from sharing.attempt import Attempt
+from sharing.entries import Evidence, Judgement, judge
+from sharing.failure import Failure
+from sharing.outcome import Outcome, absorb
+from sharing.pods import PodView
+from sharing.rebuilding import rebuild
+from sharing.state import (
     Action,
     DropRequest,
     Fence,
@@ -37,15 +44,8 @@ from binder.core.state import (
     World,
     WriteConfigMaps,
 )
-from binder.core.step import step
-from gpu import book as device_book
-from gpu.book import Book, Entry, Tenant
-from gpu.cause import Cause
-from gpu.handover import PlannedDevice
-from gpu.request import FractionAsk
-from gpu.reservation import Reservation
-from gpu.share import NANO_PER_DEVICE
-from tests.binder.core.made import attempt, pod, reservation
+from sharing.step import step
+from tests.sharing.made import attempt, pod, reservation
 
 GRACE_S = 30
 GROUPS = ("g", "h")

@@ -1,7 +1,7 @@
 """The binder's step function: attempts x world -> next actions. Pure; it walks the steps of docs/design/protocol.md.
 
 ``step`` looks at all attempts that bind together (one, or a gang's) and says what to write or read next for each.
-The shell carries that out, feeds the answers back (binder/core/outcome.py) and asks again; it also asks again when
+The shell carries that out, feeds the answers back (sharing/outcome.py) and asks again; it also asks again when
 the world changed. An attempt without actions waits.
 
 Gangs: nobody is bound before all members have joined and verified their devices, and no BindRequest goes away before
@@ -14,10 +14,17 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from binder.core import outcome
-from binder.core.failure import Failure, other_than_asked, smaller_than_asked
-from binder.core.pods import PodView
-from binder.core.state import (
+from gpu import bound, pinning
+from gpu.cause import Cause
+from gpu.grant import DeviceGrant, Grant
+from gpu.handover import PlannedDevice
+from gpu.pinning import Identity, Pin
+from gpu.request import MemoryAsk, charge_nano
+from gpu.reservation import Reservation
+from sharing import outcome
+from sharing.failure import Failure, other_than_asked, smaller_than_asked
+from sharing.pods import PodView
+from sharing.state import (
     Action,
     DropRequest,
     Fence,
@@ -34,13 +41,6 @@ from binder.core.state import (
     World,
     WriteConfigMaps,
 )
-from gpu import bound, pinning
-from gpu.cause import Cause
-from gpu.grant import DeviceGrant, Grant
-from gpu.handover import PlannedDevice
-from gpu.pinning import Identity, Pin
-from gpu.request import MemoryAsk, charge_nano
-from gpu.reservation import Reservation
 from wire.versions import is_older
 
 

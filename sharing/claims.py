@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from binder.core.failure import Failure
-from binder.core.outcome import Disputed, Failed, Verified
-from binder.core.pods import PodView
 from gpu.cause import Cause
 from gpu.reservation import Reservation
+from sharing.failure import Failure
+from sharing.outcome import Disputed, Failed, Verified
+from sharing.pods import PodView
 
 
 def held_alone(held: Reservation, there: Sequence[Reservation]) -> Reservation | Disputed | Failed:

@@ -10,8 +10,8 @@ import enum
 
 import msgspec
 
-from binder.core.pods import PodView
 from gpu.book import Entry
+from sharing.pods import PodView
 from wire.versions import is_older
 
 
@@ -34,7 +34,7 @@ class Evidence(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``group`` of the book. ``pod``: quorum read, None when there is no pod of this UID. ``last``: what is known of a pod
     that is gone: its last state where its deletion was seen, or an earlier state in which it was bound; None when
     nothing is known for sure. ``gone_for_s``: for how long it has been missing, ``heard_for_s``: for how long of that
-    its machine has been heard of without a break (binder/core/machines.py), ``seen_for_s``: for how long the entry has
+    its machine has been heard of without a break (sharing/machines.py), ``seen_for_s``: for how long the entry has
     been seen unbound; all by our own monotonic clock, for others' may be wrong. ``has_request``: a BindRequest of this
     attempt is there (quorum).
     """

@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from binder.core.attempt import Attempt
-from binder.core.pods import PodView
-from binder.core.state import Joined, State, World
 from gpu.book import Book, Entry
 from gpu.grant import DeviceGrant, Grant
 from gpu.handover import PlannedDevice
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest
 from gpu.reservation import Reservation
+from sharing.attempt import Attempt
+from sharing.pods import PodView
+from sharing.state import Joined, State, World
 
 HALF = 500_000_000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from binder.core.failure import other_than_asked
 from gpu.cause import Cause
 from gpu.pinning import Identity, Pin
+from sharing.failure import other_than_asked
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from typing import Final
 
 import msgspec
 
-from binder.core.pods import PodView
 from gpu import book as device_book
 from gpu.asked import mode_of
 from gpu.book import Book, Entry, NotEntered, Tenant
 from gpu.grant import DeviceGrant
 from gpu.request import charge_nano
 from gpu.share import NANO_PER_DEVICE
+from sharing.pods import PodView
 from wire import names
 
 #: Attempt of an entry whose pod was bound by KAI, and so carries no grant.

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
-from binder.core import attempt as attempts
-from binder.core.attempt import Attempt
-from binder.core.pods import PodView, view
-from binder.core.rebuilding import BOUND_BY_KAI, is_of_newer_version, may_stand_in_a_book, rebuild, resource_of
-from binder.core.reservation_pod import ReservationTemplate, manifest
 from gpu import handover
-from gpu.book import EMPTY, Book, DeviceFull, Entry
+from gpu.book import Book, DeviceFull, Entry
 from gpu.grant import DeviceGrant, Grant
 from gpu.handover import Handover, PlannedDevice
 from gpu.order import Foreign
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk
 from gpu.translation import Cards, Translation, Wishes
-from tests.binder.core.made import HALF, attempt, bound, pod, request
+from sharing import attempt as attempts
+from sharing.attempt import Attempt
+from sharing.pods import PodView, view
+from sharing.rebuilding import BOUND_BY_KAI, is_of_newer_version, may_stand_in_a_book, rebuild, resource_of
+from tests.sharing.made import HALF, attempt, bound, pod, request
 from wire import names
 from wire.core import Pod
 from wire.crds.bindrequest import BindRequest
@@ -291,43 +288,6 @@ def test_a_pod_names_devices_where_only_one_of_its_asks_has_an_index() -> None:
     asked = GpuRequest((ContainerRequest(ContainerRef(ContainerKind.REGULAR, 0), asks),))
     assert pod(recorded=Translation(dialect="hami", request=asked), request=asked).names_devices(0)
     assert not pod().names_devices(0)
-
-
-def test_a_reservation_pod_is_what_pod_security_calls_restricted() -> None:
-    spec = manifest(ReservationTemplate(), node="n", group="g", book=EMPTY)["spec"]
-    assert spec["containers"][0]["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "runAsNonRoot": True,
-        "runAsUser": 10000,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    assert not {"hostNetwork", "hostPID", "hostIPC", "volumes"} & spec.keys()
-
-
-def test_nobody_is_preempted_for_a_reservation_pod_and_it_is_no_system_pod() -> None:
-    made = yaml.safe_load((Path(__file__).parents[3] / "reservation" / "priorityclass.yaml").read_text())
-    assert made["preemptionPolicy"] == "Never"
-    assert 0 < made["value"] <= 1_000_000_000
-    assert made["globalDefault"] is False
-
-
-def test_an_administrators_settings_shape_the_reservation_pod() -> None:
-    template = ReservationTemplate(
-        namespace="ns", service_account="sa", app="mine", image="i", runtime_class="nvidia", priority_class="high",
-        resources={"cpu": "1m", names.GPU_RESOURCE: "7"},
-    )  # fmt: skip
-    made = manifest(template, node="n", group="g", book=EMPTY)
-    assert made["metadata"]["namespace"] == "ns"
-    assert made["metadata"]["labels"] == {"app": "mine", "runai-gpu-group": "g"}
-    spec = made["spec"]
-    assert (spec["runtimeClassName"], spec["priorityClassName"], spec["serviceAccountName"]) == ("nvidia", "high", "sa")
-    assert spec["tolerations"] == [{"operator": "Exists"}]
-    assert spec["terminationGracePeriodSeconds"] == 5
-    assert spec["containers"][0]["resources"]["limits"] == {"cpu": "1m", "nvidia.com/gpu": "1"}
-    plain = manifest(ReservationTemplate(), node="n", group="g", book=EMPTY)["spec"]
-    assert "runtimeClassName" not in plain
-    assert "priorityClassName" not in plain
 
 
 def test_a_pod_without_a_record_asks_one_thing_only() -> None:

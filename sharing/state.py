@@ -11,13 +11,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from binder.core.attempt import Attempt
-from binder.core.failure import Failure
-from binder.core.pods import PodView
 from gpu.grant import Grant
 from gpu.request import GpuRequest
 from gpu.reservation import Reservation
 from gpu.translation import GivenDevice, Translation
+from sharing.attempt import Attempt
+from sharing.failure import Failure
+from sharing.pods import PodView
 
 
 class Phase(enum.Enum):

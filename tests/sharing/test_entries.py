@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from binder.core.entries import (
+from gpu.book import Entry
+from sharing.entries import (
     LONGEST_SILENCE_S,
     STALE_READY_S,
     UNSEEN_GRACE_S,
@@ -16,9 +17,8 @@ from binder.core.entries import (
     is_suspicious,
     judge,
 )
-from binder.core.pods import PodView
-from gpu.book import Entry
-from tests.binder.core.made import attempt, bound, pod
+from sharing.pods import PodView
+from tests.sharing.made import attempt, bound, pod
 
 ENTRY = Entry(500_000_000, attempt().id, "10", 1000, "team/p")
 OLD = WRITE_TIMEOUT_S + 1

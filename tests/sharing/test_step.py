@@ -6,9 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from binder.core.failure import Failure
-from binder.core.outcome import BoundTold, absorb
-from binder.core.state import (
+from gpu.cause import Cause
+from gpu.handover import PlannedDevice
+from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk
+from gpu.translation import Cards, Translation
+from sharing.failure import Failure
+from sharing.outcome import BoundTold, absorb
+from sharing.state import (
     DropRequest,
     Fence,
     Join,
@@ -24,13 +28,9 @@ from binder.core.state import (
     World,
     WriteConfigMaps,
 )
-from binder.core.step import Next, step
-from gpu.cause import Cause
-from gpu.handover import PlannedDevice
-from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk
-from gpu.translation import Cards, Translation
-from tests.binder.core import made
-from tests.binder.core.made import attempt, bound, joined, pod, reservation, state, world
+from sharing.step import Next, step
+from tests.sharing import made
+from tests.sharing.made import attempt, bound, joined, pod, reservation, state, world
 
 ONE = attempt()
 MAIN = ContainerRef(ContainerKind.REGULAR, 0, "main")

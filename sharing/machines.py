@@ -1,7 +1,7 @@
 """Since when a machine has been heard of: only then does its kubelet learn that pods were deleted, and end them.
 
 A pod that vanished may run on while its Node object is gone, or while its kubelet is silent. So the time for which a
-vanished pod is waited for counts from here (binder/core/entries.py). All but the moment is read from the Node object,
+vanished pod is waited for counts from here (sharing/entries.py). All but the moment is read from the Node object,
 so a restart of the binder, and a Node that goes and comes between two looks, can only make the wait longer.
 """
 

@@ -6,8 +6,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from tests.binder.core.made import attempt
-from tests.binder.core.walking import Walk, a_contender
+from tests.sharing.made import attempt
+from tests.sharing.walking import Walk, a_contender
 
 
 def walked(seed: int, steps: int) -> Walk:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from binder.core.machines import Heard, Registration, heard, registration
+from sharing.machines import Heard, Registration, heard, registration
 from wire.core import Condition, Node, NodeStatus, ObjectMeta
 
 HERE = Registration("uid-1", "10:00")

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from binder.core.failure import Failure
-from binder.core.outcome import (
+from gpu.cause import Cause
+from sharing.failure import Failure
+from sharing.outcome import (
     MAX_TRIES,
     BindingAccepted,
     BindingNotAccepted,
@@ -22,11 +23,10 @@ from binder.core.outcome import (
     Verified,
     absorb,
 )
-from binder.core.pods import PodView
-from binder.core.state import Joined, Phase, State
-from gpu.cause import Cause
-from tests.binder.core import made
-from tests.binder.core.made import attempt, bound, joined, pod, state
+from sharing.pods import PodView
+from sharing.state import Joined, Phase, State
+from tests.sharing import made
+from tests.sharing.made import attempt, bound, joined, pod, state
 
 ONE = attempt()
 TWO = attempt(groups=("g", "h"))

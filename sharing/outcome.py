@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
-from binder.core.failure import Failure
-from binder.core.pods import PodView
-from binder.core.state import Joined, Phase, State
 from gpu.cause import Cause
+from sharing.failure import Failure
+from sharing.pods import PodView
+from sharing.state import Joined, Phase, State
 
 #: A Binding that is refused this often, with the pod found unbound and willing each time, is given up.
 MAX_TRIES = 6
@@ -202,7 +202,7 @@ def _withdraw_after_read(state: State, pod: PodView | None) -> State:
     """Which entries of a failed attempt may be taken out by us, and whether the pod must be fenced first.
 
     A pod that is gone may have been bound by our late Binding and may still run: its entries, and those of a pod that
-    somebody else bound to our groups, are the collector's to judge (binder/core/entries.py).
+    somebody else bound to our groups, are the collector's to judge (sharing/entries.py).
     """
     if pod is None:
         return msgspec.structs.replace(state, pod=None, joined={}, phase=Phase.LEAVE)

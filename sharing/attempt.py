@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import msgspec
 
-from binder.core.pods import PodView
 from gpu import order
 from gpu.handover import PlannedDevice
 from gpu.order import Foreign
 from gpu.request import FractionAsk, MemoryAsk, SharedAsk
+from sharing.pods import PodView
 from wire.crds.bindrequest import BindRequest
 
 
