@@ -60,7 +60,7 @@ class Scheduler(Follower):
     ) -> None:
         self._observer = observer = observer or Unobserved()
         self._traces = traces = _traces(tracer, settings)
-        self.cache = cache = Cache(cluster or Cluster(settings.decisions), traces=traces)
+        self.cache = cache = Cache(cluster or Cluster(settings.decisions, scores=settings.scores), traces=traces)
         scaling = None if settings.scaling is None else Scaling(api, cache, clock=clock, settings=settings.scaling)
         cdi = CdiNames(api, settings.cdi)
         # In this order: a pod whose PodGroup, BindRequest or claim is not known yet is not taken for one without it.

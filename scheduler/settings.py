@@ -9,6 +9,8 @@ import msgspec
 
 from gpu.cdi import Cdi
 from scheduler.core.model.settings import Settings
+from scheduler.core.scores.registry import SCORES
+from scheduler.core.scores.score import Scores
 from wire import names
 
 
@@ -47,7 +49,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     told its name, for the first one to be bound: it may be one that can't be. ``answer_s``: a reservation pod that was
     seen, and that its kubelet is not starting, should say within this time which device it holds; machines under load
     take some seconds, and moving pods between those that are merely slow costs more than it gains. ``scaling`` None:
-    autoscalers are asked for nothing. ``cdi``: how containers are told their devices.
+    autoscalers are asked for nothing. ``cdi``: how containers are told their devices. ``scores``: those that
+    ``decisions`` may name.
     """
 
     decisions: Settings = Settings()
@@ -61,3 +64,4 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     answer_s: float = 10.0
     scaling: ScalingSettings | None = None
     cdi: Cdi = Cdi.AUTO
+    scores: Scores = SCORES

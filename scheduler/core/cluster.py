@@ -28,6 +28,8 @@ from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy, occupancy
 from scheduler.core.recount import differences
 from scheduler.core.report.node_view import Known, NodeView, node_view
+from scheduler.core.scores.registry import SCORES
+from scheduler.core.scores.score import Scores
 
 
 @dataclass(slots=True)
@@ -41,8 +43,9 @@ class _Memo:
 class Cluster(ClusterState):
     """The ledger counted from what is known, decisions on it, and what others ask of both."""
 
-    def __init__(self, settings: Settings, filters: Filters = FILTERS) -> None:
+    def __init__(self, settings: Settings, filters: Filters = FILTERS, scores: Scores = SCORES) -> None:
         super().__init__(settings, filters)
+        self._scores = scores
         self._doubts: Mapping[str, Doubt] = {}
         self._memo: _Memo | None = None
 
@@ -84,6 +87,7 @@ class Cluster(ClusterState):
             judge=lambda pod: self.others.judged(self.storage.judged(pod, holders)),
             doubts=self.doubts(),
             backlog=self.backlog,
+            scores=self._scores,
         )
 
     def waiting(self) -> list[PodRecord]:

@@ -14,8 +14,8 @@ import msgspec
 
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.devices.device_choice import choose_devices
-from scheduler.core.model.settings import Strategy
 from scheduler.core.nodes.table import Device
+from scheduler.core.scores.binpack import BINPACK
 from scheduler.core.scores.ranking import Ranking
 from scheduler.core.snapshot.statement import Part, Statement
 
@@ -35,7 +35,7 @@ def _least_unused(statement: Statement, ranking: Ranking, position: int) -> int:
         devices,
         node,
         room=statement.room(position, ranking.cls.demand, [node.resource_of(ask.profile) for ask in ranking.asks]),
-        strategy=Strategy.BINPACK,
+        order=BINPACK,
         rule=msgspec.structs.replace(ranking.rule, not_uuids=()),
         new_group=lambda _: next(numbers),
     )

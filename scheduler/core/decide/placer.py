@@ -52,7 +52,7 @@ class Placer:
         """The ranking of a class, made when it is first asked for."""
         known = self._rankings.get(cls)
         if known is None:
-            known = self._rankings[cls] = Ranking(self.statement, cls, self._snapshot.settings)
+            known = self._rankings[cls] = Ranking(self.statement, cls, self._snapshot.settings, self._snapshot.scores)
         return known
 
     def ways(self, cls: PodClass) -> tuple[PodClass, ...]:
@@ -121,14 +121,14 @@ class Placer:
         return self.statement.nodes[sacrifice.position].name, retired
 
     def _devices(self, pod: PodRecord, ranking: Ranking, position: int) -> tuple[Part, ...] | None:
-        asks, strategy, rule = ranking.asks, ranking.strategy, ranking.rule
+        asks, order, rule = ranking.asks, ranking.score, ranking.rule
         if not asks:
             return ()
         node = self.statement.nodes[position]
         devices = self.statement.table.devices[position]
         doubt = self.statement.doubts.get(position)
         if doubt is not None:
-            answered = choose_answered(asks, devices, node, strategy=strategy, rule=rule)
+            answered = choose_answered(asks, devices, node, order=order, rule=rule)
             if answered is not None or doubt is Doubt.PROBED:
                 return answered
             if doubt is Doubt.ON_PROBATION:
@@ -139,7 +139,7 @@ class Placer:
             devices,
             node,
             room=self._room(pod, position, asks),
-            strategy=strategy,
+            order=order,
             rule=rule,
             prospect=self.statement.prospect(position) if rule.names_any(asks) else NO_PROSPECT,
             new_group=new_groups(node, pod.uid, self._snapshot.commits.next_number(pod.uid), known),

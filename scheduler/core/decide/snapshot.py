@@ -27,6 +27,7 @@ from scheduler.core.nodes.device_sightings import Sightings
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy, occupancy
 from scheduler.core.nodes.volume_limits import AttachStatement
+from scheduler.core.scores.score import Scores
 from scheduler.core.snapshot.supposed import Supposed
 
 
@@ -57,6 +58,7 @@ class Snapshot:
     judge: Callable[[PodRecord], PodRecord]
     doubts: Mapping[str, Doubt]
     backlog: Backlog
+    scores: Scores
     recounts: Recounts = NOTHING
 
     def check(self) -> None:

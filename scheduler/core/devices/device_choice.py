@@ -1,13 +1,14 @@
 """Which devices of one node a pod gets, of those that hold its shares (device_fit.py). They are few: plain Python.
 
-Largest asks first, each on the tightest device that fits (binpack) or the emptiest (spread); a device that is not
-shared yet counts as empty, and is opened only if no shared one is preferred. Ties by group id.
+Largest asks first, each on the device that the score puts first (scores/score.py). A device that is not shared yet is
+opened if no shared one holds the ask, or if the score prefers it. Ties by group id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from typing import Protocol
 
 import msgspec
 
@@ -16,7 +17,6 @@ from gpu.reservation import group_id
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.devices.device_fit import ANY_DEVICE, DeviceFit, DeviceRule, cost_nano
 from scheduler.core.model.records import NodeRecord
-from scheduler.core.model.settings import Strategy
 from scheduler.core.nodes.device_sightings import NO_PROSPECT, Prospect
 from scheduler.core.nodes.table import Device
 from scheduler.core.snapshot.statement import Part, Room
@@ -25,13 +25,25 @@ from scheduler.core.snapshot.statement import Part, Room
 _NUMBERS_PER_ATTEMPT = 64
 
 
+class DeviceOrder(Protocol):
+    """Which device of a node comes first, for a share that takes ``nano`` of it; a part of every score."""
+
+    def device_key(self, free_nano: int, nano: int) -> int:
+        """A number for a device with so much free, smaller first."""
+        ...
+
+    def opens_rather(self, free_nano: int, nano: int) -> bool:
+        """Whether opening another device comes before the best shared one, which has so much free."""
+        ...
+
+
 def choose_devices(
     asks: tuple[SharedAsk, ...],
     devices: tuple[Device, ...],
     node: NodeRecord,
     *,
     room: Room,
-    strategy: Strategy,
+    order: DeviceOrder,
     new_group: Callable[[str], str],
     rule: DeviceRule = ANY_DEVICE,
     prospect: Prospect = NO_PROSPECT,
@@ -46,11 +58,15 @@ def choose_devices(
     for number in _largest_first(asks, node):
         ask = asks[number]
         fit = DeviceFit(ask, node, rule)
-        found = _best(fit, devices, taken=taken, strategy=strategy)
+        found = _best(fit, devices, taken=taken, order=order)
         nano = fit.opened_nano()
         may_come = not rule.names(ask) or (not ask.profile and prospect.may_bring(rule.pin(ask)))
         can_open = room.has(fit.resource) and nano is not None and may_come
-        if can_open and nano is not None and (found is None or _opens_rather(devices[found[0]], strategy)):
+        if (
+            can_open
+            and nano is not None
+            and (found is None or order.opens_rather(devices[found[0]].free_nano, found[1]))
+        ):
             parts[number] = Part(None, new_group(fit.resource), nano, rule.mode, fit.resource, ask.compute_percent)
             room.take(fit.resource)
         elif found is not None:
@@ -68,13 +84,13 @@ def choose_answered(
     devices: tuple[Device, ...],
     node: NodeRecord,
     *,
-    strategy: Strategy,
+    order: DeviceOrder,
     rule: DeviceRule = ANY_DEVICE,
 ) -> tuple[Part, ...] | None:
     """Choose devices that are known already, so that nothing has to be asked of the node; None: no way."""
     known = tuple(dev if dev.is_answered else _closed(dev) for dev in devices)
     none = Room({}, 0)
-    return choose_devices(asks, known, node, room=none, strategy=strategy, new_group=str, rule=rule)
+    return choose_devices(asks, known, node, room=none, order=order, new_group=str, rule=rule)
 
 
 def without_silent(devices: tuple[Device, ...]) -> tuple[Device, ...]:
@@ -87,12 +103,11 @@ def _closed(dev: Device) -> Device:
 
 
 def _best(
-    fit: DeviceFit, devices: tuple[Device, ...], *, taken: set[int], strategy: Strategy
+    fit: DeviceFit, devices: tuple[Device, ...], *, taken: set[int], order: DeviceOrder
 ) -> tuple[int, int] | None:
     """Slot of the preferred open device and the charge there."""
-    sign = -1 if strategy is Strategy.SPREAD else 1
     found = [
-        (sign * dev.free_nano, dev.group, slot, nano)
+        (order.device_key(dev.free_nano, nano), dev.group, slot, nano)
         for slot, dev in enumerate(devices)
         if slot not in taken and (nano := fit.nano_on(dev)) is not None
     ]
@@ -100,11 +115,6 @@ def _best(
         return None
     _, _, slot, nano = min(found)
     return slot, nano
-
-
-def _opens_rather(best: Device, strategy: Strategy) -> bool:
-    """Spread opens a device rather than share a used one; an idle one is as empty, and there already."""
-    return strategy is Strategy.SPREAD and best.free_nano < NANO_PER_DEVICE
 
 
 def _largest_first(asks: tuple[SharedAsk, ...], node: NodeRecord) -> list[int]:

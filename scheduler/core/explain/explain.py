@@ -22,7 +22,7 @@ from scheduler.core.explain.units import GPU_MEMORY, GPU_SHARE, UNITS, Lack, uni
 from scheduler.core.filters.place import Place
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.records import PodClass
-from scheduler.core.model.settings import Settings, Strategy
+from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
 from scheduler.core.nodes.ledger import MOST_ASKED
 from scheduler.core.nodes.table import (
@@ -39,6 +39,7 @@ from scheduler.core.nodes.table import (
     Bools,
     Int64s,
 )
+from scheduler.core.scores.binpack import BINPACK
 from scheduler.core.scores.ranking import Ranking
 from scheduler.core.snapshot.node_mask import NodeMask
 from scheduler.core.snapshot.statement import Statement
@@ -209,7 +210,7 @@ def _fits_beside_silent(statement: Statement, cls: PodClass, position: int) -> b
     asks, names_ = cls.request.shared, (str(number) for number in count())
     room = statement.room(position, cls.demand, [node.resource_of(ask.profile) for ask in asks])
     room.pods = len(asks)  # pod slots are another lack
-    found = choose_devices(asks, devices, node, room=room, strategy=Strategy.BINPACK, new_group=lambda _: next(names_))
+    found = choose_devices(asks, devices, node, room=room, order=BINPACK, new_group=lambda _: next(names_))
     return found is not None
 
 

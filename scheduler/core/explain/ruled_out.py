@@ -15,8 +15,8 @@ from scheduler.core.devices.device_choice import choose_answered, choose_devices
 from scheduler.core.devices.device_fit import DeviceFit, rule_of
 from scheduler.core.explain.units import COMPUTE, Lack, unit
 from scheduler.core.model.records import PodClass
-from scheduler.core.model.settings import Strategy
 from scheduler.core.nodes.table import Bools, Int64s
+from scheduler.core.scores.binpack import BINPACK
 from scheduler.core.snapshot.statement import Statement
 
 PINNED = "pinned"
@@ -80,7 +80,7 @@ def _why_not(statement: Statement, cls: PodClass, position: int) -> str:
     found = set()
     for ask in cls.request.shared:
         pin = rule.pin(ask)
-        if pin.is_any or choose_answered((ask,), devices, node, strategy=Strategy.BINPACK, rule=rule) is not None:
+        if pin.is_any or choose_answered((ask,), devices, node, order=BINPACK, rule=rule) is not None:
             continue
         if any(pin.takes(device) for device in prospect.held):
             found.add(PINNED_FULL)
@@ -110,7 +110,7 @@ def _are_had(statement: Statement, cls: PodClass, position: int, asks: tuple[Sha
         statement.table.devices[position],
         node,
         room=room,
-        strategy=Strategy.BINPACK,
+        order=BINPACK,
         new_group=lambda _: next(names_),
         rule=rule_of(cls),
         prospect=statement.prospect(position),

@@ -9,7 +9,7 @@ import msgspec
 from wire import names
 
 
-class Strategy(enum.Enum):
+class Strategy(enum.StrEnum):
     """Where the next pod goes: onto what is in use already, or onto what is free."""
 
     BINPACK = "binpack"
@@ -22,8 +22,9 @@ class Settings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     scheduler_name: str = names.SCHEDULER_NAME
     reservation_namespace: str = names.RESERVATION_NAMESPACE
     reservation_app: str = names.RESERVATION_APP
-    gpu_strategy: Strategy = Strategy.BINPACK
-    cpu_strategy: Strategy = Strategy.BINPACK
+    #: Names of scores (scores/registry.py): for GPUs, whole and in parts, and for pods without.
+    gpu_strategy: str = Strategy.BINPACK
+    cpu_strategy: str = Strategy.BINPACK
     reservation_cpu_milli: int = 0
     reservation_mem_mib: int = 0
     #: A pod whose attempt failed waits this long, doubled with each further failure up to the longest.

@@ -1,0 +1,113 @@
+"""A score of one's own: one object in a registry, at work on nodes and on their devices."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.decide.placer import Placer
+from scheduler.core.model.plan import Alone
+from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.table import GPUS, Int64s
+from scheduler.core.scores.registry import SCORES
+from scheduler.core.scores.score import KEY_END, Look, Score, Wanted
+from scheduler.settings import SchedulerSettings
+from simulator import manifests, outcome, shape
+from simulator.virtualtime import VirtualClock
+from simulator.world import World, WorldSettings
+from tests.conftest import AnyioBackend
+from tests.scheduler.core.objects import NANO, feed, node, pod, reservation
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+class MostGpus:
+    """The node with the most GPUs, and the device with the second most free: no other score does that."""
+
+    name = "most-gpus"
+    opens_last = False
+
+    def keys(self, look: Look) -> Int64s:
+        keys: Int64s = 1_000_000 - look.total(GPUS)
+        return keys
+
+    def device_key(self, free_nano: int, nano: int) -> int:
+        return abs(free_nano - nano - NANO // 10)
+
+    def opens_rather(self, free_nano: int, nano: int) -> bool:
+        return False
+
+
+_POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  schedulerName: kai-scheduler
+  containers: [{name: main, image: work, resources: {limits: {nvidia.com/gpu: 1}}}]
+"""
+
+SCORES_HERE = {**SCORES, MostGpus.name: MostGpus()}
+CHOSEN = Settings(gpu_strategy=MostGpus.name, cpu_strategy=MostGpus.name)
+
+
+def _placed(*objects: Any, settings: Settings = CHOSEN) -> dict[str, tuple[str, list[str]]]:
+    made = Cluster(settings, scores=SCORES_HERE)
+    feed(made, *objects)
+    plan = made.decide(0)
+    alone = [entry.placement for entry in plan.entries if isinstance(entry, Alone)]
+    return {each.name: (each.node, [device.group for device in each.devices]) for each in alone}
+
+
+@pytest.mark.parametrize("asked", [{"fraction": "0.5"}, {"gpus": 1}, {}], ids=["share", "whole GPU", "CPU only"])
+def test_nodes_are_chosen_by_a_score_of_ones_own(asked: dict[str, Any]) -> None:
+    nodes = [node("n1", gpus=2), node("n2", gpus=8), node("n3", gpus=4)]
+    assert _placed(*nodes, pod("p", **asked))["p"][0] == "n2"
+    assert _placed(*nodes, pod("p", **asked), settings=Settings())["p"][0] != "n2"
+
+
+def test_devices_are_chosen_by_the_same_score() -> None:
+    held = [
+        reservation(name, "n1", book={f"of-{name}": (10 - free) * NANO // 10}, uuid=f"GPU-{name}")
+        for name, free in (("a", 3), ("b", 4), ("c", 9))
+    ]
+    assert _placed(node("n1", gpus=3), *held, pod("p", fraction="0.3"))["p"][1] == ["b"]
+    assert _placed(node("n1", gpus=3), *held, pod("p", fraction="0.3"), settings=Settings())["p"][1] == ["a"]
+
+
+async def test_a_simulated_cluster_places_by_a_score_of_ones_own() -> None:
+    scheduler = SchedulerSettings(decisions=CHOSEN, scores=SCORES_HERE)
+    clock = VirtualClock(asyncio.get_running_loop())
+    nodes = shape.parse(["1x2x80GiB", "1x8x80GiB"])
+    async with World(nodes, clock=clock, settings=WorldSettings(scheduler=scheduler)) as running:
+        await running.apply(manifests.load(_POD))
+        assert await running.until_idle()
+        largest = max(outcome.nodes(running), key=lambda each: len(each.devices))
+        (placed,) = outcome.pods(running)
+        assert placed.node == largest.name
+
+
+def test_a_name_that_is_no_scores_is_refused() -> None:
+    with pytest.raises(LookupError, match="fullest"):
+        _placed(node("n1", gpus=1), pod("p", gpus=1), settings=Settings(gpu_strategy="fullest"))
+
+
+@pytest.mark.parametrize("score", SCORES.values(), ids=SCORES)
+@pytest.mark.parametrize("wanted", Wanted)
+def test_keys_of_the_largest_nodes_stay_in_their_bits(score: Score, wanted: Wanted) -> None:
+    made = Cluster(Settings())
+    full = [f"g{number}" for number in range(120)]
+    feed(made, node("empty", gpus=0), node("large", gpus=65536, cpu="9E"), node("shared", gpus=127))
+    feed(made, *(reservation(name, "shared", book={f"of-{name}": 1}, uuid=f"GPU-{name}") for name in full))
+    look = Look(Placer(made.snapshot()).statement.table, slice(None), wanted, ())
+    look.opened, look.tightest = np.zeros(3, np.int64), np.full(3, 127 * NANO)
+    keys = score.keys(look)
+    assert keys.min() >= 0
+    assert keys.max() < KEY_END
