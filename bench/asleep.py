@@ -48,7 +48,7 @@ class _Scheduler:
             self.told += sum(len(entry.pods) for entry in explained)
             for entry in plan.entries:
                 if isinstance(entry, Bind):
-                    self.cluster.commits.assume(entry.placement, "bind")
+                    self.cluster.commits.assume(entry.placement)
             if plan.wake_at_ns is None or plan.wake_at_ns > self.now_ns:
                 return plan
 

@@ -23,7 +23,7 @@ from scheduler.commit import handing
 from scheduler.commit.direct import Direct
 from scheduler.commit.gangs import Gangs
 from scheduler.commit.handed import HandedOver
-from scheduler.core.assumed.in_flight import HOLD
+from scheduler.core.assumed.in_flight import State
 from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, Hold, Join, Placement, Plan, Retire, Withdraw
 from scheduler.settings import SchedulerSettings
 from scheduler.telemetry.observing import Observer, Stage
@@ -145,11 +145,11 @@ class Cycle:
         for entry in plan.entries:
             match entry:
                 case Bind(placement=placement):
-                    self._assume([placement], "bind")
+                    self._assume([placement])
                     bind = self._timed(Stage.BIND, self._direct.bind)
                     tasks.start_soon(self._guarded, self._limited, limiter, bind, placement)
                 case Join(placement=placement):
-                    self._assume([placement], "join")
+                    self._assume([placement])
                     joins.setdefault(tuple(device.group for device in placement.devices), []).append(placement)
                 case Attempt(placement=placement):
                     self._cache.cluster.commits.open(placement)
@@ -159,7 +159,7 @@ class Cycle:
                 case Hold(placement=placement):
                     self._cache.cluster.commits.hold(placement)
                 case Gang():
-                    self._assume(entry.placements, "gang")
+                    self._assume(entry.placements)
                     tasks.start_soon(self._guarded, self._timed(Stage.GANG, self._gangs.start), entry)
                 case Retire() | Withdraw() | Explain():
                     self._give_up(entry, tasks)
@@ -185,10 +185,10 @@ class Cycle:
         """
         cluster = self._cache.cluster
         flight = cluster.commits.flight(placement.pod_uid)
-        if flight is None or not (flight.kind == HOLD or self._handed.has(placement)):
+        if flight is None or not (flight.state is State.HELD or self._handed.has(placement)):
             return
         cluster.commits.move_on(placement, now_ns=monotonic_ns())
-        if flight.kind == HOLD:
+        if flight.state is State.HELD:
             self._cache.wake.set()
         else:
             tasks.start_soon(self._guarded, self._handed.take_back, placement)
@@ -212,9 +212,9 @@ class Cycle:
         reservations = (self._cache.reservations.get(device.group) for device in opening.devices)
         return all(held is not None and held.is_learned for held in reservations)
 
-    def _assume(self, placements: Sequence[Placement], kind: str) -> None:
+    def _assume(self, placements: Sequence[Placement]) -> None:
         for placement in placements:
-            self._cache.cluster.commits.assume(placement, kind)
+            self._cache.cluster.commits.assume(placement)
 
     async def _guarded(self, commit: Callable[..., Awaitable[None]], *arguments: Any) -> None:
         """The edge of each commit: what goes wrong with one pod stops nothing else (S11).

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from gpu.reservation import Reservation
 from scheduler.core.assumed.backoff import Setback
 from scheduler.core.assumed.bind_requests import HandOvers
-from scheduler.core.assumed.in_flight import ATTEMPT, HOLD, Flight, Flights
+from scheduler.core.assumed.in_flight import Flight, Flights, State
 from scheduler.core.assumed.planned_members import Promises
 from scheduler.core.assumed.slow_nodes import Probation
 from scheduler.core.model.plan import Placement
@@ -46,8 +46,8 @@ class Commits:
         self.probation = Probation(changed)
 
     # --- our own -------------------------------------------------------------------------------------------------
-    def assume(self, placement: Placement, kind: str = "") -> None:
-        """Charge a placement from here on. ``kind`` says how it is committed, for people.
+    def assume(self, placement: Placement, state: State = State.DIRECT) -> None:
+        """Charge a placement from here on.
 
         Raises LookupError if the pod is not known: a plan is committed before the next event is taken.
         """
@@ -56,11 +56,11 @@ class Commits:
             raise LookupError(f"pod {placement.namespace}/{placement.name} ({placement.pod_uid}) is not known")
         if pod.node:
             return
-        self._flights.begin(placement, kind, pod.cls.demand)
+        self._flights.begin(placement, state, pod.cls.demand)
 
     def open(self, placement: Placement) -> None:
         """Charge a share that goes to the binder, which makes its devices known to those that ``hold`` for it."""
-        self.assume(placement, ATTEMPT)
+        self.assume(placement, State.AT_BINDER)
         if self._flights.get(placement.pod_uid) is not None:
             self._flights.openings.open(placement.pod_uid, (device.group for device in placement.devices))
 
@@ -68,7 +68,7 @@ class Commits:
         """Charge a share until a device that it waits for is known or given up (openings.py)."""
         groups = [device.group for device in placement.devices if self.is_opening(device.group)]
         if groups:
-            self.assume(placement, HOLD)
+            self.assume(placement, State.HELD)
             self._flights.openings.hold(placement.pod_uid, groups)
         else:
             self._changed()  # nothing to wait for any more: it is decided on again
@@ -201,7 +201,7 @@ class Commits:
     def pod_gone(self, uid: str) -> None:
         """A pod is gone. The reservation for it may still come, unless it only waited for one."""
         flight = self._flights.get(uid)
-        if flight is not None and flight.kind != HOLD:
+        if flight is not None and flight.state is not State.HELD:
             self.hand_overs.depart(_as_hand_over(flight.placement))
         self._flights.forget(uid)
         self._setbacks.pop(uid, None)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Container
-from typing import Final
 
 import msgspec
 
@@ -13,22 +13,32 @@ from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import Demand
 from scheduler.core.nodes.node_usage import Charge
 
-ATTEMPT: Final = "attempt"
-HOLD: Final = "hold"
-_TAKEN_BACK: Final = "taken back"
+
+class State(enum.Enum):
+    """Where a commit is."""
+
+    #: The scheduler writes the Binding itself: a pod alone, a share that joins known devices, a member of a gang.
+    DIRECT = "direct"
+    #: Handed over to the binder, which makes its devices known.
+    AT_BINDER = "at the binder"
+    #: Written nowhere: it waits for a device that another one makes known.
+    HELD = "held"
+    #: The binder is asked to give it up.
+    TAKEN_BACK = "taken back"
 
 
 class Flight(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One commit. ``settled``: the write was answered well, the API has yet to show it."""
 
     placement: Placement
-    kind: str
+    state: State
     charge: Charge
     settled: bool = False
 
     def waits_for(self, groups: Container[str]) -> bool:
         """Whether it is a share alone, not taken back yet, on a device of one of these groups."""
-        return self.kind in {ATTEMPT, HOLD} and any(device.group in groups for device in self.placement.devices)
+        may_move = self.state in {State.AT_BINDER, State.HELD}
+        return may_move and any(device.group in groups for device in self.placement.devices)
 
 
 class Flights:
@@ -45,12 +55,12 @@ class Flights:
         #: Commits begun so far per pod: the number of its next attempt.
         self._tries: dict[str, int] = {}
 
-    def begin(self, placement: Placement, kind: str, demand: Demand) -> None:
+    def begin(self, placement: Placement, state: State, demand: Demand) -> None:
         """Charge a placement; one of the same pod that was under way is replaced."""
         uid = placement.pod_uid
         self.land(uid)
         charge = Charge(pod_uid=uid, node=placement.node, demand=demand, devices=placement.devices)
-        self._by_pod[uid] = Flight(placement=placement, kind=kind, charge=charge)
+        self._by_pod[uid] = Flight(placement=placement, state=state, charge=charge)
         self._at.move(uid, placement.node)
         self._tries[uid] = placement.number + 1
         self._touched(uid)
@@ -87,10 +97,10 @@ class Flights:
     def move_on(self, uid: str) -> None:
         """Let a share that is held go; one at the binder is being taken back from now on."""
         flight = self._by_pod[uid]
-        if flight.kind == HOLD:
+        if flight.state is State.HELD:
             self.land(uid)
         else:
-            self._by_pod[uid] = msgspec.structs.replace(flight, kind=_TAKEN_BACK)
+            self._by_pod[uid] = msgspec.structs.replace(flight, state=State.TAKEN_BACK)
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""

@@ -157,7 +157,7 @@ class World:
                     pass
 
     def _begin(self, placement: Placement, kind: str) -> None:
-        self.cluster.commits.assume(placement, kind)
+        self.cluster.commits.assume(placement)
         self.commits[placement.pod_uid] = Commit(placement, kind)
 
     def move_on(self, placement: Placement) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpu.handover import PlannedDevice
+from scheduler.core.assumed.in_flight import State
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Placement
 from tests.scheduler.core.objects import (
@@ -44,7 +45,7 @@ def _placement(of: Pod, *devices: tuple[str, int], number: int = 0, on: str = "n
 
 def _assumed(of: Pod, *devices: tuple[str, int]) -> Cluster:
     made = cluster(node(), node("n2"), of)
-    made.commits.assume(_placement(of, *devices), "bind")
+    made.commits.assume(_placement(of, *devices))
     return made
 
 
@@ -99,21 +100,21 @@ def test_a_pod_that_is_gone_is_in_flight_no_more(how: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("objects", "how", "free"),
+    ("objects", "state", "free"),
     [
-        ([], "attempt", 7),
-        ([bind_request(SHARE, "n1", ("g", HALF))], "attempt", 7),
-        ([], "hold", 8),
-        ([reservation("g")], "join", 7),
+        ([], State.AT_BINDER, 7),
+        ([bind_request(SHARE, "n1", ("g", HALF))], State.AT_BINDER, 7),
+        ([], State.HELD, 8),
+        ([reservation("g")], State.DIRECT, 7),
     ],
 )
 def test_a_device_that_was_to_be_opened_for_a_pod_that_is_gone_is_charged_until_it_is_seen(
-    objects: list[Any], how: str, free: int
+    objects: list[Any], state: State, free: int
 ) -> None:
     made = cluster(node(), SHARE, *objects)
-    made.commits.assume(_placement(SHARE, ("g", HALF)), how)
+    made.commits.assume(_placement(SHARE, ("g", HALF)), state)
     made.remove_pod("uid-s")
-    assert (free_gpus(made), bool(made.commits.departed())) == (free, how == "attempt")
+    assert (free_gpus(made), bool(made.commits.departed())) == (free, state is State.AT_BINDER)
     feed(made, reservation("g"))
     made.remove_bind_request("ns", "s")
     assert (free_gpus(made), made.commits.departed()) == (7, ())
@@ -130,7 +131,7 @@ def test_a_withdrawn_attempt_gives_back_what_it_held_and_the_pod_waits_again() -
 def test_a_late_withdrawal_of_an_older_attempt_leaves_the_newer_one_charged() -> None:
     made = _assumed(WHOLE)
     made.commits.release("uid-w", attempt=0)
-    made.commits.assume(_placement(WHOLE, number=1), "bind")
+    made.commits.assume(_placement(WHOLE, number=1))
     made.commits.release("uid-w", attempt=0)
     made.commits.settle("uid-w", attempt=0)
     assert free_gpus(made) == 6
@@ -142,12 +143,12 @@ def test_a_late_withdrawal_of_an_older_attempt_leaves_the_newer_one_charged() ->
 def test_a_pod_that_is_not_known_can_not_be_committed() -> None:
     made = cluster(node())
     with pytest.raises(LookupError, match="ns/w"):
-        made.commits.assume(_placement(WHOLE), "bind")
+        made.commits.assume(_placement(WHOLE))
 
 
 def test_a_pod_that_is_bound_already_is_not_charged_twice() -> None:
     made = cluster(node(), bound(WHOLE, "n1"))
-    made.commits.assume(_placement(WHOLE), "bind")
+    made.commits.assume(_placement(WHOLE))
     assert free_gpus(made) == 6
 
 

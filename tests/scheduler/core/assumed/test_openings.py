@@ -114,7 +114,7 @@ def test_one_that_waited_for_two_devices_and_went_elsewhere_stays_charged_there(
         devices=(PlannedDevice("elsewhere", NANO // 3),),
         number=made.next_number("uid-both"),
     )
-    made.commits.assume(elsewhere, "join")
+    made.commits.assume(elsewhere)
     made.commits.release("uid-b", attempt=flight.placement.number)
     assert made.is_in_flight("uid-both")
     assert made.validate() == []

@@ -113,7 +113,7 @@ def test_a_plan_goes_with_its_pod_group() -> None:
 def test_a_plan_that_is_being_carried_out_is_charged_once() -> None:
     made = cluster(node(gpus=2), FIRST, SECOND)
     for member in (FIRST, SECOND):
-        made.commits.assume(_placement(member), "gang")
+        made.commits.assume(_placement(member))
     feed(made, BOTH)
     assert free_gpus(made) == 0
     for member in (FIRST, SECOND):

@@ -122,7 +122,7 @@ def test_members_beyond_the_minimum_wait_until_it_is_bound_and_then_come_one_at_
     (gang,) = made.decide(0).entries
     assert isinstance(gang, Gang)
     for placement in gang.placements:
-        made.commits.assume(placement, "gang")
+        made.commits.assume(placement)
     assert made.decide(0).entries == ()
     feed(made, bound(members[0], "n1"))
     assert made.decide(0).entries == ()

@@ -54,7 +54,7 @@ def test_a_member_beyond_the_minimum_that_is_on_its_way_counts() -> None:
     made = cluster(node(gpus=4), *gangs)
     first, second = (entry for entry in made.decide(0).entries if isinstance(entry, Bind))
     assert (first.placement.name, second.placement.name) == ("a1", "b1")
-    made.commits.assume(first.placement, "bind")
+    made.commits.assume(first.placement)
     assert placed(made) == ["b1"]
 
 
@@ -63,11 +63,11 @@ def test_a_gang_whose_minimum_is_on_its_way_keeps_its_place_among_those_that_run
     made = cluster(node(gpus=5), *gangs)
     for entry in made.decide(0).entries:
         if isinstance(entry, Bind):
-            made.commits.assume(entry.placement, "bind")
+            made.commits.assume(entry.placement)
     made.upsert_pod(bound(gangs[2], "n1"))
     assert placed(made) == ["a1", "a2"]
-    made.commits.assume(_bind(made, "a1"), "bind")
-    made.commits.assume(_bind(made, "a2"), "bind")
+    made.commits.assume(_bind(made, "a1"))
+    made.commits.assume(_bind(made, "a2"))
     made.upsert_pod(bound(gangs[6], "n1"))
     assert placed(made) == ["b1"]
     assert made.validate() == []
@@ -83,7 +83,7 @@ def test_the_room_that_is_kept_for_a_gang_is_none_of_the_next_minimum() -> None:
     gangs: list[Any] = [pod_group("b", 1), *members("b", 4)]
     made = cluster(node(gpus=3), *gangs)
     (entry,) = (entry for entry in made.decide(0).entries if isinstance(entry, Bind))
-    made.commits.assume(entry.placement, "bind")
+    made.commits.assume(entry.placement)
     for one in late:
         feed(made, one)
     (start,) = (entry for entry in made.decide(0).entries if isinstance(entry, Gang))
@@ -121,6 +121,6 @@ def test_a_gang_whose_members_are_all_gated_keeps_no_room() -> None:
     (entry,) = made.decide(0).entries
     assert isinstance(entry, Gang)
     for placement in entry.placements:
-        made.commits.assume(placement, "bind")
+        made.commits.assume(placement)
     feed(made, pod("gated", group="a", gpus=1, gated=True), pod("z", gpus=1, created="2026-01-02T00:00:00Z"))
     assert placed(made) == ["z"]

@@ -76,7 +76,7 @@ def _keeping_off(**more: Any) -> Pod:
 
 def _placed_elsewhere(made: Cluster) -> None:
     placement = Placement(pod_uid="uid-p", namespace="ns", name="p", rv=_P.metadata.resource_version, node="n1")
-    made.commits.assume(placement, "bind")
+    made.commits.assume(placement)
 
 
 def _failed(made: Cluster) -> None:

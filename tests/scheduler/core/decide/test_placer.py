@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpu.reservation import group_id
+from scheduler.core.assumed.in_flight import State
 from scheduler.core.model.plan import Alone, Attempt, Bind, Explain, Join, Placement
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.verdict import Code
@@ -260,7 +261,7 @@ def test_a_new_group_is_named_after_node_pod_and_attempt() -> None:
     first = made.decide(0).entries[0]
     assert isinstance(first, Attempt)
     assert [d.group for d in first.placement.devices] == [group_id("uid-n1", "uid-p", n) for n in (0, 1)]
-    made.commits.assume(first.placement, "attempt")
+    made.commits.assume(first.placement, State.AT_BINDER)
     made.commits.release("uid-p", attempt=0)
     second = made.decide(0).entries[0]
     assert isinstance(second, Attempt)
