@@ -1,7 +1,9 @@
 """An HTTP proxy before an API server that lets things go wrong: late, refused, broken off, cut short, silent, expired.
 
-It speaks plain HTTP to clients on loopback and TLS to the server, and passes on who they say they are. What goes wrong
-is tools/mishaps.py's to say. For delays alone, with the clients' TLS untouched, there is tools/lateproxy.py.
+It speaks plain HTTP to clients on loopback and TLS to the server, and passes on who they say they are. The faults are
+those of kube/memory/faults.py; tools/mishaps.py deals them. It refuses, delays, loses, cuts and ends: what a fault says
+of later, of lies and of pages is left to the server in memory. For delays alone, with the clients' TLS untouched, there
+is tools/lateproxy.py.
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ import aiohttp
 import anyio
 from aiohttp import web
 
-from tools.mishaps import NOTHING, End, Fate, Kind, Mishap, expired_event, status
+from kube.memory.faults import End, Fault
+from kube.memory.lines import BrokenOff, come_through
+from kube.memory.responses import injected_refusal
+from tools.mishaps import Fate, Kind
 
 _LOOPBACK: Final = "127.0.0.1"
 _PASSED_ON: Final = ("Authorization", "Content-Type", "Accept", "User-Agent")
@@ -60,23 +65,24 @@ class FaultyProxy:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         kind = _kind(request)
-        mishap = self._fate.deal(kind)
-        if mishap.delay_s:
-            await anyio.sleep(mishap.delay_s)
-            self._fate.struck(mishap)
-        if mishap.refuse_with:
-            self._fate.struck(mishap)
-            return _refusal(mishap)
-        if mishap.lost == "request":
-            self._fate.struck(mishap)
+        fault = self._fate.deal(kind)
+        if fault.delay_s:
+            await anyio.sleep(fault.delay_s)
+            self._fate.struck(fault)
+        if fault.refuse_with:
+            self._fate.struck(fault)
+            refusal = injected_refusal(fault)
+            return web.Response(status=refusal.status, body=refusal.body, headers=refusal.headers)
+        if fault.lost == "request":
+            self._fate.struck(fault)
             return _hang_up(request)
         try:
-            return await self._pass_on(request, kind, mishap)
+            return await self._pass_on(request, kind, fault)
         except (aiohttp.ClientError, ConnectionError):
             # The server is away, or the client has gone.
             return _hang_up(request)
 
-    async def _pass_on(self, request: web.Request, kind: Kind, mishap: Mishap) -> web.StreamResponse:
+    async def _pass_on(self, request: web.Request, kind: Kind, fault: Fault) -> web.StreamResponse:
         body = await request.read()
         async with self._session.request(
             request.method,
@@ -87,8 +93,8 @@ class FaultyProxy:
             read_bufsize=_LONGEST_LINE,
         ) as answer:
             if kind is Kind.WATCH and answer.status == 200:
-                return await self._watch(request, answer, mishap)
-            return await self._whole(request, answer, mishap)
+                return await self._watch(request, answer, fault)
+            return await self._whole(request, answer, fault)
 
     def _target(self, request: web.Request) -> str:
         query = dict(request.rel_url.query)
@@ -96,61 +102,34 @@ class FaultyProxy:
             query["limit"] = str(self._page)
         return f"{self._server}{request.rel_url.raw_path}?{urlencode(query)}"
 
-    async def _whole(self, request: web.Request, answer: aiohttp.ClientResponse, mishap: Mishap) -> web.StreamResponse:
+    async def _whole(self, request: web.Request, answer: aiohttp.ClientResponse, fault: Fault) -> web.StreamResponse:
         body = await answer.read()
-        if mishap.lost == "answer":
-            self._fate.struck(mishap)
+        if fault.lost == "answer":
+            self._fate.struck(fault)
             return _hang_up(request)
         headers = {"Content-Type": answer.headers.get("Content-Type", ""), "Content-Length": str(len(body))}
         response = web.StreamResponse(status=answer.status, headers=headers)
         await response.prepare(request)
-        if mishap.end is End.BREAKS_INSIDE and len(body) > 1:
-            self._fate.struck(mishap)
-            await response.write(mishap.cut(body))
+        if fault.end is End.BREAKS_INSIDE and len(body) > 1:
+            self._fate.struck(fault)
+            await response.write(fault.cut(body))
             _hang_up(request)
             return response
         await response.write(body)
         return response
 
-    async def _watch(self, request: web.Request, answer: aiohttp.ClientResponse, mishap: Mishap) -> web.StreamResponse:
+    async def _watch(self, request: web.Request, answer: aiohttp.ClientResponse, fault: Fault) -> web.StreamResponse:
         response = web.StreamResponse(headers=_JSON)
         await response.prepare(request)
-        passed = 0
-        async for line in answer.content:
-            if mishap.line_delay_s:
-                await anyio.sleep(mishap.line_delay_s)
-                self._fate.struck(mishap)
-            if mishap.end is not End.NOT and passed == mishap.after_lines:
-                self._fate.struck(mishap)
-                if await _strike(request, response, mishap, line):
-                    return response
-                mishap = NOTHING
-            else:
-                await response.write(line)
-            passed += 1
+        lines = (line.rstrip(b"\n") async for line in answer.content)
+        try:
+            async for line in come_through(lines, fault, lambda: self._fate.struck(fault)):
+                await response.write(line + b"\n")
+        except BrokenOff as broken:
+            await response.write(broken.rest)
+            if not broken.closes:
+                _hang_up(request)
         return response
-
-
-async def _strike(request: web.Request, response: web.StreamResponse, mishap: Mishap, line: bytes) -> bool:
-    """Let a watch end at this line; return whether it has."""
-    match mishap.end:
-        case End.BREAKS:
-            _hang_up(request)
-        case End.BREAKS_INSIDE:
-            await response.write(mishap.cut(line))
-            _hang_up(request)
-        case End.CLOSES_INSIDE:
-            await response.write(mishap.cut(line))
-        case End.GARBLES:
-            await response.write(mishap.cut(line) + b"\n")
-            return False
-        case End.EXPIRES:
-            await response.write(expired_event())
-        case End.FALLS_SILENT:
-            await anyio.sleep_forever()
-        case End.CLOSES | End.NOT:
-            pass
-    return True
 
 
 def _hang_up(request: web.Request) -> web.Response:
@@ -164,11 +143,3 @@ def _kind(request: web.Request) -> Kind:
     if request.method != "GET":
         return Kind.WRITE
     return Kind.WATCH if request.query.get("watch") in {"true", "1"} else Kind.READ
-
-
-def _refusal(mishap: Mishap) -> web.Response:
-    retry = {"Retry-After": str(mishap.retry_after_s)} if mishap.retry_after_s else {}
-    if mishap.in_prose:
-        page = b"<html><body>no server is available to handle this request</body></html>"
-        return web.Response(status=mishap.refuse_with, body=page, headers={"Content-Type": "text/html", **retry})
-    return web.Response(status=mishap.refuse_with, body=status(mishap.refuse_with), headers={**_JSON, **retry})

@@ -1,14 +1,16 @@
 """What may go wrong between a client and the server, decided by rules that are asked at fixed points.
 
-Three points: a request on its way to the server, a watch line on its way back, and a question of the server to an
-admission webhook. A rule is a plain callable, so a
-scenario can aim at one write, and a random run can roll dice (``sometimes``) with a random source of its own. Watches
-are cut by ``MemoryApiServer.cut_watches``; a dead client is ``MemoryTransport.kill``. ``on_answer`` is told of each
-request at the moment at which it has been carried out, before anybody hears: a client can be killed right there.
+``Fault`` is the one vocabulary: the server in memory does these things in virtual time, and tools/faultyproxy.py before
+a real server. Three points: a request on its way to the server, a watch line on its way back, and a question of the
+server to an admission webhook. A rule is a plain callable, so a scenario can aim at one write, and a random run can
+roll dice (``sometimes``) with a random source of its own. Watches are cut by ``MemoryApiServer.cut_watches``; a dead
+client is ``MemoryTransport.kill``. ``on_answer`` is told of each request at the moment at which it has been carried
+out, before anybody hears: a client can be killed right there.
 """
 
 from __future__ import annotations
 
+import enum
 import random
 from collections.abc import Callable
 from typing import Final, Literal
@@ -18,9 +20,24 @@ import msgspec
 from kube.memory.calls import Call
 
 
+class End(enum.Enum):
+    """How a watch ends before its time, or goes on worse; the answer to a read just breaks off."""
+
+    NOT = "not"
+    BREAKS = "the connection breaks between two lines"
+    BREAKS_INSIDE = "the connection breaks inside a line, or inside the answer to a read"
+    CLOSES = "the stream ends as if all were said"
+    CLOSES_INSIDE = "the stream ends as if all were said, inside a line"
+    GARBLES = "a line loses its second part, and the others come"
+    EXPIRES = "410 Gone, as an event"
+    FALLS_SILENT = "nothing comes any more"
+
+
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """What happens to one request. The default is nothing."""
 
+    #: For people, and to tell two faults apart.
+    name: str = ""
     #: Seconds that the request is on its way.
     delay_s: float = 0.0
     #: HTTP status with which it is refused instead of carried out; 0 for none.
@@ -40,6 +57,15 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     page: int = 0
     #: Seconds that the answer is on its way.
     answer_delay_s: float = 0.0
+    #: With ``refuse_with``: something in between refuses it that does not speak Kubernetes.
+    in_prose: bool = False
+    #: Seconds that each line of a watch is on its way; those behind it wait.
+    line_delay_s: float = 0.0
+    end: End = End.NOT
+    #: With ``end``: how many lines of a watch come through before it.
+    after_lines: int = 0
+    #: What comes through of a line, or of the answer to a read, that is cut.
+    kept_permille: int = 500
 
     @property
     def is_carried_out(self) -> bool:
@@ -47,6 +73,15 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         if self.lost == "request":
             return self.lands_after_s is not None
         return self.carried_out or not self.refuse_with
+
+    @property
+    def strikes_lines(self) -> bool:
+        """Whether lines of a watch are struck: later than the request, or never, if the watch ends first."""
+        return self.end is not End.NOT or self.line_delay_s > 0.0
+
+    def cut(self, whole: bytes) -> bytes:
+        """Return what comes through: something, and not all."""
+        return whole[: min(max(1, len(whole) * self.kept_permille // 1000), len(whole) - 1)]
 
 
 NOTHING = Fault()
@@ -109,10 +144,15 @@ class Faults:
         for rule in self.on_request:
             fault = rule(call)
             if fault is not None:
-                for listener in tuple(self.on_strike):
-                    listener(call, fault)
+                if call.verb != "watch" or not fault.strikes_lines:
+                    self.struck(call, fault)
                 return fault
         return NOTHING
+
+    def struck(self, call: Call, fault: Fault) -> None:
+        """Tell the listeners that a fault happens to a request, or to lines of its watch."""
+        for listener in tuple(self.on_strike):
+            listener(call, fault)
 
     def of_review(self, webhook: str) -> ReviewFault:
         """Return what happens to a question to a webhook."""

@@ -14,21 +14,14 @@ from kube.client.deadline import deadline
 from kube.client.errors import Timeout, Unreachable
 from kube.client.transport import Response
 from kube.memory.calls import Call
-from kube.memory.faults import Fault, Faults
+from kube.memory.faults import End, Fault, Faults
+from kube.memory.lines import come_through
 from kube.memory.refusals import Refusal
-from kube.memory.responses import HEADERS, refusal_response
+from kube.memory.responses import HEADERS, injected_refusal, refusal_response
 from kube.memory.watching import WatchStream
 
-_REASONS = {
-    401: "Unauthorized",
-    403: "Forbidden",
-    409: "Conflict",
-    410: "Expired",
-    429: "TooManyRequests",
-    500: "InternalError",
-    503: "ServiceUnavailable",
-    504: "Timeout",
-}
+#: An open watch, and its lines as they reach the client.
+_Watch = tuple[WatchStream, AsyncIterator[bytes]]
 
 
 class Answering(Protocol):
@@ -137,7 +130,7 @@ class MemoryTransport:
             self._server.log_write(method, path, body, self._user)
         answer = refusal_response(call) if isinstance(call, Refusal) else await self._carried_out(call, fault)
         response = self._dated(answer)
-        if fault.lost == "answer":
+        if fault.lost == "answer" or fault.end is not End.NOT:
             await self._unheard(fault)
         if fault.answer_delay_s:
             await anyio.sleep(fault.answer_delay_s)
@@ -180,7 +173,7 @@ class MemoryTransport:
 
     async def _unheard(self, fault: Fault) -> None:
         """Never answer: the sender waits for its time-out, or sees the connection break."""
-        if fault.breaks and not self._dead:
+        if (fault.breaks or fault.end is not End.NOT) and not self._dead:
             raise Unreachable("injected: connection reset")
         await anyio.sleep_forever()
 
@@ -188,11 +181,7 @@ class MemoryTransport:
         if fault.carried_out and call.verb != "watch":
             await self._server.answer(call)
         if fault.refuse_with:
-            reason = _REASONS.get(fault.refuse_with, "")
-            refusal = Refusal(fault.refuse_with, reason, f"injected: {reason or fault.refuse_with}")
-            if fault.refuse_with == 429:
-                refusal.retry_after_s = fault.retry_after_s
-            return refusal_response(refusal)
+            return injected_refusal(fault)
         if fault.page and call.verb == "list" and "limit" in call.query:
             call = msgspec.structs.replace(call, query={**call.query, "limit": str(fault.page)})
         return await self._server.answer(call)
@@ -210,14 +199,15 @@ class MemoryTransport:
         if isinstance(opened, Response):
             yield opened, _nothing()
             return
-        self._streams[opened] = None
+        stream, lines = opened
+        self._streams[stream] = None
         try:
-            yield self._dated(Response(200, HEADERS, b"")), _Lines(opened, self._reach)
+            yield self._dated(Response(200, HEADERS, b"")), lines
         finally:
-            del self._streams[opened]
-            opened.close()
+            del self._streams[stream]
+            stream.close()
 
-    async def _opened(self, path: str, query: Mapping[str, str], timeout_s: float) -> WatchStream | Response:
+    async def _opened(self, path: str, query: Mapping[str, str], timeout_s: float) -> _Watch | Response:
         try:
             with deadline(timeout_s, f"GET {path}"):
                 opened = await self._open(path, query)
@@ -227,7 +217,7 @@ class MemoryTransport:
         await self._hang_if_dead()
         return opened
 
-    async def _open(self, path: str, query: Mapping[str, str]) -> WatchStream | Response:
+    async def _open(self, path: str, query: Mapping[str, str]) -> _Watch | Response:
         call = self._call("GET", path, query=query, body=None, content_type="")
         fault = self._server.faults.of_request(call) if isinstance(call, Call) else Fault()
         await anyio.lowlevel.checkpoint()
@@ -237,9 +227,13 @@ class MemoryTransport:
         if call.verb != "watch" or fault.refuse_with:
             return await self._carried_out(call, fault)
         try:
-            return self._server.open_watch(call)
+            stream = self._server.open_watch(call)
         except Refusal as refusal:
             return refusal_response(refusal)
+        lines = _Lines(stream, self._reach)
+        if not fault.strikes_lines:
+            return stream, lines
+        return stream, come_through(lines, fault, lambda: self._server.faults.struck(call, fault))
 
 
 class _Lines:

@@ -11,13 +11,13 @@ import msgspec
 from kube.client.errors import Unreachable
 from kube.memory.calls import Call
 from kube.memory.faults import Faults
+from kube.memory.lines import expired_line
 from kube.memory.reading import parse_rv, selector_of
-from kube.memory.refusals import bad_request, expired
+from kube.memory.refusals import bad_request
 from kube.memory.store import Store
 from kube.memory.types import ResourceType
 from kube.memory.watchlog import Watcher, event_line
 
-_TOO_OLD = "The resourceVersion for the provided watch is too old."
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 #: The real server's default: a minute apart, and once more shortly before the end.
 _BOOKMARK_EVERY_S = 60.0
@@ -119,7 +119,7 @@ class Watching:
         if rv == 0:
             self._push_initial(watcher, now)
         elif rv < self._store.compacted_rv:
-            watcher.push(event_line("ERROR", expired(_TOO_OLD).body()), now)
+            watcher.push(expired_line(), now)
             watcher.over = True
             return stream
         else:

@@ -9,6 +9,7 @@ import anyio
 import msgspec
 
 from kube.client.transport import Transport
+from kube.memory.server import MemoryApiServer
 from kube.memory.types import custom
 
 MERGE = "application/merge-patch+json"
@@ -84,8 +85,17 @@ class Event(msgspec.Struct, frozen=True):
 class Cluster:
     """One API server, and a namespace that nobody else uses."""
 
-    def __init__(self, transport: Transport, namespace: str, *, compact: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        namespace: str,
+        *,
+        compact: Callable[[], Awaitable[None]],
+        memory: MemoryApiServer | None = None,
+    ) -> None:
         self.transport = transport
+        #: The server, if it is the one in memory.
+        self.memory = memory
         self.namespace = namespace
         #: Forget all history.
         self.compact = compact

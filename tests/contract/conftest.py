@@ -91,7 +91,7 @@ def in_memory(*, pod_topology_labels: bool) -> NewCluster:
         async def compact() -> None:
             server.compact()
 
-        return await _with_namespace(Cluster(server.transport(), "contract", compact=compact))
+        return await _with_namespace(Cluster(server.transport(), "contract", compact=compact, memory=server))
 
     return new
 

@@ -1,7 +1,7 @@
 """Caches that follow a server through everything that may go wrong on the way equal a fresh list in the end.
 
 Pods are made, changed, bound, deleted and made again under their names, while watches and lists are late, refused, cut,
-garbled, expired or silent: on the real server through a proxy, on the one in memory through a transport. Each seed has
+garbled, expired or silent: before the real server by a proxy, and by the one in memory itself. Each seed has
 each mishap at least once, in an order of its own.
 """
 
@@ -11,10 +11,12 @@ import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from binder.core.reservation_pod import ReservationTemplate
 from binder.watch.sinks import PodSink as BinderPodSink
@@ -27,6 +29,8 @@ from kube.client.http import HttpTransport
 from kube.client.resources import PODS
 from kube.client.retry import Retry
 from kube.client.transport import Transport
+from kube.memory.calls import Call
+from kube.memory.faults import Fault
 from kube.watch.reflector import Reflector, ReflectorSettings, Sink
 from kube.watch.signal import Signal
 from scheduler.core.cluster import Cluster as SchedulerCluster
@@ -34,7 +38,6 @@ from scheduler.core.model.settings import Settings
 from scheduler.watch.cache import Cache, PodSink
 from tests.contract.cluster import Cluster, pod
 from tests.contract.conftest import NewCluster
-from tests.contract.faulty import FaultyTransport
 from tools.faultyproxy import FaultyProxy
 from tools.mishaps import Deck, Kind, catalogue
 from wire import names
@@ -43,6 +46,8 @@ from wire.core import Binding, ObjectMeta, ObjectReference, Pod
 #: Pods have so few names that most are used again, and lists so small pages that there are several.
 _NAMES = [f"p{number}" for number in range(16)]
 _PAGE = 4
+#: Their name on the server in memory.
+_FOLLOWERS = "followers"
 _WITHIN_S = 60.0
 _SETTINGS = ReflectorSettings(
     watch_least_s=2,
@@ -162,13 +167,19 @@ class Users:
         await self.api.delete(PODS, name, namespace=self.namespace, grace_s=0)
 
 
+def _dealt(fate: Deck, call: Call) -> Fault | None:
+    if call.user != _FOLLOWERS:
+        return None
+    return replace(fate.deal(Kind.WATCH if call.verb == "watch" else Kind.READ), page=_PAGE)
+
+
 @asynccontextmanager
-async def through(
-    backend: str, cluster: Cluster, request: pytest.FixtureRequest, fate: Deck
-) -> AsyncIterator[Transport]:
+async def through(cluster: Cluster, request: pytest.FixtureRequest, fate: Deck) -> AsyncIterator[Transport]:
     """A connection on which things go wrong."""
-    if backend == "memory":
-        yield FaultyTransport(cluster.transport, fate=fate, page=_PAGE)
+    if cluster.memory is not None:
+        cluster.memory.faults.on_request.append(partial(_dealt, fate))
+        cluster.memory.faults.on_strike.append(lambda _, fault: fate.struck(replace(fault, page=0)))
+        yield cluster.memory.transport(_FOLLOWERS)
         return
     plane = request.getfixturevalue("real_server")
     async with AsyncExitStack() as stack:
@@ -195,7 +206,7 @@ async def test_caches_equal_a_fresh_list_whatever_went_wrong_on_the_way(
         deck = Deck({kind: of for kind, of in catalogue(rng).items() if kind is not Kind.WRITE}, rng)
         users = Users(Api(cluster.transport, retry=Retry(rng)), cluster.namespace, rng, _PACE_S[backend])
         with anyio.fail_after(_WITHIN_S):
-            async with through(backend, cluster, request, deck) as transport:
+            async with through(cluster, request, deck) as transport:
                 await _follow(Api(transport, retry=Retry(rng), timeout_s=5.0), users, deck)
 
 

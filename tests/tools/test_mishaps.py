@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from tools.mishaps import NOTHING, Deck, Kind, Mishap, catalogue
+from kube.memory.faults import NOTHING, Fault
+from tools.mishaps import Deck, Kind, catalogue
 
 
 def deck(seed: int = 1) -> Deck:
@@ -12,17 +13,17 @@ def deck(seed: int = 1) -> Deck:
     return Deck(catalogue(rng), rng)
 
 
-def dealt(from_deck: Deck, kind: Kind, times: int) -> list[Mishap]:
+def dealt(from_deck: Deck, kind: Kind, times: int) -> list[Fault]:
     return [from_deck.deal(kind) for _ in range(times)]
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_a_mishap_is_dealt_until_it_has_struck(kind: Kind) -> None:
+def test_a_fault_is_dealt_until_it_has_struck(kind: Kind) -> None:
     full = deck()
-    expected = {mishap.name for mishap in catalogue(random.Random(1))[kind]}
-    assert {mishap.name for mishap in dealt(full, kind, 100)} == {*expected, NOTHING.name}
-    for mishap in dealt(full, kind, 100):
-        full.struck(mishap)
+    expected = {fault.name for fault in catalogue(random.Random(1))[kind]}
+    assert {fault.name for fault in dealt(full, kind, 100)} == {*expected, NOTHING.name}
+    for fault in dealt(full, kind, 100):
+        full.struck(fault)
     assert set(dealt(full, kind, 100)) == {NOTHING}
     assert not any(name.startswith(kind.value) for name in full.left())
     assert full.left()
@@ -37,8 +38,3 @@ def test_a_calm_deck_deals_nothing() -> None:
     calm = deck()
     calm.calm()
     assert set(dealt(calm, Kind.READ, 50)) == {NOTHING}
-
-
-@pytest.mark.parametrize(("permille", "kept"), [(1, b"a"), (500, b"ab"), (999, b"abc")])
-def test_what_is_cut_has_lost_something_and_not_all(permille: int, kept: bytes) -> None:
-    assert Mishap(kept_permille=permille).cut(b"abcd") == kept

@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from tools.mishaps import NOTHING, End, Kind, Mishap, catalogue
+from kube.memory.faults import NOTHING, End, Fault
+from tools.mishaps import Kind, catalogue
 
 #: How many in a thousand requests go wrong. A watch is one request, and its end the usual thing.
 _PERMILLE: Final = {Kind.READ: 30, Kind.WRITE: 30, Kind.WATCH: 700}
@@ -35,26 +36,26 @@ class Luck:
         """Let nothing go wrong with requests that come from now on."""
         self._is_calm = True
 
-    def deal(self, kind: Kind) -> Mishap:
+    def deal(self, kind: Kind) -> Fault:
         """What is to happen to a request that has just come."""
         if self._is_calm:
             return NOTHING
         if self._rng.randrange(1000) < _PERMILLE[kind]:
-            return self._mishap(kind)
+            return self._fault(kind)
         if self._rng.randrange(1000) < _LATE_PERMILLE:
-            return Mishap(name="late", delay_s=self._rng.uniform(0.0, _LATEST_S))
+            return Fault(name="late", delay_s=self._rng.uniform(0.0, _LATEST_S))
         return NOTHING
 
-    def struck(self, mishap: Mishap) -> None:
+    def struck(self, fault: Fault) -> None:
         """It has happened."""
-        self.counts[mishap.name] += 1
+        self.counts[fault.name] += 1
 
-    def _mishap(self, kind: Kind) -> Mishap:
+    def _fault(self, kind: Kind) -> Fault:
         # A watch that falls silent is found out after 90 s: stopped servers play that here, for a shorter time.
-        choices = [mishap for mishap in catalogue(self._rng)[kind] if mishap.end is not End.FALLS_SILENT]
-        mishap = self._rng.choice(choices)
-        if mishap.line_delay_s:
-            return msgspec.structs.replace(mishap, line_delay_s=self._rng.uniform(0.0, _LATEST_LINE_S))
-        if mishap.end is not End.NOT:
-            return msgspec.structs.replace(mishap, after_lines=self._rng.randrange(_MOST_LINES))
-        return mishap
+        choices = [fault for fault in catalogue(self._rng)[kind] if fault.end is not End.FALLS_SILENT]
+        fault = self._rng.choice(choices)
+        if fault.line_delay_s:
+            return msgspec.structs.replace(fault, line_delay_s=self._rng.uniform(0.0, _LATEST_LINE_S))
+        if fault.end is not End.NOT:
+            return msgspec.structs.replace(fault, after_lines=self._rng.randrange(_MOST_LINES))
+        return fault

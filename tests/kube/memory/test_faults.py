@@ -6,12 +6,13 @@ import contextlib
 import random
 
 import anyio
+import msgspec
 import pytest
 
 from kube.client.errors import Timeout, Unreachable
 from kube.client.transport import Response
 from kube.memory.calls import Call
-from kube.memory.faults import Fault, once, sometimes
+from kube.memory.faults import End, Fault, once, sometimes
 from kube.memory.server import MemoryApiServer
 from tests.kube.memory.calls import CONFIG_MAPS, PODS, decoded, pod, send
 
@@ -257,3 +258,75 @@ async def test_repeated_lines_end_with_the_rule(server: MemoryApiServer) -> None
     server.faults.on_watch_repeat.append(lambda *_: 1)
     server.faults.clear()
     assert await _names_seen(server, "a") == ["a"]
+
+
+@pytest.mark.parametrize(("permille", "kept"), [(1, b"a"), (500, b"ab"), (999, b"abc")])
+def test_what_is_cut_has_lost_something_and_not_all(permille: int, kept: bytes) -> None:
+    assert Fault(kept_permille=permille).cut(b"abcd") == kept
+
+
+@pytest.mark.parametrize(
+    ("end", "seen", "ended"),
+    [
+        (End.BREAKS, ["x"], "broken"),
+        (End.BREAKS_INSIDE, ["x"], "broken"),
+        (End.CLOSES, ["x"], "closed"),
+        (End.CLOSES_INSIDE, ["x"], "broken"),
+        (End.GARBLES, ["x", "garbled", "z"], "closed"),
+        (End.EXPIRES, ["x", "410"], "closed"),
+        (End.FALLS_SILENT, ["x"], "silent"),
+    ],
+)
+async def test_a_watch_ends_as_its_fault_says(server: MemoryApiServer, end: End, seen: list[str], ended: str) -> None:
+    told: list[Fault] = []
+    server.faults.on_strike.append(lambda _, fault: told.append(fault))
+    server.faults.on_request.append(once(Fault(end=end, after_lines=1), when=lambda call: call.verb == "watch"))
+    transport, lines, how = server.transport("one"), list[str](), "silent"
+    with anyio.move_on_after(60):
+        try:
+            async with transport.stream(PODS, query={"watch": "1", "timeoutSeconds": "20"}, timeout_s=5) as (_, stream):
+                for name in ("x", "y", "z"):
+                    await send(server.transport(), "POST", PODS, pod(name))
+                assert told == []
+                async for line in stream:
+                    lines.append(_brief(line))
+            how = "closed"
+        except Unreachable:
+            how = "broken"
+    assert (lines, how, len(told)) == (seen, ended, 1)
+
+
+def _brief(line: bytes) -> str:
+    try:
+        told = msgspec.json.decode(line)["object"]
+    except msgspec.DecodeError:
+        return "garbled"
+    return str(told.get("code") or told["metadata"]["name"])
+
+
+async def test_a_watch_that_ends_before_its_fault_was_not_struck(server: MemoryApiServer) -> None:
+    told: list[Fault] = []
+    server.faults.on_strike.append(lambda _, fault: told.append(fault))
+    server.faults.on_request.append(once(Fault(end=End.BREAKS, after_lines=3), when=lambda call: call.user == "one"))
+    assert await _names_seen(server, "x", "y", "z") == ["x", "y", "z"]
+    assert told == []
+
+
+async def test_each_line_of_a_watch_can_be_late(server: MemoryApiServer) -> None:
+    server.faults.on_request.append(once(Fault(line_delay_s=5), when=lambda call: call.user == "one"))
+    began = anyio.current_time()
+    assert await _names_seen(server, "x", "y") == ["x", "y"]
+    assert anyio.current_time() - began >= 10
+
+
+async def test_what_refuses_in_prose_is_no_status(server: MemoryApiServer) -> None:
+    server.faults.on_request.append(once(Fault(refuse_with=503, in_prose=True), when=_creates))
+    answer = await send(server.transport(), "POST", PODS, pod("p"))
+    assert (answer.status, answer.headers["content-type"]) == (503, "text/html")
+
+
+async def test_an_answer_that_breaks_off_is_no_answer(server: MemoryApiServer) -> None:
+    server.faults.on_request.append(once(Fault(end=End.BREAKS_INSIDE), when=_creates))
+    with pytest.raises(Unreachable):
+        await send(server.transport(), "POST", PODS, pod("p"))
+    assert await _exists(server, "p")
