@@ -41,6 +41,7 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/convert/written_plan.py": "tests/scheduler/core/convert/test_objects.py",
     "scheduler/core/decide/alone.py": "tests/scheduler/core/decide/test_decide.py",
     "scheduler/core/decide/attempts.py": "tests/scheduler/core/decide/test_decide.py",
+    "scheduler/core/decide/gang_start.py": "tests/scheduler/core/decide/test_filing.py",
     "scheduler/core/decide/gangs.py": "tests/scheduler/core/decide/test_filing.py",
     "scheduler/core/decide/shapes.py": "tests/scheduler/core/backlog/test_backlog.py",
     "scheduler/core/devices/device_pools.py": "tests/scheduler/core/devices/test_device_choice.py",
@@ -58,7 +59,10 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/nodes/table.py": "tests/scheduler/core/snapshot/test_statement.py",
     "scheduler/core/nodes/volume_limits.py": "tests/scheduler/core/nodes/test_claims.py",
     "scheduler/core/recount.py": "tests/scheduler/core/stories/test_machine.py",
+    "scheduler/core/scores/binpack.py": "tests/scheduler/core/scores/test_score.py",
     "scheduler/core/scores/ranking.py": "tests/scheduler/core/decide/test_placer.py",
+    "scheduler/core/scores/registry.py": "tests/scheduler/core/scores/test_score.py",
+    "scheduler/core/scores/spread.py": "tests/scheduler/core/scores/test_score.py",
     "scheduler/core/snapshot/supposed.py": "tests/scheduler/core/snapshot/test_statement.py",
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -14,9 +14,10 @@ from scheduler.core.backlog.gang_pace import LARGE
 from scheduler.core.decide.attempts import PLACING, Attempts
 from scheduler.core.decide.extras import Extras
 from scheduler.core.decide.filing import obstacle
+from scheduler.core.decide.gang_start import started
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.groups.surplus import Surplus
-from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Retire
+from scheduler.core.model.plan import Entry
 from scheduler.core.model.priority_order import Candidate, Rank, order_members
 from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
@@ -24,18 +25,6 @@ from scheduler.core.model.verdict import Code, Verdict
 #: What a gang costs that does not start, and each of its members that was passed over, in operations (attempts.py).
 _TRYING: Final = 50
 _PASSING: Final = 5
-
-
-@dataclass(slots=True)
-class _Start:
-    """A gang's start as far as it got. ``waits_on`` names a node where a device has to come back first."""
-
-    placed: list[tuple[PodRecord, Placement]] = field(default_factory=list)
-    retired: list[Retire] = field(default_factory=list)
-    waits_on: str = ""
-    #: Why the first member that was passed over fitted nowhere; and why the start failed, if it did.
-    first_failure: Verdict | None = None
-    failed: Verdict | None = None
 
 
 @dataclass(slots=True)
@@ -164,7 +153,7 @@ class WholeGang:
     def _try(self, ready: list[PodRecord], asked: Hashable) -> None:
         attempts, namespace = self.attempts, self.group.namespace
         mark, charged, spent = attempts.checkpoint(), attempts.charged(), attempts.allowance.spent_by(namespace)
-        start = self._started(ready)
+        start = started(ready, self.state.missing(), attempts)
         if start.failed is not None:
             attempts.rollback(mark)
             attempts.allowance.spend(namespace, _TRYING + _PASSING * len(ready))
@@ -178,7 +167,7 @@ class WholeGang:
             self.entries.extend(start.retired)
             self._explain(Verdict(code=Code.WAITING_FOR_DEVICE, detail=start.waits_on))
         else:
-            self._add(start.placed)
+            self.entries.append(start.entry(self.group, attempts))
 
     def _keep(self, verdict: Verdict, asked: Hashable, charged: set[int]) -> None:
         snapshot = self.attempts.snapshot
@@ -216,46 +205,6 @@ class WholeGang:
         """All that the start of a gang depends on beside the nodes."""
         members = tuple((pod.uid, pod.cls, pod.subgroup, pod.alone, self.attempts.without(pod)) for pod in ready)
         return self.group.minimum, self.group.subgroups, self.state.bound, self.state.total, members
-
-    def _started(self, ready: list[PodRecord]) -> _Start:
-        """Place members until the minimum is reached; a member that fits nowhere is passed over."""
-        start = _Start()
-        missing = self.state.missing()
-        for pod in ready:
-            if missing.is_reached:
-                break
-            if not missing.wants(pod):
-                continue
-            placed = self.attempts.place(pod)
-            if isinstance(placed, Placement):
-                start.placed.append((pod, placed))
-                missing.take(pod)
-                continue
-            found = self.attempts.make_room(pod)
-            if found is None:
-                start.first_failure = start.first_failure or placed
-            else:
-                start.waits_on = found[0]
-                start.retired += found[1]
-                missing.take(pod)
-        if not missing.is_reached:
-            start.failed = start.first_failure or Verdict(code=Code.NO_NODE_FITS)
-        return start
-
-    def _add(self, placed: list[tuple[PodRecord, Placement]]) -> None:
-        """One entry for all; a single member that completes the minimum needs no plan of its own."""
-        entries = [self.attempts.placer.entry(pod, placement) for pod, placement in placed]
-        if len(entries) == 1:
-            self.entries.append(entries[0])
-            return
-        self.entries.append(
-            Gang(
-                pod_group=(self.group.namespace, self.group.name),
-                rv=self.group.rv,
-                placements=tuple(placement for _, placement in placed),
-                by_binder=any(isinstance(entry, Attempt) for entry in entries),
-            )
-        )
 
     # --- what is kept --------------------------------------------------------------------------------------------
     def _explain(self, verdict: Verdict) -> None:
