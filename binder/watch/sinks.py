@@ -186,7 +186,7 @@ class NodeSink:
             self._view.uneven.discard(node.name)
         self._view.cards_mib[node.name] = node.card_mib
         if self._view.note_machine(node.name, node.registration) or was is not node.is_cordoned:
-            self._mark_node(node.name)
+            self._view.mark_node(node.name)
 
     def _remove(self, name: str) -> None:
         self._view.nodes.pop(name, None)
@@ -194,12 +194,7 @@ class NodeSink:
         self._view.uneven.discard(name)
         self._view.cards_mib.pop(name, None)
         self._view.note_machine(name, None)
-        self._mark_node(name)
-
-    def _mark_node(self, name: str) -> None:
-        for group, held in self._view.reservations.items():
-            if held.node == name:
-                self._view.mark(group)
+        self._view.mark_node(name)
 
 
 def _devices(node: Node) -> dict[str, int] | None:

@@ -73,6 +73,8 @@ class View:
         self._foreign: set[str] = set()
         #: Pod UID -> groups whose newest known book names it.
         self._tenancies: dict[str, set[str]] = {}
+        #: Node -> groups whose reservation is there, in the order in which they were seen.
+        self._groups_on: dict[str, dict[str, None]] = {}
         #: Group -> UIDs of bound pods that name it.
         self._bound: dict[str, set[str]] = {}
         #: Group -> devices (UUIDs) that its live bound pods were given, until one of them changes.
@@ -269,6 +271,11 @@ class View:
             self.dirty.add(group)
             self.collector.set()
 
+    def mark_node(self, node: str) -> None:
+        """Have the collector look at the groups whose devices are on a node."""
+        for group in self._groups_on.get(node, ()):
+            self.mark(group)
+
     def _mark_groups_of(self, pod: PodView) -> None:
         for group in pod.held_groups | self._tenancies.get(pod.uid, set()):
             self.mark(group)
@@ -283,6 +290,18 @@ class View:
                 self._tenancies.pop(uid, None)
         for uid in has - had:
             self._tenancies.setdefault(uid, set()).add(group)
+        was_on, is_on = (held.node if held is not None else "" for held in (before, after))
+        if was_on != is_on:
+            self._index_node(group, was_on, is_on)
+
+    def _index_node(self, group: str, before: str, after: str) -> None:
+        if before:
+            groups = self._groups_on[before]
+            del groups[group]
+            if not groups:
+                del self._groups_on[before]
+        if after:
+            self._groups_on.setdefault(after, {})[group] = None
 
 
 def _remains(pod: PodView) -> PodView:

@@ -250,6 +250,27 @@ async def test_nodes_that_come_and_go_and_are_cordoned_point_at_their_reservatio
     assert not seen.nodes
 
 
+def test_a_node_points_at_the_groups_that_are_on_it_and_at_no_others() -> None:
+    seen = view()
+    seen.note_reservation(reservation())
+    elsewhere = msgspec.structs.replace(reservation(), group="h", uid="uid-h", node="node-2")
+    seen.note_reservation(elsewhere)
+    for node, expected in [("node-1", {"g"}), ("node-2", {"h"}), ("node-3", set())]:
+        seen.dirty.clear()
+        seen.mark_node(node)
+        assert seen.dirty == expected
+    made_again = msgspec.structs.replace(elsewhere, uid="uid-h2", rv="99", node="node-1")
+    seen.note_reservation(made_again)
+    for node, expected in [("node-1", {"g", "h"}), ("node-2", set())]:
+        seen.dirty.clear()
+        seen.mark_node(node)
+        assert seen.dirty == expected
+    seen.forget_reservation(made_again)
+    seen.dirty.clear()
+    seen.mark_node("node-1")
+    assert seen.dirty == {"g"}
+
+
 class Clumsy(EventRecorder):
     """Stumbles over the first event."""
 
