@@ -40,6 +40,7 @@ _LEDGER_S: Final = 0.2
 #: Twice the longest time for which a node is out for a pod (scheduler/core/model/settings.py), looked at now and then.
 L1_S: Final = 3600.0
 _L1_LOOK_S: Final = 60.0
+_PASSING_LOOK_S: Final = 1.0
 #: So long after the last event something may still fall due: what a forced deletion left (its grace period and a
 #: margin), the rest of a broken gang, idle reservations.
 _LATE_WORK_S: Final = 300.0
@@ -163,6 +164,7 @@ class Auditor:
     async def judge_rest(self) -> None:
         """Judge a cluster in which nothing happens any more: L1 to L5, and what S10 and S11 say of rest."""
         await self._judge_placed()
+        await self._pass()
         now_s = anyio.current_time()
         self._checker.judge_waiting(now_s)
         self._checker.judge_forgotten(self._stuck(), now_s)
@@ -181,6 +183,16 @@ class Auditor:
         for why in fitting.values():
             self._checker.findings.add("L1", anyio.current_time(), why)
         self._checker.findings.judged.add("L1")
+
+    async def _pass(self) -> None:
+        """Wait until no pod speaks of what is under way, at most L1_S: what is still said then, L3 judges.
+
+        An excluded node is tried again after up to half of L1_S, so an attempt may fail in a cluster that had been at
+        rest for longer than any back-off.
+        """
+        until_s = anyio.current_time() + L1_S
+        while self._checker.has_passing_words and anyio.current_time() < until_s:  # noqa: ASYNC110 - plain data
+            await anyio.sleep(_PASSING_LOOK_S)
 
     def _stuck(self) -> list[str]:
         """Bound pods that don't run, though their machines work.

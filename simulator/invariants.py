@@ -185,6 +185,12 @@ class Checker:
         """Whether a pod waits that is tried again from time to time."""
         return any(placing.is_patient(pod, self._devices.values()) for pod in self._waiting())
 
+    @property
+    def has_passing_words(self) -> bool:
+        """Whether a waiting pod says what is said only while something is under way."""
+        said = (pod.verdict.message for pod in self._waiting() if pod.verdict and not pod.is_gated)
+        return any(map(telling.is_passing, said))
+
     def judge_waiting(self, at_s: float) -> None:
         """Judge what pods say that wait at rest: L3, and S11 of those whose asks are malformed."""
         scene = self.scene

@@ -16,6 +16,7 @@ from kube.client.resources import CONFIG_MAPS, PODS
 from kube.client.retry import Retry
 from kube.memory.faults import Fault
 from scheduler.app import Scheduler
+from simulator.auditing import L1_S
 from simulator.checks.writes import Bounds
 from simulator.violations import HELD, LIVENESS
 from simulator.world import World
@@ -58,6 +59,33 @@ async def test_a_pod_whose_user_took_his_ask_back_is_not_forgotten() -> None:
         await running.restart(running.scheduler)
         assert await running.until_idle()
         assert await rested(running) == set()
+
+
+async def _says(running: World, message: str) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    patch = {"status": {"conditions": [condition]}}
+    await running.api.patch(PODS, "p-0", patch, namespace="default", subresource="status")
+
+
+@pytest.mark.parametrize(
+    ("for_s", "broken"), [(200.0, set[str]()), (2 * L1_S, {"L3"})], ids=["for a while", "for good"]
+)
+async def test_a_pod_that_backs_off_is_judged_when_it_is_at_rest(for_s: float, broken: set[str]) -> None:
+    """An excluded node is tried again late, so a cluster at rest may be looked at just after an attempt failed."""
+    async with world("1x1x1GiB") as running:
+        running.scheduler.crash()
+        await running.apply(pods(1, limits="nvidia.com/gpu: 2"))
+        await _says(running, "The last attempt failed, trying again soon: DeviceClaimed: somebody has it")
+
+        async def go_on() -> None:
+            await anyio.sleep(for_s)
+            lacking = "1 node(s) didn't have enough resources: GPUs."
+            await _says(running, f"no nodes with enough resources were found: {lacking}")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(go_on)
+            assert await rested(running) == broken
+            group.cancel_scope.cancel()
 
 
 async def test_freed_room_that_nobody_takes_breaks_l4() -> None:
