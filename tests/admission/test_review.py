@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admission.local import local_webhooks
 from admission.namespaces import NamespaceChoices
 from admission.review import MalformedReview, PodAdmission
 from admission.settings import Choices, Guard, HandOver, Settings
@@ -296,24 +295,6 @@ def test_junk_anywhere_is_answered_or_malformed_but_never_breaks(
         except MalformedReview:
             continue
         assert answer["response"]["allowed"] in {True, False}
-
-
-async def test_the_webhooks_can_be_called_in_the_process() -> None:
-    hooks = local_webhooks(_admission())
-    assert [(hook.mutating, hook.resource, hook.operations) for hook in hooks] == [
-        (True, "pods", ("CREATE",)),
-        (True, "pods", ("CREATE",)),
-        (True, "pods/ephemeralcontainers", ("UPDATE",)),
-        (False, "pods", ("CREATE", "UPDATE")),
-        (False, "pods/ephemeralcontainers", ("UPDATE",)),
-    ]
-    adoption, mutation, *_ = hooks
-    assert mutation.matches(half(), {})
-    assert not mutation.matches(half(scheduler="other"), {})
-    assert env(patched(half(), await mutation.review(review(half()))))
-    assert adoption.matches(half(scheduler="other"), {names.ADOPT: "true"})
-    assert not adoption.matches(half(scheduler="other"), {names.ADOPT: "false"})
-    assert not adoption.matches(half(), {names.ADOPT: "true"})
 
 
 def test_gpus_under_another_name_are_left_to_the_plugin_on_a_node_that_a_scheduler_chooses() -> None:

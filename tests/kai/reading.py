@@ -56,10 +56,6 @@ def needed_mib(pod: Object, card_mib: int) -> int:
     return int(float(portion) * memory) if portion else int(annotations["gpu-memory"])
 
 
-def devices_asked(pod: Object) -> int:
-    return int(pod["metadata"]["annotations"].get("gpu-fraction-num-devices", "1"))
-
-
 def overbooked(pods: Sequence[Object], card_mib: int) -> list[str]:
     """Groups of which more is used than a GPU has."""
     tenants = [pod for pod in pods if not is_reservation(pod)]
