@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-FOLDERS: Final = ("gpu", "scheduler/core")
+FOLDERS: Final = ("binder/core", "gpu", "scheduler/core", "sharing")
 STORIES: Final = "stories"
 #: Module -> test file of another name that tests it.
 BY: Final[Mapping[str, str]] = {
@@ -64,6 +64,9 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/scores/registry.py": "tests/scheduler/core/scores/test_score.py",
     "scheduler/core/scores/spread.py": "tests/scheduler/core/scores/test_score.py",
     "scheduler/core/snapshot/supposed.py": "tests/scheduler/core/snapshot/test_statement.py",
+    "sharing/attempt.py": "tests/sharing/test_rebuilding.py",
+    "sharing/pods.py": "tests/sharing/test_rebuilding.py",
+    "sharing/state.py": "tests/sharing/test_step.py",
 }
 
 

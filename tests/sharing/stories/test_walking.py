@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.sharing.made import attempt
-from tests.sharing.walking import Walk, a_contender
+from tests.sharing.stories.walking import Walk, a_contender
 
 
 def walked(seed: int, steps: int) -> Walk:
