@@ -53,80 +53,70 @@ class _Requests(Timed, frozen=True, kw_only=True):
         raise NotImplementedError
 
 
-class Conflicts(_Requests, frozen=True, kw_only=True, tag="conflict"):
+class _Refused(_Requests, frozen=True, kw_only=True):
+    """Any request, reads and watches too, is refused with ``_code``."""
+
+    _code: ClassVar[int]
+
+    @override
+    def _picks(self, call: Call) -> bool:
+        return True
+
+    @override
+    def _fault(self, dice: random.Random, left_s: float) -> Fault:
+        return Fault(refuse_with=self._code)
+
+
+class Conflicts(_Refused, frozen=True, kw_only=True, tag="conflict"):
     """409 to updates, patches and Bindings: somebody else was faster.
 
     Not to creates and deletions: there a 409 means that the name is taken or the UID is another, which is a statement
     about the object, and a server that makes it falsely is not one that anything could be promised on.
     """
 
+    _code = 409
+
     @override
     def _picks(self, call: Call) -> bool:
         return call.verb in {"update", "patch"} or call.subresource == "binding"
 
-    @override
-    def _fault(self, dice: random.Random, left_s: float) -> Fault:
-        return Fault(refuse_with=409)
 
-
-class Expired(_Requests, frozen=True, kw_only=True, tag="expired"):
+class Expired(_Refused, frozen=True, kw_only=True, tag="expired"):
     """410 as the status of a watch that is opened: the version is too old, list again."""
+
+    _code = 410
 
     @override
     def _picks(self, call: Call) -> bool:
         return call.verb == "watch"
 
-    @override
-    def _fault(self, dice: random.Random, left_s: float) -> Fault:
-        return Fault(refuse_with=410)
 
-
-class Throttled(_Requests, frozen=True, kw_only=True, tag="throttled"):
+class Throttled(_Refused, frozen=True, kw_only=True, tag="throttled"):
     """429 to anything, with a Retry-After."""
 
     retry_after_s: int = 1
-
-    @override
-    def _picks(self, call: Call) -> bool:
-        return True
 
     @override
     def _fault(self, dice: random.Random, left_s: float) -> Fault:
         return Fault(refuse_with=429, retry_after_s=self.retry_after_s)
 
 
-class Unauthorized(_Requests, frozen=True, kw_only=True, tag="unauthorized"):
+class Unauthorized(_Refused, frozen=True, kw_only=True, tag="unauthorized"):
     """401 to anything: a token that has run out, or an API server that can't check tokens just now."""
 
-    @override
-    def _picks(self, call: Call) -> bool:
-        return True
-
-    @override
-    def _fault(self, dice: random.Random, left_s: float) -> Fault:
-        return Fault(refuse_with=401)
+    _code = 401
 
 
-class Forbidden(_Requests, frozen=True, kw_only=True, tag="forbidden"):
+class Forbidden(_Refused, frozen=True, kw_only=True, tag="forbidden"):
     """403 to anything: a role that is missing for a while, as while a chart is upgraded."""
 
-    @override
-    def _picks(self, call: Call) -> bool:
-        return True
-
-    @override
-    def _fault(self, dice: random.Random, left_s: float) -> Fault:
-        return Fault(refuse_with=403)
+    _code = 403
 
 
-class ServerErrors(_Requests, frozen=True, kw_only=True, tag="server-error"):
+class ServerErrors(_Refused, frozen=True, kw_only=True, tag="server-error"):
     """500 to anything; of a thousand such writes ``done_per_mille`` were carried out all the same."""
 
     done_per_mille: int = 500
-
-    @override
-    def _picks(self, call: Call) -> bool:
-        return True
 
     @override
     def _fault(self, dice: random.Random, left_s: float) -> Fault:
