@@ -1,7 +1,8 @@
-"""An attempt: one BindRequest read as a value.
+"""An attempt: a BindRequest read as a value, or a direct attempt of the scheduler.
 
-The attempt's identity is the BindRequest's own UID, and the pod is named by UID (``ownerReferences[0].uid``), so a
-request can never be carried out for a pod of the same name that was made later (invariants.md, R1, R9).
+The identity of a BindRequest's attempt is its own UID, and the pod is named by UID (``ownerReferences[0].uid``), so a
+request can never be carried out for a pod of the same name that was made later (invariants.md, R1, R9). A direct
+attempt has no BindRequest; its identity is a fresh UUID.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from gpu import order
+from gpu.book import Entry, Tenant
 from gpu.handover import PlannedDevice
 from gpu.order import Foreign
 from gpu.request import FractionAsk, MemoryAsk, SharedAsk
@@ -21,6 +23,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     ``plan`` and ``members``: the gang's plan and how many attempts belong to it; "" and 1 for a pod alone.
     ``alternative``: which of the pod's requests the devices are for.
+    ``is_direct``: the scheduler's own, which has no BindRequest and takes only devices that are verified already.
     """
 
     id: str
@@ -34,6 +37,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     plan: str = ""
     members: int = 1
     alternative: int = 0
+    is_direct: bool = False
 
     @property
     def unit(self) -> str:
@@ -47,6 +51,13 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         did its work.
         """
         return pod.was_bound_by(self.id) if self.devices else pod.node == self.node
+
+    def tenant(self, group: str, rv: str, *, since: int = 0, grace_s: int = 30) -> Tenant:
+        """The entry for this group's book at ``rv``. ``since``: when it joins (Unix seconds), for people."""
+        device = next(device for device in self.devices if device.group == group)
+        pod = f"{self.namespace}/{self.pod_name}"
+        entry = Entry(device.nano, self.id, rv, since, pod, grace_s, device.mode, device.compute_percent)
+        return Tenant(self.pod_uid, entry, resource=device.resource)
 
     def asks_same(self, pod: PodView) -> bool:
         """Whether a pod still asks what was decided on; one whose request can't be read does not."""

@@ -64,9 +64,10 @@ class BoundTold(msgspec.Struct, frozen=True, gc=False):
 
 
 class BindingNotAccepted(msgspec.Struct, frozen=True, gc=False):
-    """Refused, or no answer: nothing is known until the pod is read."""
+    """Refused, or no answer (``is_unknown``: it may still land): nothing is known until the pod is read."""
 
     detail: str
+    is_unknown: bool = True
 
 
 class Renewed(msgspec.Struct, frozen=True, gc=False):
@@ -122,11 +123,11 @@ def absorb(state: State, outcome: Outcome) -> State:  # noqa: C901, PLR0911, PLR
         case ConfigMapsWritten():
             return msgspec.structs.replace(state, has_config_maps=True)
         case BindingAccepted():
-            return msgspec.structs.replace(state, phase=Phase.CLOSE)
+            return msgspec.structs.replace(state, phase=_after_binding(state))
         case BoundTold():
             return msgspec.structs.replace(state, has_told=True)
-        case BindingNotAccepted(detail=detail):
-            return _not_accepted(state, detail)
+        case BindingNotAccepted(detail=detail, is_unknown=is_unknown):
+            return _not_accepted(state, detail, is_unknown=is_unknown)
         case Renewed(group=group, rv=rv):
             return _renewed(state, group, rv)
         case EntryGone(group=group):
@@ -145,7 +146,18 @@ def fail(state: State, failure: Failure) -> State:
     """Turn to withdrawing; the first failure is the one that is told."""
     if state.failure is not None:
         return state
-    return msgspec.structs.replace(state, failure=failure, phase=Phase.DROP)
+    return msgspec.structs.replace(state, failure=failure, phase=_withdrawing(state))
+
+
+def _withdrawing(state: State) -> Phase:
+    """A direct attempt has no BindRequest, and leaves without a fence where no Binding can land (step 4)."""
+    if not state.attempt.is_direct:
+        return Phase.DROP
+    return Phase.FENCE if state.may_land else Phase.LEAVE
+
+
+def _after_binding(state: State) -> Phase:
+    return Phase.END if state.attempt.is_direct else Phase.CLOSE
 
 
 #: Failures after which the pod can't be at our resourceVersion: it is read before it would be fenced.
@@ -166,10 +178,11 @@ def _without(state: State, group: str) -> State:
     return msgspec.structs.replace(state, joined={g: j for g, j in state.joined.items() if g != group})
 
 
-def _not_accepted(state: State, detail: str) -> State:
+def _not_accepted(state: State, detail: str, *, is_unknown: bool) -> State:
     tries = state.tries + 1
-    state = msgspec.structs.replace(state, tries=tries, pod=None, phase=Phase.SETTLE)
-    if tries < MAX_TRIES:
+    may_land = state.may_land or is_unknown
+    state = msgspec.structs.replace(state, tries=tries, pod=None, phase=Phase.SETTLE, refused=detail, may_land=may_land)
+    if tries < MAX_TRIES or state.attempt.is_direct:  # a direct one is read first, and may have been bound after all
         return state
     return fail(state, Failure(cause=Cause.REFUSED, detail=detail))
 
@@ -187,15 +200,33 @@ def _renewed(state: State, group: str, rv: str) -> State:
 def _after_read(state: State, pod: PodView | None) -> State:
     """Settle by a quorum read: bound by us, dead for a reason, or unbound and to be gone on with."""
     if pod is not None and state.attempt.is_done(pod):
-        return msgspec.structs.replace(state, pod=pod, failure=None, phase=Phase.CLOSE)
+        return msgspec.structs.replace(state, pod=pod, failure=None, phase=_after_binding(state))
     if state.failure is not None:
         return _withdraw_after_read(state, pod)
-    if (failure := unwilling(state, pod)) is not None:
-        return fail(msgspec.structs.replace(state, pod=pod), failure)
+    if (failure := unwilling(state, pod) or _given_up(state, pod)) is not None:
+        failed = fail(msgspec.structs.replace(state, pod=pod), failure)
+        return _withdraw_after_read(failed, pod) if state.attempt.is_direct else failed
     assert pod is not None  # noqa: S101 - unwilling() names None a failure
-    # What is written for one version of the pod holds for that version (binder/core/configmaps.py).
-    has_config_maps = state.has_config_maps and pod.rv == state.rv
-    return _go_on(msgspec.structs.replace(state, pod=pod, rv=pod.rv, has_config_maps=has_config_maps))
+    if pod.rv == state.rv:
+        return _go_on(msgspec.structs.replace(state, pod=pod))
+    # What is written for one version of the pod holds for that version (binder/core/configmaps.py), and no Binding at
+    # the old one can land.
+    return _go_on(msgspec.structs.replace(state, pod=pod, rv=pod.rv, has_config_maps=False, may_land=False))
+
+
+def _given_up(state: State, pod: PodView | None) -> Failure | None:
+    """Why a direct attempt ends where the binder would go on: the scheduler decides again, which costs it nothing.
+
+    A pod alone that was changed is decided on again; a member of a gang goes on, as others may be bound. A clear
+    refusal at the version that was posted would be given again.
+    """
+    if not state.attempt.is_direct or pod is None or not state.tries:
+        return None
+    if pod.rv != state.rv and not state.attempt.plan:
+        return Failure(cause=Cause.REQUEST_CHANGED)
+    if state.tries >= MAX_TRIES or (pod.rv == state.rv and not state.may_land):
+        return Failure(cause=Cause.REFUSED, detail=state.refused)
+    return None
 
 
 def _withdraw_after_read(state: State, pod: PodView | None) -> State:
@@ -217,9 +248,12 @@ def _withdraw_after_read(state: State, pod: PodView | None) -> State:
 def _wants_fence(state: State, pod: PodView) -> bool:
     """Whether an unbound pod needs the fence: as long as our Binding may land, or to tell the scheduler why we failed.
 
-    After the scheduler took the attempt back, a pod at another version may be on its way by a new attempt.
+    After the scheduler took the attempt back, a pod at another version may be on its way by a new attempt. The
+    scheduler itself need not be told.
     """
     at_ours = pod.rv in {state.rv, *(joined.rv for joined in state.joined.values())}
+    if state.attempt.is_direct:
+        return at_ours and state.may_land
     return at_ours or (state.failure is not None and state.failure.cause is not Cause.WITHDRAWN)
 
 

@@ -1,7 +1,8 @@
-"""What is known of an attempt while it is carried out, and what may happen next: values of the binder's state machine.
+"""What is known of an attempt while it is carried out, and what may happen next: values of the state machine.
 
-A state is made from the BindRequest alone, so after a crash it starts anew from there; all that it learns it can
-learn again, because every write on the way is idempotent or preconditioned (docs/design/protocol.md).
+A state is made from the BindRequest alone, so after a crash it starts again from there; all that it learns it can
+learn again, because every write on the way is idempotent or preconditioned (docs/design/protocol.md). A direct attempt
+ends with its process; what it leaves in books is the collector's to judge.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``pod`` is the newest quorum read of the pod, if there was one. ``tries`` counts refused Bindings,
     ``reads`` quorum reads: a pod that others keep changing is read again ever more slowly.
     ``has_told``: the pod was told that it is bound, or nobody needs to.
+    ``refused``: what the server said to the last Binding. ``may_land``: a Binding at ``rv`` was not answered.
     ``disputed``: who else claims the device, as the last verification found; "" when it was not asked or nobody does.
     """
 
@@ -69,6 +71,8 @@ class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     has_config_maps: bool = False
     has_told: bool = False
     disputed: str = ""
+    refused: str = ""
+    may_land: bool = False
 
 
 class World(msgspec.Struct, frozen=True, gc=False, kw_only=True):

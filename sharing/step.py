@@ -1,8 +1,11 @@
-"""The binder's step function: attempts x world -> next actions. Pure; it walks the steps of docs/design/protocol.md.
+"""The step function: attempts x world -> next actions. Pure; it walks the steps of docs/design/protocol.md.
 
 ``step`` looks at all attempts that bind together (one, or a gang's) and says what to write or read next for each.
 The shell carries that out, feeds the answers back (sharing/outcome.py) and asks again; it also asks again when
 the world changed. An attempt without actions waits.
+
+The binder runs it for BindRequests, the scheduler for direct attempts (``Attempt.is_direct``): these have no
+BindRequest to drop, do not verify devices, and give up where the scheduler may as well decide again.
 
 Gangs: nobody is bound before all members have joined and verified their devices, and no BindRequest goes away before
 all are bound, so that after a crash the whole gang is seen again.
@@ -64,6 +67,8 @@ def step(states: Sequence[State], worlds: Mapping[str, World]) -> list[Next]:
     for _ in range(_ROUNDS):
         before = [move.state for move in moves]
         moves = _round(before, worlds)
+        if len(moves) == 1 and moves[0].actions:
+            break  # one alone that has something to do has come as far as it can
         if [move.state for move in moves] == before:
             break
     return moves
@@ -113,7 +118,8 @@ def _hopeless(state: State, world: World) -> Failure | None:
         if failure is not None:
             return failure
     for device, pin in zip(state.attempt.devices, _pins(state, _newest(state.pod, world.pod)), strict=True):
-        if (failure := _device_failure(state, world, device, pin)) is not None:
+        failure_of = _direct_failure if state.attempt.is_direct else _device_failure
+        if (failure := failure_of(state, world, device, pin)) is not None:
             return failure
     return None
 
@@ -140,6 +146,16 @@ def _device_failure(state: State, world: World, device: PlannedDevice, pin: Pin)
     if world.late and state.disputed and not _is_verified(world, device):
         return Failure(cause=Cause.DEVICE_CLAIMED, detail=state.disputed)
     return _unfit(device, pin, reservation)
+
+
+def _direct_failure(state: State, world: World, device: PlannedDevice, pin: Pin) -> Failure | None:
+    """A direct attempt waits for no device: it is the one that was decided on, known and verified, or it is lost."""
+    held = world.reservations.get(device.group)
+    if device.group not in state.joined:
+        return None
+    if held is None or not _is_learned(state, world, device) or not _is_verified(world, device):
+        return Failure(cause=Cause.RESERVATION_LOST, detail="the device changed")
+    return _unfit(device, pin, held)
 
 
 def _unfit(device: PlannedDevice, pin: Pin, held: Reservation) -> Failure | None:

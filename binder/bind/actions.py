@@ -20,7 +20,6 @@ from binder.telemetry import reasons
 from binder.telemetry.tracing import Traces
 from binder.watch.view import View
 from gpu import bound
-from gpu.book import Entry, Tenant
 from gpu.cause import Cause
 from gpu.reservation import Reservation
 from kube import binding, books
@@ -122,7 +121,8 @@ class Carrier:
         pod = self._view.pods.get(state.attempt.pod_uid) or await self._read_pod(state)
         if pod is None:
             return outcome.Failed(Failure(cause=Cause.POD_GONE))
-        tenant = _tenant(state, group, state.rv, since=self._clock.now_ns() // 1_000_000_000, grace_s=pod.grace_s)
+        since = self._clock.now_ns() // 1_000_000_000
+        tenant = state.attempt.tenant(group, state.rv, since=since, grace_s=pod.grace_s)
         return await self._desk.join(group, state.attempt.node, tenant)
 
     async def _verify(self, group: str) -> Outcome:
@@ -174,7 +174,7 @@ class Carrier:
             await anyio.sleep(_RETRY_S * 2**state.tries)
         posted = await binding.post(self._api, _identity(state), rv=action.rv, node=attempt.node, metadata=metadata)
         if isinstance(posted, binding.NotAccepted):
-            return outcome.BindingNotAccepted(posted.detail)
+            return outcome.BindingNotAccepted(posted.detail, posted.is_unknown)
         return outcome.BindingAccepted()
 
     async def _tell_bound(self, state: State) -> Outcome:
@@ -189,7 +189,7 @@ class Carrier:
         held = self._held(action.group, state)
         if held is None:
             return outcome.EntryGone(action.group)
-        tenant = _tenant(state, action.group, action.old_rv)
+        tenant = state.attempt.tenant(action.group, action.old_rv)
         renewed = await books.until_settled(partial(books.renew, self._api, held, tenant, action.rv))
         if not isinstance(renewed, Reservation):
             return outcome.EntryGone(action.group)
@@ -238,7 +238,7 @@ class Carrier:
     async def _leave(self, state: State, action: Leave) -> Outcome:
         held = self._held(action.group, state)
         if held is not None:
-            tenant = _tenant(state, action.group, action.rv)
+            tenant = state.attempt.tenant(action.group, action.rv)
             left = await books.until_settled(partial(books.leave, self._api, held, [tenant]))
             if isinstance(left, Reservation):
                 self._view.note_reservation(left)
@@ -272,11 +272,3 @@ def _identity(state: State) -> binding.Identity:
 
 def _place(state: State) -> str:
     return f"{state.attempt.namespace}/{state.attempt.pod_name}"
-
-
-def _tenant(state: State, group: str, rv: str, *, since: int = 0, grace_s: int = 30) -> Tenant:
-    attempt = state.attempt
-    device = next(device for device in attempt.devices if device.group == group)
-    pod = f"{attempt.namespace}/{attempt.pod_name}"
-    entry = Entry(device.nano, attempt.id, rv, since, pod, grace_s, device.mode, device.compute_percent)
-    return Tenant(attempt.pod_uid, entry, resource=device.resource)

@@ -1,7 +1,7 @@
 """Direct commits: pods that need no binder. Whole GPUs and CPU: one write. A share of a known device: join, bind.
 
-The steps are docs/design/protocol.md's: the books first, then one Binding at the resourceVersion that stands in them,
-and after anything but a clear yes a quorum read, before the charge is given back.
+What is written next is what the step function says (sharing/step.py), as at the binder. Here its actions are carried
+out, and at the end the charge is settled or given back.
 """
 
 from __future__ import annotations
@@ -11,18 +11,16 @@ import random
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import anyio
+import msgspec
 
 from gpu import bound
-from gpu import grant as grants
-from gpu.asked import PLAIN, asked, taken
-from gpu.book import Entry, Tenant
-from gpu.fences import fences
-from gpu.grant import BoundMetadata, DeviceGrant, Grant
+from gpu.asked import PLAIN, asked
+from gpu.cause import Cause
 from gpu.refusal import Refusal
-from gpu.request import NO_GPU
 from gpu.reservation import Reservation
 from gpu.translation import Translation
 from kube import binding
@@ -35,34 +33,41 @@ from kube.clusterpolicies import CdiNames
 from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from scheduler.core.model.plan import Placement
+from scheduler.core.model.records import PodRecord
 from scheduler.telemetry.observing import Ended, Observer, ended_by
 from scheduler.watch.cache import Cache
+from sharing import outcome
+from sharing.attempt import Attempt
+from sharing.failure import Failure
+from sharing.outcome import Outcome, absorb
+from sharing.pods import PodView, view
+from sharing.state import Action, Fence, Join, Leave, Phase, PostBinding, ReadPod, Renew, State, World
+from sharing.step import Next, step
 from wire import names
 from wire.core import ObjectReference, Pod
 
 _log: Final = logging.getLogger(__name__)
 
-#: What a pod asks that is gone.
-_NOTHING: Final = Translation(dialect=PLAIN, request=NO_GPU)
-
-#: Bindings posted for one attempt, each after a quorum read that showed the pod unbound.
-_TRIES: Final = 5
+#: Causes that end an attempt without anybody having failed: the pod is decided on again, if it is there.
+_OVERTAKEN: Final = frozenset({Cause.POD_GONE, Cause.BOUND_ELSEWHERE, Cause.REQUEST_CHANGED, Cause.WITHDRAWN})
+#: Those of them after which the same may happen at once, so that it is tried a few times only.
+_CHANGED: Final = frozenset({Cause.REQUEST_CHANGED, Cause.WITHDRAWN})
+_NO_ROOM: Final = "a device had no room any more"
+_CHANGED_TOO_FAST: Final = "PodChanged: the pod is changed faster than it can be bound"
 
 
 @dataclass(slots=True)
 class Sharer:
-    """One placement on its way: its attempt, the version its entries stand at, and the books it has entered.
+    """One placement on its way: the state of its attempt, and the reservations whose books it has entered.
 
-    ``taken`` is what the pod asks, with the alternative that was taken as its request. ``began_s`` and ``joined_s``:
-    when it began, and when all books were entered, by the event loop's clock.
+    ``pod``: as it was decided on, None where it is gone by now. ``since``: Unix seconds, for people. ``began_s`` and
+    ``joined_s``: when it began, and when all books were entered, by the event loop's clock.
     """
 
     placement: Placement
-    taken: Translation
-    attempt: str
-    rv: str
+    state: State
+    pod: PodView | None
     since: int
-    grace_s: int
     began_s: float
     joined_s: float = 0.0
     held: dict[str, Reservation] = field(default_factory=dict)
@@ -72,21 +77,10 @@ class Sharer:
         """The pod by name and UID."""
         return Identity(self.placement.namespace, self.placement.name, self.placement.pod_uid)
 
-    def tenant(self, group: str, rv: str = "") -> Tenant:
-        """Its entry for a group's book, at ``rv`` or at the version it stands at."""
-        device = next(device for device in self.placement.devices if device.group == group)
-        pod = f"{self.placement.namespace}/{self.placement.name}"
-        entry = Entry(
-            nano=device.nano,
-            attempt=self.attempt,
-            rv=rv or self.rv,
-            since=self.since,
-            pod=pod,
-            grace_s=self.grace_s,
-            mode=device.mode,
-            compute_percent=device.compute_percent,
-        )
-        return Tenant(self.placement.pod_uid, entry, resource=device.resource)
+    @property
+    def place(self) -> str:
+        """The pod as a line of the log names it."""
+        return f"{self.placement.namespace}/{self.placement.name}"
 
 
 class Direct:
@@ -112,89 +106,177 @@ class Direct:
         self._observer = observer
         self._books = BookWriter(api)
 
-    def sharer(self, placement: Placement) -> Sharer:
+    def sharer(self, placement: Placement, *, plan: str = "", members: int = 1) -> Sharer:
         """A placement on its way, under a fresh attempt that is never used again."""
+        attempt = Attempt(
+            id=str(uuid.UUID(int=self._rng.getrandbits(128), version=4)),
+            namespace=placement.namespace,
+            name=placement.name,
+            pod_uid=placement.pod_uid,
+            pod_name=placement.name,
+            node=placement.node,
+            rv=placement.rv,
+            devices=placement.devices,
+            plan=plan,
+            members=members,
+            alternative=placement.alternative,
+            is_direct=True,
+        )
         pod = self._cache.cluster.pod(placement.pod_uid)
-        asks = (pod.taken(placement.alternative) if pod is not None else None) or _NOTHING
-        attempt = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
-        grace_s = pod.grace_s if pod is not None else 30
+        seen = _decided_on(pod, placement) if pod is not None else None
         since, began_s = self._clock.now_ns() // 1_000_000_000, anyio.current_time()
-        return Sharer(placement, asks, attempt, placement.rv, since, grace_s, began_s)
+        return Sharer(placement, State(attempt=attempt, rv=placement.rv), seen, since, began_s)
 
     async def bind(self, placement: Placement) -> None:
-        """Bind a pod without shares."""
-        sharer = self.sharer(placement)
-        await self.post(sharer, may_renew=False)
+        """Join and bind a pod that stands alone. Joins of one book that come together are one write."""
+        await self.finish(self.sharer(placement))
 
     async def join(self, placements: Sequence[Placement]) -> None:
-        """Join and bind shares that enter the same books, in one write each."""
-        sharers = [self.sharer(placement) for placement in placements]
-        joined = await self.enter(sharers)
+        """Join and bind several, each alone."""
         async with anyio.create_task_group() as tasks:
-            for sharer in sharers:
-                if sharer.attempt in joined:
-                    tasks.start_soon(self._post_alone, sharer)
-                else:
-                    tasks.start_soon(self.give_back, sharer, "", "DeviceTaken: the device had no room any more")
+            for placement in placements:
+                tasks.start_soon(self.bind, placement)
 
-    async def _post_alone(self, sharer: Sharer) -> None:
-        await self.post(sharer, may_renew=False)
+    # --- walking -----------------------------------------------------------------------------------------------------
+    async def prepare(self, sharers: Sequence[Sharer]) -> None:
+        """Enter the books of a gang, until all of its members may bind, or none."""
+        while True:
+            moves = self._step(sharers)
+            if all(sharer.state.phase is not Phase.PREPARE for sharer in sharers):
+                return
+            await self._carry_all(sharers, moves)
 
-    async def enter(self, sharers: Sequence[Sharer]) -> set[str]:
-        """Enter all books; returns the attempts that stand in all of theirs. One book's tenants are one write."""
-        async with anyio.create_task_group() as tasks:
-            for sharer in sharers:
-                for device in sharer.placement.devices:
-                    tasks.start_soon(self._enter, sharer, device.group)
-        return {s.attempt for s in sharers if all(d.group in s.held for d in s.placement.devices)}
-
-    async def _enter(self, sharer: Sharer, group: str) -> None:
-        held = self._cache.reservations.get(group)
-        if held is not None:
-            joined = await self._books.join(held, [sharer.tenant(group)])
-            if isinstance(joined, Reservation):
-                sharer.held[group] = joined
-
-    async def post(self, sharer: Sharer, *, may_renew: bool) -> bool:
-        """Bind; returns whether the pod is bound by this attempt. If not, entries and charge are given back."""
-        sharer.joined_s = anyio.current_time()
-        metadata = self._metadata(sharer)
-        if metadata is None:
-            await self.give_back(sharer, "", "ReservationLost: the device changed")
-            return False
-        detail = ""
-        may_land = False
-        for _ in range(_TRIES):
-            posted = await self._post_once(sharer, metadata)
-            if isinstance(posted, binding.Accepted):
-                return True
-            detail = posted.detail
-            may_land |= posted.is_unknown
-            pod = await until_answered(lambda: binding.read(self._api, sharer.identity))
-            if pod is None or pod.spec.node_name or _is_doomed(pod):
-                return await self._settled(sharer, pod)
-            if pod.metadata.resource_version != sharer.rv:
-                self._cache.note_pod(pod)
-                renewed = may_renew and await self._renew(sharer, pod)
-                metadata = self._metadata(sharer) if renewed else None
-                if metadata is None:
-                    because = "PodChanged: the pod is changed faster than it can be bound"
-                    self._cache.cluster.commits.overtaken(sharer.placement.pod_uid, because, now_ns=monotonic_ns())
-                    await self.give_back(sharer, "", "")
-                    return False
-                may_land = False
-            elif not may_land:
-                await self.give_back(sharer, sharer.placement.node, f"Refused: {detail}")
-                return False
-        return await self._fence(sharer, detail)
-
-    async def _post_once(self, sharer: Sharer, metadata: BoundMetadata) -> binding.Accepted | binding.NotAccepted:
-        placement = sharer.placement
-        posted = await binding.post(self._api, sharer.identity, rv=sharer.rv, node=placement.node, metadata=metadata)
-        if isinstance(posted, binding.Accepted):
+    async def finish(self, sharer: Sharer) -> bool:
+        """Go on to the end; returns whether the pod is bound by this attempt. If not, the charge is given back."""
+        while sharer.state.phase is not Phase.END:
+            moves = self._step([sharer])
+            if moves[0].state.phase is not Phase.END:
+                await self._carry_all([sharer], moves)
+        if sharer.state.failure is None:
             self._bound(sharer)
-        return posted
+            return True
+        self._give_back(sharer, sharer.state.failure)
+        return False
 
+    def _step(self, sharers: Sequence[Sharer]) -> list[Next]:
+        states = [sharer.state for sharer in sharers]
+        moves = step(states, {sharer.state.attempt.id: self._world(sharer) for sharer in sharers})
+        for sharer, move in zip(sharers, moves, strict=True):
+            sharer.state = move.state
+        return moves
+
+    def _world(self, sharer: Sharer) -> World:
+        """What was decided on, and what the books' answers showed. Nothing is waited for."""
+        is_verified = self._cache.cluster.is_verified
+        return World(
+            pod=sharer.pod,
+            pod_deleted=sharer.pod is None,
+            reservations=sharer.held,
+            verified=frozenset(
+                (held.uid, held.uuid) for held in sharer.held.values() if is_verified(held.uid, held.uuid)
+            ),
+            late=True,
+        )
+
+    async def _carry_all(self, sharers: Sequence[Sharer], moves: Sequence[Next]) -> None:
+        wanted = [(sharer, action) for sharer, move in zip(sharers, moves, strict=True) for action in move.actions]
+        if not wanted:
+            raise RuntimeError(f"nothing is left to do for {sharers[0].state}")
+        if len(wanted) == 1:
+            await self._carry(*wanted[0])
+            return
+        async with anyio.create_task_group() as tasks:
+            for sharer, action in wanted:
+                tasks.start_soon(self._carry, sharer, action)
+
+    async def _carry(self, sharer: Sharer, action: Action) -> None:
+        answer = await self._answer(sharer, action)
+        sharer.state = absorb(sharer.state, answer)
+
+    async def _answer(self, sharer: Sharer, action: Action) -> Outcome:
+        match action:
+            case Join(group=group):
+                return await self._join(sharer, group)
+            case PostBinding():
+                return await self._post(sharer, action)
+            case ReadPod():
+                return outcome.PodRead(await self._read(sharer))
+            case Renew(group=group, old_rv=old_rv, rv=rv):
+                return await self._renew(sharer, group, old_rv, rv)
+            case Fence(rv=rv, failure=failure):
+                return await self._fence(sharer, rv, failure)
+            case Leave(group=group, rv=rv):
+                await self._books.leave(sharer.held[group], [sharer.state.attempt.tenant(group, rv)])
+                return outcome.Left(group)
+            case _:
+                raise RuntimeError(f"no direct attempt is asked for {action}")
+
+    # --- actions -----------------------------------------------------------------------------------------------------
+    async def _join(self, sharer: Sharer, group: str) -> Outcome:
+        held, rv = self._cache.reservations.get(group), sharer.state.rv
+        grace_s = sharer.pod.grace_s if sharer.pod is not None else 30
+        tenant = sharer.state.attempt.tenant(group, rv, since=sharer.since, grace_s=grace_s)
+        joined = await self._books.join(held, [tenant]) if held is not None else None
+        if not isinstance(joined, Reservation):
+            return outcome.Failed(Failure(cause=Cause.DEVICE_TAKEN))
+        sharer.held[group] = joined
+        return outcome.JoinedAs(group, joined.uid, rv)
+
+    async def _post(self, sharer: Sharer, action: PostBinding) -> Outcome:
+        sharer.joined_s = sharer.joined_s or anyio.current_time()
+        node, at_ns = sharer.placement.node, self._clock.now_ns()
+        metadata = bound.metadata(
+            action.taken, action.grant, action.devices, node=node, at_ns=at_ns, cdi=self._cdi.is_on
+        )
+        posted = await binding.post(self._api, sharer.identity, rv=action.rv, node=node, metadata=metadata)
+        if isinstance(posted, binding.NotAccepted):
+            return outcome.BindingNotAccepted(posted.detail, posted.is_unknown)
+        return outcome.BindingAccepted()
+
+    async def _read(self, sharer: Sharer) -> PodView | None:
+        """Read the pod by quorum. What it shows is noted: its event may be minutes late.
+
+        Until then a pod that is gone would be placed and refused again and again. At the version that was decided on
+        there is nothing new.
+        """
+        pod = await until_answered(partial(binding.read, self._api, sharer.identity))
+        if pod is None:
+            self._cache.forget_pod(sharer.placement.pod_uid)
+            return None
+        if pod.metadata.resource_version != sharer.state.rv:
+            self._cache.note_pod(pod)
+        return _read(pod)
+
+    async def _renew(self, sharer: Sharer, group: str, old_rv: str, rv: str) -> Outcome:
+        """Move our entry, or enter it at the new version where the binder's collector has taken it out meanwhile.
+
+        At the version that it stands at it looks dead. If others have the room by then, the place is lost.
+        """
+        renewed = await self._books.rejoin(sharer.held[group], sharer.state.attempt.tenant(group, old_rv), rv)
+        if not isinstance(renewed, Reservation):
+            return outcome.Failed(Failure(cause=Cause.REQUEST_CHANGED))
+        sharer.held[group] = renewed
+        return outcome.Renewed(group, rv)
+
+    async def _fence(self, sharer: Sharer, rv: str, failure: Failure) -> Outcome:
+        text = FenceText(_because(failure), f"Failed to bind pod: {failure.detail or _because(failure)}")
+        fenced = await until_answered(
+            partial(
+                binding.fence,
+                self._api,
+                sharer.identity,
+                rv=rv,
+                attempt=sharer.state.attempt.id,
+                text=text,
+                clock=self._clock,
+            )
+        )
+        if fenced is None:
+            return outcome.FenceMissed()
+        self._cache.note_pod(fenced)
+        return outcome.Fenced()
+
+    # --- the end -----------------------------------------------------------------------------------------------------
     def _bound(self, sharer: Sharer) -> None:
         placement = sharer.placement
         self._cache.cluster.commits.settle(placement.pod_uid, attempt=placement.number)
@@ -207,126 +289,59 @@ class Direct:
             namespace=placement.namespace,
             uid=placement.pod_uid,
         )
-        pod = f"{placement.namespace}/{placement.name}"
         groups = [device.group for device in placement.devices]
         nano = sum(device.nano for device in placement.devices)
-        extra = about(
-            LogEvent.POD_BOUND, pod=pod, node=placement.node, groups=groups, gpus_nano=nano, **self._trace(sharer)
-        )
-        _log.info("bound", extra=extra)
+        told = {"node": placement.node, "groups": groups, "gpus_nano": nano, **self._trace(sharer)}
+        _log.info("bound", extra=about(LogEvent.POD_BOUND, pod=sharer.place, **told))
         note = binding.scheduled_note(sharer.identity, placement.node)
         self._events.record(regarding, reason=names.REASON_SCHEDULED, action="Binding", note=note, is_final=True)
 
-    async def _settled(self, sharer: Sharer, pod: Pod | None) -> bool:
-        """A quorum read showed the end: bound by us after all, bound by others, going, or gone.
-
-        Entries of a pod that is bound or gone stay in their books for the binder's collector: a Binding of ours may
-        have landed before it went, and its containers may still run (protocol.md, step 5).
-        """
-        if pod is not None and _is_ours(pod, sharer):
-            self._bound(sharer)
-            self._cache.note_pod(pod)
-            return True
-        if pod is not None:
-            self._cache.note_pod(pod)
-        else:
-            # Its event may be minutes late: until then the same pod would be placed and refused again and again.
-            self._cache.forget_pod(sharer.placement.pod_uid)
-        if pod is None or pod.spec.node_name:
-            sharer.held.clear()
-        await self.give_back(sharer, "", "")
-        return False
-
-    async def _renew(self, sharer: Sharer, pod: Pod) -> bool:
-        """Go on with a pod that was changed without changing what it asks: entries move to its new version.
-
-        At the version that they stand at they look dead, so the binder's collector may have taken some out meanwhile:
-        those are joined for anew. If others have the room by then, the place is lost.
-        """
-        found = asked(pod)
-        asks = None if isinstance(found, Refusal) else taken(found, sharer.placement.alternative)
-        if asks is None or asks.request.shared != sharer.taken.request.shared or pod.spec.scheduling_gates:
-            return False
-        if sharer.attempt in fences(pod.metadata.annotations):
-            return False
-        rv = pod.metadata.resource_version
-        done: list[str] = []
-        for group, held in sharer.held.items():
-            renewed = await self._books.rejoin(held, sharer.tenant(group), rv)
-            if not isinstance(renewed, Reservation):
-                for other in done:
-                    await self._books.leave(sharer.held.pop(other), [sharer.tenant(other, rv)])
-                return False
-            sharer.held[group] = renewed
-            done.append(group)
-        sharer.rv, sharer.taken = rv, asks
-        return True
-
-    async def _fence(self, sharer: Sharer, detail: str) -> bool:
-        """Answers kept failing: make the Binding that may still be on its way impossible, then give back."""
-        text = FenceText(f"Refused: {detail}", f"Failed to bind pod: {detail}")
-        while True:
-            fenced = await until_answered(
-                lambda: binding.fence(
-                    self._api, sharer.identity, rv=sharer.rv, attempt=sharer.attempt, text=text, clock=self._clock
-                )
-            )
-            if fenced is not None:
-                self._cache.note_pod(fenced)
-                break
-            pod = await until_answered(lambda: binding.read(self._api, sharer.identity))
-            if pod is None or pod.spec.node_name:
-                return await self._settled(sharer, pod)
-            if pod.metadata.resource_version != sharer.rv:
-                break
-        await self.give_back(sharer, sharer.placement.node, f"Refused: {detail}")
-        return False
-
-    async def give_back(self, sharer: Sharer, node: str, because: str) -> None:
-        """Take our entries out, then the charge. ``because`` "" : nobody failed, the pod is decided on anew."""
-        for group, held in sharer.held.items():
-            await self._books.leave(held, [sharer.tenant(group)])
-        placement = sharer.placement
+    def _give_back(self, sharer: Sharer, failure: Failure) -> None:
+        """Give the charge back. Where nobody failed, the pod is decided on again."""
+        placement, commits = sharer.placement, self._cache.cluster.commits
+        because = "" if failure.cause in _OVERTAKEN else _because(failure)
         self._observer.ended(ended_by(because))
         self._cache.traces.attempted(placement, sharer.began_s, sharer.joined_s, because)
+        if failure.cause in _CHANGED:
+            commits.overtaken(placement.pod_uid, _CHANGED_TOO_FAST, now_ns=monotonic_ns())
         if because:
-            pod = f"{placement.namespace}/{placement.name}"
-            extra = about(LogEvent.ATTEMPT_FAILED, pod=pod, node=placement.node, **self._trace(sharer))
+            extra = about(LogEvent.ATTEMPT_FAILED, pod=sharer.place, node=placement.node, **self._trace(sharer))
             _log.info("not bound: %s", because, extra=extra)
-            self._cache.cluster.commits.failed(placement.pod_uid, node, because, now_ns=monotonic_ns())
-        self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)
+            node = placement.node if failure.cause is Cause.REFUSED else ""
+            commits.failed(placement.pod_uid, node, because, now_ns=monotonic_ns())
+        commits.release(placement.pod_uid, attempt=placement.number)
         self._cache.wake.set()
 
     def _trace(self, sharer: Sharer) -> Mapping[str, str]:
         return self._cache.traces.of(sharer.placement.pod_uid)
 
-    def _metadata(self, sharer: Sharer) -> BoundMetadata | None:
-        """What the Binding carries; None when a device is not the one that was verified, or the pod is gone."""
-        planned = sharer.placement.devices
-        if len(sharer.taken.request.shared) != len(planned):
-            return None  # it was gone when its commit began
-        held = [sharer.held[device.group] for device in planned]
-        if not all(each.is_learned and self._cache.cluster.is_verified(each.uid, each.uuid) for each in held):
-            return None
-        devices = (
-            DeviceGrant(device.group, each.uid, each.uuid, device.nano, each.resource, device.compute_percent)
-            for device, each in zip(planned, held, strict=True)
-        )
-        grant = Grant(sharer.attempt, tuple(devices))
-        node, at_ns = sharer.placement.node, self._clock.now_ns()
-        given = bound.given(grant, held)
-        return bound.metadata(sharer.taken, grant, given, node=node, at_ns=at_ns, cdi=self._cdi.is_on)
+
+def _because(failure: Failure) -> str:
+    """What the scheduler says of a failure: "Cause: detail"."""
+    detail = failure.detail or (_NO_ROOM if failure.cause in {Cause.DEVICE_TAKEN, Cause.GANG_FAILED} else "")
+    return f"{failure.cause.value}: {detail}" if detail else failure.cause.value
 
 
-def _is_doomed(pod: Pod) -> bool:
-    return pod.metadata.deletion_timestamp is not None
+def _decided_on(pod: PodRecord, placement: Placement) -> PodView:
+    """A pod at the version that was decided on, as the step function sees it."""
+    asks = pod.recorded or Translation(dialect=PLAIN, request=pod.cls.request)
+    return PodView(
+        uid=pod.uid,
+        namespace=pod.namespace,
+        name=pod.name,
+        rv=placement.rv,
+        grace_s=pod.grace_s,
+        request=asks.request,
+        recorded=asks,
+    )
 
 
-def _is_ours(pod: Pod, sharer: Sharer) -> bool:
-    """Whether the Binding that landed is this attempt's. A pod without shares carries no attempt: its node tells."""
-    if not pod.spec.node_name:
-        return False
-    if not sharer.placement.devices:
-        return pod.spec.node_name == sharer.placement.node
-    grant = grants.read(pod.metadata.annotations)
-    return grant is not None and grant.attempt == sharer.attempt
+def _read(pod: Pod) -> PodView:
+    """A pod with all that it asks: of whole devices, too, which the binder does not read.
+
+    KAI's ConfigMaps are the binder's: a pod that names some since it was decided on gets none here.
+    """
+    found = asked(pod)
+    asks = None if isinstance(found, Refusal) else found
+    request = asks.request if asks is not None else None
+    return msgspec.structs.replace(view(pod), request=request, recorded=asks, config_maps="")

@@ -86,7 +86,7 @@ class Gangs:
             if gang.by_binder:
                 await self._hand_over(gang, plan_id)
             else:
-                await self._start_direct(gang)
+                await self._start_direct(gang, plan_id)
         finally:
             self._busy.discard(gang.pod_group)
             self._cache.wake.set()
@@ -159,23 +159,19 @@ class Gangs:
         else:
             self._give_back(rest)
 
-    async def _start_direct(self, gang: Gang) -> None:
-        sharers = [self._direct.sharer(placement) for placement in gang.placements]
-        joined = await self._direct.enter(sharers)
-        if len(joined) < len(sharers):
-            async with anyio.create_task_group() as tasks:
-                for sharer in sharers:
-                    tasks.start_soon(self._direct.give_back, sharer, "", "GangFailed: a device had no room any more")
-            return
+    async def _start_direct(self, gang: Gang, plan_id: str) -> None:
+        members = len(gang.placements)
+        sharers = [self._direct.sharer(placement, plan=plan_id, members=members) for placement in gang.placements]
+        await self._direct.prepare(sharers)
         bound: list[Sharer] = []
         async with anyio.create_task_group() as tasks:
             for sharer in sharers:
-                tasks.start_soon(self._post, sharer, bound)
+                tasks.start_soon(self._finish, sharer, bound)
         if len(bound) < len(sharers):
             await self._look_at(bound)
 
-    async def _post(self, sharer: Sharer, bound: list[Sharer]) -> None:
-        if await self._direct.post(sharer, may_renew=True):
+    async def _finish(self, sharer: Sharer, bound: list[Sharer]) -> None:
+        if await self._direct.finish(sharer):
             bound.append(sharer)
 
     async def _look_at(self, bound: Sequence[Sharer]) -> None:
