@@ -76,6 +76,8 @@ async def as_kubectl(*, kubeconfig: str, context: str) -> Credentials:
     if kubeconfig and not await anyio.Path(kubeconfig).is_file():
         raise ConfigError(f"--kubeconfig {kubeconfig}: there is no such file")
     path = kubeconfig or os.environ.get("KUBECONFIG", "")
+    if path and not any([await anyio.Path(each).is_file() for each in path.split(os.pathsep) if each]):
+        raise ConfigError(f"KUBECONFIG={path}: there is no such file")
     default = await _DEFAULT_KUBECONFIG.expanduser()
     if path or context or await default.is_file():
         return await config.from_kubeconfig(path=path or str(default), context=context)

@@ -19,6 +19,7 @@ from cli.refusing import BadInput
 from gpu import podtemplates
 from gpu.refusal import shown
 from wire.core import Pod
+from wire.yamlplace import why_not_yaml
 
 _STDIN: Final = "-"
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
@@ -95,8 +96,10 @@ def _objects(text: str, file: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     try:
         found = documents(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadInput(f"{file}: not YAML: {' '.join(str(error).split())}") from error
+        raise BadInput(f"{file}: not YAML: {why_not_yaml(error)}") from error
     for number, document in enumerate(found, start=1):
+        if isinstance(document, str | int | float):
+            raise BadInput(f"{file}: document {number} is text, not an object with apiVersion and kind")
         for item in _items(document):
             yield number, item
 
@@ -115,8 +118,13 @@ def _items(document: object) -> Iterator[Mapping[str, Any]]:
 def _found(item: Mapping[str, Any], file: str, document: int) -> Iterator[FoundPod]:
     metadata = item.get("metadata")
     owner = metadata if isinstance(metadata, Mapping) else {}
-    for path, raw in podtemplates.templates(item):
+    templates = list(podtemplates.templates(item))
+    if not templates and (item.get("apiVersion"), item.get("kind")) == ("v1", "Pod"):
+        templates = [("", item)]
+    for path, raw in templates:
         pod, malformed = podtemplates.read_pod(raw)
+        if pod is not None and not pod.spec.containers:
+            pod, malformed = None, "spec.containers is empty: a pod has at least one container"
         yield FoundPod(
             file=file,
             document=document,

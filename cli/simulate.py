@@ -29,6 +29,7 @@ from simulator.shape import NodeShape
 from simulator.virtualtime import VirtualClock, VirtualTimeLoop
 from simulator.world import World, WorldSettings
 from wire import names
+from wire.yamlplace import why_not_yaml
 
 _STDIN: Final = "-"
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
@@ -92,7 +93,7 @@ def _documents(text: str, path: Path) -> list[object]:
     try:
         return documents(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadInput(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+        raise BadInput(f"{path}: not YAML: {why_not_yaml(error)}") from error
 
 
 def _expand(name: str) -> list[Path]:

@@ -33,6 +33,7 @@ from simulator.passing import Passed
 from simulator.podmaking import Malformed
 from simulator.secrets import SECRETS
 from simulator.shape import NodeShape
+from wire.yamlplace import why_not_yaml
 
 #: In the order of creation: what others refer to comes first.
 KINDS: Final[tuple[Resource[Any], ...]] = (
@@ -87,7 +88,7 @@ def load(text: str, *, origin: str = "manifest") -> list[Manifest]:
     try:
         documents = list(yaml.load_all(text, Loader=_LOADER))
     except yaml.YAMLError as error:
-        raise MalformedManifest(f"{origin}: not YAML: {' '.join(str(error).split())}") from error
+        raise MalformedManifest(f"{origin}: not YAML: {why_not_yaml(error)}") from error
     return read(documents, origin=origin)
 
 

@@ -24,10 +24,10 @@ MOST_CARDS: Final = 64
 MOST_CARD_MIB: Final = 2**24
 _MIB_PER_GB: Final = 1024
 
-_NODES: Final = re.compile(r"(?P<nodes>[0-9]{1,6})x(?P<cards>.+)")
+_NODES: Final = re.compile(r"(?P<nodes>[0-9]{1,18})x(?P<cards>.+)")
 _PROFILE: Final = re.compile(r"[1-7]g\.(?P<gb>[1-9][0-9]{0,2})gb")
 _SLICES: Final = re.compile(rf"(?P<count>[1-9][0-9]?)x(?P<profile>{_PROFILE.pattern})")
-_CARDS: Final = re.compile(r"(?P<count>[0-9]{1,3})x(?P<memory>[0-9]+(?:Mi|Gi|Ti)B?)")
+_CARDS: Final = re.compile(r"(?P<count>[0-9]{1,3})x(?P<memory>[0-9]+(?:Mi|Gi|Ti|M|G|T)B?)")
 
 
 class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +112,7 @@ def _parse_group(text: str) -> tuple[int, tuple[int, ...], tuple[str, ...]]:
 def _parse_cards(text: str, part: str) -> tuple[int, ...]:
     match = _CARDS.fullmatch(part)
     if match is None:
-        raise MalformedShape(text, f"{part!r} is not a number of cards, an x and a memory in MiB, GiB or TiB")
+        raise MalformedShape(text, f"{part!r} is not a number of cards, an x and a memory as in 80GiB or 24G")
     try:
         mem_mib = quantity.mib_down(match["memory"].removesuffix("B"))
     except quantity.MalformedQuantity as error:

@@ -14,6 +14,7 @@ import yaml
 
 from cli.settings.declaring import Declared, nearest, read_many
 from wire.writtenout import WrittenOut
+from wire.yamlplace import why_not_yaml
 
 LONGEST: Final = 65_536
 _NULL: Final = "tag:yaml.org,2002:null"
@@ -39,7 +40,7 @@ def read(settings: Sequence[Declared], component: str, path: str) -> tuple[dict[
     try:
         values, wrong = _values(settings, component, yaml.compose(text, WrittenOut))
     except (yaml.YAMLError, RecursionError) as error:
-        return {}, [f"{path}: it is not YAML: {' '.join(str(error).split()) or 'nested too deeply'}"]
+        return {}, [f"{path}: it is not YAML: {why_not_yaml(error)}"]
     return values, [f"{path}: {mistake}" for mistake in wrong]
 
 

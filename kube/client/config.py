@@ -90,7 +90,7 @@ async def from_kubeconfig(*, path: str = "", context: str = "") -> Credentials:
     except (config.ConfigException, OSError, ValueError, KeyError) as error:
         raise ConfigError(f"kubeconfig {path or '(default)'}: {error}") from error
     except Exception as error:  # what is no kubeconfig at all breaks the loader in any way
-        raise ConfigError(f"kubeconfig {path or '(default)'} is none: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{path or '(default)'} is not a kubeconfig{_where(error)}") from error
     return Credentials(
         server=configuration.host,
         ca_file=configuration.ssl_ca_cert or "",
@@ -102,6 +102,15 @@ async def from_kubeconfig(*, path: str = "", context: str = "") -> Credentials:
         proxy=configuration.proxy or "",
         namespace=(loader.current_context or {}).get("context", {}).get("namespace") or "",
     )
+
+
+def _where(error: Exception) -> str:
+    """Where a file stops being YAML, if that is what is wrong."""
+    import yaml  # noqa: PLC0415 - for those who name a file, as above
+
+    from wire.yamlplace import why_not_yaml  # noqa: PLC0415 - imports it, too
+
+    return f": {why_not_yaml(error)}" if isinstance(error, yaml.YAMLError) else ""
 
 
 def _text(path: Path) -> str:

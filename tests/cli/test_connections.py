@@ -48,6 +48,21 @@ async def test_people_reach_what_they_name_then_what_kubeconfig_says_then_their_
     assert (await connections.credentials_of_user(Connection(server="https://told:6443"))).server == "https://told:6443"
 
 
+@pytest.mark.parametrize(("names", "is_found"), [("missing", False), ("missing:other", False), ("missing:there", True)])
+async def test_a_kubeconfig_variable_has_to_name_a_file_that_is_there(
+    names: str, is_found: bool, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeconfig(home / "there", "https://there:6443")
+    value = ":".join(str(home / name) for name in names.split(":"))
+    monkeypatch.setenv("KUBECONFIG", value)
+    if is_found:
+        assert (await connections.credentials_of_user(Connection())).server == "https://there:6443"
+        return
+    with pytest.raises(ConfigError) as caught:
+        await connections.credentials_of_user(Connection())
+    assert str(caught.value) == f"KUBECONFIG={value}: there is no such file"
+
+
 async def test_a_component_does_not_take_somebodys_kubeconfig(home: Path) -> None:
     kubeconfig(home / ".kube" / "config", "https://of-home:6443")
     with pytest.raises(ConfigError, match="not in a cluster"):

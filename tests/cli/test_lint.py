@@ -118,6 +118,15 @@ def test_what_may_well_be_meant_is_not_found(
     assert findings(capsys, written(tmp_path, written_pod)) == []
 
 
+def test_a_pod_without_containers_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {schedulerName: kai-scheduler}\n")
+    assert main(["lint", str(path)]) == 1
+    told = capsys.readouterr().out
+    assert "spec.containers is empty: a pod has at least one container" in told
+    assert told.endswith("1 pod: 1 error, 0 warnings, 0 notes\n")
+
+
 def test_the_documents_list_all_warnings() -> None:
     documents = (Path(__file__).parents[2] / "docs" / "translate.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `([a-z-]+)` \|", documents.partition("## lint")[2], re.MULTILINE)

@@ -196,7 +196,7 @@ def test_lists_empty_documents_json_and_standard_input_are_read(
     pod = yaml.safe_load(POD)
     (tmp_path / "list.json").write_text(json.dumps({"kind": "List", "items": [pod, pod, 7]}), encoding="utf-8")
     (tmp_path / "notes.txt").write_text("{", encoding="utf-8")
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"---\n---\n{POD}---\njust text\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"---\n---\n{POD}"))
     assert main(["translate", "-o", "json", "-", str(tmp_path)]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [(Path(answer["file"]).name, answer["document"]) for answer in found] == [
@@ -226,10 +226,11 @@ def test_what_the_api_server_would_not_read_is_refused(
     [
         ("{", "not YAML: "),
         ("a: 2024-99-99\n", "not YAML: "),
+        ("hello\n", "document 1 is text, not an object"),
         ("[" * 400, "not YAML: "),
         (None, "No such file or directory"),
     ],
-    ids=["broken", "date", "deep", "missing"],
+    ids=["broken", "date", "text", "deep", "missing"],
 )
 def test_bad_input_ends_with_two_and_one_line(
     text: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -13,6 +13,7 @@ from simulator import shape
         (["1x2x24GiB+1x80GiB"], [(24576, 24576, 81920)]),
         (["2x0"], [(), ()]),
         (["1x1x1Ti", "1x0"], [(1048576,), ()]),
+        (["1x1x24G", "1x1x24GB"], [(22888,), (22888,)]),
     ],
 )
 def test_nodes_are_read(texts: list[str], cards: list[tuple[int, ...]]) -> None:
@@ -41,7 +42,7 @@ def test_slices_are_told_by_their_profile(text: str, cards: tuple[int, ...], sli
         ("0x8x80GiB", "no nodes"),
         ("1x8", "'8' is not a number of cards"),
         ("1x8x80", "'8x80' is not a number of cards"),
-        ("1x8x80GB", "'8x80GB' is not a number of cards"),
+        ("1x8x80KiB", "'8x80KiB' is not a number of cards"),
         ("1x7x9g.10gb", "'7x9g.10gb' is not a number of cards"),
         ("1x0x1g.10gb", "'0x1g.10gb' is not a number of cards"),
         ("1x60x1g.10gb+5x1GiB", "more than 64 cards"),
@@ -49,6 +50,7 @@ def test_slices_are_told_by_their_profile(text: str, cards: tuple[int, ...], sli
         ("1x8x80GiB+", "'' is not a number of cards"),
         ("1x65x1GiB", "more than 64 cards"),
         ("100001x0", "more than 100000 nodes"),
+        ("1000000x8x80GiB", "more than 100000 nodes"),
         ("1x1x99999999999999999999TiB", "quantity"),
         ("-1x8x80GiB", "not a number of nodes"),
     ],

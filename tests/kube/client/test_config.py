@@ -159,6 +159,18 @@ async def test_a_file_that_is_no_kubeconfig_is_refused_in_one_line(tmp_path: Pat
     assert len(str(caught.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize(("text", "why"), [('"text"', ""), ("a: [", ": line 1, column 5: ")])
+async def test_a_file_that_is_no_kubeconfig_is_told_without_a_parsers_own_words(
+    tmp_path: Path, text: str, why: str
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(config.ConfigError) as caught:
+        await config.from_kubeconfig(path=str(path))
+    assert str(caught.value).startswith(f"{path} is not a kubeconfig{why}")
+    assert "item assignment" not in str(caught.value)
+
+
 async def test_the_namespace_is_that_of_the_context_or_of_the_pod(account: Path, tmp_path: Path) -> None:
     ours = msgspec.json.decode(msgspec.json.encode(KUBECONFIG))
     ours["contexts"][0]["context"]["namespace"] = "team"

@@ -1,0 +1,20 @@
+"""Where a text is not YAML, and why, in one line without PyYAML's name for a text in memory."""
+
+from __future__ import annotations
+
+import yaml
+from yaml.reader import ReaderError
+
+
+def why_not_yaml(error: Exception) -> str:
+    """Say what is wrong with a text that could not be read, with line and column where they are known."""
+    if isinstance(error, ReaderError):
+        return f"character {error.position + 1}: {error.reason}"
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return " ".join(str(error).split()) or "nested too deeply"
+    mark = error.problem_mark or error.context_mark
+    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+    began = ""
+    if error.context and error.context_mark is not None and error.problem_mark is not None:
+        began = f", {error.context} that begins in line {error.context_mark.line + 1}"
+    return " ".join(f"{place}{error.problem or error.context or 'unreadable'}{began}".split())
