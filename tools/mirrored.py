@@ -57,7 +57,6 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/model/priority_order.py": "tests/scheduler/core/decide/test_decide.py",
     "scheduler/core/model/settings.py": "tests/scheduler/core/decide/test_exclusions.py",
     "scheduler/core/nodes/table.py": "tests/scheduler/core/snapshot/test_statement.py",
-    "scheduler/core/nodes/volume_limits.py": "tests/scheduler/core/nodes/test_claims.py",
     "scheduler/core/recount.py": "tests/scheduler/core/stories/test_machine.py",
     "scheduler/core/scores/binpack.py": "tests/scheduler/core/scores/test_score.py",
     "scheduler/core/scores/ranking.py": "tests/scheduler/core/decide/test_placer.py",

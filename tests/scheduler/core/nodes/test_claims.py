@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert.volumes import attachment_record
 from scheduler.core.model.facts import Facts
-from scheduler.core.model.plan import Bind, Explain, Gang, Plan
-from scheduler.core.model.verdict import Code, NodeReason
+from scheduler.core.model.plan import Gang
+from scheduler.core.model.verdict import Code
+from tests.scheduler.core.nodes.mounting import DISK, mounting, places, reasons, told
 from tests.scheduler.core.objects import (
     Fed,
     attachment,
-    bind_request,
     bound,
     claim,
     cluster,
@@ -28,32 +27,6 @@ from tests.scheduler.core.objects import (
     volume,
 )
 from wire import names
-from wire.core import Pod
-
-_DISK = "disk.csi.example"
-
-
-def _mounting(name: str, *claims: str, ephemeral: str = "", **asked: Any) -> Pod:
-    mounted: list[dict[str, Any]] = [
-        {"name": f"v{i}", "persistentVolumeClaim": {"claimName": claimed}} for i, claimed in enumerate(claims)
-    ]
-    if ephemeral:
-        mounted.append({"name": ephemeral, "ephemeral": {"volumeClaimTemplate": {}}})
-    return pod(name, gpus=1, spec={"volumes": mounted, **asked.pop("spec", {})}, **asked)
-
-
-def _places(plan: Plan) -> dict[str, str]:
-    return {entry.placement.name: entry.placement.node for entry in plan.entries if isinstance(entry, Bind)}
-
-
-def _told(made: Cluster, uid: str = "uid-p") -> tuple[Code, str]:
-    (verdict,) = (e.verdict for e in made.decide(0).entries if isinstance(e, Explain) and uid in e.pods)
-    return verdict.code, verdict.detail
-
-
-def _reasons(made: Cluster, uid: str = "uid-p") -> dict[str, int]:
-    (verdict,) = (e.verdict for e in made.decide(0).entries if isinstance(e, Explain) and uid in e.pods)
-    return {reason.kind: reason.nodes for reason in verdict.node_reasons}
 
 
 def _in(key: str, *values: str) -> dict[str, Any]:
@@ -84,23 +57,23 @@ _NODES = (_zone("a", "z1"), _zone("b", "z2"), node("c"))
 )
 def test_a_bound_claim_is_used_where_its_volume_can_be(made: Any, expected: set[str]) -> None:
     for name in ("a", "b", "c"):
-        waiting = _mounting("p", "data", spec={"nodeSelector": {names.HOSTNAME_LABEL: name}})
+        waiting = mounting("p", "data", spec={"nodeSelector": {names.HOSTNAME_LABEL: name}})
         plan = cluster(*_NODES, claim("data", "pv"), made, waiting).decide(0)
-        assert _places(plan) == ({"p": name} if name in expected else {})
+        assert places(plan) == ({"p": name} if name in expected else {})
 
 
 def test_all_volumes_of_a_pod_have_to_be_usable_on_its_node() -> None:
     volumes = [volume("x", of="one", affinity=[_in(names.ZONE_LABEL, "z1")]), volume("y", of="two")]
-    made = cluster(*_NODES, *volumes, claim("one", "x"), claim("two", "y"), _mounting("p", "one", "two"))
-    assert _places(made.decide(0)) == {"p": "a"}
+    made = cluster(*_NODES, *volumes, claim("one", "x"), claim("two", "y"), mounting("p", "one", "two"))
+    assert places(made.decide(0)) == {"p": "a"}
     feed(made, volume("y", of="two", affinity=[_in(names.ZONE_LABEL, "z2")]))
-    assert _reasons(made) == {"volume-affinity": 3}
+    assert reasons(made) == {"volume-affinity": 3}
 
 
 def test_it_is_told_by_node_why_a_volume_keeps_a_pod_off() -> None:
     one = volume("pv", labels={names.ZONE_LABEL: "z2"}, affinity=[_in(names.HOSTNAME_LABEL, "nowhere")])
-    made = cluster(*_NODES, claim("data", "pv"), one, _mounting("p", "data"))
-    assert _reasons(made) == {"volume-zone": 1, "volume-affinity": 2}
+    made = cluster(*_NODES, claim("data", "pv"), one, mounting("p", "data"))
+    assert reasons(made) == {"volume-zone": 1, "volume-affinity": 2}
 
 
 @pytest.mark.parametrize(
@@ -131,18 +104,18 @@ def test_it_is_told_by_node_why_a_volume_keeps_a_pod_off() -> None:
 def test_a_claim_that_is_not_ready_keeps_its_pod_waiting_until_it_is(
     facts: list[Fed], expected: tuple[Code, str]
 ) -> None:
-    made = cluster(node("n"), *facts, _mounting("p", "data"))
-    assert _told(made) == expected
+    made = cluster(node("n"), *facts, mounting("p", "data"))
+    assert told(made) == expected
     feed(made, volume("pv"), claim("data", "pv"))
-    assert _places(made.decide(0)) == {"p": "n"}
+    assert places(made.decide(0)) == {"p": "n"}
 
 
 #: What a node, a claim, its class and its volume look like where everything can be read and the pod starts.
 _USABLE: list[Fed] = [
     claim("data", "pv"),
-    volume("pv", csi=(_DISK, "h")),
-    csi_node("a", **{_DISK: 4}),
-    attachment("x", "a", of="other", driver=_DISK),
+    volume("pv", csi=(DISK, "h")),
+    csi_node("a", **{DISK: 4}),
+    attachment("x", "a", of="other", driver=DISK),
 ]
 _NO_CLAIMS, _NO_VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 _NO_CLASSES = "storageclasses.storage.k8s.io"
@@ -166,7 +139,7 @@ def _kinds(made: Cluster) -> dict[str, Facts[Any, Any]]:
         (_NO_CLAIMS, True, []),
         (_NO_VOLUMES, True, [claim("data", "pv")]),
         (_NO_CLASSES, True, [claim("data", bound=False, storage_class="later")]),
-        (_NO_LIMITS, True, [claim("data", "pv"), volume("pv", csi=(_DISK, "h"))]),
+        (_NO_LIMITS, True, [claim("data", "pv"), volume("pv", csi=(DISK, "h"))]),
         (_NO_ATTACHMENTS, True, _USABLE[:3]),
         # Read once, and not any more: what can have changed since does not count.
         (_NO_CLAIMS, False, []),
@@ -181,39 +154,39 @@ def _kinds(made: Cluster) -> dict[str, Facts[Any, Any]]:
 def test_a_pod_waits_and_says_so_while_a_kind_that_it_depends_on_cannot_be_read(
     kind: str, never_read: bool, fed: list[Fed]
 ) -> None:
-    made = cluster(node("a", gpus=2), _mounting("p", "data"), pod("other", gpus=1))
+    made = cluster(node("a", gpus=2), mounting("p", "data"), pod("other", gpus=1))
     facts = _kinds(made)[kind]
     facts.expect()
     if not never_read:
         facts.note_in_step(True)
     feed(made, *fed)
     facts.note_in_step(False)
-    assert _told(made) == (Code.NOT_READ, kind)
-    assert _places(made.decide(0)) == {"other": "a"}
+    assert told(made) == (Code.NOT_READ, kind)
+    assert places(made.decide(0)) == {"other": "a"}
     facts.note_in_step(True)
     feed(made, *_USABLE)
-    assert _places(made.decide(1)) == {"other": "a", "p": "a"}
+    assert places(made.decide(1)) == {"other": "a", "p": "a"}
 
 
 @pytest.mark.parametrize("kind", [_NO_CLAIMS, _NO_VOLUMES, _NO_CLASSES, _NO_LIMITS])
 def test_what_was_read_before_and_cannot_have_changed_counts_though_its_kind_cannot_be_read(kind: str) -> None:
-    made = cluster(node("a"), _mounting("p", "data"))
+    made = cluster(node("a"), mounting("p", "data"))
     feed(made, *_USABLE)
     _kinds(made)[kind].note_in_step(False)
-    assert _places(made.decide(0)) == {"p": "a"}
+    assert places(made.decide(0)) == {"p": "a"}
 
 
 def test_the_claim_of_an_ephemeral_volume_has_to_be_the_pods_own() -> None:
-    made = cluster(node("n"), volume("pv", of="p-scratch"), _mounting("p", ephemeral="scratch"))
-    assert _told(made) == (Code.CLAIM_NOT_MADE, "p-scratch")
+    made = cluster(node("n"), volume("pv", of="p-scratch"), mounting("p", ephemeral="scratch"))
+    assert told(made) == (Code.CLAIM_NOT_MADE, "p-scratch")
     feed(made, claim("p-scratch", "pv", owner="uid-of-another"))
-    assert _told(made) == (Code.CLAIM_NOT_OWN, "p-scratch")
+    assert told(made) == (Code.CLAIM_NOT_OWN, "p-scratch")
     feed(made, claim("p-scratch", "pv", owner="uid-p"))
-    assert _places(made.decide(0)) == {"p": "n"}
+    assert places(made.decide(0)) == {"p": "n"}
 
 
 def test_a_change_that_concerns_no_claim_of_a_pod_costs_no_decision() -> None:
-    made = cluster(node("n", 0), claim("data", "pv"), volume("pv"), _mounting("p", "data"))
+    made = cluster(node("n", 0), claim("data", "pv"), volume("pv"), mounting("p", "data"))
     first = made.decide(0)
     feed(made, claim("other", "pw"), volume("pw", of="other"))
     assert made.decide(0) is first
@@ -224,99 +197,34 @@ def _alone(name: str) -> Any:
 
 
 def test_a_claim_for_one_pod_is_used_by_one_at_a_time() -> None:
-    first, second = _mounting("p", "data", created="2026-01-02T00:00:00Z"), _mounting("q", "data")
+    first, second = mounting("p", "data", created="2026-01-02T00:00:00Z"), mounting("q", "data")
     made = cluster(node("n"), _alone("data"), volume("pv"), first, second)
     plan = made.decide(0)
-    assert (_places(plan), _told(made)) == ({"q": "n"}, (Code.CLAIM_IN_USE, "data"))
+    assert (places(plan), told(made)) == ({"q": "n"}, (Code.CLAIM_IN_USE, "data"))
     commit(made, plan)
-    assert (_places(made.decide(0)), _told(made)) == ({}, (Code.CLAIM_IN_USE, "data"))
+    assert (places(made.decide(0)), told(made)) == ({}, (Code.CLAIM_IN_USE, "data"))
     feed(made, bound(second, "n"))
-    assert (_places(made.decide(0)), _told(made)) == ({}, (Code.CLAIM_IN_USE, "data"))
+    assert (places(made.decide(0)), told(made)) == ({}, (Code.CLAIM_IN_USE, "data"))
     made.remove_pod("uid-q")
-    assert _places(made.decide(0)) == {"p": "n"}
+    assert places(made.decide(0)) == {"p": "n"}
 
 
 def test_a_gang_that_does_not_start_keeps_no_claim() -> None:
-    members = [_mounting(f"m{i}", "data", group="g", priority=1) for i in range(2)]
-    made = cluster(node("n"), _alone("data"), volume("pv"), pod_group("g", 2), *members, _mounting("p", "data"))
+    members = [mounting(f"m{i}", "data", group="g", priority=1) for i in range(2)]
+    made = cluster(node("n"), _alone("data"), volume("pv"), pod_group("g", 2), *members, mounting("p", "data"))
     plan = made.decide(0)
-    assert (_places(plan), [e for e in plan.entries if isinstance(e, Gang)]) == ({"p": "n"}, [])
-
-
-def _disks(count: int, driver: str = _DISK) -> list[Fed]:
-    made: list[Fed] = []
-    for i in range(count):
-        made += [claim(f"d{i}", f"pv{i}"), volume(f"pv{i}", of=f"d{i}", csi=(driver, f"h{i}"))]
-    return made
-
-
-def test_a_node_takes_no_more_volumes_than_its_driver_says() -> None:
-    pods = [_mounting(f"p{i}", f"d{i}", created=f"2026-01-0{i + 1}T00:00:00Z") for i in range(5)]
-    made = cluster(node("a"), node("b"), csi_node("a", **{_DISK: 2}), csi_node("b", **{_DISK: 1}), *_disks(5), *pods)
-    plan = made.decide(0)
-    assert sorted(_places(plan).values()) == ["a", "a", "b"]
-    assert _reasons(made, "uid-p3") == {"volumes": 2}
-    commit(made, plan)
-    assert (_places(made.decide(0)), _reasons(made, "uid-p3")) == ({}, {"volumes": 2})
-    for one in pods:
-        if (there := _places(plan).get(one.metadata.name)) is not None:
-            feed(made, bound(one, there))
-    assert (_places(made.decide(0)), _reasons(made, "uid-p3")) == ({}, {"volumes": 2})
-    feed(made, csi_node("b", **{_DISK: 2}))
-    assert _places(made.decide(0)) == {"p3": "b"}
-    made.remove_pod("uid-p0")
-    assert _places(made.decide(0)) == {"p3": "a", "p4": "b"}
-
-
-def test_a_volume_counts_once_on_a_node_however_many_pods_use_it() -> None:
-    running = bound(_mounting("r", "d0"), "a")
-    made = cluster(
-        node("a"), csi_node("a", **{_DISK: 1}), *_disks(2), running, _mounting("p", "d0"), _mounting("q", "d1")
-    )
-    assert _places(made.decide(0)) == {"p": "a"}
-    assert _reasons(made, "uid-q") == {"volumes": 1}
-
-
-def test_a_volume_whose_pod_is_gone_counts_until_it_is_detached() -> None:
-    left = attachment("x", "a", of="pv0", driver=_DISK)
-    made = cluster(node("a"), csi_node("a", **{_DISK: 1}), left, *_disks(2), _mounting("p", "d1"))
-    assert _reasons(made) == {"volumes": 1}
-    made.storage.attachments.attached.drop(attachment_record(left))
-    assert _places(made.decide(0)) == {"p": "a"}
-
-
-def test_a_volume_that_is_attached_already_can_be_used_again() -> None:
-    left = attachment("x", "a", of="pv0", driver=_DISK)
-    made = cluster(node("a"), csi_node("a", **{_DISK: 1}), *_disks(2), left, _mounting("p", "d0"))
-    assert _places(made.decide(0)) == {"p": "a"}
-
-
-@pytest.mark.parametrize("limits", [[], [csi_node("a", **{_DISK: None})], [csi_node("a", other=0)]])
-def test_without_a_limit_of_their_driver_volumes_are_not_counted(limits: list[Fed]) -> None:
-    made = cluster(node("a"), *limits, *_disks(3), *(_mounting(f"p{i}", f"d{i}") for i in range(3)))
-    assert len(_places(made.decide(0))) == 3
-
-
-def test_a_gang_that_does_not_start_leaves_no_volume_on_a_node() -> None:
-    members = [_mounting(f"m{i}", f"d{i}", group="g", priority=1) for i in range(3)]
-    made = cluster(
-        node("a"), csi_node("a", **{_DISK: 2}), *_disks(4), pod_group("g", 3), *members, _mounting("p", "d3")
-    )
-    plan = made.decide(0)
-    assert (_places(plan), [e for e in plan.entries if isinstance(e, Gang)]) == ({"p": "a"}, [])
-    (verdict,) = (e.verdict for e in plan.entries if isinstance(e, Explain))
-    assert (verdict.code, verdict.node_reasons) == (Code.GANG_INCOMPLETE, (NodeReason("volumes", "", 1),))
+    assert (places(plan), [e for e in plan.entries if isinstance(e, Gang)]) == ({"p": "n"}, [])
 
 
 def test_pods_on_different_volumes_in_one_zone_are_judged_as_one_class() -> None:
     zoned = [volume(f"pv{i}", of=f"d{i}", labels={names.ZONE_LABEL: "z1"}) for i in range(3)]
     claims = [claim(f"d{i}", f"pv{i}") for i in range(3)]
-    made = cluster(_zone("a", "z1"), *zoned, *claims, *(_mounting(f"p{i}", f"d{i}") for i in range(3)))
+    made = cluster(_zone("a", "z1"), *zoned, *claims, *(mounting(f"p{i}", f"d{i}") for i in range(3)))
     assert len({waiting.cls for waiting in made.waiting()}) == 1
 
 
 def test_a_claim_that_many_pods_wait_for_is_looked_at_once_for_all_of_them() -> None:
-    pods = [_mounting(f"p{i:02}", "data") for i in range(50)]
+    pods = [mounting(f"p{i:02}", "data") for i in range(50)]
     made = cluster(node("n"), _alone("data"), volume("pv"), *pods)
     asked: list[str] = []
 
@@ -332,74 +240,23 @@ def test_a_claim_that_many_pods_wait_for_is_looked_at_once_for_all_of_them() -> 
 
 
 def test_a_pod_that_waits_for_room_hears_at_once_that_another_one_uses_its_claim() -> None:
-    made = cluster(
-        node("n", 1), _alone("data"), volume("pv"), pod("busy", gpus=1, bound_to="n"), _mounting("p", "data")
-    )
-    assert _told(made)[0] is Code.NO_NODE_FITS
-    feed(made, bound(_mounting("r", "data"), "n"))
-    assert _told(made) == (Code.CLAIM_IN_USE, "data")
+    made = cluster(node("n", 1), _alone("data"), volume("pv"), pod("busy", gpus=1, bound_to="n"), mounting("p", "data"))
+    assert told(made)[0] is Code.NO_NODE_FITS
+    feed(made, bound(mounting("r", "data"), "n"))
+    assert told(made) == (Code.CLAIM_IN_USE, "data")
 
 
 def test_what_keeps_a_pod_from_any_node_is_said_before_what_its_claims_lack() -> None:
-    wrong = _mounting("p", "data", annotations={names.GPU_FRACTION: "1.5"})
-    assert _told(cluster(node("n"), wrong))[0] is not Code.CLAIM_NOT_FOUND
-    assert _told(cluster(node("n"), _mounting("p", "data")))[0] is Code.CLAIM_NOT_FOUND
-
-
-def test_one_volume_of_a_limited_driver_is_enough_to_wait_while_attachments_cannot_be_read() -> None:
-    other: list[Fed] = [claim("x", "pvx"), volume("pvx", of="x", csi=("free.csi.example", "x"))]
-    made = cluster(node("a"), csi_node("a", **{_DISK: 4}), *_disks(1), *other, _mounting("p", "x", "d0"))
-    made.storage.attachments.attached.note_in_step(False)
-    assert _told(made) == (Code.NOT_READ, _NO_ATTACHMENTS)
-
-
-def test_a_volume_of_a_pod_on_its_way_counts_once_beside_a_pod_that_has_it_there() -> None:
-    """On a node that has it already, it takes nothing of the limit; on another one it does."""
-    ways = {"a": _mounting("wa", "d0"), "b": _mounting("wb", "d0")}
-    for there, placed in (("a", {"p": "a"}), ("b", {})):
-        made = cluster(
-            node("a"),
-            node("b", cordoned=True),
-            csi_node("a", **{_DISK: 2}),
-            *_disks(2),
-            bound(_mounting("r", "d0"), there),
-            ways["a"],
-            bind_request(ways["a"], "a"),
-            bound(_mounting("s", "d2"), "a"),
-            claim("d2", "pv2"),
-            volume("pv2", of="d2", csi=(_DISK, "h2") if there == "b" else None),
-            _mounting("p", "d1"),
-        )
-        assert _places(made.decide(0)) == placed
-
-
-def test_a_volume_of_a_pod_on_its_way_takes_one_of_the_limit_and_not_two() -> None:
-    way = _mounting("w", "d0")
-    made = cluster(
-        node("a"), csi_node("a", **{_DISK: 2}), *_disks(3), way, bind_request(way, "a"), _mounting("p", "d1")
-    )
-    assert _places(made.decide(0)) == {"p": "a"}
-    feed(made, _mounting("q", "d2"))
-    assert len(_places(made.decide(0))) == 1
-
-
-def test_a_volume_that_has_left_a_node_counts_there_no_more() -> None:
-    first, second = bound(_mounting("r", "d0"), "a"), bound(_mounting("s", "d0"), "a")
-    made = cluster(node("a"), csi_node("a", **{_DISK: 1}), *_disks(2), first, second, _mounting("p", "d1"))
-    assert _places(made.decide(0)) == {}
-    made.remove_pod("uid-r")
-    assert _places(made.decide(0)) == {}, "the other pod has it still"
-    feed(made, _mounting("q", "d0"))
-    assert _places(made.decide(0)) == {"q": "a"}
-    made.remove_pod("uid-s")
-    assert _places(made.decide(0)) in ({"p": "a"}, {"q": "a"}), "one of the two volumes has room"
+    wrong = mounting("p", "data", annotations={names.GPU_FRACTION: "1.5"})
+    assert told(cluster(node("n"), wrong))[0] is not Code.CLAIM_NOT_FOUND
+    assert told(cluster(node("n"), mounting("p", "data")))[0] is Code.CLAIM_NOT_FOUND
 
 
 def test_pods_with_claims_are_looked_at_again_once_after_something_that_concerns_all_of_them() -> None:
-    made = cluster(node("n", 0), claim("data", "pv"), volume("pv"), _mounting("p", "data"))
+    made = cluster(node("n", 0), claim("data", "pv"), volume("pv"), mounting("p", "data"))
     made.decide(0)
     made.storage.touch_all()
     assert not made.backlog.touched
-    feed(made, csi_node("n", **{_DISK: 1}))
+    feed(made, csi_node("n", **{DISK: 1}))
     made.storage.touch_all()
     assert made.backlog.touched == {"uid-p"}
