@@ -270,7 +270,7 @@ def test_whatever_a_file_holds_there_is_an_answer(
     template = {"metadata": {"annotations": annotations}, "spec": {"containers": containers, "volumes": beside}}
     workload = {"kind": "Deployment", "metadata": beside, "spec": {"template": template, "more": beside}}
     path = tmp_path / "any.yaml"
-    path.write_text(yaml.safe_dump_all([workload, template, beside]), encoding="utf-8")
+    path.write_text(yaml.safe_dump_all([workload, template, {"of": beside}]), encoding="utf-8")
     for command in ("translate", "lint"):
         assert main([command, "-o", "json", str(path)]) in {0, 1}
         assert isinstance(json.loads(capsys.readouterr().out), list)

@@ -382,6 +382,21 @@ def test_a_node_with_slices_is_known_as_such(of_node: dict[str, Any], is_mig: bo
     assert objects.node_record(node(**of_node)).is_mig == is_mig
 
 
+@pytest.mark.parametrize(
+    ("strategy", "enabled", "profile"),
+    [("single", "true", "1g.10gb"), ("mixed", "true", ""), ("", "true", ""), ("single", "false", "")],
+)
+def test_the_gpus_of_a_node_are_slices_only_under_the_strategy_single(
+    strategy: str, enabled: str, profile: str
+) -> None:
+    labels = {
+        names.NODE_MIG_STRATEGY: strategy,
+        "node-role.kubernetes.io/mig-enabled": enabled,
+        names.NODE_GPU_PRODUCT: "NVIDIA-H100-MIG-1g.10gb",
+    }
+    assert objects.node_record(node(labels=labels)).single_profile == profile
+
+
 def test_what_a_node_says_wrongly_counts_as_none() -> None:
     record = objects.node_record(node(cpu="fast", extended={"example.com/nic": "two"}))
     assert (record.capacity.cpu_milli, record.capacity.extended) == (0, ())
