@@ -7,9 +7,10 @@ module, and of the commands that ask, is what argparse needs, and no more.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from cli import check, checkkai, inspect, offline, ui
@@ -22,6 +23,9 @@ _BAD_INPUT = 2
 _INTERRUPTED = 130
 #: As of a program that SIGPIPE has ended.
 _READER_GONE = 141
+#: As sysexits.h has it (EX_IOERR): what the command has found is lost, so neither 0 nor 1 would be true.
+_UNWRITTEN = 74
+_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 class _Parser(argparse.ArgumentParser):
@@ -34,12 +38,12 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command and return the exit code: 0 well, 1 not well, 2 bad input."""
     given = sys.argv[1:] if argv is None else argv
-    return _run(_parser(given), given)
+    return _run(_parser, given)
 
 
 def kubectl() -> int:
     """Run ``kubectl moorage``: the commands that ask, by the name under which kubectl finds them."""
-    return _run(plugin_parser(sys.argv[1:]), sys.argv[1:])
+    return _run(plugin_parser, sys.argv[1:])
 
 
 def plugin_parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
@@ -49,25 +53,44 @@ def plugin_parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     return parser
 
 
-def _run(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
+def _run(parser_for: Callable[[Sequence[str]], argparse.ArgumentParser], given: Sequence[str]) -> int:
     lets_all_through()
-    arguments, unknown = parser.parse_known_args(given)
-    if unknown:
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}{_meant(unknown[0], arguments)}")
-    if arguments.logs:
-        _log(verbose=arguments.verbose)
     try:
-        code: int = arguments.run(arguments)
+        code = _called_by(parser_for(given), given)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever reads has enough, as in ``| head``. What is left is not to be written at the end, either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever reads has enough, as in ``| head``.
+        _drop_output()
         return _READER_GONE
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        _drop_output()
+        sys.stderr.write(f"moorage: the output could not be written: {error.strerror}\n")
+        return _UNWRITTEN
     except BadInput as error:
         sys.stderr.write(f"moorage: {line(str(error))}\n")
         return _BAD_INPUT
     except KeyboardInterrupt:
         return _INTERRUPTED
+    return code
+
+
+def _drop_output() -> None:
+    """What is left is not written when the process ends, either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _called_by(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
+    if not given:
+        parser.print_help()
+        return 0
+    arguments, unknown = parser.parse_known_args(given)
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{_meant(unknown[0], arguments)}")
+    if arguments.logs:
+        _log(verbose=arguments.verbose)
+    code: int = arguments.run(arguments)
     return code
 
 
