@@ -49,6 +49,27 @@ def _assumed(of: Pod, *devices: tuple[str, int]) -> Cluster:
     return made
 
 
+@pytest.mark.parametrize(
+    ("state", "groups", "waits"),
+    [
+        (State.AT_BINDER, {"g1"}, True),
+        (State.AT_BINDER, {"g2", "g9"}, True),
+        (State.HELD, {"g2"}, True),
+        (State.AT_BINDER, {"g9"}, False),
+        (State.DIRECT, {"g1"}, False),
+        (State.TAKEN_BACK, {"g1"}, False),
+    ],
+)
+def test_a_share_waits_for_each_of_its_devices_until_it_is_taken_back(
+    state: State, groups: set[str], waits: bool
+) -> None:
+    made = cluster(node(), SHARE)
+    made.commits.assume(_placement(SHARE, ("g1", HALF), ("g2", HALF)), state)
+    flight = made.commits.flight("uid-s")
+    assert flight is not None
+    assert flight.waits_for(groups) is waits
+
+
 def test_a_commit_is_charged_at_once() -> None:
     made = _assumed(WHOLE)
     assert free_gpus(made) == 6
