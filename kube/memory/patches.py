@@ -57,6 +57,9 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 # --- JSON patch (RFC 6902)
+#
+# Ours, because the jsonpatch package (1.47) refuses what the real server takes (a test for null and a replacement where
+# nothing is) and copies the whole object: 88 us of CPU for four operations on a pod, not 10.
 
 
 def json_patch(target: Any, operations: list[dict[str, Any]]) -> Any:

@@ -13,6 +13,7 @@ from kube.client.resources import PODS
 from simulator.kubelet import Kubelet
 from simulator.settings import NO_FAULT, ReservationFault
 from verification.hostile.faults.ground import Ground
+from verification.hostile.faults.nodes import OnNode
 from verification.hostile.faults.timed import LOST_DEVICE, Timed
 from wire import names
 from wire.core import Pod
@@ -26,17 +27,10 @@ _SHORT_OF_DISK: Final = "The node was low on resource: ephemeral-storage."
 _LOOK_S: Final = 0.05
 
 
-class _OnProcesses(Timed, frozen=True, kw_only=True):
+class _OnProcesses(OnNode, frozen=True, kw_only=True):
     """A fault of the reservation processes on ``node`` that read their device while it lasts."""
 
-    node: str
-
     @override
-    async def _happen(self, ground: Ground) -> None:
-        kubelet = ground.node(self.node)
-        if kubelet is not None:
-            await self._strike(ground, kubelet)
-
     async def _strike(self, ground: Ground, kubelet: Kubelet) -> None:
         with _wrong(kubelet, self._fault(ground)):
             await anyio.sleep(self.for_s)
