@@ -71,6 +71,18 @@ def test_a_pod_that_joins_a_shape_says_what_the_shape_says() -> None:
     assert [entry.pods for entry in _told(said)] == [("b",)]
 
 
+def test_a_pod_that_had_a_reason_of_its_own_says_what_the_shape_says_that_it_joins() -> None:
+    said = Sayings()
+    shape = _shape(said, "a")
+    said.say_shape(shape, _lacks(2), served=set())
+    said.say(["b"], _HELD)
+    _told(said)
+    shape.put(PodRecord(uid="b", namespace="ns", name="b", rv="1", node="", cls=PodClass()))
+    said.join("b", shape)
+    assert said.verdict("b") == _lacks(2)
+    assert [entry.pods for entry in _told(said)] == [("b",)]
+
+
 def test_a_pod_that_was_served_keeps_its_own_reason_until_the_next_verdict() -> None:
     said = Sayings()
     shape = _shape(said, "a", "b")
