@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import os
 import socket
 import ssl
@@ -12,10 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from trustme import CA
 
 from tests.reservation.pod_server import NAME, NAMESPACE, PodServer, serving
 from tools.nvml_stub.build import build
@@ -128,27 +123,9 @@ class Certificates:
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """A self-signed certificate for 127.0.0.1, which is its own CA."""
-    folder = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC))
-        .not_valid_after(datetime.datetime(2120, 1, 1, tzinfo=datetime.UTC))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
-    (folder / "ca.crt").write_bytes(pem)
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
+    """A certificate for 127.0.0.1, and the authority that signed it."""
+    authority, ca_file = CA(), tmp_path_factory.mktemp("tls") / "ca.crt"
+    authority.cert_pem.write_to_path(ca_file)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "ca.crt", folder / "key.pem")
-    return Certificates(folder / "ca.crt", context)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return Certificates(ca_file, context)

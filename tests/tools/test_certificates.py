@@ -6,9 +6,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from trustme import CA
 
-from kube.client.clock import SystemClock
-from tools.certificates import Authority
+from tools.certificates import serving_pair
 
 
 def serve_once(listener: socket.socket, trust: ssl.SSLContext) -> None:
@@ -20,15 +20,18 @@ def serve_once(listener: socket.socket, trust: ssl.SSLContext) -> None:
         connection.close()
 
 
+def pem_of(authority: CA) -> str:
+    return authority.cert_pem.bytes().decode()
+
+
 def handshake(tmp_path: Path, *, served: list[str], asked: str, trusted: str | None = None) -> bytes:
     """Serve a certificate for some names, and connect as a strict client that asks for one."""
-    now_ns = SystemClock().now_ns()
-    authority = Authority.new(now_ns)
-    pair = authority.server(now_ns, served)
+    authority = CA()
+    pair = serving_pair(authority, *served)
     (tmp_path / "pair.pem").write_bytes(pair.key_pem + pair.public_pem)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(tmp_path / "pair.pem")
-    client = ssl.create_default_context(cadata=trusted or authority.pem)
+    client = ssl.create_default_context(cadata=trusted or pem_of(authority))
     # Python 3.13 sets this by default.
     client.verify_flags |= ssl.VERIFY_X509_STRICT
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -55,6 +58,6 @@ def test_a_name_that_is_not_in_the_certificate_is_not_trusted(tmp_path: Path) ->
 
 
 def test_another_authority_does_not_vouch_for_it(tmp_path: Path) -> None:
-    other = Authority.new(SystemClock().now_ns()).pem
+    other = pem_of(CA())
     with pytest.raises(ssl.SSLCertVerificationError, match="certificate verify failed"):
         handshake(tmp_path, served=["localhost"], asked="localhost", trusted=other)

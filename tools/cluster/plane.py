@@ -29,10 +29,10 @@ from typing import Self
 from urllib.parse import urlsplit
 
 import yaml
+from trustme import CA
 
-from kube.client.clock import SystemClock
 from tools import rightsused
-from tools.certificates import Authority, signing_pair
+from tools.certificates import serving_pair, signing_pair
 from tools.controlplane import ensure
 from tools.flags import (
     CONTROLLER_MANAGER,
@@ -310,14 +310,13 @@ class ControlPlane:
         self._wait_until(self._controls, "kube-controller-manager to make the first service account")
 
     def _write_files(self, folder: Path) -> None:
-        now_ns = SystemClock().now_ns()
-        authority = Authority.new(now_ns)
+        authority = CA()
         names = [LOOPBACK, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "10.96.0.1"]
-        server, signing = authority.server(now_ns, names), signing_pair()
-        self.ca_pem = authority.pem
+        server, signing = serving_pair(authority, *names), signing_pair()
+        self.ca_pem = authority.cert_pem.bytes().decode()
         users = [f'{token},{user},{user},"{self._users[user]}"' for user, token in self._tokens.items()]
         files = {
-            "ca.crt": authority.pem.encode(),
+            "ca.crt": authority.cert_pem.bytes(),
             "server.key": server.key_pem,
             "server.crt": server.public_pem,
             "service-accounts.key": signing.key_pem,
