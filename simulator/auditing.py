@@ -149,6 +149,8 @@ class Auditor:
         if not component.is_in_touch or not self._is_told(name, peeking.FOLLOWED):
             # Who is down has no ledger, and tells of its return by the changes that it makes.
             return not component.is_running
+        if component.is_older:
+            return True
         if self._checker.has_requests:
             return False
         ledger = peeking.ledger(name, scheduler)

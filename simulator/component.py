@@ -52,6 +52,8 @@ class Component:
     def __init__(self, name: str, *, connect: Callable[[], MemoryTransport], run: Run) -> None:
         self.name = name
         self.incarnations = 0
+        #: Whether it is of an older version, which can't read all that there is: its ledger is no recount of it.
+        self.is_older = False
         self._connect = connect
         self._run = run
         self._process = Stoppable()

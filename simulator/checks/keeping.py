@@ -29,6 +29,8 @@ _ASKS: Final = (
     names.GPU_FRACTION_CONTAINER_TYPE,
     names.GPU_RECORD,
 )
+#: Of an entry of a book these may change while it stays there: it is renewed, and charged less when it is bound.
+_RENEWED: Final = frozenset({"nano", "rv", "since"})
 
 
 @dataclass(slots=True)
@@ -83,6 +85,8 @@ class Keeping:
         """A reservation has a new version: whoever still uses its device stays in its book."""
         if known is not None and known.annotations.get(names.TENANTS) == reservation.annotations.get(names.TENANTS):
             return
+        if known is not None:
+            self._judge_kept(known, reservation, at_s)
         uids = counting.entries(known) if known is not None else self.on_node.get(reservation.node, {})
         for uid in tuple(uids):
             pod = self.pods.get(uid)
@@ -90,6 +94,18 @@ class Keeping:
                 continue
             for group in reservation.groups:
                 self._judge_entry(reservation, pod, group, at_s)
+
+    def _judge_kept(self, known: PodFacts, reservation: PodFacts, at_s: float) -> None:
+        """Who writes a book keeps what it says of others, also in words that only another version knows."""
+        after = counting.entries(reservation)
+        for uid, entry in counting.entries(known).items():
+            now = after.get(uid)
+            if now is None or now.get("attempt") != entry.get("attempt"):
+                continue
+            changed = sorted(key for key in {*entry, *now} - _RENEWED if entry.get(key) != now.get(key))
+            if changed:
+                text = f"the book of {reservation.name} has another {', '.join(changed)} for pod {entry.get('pod')}"
+                self._add(at_s, text)
 
     def _judge_entry(self, reservation: PodFacts, pod: PodFacts, group: str, at_s: float) -> None:
         granted = next((grant.nano for grant in pod.grants if grant.group == group), 0)

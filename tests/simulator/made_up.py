@@ -46,11 +46,10 @@ def whole(name: str, count: int = 1) -> dict[str, Any]:
     return pod(name, containers=[container])
 
 
-def reservation(name: str, group: str, book: dict[str, int] | None = None) -> dict[str, Any]:
-    """A reservation pod; ``book`` is pod UID -> nano."""
-    entries = {
-        uid: {"nano": nano, "attempt": "a", "rv": "1", "since": 0, "pod": "p"} for uid, nano in (book or {}).items()
-    }
+def reservation(name: str, group: str, book: dict[str, int] | None = None, **more: Any) -> dict[str, Any]:
+    """A reservation pod; ``book`` is pod UID -> nano, and each entry says ``more``."""
+    entry = {"attempt": "a", "rv": "1", "since": 0, "pod": "p", **more}
+    entries = {uid: {"nano": nano, **entry} for uid, nano in (book or {}).items()}
     return pod(
         name,
         namespace="kai-resource-reservation",

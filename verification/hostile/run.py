@@ -34,6 +34,7 @@ from verification.hostile.guard import RanTooLong, processor_time
 from verification.hostile.marks import Marks
 from verification.hostile.oversight import Oversight
 from verification.hostile.scenario import Scenario
+from verification.hostile.versions import Versions
 
 HANG: Final = "HANG"
 CRASH: Final = "CRASH"
@@ -108,7 +109,9 @@ class _Run:
     async def _live(self) -> None:
         scenario = self.scenario
         clock = VirtualClock(asyncio.get_running_loop())
-        async with World(scenario.nodes, clock=clock, settings=scenario.world, parts=self.parts) as world:
+        versions = Versions()
+        parts = versions.beside(self.parts)
+        async with World(scenario.nodes, clock=clock, settings=scenario.world, parts=parts) as world:
             self.world = world
             self.show(world)
             self.oversight.live, self.oversight.ours = world.checker.live, world.components.keys()
@@ -116,7 +119,7 @@ class _Run:
             world.server.faults.on_answer += [self.log.answered, self.oversight.answered]
             world.nodes.witness.listeners += [self.log.witnessed, self.oversight.witnessed]
             self.marks.attend(world)
-            ground = Ground(world)
+            ground = Ground(world, versions)
             async with anyio.create_task_group() as group:
                 for action in scenario.actions:
                     group.start_soon(self._perform, action, ground)

@@ -67,6 +67,24 @@ def test_a_book_holds_whoever_uses_its_device(book: dict[str, int], broken: set[
     assert bound().sees(reservation("r", "g", book)).broken() == broken
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "broken"),
+    [
+        ({"compute_percent": 50}, {}, {"S8"}),
+        ({"ofALaterVersion": [1]}, {}, {"S8"}),
+        ({}, {"mode": "mps"}, {"S8"}),
+        ({"mode": "mps"}, {"mode": "mps", "rv": "2", "since": 7}, set()),
+        ({"mode": "mps"}, {"attempt": "b"}, set()),
+    ],
+    ids=["a field is lost", "one that nobody here knows", "one comes", "it is renewed", "it is of another attempt"],
+)
+def test_an_entry_keeps_what_it_says_while_it_is_in_the_book(
+    before: dict[str, Any], after: dict[str, Any], broken: set[str]
+) -> None:
+    story = Story().sees(reservation("r", "g", {"uid-p": HALF}, **before))
+    assert story.sees(version(reservation("r", "g", {"uid-p": HALF}, **after), 5)).broken() == broken
+
+
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_book_may_forget_who_has_ended(phase: str) -> None:
     assert bound().sees(granted("p", "g", phase=phase)).sees(reservation("r", "g", {})).broken() == set()

@@ -22,6 +22,7 @@ from simulator.component import Component
 from simulator.kubelet import Kubelet
 from simulator.replicas import BINDER
 from simulator.world import World
+from verification.hostile.versions import Versions
 from wire import names
 from wire.core import Pod
 
@@ -45,6 +46,7 @@ class Ground:
     """One for a whole run, made when the cluster is ready: ``start_s`` is the event loop's time of a fault's 0."""
 
     world: World
+    versions: Versions = field(default_factory=Versions)
     start_s: float = field(default_factory=anyio.current_time)
     #: Components that a fault has crashed and not yet started again.
     _down: set[str] = field(default_factory=set)

@@ -23,7 +23,7 @@ from verification.hostile.faults.nodes import (
     SlowStarts,
 )
 from verification.hostile.faults.objects import LeaseDeleted, NamespaceDeleted, ReservationsDeleted
-from verification.hostile.faults.processes import Crash, CutOff, Pause, TwoLeaders
+from verification.hostile.faults.processes import Crash, CutOff, OlderVersion, Pause, TwoLeaders
 from verification.hostile.faults.requests import (
     Conflicts,
     Expired,
@@ -80,6 +80,7 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     NodeRebooted,
     NodeReinstalled,
     NodeReplaced,
+    OlderVersion,
     Pause,
     PluginDown,
     PluginLags,

@@ -1,4 +1,4 @@
-"""Processes of Moorage that crash, stand still, are cut off, or lead without knowing that another one does.
+"""Processes of Moorage that crash, stand still, are cut off, lead while another one does, or are of an older version.
 
 Under all of these everything is promised: what is not in the API server was never decided, and what is there is taken
 up by whoever comes next.
@@ -15,6 +15,7 @@ from kube.memory.calls import Call
 from simulator.component import Component
 from verification.hostile.faults.ground import READS, Ground
 from verification.hostile.faults.timed import Timed
+from verification.hostile.versions import FIELDS
 
 #: Where a process is when it dies: about to send a request; when it has been carried out and nobody has heard; or it
 #: has just been sent, and lands later, perhaps after the process was started again.
@@ -137,3 +138,28 @@ class TwoLeaders(Timed, frozen=True, kw_only=True, tag="two-leaders"):
             if entry.user in ours and entry.verb not in READS:
                 return ours[entry.user]
         return next(iter(ours.values()), None)
+
+
+class OlderVersion(Timed, frozen=True, kw_only=True, tag="older-version"):
+    """A component is replaced by one of an older version, and at the end by one of this version again.
+
+    The older one does not know the last ``lacks`` of the optional fields of a book's entry (versions.py).
+    """
+
+    component: str
+    lacks: int = len(FIELDS)
+
+    @override
+    async def _happen(self, ground: Ground) -> None:
+        component = ground.components.get(self.component)
+        if component is None:
+            return
+        await self._replace(ground, component, FIELDS[-self.lacks :])
+        await ground.wait_until(self.end_s)
+        await self._replace(ground, component, ())
+
+    @staticmethod
+    async def _replace(ground: Ground, component: Component, lacks: tuple[str, ...]) -> None:
+        ground.versions.older[component.name], component.is_older = lacks, bool(lacks)
+        if ground.crash(component):  # else another fault has, and starts it as the version that it now is
+            await ground.start_again(component, pause_s=0.0)

@@ -16,10 +16,12 @@ from kube.client.errors import Unreachable
 from kube.client.resources import NODES, PODS
 from kube.client.transport import Response
 from simulator import shape
+from simulator.parts import PRODUCT
 from simulator.virtualtime import VirtualClock
 from simulator.world import World, WorldSettings
 from verification.hostile.faults.ground import Ground
 from verification.hostile.faults.timed import Timed
+from verification.hostile.versions import Versions
 from wire.core import Node, Pod
 
 NAMESPACE = "team"
@@ -83,12 +85,13 @@ class Stage:
 
 @asynccontextmanager
 async def stage(*nodes: str, **settings: Any) -> AsyncIterator[Stage]:
-    clock = VirtualClock(asyncio.get_running_loop())
+    clock, versions = VirtualClock(asyncio.get_running_loop()), Versions()
+    shapes, parts = shape.parse(nodes or ["1x2x40GiB"]), versions.beside(PRODUCT)
     async with (
-        World(shape.parse(nodes or ["1x2x40GiB"]), clock=clock, settings=WorldSettings(**settings)) as world,
+        World(shapes, clock=clock, settings=WorldSettings(**settings), parts=parts) as world,
         anyio.create_task_group() as group,
     ):
-        yield Stage(world, Ground(world), group)
+        yield Stage(world, Ground(world, versions), group)
         group.cancel_scope.cancel()
 
 

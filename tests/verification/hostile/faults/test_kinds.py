@@ -25,7 +25,7 @@ def test_the_names_are_those_that_the_plan_speaks_of() -> None:
     assert set(KINDS) == {
         *("watch-delayed", "watch-held", "watch-repeated", "watch-cut", "watch-expired", "cache-old"),
         *("conflict", "expired", "throttled", "server-error", "time-out", "reset", "slow"),
-        *("crash", "pause", "cut-off", "two-leaders", "clock-jump"),
+        *("crash", "pause", "cut-off", "two-leaders", "older-version", "clock-jump"),
         *("node-lost", "node-rebooted", "node-reinstalled", "node-cut-off", "node-forgotten"),
         *("node-cordoned", "node-drained"),
         *("kubelet-refuses", "plugin-down", "plugin-lags", "gpu-ill", "slow-starts"),

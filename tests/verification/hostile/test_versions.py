@@ -1,0 +1,157 @@
+"""Replicas of an older version: what reaches them of a newer book, what comes back, and that pods get their places."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpu import book, handover, record
+from gpu.book import Entry, MalformedBook
+from gpu.refusal import Refusal
+from kube.client.resources import PODS
+from kube.client.transport import Response
+from kube.memory.responses import HEADERS
+from tests.conftest import AnyioBackend
+from tests.verification.hostile.faults.grounds import NAMESPACE, Stage, stage
+from verification.hostile.faults.processes import OlderVersion
+from verification.hostile.versions import FIELDS
+from verification.hostile.versions import OlderVersion as OlderWire
+from wire import names
+
+PLAIN = {"nano": 5, "attempt": "a", "rv": "7", "since": 1, "pod": "team/p"}
+FULL = {**PLAIN, "grace_s": 60, "mode": "mps", "compute_percent": 50}
+RECORD = {"version": 1, "dialect": "hami", "asks": [{"container": "c0", "name": "main", "nano": 500_000_000}]}
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+def text(said: object) -> str:
+    return json.dumps(said, separators=(",", ":"))
+
+
+@dataclass
+class Stored:
+    """A server with one object, which it replaces by what is sent."""
+
+    annotations: dict[str, str]
+    lines: list[bytes] = field(default_factory=list)
+
+    async def request(self, method: str, path: str, **rest: Any) -> Response:
+        if rest.get("body"):
+            self.annotations = msgspec.json.decode(rest["body"])["metadata"]["annotations"]
+        return Response(200, HEADERS, msgspec.json.encode({"metadata": {"annotations": self.annotations}}))
+
+    def stream(
+        self, path: str, *, query: Mapping[str, str], timeout_s: float
+    ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
+        return self._stream()
+
+    @asynccontextmanager
+    async def _stream(self) -> AsyncIterator[tuple[Response, AsyncIterator[bytes]]]:
+        async def lines() -> AsyncIterator[bytes]:
+            yield msgspec.json.encode({"type": "ADDED", "object": {"metadata": {"annotations": self.annotations}}})
+
+        yield Response(200, HEADERS, b""), lines()
+
+
+async def read(stored: Stored, lacks: tuple[str, ...] = FIELDS) -> dict[str, str]:
+    answer = await OlderWire(stored, lacks).request("GET", "/x", query={}, timeout_s=1)
+    listed = msgspec.json.decode(answer.body)["metadata"]["annotations"]
+    async with OlderWire(stored, lacks).stream("/x", query={}, timeout_s=1) as (_, lines):
+        watched = [msgspec.json.decode(line)["object"]["metadata"]["annotations"] async for line in lines]
+    assert watched == [listed]
+    return dict(listed)
+
+
+@pytest.mark.parametrize("lacks", [FIELDS[-1:], FIELDS[-2:], FIELDS])
+async def test_a_newer_book_says_what_the_older_version_does_not_know(lacks: tuple[str, ...]) -> None:
+    seen = await read(Stored({names.TENANTS: text({"u": PLAIN, "v": FULL})}), lacks)
+    assert json.loads(seen[names.TENANTS])["u"] == PLAIN
+    assert set(json.loads(seen[names.TENANTS])["v"]) - set(Entry.__struct_fields__) == {
+        f"later_{name}" for name in lacks
+    }
+    with pytest.raises(MalformedBook):
+        book.parse(seen[names.TENANTS])
+
+
+async def test_a_book_without_the_newer_fields_is_read_as_it_is() -> None:
+    assert (await read(Stored({names.TENANTS: text({"u": PLAIN})})))[names.TENANTS] == text({"u": PLAIN})
+
+
+async def write(stored: Stored, annotations: dict[str, str]) -> None:
+    body = msgspec.json.encode({"metadata": {"annotations": annotations}})
+    await OlderWire(stored, FIELDS).request("PATCH", "/x", query={}, body=body, timeout_s=1)
+
+
+async def test_what_is_kept_of_an_unknown_field_arrives_as_it_was() -> None:
+    stored = Stored({names.TENANTS: text({"v": FULL})})
+    await write(stored, await read(stored))
+    assert stored.annotations == {names.TENANTS: text({"v": FULL})}
+
+
+async def test_what_is_dropped_of_an_unknown_field_is_lost_and_the_older_version_writes_none_of_its_own() -> None:
+    stored = Stored({names.TENANTS: text({"v": FULL})})
+    kept = {
+        name: value for name, value in json.loads((await read(stored))[names.TENANTS])["v"].items() if name in PLAIN
+    }
+    await write(stored, {names.TENANTS: text({"v": kept, "w": FULL})})
+    assert stored.annotations == {names.TENANTS: text({"v": PLAIN, "w": PLAIN})}
+
+
+async def test_a_hand_over_and_a_record_that_ask_for_more_are_left_to_a_newer_version() -> None:
+    device = handover.PlannedDevice("g", 5, mode="mps")
+    seen = await read(
+        Stored(
+            {
+                names.HANDOVER: handover.render(handover.Handover("7", (device,))),
+                names.GPU_RECORD: text({**RECORD, "wishes": {"mode": "mps"}}),
+            }
+        )
+    )
+    with pytest.raises(handover.MalformedHandover, match="later_mode is not known here"):
+        handover.parse(seen[names.HANDOVER])
+    assert isinstance(record.read(seen[names.GPU_RECORD]), Refusal)
+
+
+async def test_a_record_that_asks_for_nothing_newer_is_read() -> None:
+    seen = await read(Stored({names.GPU_RECORD: text(RECORD)}))
+    assert seen == {names.GPU_RECORD: text(RECORD)}
+
+
+async def _make(on: Stage, name: str) -> None:
+    container = {"name": "main", "image": "work"}
+    spec = {"schedulerName": "kai-scheduler", "containers": [container], "terminationGracePeriodSeconds": 60}
+    metadata = {"name": name, "annotations": {names.GPU_FRACTION: "0.5"}}
+    await on.world.api.create(PODS, {"metadata": metadata, "spec": spec}, namespace=NAMESPACE)
+
+
+async def _book(on: Stage) -> dict[str, int]:
+    """Pod -> grace period, as the only book says it."""
+    (held,) = await on.ground.reservations()
+    entries = json.loads((held.metadata.annotations or {})[names.TENANTS]).values()
+    return {entry["pod"]: entry["grace_s"] for entry in entries}
+
+
+async def test_an_older_version_joins_no_newer_book_and_a_newer_one_finds_it_as_it_was() -> None:
+    async with stage("1x1x40GiB") as on:
+        await _make(on, "p")
+        await on.until(30)
+        for component in ("scheduler", "binder"):
+            on.strike(OlderVersion(at_s=30, for_s=120, component=component))
+        await on.until(35)
+        await _make(on, "q")
+        await on.until(149)
+        assert [await on.phase(name) for name in "pq"] == ["Running", "Pending"]
+        assert await _book(on) == {"team/p": 60}
+        await on.until(300)
+        assert await on.phase("q") == "Running"
+        assert await _book(on) == {"team/p": 60, "team/q": 60}
