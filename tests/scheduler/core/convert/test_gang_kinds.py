@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert.gang_kinds import asked_by, asks_more_than, gang_kind_of, is_gang_kind
+from scheduler.core.convert.gang_kinds import (
+    asked_by,
+    asks_more_than,
+    gang_kind_of,
+    is_gang_kind,
+    kais_structure,
+    preferences,
+)
 from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, Join
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
 from tests.scheduler.core.objects import (
@@ -383,3 +390,8 @@ def test_an_annotation_asks_for_more_than_a_minimum_or_cannot_be_read(
 ) -> None:
     written = None if text is None else {names.BATCH_MIN_MEMBER: text}
     assert asks_more_than(written, minimum) is asks_more
+
+
+@pytest.mark.parametrize("annotations", [None, {}, {"team": "a"}, {"kai.scheduler/topology-preferred-placement": ""}])
+def test_other_annotations_prefer_nothing_and_ask_for_no_structure(annotations: dict[str, str] | None) -> None:
+    assert preferences(annotations) == kais_structure(annotations) == []

@@ -37,6 +37,13 @@ def _held(name: str, on: str = "n1", *, free: int, mem_mib: int = 0, resource: s
             id="the largest ask chooses first",
         ),
         pytest.param(
+            [node(gpus=2, mem_mib=80_000), _held("a", free=90, mem_mib=80_000), _held("b", free=50, mem_mib=80_000)],
+            (MemoryAsk(10_000), MemoryAsk(60_000)),
+            _SPREAD,
+            ["b", "a"],
+            id="the largest amount of memory chooses first",
+        ),
+        pytest.param(
             [node(gpus=2), _held("a", free=50), _held("b", free=20)],
             (_share(50), _share(10)),
             None,
