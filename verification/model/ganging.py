@@ -1,17 +1,19 @@
-"""Gangs: the plan first, then all books, then all bindings (scheduler/commit/gangs.py, transcribed).
+"""Gangs: the plan first, then all books, then all bindings (scheduler/commit/gangs.py).
 
 The plan stands on the PodGroup. It is written at exactly the version that was decided on, so deciding and writing are
-one step. A gang whose members are all direct joins and binds here; any other one is handed to the binder whole. A plan
-whose unbound members nobody is seen to work on is taken back: its members are fenced one by one, then it goes. Two
-leaders do not see each other's direct attempts, so each may take back what the other is at.
+one step. A gang whose members are all direct is the step function's (direct.py); any other one is handed to the binder
+whole. A plan whose unbound members nobody is seen to work on is taken back: its members are fenced one by one, then it
+goes. Two leaders do not see each other's direct attempts, so each may take back what the other is at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sharing.state import Phase
 from verification.model import server
 from verification.model.config import Config
+from verification.model.direct import put
 from verification.model.rules import Rules
 from verification.model.scheduling import DIRECT, Scheduling, supposing
 from verification.model.state import ATTEMPT, LIVE, PLAN, Device, Direct, Late, Pod, Request, Step, World, slot_of
@@ -59,7 +61,7 @@ class Ganging:
                 Direct("plan", 0, pod.uid, pod.rv, devices)
                 for pod, (_, devices) in zip(waiting, placements, strict=True)
             )
-            decided = _put(world, number, start)
+            decided = put(world, number, start)
             if self._rules.plan_only_if_none:
                 for label, after in self._write(decided, number):
                     yield ("scheduler", number, "decides and", *label[2:]), after
@@ -89,11 +91,12 @@ class Ganging:
         attempt = server.fresh(world, ATTEMPT)
         if is_direct:
             started = tuple(
-                one._replace(stage="join", plan=plan, attempt=attempt + at) for at, one in enumerate(members)
+                one._replace(stage=Phase.PREPARE.value, plan=plan, attempt=attempt + at)
+                for at, one in enumerate(members)
             )
-            yield label, _put(planned, number, started)
+            yield label, put(planned, number, started)
         elif is_handed:
-            yield label, _put(planned, number, tuple(one._replace(stage="hand", plan=plan) for one in members))
+            yield label, put(planned, number, tuple(one._replace(stage="hand", plan=plan) for one in members))
 
     def _hand(self, world: World, number: int, one: Direct) -> Iterator[Step]:
         slot = slot_of(one.uid)
@@ -101,7 +104,7 @@ class Ganging:
         planned = len(world.plan[1]) if world.plan else len(self._config.gang)
         request = Request(server.fresh(world, ATTEMPT), one.uid, one.rv, one.devices, one.plan, planned)
         after = server.put_request(world, slot, request)
-        yield ("scheduler", number, "hands over", one.uid, *one.devices), _put(after, number, rest)
+        yield ("scheduler", number, "hands over", one.uid, *one.devices), put(after, number, rest)
 
     # --- taking back -------------------------------------------------------------------------------------------------
     def _take_back(self, world: World, number: int) -> Iterator[Step]:
@@ -116,7 +119,7 @@ class Ganging:
         label = (f"{sign}scheduler", number, "finds a stale plan")
         if self._rules.plan_fences_first:
             fences = tuple(Direct("release", 0, uid, 0, (), plan=world.plan[0]) for uid in unbound)
-            yield label, _put(world, number, fences)
+            yield label, put(world, number, fences)
         else:
             yield label, world._replace(plan=())
 
@@ -129,7 +132,7 @@ class Ganging:
         rest = tuple(other for other in world.schedulers[number] if other is not one)
         if not rest and after.plan and after.plan[0] == one.plan:
             after = after._replace(plan=())
-        yield ("scheduler", number, "fences for the plan", one.uid), _put(after, number, rest)
+        yield ("scheduler", number, "fences for the plan", one.uid), put(after, number, rest)
 
     def _evict(self, world: World) -> Iterator[Step]:
         """scheduler/upkeep/stale_gangs.py: what is below its minimum for the grace time goes.
@@ -149,8 +152,3 @@ def is_spent(world: World) -> bool:
     if not world.plan:
         return True
     return all((pod := server.pod(world, uid)) is None or bool(pod.grant) for uid, _ in world.plan[1])
-
-
-def _put(world: World, number: int, attempts: tuple[Direct, ...]) -> World:
-    schedulers = (*world.schedulers[:number], attempts, *world.schedulers[number + 1 :])
-    return world._replace(schedulers=schedulers)

@@ -88,13 +88,6 @@ class Rules:
     reservation_before_pod: bool = True
     #: Only a device through which a pod was bound is joined directly (scheduler/core: Device.is_open).
     direct_needs_proof: bool = True
-    #: A direct attempt joins all its books before it binds (scheduler/commit/direct.py enter).
-    direct_joins_all: bool = True
-    #: A direct Binding whose answer was lost is settled by a fence if the pod stays unbound (scheduler/commit/direct.py
-    #: post).
-    direct_fences: bool = True
-    #: A direct attempt gives back no entries of a pod that is bound or gone (scheduler/commit/direct.py _settled).
-    direct_leaves_rest: bool = True
     #: The reservation process names its own pod's UID in its patch (reservation/steps.py).
     identity_for_uid: bool = True
     #: A binder forgets what it verified of a reservation that tells another device (binder/watch/view.py
@@ -108,10 +101,6 @@ class Rules:
     plan_fences_first: bool = True
     #: The places of a written plan are kept for its unbound members (scheduler/core/assumed/planned_members.py).
     plan_keeps_places: bool = True
-    #: A gang joins all its books before it binds any member (scheduler/commit/gangs.py _start_direct).
-    gang_joins_all: bool = True
-    #: A member that was changed is renewed and does not leave: others may be bound (scheduler/commit/gangs.py _post).
-    gang_renews: bool = True
 
 
 BUILT = Rules()

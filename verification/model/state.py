@@ -114,9 +114,10 @@ class Binder(NamedTuple):
 
 
 class Direct(NamedTuple):
-    """A direct attempt on its way in a scheduler (scheduler/commit/direct.py).
+    """A direct attempt on its way in a scheduler (sharing.state.State).
 
-    ``held``: (group, reservation, uuid) each.
+    ``stage``: the phase of the step function, or what its gang is at. ``held``: (group, reservation, uuid, rv) each;
+    uuid 0: the reservation showed no device that may be used. ``failed``: it failed, and the pod is read for it.
     """
 
     stage: str
@@ -124,9 +125,10 @@ class Direct(NamedTuple):
     uid: int
     rv: int
     devices: tuple[Device, ...]
-    held: tuple[tuple[int, int, int], ...] = ()
+    held: tuple[tuple[int, int, int, int], ...] = ()
     may_land: int = 0
     plan: int = 0
+    failed: int = 0
 
 
 class Late(NamedTuple):

@@ -27,7 +27,7 @@ from wire import names
 
 NANO: Final = NANO_PER_DEVICE // 10
 NODE: Final = "node"
-_NAMESPACE: Final = "ns"
+NAMESPACE: Final = "ns"
 _PHASES: Final = (names.PENDING, names.RUNNING, names.FAILED)
 
 
@@ -76,7 +76,7 @@ class Translator:
             )
         return PodView(
             uid=text(pod.uid),
-            namespace=_NAMESPACE,
+            namespace=NAMESPACE,
             name=str(slot_of(pod.uid)),
             rv=text(pod.rv),
             node=NODE if pod.grant else "",
@@ -131,7 +131,7 @@ def attempt(request: Request) -> Attempt:
     """What a BindRequest says."""
     return Attempt(
         id=text(request.attempt),
-        namespace=_NAMESPACE,
+        namespace=NAMESPACE,
         name=str(slot_of(request.pod)),
         pod_uid=text(request.pod),
         pod_name=str(slot_of(request.pod)),
@@ -157,7 +157,7 @@ def book(entries: tuple[Entry, ...]) -> Book:
 @cache
 def tenant(entry: Entry) -> Tenant:
     """An entry with its key."""
-    pod = f"{_NAMESPACE}/{slot_of(entry.uid)}"
+    pod = f"{NAMESPACE}/{slot_of(entry.uid)}"
     return Tenant(text(entry.uid), BookEntry(entry.share * NANO, text(entry.attempt), text(entry.rv), 0, pod))
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from gpu import book as books
 from gpu.book import Book, Entry, Tenant
+from gpu.handover import PlannedDevice
 from gpu.reservation import Reservation
 from sharing import claims, entries, outcome, step
 from sharing.entries import Evidence, Judgement
@@ -25,6 +26,7 @@ from sharing.step import Next
 from verification.model.config import Config
 from verification.model.rules import BUILT, Rules
 from verification.model.state import Left
+from verification.model.translating import NANO, request_of
 
 HALVES = ((5,), (5,))
 UNEQUAL = ((5,), (6,))
@@ -135,6 +137,58 @@ def _with_our_entry(state: State, held: Reservation) -> Reservation:
 
 
 # --- Bind and withdraw -----------------------------------------------------------------------------------------------
+Absorb = Callable[[State, Outcome], State]
+
+
+def _of_binders(faulty: Absorb) -> Absorb:
+    """The fault is the binders': direct attempts are as built."""
+    return lambda state, answer: (outcome.absorb if state.attempt.is_direct else faulty)(state, answer)
+
+
+def _of_schedulers(faulty: Absorb) -> Absorb:
+    """The fault is in direct attempts: the binders are as built."""
+    return lambda state, answer: (faulty if state.attempt.is_direct else outcome.absorb)(state, answer)
+
+
+def _forgetting_the_post(state: State, answer: Outcome) -> State:
+    """A pod that is found unbound counts as never posted for: a Binding on its way is forgotten."""
+    if isinstance(answer, outcome.PodRead) and answer.pod is not None and not answer.pod.is_bound:
+        state = msgspec.structs.replace(state, may_land=False)
+    return outcome.absorb(state, answer)
+
+
+def _leaving_all(state: State, answer: Outcome) -> State:
+    """The entries of a pod that is gone, or bound by somebody else, are taken out by their maker."""
+    after = outcome.absorb(state, answer)
+    if isinstance(answer, outcome.PodRead) and (answer.pod is None or answer.pod.is_bound) and after.failure:
+        return msgspec.structs.replace(after, joined=state.joined, phase=Phase.LEAVE)
+    return after
+
+
+def _alone(state: State, answer: Outcome) -> State:
+    """A member of a gang is settled as if it stood alone."""
+    alone = msgspec.structs.replace(state, attempt=msgspec.structs.replace(state.attempt, plan=""))
+    return outcome.absorb(alone, answer)
+
+
+def _step_after_one_join(states: Sequence[State], worlds: Mapping[str, Seen]) -> list[Next]:
+    """A direct attempt goes on with the devices that it has joined, as if its pod asked for no more."""
+    joined = [_with_joined_devices(state) if state.attempt.is_direct and state.joined else state for state in states]
+    seen = {one.attempt.id: _asking_for(one.attempt.devices, worlds[one.attempt.id]) for one in joined}
+    return step.step(joined, seen)
+
+
+def _with_joined_devices(state: State) -> State:
+    devices = tuple(device for device in state.attempt.devices if device.group in state.joined)
+    return msgspec.structs.replace(state, attempt=msgspec.structs.replace(state.attempt, devices=devices))
+
+
+def _asking_for(devices: Sequence[PlannedDevice], world: Seen) -> Seen:
+    asked = request_of(tuple(device.nano // NANO for device in devices))
+    pod = msgspec.structs.replace(world.pod, request=asked) if world.pod is not None else None
+    return msgspec.structs.replace(world, pod=pod)
+
+
 def _unbound_settles(state: State, answer: Outcome) -> State:
     """After a time-out the pod is found unbound: the attempt has failed, and its entries go."""
     if isinstance(answer, outcome.PodRead) and answer.pod is not None and not answer.pod.is_bound and state.tries:
@@ -282,7 +336,7 @@ LOST = Config(shares=UNEQUAL, known=1, modes=("direct", "handed"), left=Left(lat
 DELETED = Config(shares=UNEQUAL, known=1, modes=("direct", "handed"), left=Left(unreserves=1))
 #: A binder's Binding lands late, while others join directly.
 GIVEN_UP = Config(shares=UNEQUAL, known=1, modes=("handed", "direct"), left=Left(lates=1))
-HASTY = replace(BUILT, absorb=_gives_up)
+HASTY = replace(BUILT, absorb=_of_binders(_gives_up))
 #: Schedulers that give the places of a plan to others.
 FORGETFUL = replace(BUILT, plan_keeps_places=False)
 #: A gang of two halves, and a pod that takes the room of one.
@@ -339,10 +393,20 @@ RULES: tuple[LeftOut, ...] = (
     ),
     rule("bind: at the version that stands in the book", LATE, binding_at_rv=False),
     rule("bind: at the entry's version, read before the join", TOUCHED, binding_at_entry=False),
-    rule("bind: unbound settles nothing (binder)", replace(PLAIN, left=Left(lates=1)), "S2", absorb=_unbound_settles),
-    rule("bind: unbound settles nothing (direct)", LATE, direct_fences=False),
-    rule("bind: only after all joins", TWO_DEVICES, "S3", direct_joins_all=False),
-    rule("withdraw: the fence comes before the entries go", GIVEN_UP, base=HASTY, absorb=_gives_up_without_fence),
+    rule(
+        "bind: unbound settles nothing (binder)",
+        replace(PLAIN, left=Left(lates=1)),
+        "S2",
+        absorb=_of_binders(_unbound_settles),
+    ),
+    rule("bind: unbound settles nothing (direct)", LATE, absorb=_of_schedulers(_forgetting_the_post)),
+    rule("bind: only after all joins", TWO_DEVICES, "S3", step=_step_after_one_join),
+    rule(
+        "withdraw: the fence comes before the entries go",
+        GIVEN_UP,
+        base=HASTY,
+        absorb=_of_binders(_gives_up_without_fence),
+    ),
     rule("fence: at exactly the entry's version", GIVEN_UP, "S2", base=HASTY, fence_at_rv=False),
     rule("fence: a later one does not hide an earlier one", PLANNED, "S5", fences_told=_last_fence_alone),
     rule(
@@ -386,11 +450,11 @@ RULES: tuple[LeftOut, ...] = (
     rule(
         "leave: its maker leaves the entries of a pod that is gone to the collector",
         replace(KNOWN, left=Left(lates=1, vanishes=1)),
-        direct_leaves_rest=False,
+        absorb=_of_schedulers(_leaving_all),
     ),
     rule(
         "leave: an entry is dead when its pod is bound to another group",
-        replace(RIVALS, shares=((5,),), modes=("direct",), devices=2, known=2),
+        replace(RIVALS, shares=((5,),), modes=("direct",), devices=2, known=2, left=Left(scheduler_crashes=1)),
         "L1/S9",
         judge=_judging(_live_when_bound),
     ),
@@ -416,7 +480,7 @@ RULES: tuple[LeftOut, ...] = (
         replace(GANG, schedulers=2),
         "L1/S9",
         base=FORGETFUL,
-        gang_joins_all=False,
+        step=_one_by_one,
     ),
     rule(
         "gang: all books are joined before any member is bound (binder)",
@@ -429,7 +493,7 @@ RULES: tuple[LeftOut, ...] = (
         "gang: a member that was changed is renewed and does not leave",
         replace(GANG, patient=True, left=Left(touches=1)),
         "L1/S9",
-        gang_renews=False,
+        absorb=_of_schedulers(_alone),
     ),
     rule(
         "gang: the places of a plan are kept until it is carried out or taken back",
@@ -460,7 +524,7 @@ SECOND_LINES: tuple[LeftOut, ...] = (
         "withdraw: the BindRequest goes before the fence",
         GIVEN_UP,
         base=HASTY,
-        absorb=_fence_first,
+        absorb=_of_binders(_fence_first),
         step=_step_to_fence,
     ),
     rule("withdraw: the BindRequest is deleted by UID", GIVEN_UP, base=HASTY, request_by_uid=False),
