@@ -34,6 +34,8 @@ class Gang:
     partial_since_s: float | None = None
     #: Since when fewer than the minimum are active, but some.
     short_since_s: float | None = None
+    #: Since when it was so the last time that it was.
+    last_short_since_s: float | None = None
     #: Once its minimum was bound it has had what it was promised; what its owner deletes later is no matter.
     was_whole: bool = False
 
@@ -55,6 +57,8 @@ class Gangs:
     _partial: set[Key] = field(default_factory=set)
     #: Pod UID -> the gang in which it was last seen.
     _gang_of: dict[str, Key] = field(default_factory=dict)
+    #: UIDs of members that are gone. One that comes back was restored, and with it what its PodGroup says of the past.
+    _gone: set[str] = field(default_factory=set)
     #: PodGroups that are there -> their minimum.
     minimums: dict[Key, int] = field(default_factory=dict)
 
@@ -88,6 +92,9 @@ class Gangs:
         _put(gang.leaving, pod.uid, is_in=is_bound and pod.deleting)
         _put(gang.active, pod.uid, is_in=is_bound and not pod.deleting and not pod.has_ended)
         self._count(key, at_s)
+        if pod.uid in self._gone and gang.short_since_s is not None and gang.last_short_since_s is not None:
+            gang.short_since_s = gang.last_short_since_s
+        _put(self._gone, pod.uid, is_in=is_gone)
 
     def judge(self, at_s: float, *, is_end: bool = False) -> None:
         """Judge gangs bound in part; at the end of a run there is no grace any more."""
@@ -129,10 +136,10 @@ class Gangs:
         gang = self._gangs[key]
         # With nobody left of it, whoever comes next under its name is another gang.
         gang.was_whole = bool(gang.bound) and (gang.was_whole or 0 < gang.minimum <= len(gang.bound))
-        if not gang.is_short:
-            gang.short_since_s = None
-        elif gang.short_since_s is None:
+        if gang.is_short and gang.short_since_s is None:
             gang.short_since_s = at_s
+        elif not gang.is_short and gang.short_since_s is not None:
+            gang.last_short_since_s, gang.short_since_s = gang.short_since_s, None
         if gang.was_whole or not 0 < len(gang.bound - gang.leaving) < gang.minimum:
             gang.partial_since_s = None
             self._partial.discard(key)

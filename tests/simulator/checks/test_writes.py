@@ -28,6 +28,15 @@ def test_an_eviction_before_the_grace_time_breaks_s7() -> None:
     assert story.broken() == {"S7"}
 
 
+@pytest.mark.parametrize(("name", "broken"), [("p", set[str]()), ("other", {"S7"})])
+def test_a_restored_member_brings_the_grace_time_of_its_gang_back(name: str, broken: set[str]) -> None:
+    """After a restore of etcd the PodGroup says again since when its gang has been broken."""
+    story = broken_gang().after(50).sees(pod("p", annotations=GANG), event="DELETED")
+    story.after(5).sees(pod(name, annotations=GANG))
+    story.after(5).writes("create", "pods", name, subresource="eviction", code=201)
+    assert story.sees(pod(name, annotations=GANG), event="DELETED").broken() == broken
+
+
 def test_an_eviction_from_a_gang_that_is_large_enough_breaks_s7() -> None:
     story = broken_gang(minimum=1).after(60).writes("create", "pods", "p", subresource="eviction", code=201)
     assert story.broken() == {"S7"}
