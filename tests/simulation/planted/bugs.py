@@ -169,6 +169,11 @@ BUGS: Final[Mapping[str, Bug]] = {
         "a Binding that failed is posted again later, though its attempt was withdrawn (KAI, traced)",
         _on(wires.RetriesWhatWasWithdrawn),
     ),
+    "R9-versions": Bug(
+        "generations mixed",
+        "an older binder drops the fields of a book's entry that it does not know",
+        _on(wires.DropsWhatIsNewer, BINDER),
+    ),
     "R10": Bug(
         "memory without bound",
         "the scheduler keeps every version of every pod (KAI#1634)",

@@ -243,6 +243,19 @@ class ChargesWhatIsAskedNow(Rewriting):
             annotations[names.GRANT] = msgspec.json.encode(grant).decode()
 
 
+_NEWER = re.compile(rb',\\"(?:mode|compute_percent)\\":(?:\\"[^"\\]*\\"|\d+)')
+_BOOK = re.compile(rb'"' + re.escape(names.TENANTS).encode() + rb'":"(?:[^"\\]|\\.)*"')
+
+
+@dataclass(slots=True)
+class DropsWhatIsNewer(Rewriting):
+    """R9 once more: the newest fields of a book's entries are not read, so they are lost when the book is written."""
+
+    @override
+    def rewritten(self, text: bytes) -> bytes:
+        return _BOOK.sub(lambda book: _NEWER.sub(b"", book[0]), text)
+
+
 @dataclass(slots=True)
 class TidiesUpOnce(Wire):
     """R6: a finalizer is taken off once; if that fails, it is not tried again."""
