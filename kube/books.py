@@ -20,7 +20,7 @@ from gpu.book import Book, NotEntered, Tenant
 from gpu.reservation import Reservation
 from kube.client.api import Api
 from kube.client.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, Refused
-from kube.client.patience import until_answered
+from kube.client.patience import doubled_s, until_answered
 from kube.client.resources import PODS
 
 #: Lost races in a row after which a change gives up (its caller asks again later).
@@ -171,6 +171,14 @@ async def until_settled(change: Callable[[], Awaitable[R | Contended]]) -> R:
     return answer
 
 
+def race_pause_s(lost: int, error: ApiError) -> float:
+    """Before a change is tried again whose write failed with ``error``, after ``lost`` earlier failures in a row.
+
+    One lost race is common and costs no pause. After two in a row, or where no answer came, the pauses double.
+    """
+    return doubled_s(_RETRY_S, lost, longest_s=_LONGEST_PAUSE_S) if lost or error.outcome_unknown else 0.0
+
+
 async def _compare_and_set(
     api: Api, held: Reservation, change: Callable[[Reservation], Book | R]
 ) -> Reservation | R | NotJoinable | Contended:
@@ -193,8 +201,7 @@ async def _compare_and_set(
                 if not isinstance(error, Conflict | NotFound) and not error.outcome_unknown:
                     raise
                 why = str(error)
-                if attempt or error.outcome_unknown:
-                    await anyio.sleep(_RETRY_S * 2**attempt)
+                await anyio.sleep(race_pause_s(attempt, error))
         now = await read(api, held.namespace, held.name)
     return Contended(why)
 

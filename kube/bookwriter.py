@@ -25,8 +25,6 @@ from kube.client.errors import ApiError, Conflict, NotFound
 from kube.client.patience import until_answered
 
 _log: Final = logging.getLogger(__name__)
-_FIRST_PAUSE_S: Final = 0.005
-_LONGEST_PAUSE_S: Final = 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +94,7 @@ class BookWriter:
         """Write a batch; returns the newest view. A refusal is given on a fresh read only: a cache may be late."""
         now: Reservation | None = held
         is_fresh = False
-        pause_s = _FIRST_PAUSE_S
+        lost = 0
         while True:
             if now is None or now.uid != held.uid:
                 return _refuse(held, batch, NotJoinable("it is gone"))
@@ -111,8 +109,9 @@ class BookWriter:
                         return _refuse(now, batch, NotJoinable(str(error)))
                     if not isinstance(error, Conflict | NotFound):
                         _log.warning("the book of %s: %s", held.name, error)
+                    pause_s = books.race_pause_s(lost, error)
                 await anyio.sleep(pause_s)
-                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                lost += 1
             now = await until_answered(lambda: books.read(self._api, held.namespace, held.name))
             is_fresh = True
 

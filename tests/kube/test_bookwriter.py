@@ -81,6 +81,22 @@ async def test_a_hundred_joins_that_come_together_are_one_write() -> None:
     assert _writes(server) == 1
 
 
+async def test_a_lost_race_is_run_again_at_once_and_later_ones_after_growing_pauses_without_end() -> None:
+    server, api, held = await _shelf()
+    times: list[float] = []
+
+    def conflict(call: Call) -> Fault:
+        if call.verb != "patch":
+            return NOTHING
+        times.append(anyio.current_time())
+        return Fault(refuse_with=409) if len(times) < 10 else NOTHING
+
+    server.faults.on_request.append(conflict)
+    assert isinstance(await BookWriter(api).join(held, [_tenant(0)]), Reservation)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert gaps == pytest.approx([0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0], abs=0.02)
+
+
 async def test_of_joins_that_do_not_fit_together_the_first_ones_get_in_and_each_is_told() -> None:
     _, api, held = await _shelf()
     answers = await _together(BookWriter(api), held, [_tenant(i, 400_000_000) for i in range(3)])
@@ -235,23 +251,6 @@ async def test_all_of_a_batch_are_answered_though_others_come_while_it_is_writte
             tasks.start_soon(join, 2)
     assert {uid: type(answer) for uid, answer in answers.items()} == {f"pod-{i}": Reservation for i in (1, 2, 3)}
     assert _writes(server) == 2
-
-
-async def test_a_book_that_others_keep_changing_is_written_ever_more_slowly() -> None:
-    server, api, held = await _shelf()
-    is_write = is_call("scheduler", "patch", "pods")
-    times: list[float] = []
-
-    def conflict(call: Call) -> Fault:
-        if not is_write(call):
-            return NOTHING
-        times.append(anyio.current_time())
-        return Fault(refuse_with=409) if len(times) <= 4 else NOTHING
-
-    server.faults.on_request.append(conflict)
-    assert isinstance(await BookWriter(api).join(held, [_tenant(1)]), Reservation)
-    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
-    assert gaps == pytest.approx([0.005, 0.01, 0.02, 0.04])
 
 
 async def test_who_waits_for_a_write_that_is_given_up_is_told() -> None:
