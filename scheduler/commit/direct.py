@@ -60,8 +60,8 @@ _CHANGED_TOO_FAST: Final = "PodChanged: the pod is changed faster than it can be
 class Sharer:
     """One placement on its way: the state of its attempt, and the reservations whose books it has entered.
 
-    ``pod``: as it was decided on, None where it is gone by now. ``since``: Unix seconds, for people. ``began_s`` and
-    ``joined_s``: when it began, and when all books were entered, by the event loop's clock.
+    ``pod``: as it was decided on, or read last; None where it was gone when this began. ``since``: Unix seconds, for
+    people. ``began_s`` and ``joined_s``: when it began, and when all books were entered, by the event loop's clock.
     """
 
     placement: Placement
@@ -166,7 +166,7 @@ class Direct:
         return moves
 
     def _world(self, sharer: Sharer) -> World:
-        """What was decided on, and what the books' answers showed. Nothing is waited for."""
+        """The pod as it is known, and what the books' answers showed. Nothing is waited for."""
         is_verified = self._cache.cluster.is_verified
         return World(
             pod=sharer.pod,
@@ -236,8 +236,8 @@ class Direct:
     async def _read(self, sharer: Sharer) -> PodView | None:
         """Read the pod by quorum. What it shows is noted: its event may be minutes late.
 
-        Until then a pod that is gone would be placed and refused again and again. At the version that was decided on
-        there is nothing new.
+        Until then a pod that is gone would be placed and refused again and again. At the version that is known there
+        is nothing new.
         """
         pod = await until_answered(partial(binding.read, self._api, sharer.identity))
         if pod is None:
@@ -245,7 +245,8 @@ class Direct:
             return None
         if pod.metadata.resource_version != sharer.state.rv:
             self._cache.note_pod(pod)
-        return _read(pod)
+            sharer.pod = _read(pod)
+        return sharer.pod
 
     async def _renew(self, sharer: Sharer, group: str, old_rv: str, rv: str) -> Outcome:
         """Move our entry, or enter it at the new version where the binder's collector has taken it out meanwhile.
