@@ -15,7 +15,7 @@ pytestmark = pytest.mark.thorough
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found_by_its_script(name: str) -> None:
     script = decode((FOLDER / f"{name}.json").read_bytes())
-    assert script.violates in run(script.scenario, parts=BUGS[name].parts, limit_cpu_s=4.0).broken
+    assert script.violates in run(script.scenario, parts=BUGS[name].parts, limit_cpu_s=10.0).broken
 
 
 @pytest.mark.parametrize("name", BUGS)
