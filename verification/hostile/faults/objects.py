@@ -42,29 +42,36 @@ class ReservationsDeleted(Timed, frozen=True, kw_only=True, tag="reservations-de
     async def _happen(self, ground: Ground) -> None:
         await ground.insist(lambda: ground.api.delete(NAMESPACES, names.RESERVATION_NAMESPACE))
         await anyio.sleep(self.for_s)
-        while not await self._is_home(ground):
-            await self._clear(ground)
-            await anyio.sleep(_LOOK_S)
+        await install(ground)
 
-    async def _is_home(self, ground: Ground) -> bool:
-        """Install the namespace and its account, unless the old one still goes."""
-        try:
-            found = await ground.api.get(NAMESPACES, names.RESERVATION_NAMESPACE)
-            if found.metadata.deletion_timestamp:
-                return False
-        except errors.NotFound:
-            await ground.insist(lambda: ground.api.create(NAMESPACES, seeding.named(names.RESERVATION_NAMESPACE)))
-        account, namespace = seeding.named(names.RESERVATION_SERVICE_ACCOUNT), names.RESERVATION_NAMESPACE
-        await ground.insist(lambda: ground.api.create(seeding.SERVICE_ACCOUNTS, account, namespace=namespace))
-        return True
 
-    async def _clear(self, ground: Ground) -> None:
-        api, body = ground.lawless, {"metadata": {"finalizers": None}}
-        listing = await ground.api.list(PODS, namespace=names.RESERVATION_NAMESPACE, skip_undecodable=True)
-        for meta in [pod.metadata for pod in listing.items]:
-            at = {"namespace": meta.namespace, "uid": meta.uid}
-            await ground.insist(partial(api.patch, PODS, meta.name, body, **at))
-            await ground.insist(partial(api.delete, PODS, meta.name, namespace=meta.namespace, uid=meta.uid, grace_s=0))
+async def install(ground: Ground) -> None:
+    """Make the namespace of the reservations and its account where they are not there, once an old one is gone."""
+    while not await _is_home(ground):
+        await _clear(ground)
+        await anyio.sleep(_LOOK_S)
+
+
+async def _is_home(ground: Ground) -> bool:
+    """Install the namespace and its account, unless the old one still goes."""
+    try:
+        found = await ground.api.get(NAMESPACES, names.RESERVATION_NAMESPACE)
+        if found.metadata.deletion_timestamp:
+            return False
+    except errors.NotFound:
+        await ground.insist(lambda: ground.api.create(NAMESPACES, seeding.named(names.RESERVATION_NAMESPACE)))
+    account, namespace = seeding.named(names.RESERVATION_SERVICE_ACCOUNT), names.RESERVATION_NAMESPACE
+    await ground.insist(lambda: ground.api.create(seeding.SERVICE_ACCOUNTS, account, namespace=namespace))
+    return True
+
+
+async def _clear(ground: Ground) -> None:
+    api, body = ground.lawless, {"metadata": {"finalizers": None}}
+    listing = await ground.api.list(PODS, namespace=names.RESERVATION_NAMESPACE, skip_undecodable=True)
+    for meta in [pod.metadata for pod in listing.items]:
+        at = {"namespace": meta.namespace, "uid": meta.uid}
+        await ground.insist(partial(api.patch, PODS, meta.name, body, **at))
+        await ground.insist(partial(api.delete, PODS, meta.name, namespace=meta.namespace, uid=meta.uid, grace_s=0))
 
 
 class LeaseDeleted(Timed, frozen=True, kw_only=True, tag="lease-deleted"):

@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from kube.client.resources import LEASES
 from verification.hostile.faults.ground import Ground
+from verification.hostile.faults.objects import install
 from verification.hostile.faults.timed import Timed
 from wire import names
 
@@ -42,8 +43,12 @@ class _Restored(Timed, frozen=True, kw_only=True):
         ground.server.restore(snapshot, lambda call: call.user != "observer")
 
     async def _machines_caught_up(self, ground: Ground) -> None:
-        """Wait until each machine runs what is bound to it and nothing else, for as long as this fault lasts."""
+        """Wait until each machine runs what is bound to it and nothing else, for as long as this fault lasts.
+
+        First what the snapshot lacks of the installation is made again, as an administrator does.
+        """
         nodes = ground.world.nodes
+        await install(ground)
         for name in nodes.kubelets:
             await ground.insist(partial(nodes.register, name))
         with anyio.move_on_after(ground.left_s(self.end_s)):

@@ -7,6 +7,7 @@ import pytest
 from kube.client.resources import PODS
 from tests.verification.hostile.faults.grounds import NAMESPACE, Stage, stage
 from verification.hostile.actions import Action, CreatePod
+from verification.hostile.faults.objects import ReservationsDeleted
 from verification.hostile.faults.restores import UNDONE, EtcdRestored, EtcdRestoredUnderWork
 from verification.hostile.run import run
 from verification.hostile.scenario import Scenario
@@ -121,3 +122,14 @@ def test_a_restore_is_a_mark_that_runs_reach() -> None:
 def test_the_documented_way_promises_everything_afterwards() -> None:
     assert EtcdRestored.unpromised == frozenset()
     assert EtcdRestoredUnderWork.unpromised == UNDONE
+
+
+async def test_what_a_snapshot_lacks_of_the_installation_is_made_again() -> None:
+    """The snapshot is taken while the namespace of the reservations is gone, and restored when it is back."""
+    async with stage() as on:
+        on.strike(ReservationsDeleted(at_s=1, for_s=10))
+        on.strike(EtcdRestored(at_s=5, for_s=40, undone_s=20))
+        await on.until(50)
+        await on.pod("p", gpu_fraction="0.5")
+        await on.until(80)
+        assert await on.phase("p") == "Running"
