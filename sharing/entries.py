@@ -56,6 +56,11 @@ VANISHED_MARGIN_S = 5
 #: A Node stays ready for so long after its kubelet was cut off: kube-controller-manager's node-monitor-grace-period
 #: (50 s, 40 s before Kubernetes 1.32) and node-monitor-period (5 s), by their defaults.
 STALE_READY_S = 55
+#: A kubelet that is connected again lists its pods after a pause of up to so long, while its Node is ready: the
+#: reflector of client-go doubles its pause up to 30 s and adds up to as much by chance.
+LISTS_AGAIN_S = 60
+#: Added to every wait for a vanished pod: by then its kubelet has learned of the deletion, if its Node is still ready.
+LEARNS_S = STALE_READY_S + LISTS_AGAIN_S
 #: Least time to wait for a vanished pod that was never seen, from when its kubelet learned of the deletion.
 UNSEEN_GRACE_S = 60
 #: A machine that is not heard of for so long after a pod vanished counts as gone for good.
@@ -97,10 +102,11 @@ def vanished_wait_s(grace_s: int, *, was_seen: bool = True) -> int:
     """For how long a machine has to be heard of without a break until a vanished pod of this grace period has ended.
 
     A ready Node may belong to a kubelet that was cut off before the deletion. If the Node is still ready after
-    ``STALE_READY_S``, the kubelet was connected in between, and the grace period began by then at the latest.
+    ``STALE_READY_S``, the kubelet was connected in between. It has listed its pods ``LISTS_AGAIN_S`` later, and the
+    grace period began by then at the latest.
     """
     wait_s = grace_s + VANISHED_MARGIN_S
-    return STALE_READY_S + (wait_s if was_seen else max(wait_s, UNSEEN_GRACE_S))
+    return LEARNS_S + (wait_s if was_seen else max(wait_s, UNSEEN_GRACE_S))
 
 
 def was_over(last: PodView | None) -> bool:

@@ -103,7 +103,7 @@ KINDS: list[Leave] = [
 
 
 #: What a machine may still run that is away is waited for longer.
-WAITS_S: dict[Leave, float] = {a_reservation_of_a_node_that_is_gone: LONGEST_SILENCE_S + 180}
+WAITS_S: dict[Leave, float] = {a_reservation_of_a_node_that_is_gone: LONGEST_SILENCE_S + 240}
 #: The API server itself takes these away with their owner, as a rule sooner than anybody looks.
 OWNED = {a_request_of_a_pod_that_was_made_again, a_request_of_a_pod_that_is_gone}
 
@@ -123,7 +123,7 @@ async def test_what_was_left_behind_goes(leave: Leave, *, at_start: bool) -> Non
         if at_start:
             assert await left(it) or leave in OWNED
             await it.start()
-        await anyio.sleep(WAITS_S.get(leave, 180))
+        await anyio.sleep(WAITS_S.get(leave, 240))
         assert await left(it) == []
 
 

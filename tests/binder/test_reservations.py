@@ -201,7 +201,7 @@ async def test_a_pod_that_is_killed_by_force_keeps_its_share_for_its_grace() -> 
     async with cluster() as it:
         await it.bound()
         await it.api.delete(PODS, "p", namespace=TEAM, grace_s=0)
-        await anyio.sleep(85)
+        await anyio.sleep(145)
         assert await it.tenants() == {"p"}
         await anyio.sleep(25)
         assert await it.reservations() == [] or await it.tenants() == set()
@@ -223,7 +223,7 @@ async def test_a_pod_that_vanished_while_nobody_looked_is_waited_for_in_full() -
         it.kill()
         await it.api.delete(PODS, "p", namespace=TEAM, grace_s=0)
         await it.start()
-        await anyio.sleep(105)
+        await anyio.sleep(165)
         assert await it.tenants() == {"p"}
         await anyio.sleep(40)
         assert await it.reservations() == []
@@ -377,7 +377,7 @@ async def test_a_departing_reservation_keeps_its_book_while_a_vanished_tenant_ma
         await it.bound()
         await it.api.delete(PODS, "p", namespace=TEAM, grace_s=0)
         await it.api.delete(PODS, (await it.reservation()).metadata.name, namespace=RESERVATIONS, grace_s=0)
-        await anyio.sleep(75)
+        await anyio.sleep(135)
         assert await it.tenants() == {"p"}
         await anyio.sleep(40)
         assert await it.reservations() == []
@@ -390,7 +390,7 @@ async def test_reservations_of_a_node_that_is_gone_for_good_go_too() -> None:
         await it.api.delete(PODS, "p", namespace=TEAM, grace_s=0)
         await anyio.sleep(LONGEST_SILENCE_S)
         assert await it.tenants() == {"p"}
-        await anyio.sleep(160)
+        await anyio.sleep(220)
         assert (await it.reservations()) == []
 
 

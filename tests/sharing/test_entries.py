@@ -7,8 +7,8 @@ import pytest
 
 from gpu.book import Entry
 from sharing.entries import (
+    LEARNS_S,
     LONGEST_SILENCE_S,
-    STALE_READY_S,
     UNSEEN_GRACE_S,
     WRITE_TIMEOUT_S,
     Evidence,
@@ -23,7 +23,7 @@ from tests.sharing.made import attempt, bound, pod
 ENTRY = Entry(500_000_000, attempt().id, "10", 1000, "team/p")
 OLD = WRITE_TIMEOUT_S + 1
 #: How long pods with a grace period of 30 s, of 300 s, and those that were never seen are waited for.
-SHORT, LONG, UNSEEN = STALE_READY_S + 35, STALE_READY_S + 305, STALE_READY_S + UNSEEN_GRACE_S
+SHORT, LONG, UNSEEN = LEARNS_S + 35, LEARNS_S + 305, LEARNS_S + UNSEEN_GRACE_S
 
 
 def evidence(**changes: Any) -> Evidence:
@@ -67,8 +67,10 @@ def heard(for_s: float, *, gone_for_s: float | None = None) -> dict[str, Any]:
         (heard(UNSEEN + 0.1), Judgement.DEAD),
         # Ready all the time, though a kubelet that was cut off may not have learned of the deletion yet.
         ({"last": bound(grace_s=30), **heard(35.1)}, Judgement.WAIT),
-        ({"last": bound(grace_s=0), **heard(float(STALE_READY_S))}, Judgement.WAIT),
+        ({"last": bound(grace_s=0), **heard(float(LEARNS_S))}, Judgement.WAIT),
         (heard(UNSEEN_GRACE_S + 0.1), Judgement.WAIT),
+        # Cut off for 49 s, and deaf for a minute more: it learns of the deletion after 109 s, and takes 30 s to end.
+        ({"last": bound(grace_s=30), **heard(49.0 + 60.0 + 30.0)}, Judgement.WAIT),
         # Gone, and its machine is silent, or is heard of again: the kubelet has to learn of the deletion first.
         ({"last": bound(grace_s=30), **heard(0.0, gone_for_s=LONGEST_SILENCE_S)}, Judgement.WAIT),
         ({"last": bound(grace_s=30), **heard(float(SHORT), gone_for_s=LONGEST_SILENCE_S)}, Judgement.WAIT),
