@@ -121,7 +121,7 @@ class Kubelet:
         self._removed.clear()
         for worker in self._workers.values():
             worker.forget_written()
-            if self._group is not None:
+            if self._group is not None and not worker.is_refused:
                 self._group.start_soon(worker.report)
 
     def refit(self, shape: NodeShape) -> None:
@@ -257,6 +257,7 @@ class Kubelet:
     async def _run_pod(self, worker: PodWorker) -> None:
         refusal = self.intake.admit(worker.pod)
         if refusal is not None:
+            worker.is_refused = True
             lives = worker.lives.values()
             await self.write_status(worker.pod, lambda pod: self._refused(pod, lives, refusal))
             return

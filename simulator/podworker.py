@@ -93,6 +93,8 @@ class PodWorker:
     _recalled: set[str] = field(default_factory=set)
     #: Whether the API server was told to delete it.
     is_removed: bool = False
+    #: Whether kubelet refused it: it has no containers to tell of.
+    is_refused: bool = False
     _doomed: anyio.Event = field(default_factory=anyio.Event)
     #: Set when there is a newer version of the pod; replaced by whoever waited.
     _news: anyio.Event = field(default_factory=anyio.Event)

@@ -100,7 +100,7 @@ async def test_a_pod_that_ends_slowly_keeps_its_share_though_the_binder_never_sa
         world.nodes["node-0"].thaw()
         await world.restart(world.binder)
         await create(world, share("next", "0.6"))
-        await settle(200)
+        await settle(260)
         assert "next" not in bound(world)
         await settle(200)
         assert "next" in bound(world)

@@ -8,6 +8,7 @@ import pytest
 
 from kube.client.resources import CONFIG_MAPS, NODES, PODS
 from kube.memory.calls import Call
+from kube.memory.faults import NOTHING, Fault
 from simulator import nodeobject
 from simulator.checkpoint import Checkpoints
 from simulator.nodeset import NodeSet, NotSimulated
@@ -356,6 +357,26 @@ async def test_a_broken_reservation_process_is_restarted_until_it_is_well() -> N
         node.faults.reservation = ReservationFault()
         await anyio.sleep(15)
         assert names.RESERVE_FOR_GPU_INDEX in ((await m.pod("r", RESERVED)).metadata.annotations or {})
+
+
+async def test_a_refused_pod_is_told_as_refused_when_history_was_set_back_before_its_status_was_written() -> None:
+    async with machines() as m:
+        is_down = [True]
+
+        def down(call: Call) -> Fault:
+            is_status = call.verb == "patch" and call.subresource == "status" and call.kind.plural == "pods"
+            return Fault(refuse_with=500) if is_status and is_down[0] else NOTHING
+
+        m.server.faults.on_request.append(down)
+        node = m.nodes["node-0"]
+        node.reject_next(1)
+        await m.create(bound("p"))
+        await anyio.sleep(1)
+        node.history_set_back()
+        is_down[0] = False
+        await anyio.sleep(10)
+        told = (await m.pod("p")).status
+        assert (told.phase, told.reason, told.container_statuses) == ("Failed", "UnexpectedAdmissionError", None)
 
 
 # --- faults of nodes --------------------------------------------------------------------------------------------------
