@@ -3,7 +3,7 @@
 Everything of ours sleeps and times out through the event loop's clock, so on this loop the real scheduler, binder and
 reflectors run through hours of a cluster's life as fast as the processor goes, and always in the same order: timers
 fire by due time. Equal ones fire in the order of asyncio's heap, which is not that of their setting, but the same in
-every run.
+every run. Tasks are numbered (simulator/taskorder.py), so that a cancelled group ends in the same order in every run.
 
 Time stands still while code runs. What waits for the outside (sockets, subprocesses, threads) would wait while the
 clock races on, so it is not for this loop: threads are refused, and a wait that nothing on the loop can end raises
@@ -21,6 +21,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVarTuple, Unpack
 
 from typing_extensions import override
+
+from simulator.taskorder import number_tasks
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
@@ -43,6 +45,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._now_s = 0.0
         self._owner = threading.get_ident()
         super().__init__(_JumpingSelector(self._jump))
+        number_tasks(self)
 
     @override
     def time(self) -> float:
