@@ -29,6 +29,8 @@ import pytest
 from simulator.virtualtime import VirtualTimeLoop
 from tools.cluster.plane import ControlPlane
 
+pytest_plugins = ["tests.durations"]
+
 AnyioBackend = tuple[str, dict[str, Any]]
 
 hypothesis.settings.register_profile("dev", max_examples=50, deadline=None)
