@@ -174,6 +174,7 @@ lint: $(READY) $(DOCS_READY)
 	$(BIN)/deptry .
 	$(BIN)/hadolint images/Containerfile*
 	$(BIN)/python -m tools.mirrored
+	$(BIN)/python -m tools.words
 	$(BIN)/python -m tools.chart check
 	$(BIN)/python -m tools.settingsdoc check
 	$(BIN)/python -m tools.referencedoc check

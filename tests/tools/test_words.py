@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.words import HELD, complaints, too_long, wrong_words
+
+LONG = "word " * 26
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("It is plain.", []),
+        ("Made anew.\nPlain.\nBy so many MiB.", [1, 3]),
+        ("Whoever waits is told why.", [1, 1]),
+        ("Canewood is a plant.", []),
+    ],
+)
+def test_a_word_with_a_plainer_one_is_found_with_its_line(text: str, lines: list[int]) -> None:
+    assert [int(found.split(":")[0].removeprefix("line ")) for found in wrong_words(text)] == lines
+
+
+@pytest.mark.parametrize(
+    ("page", "count"),
+    [
+        (LONG, 1),
+        ("word " * 25, 0),
+        ("one. " * 40, 0),
+        (f"```\n{LONG}\n```\n", 0),
+        (f"<!-- {LONG} -->", 0),
+        (f"`{LONG}`", 0),
+        ("- " + "word " * 20 + "\n- " + "word " * 20, 0),
+        ("| a | " + "x" * 121 + " |", 1),
+        ("| a | " + "x" * 120 + " |", 0),
+        ("| " + " | ".join(["word word word"] * 20) + " |", 0),
+        ("[here](" + "x/" * 100 + ")", 0),
+    ],
+)
+def test_long_sentences_and_cells_are_found(page: str, count: int) -> None:
+    assert len(list(too_long(page))) == count
+
+
+def test_commands_of_a_page_are_not_prose(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("Plain.\n```console\n$ make it anew\n```\nMade anew.\n")
+    assert complaints(page) == ["line 5: 'anew': write again"]
+
+
+def test_files_that_are_held_are_there() -> None:
+    assert [name for name in HELD if not Path(name).is_file()] == []

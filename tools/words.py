@@ -1,0 +1,93 @@
+"""Whether texts use plain words: ``python -m tools.words``.
+
+``HELD`` lists the files that are held to the rules: a file joins when it is rewritten, and none leaves. Pages are
+checked for words, length of sentences and of table cells; Python files for words.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+HELD: Final = (
+    "README.md",
+    "docs/limits.md",
+    "docs/reference/glossary.md",
+    "simulator/taskorder.py",
+    "tests/durations.py",
+    "tools/words.py",
+)
+#: What is not written -> what to write.
+WORDS: Final = {
+    r"\bw[h]oever\b": "name the thing",
+    r"\bw[h]atever (?!system|dialect|is late)": "name the thing",
+    r"\b(?:s)o many\b": "the number",
+    r"\ball the s[a]me\b": "the condition",
+    r"\ba[n]ew\b": "again",
+    r"\blet g[o]\b": "return, release or close",
+    r"\bis t[o]ld\b": "is logged, is shown or is written",
+    r"\bw[h]o has\b": "name the thing",
+    r"\bas it st[a]nds\b": "unchanged",
+    r"\bgr[a]phics c[a]rds?\b": "device",
+    r"(?<!\S)st[a]nds? (?:in|on) (?!for)": "is in, is on",
+    r"\bother[w]ise\b": "the condition",
+    r"\bby itself\b": "automatically",
+}
+_MOST_WORDS: Final = 25
+_MOST_CELL: Final = 120
+_FENCED: Final = re.compile(r"^( *)(```+).*?^\1\2 *$|<!--.*?-->", re.MULTILINE | re.DOTALL)
+_CODE: Final = re.compile(r"`[^`]*`")
+_TARGET: Final = re.compile(r"\]\([^)]*\)")
+_SENTENCE: Final = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n|\n(?=[#>|-]|\d+\. )")
+
+
+def wrong_words(text: str) -> Iterator[str]:
+    """Words that have a plainer one, with their line."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for pattern, instead in WORDS.items():
+            for found in re.finditer(pattern, line, re.IGNORECASE):
+                yield f"line {number}: {found[0].strip()!r}: write {instead}"
+
+
+def too_long(page: str) -> Iterator[str]:
+    """Sentences and table cells of a page that are too long."""
+    prose = _TARGET.sub("]", _CODE.sub("code", _FENCED.sub("", page)))
+    for line in prose.splitlines():
+        if line.startswith("|"):
+            yield from (f"cell of {len(cell)} characters: {cell[:60]}..." for cell in _cells(line))
+    text = "\n".join("" if line.startswith("|") else line for line in prose.splitlines())
+    for sentence in _SENTENCE.split(text):
+        count = len(sentence.split())
+        if count > _MOST_WORDS:
+            yield f"sentence of {count} words: {' '.join(sentence.split()[:10])}..."
+
+
+def _cells(line: str) -> Iterator[str]:
+    return (cell.strip() for cell in line.split("|") if len(cell.strip()) > _MOST_CELL)
+
+
+def complaints(path: Path) -> list[str]:
+    """What is wrong with one file."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return [*wrong_words(_FENCED.sub(_blank, text)), *too_long(text)]
+    return list(wrong_words(text))
+
+
+def _blank(found: re.Match[str]) -> str:
+    return "\n" * found[0].count("\n")
+
+
+def main() -> int:
+    """Print every complaint; return 1 if there was one."""
+    found = [f"{name}: {each}" for name in HELD for each in complaints(Path(name))]
+    for each in found:
+        print(each, file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
