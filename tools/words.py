@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 HELD: Final = (
+    "CHANGELOG.md",
     "README.md",
     "docs/limits.md",
     "docs/reference/glossary.md",
