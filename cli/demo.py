@@ -43,6 +43,12 @@ _SETTINGS: Final = WorldSettings(
 )
 
 
+def examples() -> Path:
+    """The folder of our examples: beside this module where a wheel was installed, at the root of a checkout."""
+    installed = Path(__file__).with_name("examples")
+    return installed if installed.is_dir() else Path(__file__).parents[1] / "examples"
+
+
 class Step(msgspec.Struct, frozen=True):
     """One example: its title (the first comment of its file) and its objects."""
 
@@ -74,7 +80,7 @@ def run(
 def _steps(folder: Path) -> list[Step]:
     files = sorted(folder.glob("*.yaml"))
     if not files:
-        raise BadInput(f"{folder}: no examples (*.yaml) there; run from the project's folder, or name one: --examples")
+        raise BadInput(f"{folder}: no *.yaml files; name a folder of manifests: --examples FOLDER")
     steps = []
     for path in files:
         text = path.read_text(encoding="utf-8")

@@ -192,7 +192,7 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = commands.add_parser("demo", help="watch the examples on simulated GPUs", description=_demo.__doc__)
-    parser.add_argument("--examples", default="examples", metavar="FOLDER", help="(default: examples)")
+    parser.add_argument("--examples", default="", metavar="FOLDER", help="manifests to show (default: Moorage's own)")
     parser.add_argument("--seed", type=int, default=0, help="device order and identities follow from it (default 0)")
     _add_details(parser)
     parser.set_defaults(run=_demo)
@@ -225,7 +225,8 @@ def _demo(arguments: argparse.Namespace) -> int:
 
     from cli import demo  # noqa: PLC0415
 
-    return demo.run(Path(arguments.examples), seed=arguments.seed, details=arguments.details)
+    folder = Path(arguments.examples) if arguments.examples else demo.examples()
+    return demo.run(folder, seed=arguments.seed, details=arguments.details)
 
 
 def _seconds(option: str, text: str) -> float:

@@ -27,6 +27,7 @@ from scheduler.commit.gangs import Gangs
 from scheduler.commit.handed import HandedOver
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain
+from scheduler.core.scores.registry import SCORES
 from scheduler.cycle import Cycle
 from scheduler.report.standing import Standing
 from scheduler.settings import SchedulerSettings
@@ -60,7 +61,9 @@ class Scheduler(Follower):
     ) -> None:
         self._observer = observer = observer or Unobserved()
         self._traces = traces = _traces(tracer, settings)
-        self.cache = cache = Cache(cluster or Cluster(settings.decisions, scores=settings.scores), traces=traces)
+        self.cache = cache = Cache(
+            cluster or Cluster(settings.decisions, scores=settings.scores or SCORES), traces=traces
+        )
         scaling = None if settings.scaling is None else Scaling(api, cache, clock=clock, settings=settings.scaling)
         cdi = CdiNames(api, settings.cdi)
         # In this order: a pod whose PodGroup, BindRequest or claim is not known yet is not taken for one without it.

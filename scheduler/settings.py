@@ -5,13 +5,16 @@ Settings of decisions are scheduler/core/model/settings.py's.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from gpu.cdi import Cdi
 from scheduler.core.model.settings import Settings
-from scheduler.core.scores.registry import SCORES
-from scheduler.core.scores.score import Scores
 from wire import names
+
+if TYPE_CHECKING:
+    from scheduler.core.scores.score import Scores
 
 
 class ScalingSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +53,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     seen, and that its kubelet is not starting, should say within this time which device it holds; machines under load
     take some seconds, and moving pods between those that are merely slow costs more than it gains. ``scaling`` None:
     autoscalers are asked for nothing. ``cdi``: how containers are told their devices. ``scores``: those that
-    ``decisions`` may name.
+    ``decisions`` may name; None: the registry's (not imported here: NumPy, for ``--help``).
     """
 
     decisions: Settings = Settings()
@@ -64,4 +67,4 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     answer_s: float = 10.0
     scaling: ScalingSettings | None = None
     cdi: Cdi = Cdi.AUTO
-    scores: Scores = SCORES
+    scores: Scores | None = None

@@ -41,7 +41,7 @@ def test_a_refused_example_ends_the_demo_with_two(tmp_path: Path, capsys: pytest
 
 def test_a_folder_without_examples_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--examples", str(tmp_path)]) == 2
-    assert f"{tmp_path}: no examples" in capsys.readouterr().err
+    assert f"{tmp_path}: no *.yaml files" in capsys.readouterr().err
 
 
 def test_the_demo_waits_for_nobody_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -180,8 +180,13 @@ class Builder:
 
 def wheel_sources() -> list[Path]:
     """Files that our wheel is made of."""
-    folders = tomllib.loads(_PROJECT.read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    found = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    wheel = tomllib.loads(_PROJECT.read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    found = [
+        path
+        for folder in (*wheel["packages"], *wheel["force-include"])
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file()
+    ]
     kept = [path for path in found if "__pycache__" not in path.parts]
     return sorted([*kept, _PROJECT, ROOT / "README.md", ROOT / "LICENSE", ROOT / "requirements" / "build.txt"])
 
