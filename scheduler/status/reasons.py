@@ -34,31 +34,31 @@ KIND_WORDS: Final = {
     **FILTERS.words(),
     "pods": "node(s) pod number exceeded",
     "no-gpu-memory-label": "node is not a gpu node or the gpu memory count on the node was not synced yet",
-    "excluded": "node(s) where the last attempt failed are left out for a while",
-    "probation": "node(s) did not start a GPU reservation in time and are tried by one pod at a time",
-    "contended": "node(s) have GPUs that are closed: pods (see events GPULost) use one that their reservation lost",
-    "silent": "node(s) have a shared GPU that is closed: its reservation pod does not say which one it is",
-    "ill": "node(s) have a shared GPU that is closed: its device plugin calls it unhealthy",
-    "mode": "node(s) have room only on shared GPUs whose pods run in another mode than the Pod",
-    "compute": "node(s) have room only on shared GPUs whose pods leave too little of the compute that the Pod asks",
-    "pinned": "node(s) have no GPU that is known to be one that the Pod takes by index or UUID",
-    "pinned-full": "node(s) have too little left of the shared GPU that the Pod names by index or UUID",
-    "pinned-whole": "node(s) have the GPU that the Pod names by index or UUID with Pods of whole GPUs, or unhealthy",
-    "pinned-room": "node(s) may have the GPU that the Pod names by index or UUID, and no room to open GPUs and look",
-    "exclusion": "node(s) would open a GPU only because the Pod excludes the shared GPUs that have room for it",
-    "multiplied": "node(s) offer each GPU several times (time-slicing, MPS, HAMi's plugin), so none is shared there",
+    "excluded": "node(s) are excluded for a while after a failed attempt",
+    "probation": "node(s) did not start a GPU reservation in time and are retried with one pod at a time",
+    "contended": "node(s) have GPUs in use by pods that lost their reservation (see events GPULost)",
+    "silent": "node(s) have a shared GPU whose reservation pod has not reported its device",
+    "ill": "node(s) have a shared GPU that its device plugin reports as unhealthy",
+    "mode": "node(s) have room only on shared GPUs whose pods use another mode than the Pod",
+    "compute": "node(s) have room only on shared GPUs with less compute left than the Pod requests",
+    "pinned": "node(s) have no known GPU with an index or UUID that the Pod accepts",
+    "pinned-full": "node(s) have too little left on the shared GPU that the Pod names by index or UUID",
+    "pinned-whole": "node(s) have the GPU that the Pod names by index or UUID in use as a whole GPU, or unhealthy",
+    "pinned-room": "node(s) may have the GPU that the Pod names by index or UUID, but no room to open GPUs to check",
+    "exclusion": "node(s) have room only on shared GPUs that the Pod excludes, and exclusions open no further GPU",
+    "multiplied": "node(s) offer each GPU several times (time-slicing, MPS, HAMi's plugin), so none can be shared",
     "volumes": "node(s) exceed max volume count",
-    "mig": "node(s) have MIG devices, which can't be shared in parts",
+    "mig": "node(s) have MIG devices, which cannot be shared in parts",
 }
 
 _CLOSED_WORDS: Final = {
-    Closed.CONTENDED: "pods use a GPU that their reservation lost (see events GPULost)",
-    Closed.ILL: "its device plugin calls it unhealthy",
-    Closed.NO_BOOK: "its reservation has no readable book: KAI made it and it is not adopted yet, or somebody else did",
+    Closed.CONTENDED: "it is in use by pods that lost their reservation (see events GPULost)",
+    Closed.ILL: "its device plugin reports it as unhealthy",
+    Closed.NO_BOOK: "its reservation has no readable book: KAI created it and it is not adopted yet, or it is foreign",
     Closed.LEAVING: "its reservation is being deleted",
-    Closed.LOST: "its reservation is gone or has ended, and is not made anew yet",
-    Closed.DISPUTED: "several reservations say that they stand for it",
-    Closed.NO_GROUP: "its reservation names no group",
+    Closed.LOST: "its reservation is gone or has ended, and is not re-created yet",
+    Closed.DISPUTED: "several reservations claim it",
+    Closed.NO_GROUP: "its reservation names no GPU group",
 }
 
 #: What keeps a pod waiting because of a claim, in kube-scheduler's words.
@@ -67,8 +67,8 @@ _PLAIN_WORDS: Final = {
         "The gang needs {required} pods to start and waits for its turn: "
         "large gangs that found no room were tried just before"
     ),
-    Code.OWNER_NOT_SEEN: "Job {}, which owns the pod, was not seen yet: it may ask for several pods at once",
-    Code.NOT_READ: "the scheduler can't read {} at present, and this pod depends on them: its log says why",
+    Code.OWNER_NOT_SEEN: "Job {}, which owns the pod, was not seen yet: it may request a gang",
+    Code.NOT_READ: "the scheduler can't read {} and this pod depends on them: see the scheduler's log",
     Code.CLAIM_NOT_FOUND: 'persistentvolumeclaim "{}" not found',
     Code.CLAIM_NOT_MADE: 'waiting for ephemeral volume controller to create the persistentvolumeclaim "{}"',
     Code.CLAIM_NOT_OWN: "PVC {} was not created for this pod (pod is not owner)",
@@ -119,7 +119,7 @@ def unread_staleness_text(value: str, *, grace_s: float) -> str:
 
 def ignored_text(field: str) -> str:
     """Say that a PodGroup's preference has no effect."""
-    return f"spec.{field} is not looked at yet: its pods are placed as if it were not set"
+    return f"spec.{field} is not supported yet: its pods are placed as if it were not set"
 
 
 def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, PLR0911 - one case per code
@@ -151,7 +151,7 @@ def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, 
             return verdict.detail
         case Code.NOT_ADMITTED:
             return (
-                "The pod asks for a part of a GPU but its container would not see it: it was not changed by the "
+                "The pod requests a share of a GPU but its container would not see it: it was not changed by the "
                 "admission webhook. Create it again while the webhook is running"
             )
         case Code.BACKING_OFF:

@@ -33,7 +33,7 @@ _REASON: Final = re.compile(r"(?P<nodes>\d+) (?P<words>node\(s\)[^.]*)\.")
 _PASSING: Final = re.compile(
     r"The last attempt failed|Waiting for an idle GPU reservation|The gang needs \d+ pods to start and waits for its"
 )
-_LEFT_OUT: Final = "node(s) where the last attempt failed are left out for a while"
+_LEFT_OUT: Final = "node(s) are excluded for a while after a failed attempt"
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,4 +89,4 @@ async def test_a_pod_for_nodes_that_serve_it_in_no_way_waits_and_says_so() -> No
         await create(world, asking("p", "cnvrg.io/metagpu", 100, nodeSelector={CONFIG: "two"}))
         await settle(30)
         assert phases(world) == {"p": "Pending"}
-        assert "other units or replicas than any that the Pod can be served in" in stage.waits_because(world, "p")
+        assert "GPU units or replicas that do not match" in stage.waits_because(world, "p")

@@ -93,7 +93,7 @@ async def test_a_uuid_that_nobody_knows_opens_nothing() -> None:
         await settle(60)
         assert phases(world) == {"p": "Pending"}
         assert reservations(world) == 0
-        assert "no GPU that is known to be one" in stage.waits_because(world, "p")
+        assert "no known GPU with an index or UUID" in stage.waits_because(world, "p")
 
 
 async def test_a_card_that_is_excluded_is_passed_over() -> None:
@@ -114,7 +114,7 @@ async def test_a_card_with_a_pod_of_whole_gpus_is_looked_for_once_and_then_when_
         await create(world, at_index("p", taken.index))
         await settle(60)
         assert phases(world)["p"] == "Pending"
-        assert "with Pods of whole GPUs" in stage.waits_because(world, "p")
+        assert "in use as a whole GPU" in stage.waits_because(world, "p")
         assert reservations(world) == 0
         made = len(stage.writes(world, "binder", "pods", verb="create"))
         await settle(3600)

@@ -24,7 +24,7 @@ _NANO: Final = 10**9
 _NO_MIG: Final = "didn't have enough of mig profile"
 _MEMORY: Final = "didn't have enough resources: GPU memory"
 _GPUS: Final = "didn't have enough resources: GPUs"
-_UNKNOWN: Final = "have no GPU that is known to be one that the Pod takes by index or UUID"
+_UNKNOWN: Final = "have no known GPU with an index or UUID that the Pod accepts"
 
 #: Rows that wait on this cluster, and what their pods say then. No card is shared on a node with slices.
 WAITS: Final[Mapping[str, str]] = {

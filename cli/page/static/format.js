@@ -49,7 +49,7 @@ const CLOSED = {
   leaving: "its reservation is being deleted",
   lost: "its reservation is gone",
   disputed: "several reservations stand for it",
-  "no-group": "its reservation names no group",
+  "no-group": "its reservation names no GPU group",
 };
 
 /** Why a device takes nobody. */

@@ -12,7 +12,7 @@ class Enforcement(Filter):
     """What the node says that it enforces."""
 
     kind = "enforcement"
-    words = "node(s) can't enforce the GPU limits that the Pod wants to be enforced"
+    words = "node(s) do not enforce the GPU limits that the Pod requires"
 
     @override
     def asked(self, constraints: Constraints) -> tuple[str, ...] | None:

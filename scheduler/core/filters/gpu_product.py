@@ -15,7 +15,7 @@ class GpuProduct(Filter):
     """The node's label of its GPUs' product."""
 
     kind = "cards"
-    words = "node(s) have GPUs of a product that the Pod does not take, or do not tell it"
+    words = "node(s) have GPUs of a product that the Pod does not accept, or no product label"
 
     @override
     def asked(self, constraints: Constraints) -> Products | None:

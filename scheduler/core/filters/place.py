@@ -13,7 +13,7 @@ class Place(Filter):
     """Labels that say how a node offers its GPUs."""
 
     kind = "place"
-    words = "node(s) have other units or replicas than any that the Pod can be served in"
+    words = "node(s) have GPU units or replicas that do not match the Pod's request"
 
     @override
     def asked(self, constraints: Constraints) -> Labels | None:

@@ -75,7 +75,9 @@ def test_a_terminal_gets_the_same_cells_in_colour(
     show(cluster_sheets(seen(card(is_ill=True), TENANT)), ["secrets"])
     told = capsys.readouterr()
     assert ("\x1b[" in told.out) is is_terminal
-    assert all(word in told.out for word in ("NODE", "1 closed", "its device plugin calls it unhealthy", "24576 MiB"))
+    assert all(
+        word in told.out for word in ("NODE", "1 closed", "its device plugin reports it as unhealthy", "24576 MiB")
+    )
     assert told.err == "not read: secrets\n"
 
 
@@ -129,7 +131,7 @@ def test_devices_that_take_nobody_say_why() -> None:
     assert told[2:] == [
         "Closed devices:",
         "NODE   GPU   PODS   WHY",
-        "n1     1     ns/t   its device plugin calls it unhealthy",
+        "n1     1     ns/t   its device plugin reports it as unhealthy",
     ]
 
 

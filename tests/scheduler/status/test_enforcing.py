@@ -108,7 +108,7 @@ async def test_a_pod_that_insists_waits_until_the_node_enforces_it() -> None:
     async with stage.stage("1x2x40GiB") as world:
         await create(world, share("a", **{"mps": "true", names.REQUIRE_ENFORCEMENT: "true"}))
         await settle(30)
-        assert "1 node(s) can't enforce the GPU limits" in stage.waits_because(world, "a")
+        assert "1 node(s) do not enforce the GPU limits" in stage.waits_because(world, "a")
         await annotate(world, "mps")
         await settle(30)
         assert phases(world) == {"a": "Running"}

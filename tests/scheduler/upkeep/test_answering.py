@@ -92,7 +92,7 @@ async def test_the_others_are_told_that_their_node_is_on_probation_and_run_when_
         await create(world, share("b", "0.7"), share("c", "0.7"))
         await settle(50)
         assert bound(world) == set()
-        waiting = [name for name in ("a", "b", "c") if "tried by one pod at a time" in waits_because(world, name)]
+        waiting = [name for name in ("a", "b", "c") if "retried with one pod at a time" in waits_because(world, name)]
         assert waiting
         world.nodes[BAD].faults.reservation = ReservationFault()
         await settle(300)
