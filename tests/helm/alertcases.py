@@ -107,20 +107,20 @@ def _fires() -> Iterator[Case]:
     )  # fmt: skip
     yield Case(
         "a KAI was started", "MoorageBesideKai", one("moorage_kai_at_work", "0x2 1x9", "binder"), 3,
-        (({}, "A KAI Scheduler is at work in this cluster beside Moorage"),),
+        (({}, "A KAI Scheduler runs in this cluster beside Moorage"),),
     )  # fmt: skip
     yield Case(
         "no admission is there", "MoorageAdmissionDown", one(SILENCE, "9x9", "scheduler", resource="pods"), 3,
         (
             (
                 {"job": "admission"},
-                "No replica of admission shows metrics, so pods of Moorage can probably not be made",
+                "No replica of admission exports metrics, so pods of Moorage probably cannot be created",
             ),
         ),
     )  # fmt: skip
     yield Case(
         "a recount differs", "MoorageLedgerWrong", one(DIFFERENCES, "0x5 1x9", "scheduler"), 7,
-        (({}, "The scheduler's ledger was not what a recount gives"),),
+        (({}, "The scheduler's ledger differed from a recount"),),
     )  # fmt: skip
     yield Case(
         "tenants without a book", "MoorageBooksWrong", one(DRIFT, "2x9", "binder", kind="uncharged"), 6,
@@ -128,16 +128,16 @@ def _fires() -> Iterator[Case]:
     )  # fmt: skip
     yield Case(
         "a book of garbage", "MoorageReservationUnreadable", one(HELD, "1x15", "binder", state="unreadable"), 11,
-        (({}, "1 reservation pods have a book that can't be read; their GPUs take nobody"),),
+        (({}, "1 reservation pods have an unreadable book; their GPUs accept no pods"),),
     )  # fmt: skip
     yield Case(
         "ill GPUs", "MoorageSharedGpuIll", one(HELD, "3x15", "binder", state="ill"), 6,
-        (({}, "3 shared GPUs are called unhealthy by their device plugin"),),
+        (({}, "3 shared GPUs are reported as unhealthy by their device plugin"),),
     )  # fmt: skip
     yield Case(
         "reservations that say nothing", "MoorageReservationsFail",
         binds("ReservationSilent", "_x3 1+1x20") | binds("ReservationFailed", "_x9 1x20"), 12,
-        (({}, "Reservation pods don't start, or don't tell their GPU"),),
+        (({}, "Reservation pods do not start, or do not report their GPU"),),
     )  # fmt: skip
     yield Case(
         "refused by somebody", "MoorageBindsFail", binds("Refused", "0+6x60") | binds("bound", "0+1x60"), 40,
@@ -145,24 +145,24 @@ def _fires() -> Iterator[Case]:
     )  # fmt: skip
     yield Case(
         "no decision", "MooragePodsUndecided", one(WAITING, "12x20", "scheduler", reason="Undecided"), 11,
-        (({}, "12 pods wait without a decision"),),
+        (({}, "12 pods are pending without a decision"),),
     )  # fmt: skip
     yield Case(
         "GPUs for nobody", "MoorageStranded", pool(used=6, stranded=2), 65,
         (
             (
                 {"node_pool": "a", "product": "H100"},
-                "A tenth of the GPUs of pool a (H100) is free and nobody can get it",
+                "A tenth of the GPUs of pool a (H100) is free but unusable",
             ),
         ),
     )  # fmt: skip
     yield Case(
         "a silent watch", "MoorageWatchSilent", one(SILENCE, "0+60x9", "binder", resource="pods"), 7,
-        (({"job": "binder", "instance": "a", "resource": "pods"}, "binder hears nothing of pods"),),
+        (({"job": "binder", "instance": "a", "resource": "pods"}, "binder receives nothing from its watch of pods"),),
     )  # fmt: skip
     yield Case(
         "never in step", "MoorageWatchSilent", one(SILENCE, "+Inf " * 9, "binder", resource="pods"), 3,
-        (({"job": "binder", "instance": "a", "resource": "pods"}, "binder hears nothing of pods"),),
+        (({"job": "binder", "instance": "a", "resource": "pods"}, "binder receives nothing from its watch of pods"),),
     )  # fmt: skip
     yield Case(
         "late watches", "MoorageWatchLate", seconds(LAG, 8, 6, 40, "scheduler", resource="pods"), 30,
@@ -173,7 +173,7 @@ def _fires() -> Iterator[Case]:
         (
             (
                 {"job": "scheduler", "resource": "queues"},
-                "4 queues can't be read by scheduler and are left out",
+                "4 queues cannot be decoded by scheduler and are ignored",
             ),
         ),
     )  # fmt: skip
@@ -193,7 +193,7 @@ def _fires() -> Iterator[Case]:
     )  # fmt: skip
     yield Case(
         "a starved process", "MoorageLoopLate", seconds(LOOP, 3, 20, 40, "binder"), 30,
-        (({"job": "binder"}, "binder is late with everything"),),
+        (({"job": "binder"}, "The event loop of binder is more than a second late"),),
     )  # fmt: skip
     yield Case(
         "slow reviews", "MoorageReviewsSlow",
