@@ -29,7 +29,7 @@ _RESOURCE_WORDS: Final = {
     names.EPHEMERAL_STORAGE_RESOURCE: "ephemeral-storage",
 }
 
-#: What keeps a node out, in a verdict -> how a pod is told: in words of filters, or of sums and devices.
+#: A verdict's reason that excludes a node -> its words; filters bring their own.
 KIND_WORDS: Final = {
     **FILTERS.words(),
     "pods": "node(s) pod number exceeded",
