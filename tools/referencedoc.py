@@ -1,4 +1,4 @@
-"""The pages docs/reference/{crds,names,events}.md: ``python -m tools.referencedoc write``, and ``check``.
+"""The pages docs/reference/{crds,names,events,workloads}.md: ``python -m tools.referencedoc write``, and ``check``.
 
 What stands above the line that says so is written by hand; what stands below is made from the code.
 """
@@ -16,6 +16,9 @@ from scheduler.status.reasons import KIND_WORDS
 from tools.commented import Constant, constants
 from wire.crds.definition import Definition
 from wire.crds.render import DEFINITIONS
+from workloads.core.case import Kind, Makes, Name, Top
+from workloads.core.kinds import KINDS, OTHER
+from workloads.core.rules import alone
 
 FOLDER: Final = Path(__file__).parent.parent / "docs" / "reference"
 _BEGIN: Final = "<!-- Made by `make reference` from the code: change that. -->\n"
@@ -79,7 +82,38 @@ def events() -> Iterator[str]:
     yield from _table(("cause", "what it is"), _commented(constants("gpu/cause.py"), ""))
 
 
-PAGES: Final[Mapping[str, Callable[[], Iterator[str]]]] = {"crds.md": crds, "names.md": names, "events.md": events}
+def workloads() -> Iterator[str]:
+    """Every kind of workload that is grouped, and how."""
+    yield "\n## Kinds\n\n"
+    head = ("kind", "PodGroup", "minimum and parts", "priority class")
+    yield from _table(head, (_workload(row) for row in (*KINDS, OTHER)))
+    yield "\n## Differences from KAI\n\n"
+    yield from _table(("kind", "difference"), ((_code(row.kind), row.differs) for row in KINDS if row.differs))
+
+
+def _workload(row: Kind) -> tuple[str, ...]:
+    group = f"{row.api_group}/" if row.api_group else ""
+    name = _code(f"{row.kind}.{group}{', '.join(row.versions) or '*'}") if row.kind else "any other kind"
+    if row.pod_labels:
+        name += f" with labels {', '.join(map(_code, row.pod_labels))}"
+    if row.top is Top.SKIP:
+        return name, "that of the object below it", "", ""
+    named = {
+        Name.BY_OWNER: "one for the workload",
+        Name.BY_POD: "one for each pod",
+        Name.BY_LABEL: f"one for each value of {_code(row.pod_labels[-1])}" if row.pod_labels else "",
+    }[row.name]
+    asked = ", if an owner states more than the pod" if row.makes is Makes.WHEN_ASKED else ""
+    minimum = "1" if row.name is not Name.BY_OWNER else ((row.rule or alone.shape).__doc__ or "").rstrip(".")
+    return name, named + asked, minimum, _code(row.priority)
+
+
+PAGES: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
+    "crds.md": crds,
+    "names.md": names,
+    "events.md": events,
+    "workloads.md": workloads,
+}
 
 
 def _commented(found: Iterable[Constant], prefix: str) -> Iterator[tuple[str, str]]:

@@ -88,6 +88,26 @@ TOPOLOGY_REQUIRED: Final = "kai.scheduler/topology-required-placement"
 SEGMENT_TOPOLOGY_PREFERRED: Final = "kai.scheduler/segment-topology-preferred-placement"
 #: Level of a topology, one domain of which holds all pods if possible.
 TOPOLOGY_PREFERRED: Final = "kai.scheduler/topology-preferred-placement"
+#: Name of the Topology that such levels are of; on owners.
+TOPOLOGY: Final = "kai.scheduler/topology"
+#: Label of owners and pods: `preemptible` or `non-preemptible`.
+PREEMPTIBILITY_LABEL: Final = "kai.scheduler/preemptibility"
+#: Duration that a group waits before it may preempt others; on owners and pods.
+PREEMPTION_DELAY: Final = "kai.scheduler/preemption-delay"
+#: Duration that a group may run below its minimum; on owners and pods.
+STALENESS_GRACE_PERIOD: Final = "kai.scheduler/staleness-grace-period"
+#: Label of owners and pods: name of the priority class.
+PRIORITY_CLASS_LABEL: Final = "priorityClassName"
+#: Label of owners and pods: the project, whose queue is charged if no queue is named.
+PROJECT_LABEL: Final = "project"
+#: Label of owners and pods: the user; a PodGroup has it as an annotation.
+USER_LABEL: Final = "user"
+#: The queue of workloads that name none.
+DEFAULT_QUEUE: Final = "default-queue"
+#: On pods and owners: "true" keeps them from being grouped.
+SKIP_POD_GROUPER: Final = "kai.scheduler/skip-podgrouper"
+#: On a PodGroup: name, UID and kind of the workload whose pods it groups, as YAML.
+TOP_OWNER_METADATA: Final = "kai.scheduler/top-owner-metadata"
 #: On a PodGroup: since when its gang has been below its minimum, in RFC 3339 (kai-contract 2.2, 4.7).
 STALE_SINCE: Final = "kai.scheduler/stale-podgroup-timestamp"
 #: Label of a pod: the sub-group of its PodGroup.

@@ -15,8 +15,6 @@ from wire import names
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import DEFAULT_PRIORITY, UNLIMITED, Queue, QueueResource
 
-#: What KAI's pod-grouper writes on a PodGroup: whose pods it is of (kai-contract 3.1).
-TOP_OWNER: Final = "kai.scheduler/top-owner-metadata"
 #: Fields of a PodGroup that nothing here reads.
 _UNREAD_FIELDS: Final = {
     "preemptibility": "preemptibility",
@@ -80,7 +78,7 @@ def group_rows(groups: Sequence[PodGroup]) -> Iterator[Row]:
                 yield row(Code.GROUP_FIELD, about, value=name)
         if group.spec.mark_unschedulable is False:
             yield row(Code.GROUP_FIELD, about, value="markUnschedulable")
-        if owner := (group.metadata.annotations or {}).get(TOP_OWNER):
+        if owner := (group.metadata.annotations or {}).get(names.TOP_OWNER_METADATA):
             api_group, kind = _owner(owner)
             is_gang = is_gang_kind(api_group, kind)
             yield row(Code.GROUPS_OF_GANGS if is_gang else Code.GROUPS_ALONE, about, kind=kind)

@@ -18,7 +18,7 @@ NON_PREEMPTIBLE = "non-preemptible"
 UNSCHEDULABLE_ON_NODE_POOL = "UnschedulableOnNodePool"
 
 _NOT_NEGATIVE = {"minimum": 0}
-_SUBGROUP_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+SUBGROUP_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 
 class TopologyConstraint(WireStruct, frozen=True, gc=False):
@@ -34,10 +34,10 @@ class TopologyConstraint(WireStruct, frozen=True, gc=False):
 class SubGroup(WireStruct, frozen=True, gc=False):
     """A part of a pod group with a minimum of its own; sub-groups form a tree."""
 
-    name: Annotated[str, Meta(extra_json_schema={"minLength": 1, "pattern": _SUBGROUP_NAME})]
+    name: Annotated[str, Meta(extra_json_schema={"minLength": 1, "pattern": SUBGROUP_NAME})]
     parent: Annotated[
         str | None,
-        Meta(description="Name of the sub-group above.", extra_json_schema={"pattern": _SUBGROUP_NAME}),
+        Meta(description="Name of the sub-group above.", extra_json_schema={"pattern": SUBGROUP_NAME}),
     ] = None
     min_member: Annotated[
         Int32 | None,

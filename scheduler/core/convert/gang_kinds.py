@@ -4,32 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from wire import names
+from wire import gangs, names
 from wire.core import ObjectMeta, OwnerReference, Pod
 
-#: API group -> kinds whose pods start together: without a PodGroup they would be bound piecemeal.
-_GANG_KINDS = {
-    "kubeflow.org": {"PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "MPIJob", "JAXJob"},
-    "trainer.kubeflow.org": {"TrainJob"},
-    "ray.io": {"RayCluster", "RayJob", "RayService"},
-    "jobset.x-k8s.io": {"JobSet"},
-    "leaderworkerset.x-k8s.io": {"LeaderWorkerSet"},
-    "batch.volcano.sh": {"Job"},
-    "workload.codeflare.dev": {"AppWrapper"},
-    "grove.io": {"PodCliqueSet", "PodGangSet", "PodClique", "PodCliqueScalingGroup"},
-    "sparkoperator.k8s.io": {"SparkApplication"},
-    "amlarc.azureml.com": {"AmlJob"},
-}
-#: Labels of pods whose gang stands above their direct owner (a Job of a JobSet, a StatefulSet of a LeaderWorkerSet).
-_GANG_LABELS = {
-    "jobset.sigs.k8s.io/jobset-name": "JobSet",
-    "leaderworkerset.sigs.k8s.io/name": "LeaderWorkerSet",
-    "training.kubeflow.org/job-name": "Kubeflow job",
-    "ray.io/cluster": "RayCluster",
-    "volcano.sh/job-name": "Volcano Job",
-    "grove.io/podgang": "PodGang",
-    "spark-app-selector": "Spark application",
-}
 _MOST_DIGITS = 9
 #: Labels and annotations by which pods ask other schedulers to be started together: Volcano's, Koordinator's, those of
 #: the coscheduling plug-in, old and new, and YuniKorn's.
@@ -124,12 +101,12 @@ def gang_kind_of(meta: ObjectMeta) -> str:
         if is_gang_kind(_api_group(owner), owner.kind):
             return owner.kind
     labels = meta.labels or {}
-    return next((kind for label, kind in _GANG_LABELS.items() if labels.get(label)), "")
+    return next((kind for label, kind in gangs.LABELS.items() if labels.get(label)), "")
 
 
 def is_gang_kind(group: str, kind: str) -> bool:
     """Whether pods of an owner of this kind start together."""
-    return kind in _GANG_KINDS.get(group, ())
+    return kind in gangs.KINDS.get(group, ())
 
 
 def _api_group(owner: OwnerReference) -> str:

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.workloads.objects import chained, obj, pod, read, reference
+from workloads.core import telling
+from workloads.core.grouping import group
+from workloads.core.values import Code, Group, Nothing, Refusal, Why
+from workloads.core.walk import Absent
+
+SKIP: dict[str, Any] = {"annotations": {"kai.scheduler/skip-podgrouper": "true"}}
+JOB = obj("batch/v1", "Job", "job")
+
+
+def test_an_owner_that_was_not_read_is_asked_for_with_its_reference() -> None:
+    bottom, read = chained(pod(), JOB, obj("example.com/v1", "Batch", "b"))
+    assert isinstance(group(bottom, read), Group)
+    known = {uid: each for uid, each in read.owners.items() if uid != "batch-b"}
+    made = group(bottom, msgspec.structs.replace(read, owners=known))
+    assert isinstance(made, Refusal)
+    assert made.code is Code.NOT_READ
+    assert made.needed is not None
+    assert (made.needed.api_version, made.needed.kind, made.needed.name) == ("example.com/v1", "Batch", "b")
+    assert telling.told(made) == "Batch b was not read yet"
+
+
+def test_a_forbidden_owner_ends_the_walk_below_it() -> None:
+    bottom, read = chained(pod(), JOB, obj("example.com/v1", "Batch", "b"))
+    made = group(bottom, msgspec.structs.replace(read, owners={**read.owners, "batch-b": Absent.FORBIDDEN}))
+    assert isinstance(made, Group)
+    assert made.pod_group.metadata.name == "pg-job-job-job"
+    none = group(bottom, msgspec.structs.replace(read, owners={"job-job": Absent.FORBIDDEN}))
+    assert none == Nothing(Why.ALONE)
+
+
+def test_an_owner_that_is_gone_is_a_refusal() -> None:
+    bottom, read = chained(pod(), JOB)
+    made = group(bottom, msgspec.structs.replace(read, owners={"job-job": Absent.NOT_FOUND}))
+    assert isinstance(made, Refusal)
+    assert (made.code, telling.told(made)) == (Code.NOT_FOUND, "Job job does not exist")
+
+
+def test_several_owners_are_a_refusal() -> None:
+    other = obj("batch/v1", "Job", "other")
+    made = group(pod(JOB, other), read(JOB, other))
+    assert isinstance(made, Refusal)
+    assert (made.code, made.value) == (Code.SEVERAL_OWNERS, "Job job, Job other")
+    expected = "Pod p has several owners: metadata.ownerReferences is Job job, Job other; allowed: one owner"
+    assert telling.told(made) == expected
+
+
+def test_owners_in_a_cycle_are_a_refusal() -> None:
+    first = obj("example.com/v1", "First", "a")
+    second = obj("example.com/v1", "Second", "b", first)
+    first["metadata"]["ownerReferences"] = [reference(second)]
+    made = group(pod(first), read(first, second))
+    assert isinstance(made, Refusal)
+    assert made.code is Code.CYCLE
+
+
+def test_a_long_chain_of_owners_costs_no_more_than_its_limit() -> None:
+    made = group(*chained(pod(), *[obj("example.com/v1", "Link", str(level)) for level in range(1000)]))
+    assert isinstance(made, Refusal)
+    assert made.code is Code.CYCLE
+
+
+@pytest.mark.parametrize(
+    ("bottom", "owners"),
+    [
+        (pod(**SKIP), [JOB]),
+        (pod(), [obj("batch/v1", "Job", "job", **SKIP)]),
+        (pod(), [JOB, obj("x/v1", "X", "x", **SKIP)]),
+    ],
+)
+def test_the_annotation_keeps_a_pod_from_being_grouped(bottom: dict[str, Any], owners: list[dict[str, Any]]) -> None:
+    assert group(*chained(bottom, *owners)) == Nothing(Why.SKIPPED)
+
+
+def test_a_pod_without_owner_that_names_its_pod_group_is_left_alone() -> None:
+    named = pod(annotations={"pod-group-name": "mine"})
+    assert group(named, read()) == Nothing(Why.GROUPED_BY_HAND)
+    assert isinstance(group(*chained(named, JOB)), Group)
+
+
+@pytest.mark.parametrize("written", ["x", [1], [{"name": 3}], [{"uid": []}]])
+def test_owner_references_of_another_form_are_refused(written: Any) -> None:
+    bottom = pod()
+    bottom["metadata"]["ownerReferences"] = written
+    assert isinstance(group(bottom, read()), Refusal)

@@ -1,0 +1,95 @@
+"""What grouping answers about a pod: a PodGroup, nothing, or a refusal. Reasons are data, rendered in telling.py."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from wire.core import OwnerReference
+from wire.crds.podgroup import PodGroup, SubGroup
+
+#: An object as the API server writes it, as JSON.
+Json = Mapping[str, Any]
+#: Most sub-groups of one PodGroup, as with KAI's segments (kai-contract 3.2): a limit before work.
+MOST_PARTS = 10_000
+
+
+class Group(msgspec.Struct, frozen=True):
+    """The PodGroup of a pod, and ``part``: the sub-group that the pod belongs to ("" for none)."""
+
+    pod_group: PodGroup
+    part: str = ""
+
+
+class Why(enum.Enum):
+    """Why a pod gets no PodGroup."""
+
+    #: The pod or one of its owners has the annotation kai.scheduler/skip-podgrouper.
+    SKIPPED = "skipped"
+    #: The pod has no owner and names its PodGroup itself.
+    GROUPED_BY_HAND = "grouped-by-hand"
+    #: The pod is a group of its own and states everything itself; no object is needed.
+    ALONE = "alone"
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """No PodGroup is made, and none is missing."""
+
+    why: Why
+
+
+class Code(enum.Enum):
+    """Why a pod can't be grouped now."""
+
+    #: An object names more than one owner.
+    SEVERAL_OWNERS = "several-owners"
+    #: The owners form a cycle, or there are more levels than any controller makes.
+    CYCLE = "cycle"
+    #: An object that the kind's rule needs was not read yet: read it and ask again.
+    NOT_READ = "not-read"
+    #: An object that the kind's rule needs does not exist.
+    NOT_FOUND = "not-found"
+    #: A field holds a value that is not allowed, or lacks one.
+    MALFORMED = "malformed"
+    #: The PodGroup would have more sub-groups than MOST_PARTS.
+    TOO_MANY_PARTS = "too-many-parts"
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why no PodGroup can be told. ``about``: kind and name of the object; ``needed``: what has to be read first."""
+
+    code: Code
+    about: str
+    field: str = ""
+    value: str = ""
+    allowed: str = ""
+    needed: OwnerReference | None = None
+
+
+class Refused(Exception):
+    """Carries a refusal out of a rule to ``grouping.group``, which returns it."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.code.value)
+        self.refusal = refusal
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rule says of a workload: its minimum, and its parts.
+
+    ``minimum`` pods or ``min_parts`` direct parts start together; neither: all parts. ``part``: that of the pod.
+    ``suffix`` is added to the PodGroup's name where a workload has several.
+    """
+
+    minimum: int | None = None
+    min_parts: int | None = None
+    parts: tuple[SubGroup, ...] = ()
+    part: str = ""
+    suffix: str = ""
+    #: The priority class that the workload names in a place of its own.
+    priority: str = ""
+    #: What names and owns the PodGroup, where that is not what stands for the workload.
+    owner: Json | None = None

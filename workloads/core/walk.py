@@ -1,0 +1,103 @@
+"""The owners of a pod, from its direct owner up (kai-contract 3.1)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from gpu.refusal import shown
+from wire.core import OwnerReference
+from workloads.core import fields
+from workloads.core.values import Code, Json, Refusal, Refused
+
+#: A pod of a LeaderWorkerSet has four levels above it; Grove's and Knative's have five.
+_MOST_LEVELS: Final = 16
+
+
+class Absent(enum.Enum):
+    """Why an object can't be used."""
+
+    #: The API server refused to show it (403): the walk ends below it.
+    FORBIDDEN = "forbidden"
+    #: It does not exist (404).
+    NOT_FOUND = "not-found"
+
+
+class Read(msgspec.Struct, frozen=True):
+    """What was read for a pod. Nothing is fetched here: a missing object is refused with NOT_READ and its reference.
+
+    ``owners`` by UID. ``named``: objects that a rule asks for by API group, kind and name.
+    """
+
+    owners: Mapping[str, Json | Absent] = {}
+    named: Mapping[tuple[str, str, str], Json | Absent] = {}
+
+
+def chain(pod: Json, read: Read) -> list[Json]:
+    """Return the owners of a pod, its direct owner first. Raises Refused."""
+    found: list[Json] = []
+    seen = {fields.text(pod, "metadata.uid")}
+    below: Json = pod
+    while (reference := _only_owner(below)) is not None:
+        if reference.uid in seen or len(found) == _MOST_LEVELS:
+            raise Refused(Refusal(code=Code.CYCLE, about=fields.about(below), needed=None))
+        seen.add(reference.uid)
+        owner = read.owners.get(reference.uid)
+        if owner is Absent.FORBIDDEN:
+            break
+        below = _object(owner, reference)
+        found.append(below)
+    return found
+
+
+def named(read: Read, group: str, kind: str, name: str) -> Json | None:
+    """Return an object that a rule needs beside the owners; None if it does not exist. Raises Refused if not read."""
+    found = read.named.get((group, kind, name))
+    if isinstance(found, Absent):
+        return None
+    if found is None:
+        needed = OwnerReference(api_version=group, kind=kind, name=name)
+        raise Refused(Refusal(code=Code.NOT_READ, about=f"{kind} {shown(name)}", needed=needed))
+    return found
+
+
+def reference_to(obj: Json) -> OwnerReference:
+    """Return a reference to an object, as an owner."""
+    return OwnerReference(
+        api_version=fields.text(obj, "apiVersion"),
+        kind=fields.text(obj, "kind"),
+        name=fields.text(obj, "metadata.name"),
+        uid=fields.text(obj, "metadata.uid"),
+    )
+
+
+def _object(owner: Json | Absent | None, reference: OwnerReference) -> Json:
+    if isinstance(owner, Mapping):
+        # Lists leave out what kind their items are of.
+        return {"apiVersion": reference.api_version, "kind": reference.kind, **owner}
+    code = Code.NOT_READ if owner is None else Code.NOT_FOUND
+    raise Refused(Refusal(code=code, about=f"{reference.kind} {shown(reference.name)}", needed=reference))
+
+
+def _only_owner(obj: Json) -> OwnerReference | None:
+    written: Sequence[Any] = fields.mappings(obj, "metadata.ownerReferences")
+    if not written:
+        return None
+    if len(written) > 1:
+        owners = ", ".join(fields.about({"kind": each.get("kind"), "metadata": each}) for each in written[:4])
+        raise Refused(
+            Refusal(
+                code=Code.SEVERAL_OWNERS,
+                about=fields.about(obj),
+                field="metadata.ownerReferences",
+                value=owners,
+                allowed="one owner",
+            )
+        )
+    try:
+        return msgspec.convert(written[0], OwnerReference)
+    except msgspec.ValidationError as error:
+        raise fields.malformed(obj, "metadata.ownerReferences", written[0], str(error)) from error
