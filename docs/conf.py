@@ -28,11 +28,11 @@ html_show_copyright = False
 
 
 def _add_navigation(app: Any, page: str, source: list[str]) -> None:
-    if page == root_doc:
-        source[0] += navigation.toctrees(navigation.sections(source[0], app.env.found_docs))
+    if page in {navigation.ROOT, navigation.DESIGN}:
+        source[0] += navigation.toctrees(navigation.sections(source[0], app.env.found_docs, page))
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Put the navigation into the first page."""
+    """Put the navigation into the pages that list others."""
     app.connect("source-read", _add_navigation)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

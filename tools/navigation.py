@@ -1,7 +1,8 @@
-"""The order of the pages of the documentation, as docs/README.md lists them.
+"""The order of the pages of the documentation, as docs/README.md and docs/design/README.md list them.
 
-That page is read on GitHub and is the first one of the site; its lists are the site's navigation too, so there is one
-list to keep. What it does not name is listed after it: a page that somebody adds is never lost, and fails nothing.
+These pages are read on GitHub, the first of them is the site's first page, and their lists are the site's navigation,
+so there is one list to keep. The design pages have a list of their own, which users need not see. A page that no list
+names comes after the others: a page that somebody adds is never lost, and fails nothing.
 Sphinx' environment has nothing of ours, so this module needs nothing either.
 """
 
@@ -14,6 +15,8 @@ from typing import Final, NamedTuple
 
 #: The page that lists all others; the names of pages are paths from the repository's root, without ``.md``.
 ROOT: Final = "docs/README"
+#: Lists the pages of its folder in place of the root.
+DESIGN: Final = "docs/design/README"
 _UNLISTED: Final = "Further pages"
 _SECTION: Final = re.compile(
     r"^## +(?P<section>.+?) *$|^- +\[(?P<title>[^\]]+)\]\((?P<path>[^)#:]+)\.md\)", re.MULTILINE
@@ -34,24 +37,30 @@ class Section(NamedTuple):
     entries: tuple[Entry, ...]
 
 
-def sections(index: str, pages: Iterable[str]) -> tuple[Section, ...]:
-    """Read the lists of ``index``, and put what they leave out of ``pages`` at the end.
+def sections(index: str, pages: Iterable[str], at: str = ROOT) -> tuple[Section, ...]:
+    """Read the lists of the page ``at``, and put those of its ``pages`` that they leave out at the end.
 
     Raises ValueError for a page that is listed twice or before the first heading.
     """
     listed: dict[str, list[Entry]] = {}
-    seen: set[str] = {ROOT}
+    seen: set[str] = {at}
     for found in _SECTION.finditer(index):
         if found["section"]:
             listed[found["section"]] = []
             continue
-        page = posixpath.normpath(posixpath.join(posixpath.dirname(ROOT), found["path"]))
+        page = posixpath.normpath(posixpath.join(posixpath.dirname(at), found["path"]))
         if page in seen or not listed:
-            raise ValueError(f"{ROOT}.md: {page}.md is listed {'twice' if page in seen else 'before any heading'}")
+            raise ValueError(f"{at}.md: {page}.md is listed {'twice' if page in seen else 'before any heading'}")
         seen.add(page)
         listed[next(reversed(listed))].append(Entry(page, found["title"]))
-    listed[_UNLISTED] = [Entry(page) for page in sorted(set(pages) - seen)]
+    listed[_UNLISTED] = [Entry(page) for page in sorted(set(pages) - seen) if _index_of(page) == at]
     return tuple(Section(title, tuple(entries)) for title, entries in listed.items() if entries)
+
+
+def _index_of(page: str) -> str:
+    """The page that lists a page."""
+    is_below = page.startswith(f"{posixpath.dirname(DESIGN)}/") and page != DESIGN
+    return DESIGN if is_below else ROOT
 
 
 def toctrees(found: Sequence[Section]) -> str:

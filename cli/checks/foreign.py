@@ -1,7 +1,7 @@
 """Resources of other systems in the status of nodes: left there at 0 by one that has gone, or still offered.
 
 Kubelet keeps the resource of a device plugin that has gone at 0, for ever, and refuses pods that ask for it
-(docs/real-node.md). Our own placement does not care; people, other schedulers and autoscalers are misled.
+(docs/design/real-node.md). Our own placement does not care; people, other schedulers and autoscalers are misled.
 """
 
 from __future__ import annotations

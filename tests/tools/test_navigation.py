@@ -1,4 +1,4 @@
-"""The site's navigation is what docs/README.md lists, and no page is lost."""
+"""The site's navigation is what docs/README.md and docs/design/README.md list, and no page is lost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.navigation import ROOT, Entry, Section, sections, toctrees
+from tools.navigation import DESIGN, ROOT, Entry, Section, sections, toctrees
 
 DOCUMENTS = Path(__file__).parents[2]
 INDEX = """# Documentation
@@ -37,6 +37,17 @@ def test_a_page_that_is_not_listed_stands_at_the_end() -> None:
     assert last == Section("Further pages", (Entry("docs/page"), Entry("docs/tracing")))
 
 
+def test_design_pages_are_listed_by_their_own_index() -> None:
+    pages = ["docs/install", "docs/design/model", "docs/design/healing", DESIGN, ROOT]
+    assert sections("## A\n- [Design](design/README.md)\n", pages)[1:] == (
+        Section("Further pages", (Entry("docs/install"),)),
+    )
+    assert sections("## B\n- [The model](model.md)\n", pages, DESIGN) == (
+        Section("B", (Entry("docs/design/model", "The model"),)),
+        Section("Further pages", (Entry("docs/design/healing"),)),
+    )
+
+
 @pytest.mark.parametrize(
     ("index", "said"),
     [
@@ -56,9 +67,9 @@ def test_the_directives_name_pages_from_the_root() -> None:
     )
 
 
-def test_what_the_index_lists_is_there() -> None:
-    listed = sections((DOCUMENTS / f"{ROOT}.md").read_text(encoding="utf-8"), [])
-    assert len(listed) >= 5
-    assert [
-        entry for section in listed for entry in section.entries if not (DOCUMENTS / f"{entry.page}.md").is_file()
-    ] == []
+@pytest.mark.parametrize("at", [ROOT, DESIGN])
+def test_what_an_index_lists_is_there(at: str) -> None:
+    listed = sections((DOCUMENTS / f"{at}.md").read_text(encoding="utf-8"), [], at)
+    entries = [entry for section in listed for entry in section.entries]
+    assert len(entries) >= 15
+    assert [entry for entry in entries if not (DOCUMENTS / f"{entry.page}.md").is_file()] == []
