@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from cli import check, checkkai, inspect, offline, ui
+from cli import check, checkkai, inspect, offline, ui, version
 from cli.printable import line
 from cli.refusing import BadInput
 from cli.top import command as top
@@ -136,11 +136,13 @@ def _called(given: Sequence[str] | None) -> str | None:
 
 def _add_asking(parser: argparse.ArgumentParser, called: str | None) -> argparse._SubParsersAction[Any]:
     parser.add_argument("-v", "--verbose", action="store_true", help="log what happens to stderr")
+    version.add_option(parser)
     parser.set_defaults(logs=True)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     inspect.add_command(commands)
     top.add_command(commands)
     offline.add_commands(commands)
+    version.add_command(commands)
     for each in (check, checkkai, ui):
         each.add_command(commands, is_called=called in {each.NAME, None})
     return commands

@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 KUBECTL = Path(sys.executable).with_name("kubectl")
 
 
-#: All that read a cluster or manifests.
-COMMANDS = ("check", "check-kai", "inspect", "lint", "top", "translate", "ui")
+#: All that kubectl moorage has.
+COMMANDS = ("check", "check-kai", "inspect", "lint", "top", "translate", "ui", "version")
 
 
 def names(kind: str, where: Sequence[str]) -> Sequence[str]:
