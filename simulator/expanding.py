@@ -11,16 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from gpu import podtemplates
 from gpu.refusal import shown
 from simulator import daemonpods, jobpods
-from simulator.podmaking import Made, Malformed, Template, child, count_of, identity, later_count_of, make, owner_of
+from simulator.podmaking import (
+    MOST_PODS,
+    Made,
+    Malformed,
+    Template,
+    child,
+    count_of,
+    identity,
+    later_count_of,
+    make,
+    owner_of,
+    read_template,
+)
 from simulator.shape import NodeShape
 
-#: Most pods that all controllers together make, and most bytes that these pods have as JSON: limits before work.
-MOST_PODS: Final = 10_000
+#: Most bytes that the pods of all controllers have as JSON: a limit before work, as MOST_PODS.
 MOST_BYTES: Final = 64 * 2**20
 
 DAEMON_SET: Final = "DaemonSet"
@@ -42,7 +51,7 @@ class Expander:
 
         Raises Malformed with the field, its value and what is allowed.
         """
-        controller = self._named(controller)
+        controller = self.named(controller)
         kind, spec = controller["kind"], controller.get("spec")
         if kind == DAEMON_SET:
             return self._daemons(controller)
@@ -50,17 +59,17 @@ class Expander:
         later = later_count_of(kind, spec) if count else 0
         field = field.replace("parallelism", "completions") if later else field
         template = _template(controller)
-        self._charge(count + later, field, template)
+        self.charge(count + later, field, template)
         return list(_EXPANDED[kind](controller, template)) if count or kind == "Job" else []
 
     def _daemons(self, controller: Mapping[str, Any]) -> list[Made]:
         template = _template(controller)
         nodes = daemonpods.nodes_for(template, self._nodes)
-        self._charge(len(nodes), "the number of nodes", template)
+        self.charge(len(nodes), "the number of nodes", template)
         return list(daemonpods.of_daemon_set(controller, template, nodes))
 
-    def _named(self, controller: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The controller with a name; what the server would add to generateName follows from the order of files."""
+    def named(self, controller: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the controller with a name; the end of a generated one follows from the order of files."""
         metadata = controller["metadata"]
         for field in ("name", "generateName"):
             if not isinstance(metadata.get(field, ""), str):
@@ -72,8 +81,8 @@ class Expander:
         rest = {key: value for key, value in metadata.items() if key != "generateName"}
         return {**controller, "metadata": {**rest, "name": name}}
 
-    def _charge(self, count: int, field: str, template: Template) -> None:
-        """Take the pods from what is left. The template is charged even if there are none: it was measured."""
+    def charge(self, count: int, field: str, template: Template) -> None:
+        """Take pods, and a template even without pods, from what is left. Raises Malformed."""
         if count > self._pods_left:
             left = "" if self._pods_left == MOST_PODS else f", {self._pods_left} are left"
             raise Malformed(
@@ -97,16 +106,7 @@ def api_version_of(kind: object) -> str:
 def _template(controller: Mapping[str, Any]) -> Template:
     path = "spec.jobTemplate.spec.template" if controller["kind"] == "CronJob" else "spec.template"
     raw = next((raw for place, raw in podtemplates.templates(controller) if place == path), None)
-    if raw is None:
-        raise Malformed(f"{path} has to be a pod template with spec.containers")
-    _, malformed = podtemplates.read_pod(raw)
-    if malformed:
-        raise Malformed(f"{path}: {podtemplates.MALFORMED}: {malformed}")
-    try:
-        size = len(msgspec.json.encode(raw))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Malformed(f"{path} is not JSON: {error}") from error
-    return Template(path, raw, size)
+    return read_template(raw, path)
 
 
 def _deployment(controller: Mapping[str, Any], template: Template) -> Iterator[Made]:

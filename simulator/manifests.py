@@ -1,7 +1,7 @@
 """Manifests as people write them: YAML with any number of documents, read into what is to be created.
 
-Kubernetes' own controllers are expanded to the pods that they make (expanding.py); kinds that a simulation has no use
-for are passed over, and counted.
+Kubernetes' own controllers are expanded to the pods that they make (expanding.py), and those of other projects that
+the table of workloads knows (controllers/); kinds that a simulation has no use for are passed over, and counted.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from kube.client.resources import (
     STORAGE_CLASSES,
     Resource,
 )
+from simulator.controllers import table
 from simulator.expanding import Expander, api_version_of
 from simulator.passing import Passed
-from simulator.podmaking import Malformed
+from simulator.podmaking import Made, Malformed
 from simulator.secrets import SECRETS
 from simulator.shape import NodeShape
 from wire.yamlplace import why_not_yaml
@@ -130,18 +131,38 @@ class Reader:
             if expanded:
                 return self._expanded(document, namespace, place)
             return [_checked(Manifest(_BY_KIND[kind], namespace, document, place))]
+        if table.is_known(api_version, kind):
+            return self._workload(document, _namespace(document, place, is_namespaced=True), place)
         self.passed.note(document)
         return []
 
+    def _workload(self, controller: Mapping[str, Any], namespace: str, place: str) -> list[Manifest]:
+        """Return the pods of a workload of another project's kind, and the PodGroups that start them together."""
+        about = _about(controller, namespace)
+        try:
+            workload = table.expand(self._expander.named(controller), namespace, self._expander.charge)
+        except Malformed as error:
+            raise MalformedManifest(f"{place}: {about}: {error}") from error
+        self.passed.note_made(controller, about, workload)
+        return [_manifest(each, namespace, f"{place}: {about}") for each in workload.made()]
+
     def _expanded(self, controller: Mapping[str, Any], namespace: str, place: str) -> list[Manifest]:
-        meta = controller["metadata"]
-        name = f"{controller['kind']} {namespace}/{meta.get('name') or meta.get('generateName')}"
+        name = _about(controller, namespace)
         try:
             made = self._expander.expand(controller)
         except Malformed as error:
             raise MalformedManifest(f"{place}: {name}: {error}") from error
         origin = f"{place}: {name}"
-        return [Manifest(each.resource, namespace, each.body, origin, each.job, each.is_later) for each in made]
+        return [_manifest(each, namespace, origin) for each in made]
+
+
+def _about(controller: Mapping[str, Any], namespace: str) -> str:
+    meta = controller["metadata"]
+    return f"{controller['kind']} {namespace}/{meta.get('name') or meta.get('generateName')}"
+
+
+def _manifest(made: Made, namespace: str, origin: str) -> Manifest:
+    return Manifest(made.resource, namespace, made.body, origin, made.job, made.is_later)
 
 
 def in_order(manifests: Sequence[Manifest]) -> list[Manifest]:

@@ -1,4 +1,4 @@
-"""What of the manifests a simulation passes over, and the lines that say so."""
+"""What a simulation makes of workloads of other projects, and what it passes over: the lines that say so."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any, Final
 
 from gpu import podtemplates
 from gpu.refusal import shown
+from simulator.controllers.table import Workload
+from workloads.core import telling
+from workloads.core.values import Nothing, Why
 
 #: Most kinds that one line names.
 _MOST_NAMED: Final = 10
@@ -21,14 +24,30 @@ class Passed:
     def __init__(self) -> None:
         self._without_pods: Counter[str] = Counter()
         self._without_controller: Counter[str] = Counter()
+        self._made: Counter[str] = Counter()
+        self._pods: Counter[str] = Counter()
+        self._not_grouped: list[str] = []
 
     def note(self, obj: Mapping[str, Any]) -> None:
         """Note an object that is neither created nor expanded."""
         has_pods = next(podtemplates.templates(obj), None) is not None
         (self._without_controller if has_pods else self._without_pods)[_name(obj)] += 1
 
+    def note_made(self, obj: Mapping[str, Any], about: str, workload: Workload) -> None:
+        """Note a workload whose pods are made; ``about``: its kind, namespace and name."""
+        self._made[_name(obj)] += 1
+        self._pods[_name(obj)] += len(workload.members)
+        if workload.why and workload.why != telling.told(Nothing(Why.ALONE)):
+            self._not_grouped.append(f"{shown(about)}: {workload.why}")
+
     def lines(self) -> Iterator[str]:
         """Say what was passed over, a line for each reason."""
+        if self._made:
+            named = [f"{count} {kind} ({self._pods[kind]} pods)" for kind, count in self._made.most_common()]
+            yield f"pods made as the controllers would make them, with their PodGroups: {', '.join(named)}"
+        yield from (f"no PodGroup for {each}" for each in self._not_grouped[:_MOST_NAMED])
+        if len(self._not_grouped) > _MOST_NAMED:
+            yield f"no PodGroup for {len(self._not_grouped) - _MOST_NAMED} more workloads"
         if self._without_pods:
             yield f"passed over, because they make no pods: {_counts(self._without_pods)}"
         if self._without_controller:

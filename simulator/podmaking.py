@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from gpu import podtemplates
 from gpu.refusal import shown
 from kube.client.resources import PODS, Resource
 
@@ -15,6 +16,10 @@ from kube.client.resources import PODS, Resource
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 #: The fields of a template's metadata that its pods get.
 _COPIED: Final = ("labels", "annotations", "finalizers")
+
+
+#: Most pods that all controllers together make.
+MOST_PODS: Final = 10_000
 
 
 class Malformed(ValueError):
@@ -77,6 +82,21 @@ def _number(spec: Mapping[str, Any], name: str, default: int) -> int:
     if type(value) is not int or value < 0:
         raise Malformed(f"spec.{name} is {shown(repr(value))}; a number of 0 or more is allowed")
     return value
+
+
+def read_template(raw: object, path: str) -> Template:
+    """Return a pod template as it is written at a path. Raises Malformed."""
+    containers = child(child(raw, "spec"), "containers")
+    if not isinstance(raw, Mapping) or not isinstance(containers, list):
+        raise Malformed(f"{path} has to be a pod template with spec.containers")
+    _, malformed = podtemplates.read_pod(raw)
+    if malformed:
+        raise Malformed(f"{path}: {podtemplates.MALFORMED}: {malformed}")
+    try:
+        size = len(msgspec.json.encode(raw))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Malformed(f"{path} is not JSON: {error}") from error
+    return Template(path, raw, size)
 
 
 def make(

@@ -408,3 +408,56 @@ def test_examples_with_controllers_are_simulated(path: Path, capsys: pytest.Capt
 
 def test_there_are_examples_with_controllers() -> None:
     assert len(WITH_CONTROLLERS) >= 3
+
+
+_TEMPLATE = """
+    {spec: {schedulerName: kai-scheduler, containers: [
+      {name: c, image: x, resources: {limits: {nvidia.com/gpu: 1}}}]}}"""
+_WORKLOADS = f"""
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {{name: bert}}
+spec:
+  pytorchReplicaSpecs:
+    Master: {{template: {_TEMPLATE}}}
+    Worker: {{replicas: 2, template: {_TEMPLATE}}}
+---
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {{name: mpi}}
+spec:
+  mpiReplicaSpecs:
+    Launcher: {{replicas: 1, template: {_TEMPLATE}}}
+    Worker: {{replicas: 1, template: {_TEMPLATE}}}
+---
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {{name: set}}
+spec:
+  replicatedJobs:
+  - {{name: workers, replicas: 2, template: {{spec: {{parallelism: 2, template: {_TEMPLATE}}}}}}}
+---
+apiVersion: example.com/v1
+kind: Unknown
+metadata: {{name: u}}
+spec: {{template: {_TEMPLATE}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("gpus", "running"), [(9, {"bert": 3, "mpi": 2, "set": 4}), (5, {"bert": 3, "mpi": 2}), (3, {"bert": 3})]
+)
+def test_workloads_of_other_projects_start_as_gangs_without_a_word_added(
+    gpus: int, running: dict[str, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "workloads.yaml"
+    path.write_text(_WORKLOADS)
+    assert main(["simulate", "--nodes", f"1x{gpus}x80GiB", str(path), "-o", "json"]) == 0
+    captured = capsys.readouterr()
+    found = [pod["name"].partition("-")[0] for pod in json.loads(captured.out)["pods"] if pod["phase"] == "Running"]
+    assert {name: found.count(name) for name in found} == running
+    assert captured.err.splitlines() == [
+        "moorage: pods made as the controllers would make them, with their PodGroups: "
+        "1 PyTorchJob.kubeflow.org (3 pods), 1 MPIJob.kubeflow.org (2 pods), 1 JobSet.jobset.x-k8s.io (4 pods)",
+        "moorage: their pods are not made, because their controllers are not simulated: 1 Unknown.example.com",
+    ]

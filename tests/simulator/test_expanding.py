@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kube.client.resources import JOBS, PODS
-from simulator.expanding import MOST_BYTES, MOST_PODS, Expander
-from simulator.podmaking import Made, Malformed
+from simulator.expanding import MOST_BYTES, Expander
+from simulator.podmaking import MOST_PODS, Made, Malformed
 from tests.steps import counted
 
 INDEX = "batch.kubernetes.io/job-completion-index"

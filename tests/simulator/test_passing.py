@@ -4,7 +4,11 @@ from typing import Any
 
 import pytest
 
+from simulator.controllers.table import Member, Workload
 from simulator.passing import Passed
+from simulator.podmaking import Made
+from workloads.core import telling
+from workloads.core.values import Nothing, Why
 
 TEMPLATE: dict[str, Any] = {"spec": {"template": {"spec": {"containers": []}}}}
 
@@ -46,6 +50,28 @@ def test_kinds_are_named_with_their_counts(objects: list[dict[str, Any]], lines:
     for each in objects:
         passed.note(each)
     assert list(passed.lines()) == lines
+
+
+def test_workloads_whose_pods_are_made_are_counted_and_those_without_pod_group_are_named() -> None:
+    passed = Passed()
+    member = Member(Made({}), None)
+    passed.note_made(obj("JobSet", "jobset.x-k8s.io/v1alpha2"), "JobSet team/a", Workload([], [member] * 3))
+    passed.note_made(obj("JobSet", "jobset.x-k8s.io/v1alpha2"), "JobSet team/b", Workload([], [member], "a reason"))
+    alone = telling.told(Nothing(Why.ALONE))
+    passed.note_made(obj("Workflow", "argoproj.io/v1alpha1"), "Workflow team/c", Workload([], [], alone))
+    assert list(passed.lines()) == [
+        "pods made as the controllers would make them, with their PodGroups: "
+        "2 JobSet.jobset.x-k8s.io (4 pods), 1 Workflow.argoproj.io (0 pods)",
+        "no PodGroup for JobSet team/b: a reason",
+    ]
+
+
+def test_workloads_without_pod_group_are_named_up_to_ten() -> None:
+    passed = Passed()
+    for number in range(12):
+        passed.note_made(obj("Job", "batch.volcano.sh/v1alpha1"), f"Job {number}", Workload([], [], "a reason"))
+    _, *named, last = passed.lines()
+    assert (len(named), last) == (10, "no PodGroup for 2 more workloads")
 
 
 def test_long_names_of_kinds_are_shortened() -> None:

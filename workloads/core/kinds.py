@@ -68,7 +68,13 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind(api_group=_KUBEFLOW, kind="ScheduledWorkflow", versions=("v1alpha1",)),
     Kind(api_group="trainer.kubeflow.org", kind="TrainJob", versions=("v1alpha1",), top=Top.SKIP),
     # Ray.
-    Kind(api_group="ray.io", kind="RayCluster", versions=("v1", "v1alpha1"), rule=ray.shape),
+    Kind(
+        api_group="ray.io",
+        kind="RayCluster",
+        versions=("v1", "v1alpha1"),
+        rule=ray.shape,
+        differs="`minReplicas` above `replicas` is taken, as KubeRay takes it; KAI refuses it",
+    ),
     Kind(
         api_group="ray.io",
         kind="RayJob",

@@ -463,8 +463,8 @@ def test_an_mpi_job_that_waits_for_its_workers_counts_the_launcher_once_it_exist
         ),
         (
             PLAIN,
-            obj("ray.io/v1", "RayCluster", "r", spec={"workerGroupSpecs": [{"replicas": 1, "minReplicas": 2}]}),
-            "spec.workerGroupSpecs[0].minReplicas",
+            obj("ray.io/v1", "RayJob", "r", spec={"rayClusterSpec": {"workerGroupSpecs": [{"replicas": -1}]}}),
+            "spec.rayClusterSpec.workerGroupSpecs[0].replicas",
         ),
         (
             PLAIN,

@@ -46,8 +46,6 @@ def least(cluster: Json, at: int, group: Json) -> int:
     if group.get("suspend") is True or group.get("suspended") is True:
         return 0
     minimum, replicas = count("minReplicas", 0), count("replicas", 0)
-    if minimum > replicas:
-        raise fields.malformed(cluster, f"{place}.minReplicas", minimum, f"at most replicas, {replicas}")
     return (minimum or replicas) * count("numOfHosts", 1)
 
 

@@ -1,0 +1,142 @@
+"""Controllers of other projects whose pods are made, and the PodGroups that the table of workloads gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from kube.client.resources import POD_GROUPS, PODS
+from simulator.controllers import argo, jobset, kubeflow, lws, ray, volcano
+from simulator.controllers.parts import Charge, Expand, Json, Placed, stored
+from simulator.podmaking import Made, Malformed, owner_of
+from wire import names
+from wire.crds.podgroup import PodGroup
+from workloads.core import telling
+from workloads.core.flat import flattened
+from workloads.core.grouping import group
+from workloads.core.values import Group
+from workloads.core.walk import Read
+
+_MOST_STEPS: Final = 1_000_000
+#: API version and kind -> what makes its pods.
+_EXPANDED: Final[Mapping[tuple[str, str], Expand]] = {
+    **{("kubeflow.org/v1", kind): kubeflow.expand for kind in kubeflow.REPLICAS},
+    ("kubeflow.org/v2beta1", "MPIJob"): kubeflow.expand,
+    **{
+        (f"ray.io/{version}", kind): ray.expand
+        for version in ("v1", "v1alpha1")
+        for kind in ("RayCluster", "RayJob", "RayService")
+    },
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"): jobset.expand,
+    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"): lws.expand,
+    ("batch.volcano.sh/v1alpha1", "Job"): volcano.expand,
+    ("argoproj.io/v1alpha1", "Workflow"): argo.expand,
+}
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A pod, the sub-group that it belongs to, and the path of its template."""
+
+    made: Made
+    pod_group: PodGroup | None
+    part: str = ""
+    template: str = ""
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """What becomes of one workload. ``beside``: objects made before its pods. ``why``: why some get no PodGroup."""
+
+    beside: list[Made]
+    members: list[Member]
+    why: str = ""
+
+    @property
+    def pod_groups(self) -> list[PodGroup]:
+        """Its PodGroups, each once."""
+        found = {each.pod_group.metadata.name: each.pod_group for each in self.members if each.pod_group is not None}
+        return list(found.values())
+
+    def made(self) -> Iterator[Made]:
+        """Yield all objects in the order of their creation."""
+        for each in self.pod_groups:
+            # Its owner is not stored here, and what has an owner that is not there is deleted.
+            meta = msgspec.structs.replace(each.metadata, owner_references=None)
+            yield Made(msgspec.to_builtins(msgspec.structs.replace(each, metadata=meta)), POD_GROUPS)
+        yield from self.beside
+        for member in self.members:
+            yield member.made
+
+
+def is_known(api_version: object, kind: object) -> bool:
+    """Whether pods of this kind are made here."""
+    return (api_version, kind) in _EXPANDED
+
+
+def expand(controller: Json, namespace: str, charge: Charge) -> Workload:
+    """Return what the controller of a workload makes, and how it is grouped. Raises podmaking.Malformed."""
+    api_version, kind, name = controller["apiVersion"], controller["kind"], controller["metadata"]["name"]
+    top = stored(api_version, kind, name, like=controller)
+    if kind in kubeflow.REPLICAS:
+        top = kubeflow.defaulted(top)
+    made = list(_EXPANDED[api_version, kind](top, charge))
+    return _grouped(made, namespace)
+
+
+def _grouped(placed: Sequence[Placed], namespace: str) -> Workload:
+    beside: list[Made] = []
+    members: list[Member] = []
+    groups: dict[str, PodGroup] = {}
+    why = ""
+    for each in placed:
+        if each.made.resource is not PODS:
+            beside.append(each.made)
+            continue
+        pod = _as_stored(each, namespace)
+        answer = group(pod, _read(each))
+        if names.POD_GROUP_NAME in (pod["metadata"].get("annotations") or {}):
+            members.append(Member(each.made, None, template=each.template))
+        elif isinstance(answer, Group):
+            name, parts = answer.pod_group.metadata.name, len(answer.pod_group.spec.sub_groups or ())
+            if name not in groups:
+                _bound(sum(other.made.resource is PODS for other in placed), parts)
+                groups[name] = flattened(answer.pod_group)
+            grouped = groups[name]
+            members.append(Member(_marked(each.made, grouped, answer.part), grouped, answer.part, each.template))
+        else:
+            why = telling.told(answer)
+            members.append(Member(each.made, None, template=each.template))
+    return Workload(beside, members, why)
+
+
+def _bound(pods: int, parts: int) -> None:
+    """Refuse what would take too long: each pod is grouped on its own, and its group has all parts."""
+    if pods * parts > _MOST_STEPS:
+        raise Malformed(f"{pods} pods in {parts} parts of a PodGroup; at most {_MOST_STEPS} as a product are simulated")
+
+
+def _as_stored(each: Placed, namespace: str) -> Json:
+    """Return a pod as the rules of grouping see it: with its namespace, a name and the UID of its owner."""
+    meta = each.made.body["metadata"]
+    owner = each.owners[0]["metadata"]
+    references = [{**reference, "uid": owner["uid"]} for reference in meta["ownerReferences"]]
+    name = meta.get("name") or meta["generateName"].rstrip("-")
+    known = {"name": name, "namespace": namespace, "uid": owner_of("v1", "Pod", name)["uid"]}
+    return {**each.made.body, "metadata": {**meta, **known, "ownerReferences": references}}
+
+
+def _read(each: Placed) -> Read:
+    owners = {owner["metadata"]["uid"]: owner for owner in each.owners}
+    top = each.owners[-1]
+    # All pods come at once here, the launcher of an MPIJob too.
+    launcher = ("batch", "Job", f"{top['metadata']['name']}-launcher")
+    return Read(owners=owners, named={launcher: top})
+
+
+def _marked(made: Made, pod_group: PodGroup, part: str) -> Made:
+    meta: dict[str, Any] = dict(made.body["metadata"])
+    meta["annotations"] = {**(meta.get("annotations") or {}), names.POD_GROUP_NAME: pod_group.metadata.name}
+    if part:
+        meta["labels"] = {**(meta.get("labels") or {}), names.SUBGROUP_LABEL: part}
+    return msgspec.structs.replace(made, body={**made.body, "metadata": meta})

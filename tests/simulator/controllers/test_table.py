@@ -1,0 +1,207 @@
+"""Which pods the controllers of other projects make, with their names, labels, owners and PodGroups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kube.client.resources import JOBS, POD_GROUPS, PODS
+from simulator.controllers.table import Workload, expand, is_known
+from simulator.expanding import Expander
+from simulator.podmaking import MOST_PODS, Malformed
+from wire import gangs, names
+
+TEMPLATE: dict[str, Any] = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+
+
+def workload(api_version: str, kind: str, spec: Any, **meta: Any) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "w", **meta}, "spec": spec}
+
+
+def kubeflow(kind: str, field: str, version: str = "v1", **roles: Any) -> dict[str, Any]:
+    specs = {role: {"template": TEMPLATE, **({} if n is None else {"replicas": n})} for role, n in roles.items()}
+    return workload(f"kubeflow.org/{version}", kind, {field: specs})
+
+
+def rays(**group: Any) -> dict[str, Any]:
+    worker = {"groupName": "small", "template": TEMPLATE, **group}
+    return {"headGroupSpec": {"template": TEMPLATE}, "workerGroupSpecs": [worker]}
+
+
+def replicated(**more: Any) -> dict[str, Any]:
+    return {"name": "j", "template": {"spec": {"parallelism": 2, "template": TEMPLATE}}, **more}
+
+
+def lws(**template: Any) -> dict[str, Any]:
+    spec = {"replicas": 2, "leaderWorkerTemplate": {"size": 2, "workerTemplate": TEMPLATE, **template}}
+    return workload("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", spec)
+
+
+def volcano(**spec: Any) -> dict[str, Any]:
+    tasks = [{"name": "ps", "replicas": 1, "template": TEMPLATE}, {"replicas": 2, "template": TEMPLATE}]
+    return workload("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks, **spec})
+
+
+def argo(entry: Any, **spec: Any) -> dict[str, Any]:
+    work = {"name": "work", "container": {"image": "x"}}
+    return workload(
+        "argoproj.io/v1alpha1",
+        "Workflow",
+        {"entrypoint": "main", "templates": [{"name": "main", **entry}, work], **spec},
+    )
+
+
+def made(obj: dict[str, Any]) -> Workload:
+    return expand(obj, "team", Expander().charge)
+
+
+def pods(of: Workload) -> list[dict[str, Any]]:
+    return [dict(each.body) for each in of.made() if each.resource is PODS]
+
+
+def called(of: Workload) -> list[str]:
+    return [pod["metadata"].get("name") or pod["metadata"]["generateName"] for pod in pods(of)]
+
+
+@pytest.mark.parametrize(
+    ("obj", "expected", "minimums"),
+    [
+        (
+            kubeflow("PyTorchJob", "pytorchReplicaSpecs", Master=None, Worker=2),
+            ["w-master-0", "w-worker-0", "w-worker-1"],
+            [3],
+        ),
+        (kubeflow("TFJob", "tfReplicaSpecs", Chief=1, PS=2), ["w-chief-0", "w-ps-0", "w-ps-1"], [3]),
+        (kubeflow("MPIJob", "mpiReplicaSpecs", Launcher=1, Worker=1), ["w-launcher-0", "w-worker-0"], [2]),
+        (kubeflow("MPIJob", "mpiReplicaSpecs", "v2beta1", Launcher=1, Worker=1), ["w-launcher-", "w-worker-0"], [2]),
+        (
+            workload("ray.io/v1", "RayCluster", rays(replicas=1, numOfHosts=2)),
+            ["w-head", "w-small-worker-", "w-small-worker-"],
+            [3],
+        ),
+        (workload("ray.io/v1", "RayCluster", rays(minReplicas=2)), ["w-head", *["w-small-worker-"] * 2], [3]),
+        (workload("ray.io/v1", "RayCluster", rays(replicas=9, maxReplicas=1)), ["w-head", "w-small-worker-"], [10]),
+        (workload("ray.io/v1", "RayCluster", {**rays(replicas=9), "suspend": True}), [], []),
+        (
+            workload("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [replicated(replicas=2)]}),
+            ["w-j-0-0-", "w-j-0-1-", "w-j-1-0-", "w-j-1-1-"],
+            [4],
+        ),
+        (workload("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [replicated()], "suspend": True}), [], []),
+        (lws(), ["w-0", "w-0-1", "w-1", "w-1-1"], [2, 2]),
+        (volcano(), ["w-ps-0", "w-default1-0", "w-default1-1"], [3]),
+        (volcano(minAvailable=2), ["w-ps-0", "w-default1-0", "w-default1-1"], [2]),
+        (argo({"container": {"image": "x"}}), ["w"], []),
+    ],
+)
+def test_a_workload_has_the_pods_that_its_controller_makes_and_their_pod_groups(
+    obj: dict[str, Any], expected: list[str], minimums: list[int]
+) -> None:
+    assert is_known(obj["apiVersion"], obj["kind"])
+    found = made(obj)
+    assert called(found) == expected
+    assert [each.spec.min_member for each in found.pod_groups] == minimums
+    groups = {each.metadata.name for each in found.pod_groups}
+    named = {(pod["metadata"].get("annotations") or {}).get(names.POD_GROUP_NAME) for pod in pods(found)} - {None}
+    assert named == groups
+
+
+def test_a_ray_job_makes_a_cluster_and_is_the_owner_of_its_group() -> None:
+    found = made(workload("ray.io/v1", "RayJob", {"rayClusterSpec": rays(replicas=1)}))
+    head, worker = pods(found)
+    cluster = head["metadata"]["ownerReferences"][0]
+    assert cluster["kind"] == "RayCluster"
+    assert head["metadata"]["labels"][gangs.RAY_CLUSTER] == cluster["name"] != "w"
+    assert worker["metadata"]["labels"][names.SUBGROUP_LABEL] == "small"
+    (group,) = found.pod_groups
+    assert group.metadata.name.startswith("pg-w-")
+
+
+def test_a_ray_job_that_uses_another_cluster_makes_none() -> None:
+    assert called(made(workload("ray.io/v1", "RayJob", {"clusterSelector": {"ray.io/cluster": "other"}}))) == []
+
+
+def test_a_job_set_makes_its_jobs_before_their_pods() -> None:
+    found = list(made(workload("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [replicated()]})).made())
+    assert [each.resource for each in found] == [POD_GROUPS, JOBS, PODS, PODS]
+    assert found[1].body["spec"]["completionMode"] == "Indexed"
+    assert [each.job for each in found[2:]] == ["w-j-0", "w-j-0"]
+    labels = found[2].body["metadata"]["labels"]
+    assert (labels[gangs.JOBSET_NAME], labels[gangs.JOBSET_REPLICATED_JOB]) == ("w", "j")
+    assert labels[names.SUBGROUP_LABEL] == "j-replica-0"
+    assert labels["app"] == "a"
+
+
+def test_the_groups_of_a_leader_worker_set_are_pod_groups_of_their_own() -> None:
+    other = {**TEMPLATE, "metadata": {"labels": {"role": "leader"}}}
+    found = made(lws(leaderTemplate=other))
+    groups = [pod["metadata"]["annotations"][names.POD_GROUP_NAME] for pod in pods(found)]
+    assert [group.rpartition("-")[2] for group in groups] == ["0", "0", "1", "1"]
+    assert [pod["metadata"]["labels"][names.SUBGROUP_LABEL] for pod in pods(found)[:2]] == ["leader", "workers"]
+    assert [pod["metadata"]["labels"].get("role") for pod in pods(found)[:2]] == ["leader", None]
+
+
+def test_a_volcano_job_that_names_no_scheduler_is_left_to_volcano() -> None:
+    assert {pod["spec"]["schedulerName"] for pod in pods(made(volcano()))} == {"volcano"}
+    assert {pod["spec"]["schedulerName"] for pod in pods(made(volcano(schedulerName="x")))} == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "count"),
+    [
+        ({"steps": [[{"template": "work"}, {"template": "work"}], [{"template": "work"}]]}, 2),
+        ({"steps": [[{"template": "work", "withItems": [1, 2, 3]}]]}, 3),
+        ({"dag": {"tasks": [{"template": "work"}, {"template": "work", "dependencies": ["a"]}]}}, 1),
+        ({"dag": {"tasks": [{"template": "work", "depends": "a"}]}}, 0),
+        ({"steps": [[{"templateRef": {"name": "elsewhere"}}]]}, 0),
+        ({"script": {"image": "x", "source": "true"}}, 1),
+    ],
+)
+def test_a_workflow_begins_with_the_steps_that_wait_for_no_other(entry: dict[str, Any], count: int) -> None:
+    assert len(pods(made(argo(entry)))) == count
+
+
+def test_the_queue_of_a_workflow_is_that_of_its_pods() -> None:
+    obj = argo({"container": {"image": "x"}})
+    obj["metadata"]["labels"] = {names.QUEUE_LABEL: "team-a"}
+    (group,) = made(obj).pod_groups
+    assert (group.spec.queue, group.spec.min_member) == ("team-a", 1)
+
+
+@pytest.mark.parametrize(
+    ("obj", "message"),
+    [
+        (argo({"steps": [[{"template": "main"}]]}), "spec.templates call each other without end"),
+        (argo({"steps": [[{"template": "work", "withItems": [0] * 20_000}]]}), "spec.templates call each other"),
+        (kubeflow("TFJob", "tfReplicaSpecs", Worker=10**9), f"make {MOST_PODS} pods at most"),
+        (kubeflow("TFJob", "tfReplicaSpecs", Worker="2"), "spec.tfReplicaSpecs.Worker.replicas is '2'"),
+        (kubeflow("TFJob", "tfReplicaSpecs"), "spec.tfReplicaSpecs has to be a mapping of replica types"),
+        (workload("ray.io/v1", "RayCluster", {}), "spec.headGroupSpec.template has to be a pod template"),
+        (workload("ray.io/v1", "RayCluster", rays(replicas=10**6, numOfHosts=10**6)), "pods at most"),
+        (workload("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [{"name": 3}]}), "replicatedJobs[0].name"),
+        (
+            workload("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [replicated(replicas=5000)]}),
+            "10000 pods in 5001 parts",
+        ),
+        (lws(size=-1), "spec.leaderWorkerTemplate.size is -1"),
+        (volcano(tasks="x"), "spec.tasks is 'x'; a list of objects is allowed"),
+    ],
+)
+def test_what_cannot_be_expanded_is_refused_with_its_field(obj: dict[str, Any], message: str) -> None:
+    with pytest.raises(Malformed) as caught:
+        made(obj)
+    assert message in str(caught.value)
+
+
+def test_pods_that_name_their_pod_group_keep_it() -> None:
+    template = {**TEMPLATE, "metadata": {"annotations": {names.POD_GROUP_NAME: "mine"}}}
+    found = made(volcano(tasks=[{"name": "t", "template": template}]))
+    assert found.pod_groups == []
+    assert pods(found)[0]["metadata"]["annotations"] == {names.POD_GROUP_NAME: "mine"}
+
+
+def test_a_workload_that_cannot_be_grouped_says_why() -> None:
+    found = made(volcano(tasks=[{"name": "T", "template": TEMPLATE, "minAvailable": 1}]))
+    assert "subGroups.name" in found.why
+    assert len(pods(found)) == 1
