@@ -149,12 +149,12 @@ mutants: $(READY)
 
 # Each day has 100,000 seeds of its own. All searches run, also after one that failed.
 DATE ?= $(shell date -u +%Y%m%d)
-NIGHTLY = $(MAKE) --keep-going --jobs 1 nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos
+NIGHTLY = $(MAKE) --keep-going --jobs 1 nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos nightly-whole
 nightly: $(READY)
 	@echo 'nightly: DATE=$(DATE)'
 	$(NIGHTLY) DATE=$(DATE)
 
-.PHONY: nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos
+.PHONY: nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos nightly-whole
 nightly-mutants:
 	$(MAKE) mutants MUTANTS_SEED=$(DATE)
 nightly-soak:
@@ -165,6 +165,9 @@ nightly-model:
 	$(MAKE) model-check
 nightly-chaos:
 	$(MAKE) chaos MINUTES=10 SEED=$(DATE)
+# Those of which make test runs a slice.
+nightly-whole:
+	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist loadfile tests/e2e/test_bulk.py tests/e2e/test_numbers.py
 
 lint: $(READY) $(DOCS_READY)
 	$(BIN)/ruff format --check .

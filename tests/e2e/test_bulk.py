@@ -12,10 +12,11 @@ import pytest
 
 from tests.e2e.cluster import Scene, share
 from tests.e2e.conftest import SetLateScene
+from tests.whole import IS_WHOLE
 
 pytestmark = pytest.mark.cluster
 
-ROUNDS = 50
+ROUNDS = 50 if IS_WHOLE else 10
 
 
 @pytest.mark.timeout(600)
