@@ -33,13 +33,15 @@ def add_commands(commands: _Commands) -> None:
         ),
     )
     _add_files(translate)
-    translate.add_argument(
+    form = translate.add_mutually_exclusive_group()
+    form.add_argument(
         "--to",
         choices=TARGETS,
         default=TARGETS[0],
         metavar="DIALECT",
         help=f"say the same in these words as well: {', '.join(TARGETS)} (default native: the record alone)",
     )
+    form.add_argument("--podgroup", action="store_true", help="print the PodGroups of workloads instead")
     translate.set_defaults(run=_translate, logs=False)
     lint: argparse.ArgumentParser = commands.add_parser(
         "lint",
@@ -62,6 +64,10 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
 
 
 def _translate(arguments: argparse.Namespace) -> int:
+    if arguments.podgroup:
+        from cli import podgroups  # noqa: PLC0415 - it loads what makes pods
+
+        return podgroups.run(arguments.files, output=arguments.output)
     from cli import translate  # noqa: PLC0415 - lazily, so that --help costs nothing
 
     settings = dialectfile.read(arguments.dialects)

@@ -1,0 +1,129 @@
+"""``moorage translate --podgroup``: the PodGroups that workloads would get, for clusters that group by hand."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from cli import podfiles
+from cli.printable import line
+from cli.writing import write
+from simulator.controllers import table
+from simulator.controllers.table import Workload
+from simulator.expanding import Expander
+from simulator.podmaking import Malformed
+from wire import names
+from wire.crds.podgroup import PodGroup
+
+_DEFAULT_NAMESPACE: Final = "default"
+
+
+class Template(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a pod template has to say: the PodGroup, and the sub-group. Neither: its pods are of several PodGroups."""
+
+    path: str
+    pod_group: str = ""
+    subgroup: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One workload. ``refused``: why nothing can be told; ``note``: what the PodGroups don't do."""
+
+    kind: str
+    namespace: str
+    name: str
+    pod_groups: tuple[Any, ...] = ()
+    templates: tuple[Template, ...] = ()
+    note: str = ""
+    refused: str = ""
+
+
+def run(files: Sequence[str], *, output: str) -> int:
+    """Print the PodGroups; return 1 if a workload is refused. Raises BadInput."""
+    expander = Expander()
+    found = [answer for obj in podfiles.read_all(files).objects for answer in _answers(obj, expander)]
+    if output == "text":
+        for answer in found:
+            _show(answer)
+    else:
+        write(found, output)
+    return 1 if any(answer.refused for answer in found) else 0
+
+
+def _answers(obj: Mapping[str, Any], expander: Expander) -> Iterator[Answer]:
+    meta = obj.get("metadata")
+    if not table.is_known(obj.get("apiVersion"), obj.get("kind")) or not isinstance(meta, Mapping):
+        return
+    namespace = str(meta.get("namespace") or _DEFAULT_NAMESPACE)
+    about = Answer(kind=str(obj["kind"]), namespace=namespace, name=str(meta.get("name") or ""))
+    if not (meta.get("name") or meta.get("generateName")):
+        yield msgspec.structs.replace(about, refused="metadata.name is absent")
+        return
+    try:
+        named = expander.named(obj)
+        workload = table.expand(named, namespace, expander.charge)
+    except Malformed as error:
+        yield msgspec.structs.replace(about, refused=str(error))
+        return
+    yield _answer(workload, msgspec.structs.replace(about, name=named["metadata"]["name"]))
+
+
+def _answer(workload: Workload, about: Answer) -> Answer:
+    groups = {each.metadata.name: _by_hand(each) for each in workload.pod_groups}
+    places: dict[str, set[tuple[str, str]]] = {}
+    for member in workload.members:
+        if member.pod_group is not None:
+            name = groups[member.pod_group.metadata.name].metadata.name
+            places.setdefault(member.template, set()).add((name, member.part))
+    # Pods of one template can be in one sub-group only.
+    if any(len(found) > len({name for name, _ in found}) for found in places.values()):
+        groups = {key: _without_parts(each) for key, each in groups.items()}
+        places = {path: {(name, "") for name, _ in found} for path, found in places.items()}
+    is_several = any(len(found) > 1 for found in places.values())
+    note = "pods of one template are of several PodGroups: a template can't name them" if is_several else workload.why
+    return msgspec.structs.replace(
+        about,
+        pod_groups=tuple(msgspec.to_builtins(each) for each in groups.values()),
+        templates=tuple(_template(path, found) for path, found in places.items()),
+        note=note,
+    )
+
+
+def _template(path: str, found: set[tuple[str, str]]) -> Template:
+    return Template(path, *min(found)) if len(found) == 1 else Template(path)
+
+
+def _by_hand(group: PodGroup) -> PodGroup:
+    """Return a PodGroup as a person writes it: without the owner, whose UID is not known before it is created."""
+    meta = group.metadata
+    owner = (meta.owner_references or [])[0]
+    annotations = {key: text for key, text in (meta.annotations or {}).items() if key != names.TOP_OWNER_METADATA}
+    name = meta.name.replace(f"-{owner.uid}", "", 1)
+    changed = msgspec.structs.replace(meta, name=name, annotations=annotations or None, owner_references=None)
+    return msgspec.structs.replace(group, metadata=changed)
+
+
+def _without_parts(group: PodGroup) -> PodGroup:
+    if group.spec.min_member is None:
+        return group
+    return msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, sub_groups=None))
+
+
+def _show(answer: Answer) -> None:
+    """Print the PodGroups of a workload as YAML, with comments on what its templates have to say."""
+    sys.stdout.write(f"---\n# {line(answer.kind)} {line(answer.namespace)}/{line(answer.name)}\n")
+    for text in (answer.refused and f"refused: {answer.refused}", answer.note):
+        if text:
+            sys.stdout.write(f"# {line(text)}\n")
+    for each in answer.templates:
+        if each.pod_group:
+            sys.stdout.write(f"# {line(each.path)}: annotation {names.POD_GROUP_NAME}: {line(each.pod_group)}\n")
+        if each.subgroup:
+            sys.stdout.write(f"# {line(each.path)}: label {names.SUBGROUP_LABEL}: {line(each.subgroup)}\n")
+    for number, group in enumerate(answer.pod_groups):
+        sys.stdout.write("---\n" if number else "")
+        yaml.safe_dump(group, sys.stdout, sort_keys=False, width=120)

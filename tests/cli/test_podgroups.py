@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.main import main
+from wire import names
+
+CONTAINERS = [{"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": 1}}}]
+
+
+def template() -> dict[str, Any]:
+    return {"metadata": {}, "spec": {"schedulerName": "kai-scheduler", "containers": CONTAINERS}}
+
+
+def torch(**worker: Any) -> dict[str, Any]:
+    specs = {
+        "Master": {"replicas": 1, "template": template()},
+        "Worker": {"replicas": 2, "template": template(), **worker},
+    }
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "bert", "namespace": "team", "labels": {names.QUEUE_LABEL: "nlp"}},
+        "spec": {"pytorchReplicaSpecs": specs},
+    }
+
+
+def jobset() -> dict[str, Any]:
+    job = {"name": "w", "replicas": 2, "template": {"spec": {"parallelism": 2, "template": template()}}}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "set"},
+        "spec": {"replicatedJobs": [job]},
+    }
+
+
+def lws() -> dict[str, Any]:
+    spec = {"replicas": 2, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template()}}
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "vllm"},
+        "spec": spec,
+    }
+
+
+def path_of(tmp_path: Path, *objects: dict[str, Any]) -> str:
+    path = tmp_path / "workloads.yaml"
+    path.write_text(yaml.safe_dump_all(objects), encoding="utf-8")
+    return str(path)
+
+
+def answers(capsys: pytest.CaptureFixture[str], path: str, code: int = 0) -> list[dict[str, Any]]:
+    assert main(["translate", "--podgroup", "-o", "json", path]) == code
+    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_text_is_yaml_with_comments_on_what_templates_have_to_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["translate", "--podgroup", path_of(tmp_path, torch())]) == 0
+    text = capsys.readouterr().out
+    assert [each for each in text.splitlines() if each.startswith("#")] == [
+        "# PyTorchJob team/bert",
+        "# spec.pytorchReplicaSpecs.Master.template: annotation pod-group-name: pg-bert",
+        "# spec.pytorchReplicaSpecs.Master.template: label kai.scheduler/subgroup-name: master",
+        "# spec.pytorchReplicaSpecs.Worker.template: annotation pod-group-name: pg-bert",
+        "# spec.pytorchReplicaSpecs.Worker.template: label kai.scheduler/subgroup-name: worker",
+    ]
+    assert list(yaml.safe_load_all(text)) == [
+        {
+            "apiVersion": "scheduling.run.ai/v2alpha2",
+            "kind": "PodGroup",
+            "metadata": {"name": "pg-bert", "namespace": "team", "labels": {names.QUEUE_LABEL: "nlp"}},
+            "spec": {
+                "minMember": 3,
+                "queue": "nlp",
+                "priorityClassName": "train",
+                "subGroups": [{"name": "master", "minMember": 1}, {"name": "worker", "minMember": 2}],
+            },
+        }
+    ]
+
+
+def at(obj: Any, path: str) -> Any:
+    for key in path.replace("[", ".").replace("]", "").split("."):
+        obj = obj[int(key)] if isinstance(obj, list) else obj[key]
+    return obj
+
+
+@pytest.mark.parametrize("workload", [torch(), jobset()])
+def test_a_workload_that_is_changed_as_it_says_starts_as_a_gang(
+    workload: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (answer,) = answers(capsys, path_of(tmp_path, workload))
+    for each in answer["templates"]:
+        meta = at(workload, each["path"])["metadata"]
+        meta["annotations"] = {names.POD_GROUP_NAME: each["pod_group"]}
+        if each.get("subgroup"):
+            meta["labels"] = {names.SUBGROUP_LABEL: each["subgroup"]}
+    path = path_of(tmp_path, *answer["pod_groups"], workload)
+    count = answer["pod_groups"][0]["spec"]["minMember"]
+    for gpus, running in ((count, count), (count - 1, 0)):
+        assert main(["simulate", "--nodes", f"1x{gpus}x80GiB", path, "-o", "json"]) == 0
+        pods = json.loads(capsys.readouterr().out)["pods"]
+        assert (len(pods), sum(pod["phase"] == "Running" for pod in pods)) == (count, running)
+
+
+def test_pods_of_one_template_in_several_sub_groups_leave_them_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (answer,) = answers(capsys, path_of(tmp_path, jobset()))
+    spec = answer["pod_groups"][0]["spec"]
+    assert (spec["minMember"], "subGroups" in spec) == (4, False)
+    assert answer["templates"] == [{"path": "spec.replicatedJobs[0].template.spec.template", "pod_group": "pg-set"}]
+
+
+def test_a_template_whose_pods_are_of_several_pod_groups_is_said_to_be_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (answer,) = answers(capsys, path_of(tmp_path, lws()))
+    assert [each["metadata"]["name"] for each in answer["pod_groups"]] == ["pg-vllm-group-0", "pg-vllm-group-1"]
+    assert answer["templates"] == [{"path": "spec.leaderWorkerTemplate.workerTemplate"}]
+    assert answer["note"] == "pods of one template are of several PodGroups: a template can't name them"
+
+
+def test_a_value_that_is_not_allowed_ends_with_one_and_its_field(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (answer,) = answers(capsys, path_of(tmp_path, torch(replicas=-1)), code=1)
+    assert answer["refused"].startswith("spec.pytorchReplicaSpecs.Worker.replicas is -1")
+
+
+def test_kinds_that_are_not_known_have_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = {
+        "apiVersion": "example.com/v1",
+        "kind": "Other",
+        "metadata": {"name": "o"},
+        "spec": {"template": template()},
+    }
+    assert answers(capsys, path_of(tmp_path, other, {"kind": "PyTorchJob"})) == []
+
+
+def test_it_is_not_asked_for_with_another_dialect(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["translate", "--podgroup", "--to", "kai", "-"])
+    assert ended.value.code == 2
+    assert "not allowed with" in capsys.readouterr().err
