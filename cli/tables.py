@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Final
 
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -22,7 +23,7 @@ _MOST_NODES: Final = 24
 _MOST_TENANTS: Final = 4
 _NAME_WIDTH: Final = 14
 #: Of a column: its line, and a space on each side.
-_EDGES: Final = 4
+_EDGES: Final = 3
 _PHASES: Final = {"Running": "green", "Succeeded": "green", "Pending": "yellow", "Failed": "red"}
 
 
@@ -36,15 +37,19 @@ def gpu_map(nodes: Sequence[NodeOutcome], *, width: int) -> RenderableType:
     """Draw nodes and GPUs with who sits where. Neither a node's name nor a GPU is lost on narrow terminals."""
     most = max((len(node.devices) for node in nodes), default=0)
     name_width = min(max((len(node.name) for node in nodes), default=0), max(_NAME_WIDTH, width // 4))
-    columns = max(1, min(most, _DEVICES_A_ROW, (width - name_width - _EDGES) // (_NAME_WIDTH + _EDGES)))
+    drawn = {node.name: [_device(device) for device in node.devices] for node in nodes[:_MOST_NODES]}
+    widest = max(
+        (cell_len(line) for cells in drawn.values() for cell in cells for line in cell.plain.split("\n")), default=0
+    )
+    columns = max(1, min(most, _DEVICES_A_ROW, (width - name_width - _EDGES - 1) // (widest + _EDGES)))
     table = Table(show_lines=True, header_style="dim", border_style="dim")
     table.add_column("node", min_width=name_width, max_width=name_width, overflow="fold")
     for i in range(columns):
         table.add_column(f"GPU {i}" if most <= columns else "", min_width=_BAR_CELLS, no_wrap=True)
-    for node in nodes[:_MOST_NODES]:
-        for first in range(0, max(1, len(node.devices)), columns):
-            row = node.devices[first : first + columns]
-            table.add_row(node.name if first == 0 else "", *(_device(device) for device in row))
+    for name, devices in drawn.items():
+        cells = devices if most <= columns else [Text(f"GPU {i}\n") + cell for i, cell in enumerate(devices)]
+        for first in range(0, max(1, len(cells)), columns):
+            table.add_row(name if first == 0 else "", *cells[first : first + columns])
     if len(nodes) <= _MOST_NODES:
         return table
     return Group(table, Text(f"and {len(nodes) - _MOST_NODES} more nodes", style="dim"))

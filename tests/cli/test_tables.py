@@ -63,6 +63,17 @@ def test_at_80_columns_neither_the_nodes_name_nor_a_device_is_lost(count: int) -
     assert first == name
 
 
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_long_names_of_tenants_leave_the_nodes_name_its_room(width: int) -> None:
+    tenant = Tenant("team/train-worker-of-a-long-name", 1_000_000_000)
+    devices = tuple(
+        DeviceOutcome(index=i, uuid=f"GPU-{i}", mem_mib=1000, reserved=False, tenants=(tenant,)) for i in range(8)
+    )
+    drawn = shown(NodeOutcome("node-0", devices), width=width)
+    assert "node-0" in drawn
+    assert drawn.count("train-worker-… 100%") == 8
+
+
 def test_invariants_that_held_are_one_line_and_each_is_named_with_details() -> None:
     invariants = {"S1": "held", "S2": "held", "S6": "not enforced yet"}
     outcome = Outcome(pods=(), nodes=(), invariants=invariants, idle=True, ended_at_s=2.0)
