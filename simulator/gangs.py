@@ -7,12 +7,14 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from simulator.facts import Json, PodFacts
 from simulator.violations import Findings
 from wire import names
 
 Key = tuple[str, str]
+_T = TypeVar("_T")
 
 
 @dataclass(slots=True)
@@ -61,6 +63,8 @@ class Gangs:
     _gone: set[str] = field(default_factory=set)
     #: PodGroups that are there -> their minimum.
     minimums: dict[Key, int] = field(default_factory=dict)
+    #: Of these, those that ask for levels of sub-groups or one domain of a topology, which nobody counts here.
+    uncounted: set[Key] = field(default_factory=set)
 
     def pod_group(self, raw: Json, at_s: float, *, is_gone: bool = False) -> None:
         """Take a version of a PodGroup. One that is gone promises nothing any more."""
@@ -70,6 +74,7 @@ class Gangs:
         parts = {part["name"]: int(part.get("minMember") or 0) for part in spec.get("subGroups") or ()}
         self._gangs[key].minimum, self._gangs[key].parts = minimum or sum(parts.values()), parts
         self._gangs[key].release_s = _period_s(spec.get("stalenessGracePeriod"))
+        _put(self.uncounted, key, is_in=_has_more_than_minimums(spec))
         if is_gone:
             self.minimums.pop(key, None)
         else:
@@ -154,8 +159,18 @@ def _period_s(text: str | None) -> float | None:
     return int(found[1]) * (60.0 if found[2] == "m" else 1.0) if found else None
 
 
-def _put(uids: set[str], uid: str, *, is_in: bool) -> None:
+def _has_more_than_minimums(spec: Json) -> bool:
+    """Whether a PodGroup asks for something that its minimum and those of its sub-groups don't say."""
+    parts = spec.get("subGroups") or ()
+    has_levels = spec.get("minSubGroup") is not None or any(
+        part.get("parent") or part.get("minSubGroup") is not None for part in parts
+    )
+    constraints = [each.get("topologyConstraint") or {} for each in (spec, *parts)]
+    return has_levels or any(each.get("requiredTopologyLevel") for each in constraints)
+
+
+def _put(listed: set[_T], each: _T, *, is_in: bool) -> None:
     if is_in:
-        uids.add(uid)
+        listed.add(each)
     else:
-        uids.discard(uid)
+        listed.discard(each)

@@ -177,7 +177,8 @@ class Checker:
 
     def fitting(self, scene: Scene) -> dict[str, str]:
         """Pods that wait though they fit, by UID: where (L1)."""
-        found = placing.fitting(self._waiting(), scene.members, scene.minimums, scene.rooms)
+        minimums = {key: least for key, least in scene.minimums.items() if key not in self._gangs.uncounted}
+        found = placing.fitting(self._waiting(), scene.members, minimums, scene.rooms)
         return {pod.uid: f"pod {pod.key} waits, and {where}" for pod, where in found}
 
     @property

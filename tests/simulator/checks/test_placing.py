@@ -138,6 +138,28 @@ def test_a_gang_that_fits_whole_breaks_l1(minimum: int, broken: set[str]) -> Non
     assert story.rests().broken() - {"L3"} == broken
 
 
+@pytest.mark.parametrize(
+    ("more", "broken"),
+    [
+        ({}, {"L1"}),
+        ({"subGroups": [{"name": "a", "minMember": 3}]}, {"L1"}),
+        ({"minMember": None, "minSubGroup": 1, "subGroups": [{"name": "a", "minMember": 3}]}, set()),
+        ({"subGroups": [{"name": "a"}, {"name": "b", "parent": "a", "minMember": 3}]}, set()),
+        ({"topologyConstraint": {"preferredTopologyLevel": "rack"}}, {"L1"}),
+        ({"topologyConstraint": {"requiredTopologyLevel": "rack"}}, set()),
+    ],
+)
+def test_a_gang_that_asks_for_levels_or_a_domain_is_not_judged_by_its_minimum(
+    more: dict[str, Any], broken: set[str]
+) -> None:
+    group = pod_group("gang", 3)
+    story = Story().sees(node(gpus=3), kind=NODES)
+    story.sees({**group, "spec": {**group["spec"], **more}}, kind=POD_GROUPS)
+    for i in range(3):
+        story.sees(asks_whole(f"m{i}", 1, annotations={"pod-group-name": "gang"}))
+    assert story.rests().broken() - {"L3"} == broken
+
+
 def test_a_gang_that_lacks_members_or_its_pod_group_waits_rightly() -> None:
     story = Story().sees(node(), kind=NODES).sees(pod_group("gang", 2), kind=POD_GROUPS)
     story.sees(asks_whole("p", 1, annotations={"pod-group-name": "gang"}))
