@@ -5,6 +5,7 @@ Later steps depend on how earlier ones end, so they are not made; nor are those 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -29,14 +30,16 @@ def expand(workflow: Json, charge: Charge) -> Iterator[Placed]:
     listed = objects(child(spec, "templates"), "spec.templates")
     templates = {named(each, f"spec.templates[{at}]"): (at, each) for at, each in enumerate(listed)}
     names = list(_first(str(child(spec, "entrypoint") or ""), templates, _DEEPEST, [MOST_PODS]))
-    for number, called in enumerate(names):
+    pods: dict[str, Template] = {}
+    for called, count in Counter(names).items():
         at, written = templates[called]
-        template = _pod(workflow, written, f"spec.templates[{at}]")
-        charge(1, "the number of steps", template)
+        pods[called] = _pod(workflow, written, f"spec.templates[{at}]")
+        charge(count, "the number of steps", pods[called])
+    name = workflow["metadata"]["name"]
+    for number, called in enumerate(names):
         alone = len(names) == 1 and called == child(spec, "entrypoint")
-        name = workflow["metadata"]["name"]
         pod = name if alone else f"{name}-{called}-{identity(f'{called}/{number}')}"
-        yield placed([workflow], template, name=pod, labels={_LABEL: name})
+        yield placed([workflow], pods[called], name=pod, labels={_LABEL: name})
 
 
 def _first(called: str, templates: Mapping[str, tuple[int, Json]], depth: int, left: list[int]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import msgspec
 from kube.client.resources import POD_GROUPS, PODS
 from simulator.controllers import argo, jobset, kubeflow, lws, ray, volcano
 from simulator.controllers.parts import Charge, Expand, Json, Placed, stored
-from simulator.podmaking import Made, Malformed, owner_of
+from simulator.podmaking import Made, Malformed, Template, owner_of
 from wire import names
 from wire.crds.podgroup import PodGroup
 from workloads.core import telling
@@ -80,11 +80,19 @@ def expand(controller: Json, namespace: str, charge: Charge) -> Workload:
     top = stored(api_version, kind, name, like=controller)
     if kind in kubeflow.REPLICAS:
         top = kubeflow.defaulted(top)
-    made = list(_EXPANDED[api_version, kind](top, charge))
-    return _grouped(made, namespace)
+    templates: list[str] = []
+
+    def noted(count: int, field: str, template: Template) -> None:
+        templates.append(template.path)
+        charge(count, field, template)
+
+    made = list(_EXPANDED[api_version, kind](top, noted))
+    pods = sum(each.made.resource is PODS for each in made)
+    _bound(pods, len(templates))
+    return _grouped(made, namespace, pods)
 
 
-def _grouped(placed: Sequence[Placed], namespace: str) -> Workload:
+def _grouped(placed: Sequence[Placed], namespace: str, pods: int) -> Workload:
     beside: list[Made] = []
     members: list[Member] = []
     groups: dict[str, PodGroup] = {}
@@ -98,9 +106,9 @@ def _grouped(placed: Sequence[Placed], namespace: str) -> Workload:
         if names.POD_GROUP_NAME in (pod["metadata"].get("annotations") or {}):
             members.append(Member(each.made, None, template=each.template))
         elif isinstance(answer, Group):
-            name, parts = answer.pod_group.metadata.name, len(answer.pod_group.spec.sub_groups or ())
+            name = answer.pod_group.metadata.name
             if name not in groups:
-                _bound(sum(other.made.resource is PODS for other in placed), parts)
+                _bound(pods, len(answer.pod_group.spec.sub_groups or ()))
                 groups[name] = flattened(answer.pod_group)
             grouped = groups[name]
             members.append(Member(_marked(each.made, grouped, answer.part), grouped, answer.part, each.template))
@@ -111,9 +119,9 @@ def _grouped(placed: Sequence[Placed], namespace: str) -> Workload:
 
 
 def _bound(pods: int, parts: int) -> None:
-    """Refuse what would take too long: each pod is grouped on its own, and its group has all parts."""
+    """Refuse what would take too long: each pod is grouped on its own, by a rule that looks at all parts."""
     if pods * parts > _MOST_STEPS:
-        raise Malformed(f"{pods} pods in {parts} parts of a PodGroup; at most {_MOST_STEPS} as a product are simulated")
+        raise Malformed(f"{pods} pods in {parts} parts; at most {_MOST_STEPS} as a product are simulated")
 
 
 def _as_stored(each: Placed, namespace: str) -> Json:

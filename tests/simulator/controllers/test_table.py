@@ -182,7 +182,11 @@ def test_the_queue_of_a_workflow_is_that_of_its_pods() -> None:
         (workload("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [{"name": 3}]}), "replicatedJobs[0].name"),
         (
             workload("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [replicated(replicas=5000)]}),
-            "10000 pods in 5001 parts",
+            "10000 pods in 5001 parts; at most 1000000",
+        ),
+        (
+            volcano(tasks=[{"replicas": 5000 if at == 0 else 0, "template": TEMPLATE} for at in range(300)]),
+            "5000 pods in 300 parts",
         ),
         (lws(size=-1), "spec.leaderWorkerTemplate.size is -1"),
         (volcano(tasks="x"), "spec.tasks is 'x'; a list of objects is allowed"),
