@@ -81,10 +81,10 @@ ui: $(RUN_READY)
 	$(RUN_VENV)/bin/python -m cli.main ui --simulate $(ARGS)
 
 # Each process has a control plane and a node of its own, and mostly waits for kubelet.
-NODE_TESTS = $(BIN)/pytest -n 4 --dist worksteal -m node $(ARGS)
+NODE_TESTS = $(BIN)/pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal -m node $(ARGS)
 
 # Each process has control planes of its own; the tests of a file share one, in their order. They wait half of the time.
-CLUSTER_TESTS = $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m cluster $(ARGS)
+CLUSTER_TESTS = $(BIN)/pytest -n $(WORKERS) --maxprocesses 2 --dist loadfile --no-loadscope-reorder -m cluster $(ARGS)
 
 test: $(READY)
 	$(BIN)/python -m tools.controlplane
