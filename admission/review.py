@@ -9,6 +9,7 @@ import base64
 import logging
 import random
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +24,7 @@ from admission.settings import Choices, Guard, Settings
 from admission.tracing import Review as Reviewed
 from admission.tracing import Traces, Untraced
 from gpu import telling
+from gpu.misspelt import ignored_keys
 from gpu.refusal import Refusal, told
 from kube.telemetry.logevents import LogEvent, about
 from wire.core import Pod
@@ -33,6 +35,8 @@ API_VERSION: Final = "admission.k8s.io/v1"
 _EPHEMERAL: Final = "ephemeralcontainers"
 #: What the API server passes on of one warning, in characters.
 _LONGEST_WARNING: Final = 256
+#: Keys without effect that one review warns of. A pod may carry thousands.
+_MOST_IGNORED: Final = 8
 #: Characters of a namespace, a slash and a name, at most, of a pod that the API server takes.
 _LONGEST_PLACE: Final = 63 + 1 + 253
 
@@ -118,7 +122,7 @@ class PodAdmission:
         if isinstance(after, Refusal):
             return self._refused(request, reviewed, told(after))
         marked = self._traces.marked(reviewed, after.pod)
-        answer = _patched(request, pod, marked, warnings=_warnings(after))
+        answer = _patched(request, pod, marked, warnings=_warnings(pod, after))
         trace = {} if request.dry_run else self._traces.admitted(reviewed, marked)
         if "patch" in answer["response"]:
             extra = about(LogEvent.POD_ADMITTED, pod=reviewed.place, dry_run=request.dry_run, **trace)
@@ -262,10 +266,12 @@ def _patched(request: _Request, before: Raw, after: Raw, *, warnings: Sequence[s
     return _response(request, {**answer, "warnings": list(warnings)} if warnings else answer)
 
 
-def _warnings(made: Mutated) -> list[str]:
+def _warnings(pod: Raw, made: Mutated) -> list[str]:
     """What kubectl shows to whoever makes the pod: what was understood otherwise than it reads."""
     texts = [telling.note_text(note) for note in made.notes]
     texts += [telling.lost_text(made.lost_on)] if made.lost_on else []
+    ignored = islice(ignored_keys(msgspec.convert(pod, Pod)), _MOST_IGNORED)
+    texts += [f"{each.key} {each.text}" for each in ignored]
     return [text if len(text) <= _LONGEST_WARNING else f"{text[: _LONGEST_WARNING - 3]}..." for text in texts]
 
 

@@ -17,6 +17,7 @@ from gpu.dialects import aliyun, hami, koordinator, volcano, volcanoshare
 from gpu.dialects.nvannotations import is_asked, is_written
 from gpu.dialects.plugin import amounts, containers
 from gpu.dialects.replicaentries import PREFIX, is_vendors
+from gpu.misspelt import KAI_KEYS, ignored_keys
 from gpu.refusal import shown
 from gpu.request import MemoryAsk
 from gpu.translation import Translation
@@ -28,15 +29,8 @@ _LARGEST_MIB: Final = 2**20
 #: So few MiB are more likely a count of GiB.
 _SMALLEST_MIB: Final = 100
 _PLAIN_DEVICES: Final = frozenset({"", "void", "none"})
-_KAI_KEYS: Final = (
-    names.GPU_FRACTION,
-    names.GPU_MEMORY,
-    names.GPU_FRACTION_NUM_DEVICES,
-    names.GPU_FRACTION_CONTAINER_NAME,
-)
 #: Dialects in which a count of the vendor's resource means whole GPUs.
 _NOBODYS: Final = frozenset({"kai", "plugin"})
-_CLEARML_LABEL: Final = "clearml-injector/fraction"
 _CLEARML_IMAGE: Final = "clearml/fractional-gpu:"
 _HAMI_ANNOTATIONS: Final = (
     names.HAMI_MODE,
@@ -97,24 +91,17 @@ def _other_unit(found: FoundPod, pod: Pod, translation: Translation) -> Iterator
                 yield Suspicion("unit", field, f"asks for {mem_mib} MiB of a card: are GiB meant?")
 
 
-def _misspelt(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
-    """Names that look like KAI's annotations and are none."""
-    for key in pod.metadata.annotations or {}:
-        plain = key.rpartition("/")[2].replace("_", "-").lower()
-        if plain in _KAI_KEYS and key != plain:
-            yield Suspicion("misspelt", key, f"means nothing; write {plain}")
+def _ignored(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
+    """Keys that look like a request and have no effect. Admission warns of the same."""
+    for ignored in ignored_keys(pod):
+        yield Suspicion(ignored.code, ignored.key, ignored.text)
 
 
 def _wrong_place(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:
-    """Labels for annotations and the other way round, and annotations of a workload that its pods don't get."""
-    for key in _KAI_KEYS:
-        if key in (pod.metadata.labels or {}):
-            yield Suspicion("wrong-place", key, "means nothing as a label; it is an annotation")
-    if _CLEARML_LABEL in (pod.metadata.annotations or {}):
-        yield Suspicion("wrong-place", _CLEARML_LABEL, "means nothing as an annotation; it is a label")
+    """Annotations of a workload that its pods don't get."""
     own = pod.metadata.annotations or {}
     for key in sorted(found.owner_annotations):
-        if (key in _KAI_KEYS or is_asked(key)) and key not in own:
+        if (key in KAI_KEYS or is_asked(key)) and key not in own:
             text = f"stands at the {found.kind} and not at {found.path or 'its template'}, so its pods don't get it"
             yield Suspicion("wrong-place", key, text)
 
@@ -205,7 +192,7 @@ def _own_node(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[S
 _CHECKS: Final[tuple[Check, ...]] = (
     _pasted_label,
     _other_unit,
-    _misspelt,
+    _ignored,
     _wrong_place,
     _written,
     _shown_devices,

@@ -79,6 +79,28 @@ def test_who_brings_a_node_along_is_warned_that_no_share_comes_with_it() -> None
     assert "warnings" not in _admission().mutating(review(pod(nodeName="n1")))["response"]
 
 
+@pytest.mark.parametrize(
+    ("ignored", "warning"),
+    [
+        ({"annotations": {"gpu_fraction": "0.5"}}, "gpu_fraction means nothing; write gpu-fraction"),
+        (
+            {"annotations": {"kai.scheduler/gpu-memory": "9"}},
+            "kai.scheduler/gpu-memory means nothing; write gpu-memory",
+        ),
+        ({"labels": {"gpu-fraction": "0.5"}}, "gpu-fraction means nothing as a label; it is an annotation"),
+    ],
+)
+def test_a_key_that_looks_like_a_request_and_has_no_effect_is_warned_of(ignored: Raw, warning: str) -> None:
+    assert _admission().mutating(review(pod(annotations=ignored.get("annotations"), labels=ignored.get("labels"))))[
+        "response"
+    ]["warnings"] == [warning]
+
+
+def test_a_review_warns_of_eight_keys_without_effect_at_most() -> None:
+    many = pod(annotations={f"n{number}.example/gpu-fraction": "0.5" for number in range(50)})
+    assert len(_admission().mutating(review(many))["response"]["warnings"]) == 8
+
+
 def test_a_warning_is_no_longer_than_the_api_server_passes_on() -> None:
     resource = f"{'a' * 250}.b/metagpu"
     dialects = DialectSettings(metagpu=MetagpuSettings(resource=resource))
