@@ -149,11 +149,12 @@ def _add_asking(parser: argparse.ArgumentParser, called: str | None) -> argparse
 
 
 def _add_others(commands: argparse._SubParsersAction[_Parser]) -> None:
-    from cli import cleannodes, components, nodes, upgradecrds  # noqa: PLC0415 - lazily: they load what talks to a cluster
+    from cli import admin, cleannodes, components, nodes, upgradecrds  # noqa: PLC0415 - lazily: they load what talks to a cluster
 
     _add_simulate(commands)
     _add_demo(commands)
     nodes.add_command(commands)
+    admin.add_command(commands)
     cleannodes.add_command(commands)
     upgradecrds.add_command(commands)
     components.add_commands(commands)
