@@ -40,10 +40,10 @@ async def whole_gpus(stage: Stage) -> None:
 async def pods_that_end(stage: Stage) -> None:
     """A pod that is done, one that has failed; their devices are free."""
     stage.telling.step("two pods end by themselves")
-    await stage.create(
-        program(on_node(NODE, "done", gpus=1), run_s=3, code=0),
-        program(on_node(NODE, "failed", gpus=1), run_s=3, code=3),
-    )
+    # One after the other: of two pods that come together kubelet may admit either first.
+    await stage.create(program(on_node(NODE, "done", gpus=1), run_s=6, code=0))
+    await until(stage, "done", "^Running")
+    await stage.create(program(on_node(NODE, "failed", gpus=1), run_s=3, code=3))
     await until(stage, "done", "^Succeeded")
     await until(stage, "failed", "^Failed")
     stage.telling.step("one wants both devices")
