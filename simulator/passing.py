@@ -44,7 +44,8 @@ class Passed:
         """Say what was passed over, a line for each reason."""
         if self._made:
             named = [f"{count} {kind} ({self._pods[kind]} pods)" for kind, count in self._made.most_common()]
-            yield f"pods made as the controllers would make them, with their PodGroups: {', '.join(named)}"
+            made = "pods made as the controllers would make them, with the PodGroups of 'translate --podgroup'"
+            yield f"{made}: {', '.join(named)}"
         yield from (f"no PodGroup for {each}" for each in self._not_grouped[:_MOST_NAMED])
         if len(self._not_grouped) > _MOST_NAMED:
             yield f"no PodGroup for {len(self._not_grouped) - _MOST_NAMED} more workloads"

@@ -457,7 +457,7 @@ def test_workloads_of_other_projects_start_as_gangs_without_a_word_added(
     found = [pod["name"].partition("-")[0] for pod in json.loads(captured.out)["pods"] if pod["phase"] == "Running"]
     assert {name: found.count(name) for name in found} == running
     assert captured.err.splitlines() == [
-        "moorage: pods made as the controllers would make them, with their PodGroups: "
+        "moorage: pods made as the controllers would make them, with the PodGroups of 'translate --podgroup': "
         "1 PyTorchJob.kubeflow.org (3 pods), 1 MPIJob.kubeflow.org (2 pods), 1 JobSet.jobset.x-k8s.io (4 pods)",
         "moorage: their pods are not made, because their controllers are not simulated: 1 Unknown.example.com",
     ]

@@ -60,7 +60,7 @@ def test_workloads_whose_pods_are_made_are_counted_and_those_without_pod_group_a
     alone = telling.told(Nothing(Why.ALONE))
     passed.note_made(obj("Workflow", "argoproj.io/v1alpha1"), "Workflow team/c", Workload([], [], alone))
     assert list(passed.lines()) == [
-        "pods made as the controllers would make them, with their PodGroups: "
+        "pods made as the controllers would make them, with the PodGroups of 'translate --podgroup': "
         "2 JobSet.jobset.x-k8s.io (4 pods), 1 Workflow.argoproj.io (0 pods)",
         "no PodGroup for JobSet team/b: a reason",
     ]
