@@ -218,7 +218,7 @@ async def test_a_gang_is_told_once_that_its_preferred_topology_is_not_looked_at(
         [event] = [one for one in events if one.reason == "PreferenceIgnored"]
         assert event.regarding is not None
         assert (event.regarding.kind, event.regarding.name, event.series) == ("PodGroup", "g", None)
-        assert "spec.topologyConstraint.preferredTopologyLevel is not looked at yet" in event.note
+        assert "spec.topologyConstraint.preferredTopologyLevel is not supported yet" in event.note
         assert bound(world) == {"m0", "m1"}
 
 

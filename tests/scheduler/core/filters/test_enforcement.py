@@ -86,7 +86,7 @@ def test_a_pod_that_waits_for_such_a_node_says_so() -> None:
     _, verdict = _decided(_node("n1", None), _node("n2", "mps"), _pod(CAPS, INSISTS))
     assert verdict is not None
     assert verdict.node_reasons == (NodeReason("enforcement", "", 2),)
-    assert "2 node(s) can't enforce the GPU limits" in reasons.told(verdict).message
+    assert "2 node(s) do not enforce the GPU limits" in reasons.told(verdict).message
 
 
 def test_a_node_that_learns_to_enforce_takes_the_pod() -> None:

@@ -65,7 +65,7 @@ def test_where_no_device_is_left_to_open_it_waits_and_says_how_much_is_missing(t
     assert explained.verdict.node_reasons == (NodeReason("compute", "", 1),)
     assert explained.verdict.shortfall == ("compute_percent", 5)
     told = reasons.told(explained.verdict).message
-    assert "1 node(s) have room only on shared GPUs whose pods leave too little of the compute" in told
+    assert "1 node(s) have room only on shared GPUs with less compute left" in told
     assert told.endswith(" The best node lacks 5% of the compute of a GPU.")
 
 

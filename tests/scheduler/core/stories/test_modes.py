@@ -84,7 +84,7 @@ def test_where_no_device_is_left_to_open_it_waits_and_says_so(tenants: Any) -> N
     placed, (explained,) = _decided(node(gpus=1), *tenants("mps"), running("p", "hami-core"))
     assert placed == {}
     assert explained.verdict.node_reasons == (NodeReason("mode", "", 1),)
-    assert "1 node(s) have room only on shared GPUs whose pods run in another mode" in (
+    assert "1 node(s) have room only on shared GPUs whose pods use another mode" in (
         reasons.told(explained.verdict).message
     )
 
