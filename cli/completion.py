@@ -20,7 +20,7 @@ from cli.main import plugin_parser
 _FILES: Final = ":0"
 _NO_FILES: Final = ":4"
 _NAMES_WITHIN_S: Final = 3.0
-_FILE_OPTIONS: Final = frozenset({"kubeconfig", "dialects"})
+_FILE_OPTIONS: Final = frozenset({"kubeconfig", "dialects", "filename"})
 _KUBECTL: Final = {
     "nodes": ("get", "nodes"),
     "pods": ("get", "pods"),

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from cli import check, checkkai, inspect, offline, ui, version
+from cli import check, checkkai, inspect, manifestfiles, offline, ui, version
 from cli.printable import line
 from cli.refusing import BadInput
 from cli.top import command as top
@@ -169,7 +169,7 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
             "simulated nodes, in virtual time. Exit code 0: every invariant held; 1: one did not; 2: bad input."
         ),
     )
-    parser.add_argument("manifests", nargs="+", metavar="MANIFEST", help="YAML file, folder of them, or - for stdin")
+    manifestfiles.add_arguments(parser, "MANIFEST")
     parser.add_argument(
         "--nodes",
         action="append",
@@ -210,7 +210,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
     request = simulate.Request(
         nodes=arguments.nodes,
-        files=arguments.manifests,
+        files=manifestfiles.named(arguments),
         output=arguments.output,
         seed=arguments.seed,
         delay_s=_seconds("--delay", arguments.delay),

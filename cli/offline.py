@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from cli import dialectfile
+from cli import dialectfile, manifestfiles
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -17,7 +17,6 @@ NAMES: Final = frozenset({"translate", "lint"})
 TARGETS: Final = (
     "native", "aliyun", "clearml", "hami", "kai", "koordinator", "metagpu", "nvfractions", "plugin", "volcano",
 )  # fmt: skip
-_FILES: Final = "YAML or JSON file, folder of them, or - for stdin"
 _FORMS: Final = ("text", "json", "yaml")
 
 
@@ -58,7 +57,7 @@ def add_commands(commands: _Commands) -> None:
 
 
 def _add_files(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="FILE", help=_FILES)
+    manifestfiles.add_arguments(parser)
     parser.add_argument("-o", "--output", choices=_FORMS, default="text", help="form of the result (default text)")
     dialectfile.add_option(parser)
 
@@ -67,15 +66,15 @@ def _translate(arguments: argparse.Namespace) -> int:
     if arguments.podgroup:
         from cli import podgroups  # noqa: PLC0415 - it loads what makes pods
 
-        return podgroups.run(arguments.files, output=arguments.output)
+        return podgroups.run(manifestfiles.named(arguments), output=arguments.output)
     from cli import translate  # noqa: PLC0415 - lazily, so that --help costs nothing
 
     settings = dialectfile.read(arguments.dialects)
-    return translate.run(arguments.files, output=arguments.output, settings=settings, to=arguments.to)
+    return translate.run(manifestfiles.named(arguments), output=arguments.output, settings=settings, to=arguments.to)
 
 
 def _lint(arguments: argparse.Namespace) -> int:
     from cli import lint  # noqa: PLC0415 - lazily, as above
 
     settings = dialectfile.read(arguments.dialects)
-    return lint.run(arguments.files, output=arguments.output, strict=arguments.strict, settings=settings)
+    return lint.run(manifestfiles.named(arguments), output=arguments.output, strict=arguments.strict, settings=settings)

@@ -6,14 +6,13 @@ documents, Lists, JSON.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import yaml
 
+from cli import manifestfiles
 from cli.documents import documents
 from cli.refusing import BadInput
 from gpu import podtemplates
@@ -21,8 +20,6 @@ from gpu.refusal import shown
 from wire.core import Pod
 from wire.yamlplace import why_not_yaml
 
-_STDIN: Final = "-"
-_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 _DEFAULT_NAMESPACE: Final = "default"
 
 
@@ -67,29 +64,11 @@ def read_all(files: Sequence[str]) -> Found:
     """Find all pods of all files, and all other objects. Raises BadInput likewise."""
     found = Found([], [])
     for name in files:
-        for path in _expand(name):
-            for number, item in _objects(_text(name, path), str(path)):
+        for path in manifestfiles.expanded(name):
+            for number, item in _objects(manifestfiles.text_of(path), str(path)):
                 found.objects.append(item)
                 found.pods.extend(_found(item, str(path), number))
     return found
-
-
-def _expand(name: str) -> list[Path]:
-    path = Path(name)
-    if name == _STDIN or not path.is_dir():
-        return [path]
-    inside = sorted(entry for entry in path.iterdir() if entry.suffix in _SUFFIXES)
-    if not inside:
-        raise BadInput(f"{name}: a folder without manifests ({', '.join(sorted(_SUFFIXES))})")
-    return inside
-
-
-def _text(name: str, path: Path) -> str:
-    try:
-        return sys.stdin.read() if name == _STDIN else path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise BadInput(f"{path}: {why}") from error
 
 
 def _objects(text: str, file: str) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -6,13 +6,12 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import anyio
 import msgspec
 import yaml
 
-from cli import tables
+from cli import manifestfiles, tables
 from cli.documents import documents
 from cli.memory import rare_collections
 from cli.page.simulated import Recorder, recorded
@@ -30,9 +29,6 @@ from simulator.virtualtime import VirtualClock, VirtualTimeLoop
 from simulator.world import World, WorldSettings
 from wire import names
 from wire.yamlplace import why_not_yaml
-
-_STDIN: Final = "-"
-_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,14 +73,9 @@ def read(files: Sequence[str], progress: Progress, *, nodes: Sequence[NodeShape]
     found: list[Manifest] = []
     reader = manifests.Reader(nodes)
     for name in files:
-        for path in _expand(name):
+        for path in manifestfiles.expanded(name):
             progress.tick(lambda: f"{len(found)} objects read")
-            try:
-                text = sys.stdin.read() if name == _STDIN else path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-                raise BadInput(f"{path}: {why}") from error
-            found.extend(reader.read(_documents(text, path), origin=str(path)))
+            found.extend(reader.read(_documents(manifestfiles.text_of(path), path), origin=str(path)))
     sys.stderr.writelines(f"moorage: {line(text)}\n" for text in reader.passed.lines())
     return manifests.in_order(found)
 
@@ -94,16 +85,6 @@ def _documents(text: str, path: Path) -> list[object]:
         return documents(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadInput(f"{path}: not YAML: {why_not_yaml(error)}") from error
-
-
-def _expand(name: str) -> list[Path]:
-    path = Path(name)
-    if not path.is_dir():
-        return [path]
-    inside = sorted(entry for entry in path.iterdir() if entry.suffix in _SUFFIXES)
-    if not inside:
-        raise BadInput(f"{name}: a folder without manifests ({', '.join(sorted(_SUFFIXES))})")
-    return inside
 
 
 async def _simulate(

@@ -268,11 +268,11 @@ def test_files_that_cannot_be_read_are_named(
 ) -> None:
     assert main(["simulate", "--nodes", "1x0", str(tmp_path / name)]) == 2
     assert capsys.readouterr().err == f"moorage: {tmp_path / name}: {message}".rstrip() + (
-        " (.json, .yaml, .yml)\n" if not name else "\n"
+        " (.json, .yaml, .yml); -R reads folders within it\n" if not name else "\n"
     )
 
 
-@pytest.mark.parametrize("arguments", [["simulate"], ["simulate", "--nodes", "1x0"], ["fly"]])
+@pytest.mark.parametrize("arguments", [["simulate"], ["simulate", "--nodes", "1x0", "--manifest"], ["fly"]])
 def test_what_the_parser_refuses_ends_with_two(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)

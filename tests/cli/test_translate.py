@@ -278,11 +278,12 @@ def test_whatever_a_file_holds_there_is_an_answer(
 
 def test_a_folder_without_manifests_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["translate", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"moorage: {tmp_path}: a folder without manifests (.json, .yaml, .yml)\n"
+    said = "a folder without manifests (.json, .yaml, .yml); -R reads folders within it"
+    assert capsys.readouterr().err == f"moorage: {tmp_path}: {said}\n"
 
 
 @pytest.mark.parametrize(
-    "arguments", [["translate"], ["translate", "--to", "run.ai", "x"], ["lint"], ["lint", "-o", "x"]]
+    "arguments", [["translate", "-f"], ["translate", "--to", "run.ai", "x"], ["lint", "--files"], ["lint", "-o", "x"]]
 )
 def test_what_the_parser_refuses_ends_with_two(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
