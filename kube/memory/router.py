@@ -9,7 +9,7 @@ import msgspec
 
 from kube.memory.calls import Call
 from kube.memory.refusals import NoSuchGroup, method_not_allowed, no_such_path
-from kube.memory.types import NAMESPACES, PODS, Registry, ResourceType
+from kube.memory.types import NAMESPACES, PODS, Registry, ResourceType, served
 
 _OBJECT_VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_VERBS = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
@@ -60,6 +60,8 @@ class Router:
 
     def _place(self, path: str) -> _Place:
         parts = path.strip("/").split("/")
+        if (group_version := _group_version(parts)) is not None and self._registry.has_group(*group_version):
+            return _Place(served(*group_version), "", "", "")
         if parts[0] == "api" and len(parts) >= 3:
             group, version, rest = "", parts[1], parts[2:]
         elif parts[0] == "apis" and len(parts) >= 4:
@@ -83,6 +85,13 @@ class Router:
         return _Place(kind, namespace, name, sub)
 
 
+def _group_version(parts: list[str]) -> tuple[str, str] | None:
+    """Return the group and version whose discovery document is asked for, None if it is none."""
+    if parts[0] == "api" and len(parts) == 2:
+        return "", parts[1]
+    return (parts[1], parts[2]) if parts[0] == "apis" and len(parts) == 3 else None
+
+
 def _verb(method: str, place: _Place) -> str:
     verbs = _verbs(place)
     if method not in verbs:
@@ -95,6 +104,8 @@ def _verb(method: str, place: _Place) -> str:
 
 def _verbs(place: _Place) -> dict[str, str]:
     kind, sub = place.kind, place.subresource
+    if not kind.plural:
+        return {"GET": "get"}
     if not sub:
         return _OBJECT_VERBS if place.name else _COLLECTION_VERBS
     if sub == "status" and kind.has_status and kind is not NAMESPACES:

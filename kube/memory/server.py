@@ -71,7 +71,7 @@ class MemoryApiServer:
         ``history``: how many of the last changes, over all types, can be watched and listed from (then 410).
         ``collect_delay_s``: how long after a deletion dependents and contents of namespaces are deleted.
         """
-        registry = Registry((*BUILT_IN, *KAI, *extra_types))
+        registry = self._registry = Registry((*BUILT_IN, *KAI, *extra_types))
         self._clock = clock
         #: The second that answers were dated last, and how.
         self._date = (-1, "")
@@ -134,6 +134,11 @@ class MemoryApiServer:
         self._late.clear()
         self.restores += 1
         self._store.restore(rv)
+
+    @property
+    def types(self) -> tuple[ResourceType, ...]:
+        """What is served."""
+        return self._registry.types
 
     @property
     def resource_version(self) -> int:
@@ -260,6 +265,8 @@ class MemoryApiServer:
         if call.query.get("dryRun"):
             raise not_implemented("dryRun")
         match call.verb:
+            case "get" if not call.kind.plural:
+                response = Response(200, HEADERS, self._registry.discovery(call.kind.group, call.kind.version))
             case "get":
                 response = _object(200, self._reading.get(call))
             case "list":

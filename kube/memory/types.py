@@ -233,6 +233,11 @@ KAI = (
 NVIDIA = (custom("nvidia.com", "v1", "clusterpolicies", "ClusterPolicy", namespaced=False),)
 
 
+def served(group: str, version: str) -> ResourceType:
+    """Return what stands for the discovery document of a group version: it has no plural."""
+    return ResourceType(group=group, version=version, plural="", kind="APIResourceList", namespaced=False)
+
+
 class Registry:
     """Finds types by their place in the URL and by apiVersion group and kind."""
 
@@ -244,6 +249,16 @@ class Registry:
     def has_group(self, group: str, version: str) -> bool:
         """Say whether anything is served below this group and version."""
         return any(each.group == group and each.version == version for each in self.types)
+
+    def discovery(self, group: str, version: str) -> bytes:
+        """Return the discovery document of a group version: name, kind and scope of what is served there."""
+        resources = [
+            {"name": each.plural, "kind": each.kind, "namespaced": each.namespaced}
+            for each in self.types
+            if (each.group, each.version) == (group, version)
+        ]
+        head = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/{version}".lstrip("/")}
+        return msgspec.json.encode({**head, "resources": resources})
 
     def by_root(self, group: str, version: str, plural: str) -> ResourceType | None:
         """Return the type served at this place, if any."""

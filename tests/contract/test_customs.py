@@ -82,3 +82,19 @@ async def test_deletion_names_group_and_uid(api_server: Cluster) -> None:
         "kind": "widgets",
         "uid": created.uid,
     }
+
+
+async def test_discovery_names_kinds_plurals_and_scopes(api_server: Cluster) -> None:
+    for path, expected in (
+        ("/apis/contract.moorage.dev/v1", {"Widget": ("widgets", True)}),
+        ("/apis/batch/v1", {"Job": ("jobs", True)}),
+        ("/api/v1", {"Pod": ("pods", True), "Node": ("nodes", False)}),
+    ):
+        answer = await api_server.send("GET", path)
+        served = {
+            each["kind"]: (each["name"], each["namespaced"])
+            for each in answer.body["resources"]
+            if "/" not in each["name"]
+        }
+        assert (answer.code, answer.body["kind"]) == (200, "APIResourceList")
+        assert expected.items() <= served.items()
