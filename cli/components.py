@@ -1,4 +1,4 @@
-"""The components as sub-commands: ``moorage scheduler``, ``moorage binder``, ``moorage admission``.
+"""The components as sub-commands: ``moorage scheduler``, ``binder``, ``workloads``, ``admission``.
 
 Each talks to the API server under its own identity: the pod's service account, a kubeconfig, or an address with a
 token file (``--server``, ``--ca-file``, ``--token-file``). Its settings are declared in cli/settings. Each has a module
@@ -25,6 +25,7 @@ from cli.settings.common import Component, Process
 from cli.settings.declaring import PREFIX, add_options, declared
 from cli.settings.gathering import gathered
 from cli.settings.scheduler import SchedulerOptions
+from cli.settings.workloads import WorkloadsOptions
 from kube.client.config import ConfigError
 from kube.telemetry.logevents import LogEvent, about
 
@@ -35,6 +36,7 @@ _Commands = Any  # argparse keeps the type of sub-commands private
 COMPONENTS: Final[Mapping[str, tuple[type[Component], str]]] = {
     "scheduler": (SchedulerOptions, "decide where pods go"),
     "binder": (BinderOptions, "reserve devices and bind"),
+    "workloads": (WorkloadsOptions, "make PodGroups of workloads"),
     "admission": (AdmissionOptions, "serve the webhooks"),
 }
 

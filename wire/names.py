@@ -144,6 +144,8 @@ VISIBLE_DEVICES_PREFIX: Final = "moorage.dev/visible-devices."
 ENV_PREFIX: Final = "env.moorage.dev/"
 #: On a user pod, written by the Binding: the part that it has of its first device, for ``GPU_PORTION``.
 GPU_PORTION_ANNOTATION: Final = "moorage.dev/gpu-portion"
+#: On a PodGroup that was made of a workload: digests of its shape and its topology constraint, as written last.
+GROUPED: Final = "moorage.dev/grouped"
 #: On a PodGroup: pod UID -> node and groups, written before the first member joins or binds.
 PLAN: Final = "moorage.dev/plan"
 #: On a BindRequest: exact charges, the pod's resourceVersion, the gang's plan (gpu/handover.py).
@@ -255,6 +257,8 @@ REASON_GPU_LOST: Final = "GPULost"
 REASON_GPU_MOVED: Final = "GPUMoved"
 #: On a reservation pod: its book was lost and written anew from the pods that are bound, or can't be read.
 REASON_BOOK_LOST: Final = "BookLost"
+#: The pod can't be grouped as its workload asks; the message says why (KAI's name).
+REASON_NOT_GROUPED: Final = "PodGrouperWarning"
 #: On a Lease: a process that was told to do without leader election works while another one leads.
 REASON_NOT_ALONE: Final = "NotAlone"
 #: On a Lease: a KAI Scheduler is at work in the same cluster.

@@ -191,6 +191,20 @@ DRIFT: Final = gauge(
 )
 BINDER: Final = (BINDS, BIND_SECONDS, BIND_STAGE_SECONDS, GROUPS, TENANTS, RESERVATIONS, DRIFT)
 
+POD_GROUPS_WRITTEN: Final = counter(
+    "moorage_pod_groups_written_total", "PodGroups of workloads that were written.", {"write": "`created` or `changed`"}
+)
+GROUPED_PODS: Final = counter(
+    "moorage_grouped_pods_total",
+    "Pods that were looked at to group them, by outcome.",
+    {
+        "outcome": "`grouped`; without a PodGroup: `alone`, `skipped`, `grouped-by-hand`; tried again: `failed` (a "
+        "request was), `not-found` (an owner), `several-owners`, `cycle`, `malformed`, `too-many-parts`, `not-read`"
+    },
+)
+UNGROUPED: Final = gauge("moorage_ungrouped_workloads", "Workloads with pods that wait to be grouped by this replica.")
+WORKLOADS: Final = (POD_GROUPS_WRITTEN, GROUPED_PODS, UNGROUPED)
+
 #: Of all components.
 PROCESS: Final = (
     API_REQUESTS, API_SECONDS, WATCH_SILENCE, WATCH_EVENTS, WATCH_LISTS, WATCH_UNREADABLE, LOOP_LAG,
@@ -202,5 +216,6 @@ REPLICA: Final = (*PROCESS, WATCH_LAG, LEADER, KAI_AT_WORK)
 COMPONENTS: Final[Mapping[str, Sequence[Metric]]] = {
     "scheduler": (*REPLICA, *SCHEDULER),
     "binder": (*REPLICA, *BINDER),
+    "workloads": (*REPLICA, *WORKLOADS),
     "admission": (*PROCESS, REVIEW_SECONDS),
 }

@@ -13,6 +13,7 @@ from workloads.core import fields, generic, parts, walk
 from workloads.core.case import Case, Kind, Makes, Name, Top
 from workloads.core.generic import Default, Defaults
 from workloads.core.kinds import kind_of
+from workloads.core.reading import LAST_APPLIED
 from workloads.core.rules import alone
 from workloads.core.values import Group, Json, Nothing, Refusal, Refused, Shape, Why
 from workloads.core.walk import Read
@@ -121,9 +122,5 @@ def _annotations(top: Json, pod: Json, owner: OwnerReference) -> dict[str, str]:
     # Text in JSON's quotes is text in YAML as well, whatever it looks like.
     written = "".join(f"{key}: {json.dumps(value)}\n" for key, value in said.items())
     user = fields.labels_of(top).get(names.USER_LABEL) or fields.labels_of(pod).get(names.USER_LABEL, "")
-    kept = {key: value for key, value in fields.annotations_of(top).items() if key != _LAST_APPLIED}
+    kept = {key: value for key, value in fields.annotations_of(top).items() if key != LAST_APPLIED}
     return {**kept, names.TOP_OWNER_METADATA: written, **({names.USER_LABEL: user} if user else {})}
-
-
-#: kubectl's copy of the whole owner, which is of no use on a PodGroup and may have 256 KiB.
-_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"

@@ -53,13 +53,13 @@ def chain(pod: Json, read: Read) -> list[Json]:
     return found
 
 
-def named(read: Read, group: str, kind: str, name: str) -> Json | None:
+def named(read: Read, group: str, kind: str, name: str, *, version: str = "v1") -> Json | None:
     """Return an object that a rule needs beside the owners; None if it does not exist. Raises Refused if not read."""
     found = read.named.get((group, kind, name))
     if isinstance(found, Absent):
         return None
     if found is None:
-        needed = OwnerReference(api_version=group, kind=kind, name=name)
+        needed = OwnerReference(api_version=f"{group}/{version}", kind=kind, name=name)
         raise Refused(Refusal(code=Code.NOT_READ, about=f"{kind} {shown(name)}", needed=needed))
     return found
 

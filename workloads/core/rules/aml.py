@@ -10,16 +10,16 @@ from workloads.core import fields
 from workloads.core.case import Case
 from workloads.core.values import Json, Shape
 
-_NODE_COUNT: Final = "AZUREML_NODE_COUNT"
+NODE_COUNT: Final = "AZUREML_NODE_COUNT"
 
 
 def shape(case: Case) -> Shape:
     """The variable `AZUREML_NODE_COUNT` of the pod's containers, else 1."""
     for name, text in _variables(case.pod):
-        if name == _NODE_COUNT:
+        if name == NODE_COUNT:
             number = parse_int(text)
             if number is None or not 1 <= number < 2**31:
-                raise fields.malformed(case.pod, f"env {_NODE_COUNT}", text, "a number above 0")
+                raise fields.malformed(case.pod, f"env {NODE_COUNT}", text, "a number above 0")
             return Shape(minimum=number)
     return Shape(minimum=1)
 

@@ -21,7 +21,7 @@ def shape(case: Case) -> Shape:
     name = fields.labels_of(case.pod).get(gangs.GROVE_POD_GANG, "")
     if not name:
         raise fields.malformed(case.pod, f"metadata.labels[{gangs.GROVE_POD_GANG}]", None, "the name of a PodGang")
-    gang = walk.named(case.read, _GROUP, "PodGang", name)
+    gang = walk.named(case.read, _GROUP, "PodGang", name, version="v1alpha1")
     if gang is None:
         raise Refused(Refusal(code=Code.NOT_FOUND, about=f"PodGang {name}"))
     groups = fields.mappings(gang, "spec.podgroups")

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.workloads.objects import obj, pod
+from wire.core import Pod
+from workloads.core import reading
+
+JOB = obj("batch/v1", "Job", "j", spec={"parallelism": 3}, annotations={"a": "b", reading.LAST_APPLIED: "x" * 1000})
+
+
+def decoded(body: dict[str, Any]) -> dict[str, Any]:
+    return reading.pod_as_read(msgspec.convert(body, Pod))
+
+
+def test_of_a_pod_only_what_rules_read_is_kept() -> None:
+    env = [{"name": "AZUREML_NODE_COUNT", "value": "3"}, {"name": "PASSWORD", "value": "secret"}]
+    containers = [{"name": "main", "image": "work", "env": env}]
+    read = decoded(pod(JOB, spec={"containers": containers, "priorityClassName": "train", "nodeName": "n"}))
+    assert read["spec"] == {
+        "priorityClassName": "train",
+        "nodeName": "n",
+        "containers": [{"env": [{"name": "AZUREML_NODE_COUNT", "value": "3"}]}],
+    }
+    assert read["metadata"]["ownerReferences"] == pod(JOB)["metadata"]["ownerReferences"]
+
+
+CHANGES = [
+    pytest.param({"labels": {"kai.scheduler/queue": "a"}}, {}, True, id="a label"),
+    pytest.param({"annotations": {"pod-group-name": "g"}}, {}, True, id="the group"),
+    pytest.param({}, {"priorityClassName": "train"}, True, id="the priority class"),
+    pytest.param({}, {"nodeName": "n"}, False, id="the node"),
+    pytest.param({"annotations": {reading.LAST_APPLIED: "x"}}, {}, False, id="kubectl's copy"),
+    pytest.param({"resourceVersion": "7"}, {}, False, id="the version"),
+]
+
+
+@pytest.mark.parametrize(("meta", "spec", "is_new"), CHANGES)
+def test_a_pod_is_looked_at_again_when_what_decides_on_its_group_changes(
+    meta: dict[str, Any], spec: dict[str, Any], is_new: bool
+) -> None:
+    plain = pod(JOB)
+    changed = {**plain, "metadata": {**plain["metadata"], **meta}, "spec": {**plain["spec"], **spec}}
+    assert (reading.fingerprint(decoded(plain)) != reading.fingerprint(decoded(changed))) is is_new
+
+
+def test_pods_of_one_owner_are_grouped_together_and_a_pod_of_nobody_by_itself() -> None:
+    assert reading.key_of(decoded(pod(JOB, name="a"))) == reading.key_of(decoded(pod(JOB, name="b"))) == "job-j"
+    assert reading.key_of(decoded(pod(name="a"))) == "pod-a"
+
+
+SPECS = [
+    ("batch/v1", "Job", False),
+    ("apps/v1", "ReplicaSet", False),
+    ("example.com/v1", "Batch", False),
+    ("kubeflow.org/v1", "PyTorchJob", True),
+    ("ray.io/v1", "RayCluster", True),
+    ("v1", "Pod", True),
+    ("scheduler.grove.io/v1alpha1", "PodGang", True),
+]
+
+
+@pytest.mark.parametrize(("version", "kind", "kept"), SPECS)
+def test_the_spec_of_an_owner_is_kept_only_where_a_rule_reads_it(version: str, kind: str, kept: bool) -> None:
+    read = reading.owner_as_read({**JOB, "apiVersion": version, "kind": kind})
+    assert ("spec" in read) is kept
+    assert read["metadata"]["annotations"] == {"a": "b"}

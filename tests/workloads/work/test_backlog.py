@@ -1,0 +1,82 @@
+"""Work by keys: each key once, never twice at a time, later after a failure."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import anyio
+
+from kube.client.backoff import BackoffRange
+from workloads.work.backlog import Backlog
+
+
+class Bench:
+    """Work that takes a second a key, and notes what is done when."""
+
+    def __init__(self, *, at_once: int = 2, failing: Sequence[str] = ()) -> None:
+        self.backlog = Backlog(at_once=at_once, backoff=BackoffRange(first_s=1.0, most_s=60.0), rng=random.Random(1))
+        self.failing = set(failing)
+        self.begun: list[tuple[str, float]] = []
+        self.now: Counter[str] = Counter()
+        self.most = 0
+
+    async def work(self, key: str) -> bool:
+        self.begun.append((key, anyio.current_time()))
+        self.now[key] += 1
+        assert self.now[key] == 1
+        self.most = max(self.most, self.now.total())
+        await anyio.sleep(1)
+        self.now[key] -= 1
+        return key not in self.failing
+
+    async def run(self, *keys: str, seconds: float, then: Sequence[tuple[float, str]] = ()) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.backlog.run, keys, self.work)
+            for wait_s, key in then:
+                await anyio.sleep(wait_s)
+                self.backlog.add(key)
+            await anyio.sleep(seconds)
+            tasks.cancel_scope.cancel()
+
+    def times(self, key: str) -> int:
+        return sum(1 for each, _ in self.begun if each == key)
+
+
+async def test_no_more_than_so_many_are_worked_on_side_by_side() -> None:
+    bench = Bench(at_once=3)
+    await bench.run(*(f"k{number}" for number in range(10)), seconds=30)
+    assert (bench.most, len(bench.begun), len(bench.backlog)) == (3, 10, 0)
+
+
+async def test_a_key_that_is_added_while_it_is_worked_on_is_worked_on_once_more() -> None:
+    bench = Bench()
+    await bench.run("a", seconds=30, then=[(0.2, "a"), (0.2, "a"), (0.2, "a")])
+    assert bench.times("a") == 2
+
+
+async def test_a_key_that_waits_is_worked_on_once() -> None:
+    bench = Bench(at_once=1)
+    await bench.run("a", "b", seconds=30, then=[(0.2, "b"), (0.2, "b")])
+    assert bench.times("b") == 1
+
+
+async def test_a_key_that_fails_is_tried_ever_more_rarely_and_no_sooner_because_it_is_added() -> None:
+    bench = Bench(failing=["a"])
+    await bench.run("a", seconds=3600, then=[(0.5, "a")] * 20)
+    starts = [at for key, at in bench.begun if key == "a"]
+    gaps = [later - sooner for sooner, later in itertools.pairwise(starts)]
+    assert all(gap >= 1.0 + 0.5 * min(60, 2**number) for number, gap in enumerate(gaps))
+    assert max(gaps) <= 61.0
+    assert bench.backlog.failures("a") == len(starts)
+
+
+async def test_failures_in_a_row_are_forgotten_with_a_success() -> None:
+    bench = Bench(failing=["a"])
+    await bench.run("a", seconds=20)
+    assert bench.backlog.failures("a") > 2
+    bench.failing.clear()
+    await bench.run("a", seconds=5)
+    assert (bench.backlog.failures("a"), len(bench.backlog)) == (0, 0)

@@ -1,0 +1,135 @@
+"""What has to be written so that a PodGroup says what the rules say (design batch.md 7). Pure: objects in, patches out.
+
+A PodGroup is created whole. Afterwards only its shape (the minimums, the sub-groups, the annotation with the least
+number) and its topology constraint follow the workload. Queue, priority, preemptibility, times, labels and everything
+else stay as they were created, or as somebody set them: pods of one group may say different things, and what runs
+does not change queue or priority because a pod comes.
+
+What was written last stands on the PodGroup as two digests (annotation ``moorage.dev/grouped``). A shape or a
+constraint that is not as it was written was set by a person, and is kept. Without the annotation the PodGroup is that
+of KAI's pod-grouper, which overwrites both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from wire import names
+from wire.crds.podgroup import PodGroup, PodGroupSpec
+
+_encode: Final = msgspec.json.Encoder(order="sorted").encode
+#: A sign that none was written, where a digest would stand.
+_NONE: Final = "-"
+
+
+class Live(msgspec.Struct, frozen=True, gc=False):
+    """What is kept of a PodGroup that is there: ``shape`` and ``topology`` as digests, and those written last.
+
+    ``owners``: their UIDs.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    rv: str
+    owners: tuple[str, ...]
+    shape: str
+    topology: str
+    written: str = ""
+
+
+class Create(msgspec.Struct, frozen=True):
+    """The PodGroup is not there: create this."""
+
+    body: Mapping[str, Any]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """The PodGroup is ours and says something else: a merge patch for the version that was seen."""
+
+    patch: Mapping[str, Any]
+
+
+class Keep(msgspec.Struct, frozen=True):
+    """Nothing has to be written: it says the same, a person has set it, or it is not ours."""
+
+
+def live(group: PodGroup) -> Live:
+    """Read a PodGroup as it is."""
+    meta = group.metadata
+    return Live(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        rv=meta.resource_version,
+        owners=tuple(owner.uid for owner in meta.owner_references or ()),
+        shape=_shape(group),
+        topology=_topology(group.spec),
+        written=(meta.annotations or {}).get(names.GROUPED, ""),
+    )
+
+
+def decide(wanted: PodGroup, there: Live | None) -> Create | Change | Keep:
+    """Return what to write so that ``wanted`` is there. ``there``: the PodGroup of its name, None without one."""
+    if there is None:
+        return Create(_created(wanted))
+    owners = {owner.uid for owner in wanted.metadata.owner_references or ()}
+    if not owners & set(there.owners):
+        return Keep()
+    shape, topology = _shape(wanted), _topology(wanted.spec)
+    was_shape, was_topology = _written(there)
+    spec: dict[str, Any] = {}
+    annotations: dict[str, str | None] = {}
+    if there.shape not in {shape, was_shape} and was_shape:
+        shape = was_shape
+    elif there.shape != shape:
+        spec |= _shape_fields(wanted.spec)
+        annotations[names.BATCH_MIN_MEMBER] = (wanted.metadata.annotations or {}).get(names.BATCH_MIN_MEMBER)
+    if topology == _NONE or (there.topology not in {topology, was_topology} and was_topology):
+        topology = was_topology or topology
+    elif there.topology != topology:
+        spec["topologyConstraint"] = _plain(wanted.spec.topology_constraint)
+    if not spec:
+        return Keep()
+    return Change({"metadata": {"annotations": {**annotations, names.GROUPED: f"{shape} {topology}"}}, "spec": spec})
+
+
+def _created(wanted: PodGroup) -> Mapping[str, Any]:
+    written = f"{_shape(wanted)} {_topology(wanted.spec)}"
+    annotations = {**(wanted.metadata.annotations or {}), names.GROUPED: written}
+    meta = msgspec.structs.replace(wanted.metadata, annotations=annotations)
+    body: Mapping[str, Any] = msgspec.to_builtins(msgspec.structs.replace(wanted, metadata=meta))
+    return body
+
+
+def _written(there: Live) -> tuple[str, str]:
+    """Return the digests of what was written last, each "" if that is not known."""
+    shape, _, topology = there.written.partition(" ")
+    return (shape, topology) if shape and topology else ("", "")
+
+
+def _shape(group: PodGroup) -> str:
+    least = (group.metadata.annotations or {}).get(names.BATCH_MIN_MEMBER)
+    return _digest({**_shape_fields(group.spec), "least": least})
+
+
+def _shape_fields(spec: PodGroupSpec) -> dict[str, Any]:
+    """Return the fields of a shape, None for one that is absent: a merge patch takes it away."""
+    parts = [_plain(part) for part in spec.sub_groups] if spec.sub_groups else None
+    return {"minMember": spec.min_member, "minSubGroup": spec.min_sub_group, "subGroups": parts}
+
+
+def _topology(spec: PodGroupSpec) -> str:
+    return _NONE if spec.topology_constraint is None else _digest(_plain(spec.topology_constraint))
+
+
+def _plain(value: msgspec.Struct | None) -> Any:
+    return msgspec.to_builtins(value)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.blake2b(_encode(value), digest_size=8).hexdigest()

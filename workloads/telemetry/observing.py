@@ -1,0 +1,50 @@
+"""What of grouping is counted, for whoever counts: values, and no metrics library here (cli/metrics does that)."""
+
+from __future__ import annotations
+
+import enum
+from typing import Protocol
+
+from typing_extensions import override
+
+from workloads.core.values import Code, Why
+
+
+class Wrote(enum.Enum):
+    """What was written. The value is its stable name for machines."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+
+
+class Outcome(enum.Enum):
+    """What became of a pod, beside the reasons why it gets no PodGroup (``Why``) or can't have one yet (``Code``)."""
+
+    #: It names the PodGroup of its workload.
+    GROUPED = "grouped"
+    #: Something could not be read or written; it is tried again.
+    FAILED = "failed"
+
+
+class Observer(Protocol):
+    """Is told what happens. It must not raise, and what it does takes microseconds."""
+
+    def wrote(self, what: Wrote) -> None:
+        """A PodGroup was written."""
+        ...
+
+    def ended(self, outcome: Outcome | Why | Code) -> None:
+        """A pod was looked at."""
+        ...
+
+
+class Unobserved(Observer):
+    """Nobody counts."""
+
+    @override
+    def wrote(self, what: Wrote) -> None:
+        """Nothing."""
+
+    @override
+    def ended(self, outcome: Outcome | Why | Code) -> None:
+        """Nothing."""
