@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from admission.server import ADOPT_PATH, MUTATE_PATH, VALIDATE_PATH
+from admission.server import ADOPT_PATH, MUTATE_PATH, QUEUE_PATH, VALIDATE_PATH
 from wire import names
 
 Manifest = dict[str, Any]
@@ -19,11 +19,22 @@ WEBHOOK: Final = "pods.admission.moorage.dev"
 #: Configurations are asked in the order of their names, and this one has to be asked first.
 ADOPTION_CONFIGURATION: Final = "moorage-adoption"
 ADOPTION: Final = "adopt.admission.moorage.dev"
+QUEUES_CONFIGURATION: Final = "moorage-queues"
+QUEUES: Final = "queues.admission.moorage.dev"
 
 #: Resource -> operations that each webhook is asked about.
 RULES_OF_MUTATION: Final = {"pods": ("CREATE",), "pods/ephemeralcontainers": ("UPDATE",)}
 RULES_OF_ADOPTION: Final = {"pods": ("CREATE",)}
 RULES_OF_VALIDATION: Final = {"pods": ("CREATE", "UPDATE"), "pods/ephemeralcontainers": ("UPDATE",)}
+
+#: An object is new, is deleted, or has another spec than before.
+_SPEC_CHANGES: Final = {
+    "name": "spec-changes",
+    "expression": (
+        "object == null || oldObject == null || !has(object.spec) || !has(oldObject.spec)"
+        " || object.spec != oldObject.spec"
+    ),
+}
 
 
 class ServiceEndpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +53,11 @@ class UrlEndpoint(msgspec.Struct, frozen=True):
 
 #: Namespaces that no webhook is asked about.
 EXEMPT: Final = ("kube-system", names.SYSTEM_NAMESPACE)
+
+
+def all_manifests(endpoint: ServiceEndpoint | UrlEndpoint, *, ca: bytes) -> list[Manifest]:
+    """Return every configuration with its defaults, as the chart has them."""
+    return [adoption_manifest(endpoint, ca=ca), *webhook_manifests(endpoint, ca=ca), queue_manifest(endpoint, ca=ca)]
 
 
 def adoption_manifest(
@@ -100,6 +116,33 @@ def webhook_manifests(
         _configuration("MutatingWebhookConfiguration", mutating, name=PODS_CONFIGURATION),
         _configuration("ValidatingWebhookConfiguration", validating, name=PODS_CONFIGURATION),
     ]
+
+
+def queue_manifest(endpoint: ServiceEndpoint | UrlEndpoint, *, ca: bytes, timeout_s: int = 5) -> Manifest:
+    """Return the configuration of the webhook for Queues (admission/objects).
+
+    It is asked when a spec changes or a queue is deleted, so who writes metadata or status needs no webhook. Queues
+    have no namespace, so no selector leaves one out.
+
+    While admission does not answer, queues are taken unchecked, where KAI refuses them: the chart makes its own queues
+    in one go with this configuration, before any replica runs, and the scheduler closes a queue that it can't read.
+    """
+    webhook = {
+        **_webhook(endpoint, QUEUE_PATH, ca, name=QUEUES, exempt=(), timeout_s=timeout_s),
+        "failurePolicy": "Ignore",
+        "matchConditions": [_SPEC_CHANGES],
+        "rules": [
+            {
+                "apiGroups": [names.SCHEDULING_GROUP],
+                "apiVersions": ["v2"],
+                "resources": ["queues"],
+                "operations": ["CREATE", "UPDATE", "DELETE"],
+                "scope": "Cluster",
+            }
+        ],
+    }
+    del webhook["namespaceSelector"]
+    return _configuration("ValidatingWebhookConfiguration", webhook, name=QUEUES_CONFIGURATION)
 
 
 def _webhook(

@@ -18,6 +18,7 @@ from admission import bounds, validate
 from admission import guard as device_guard
 from admission.adopt import adopted, may_be_adopted, names_gpus, ours
 from admission.containers import Raw
+from admission.envelope import MalformedReview, Request, Review, parsed, response
 from admission.jsonpatch import diff
 from admission.mutate import Mutated, mutated
 from admission.settings import Choices, Guard, Settings
@@ -31,7 +32,6 @@ from wire.core import Pod
 
 _log: Final = logging.getLogger(__name__)
 
-API_VERSION: Final = "admission.k8s.io/v1"
 _EPHEMERAL: Final = "ephemeralcontainers"
 #: What the API server passes on of one warning, in characters.
 _LONGEST_WARNING: Final = 256
@@ -42,28 +42,6 @@ _LONGEST_PLACE: Final = 63 + 1 + 253
 
 #: Says what a namespace chooses for its pods, or why what it says can't be understood.
 ChoicesOf = Callable[[str], Choices | Refusal]
-
-Review = dict[str, Any]
-
-
-class MalformedReview(ValueError):
-    """Raised when what came is not an AdmissionReview v1 of a pod; answered with 400, never with a verdict."""
-
-
-class _Request(msgspec.Struct, frozen=True, rename="camel"):
-    uid: str
-    operation: str
-    namespace: str = ""
-    sub_resource: str = ""
-    dry_run: bool | None = False
-    object: Raw | None = None
-    old_object: Raw | None = None
-
-
-class _Review(msgspec.Struct, frozen=True, rename="camel"):
-    api_version: str
-    kind: str
-    request: _Request
 
 
 class _Mounting(msgspec.Struct, frozen=True, rename="camel"):
@@ -100,7 +78,7 @@ class PodAdmission:
     def mutating(self, review: Review) -> Review:
         """Answer a review of the mutating webhook: a patch, nothing, or a refusal. Raises MalformedReview."""
         began_ns = self._traces.now_ns()
-        request = _parse(review)
+        request = parsed(review)
         pod = _shaped(request.object, "object")
         if not self._is_ours(pod):
             return _allowed(request)
@@ -109,7 +87,7 @@ class PodAdmission:
         pod = _decodable(pod, "object")
         return self._mutated(request, pod, Reviewed("mutate", began_ns, pod, _place(request)))
 
-    def _mutated(self, request: _Request, pod: Raw, reviewed: Reviewed) -> Review:
+    def _mutated(self, request: Request, pod: Raw, reviewed: Reviewed) -> Review:
         choices = self._choices_of(request.namespace)
         if isinstance(choices, Refusal):
             return self._refused(request, reviewed, told(choices))
@@ -134,7 +112,7 @@ class PodAdmission:
 
         It never refuses: where the namespace itself is not understood, the webhooks that come after it say so.
         """
-        request = _parse(review)
+        request = parsed(review)
         pod = _shaped(request.object, "object")
         if not _is_new(request) or not may_be_adopted(pod, self.settings.origins):
             return _allowed(request)
@@ -151,7 +129,7 @@ class PodAdmission:
     def validating(self, review: Review) -> Review:
         """Answer a review of the validating webhook: yes or a refusal. Raises MalformedReview."""
         began_ns = self._traces.now_ns()
-        request = _parse(review)
+        request = parsed(review)
         if request.operation not in {"CREATE", "UPDATE"}:
             return _allowed(request)
         pod = _shaped(request.object, "object")
@@ -165,15 +143,15 @@ class PodAdmission:
             return _allowed(request)
         return self._refused(request, Reviewed("validate", began_ns, pod, _place(request)), refusal)
 
-    def _refused(self, request: _Request, reviewed: Reviewed, message: str) -> Review:
+    def _refused(self, request: Request, reviewed: Reviewed, message: str) -> Review:
         is_real = _is_new(request) and not request.dry_run
         trace = self._traces.refused(reviewed) if is_real else {}
         extra = about(LogEvent.POD_REFUSED, pod=reviewed.place, dry_run=request.dry_run, **trace)
         _log.info("%s", message, extra=extra)
         status = {"code": 403, "reason": "Forbidden", "message": message}
-        return _response(request, {"allowed": False, "status": status})
+        return response(request, {"allowed": False, "status": status})
 
-    def _refusal(self, request: _Request, pod: Raw) -> str | None:
+    def _refusal(self, request: Request, pod: Raw) -> str | None:
         is_new = _is_new(request)
         if not is_new and request.sub_resource != _EPHEMERAL:
             sharing = self.settings.choices.dialects.sharing
@@ -190,7 +168,7 @@ class PodAdmission:
         known = _ephemeral(_pod(request.old_object, "oldObject"))
         return None if choices.guard is Guard.OFF else device_guard.forbidden_ephemeral(pod, known=known)
 
-    def _excess(self, request: _Request, pod: Raw) -> Refusal | None:
+    def _excess(self, request: Request, pod: Raw) -> Refusal | None:
         """Why a pod is too large to be read. One that came before there was a bound may be changed, but not grow."""
         excess = bounds.excess(pod, self.settings.bounds)
         if excess is None or _is_new(request):
@@ -200,16 +178,6 @@ class PodAdmission:
 
     def _is_ours(self, pod: Raw) -> bool:
         return bool(pod["spec"].get("schedulerName") == self.settings.scheduler_name)
-
-
-def _parse(review: Review) -> _Request:
-    try:
-        parsed = msgspec.convert(review, _Review)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise MalformedReview(f"not an AdmissionReview: {error}") from error
-    if (parsed.api_version, parsed.kind) != (API_VERSION, "AdmissionReview"):
-        raise MalformedReview(f"{parsed.api_version} {parsed.kind} is not {API_VERSION} AdmissionReview")
-    return parsed.request
 
 
 def _shaped(raw: Raw | None, field: str) -> Raw:
@@ -241,7 +209,7 @@ def _pod(raw: Raw | None, field: str) -> Raw:
     return _decodable(_shaped(raw, field), field)
 
 
-def _unread(webhook: str, began_ns: int, request: _Request) -> Reviewed:
+def _unread(webhook: str, began_ns: int, request: Request) -> Reviewed:
     """A review of a pod that is refused before it is read: of its metadata it has none."""
     return Reviewed(webhook, began_ns, {"metadata": {}, "spec": {}}, _place(request))
 
@@ -250,20 +218,20 @@ def _ephemeral(pod: Raw) -> set[str]:
     return {container.get("name", "") for container in pod["spec"].get("ephemeralContainers") or ()}
 
 
-def _is_new(request: _Request) -> bool:
+def _is_new(request: Request) -> bool:
     return request.operation == "CREATE" and not request.sub_resource
 
 
-def _allowed(request: _Request) -> Review:
-    return _response(request, {"allowed": True})
+def _allowed(request: Request) -> Review:
+    return response(request, {"allowed": True})
 
 
-def _patched(request: _Request, before: Raw, after: Raw, *, warnings: Sequence[str] = ()) -> Review:
+def _patched(request: Request, before: Raw, after: Raw, *, warnings: Sequence[str] = ()) -> Review:
     answer: dict[str, Any] = {"allowed": True}
     operations = diff(before, after)
     if operations:
         answer |= {"patchType": "JSONPatch", "patch": base64.b64encode(msgspec.json.encode(operations)).decode()}
-    return _response(request, {**answer, "warnings": list(warnings)} if warnings else answer)
+    return response(request, {**answer, "warnings": list(warnings)} if warnings else answer)
 
 
 def _warnings(pod: Raw, made: Mutated) -> list[str]:
@@ -275,7 +243,7 @@ def _warnings(pod: Raw, made: Mutated) -> list[str]:
     return [text if len(text) <= _LONGEST_WARNING else f"{text[: _LONGEST_WARNING - 3]}..." for text in texts]
 
 
-def _place(request: _Request) -> str:
+def _place(request: Request) -> str:
     """Of whom a review is. A pod of a controller has no name of its own yet.
 
     A mutating webhook is asked before the API server looks at names, so one may be of any length.
@@ -283,11 +251,3 @@ def _place(request: _Request) -> str:
     metadata = (request.object or {}).get("metadata") or {}
     place = f"{request.namespace}/{metadata.get('name') or metadata.get('generateName') or ''}"
     return place[:_LONGEST_PLACE]
-
-
-def _response(request: _Request, answer: dict[str, Any]) -> Review:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "AdmissionReview",
-        "response": {"uid": request.uid, **answer},
-    }

@@ -9,6 +9,8 @@ from anyio.abc import TaskStatus
 
 from admission.certificates.tls import Shown
 from admission.namespaces import NamespaceChoices
+from admission.objects.known_queues import KnownQueues
+from admission.objects.review import ObjectAdmission
 from admission.observing import Observer, Unobserved
 from admission.review import PodAdmission
 from admission.server import Endpoint, WebhookServer
@@ -43,7 +45,10 @@ async def run(  # noqa: PLR0913 - keywords, each a part that a test may replace
     admission = PodAdmission(settings, rng=rng, choices_of=choices, traces=traces)
     observer = observer or Unobserved()
     observer.watches([reflector])
-    server = WebhookServer(admission, endpoint, shown, is_ready=reflector.synced.is_set, observer=observer)
+    objects = ObjectAdmission(KnownQueues(api))
+    server = WebhookServer(
+        admission, endpoint, shown, is_ready=reflector.synced.is_set, observer=observer, objects=objects
+    )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(reflector.run)
         task_status.started(await tasks.start(server.run))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
@@ -19,8 +19,10 @@ from anyio.abc import TaskStatus
 
 from admission.accepting import Entrance, Limits, listen
 from admission.certificates.tls import Shown
+from admission.envelope import MalformedReview, Review
+from admission.objects.review import ObjectAdmission
 from admission.observing import Answered, Observer, Unobserved, answered_by
-from admission.review import MalformedReview, PodAdmission, Review
+from admission.review import PodAdmission
 from kube.telemetry.loglevel import LogLevel
 
 log = logging.getLogger(__name__)
@@ -28,6 +30,8 @@ log = logging.getLogger(__name__)
 ADOPT_PATH = "/adopt--v1-pod"
 MUTATE_PATH = "/mutate--v1-pod"
 VALIDATE_PATH = "/validate--v1-pod"
+#: KAI's (kai-contract, erratum 6).
+QUEUE_PATH = "/validate-scheduling-run-ai-v2-queue"
 
 #: A review holds an object twice at most, and the API server takes objects of up to 3 MiB.
 _MAX_BODY_BYTES = 8 * 2**20
@@ -44,6 +48,9 @@ _WAITS: Final = re.compile(r"([0-9]{1,6})(ms|s)", re.ASCII)
 
 _decoder = msgspec.json.Decoder()
 
+#: Answers a review.
+Judge = Callable[[Review], Review]
+
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Where to listen. Port 0 takes a free one."""
@@ -56,7 +63,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WebhookServer:
-    """Serves one PodAdmission. ``is_ready`` says whether what it depends on is there yet, beside the certificate."""
+    """Serves one PodAdmission and one ObjectAdmission.
+
+    ``is_ready`` says whether what it depends on is there yet, beside the certificate.
+    """
 
     def __init__(
         self,
@@ -66,9 +76,11 @@ class WebhookServer:
         *,
         is_ready: Callable[[], bool],
         observer: Observer | None = None,
+        objects: ObjectAdmission | None = None,
     ) -> None:
         self._observer = observer or Unobserved()
         self._admission = admission
+        self._objects = objects or ObjectAdmission()
         self._endpoint = endpoint
         self._shown = shown
         self._is_ready = is_ready
@@ -124,33 +136,45 @@ class WebhookServer:
         app.router.add_post(ADOPT_PATH, self._adopt)
         app.router.add_post(MUTATE_PATH, self._mutate)
         app.router.add_post(VALIDATE_PATH, self._validate)
+        app.router.add_post(QUEUE_PATH, self._queue)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         LogLevel().add_to(app)
         return app
 
     async def _adopt(self, request: web.Request) -> web.Response:
-        return await self._answer(request, "adopt", self._admission.adopting)
+        return await self._answer(request, "adopt", _at_once(self._admission.adopting))
 
     async def _mutate(self, request: web.Request) -> web.Response:
-        return await self._answer(request, "mutate", self._admission.mutating)
+        return await self._answer(request, "mutate", _at_once(self._admission.mutating))
 
     async def _validate(self, request: web.Request) -> web.Response:
-        return await self._answer(request, "validate", self._admission.validating)
+        return await self._answer(request, "validate", _at_once(self._admission.validating))
 
-    async def _answer(self, request: web.Request, webhook: str, judge: Callable[[Review], Review]) -> web.Response:
-        answer = await self._judged(request, webhook, judge)
+    async def _queue(self, request: web.Request) -> web.Response:
+        return await self._answer(request, "queue", self._objects.knowing_queues)
+
+    async def _answer(
+        self, request: web.Request, webhook: str, prepare: Callable[[], Awaitable[Judge]]
+    ) -> web.Response:
+        answer = await self._judged(request, webhook, prepare)
         if self._draining:
             # The API server would send its next review on this connection, maybe in the moment in which it is closed.
             answer.force_close()
         return answer
 
-    async def _judged(self, request: web.Request, webhook: str, judge: Callable[[Review], Review]) -> web.Response:
-        """Judge the review in the body. What can't be read is answered with 400, so the API server fails closed."""
+    async def _judged(
+        self, request: web.Request, webhook: str, prepare: Callable[[], Awaitable[Judge]]
+    ) -> web.Response:
+        """Judge the review in the body, after what it needs was prepared.
+
+        What can't be read is answered with 400, so the API server fails closed.
+        """
         began = anyio.current_time()
         answered = Answered.FAILED
         try:
             body = await self._body(request)
+            judge = await prepare()
             async with self._turn:
                 await _is_waited_for(request, began)
                 answer = judge(_decoder.decode(body))
@@ -188,6 +212,15 @@ class WebhookServer:
         if unready := self._shown.unready():
             return web.Response(status=503, text=unready)
         return web.Response(text="ok")
+
+
+def _at_once(judge: Judge) -> Callable[[], Awaitable[Judge]]:
+    """For reviews that need nothing but themselves."""
+
+    async def prepared() -> Judge:
+        return judge
+
+    return prepared
 
 
 async def _is_waited_for(request: web.Request, began: float) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import yaml
 from typing_extensions import override
 
-from admission.manifests import ServiceEndpoint, adoption_manifest, webhook_manifests
+from admission.manifests import ServiceEndpoint, all_manifests
 from admission.policies import policy_manifests
 from tools.dashboard import dashboard
 
@@ -37,9 +37,8 @@ def _files() -> Iterator[tuple[str, str]]:
     yield "manifests/rbac-page.yaml", _copied(ROOT / "cli" / "page" / "rbac.yaml")
     yield "manifests/priorityclass-reservation.yaml", _copied(ROOT / "reservation" / "priorityclass.yaml")
     yield "manifests/policies.yaml", _rendered("admission/policies.py", policy_manifests())
-    endpoint = ServiceEndpoint()
     # Admission writes caBundle, or cert-manager does.
-    webhooks = [adoption_manifest(endpoint, ca=b""), *webhook_manifests(endpoint, ca=b"")]
+    webhooks = all_manifests(ServiceEndpoint(), ca=b"")
     yield "dashboards/moorage.json", dashboard()
     yield "manifests/webhooks.yaml", _rendered("admission/manifests.py", [_without_bundle(made) for made in webhooks])
 

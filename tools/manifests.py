@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from admission.manifests import UrlEndpoint, adoption_manifest, webhook_manifests
+from admission.manifests import UrlEndpoint, all_manifests
 from admission.policies import Identities, policy_manifests
 from wire import names
 
@@ -40,8 +40,7 @@ def guards(url: str, *, ends_pods: str, teller: str) -> str:
 
     ``ends_pods``: the service account of Moorage's namespace that ends pods as a kubelet does. ``teller``: as above.
     """
-    endpoint = UrlEndpoint(url)
-    webhooks = [adoption_manifest(endpoint, ca=b""), *webhook_manifests(endpoint, ca=b"")]
+    webhooks = all_manifests(UrlEndpoint(url), ca=b"")
     identities = Identities(
         device_tellers=(_account(names.RESERVATION_NAMESPACE, teller),) if teller else (),
         life_cycle_users=(*Identities().life_cycle_users, _account(names.SYSTEM_NAMESPACE, ends_pods)),

@@ -1,4 +1,4 @@
-"""The pages docs/reference/{crds,names,events,workloads}.md: ``python -m tools.referencedoc write``, and ``check``.
+"""Pages of docs/reference that are made from the code: ``python -m tools.referencedoc write``, and ``check``.
 
 What stands above the line that says so is written by hand; what stands below is made from the code.
 """
@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
+from admission.objects.texts import TEXTS
 from scheduler.status.reasons import KIND_WORDS
 from tools.commented import Constant, constants
 from wire.crds.definition import Definition
@@ -91,6 +92,14 @@ def workloads() -> Iterator[str]:
     yield from _table(("kind", "difference"), ((_code(row.kind), row.differs) for row in KINDS if row.differs))
 
 
+def checks() -> Iterator[str]:
+    """What admission checks of objects beside pods."""
+    yield "\n## Rules\n\n"
+    head = ("rule", "message", "allowed")
+    rows = ((_code(rule.value), _code(text.message), text.allowed.replace("|", "or")) for rule, text in TEXTS.items())
+    yield from _table(head, rows)
+
+
 def _workload(row: Kind) -> tuple[str, ...]:
     group = f"{row.api_group}/" if row.api_group else ""
     name = _code(f"{row.kind}.{group}{', '.join(row.versions) or '*'}") if row.kind else "any other kind"
@@ -113,6 +122,7 @@ PAGES: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "names.md": names,
     "events.md": events,
     "workloads.md": workloads,
+    "checks.md": checks,
 }
 
 

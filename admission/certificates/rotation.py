@@ -23,7 +23,7 @@ from admission.certificates.pair import Pair, read_pair
 from admission.certificates.steps import Keep, Make, Publish, Serve, Step, decide
 from admission.certificates.view import View
 from admission.certs import YEAR_S, serving_certificate
-from admission.manifests import ADOPTION_CONFIGURATION, PODS_CONFIGURATION
+from admission.manifests import ADOPTION_CONFIGURATION, PODS_CONFIGURATION, QUEUES_CONFIGURATION
 from kube.client import errors
 from kube.client.api import Api
 from kube.client.backoff import Backoff, BackoffRange
@@ -44,6 +44,7 @@ CONFIGURATIONS: Final = (
     (MUTATING_WEBHOOKS, ADOPTION_CONFIGURATION),
     (MUTATING_WEBHOOKS, PODS_CONFIGURATION),
     (VALIDATING_WEBHOOKS, PODS_CONFIGURATION),
+    (VALIDATING_WEBHOOKS, QUEUES_CONFIGURATION),
 )
 #: Between writes, so that a fight with somebody who writes otherwise costs little. After a quiet time it is forgotten.
 _PACE: Final = BackoffRange(first_s=0.1, most_s=10.0)

@@ -35,6 +35,8 @@ class LogEvent(enum.Enum):
     CYCLE_DECIDED = "cycle.decided"
     POD_ADMITTED = "pod.admitted"
     POD_REFUSED = "pod.refused"
+    #: A Queue or PodGroup was refused by admission.
+    OBJECT_REFUSED = "object.refused"
     POD_BOUND = "pod.bound"
     POD_WAITS = "pod.waits"
     POD_EVICTED = "pod.evicted"

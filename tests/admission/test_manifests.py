@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from admission.certificates.rotation import CONFIGURATIONS
-from admission.manifests import ServiceEndpoint, UrlEndpoint, adoption_manifest, webhook_manifests
+from admission.manifests import ServiceEndpoint, UrlEndpoint, adoption_manifest, queue_manifest, webhook_manifests
 from admission.policies import Identities, policy_manifests
 from wire import names
 
@@ -44,6 +44,15 @@ def test_the_webhooks_are_reached_by_service_or_address(
 ) -> None:
     mutating = webhook_manifests(endpoint, ca=b"pem")[0]["webhooks"][0]
     assert mutating["clientConfig"] == {"caBundle": base64.b64encode(b"pem").decode(), **expected}
+
+
+def test_queues_are_reviewed_when_their_spec_changes_and_taken_while_nobody_answers() -> None:
+    (webhook,) = queue_manifest(ServiceEndpoint(), ca=b"pem")["webhooks"]
+    assert webhook["failurePolicy"] == "Ignore"
+    assert "namespaceSelector" not in webhook
+    assert webhook["clientConfig"]["service"]["path"] == "/validate-scheduling-run-ai-v2-queue"
+    assert webhook["rules"][0]["operations"] == ["CREATE", "UPDATE", "DELETE"]
+    assert webhook["rules"][0]["resources"] == ["queues"], "status is written without being asked about"
 
 
 def test_adoption_comes_first_and_is_asked_where_a_namespace_says_so() -> None:
@@ -85,8 +94,10 @@ def test_the_identities_are_those_that_the_roles_are_bound_to() -> None:
     rbac = Path(__file__).parents[2] / "admission" / "rbac.yaml"
     account, role, binding, secret, of_secret, _ = yaml.safe_load_all(rbac.read_text())
     assert account["metadata"] == {"name": "moorage-admission", "namespace": names.SYSTEM_NAMESPACE}
-    assert role["rules"][0] == {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]}
-    of_webhooks = {(rule["resources"][0], name) for rule in role["rules"][1:] for name in rule["resourceNames"]}
+    namespaces, queues, *configurations = role["rules"]
+    assert namespaces == {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]}
+    assert queues == {"apiGroups": [names.SCHEDULING_GROUP], "resources": ["queues"], "verbs": ["list"]}
+    of_webhooks = {(rule["resources"][0], name) for rule in configurations for name in rule["resourceNames"]}
     assert of_webhooks == {(resource.plural, name) for resource, name in CONFIGURATIONS}
     assert secret["metadata"] == {"name": names.CERTIFICATES_SECRET, "namespace": names.SYSTEM_NAMESPACE}
     assert "data" not in secret

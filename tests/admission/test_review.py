@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from admission.envelope import MalformedReview
 from admission.namespaces import NamespaceChoices
-from admission.review import MalformedReview, PodAdmission
+from admission.review import PodAdmission
 from admission.settings import Choices, Guard, HandOver, Settings
 from gpu.dialects.settings import DialectSettings, MetagpuSettings
 from tests.admission.pods import Raw, container, env, half, patched, pod, review

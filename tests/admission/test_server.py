@@ -21,11 +21,14 @@ from typing_extensions import override
 from admission.accepting import Limits
 from admission.certificates.tls import Files, FilesShown
 from admission.certs import ServingCertificate, serving_certificate
+from admission.objects.queue_tree import Others
+from admission.objects.review import ObjectAdmission
 from admission.observing import Answered, Observer, Unobserved
 from admission.review import PodAdmission
-from admission.server import MUTATE_PATH, VALIDATE_PATH, Endpoint, WebhookServer
+from admission.server import MUTATE_PATH, QUEUE_PATH, VALIDATE_PATH, Endpoint, WebhookServer
 from admission.settings import Settings
 from kube.client.clock import SystemClock
+from tests.admission.objects.queues import Raw, by_name, queue, queue_review, raw
 from tests.admission.pods import env, half, patched, pod, review
 from wire import names
 
@@ -86,11 +89,12 @@ def serve(tmp_path: Path) -> Serve:
         observer: Observer | None = None,
         limits: Limits = NO_HURRY,
         admission: PodAdmission | None = None,
+        objects: ObjectAdmission | None = None,
     ) -> AsyncIterator[Site]:
         shown = FilesShown(Files(certificate=tmp_path / "tls.crt", key=tmp_path / "tls.key", reload_s=0.02))
         endpoint = Endpoint(host="127.0.0.1", port=0, drain_s=0.3, limits=limits)
         judging = admission or PodAdmission(Settings(), rng=random.Random(1))
-        server = WebhookServer(judging, endpoint, shown, is_ready=ready, observer=observer)
+        server = WebhookServer(judging, endpoint, shown, is_ready=ready, observer=observer, objects=objects)
         site = Site(server, tmp_path, 0)
         site.show(made.certificate, made.key)
         async with anyio.create_task_group() as tasks:
@@ -110,6 +114,43 @@ async def test_a_pod_is_mutated_and_validated_over_tls(serve: Serve) -> None:
         assert names.ENV_GPU_PORTION in env(result)
         async with session.post(VALIDATE_PATH, json=review(pod(annotations={names.GPU_FRACTION: "2"}))) as answer:
             assert (await answer.json())["response"]["allowed"] is False
+
+
+async def test_a_queue_is_judged_by_the_queues_that_are_read_for_it(serve: Serve) -> None:
+    async def stored() -> Others:
+        return by_name(queue("b", "a"))
+
+    made = certificate()
+    async with serve(made, objects=ObjectAdmission(stored)) as site, site.session(made.ca) as session:
+        async with session.post(QUEUE_PATH + "?timeout=5s", json=queue_review(raw("a", "b"))) as answer:
+            assert "queue a would be below itself" in (await answer.json())["response"]["status"]["message"]
+        async with session.post(QUEUE_PATH, json={"kind": "Letter"}) as answer:
+            assert answer.status == 400
+
+
+async def test_pods_are_admitted_while_queues_are_read(serve: Serve) -> None:
+    asked, goes_on = anyio.Event(), anyio.Event()
+
+    async def stored() -> Others:
+        asked.set()
+        await goes_on.wait()
+        return {}
+
+    made = certificate()
+    async with (
+        serve(made, objects=ObjectAdmission(stored)) as site,
+        site.session(made.ca) as session,
+        anyio.create_task_group() as tasks,
+    ):
+
+        async def is_allowed(path: str, body: Raw) -> None:
+            async with session.post(path, json=body) as answer:
+                assert (await answer.json())["response"]["allowed"]
+
+        tasks.start_soon(is_allowed, QUEUE_PATH, queue_review(raw("a")))
+        await asked.wait()
+        await is_allowed(MUTATE_PATH, review(half()))
+        goes_on.set()
 
 
 @pytest.mark.parametrize(

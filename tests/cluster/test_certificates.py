@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from admission.certificates.rotation import CONFIGURATIONS, Rotation, SelfMade
-from admission.manifests import UrlEndpoint, adoption_manifest, webhook_manifests
+from admission.manifests import UrlEndpoint, adoption_manifest, queue_manifest, webhook_manifests
 from admission.run import run
 from admission.server import Endpoint
 from admission.settings import Settings
@@ -75,9 +75,12 @@ async def register(door: Door, ports: tuple[int, int]) -> None:
         adoption_manifest(first, ca=b""),
         webhook_manifests(first, ca=b"")[0],
         webhook_manifests(second, ca=b"")[1],
+        queue_manifest(second, ca=b""),
     ]
     for manifest, path in zip(manifests, PATHS, strict=True):
-        manifest["webhooks"][0]["namespaceSelector"]["matchExpressions"].append(only)
+        # Queues have no namespace.
+        if selector := manifest["webhooks"][0].get("namespaceSelector"):
+            selector["matchExpressions"].append(only)
         status, answer, _ = await door.call("POST", path.rpartition("/")[0], manifest)
         assert status == 201, answer
 

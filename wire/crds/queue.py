@@ -15,6 +15,12 @@ from wire.names import SCHEDULING_GROUP
 DEFAULT_PRIORITY = 100
 #: ``quota`` and ``limit`` of this value: as much as there is.
 UNLIMITED = -1.0
+#: Whole units that amounts are counted in, per unit on the wire: millicores, bytes per megabyte, nano of a device.
+UNITS = {"cpu": 1, "memory": 10**6, "gpu": 10**9}
+#: Weights are counted in millionths.
+WEIGHT_UNITS = 10**6
+#: Amounts and weights of this many units and more have no meaning: sums of them are to stay within 63 bits.
+TOO_MANY_UNITS = 1 << 60
 
 
 class QueueResource(WireStruct, frozen=True, gc=False):

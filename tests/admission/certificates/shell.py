@@ -21,7 +21,7 @@ from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
 from admission.certificates.rotation import CONFIGURATIONS, Rotation, SelfMade
-from admission.manifests import ServiceEndpoint, adoption_manifest, webhook_manifests
+from admission.manifests import ServiceEndpoint, all_manifests
 from kube.client.api import Api
 from kube.client.errors import NotFound
 from kube.client.resources import NAMESPACES, SECRETS
@@ -99,12 +99,11 @@ class Site:
 
     async def bring_configurations(self) -> None:
         """Apply the webhooks as the chart has them, without any CA."""
-        endpoint = ServiceEndpoint()
-        manifests = [adoption_manifest(endpoint, ca=b""), *webhook_manifests(endpoint, ca=b"")]
+        manifests = all_manifests(ServiceEndpoint(), ca=b"")
         for (resource, _), manifest in zip(CONFIGURATIONS, manifests, strict=True):
             await self.admin.create(resource, manifest)
 
-    async def annotate(self, value: str | None, *, only: Sequence[int] = (0, 1, 2)) -> None:
+    async def annotate(self, value: str | None, *, only: Sequence[int] = (0, 1, 2, 3)) -> None:
         """Name who injects the bundles, or nobody any more."""
         for resource, name in (CONFIGURATIONS[number] for number in only):
             patch = {"metadata": {"annotations": {"cert-manager.io/inject-ca-from": value}}}

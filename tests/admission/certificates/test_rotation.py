@@ -43,7 +43,7 @@ async def test_certificates_of_a_minute_are_renewed_and_no_review_fails() -> Non
 async def test_a_review_is_seen_to_fail_where_it_does() -> None:
     """Else the test above could not fail."""
     async with site() as cluster, replica(cluster) as one:
-        assert await cluster.asked(one) == ["there is no CA in the configuration"] * 3
+        assert await cluster.asked(one) == ["there is no CA in the configuration"] * 4
         await ready(one)
         assert await cluster.asked(one) == []
         cluster.forbidden |= {("patch", "secrets")}
@@ -51,6 +51,7 @@ async def test_a_review_is_seen_to_fail_where_it_does() -> None:
         assert any("cert is not valid at validation time" in why for why in await cluster.asked(one))
 
 
+VALIDATING = "ValidatingWebhookConfiguration moorage-pods and ValidatingWebhookConfiguration moorage-queues"
 RIGHTS = {
     "to list the Secret": (("list", "secrets"), "Secret moorage-webhook-certificates not known yet: "),
     "to watch the Secret": (("watch", "secrets"), "there is no certificate yet: "),
@@ -64,11 +65,11 @@ RIGHTS = {
     ),
     "to watch the validating configuration": (
         ("watch", "validatingwebhookconfigurations"),
-        "the CA of the certificate does not stand in ValidatingWebhookConfiguration moorage-pods yet: ",
+        f"the CA of the certificate does not stand in {VALIDATING} yet: ",
     ),
     "to write the validating configuration": (
         ("patch", "validatingwebhookconfigurations"),
-        "the CA of the certificate does not stand in ValidatingWebhookConfiguration moorage-pods yet: "
+        f"the CA of the certificate does not stand in {VALIDATING} yet: "
         "writing our CA into ValidatingWebhookConfiguration moorage-pods: ",
     ),
 }
@@ -155,7 +156,7 @@ async def test_without_any_secret_nobody_is_ready_and_it_is_said_what_to_do() ->
         await anyio.sleep(LONG_S)
         assert "there is no certificate: the Secret " in one.unready()
         assert "apply admission/rbac.yaml" in " ".join(one.warnings())
-        assert await cluster.bundles() == [b"", b"", b""]
+        assert await cluster.bundles() == [b"", b"", b"", b""]
         await cluster.bring_secret()
         await ready(one)
         assert await cluster.asked(one) == []
@@ -176,9 +177,9 @@ async def test_where_cert_manager_is_to_write_the_bundles_we_do_not() -> None:
         await cluster.annotate("kai-scheduler/moorage-admission", only=[1])
         async with replica(cluster, lifetime_s=YEAR_S) as one:
             await anyio.sleep(LONG_S)
-            adoption, pods, validating = await cluster.bundles()
+            adoption, pods, validating, queues = await cluster.bundles()
             assert pods == b""
-            assert adoption == validating != b""
+            assert adoption == validating == queues != b""
             (warning,) = one.warnings()
             assert warning.startswith("MutatingWebhookConfiguration moorage-pods has the annotation cert-manager.io/")
             assert one.unready() == (

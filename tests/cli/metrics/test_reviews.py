@@ -13,7 +13,7 @@ from admission.review import PodAdmission
 from admission.server import ADOPT_PATH, MUTATE_PATH, VALIDATE_PATH, Endpoint, WebhookServer
 from admission.settings import Settings
 from cli.metrics.registry import Registry
-from cli.metrics.reviews import ReviewsCounted
+from cli.metrics.reviews import WEBHOOKS, ReviewsCounted
 from tests.admission.pods import half, pod, review
 from tests.cli.metrics.exposed import values
 from wire import names
@@ -47,5 +47,5 @@ async def test_each_review_is_counted_by_its_webhook_and_answer(
         async with TestClient(TestServer(server.app())) as client:
             await (await client.post(path, json=body)).read()
     # Failures are shown before there are any: an alert needs the step from 0.
-    none = {(answer, webhook): 0 for answer in ("failed", "malformed") for webhook in ("adopt", "mutate", "validate")}
+    none = {(answer, webhook): 0 for answer in ("failed", "malformed") for webhook in WEBHOOKS}
     assert values(registry, "moorage_webhook_review_duration_seconds_count") == {**none, counted: 1}

@@ -1,0 +1,69 @@
+"""The fields of a Queue, each by itself: amounts, weights, priority and durations.
+
+What is refused here closes a queue in the scheduler: it never counts as another value (docs/design, batch 3.1). KAI
+refuses none of it, except for durations, which its webhook can't decode.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Final
+
+from admission.objects.findings import Finding, Rule, Word
+from wire import goduration
+from wire.crds.queue import TOO_MANY_UNITS, UNITS, UNLIMITED, WEIGHT_UNITS, QueueResource, QueueSpec
+
+_NOTHING: Final = QueueResource()
+
+
+def broken_fields(spec: QueueSpec) -> Iterator[Finding]:
+    """Yield what is wrong with each field, in the order in which the fields stand in the schema."""
+    for name, units in UNITS.items():
+        yield from _broken_resource(name, resource(spec, name), units)
+    if spec.priority is not None and not -(2**63) <= spec.priority < 2**63:
+        yield Finding(rule=Rule.PRIORITY, field="spec.priority", value=_digits(spec.priority))
+    for field, value in (
+        ("spec.preemptMinRuntime", spec.preempt_min_runtime),
+        ("spec.reclaimMinRuntime", spec.reclaim_min_runtime),
+    ):
+        if value is not None and not _is_duration(value):
+            yield Finding(rule=Rule.DURATION, field=field, value=value)
+
+
+def resource(spec: QueueSpec, name: str) -> QueueResource:
+    """Return what a queue says of ``cpu``, ``memory`` or ``gpu``; absent is all 0."""
+    return getattr(spec.resources, name, None) or _NOTHING
+
+
+def _broken_resource(name: str, said: QueueResource, units: int) -> Iterator[Finding]:
+    for field, value in (("quota", said.quota), ("limit", said.limit)):
+        if value is not None and value != UNLIMITED and not _is_counted(value, units):
+            yield _finding(Rule.AMOUNT, f"{name}.{field}", value, units)
+    weight = said.over_quota_weight
+    if weight is not None and not _is_counted(weight, WEIGHT_UNITS):
+        yield _finding(Rule.WEIGHT, f"{name}.overQuotaWeight", weight, WEIGHT_UNITS)
+
+
+def _is_counted(value: float, units: int) -> bool:
+    """Whether a number is one that the scheduler can count with: 0 or more, and its units stay within their bound."""
+    return math.isfinite(value) and value >= 0 and Fraction(repr(value)) * units <= TOO_MANY_UNITS - 1
+
+
+def _finding(rule: Rule, field: str, value: float, units: int) -> Finding:
+    words: dict[str, Word] = {"name": field.replace(".", " "), "most": (TOO_MANY_UNITS - 1) // units}
+    return Finding(rule=rule, field=f"spec.resources.{field}", value=repr(value), words=words)
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        goduration.parse_ns(text)
+    except goduration.MalformedDuration:
+        return False
+    return True
+
+
+def _digits(number: int) -> str:
+    """The number, if it is not so large that Python refuses to write it."""
+    return str(number) if abs(number) < 10**40 else "a number of more than 40 digits"

@@ -1,0 +1,85 @@
+"""AdmissionReview v1 of Queues and PodGroups in, AdmissionReview v1 out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from admission.envelope import MalformedReview, Request, Review, parsed, response
+from admission.objects.findings import Allowed, Finding, Judgement, Refused
+from admission.objects.queue import judge_deleted, judge_written
+from admission.objects.queue_tree import Others
+from admission.objects.reading import read
+from admission.objects.texts import told, warned
+from kube.telemetry.logevents import LogEvent, about
+from wire.crds.queue import Queue
+
+_log: Final = logging.getLogger(__name__)
+
+#: Says all queues by name; None where they could not be read.
+ReadQueues = Callable[[], Awaitable[Others | None]]
+
+
+async def _unread() -> Others | None:
+    return None
+
+
+class ObjectAdmission:
+    """The webhooks of Queues and PodGroups."""
+
+    def __init__(self, read_queues: ReadQueues = _unread) -> None:
+        self._read_queues = read_queues
+
+    async def knowing_queues(self) -> Callable[[Review], Review]:
+        """Read the queues, and return what answers a review of a Queue by them."""
+        queues = await self._read_queues()
+        return lambda review: self.of_queue(review, queues)
+
+    def of_queue(self, review: Review, queues: Others | None) -> Review:
+        """Answer a review of a Queue. ``queues``: all that are stored, by name. Raises MalformedReview."""
+        request = parsed(review)
+        return _answered(request, "Queue", _judged_queue(request, queues))
+
+
+def _judged_queue(request: Request, queues: Others | None) -> Judgement:
+    old = None if request.old_object is None else read(request.old_object, Queue)
+    if request.operation == "DELETE":
+        return judge_deleted(_sound(old, "oldObject"), others=_without(_sound(old, "oldObject"), queues))
+    if request.operation not in {"CREATE", "UPDATE"}:
+        return Allowed()
+    if request.object is None:
+        raise MalformedReview("request.object is missing")
+    queue = read(request.object, Queue)
+    if isinstance(queue, Finding):
+        return Refused((queue,))
+    # A stored object that can't be read says nothing about what was wrong before.
+    before = old if isinstance(old, Queue) else None
+    return judge_written(queue, old=before, others=_without(queue, queues))
+
+
+def _without(queue: Queue, queues: Others | None) -> Others | None:
+    if queues is None:
+        return None
+    return {name: each for name, each in queues.items() if name != queue.metadata.name}
+
+
+def _sound(found: Queue | Finding | None, field: str) -> Queue:
+    """A Queue that is only named. Raises MalformedReview if there is none."""
+    if found is None:
+        raise MalformedReview(f"request.{field} is missing")
+    if isinstance(found, Finding):
+        raise MalformedReview(f"request.{field} is not a Queue: {told(found)}")
+    return found
+
+
+def _answered(request: Request, kind: str, judgement: Judgement) -> Review:
+    warnings = [warned(each) for each in judgement.warnings]
+    noted: dict[str, Any] = {"warnings": warnings} if warnings else {}
+    if isinstance(judgement, Allowed):
+        return response(request, {"allowed": True, **noted})
+    message = "\n".join(map(told, judgement.findings))
+    extra = about(LogEvent.OBJECT_REFUSED, kind=kind, name=request.name, rule=judgement.findings[0].rule.value)
+    _log.info("%s", message, extra=extra)
+    status = {"code": 403, "reason": "Forbidden", "message": message}
+    return response(request, {"allowed": False, "status": status, **noted})

@@ -1,0 +1,100 @@
+"""Reviews of Queues: what the API server sends, and the answer it gets."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from admission.envelope import MalformedReview
+from admission.objects.queue_tree import Others
+from admission.objects.review import ObjectAdmission
+from tests.admission.objects.queues import Raw, by_name, gpus, queue, queue_review, raw
+
+
+def answer(review: Raw, *stored: Any) -> dict[str, Any]:
+    response: dict[str, Any] = ObjectAdmission().of_queue(review, by_name(*stored))["response"]
+    assert response.pop("uid") == review["request"]["uid"]
+    return response
+
+
+def test_a_queue_without_fault_is_allowed() -> None:
+    assert answer(queue_review(raw("a"))) == {"allowed": True}
+
+
+def test_a_refusal_has_kais_status_and_one_line_for_each_field() -> None:
+    refused = answer(queue_review(raw("a", resources=gpus(-2, -3))))
+    assert refused["allowed"] is False
+    assert (refused["status"]["code"], refused["status"]["reason"]) == (403, "Forbidden")
+    assert [line.split(" is not")[0] for line in refused["status"]["message"].splitlines()] == [
+        "the gpu quota",
+        "the gpu limit",
+    ]
+
+
+def test_warnings_are_passed_on_and_cut_to_what_the_api_server_passes_on() -> None:
+    (warning,) = answer(queue_review(raw("a", "p" * 200)))["warnings"]
+    assert warning.startswith("failed to get parent queue pppp")
+    assert len(warning) == 256
+
+
+def test_a_queue_is_not_counted_beside_itself_when_it_is_changed() -> None:
+    before, after = raw("a", "team", resources=gpus(4)), raw("a", "team", resources=gpus(8))
+    stored = (queue("team", resources=gpus(8)), queue("a", "team", resources=gpus(4)))
+    assert answer(queue_review(after, operation="UPDATE", old=before), *stored) == {"allowed": True}
+
+
+def test_a_queue_of_the_wrong_types_is_refused() -> None:
+    refused = answer(queue_review(raw("a", resources={"gpu": {"quota": "many"}})))
+    assert "spec.resources.gpu.quota has the wrong type" in refused["status"]["message"]
+
+
+def test_a_stored_queue_that_cannot_be_read_can_be_replaced() -> None:
+    old = raw("a", resources={"gpu": {"quota": "many"}})
+    assert answer(queue_review(raw("a"), operation="UPDATE", old=old)) == {"allowed": True}
+
+
+@pytest.mark.parametrize(
+    ("stored", "allowed"), [((), True), ((queue("b", "a"),), False)], ids=["no children", "a child"]
+)
+def test_a_queue_is_deleted_unless_it_has_children(stored: tuple[Any, ...], allowed: bool) -> None:
+    assert answer(queue_review(None, operation="DELETE", old=raw("a")), *stored)["allowed"] is allowed
+
+
+@pytest.mark.parametrize(
+    "review",
+    [
+        queue_review(None),
+        queue_review(None, operation="DELETE"),
+        queue_review(None, operation="DELETE", old={"metadata": {"name": 3}}),
+        {"kind": "Letter"},
+    ],
+)
+def test_what_is_no_review_of_a_queue_is_malformed(review: Raw) -> None:
+    with pytest.raises(MalformedReview):
+        ObjectAdmission().of_queue(review, {})
+
+
+def test_a_refusal_is_logged_with_the_rule(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="admission.objects.review"):
+        refused = answer(queue_review(raw("a", "a")))
+    (record,) = caplog.records
+    assert record.message == refused["status"]["message"]
+    said = (record.__dict__["event"], record.__dict__["fields"])
+    assert said == ("object.refused", {"kind": "Queue", "name": "a", "rule": "parent-cycle"})
+
+
+async def test_a_review_knows_the_queues_that_were_read_for_it() -> None:
+    async def stored() -> Others | None:
+        return by_name(queue("b", "a"))
+
+    judge = await ObjectAdmission(stored).knowing_queues()
+    assert judge(queue_review(raw("a", "b")))["response"]["allowed"] is False
+
+
+async def test_without_a_reader_nothing_is_known_of_others() -> None:
+    judge = await ObjectAdmission().knowing_queues()
+    response = judge(queue_review(raw("a", "b")))["response"]
+    assert response["allowed"]
+    assert response["warnings"][0].startswith("the other queues could not be read")
