@@ -54,7 +54,11 @@ def needs_of(ledger: Ledger, cls: PodClass) -> Needs:
 
 def passing(ledger: Ledger, needs: Needs, rows: Sequence[int], columns: Columns | None = None) -> Sequence[int]:
     """Rows of those given on which the class passes; by the ledger's own table, or by another one."""
-    if needs.amounts is None or not rows:
+    if needs.amounts is None:
+        return ()
+    if out := needs.cls.excluded:
+        rows = [row for row in rows if (node := ledger.nodes[row]) is None or node.name not in out]
+    if not rows:
         return ()
     if columns is None and len(rows) > _FEW:
         at_once = np.array(rows, np.int64)

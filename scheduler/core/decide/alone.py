@@ -21,7 +21,7 @@ class Outcome(enum.Enum):
 
 def decide_alone(pod: PodRecord, attempts: Attempts, entries: list[Entry]) -> Outcome | Verdict:
     """Place a pod, or make room for it; else say why it fits nowhere."""
-    known = None if attempts.without(pod) else attempts.known(pod.cls, pod.namespace)
+    known = attempts.known(pod.cls, pod.namespace)
     if known is not None:
         return known
     if not attempts.affords([pod]):

@@ -148,20 +148,15 @@ class Attempts:
 
         return Columns(statement.table, column_of)
 
-    def without(self, pod: PodRecord) -> frozenset[str]:
-        """Nodes that are out for a pod."""
-        return self.snapshot.without(pod.uid, self.now_ns)
-
     # --- trying --------------------------------------------------------------------------------------------------
     def place(self, pod: PodRecord) -> Placement | Verdict:
         """Place and charge a pod, or say why it fits nowhere."""
-        without = self.without(pod)
         if claim := self.placer.taken_claim(pod):
             return Verdict(code=Code.CLAIM_IN_USE, detail=claim)
         known = self.hopeless.get(pod.cls) or self.known(pod.cls, pod.namespace)
-        if known is not None and not without:
+        if known is not None:
             return known
-        mask = self.placer.all_but(without)
+        mask = self.placer.all_but(pod.cls.excluded)
         placed = self.placer.place(pod, mask)
         if placed is not None:
             self.allowance.spend(pod.namespace, PLACING)
@@ -169,9 +164,7 @@ class Attempts:
             self.notes.fits(pod.cls)
             return placed
         self.allowance.spend(pod.namespace, self.cost(pod.cls))
-        verdict = self._explain(pod.cls, mask)
-        if not without:
-            self.hopeless[pod.cls] = verdict
+        verdict = self.hopeless[pod.cls] = self._explain(pod.cls, mask)
         return verdict
 
     def _explain(self, cls: PodClass, mask: NodeMask) -> Verdict:
@@ -185,9 +178,8 @@ class Attempts:
         """Charge a whole-GPU pod where idle reservations can go for it: the node, and those that have to go."""
         if pod.cls in self.roomless or self.placer.taken_claim(pod):
             return None
-        without = self.without(pod)
-        found = self.placer.wait_for_device(pod, self.placer.all_but(without))
-        if found is None and not without:
+        found = self.placer.wait_for_device(pod, self.placer.all_but(pod.cls.excluded))
+        if found is None:
             self.roomless[pod.cls] = None
             self._keep(pod.cls)
         return found

@@ -15,7 +15,7 @@ from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
 
 def candidates(snapshot: Snapshot, group: PodGroupRecord, now_ns: int) -> list[PodRecord]:
     """Members that wait for nothing but room, in their order."""
-    waiting = snapshot.waiting_members(group.namespace, group.name)
+    waiting = snapshot.waiting_members(group.namespace, group.name, now_ns)
     return order_members(pod for pod in waiting if not pod.gated and obstacle(snapshot, pod, now_ns)[0] is None)
 
 
@@ -30,10 +30,9 @@ def can_complete(snapshot: Snapshot, group: PodGroupRecord, waiting: list[PodRec
             break
         if pod.cls in hopeless or not missing.wants(pod) or placer.taken_claim(pod):
             continue
-        without = snapshot.without(pod.uid, now_ns)
-        mask = placer.all_but(without)
+        mask = placer.all_but(pod.cls.excluded)
         if placer.place(pod, mask) or placer.wait_for_device(pod, mask):
             missing.take(pod)
-        elif not without:
+        else:
             hopeless.add(pod.cls)
     return missing.is_reached

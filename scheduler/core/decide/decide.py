@@ -107,7 +107,7 @@ class _Deciding:
         for placement in self.snapshot.stuck() if doubts else ():
             known = self.snapshot.pod(placement.pod_uid)
             if known is not None and placement.node in doubts:
-                yield self.snapshot.judge(known), placement
+                yield self.snapshot.judged(known, self.now_ns), placement
 
     def _move_on(self, stuck: Iterable[tuple[PodRecord, Placement]]) -> None:
         """Take back pods that wait for a node whose time is over, as far as they fit where no answer is owed.
@@ -120,11 +120,9 @@ class _Deciding:
         for pod, placement in stuck:
             if pod.cls in hopeless or not attempts.affords([pod]):
                 continue
-            without = attempts.without(pod)
-            if attempts.placer.place(pod, both(doubted, attempts.placer.all_but(without))):
+            if attempts.placer.place(pod, both(doubted, attempts.placer.all_but(pod.cls.excluded))):
                 attempts.allowance.spend(pod.namespace, PLACING)
                 self.entries.append(Withdraw(placement))
                 continue
             attempts.allowance.spend(pod.namespace, attempts.cost(pod.cls))
-            if not without:
-                hopeless.add(pod.cls)
+            hopeless.add(pod.cls)

@@ -47,9 +47,8 @@ class Extras:
         outcome, notes = decide_alone(pod, self.attempts, self.entries), self.attempts.notes
         if isinstance(outcome, Verdict):
             notes.say((pod.uid,), outcome)
-        is_apart = bool(pod.alone) or bool(self.attempts.without(pod))
         fits_nowhere = isinstance(outcome, Verdict) and notes.kept(pod.cls) is not None
-        self.may_sleep = self.may_sleep and fits_nowhere and not is_apart
+        self.may_sleep = self.may_sleep and fits_nowhere and not pod.alone
         return outcome is Outcome.SERVED
 
     def _is_kept_room_for(self, pod: PodRecord) -> bool:

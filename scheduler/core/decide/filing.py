@@ -29,7 +29,7 @@ def _file(snapshot: Snapshot, uid: str, now_ns: int) -> None:
     elif pod.gated:
         backlog.drop(uid)
     else:
-        _file_alone(snapshot, snapshot.judge(pod), now_ns)
+        _file_alone(snapshot, snapshot.judged(pod, now_ns), now_ns)
 
 
 def _file_alone(snapshot: Snapshot, judged: PodRecord, now_ns: int) -> None:
@@ -40,7 +40,7 @@ def _file_alone(snapshot: Snapshot, judged: PodRecord, now_ns: int) -> None:
     if verdict is not None:
         backlog.hold(judged.uid, verdict)
     else:
-        backlog.file(judged, is_apart=bool(judged.alone) or bool(snapshot.without(judged.uid, now_ns)))
+        backlog.file(judged, is_apart=bool(judged.alone))
 
 
 def obstacle(snapshot: Snapshot, pod: PodRecord, now_ns: int) -> tuple[Verdict | None, int | None]:

@@ -203,7 +203,7 @@ class WholeGang:
 
     def _asked(self, ready: Sequence[PodRecord]) -> Hashable:
         """All that the start of a gang depends on beside the nodes."""
-        members = tuple((pod.uid, pod.cls, pod.subgroup, pod.alone, self.attempts.without(pod)) for pod in ready)
+        members = tuple((pod.uid, pod.cls, pod.subgroup, pod.alone) for pod in ready)
         return self.group.minimum, self.group.subgroups, self.state.bound, self.state.total, members
 
     # --- what is kept --------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class WholeGang:
 def whole_gang(gang: WaitingGang, attempts: Attempts, entries: list[Entry]) -> WholeGang | None:
     """What waits of a gang; None where there is nothing to decide: nobody waits, or its PodGroup is not there."""
     snapshot, notes = attempts.snapshot, attempts.notes
-    pods = order_members(snapshot.waiting_members(*gang.key))
+    pods = order_members(snapshot.waiting_members(*gang.key, attempts.now_ns))
     if not pods:
         notes.drop_gang(gang.key)
         return None

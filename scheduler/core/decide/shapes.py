@@ -32,7 +32,7 @@ class WholeShape:
         known = snapshot.pod(uid)
         if known is None:
             raise LookupError(f"pod {uid} waits, and is not known")
-        pod = snapshot.judge(known)
+        pod = snapshot.judged(known, self.attempts.now_ns)
         if pod.blocker is not None or pod.cls != self.turns.shape.key.cls:
             self._decide_misfiled(pod)
             return True

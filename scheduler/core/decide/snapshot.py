@@ -6,8 +6,10 @@ cluster takes the next event. Whoever keeps it longer is refused (``StaleSnapsho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+
+import msgspec
 
 from scheduler.core.assumed.assumed import Commits
 from scheduler.core.assumed.backoff import Setback
@@ -77,7 +79,10 @@ class Snapshot:
 
     def waiting(self, unbound: Iterable[PodRecord]) -> list[PodRecord]:
         """Those of these pods without a node that have no placement under way and none in a gang's plan, judged."""
-        return [self.judge(pod) for pod in unbound if not pod.deleting and not self.commits.is_spoken_for(pod.uid)]
+        return [self.judge(pod) for pod in self._unplaced(unbound)]
+
+    def _unplaced(self, unbound: Iterable[PodRecord]) -> Iterator[PodRecord]:
+        return (pod for pod in unbound if not pod.deleting and not self.commits.is_spoken_for(pod.uid))
 
     def setback(self, uid: str) -> Setback | None:
         """What went wrong with a pod so far. To be read only."""
@@ -92,14 +97,22 @@ class Snapshot:
         """Shares alone whose device's time to become known is over, and that may be moved once more, by pod UID."""
         return self.commits.stuck()
 
+    def judged(self, pod: PodRecord, now_ns: int) -> PodRecord:
+        """A pod that waits, with all that its place depends on: what ``judge`` adds, and the nodes out for it now."""
+        judged, excluded = self.judge(pod), self.without(pod.uid, now_ns)
+        if not excluded:
+            return judged
+        return msgspec.structs.replace(judged, cls=msgspec.structs.replace(judged.cls, excluded=excluded))
+
     # --- gangs ---------------------------------------------------------------------------------------------------
     def pod_group(self, namespace: str, name: str) -> PodGroupRecord | None:
         """The record of a PodGroup."""
         return self.pod_groups.get((namespace, name))
 
-    def waiting_members(self, namespace: str, pod_group: str) -> list[PodRecord]:
-        """Members of a gang that wait, in no order."""
-        return self.waiting(pod for pod in self.pods.members(namespace, pod_group) if not pod.node)
+    def waiting_members(self, namespace: str, pod_group: str, now_ns: int) -> list[PodRecord]:
+        """Members of a gang that wait, judged, in no order."""
+        members = (pod for pod in self.pods.members(namespace, pod_group) if not pod.node)
+        return [self.judged(pod, now_ns) for pod in self._unplaced(members)]
 
     def quorum(self, group: PodGroupRecord) -> Quorum:
         """How far a gang is from its minimum."""

@@ -130,6 +130,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     attached: tuple[tuple[str, str], ...] = ()
     #: Where pods are that keep this one off (anti_affinity.py).
     avoids: Domains = frozenset()
+    #: Nodes that are out for it for a while, because an attempt failed there (backoff.py).
+    excluded: frozenset[str] = frozenset()
 
     def ways(self) -> tuple[PodClass, ...]:
         """A class for each of its requests, best first, with the nodes that this one is for."""

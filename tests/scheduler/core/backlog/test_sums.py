@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,3 +62,11 @@ def test_a_row_without_a_node_in_the_other_table_does_not_pass() -> None:
     assert record is not None
     nowhere = Columns(ledger.table, lambda _: None)
     assert not passing(ledger, needs_of(ledger, record.cls), list(ledger.row_of.values()), nowhere)
+
+
+def test_a_node_that_is_out_for_a_class_does_not_pass() -> None:
+    made = cluster(node("n1"), node("n2"), pod("p", cpu="1"))
+    record, ledger = made.pod("uid-p"), made.refresh()
+    assert record is not None
+    needs = needs_of(ledger, msgspec.structs.replace(record.cls, excluded=frozenset({"n1"})))
+    assert list(passing(ledger, needs, list(ledger.row_of.values()))) == [ledger.row_of["n2"]]

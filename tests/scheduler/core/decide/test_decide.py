@@ -189,6 +189,22 @@ def test_a_namespace_with_thousands_of_different_pods_does_not_keep_another_from
     assert sum(len(entry.pods) for entry in plan.entries if isinstance(entry, Explain)) == 300
 
 
+def test_pods_that_failed_on_a_node_do_not_keep_others_of_their_namespace_waiting_for_ever() -> None:
+    failed = [pod(f"p{i:02}", gpus=1, cpu=f"{100 + i}m", priority=9) for i in range(30)]
+    made = cluster(node("bad"), *(node(f"n{i}", gpus=0) for i in range(3)), *failed)
+    for waiting in failed:
+        made.commits.failed(waiting.metadata.uid, "bad", "rejected", now_ns=0)
+    feed(made, pod("late", cpu="1"))
+    limits, now_ns, rounds = Limits(most=1_000), made.settings.back_off_ns, 0
+    while (plan := made.decide(now_ns, limits)).wake_at_ns == now_ns:
+        assert _bound_names(plan) == []
+        rounds += 1
+        assert rounds < 30
+    assert rounds > 3
+    assert _bound_names(plan) == ["late"]
+    assert [list(shape.uids) for shape in made.backlog.awake()] == [["uid-late"]]
+
+
 def test_a_class_that_is_known_to_fit_nowhere_costs_the_next_decision_nothing() -> None:
     crowd = [pod(f"p{i:03}", cpu=f"{100 + i}") for i in range(300)]
     made = cluster(node(), *crowd)
