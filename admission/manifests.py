@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from admission.server import ADOPT_PATH, MUTATE_PATH, QUEUE_PATH, VALIDATE_PATH
+from admission.server import ADOPT_PATH, MUTATE_PATH, POD_GROUP_PATH, QUEUE_PATH, VALIDATE_PATH
 from wire import names
 
 Manifest = dict[str, Any]
@@ -21,6 +21,7 @@ ADOPTION_CONFIGURATION: Final = "moorage-adoption"
 ADOPTION: Final = "adopt.admission.moorage.dev"
 QUEUES_CONFIGURATION: Final = "moorage-queues"
 QUEUES: Final = "queues.admission.moorage.dev"
+POD_GROUPS: Final = "podgroups.admission.moorage.dev"
 
 #: Resource -> operations that each webhook is asked about.
 RULES_OF_MUTATION: Final = {"pods": ("CREATE",), "pods/ephemeralcontainers": ("UPDATE",)}
@@ -118,31 +119,41 @@ def webhook_manifests(
     ]
 
 
-def queue_manifest(endpoint: ServiceEndpoint | UrlEndpoint, *, ca: bytes, timeout_s: int = 5) -> Manifest:
-    """Return the configuration of the webhook for Queues (admission/objects).
+def queue_manifest(
+    endpoint: ServiceEndpoint | UrlEndpoint, *, ca: bytes, exempt: tuple[str, ...] = EXEMPT, timeout_s: int = 5
+) -> Manifest:
+    """Return the configuration of the webhooks for Queues and PodGroups (admission/objects).
 
-    It is asked when a spec changes or a queue is deleted, so who writes metadata or status needs no webhook. Queues
-    have no namespace, so no selector leaves one out.
+    They are asked when a spec changes or a queue is deleted, so who writes metadata or status needs no webhook: gangs
+    are placed while nobody answers. Queues have no namespace, so no selector leaves one out.
 
-    While admission does not answer, queues are taken unchecked, where KAI refuses them: the chart makes its own queues
-    in one go with this configuration, before any replica runs, and the scheduler closes a queue that it can't read.
+    While admission does not answer, both are taken unchecked, where KAI refuses them: the chart makes its own queues in
+    one go with this configuration, before any replica runs. Schedulers have to live with what was stored earlier.
     """
-    webhook = {
+    both = {"failurePolicy": "Ignore", "matchConditions": [_SPEC_CHANGES]}
+    queues = {
         **_webhook(endpoint, QUEUE_PATH, ca, name=QUEUES, exempt=(), timeout_s=timeout_s),
-        "failurePolicy": "Ignore",
-        "matchConditions": [_SPEC_CHANGES],
-        "rules": [
-            {
-                "apiGroups": [names.SCHEDULING_GROUP],
-                "apiVersions": ["v2"],
-                "resources": ["queues"],
-                "operations": ["CREATE", "UPDATE", "DELETE"],
-                "scope": "Cluster",
-            }
-        ],
+        **both,
+        "rules": [_rule_of("v2", "queues", ("CREATE", "UPDATE", "DELETE"), scope="Cluster")],
     }
-    del webhook["namespaceSelector"]
-    return _configuration("ValidatingWebhookConfiguration", webhook, name=QUEUES_CONFIGURATION)
+    del queues["namespaceSelector"]
+    groups = {
+        **_webhook(endpoint, POD_GROUP_PATH, ca, name=POD_GROUPS, exempt=exempt, timeout_s=timeout_s),
+        **both,
+        "rules": [_rule_of("v2alpha2", "podgroups", ("CREATE", "UPDATE"), scope="Namespaced")],
+    }
+    return _configuration("ValidatingWebhookConfiguration", queues, groups, name=QUEUES_CONFIGURATION)
+
+
+def _rule_of(version: str, resource: str, operations: tuple[str, ...], *, scope: str) -> Manifest:
+    """A rule for one of KAI's kinds."""
+    return {
+        "apiGroups": [names.SCHEDULING_GROUP],
+        "apiVersions": [version],
+        "resources": [resource],
+        "operations": list(operations),
+        "scope": scope,
+    }
 
 
 def _webhook(
@@ -162,8 +173,8 @@ def _webhook(
     }
 
 
-def _configuration(kind: str, webhook: Manifest, *, name: str) -> Manifest:
-    return {"apiVersion": _API, "kind": kind, "metadata": {"name": name}, "webhooks": [webhook]}
+def _configuration(kind: str, *webhooks: Manifest, name: str) -> Manifest:
+    return {"apiVersion": _API, "kind": kind, "metadata": {"name": name}, "webhooks": list(webhooks)}
 
 
 def _rules(resources: Mapping[str, tuple[str, ...]]) -> list[Manifest]:

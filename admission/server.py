@@ -32,6 +32,7 @@ MUTATE_PATH = "/mutate--v1-pod"
 VALIDATE_PATH = "/validate--v1-pod"
 #: KAI's (kai-contract, erratum 6).
 QUEUE_PATH = "/validate-scheduling-run-ai-v2-queue"
+POD_GROUP_PATH = "/validate-scheduling-run-ai-v2alpha2-podgroup"
 
 #: A review holds an object twice at most, and the API server takes objects of up to 3 MiB.
 _MAX_BODY_BYTES = 8 * 2**20
@@ -137,6 +138,7 @@ class WebhookServer:
         app.router.add_post(MUTATE_PATH, self._mutate)
         app.router.add_post(VALIDATE_PATH, self._validate)
         app.router.add_post(QUEUE_PATH, self._queue)
+        app.router.add_post(POD_GROUP_PATH, self._pod_group)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         LogLevel().add_to(app)
@@ -153,6 +155,9 @@ class WebhookServer:
 
     async def _queue(self, request: web.Request) -> web.Response:
         return await self._answer(request, "queue", self._objects.knowing_queues)
+
+    async def _pod_group(self, request: web.Request) -> web.Response:
+        return await self._answer(request, "podgroup", _at_once(self._objects.of_group))
 
     async def _answer(
         self, request: web.Request, webhook: str, prepare: Callable[[], Awaitable[Judge]]

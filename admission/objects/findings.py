@@ -24,6 +24,18 @@ class Rule(enum.Enum):
     CHILDREN_ABOVE_QUOTA = "children-above-quota"
     HAS_CHILDREN = "has-children"
 
+    # KAI's rules of PodGroups (kai-contract 2.2), in its order.
+    BOTH_MINIMUMS = "both-minimums"
+    NAME_TWICE = "name-twice"
+    SUB_GROUP_PARENT = "sub-group-parent"
+    SUB_GROUP_CYCLE = "sub-group-cycle"
+    BOTH_MINIMUMS_OF_SUB_GROUP = "both-minimums-of-sub-group"
+    MIN_SUB_GROUP_OF_LEAF = "min-sub-group-of-leaf"
+    MIN_MEMBER_MISSING = "min-member-missing"
+    MIN_MEMBER_OF_PARENT = "min-member-of-parent"
+    MIN_SUB_GROUP_TOO_LARGE = "min-sub-group-too-large"
+    CHILDREN_TOO_FEW = "children-too-few"
+
     # Rules of our own.
     AMOUNT = "amount"
     WEIGHT = "weight"

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Final
 
+from admission.objects.durations import broken_durations
 from admission.objects.findings import Finding, Rule, Word
-from wire import goduration
 from wire.crds.queue import TOO_MANY_UNITS, UNITS, UNLIMITED, WEIGHT_UNITS, QueueResource, QueueSpec
 
 _NOTHING: Final = QueueResource()
@@ -24,12 +24,7 @@ def broken_fields(spec: QueueSpec) -> Iterator[Finding]:
         yield from _broken_resource(name, resource(spec, name), units)
     if spec.priority is not None and not -(2**63) <= spec.priority < 2**63:
         yield Finding(rule=Rule.PRIORITY, field="spec.priority", value=_digits(spec.priority))
-    for field, value in (
-        ("spec.preemptMinRuntime", spec.preempt_min_runtime),
-        ("spec.reclaimMinRuntime", spec.reclaim_min_runtime),
-    ):
-        if value is not None and not _is_duration(value):
-            yield Finding(rule=Rule.DURATION, field=field, value=value)
+    yield from broken_durations(preemptMinRuntime=spec.preempt_min_runtime, reclaimMinRuntime=spec.reclaim_min_runtime)
 
 
 def resource(spec: QueueSpec, name: str) -> QueueResource:
@@ -54,14 +49,6 @@ def _is_counted(value: float, units: int) -> bool:
 def _finding(rule: Rule, field: str, value: float, units: int) -> Finding:
     words: dict[str, Word] = {"name": field.replace(".", " "), "most": (TOO_MANY_UNITS - 1) // units}
     return Finding(rule=rule, field=f"spec.resources.{field}", value=repr(value), words=words)
-
-
-def _is_duration(text: str) -> bool:
-    try:
-        goduration.parse_ns(text)
-    except goduration.MalformedDuration:
-        return False
-    return True
 
 
 def _digits(number: int) -> str:

@@ -6,19 +6,24 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from admission.envelope import MalformedReview, Request, Review, parsed, response
+from admission.envelope import MalformedReview, Raw, Request, Review, parsed, response
 from admission.objects.findings import Allowed, Finding, Judgement, Refused
+from admission.objects.podgroup import judge_group
 from admission.objects.queue import judge_deleted, judge_written
 from admission.objects.queue_tree import Others
 from admission.objects.reading import read
 from admission.objects.texts import told, warned
 from kube.telemetry.logevents import LogEvent, about
+from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 
 _log: Final = logging.getLogger(__name__)
 
 #: Says all queues by name; None where they could not be read.
 ReadQueues = Callable[[], Awaitable[Others | None]]
+
+
+_WRITES: Final = frozenset({"CREATE", "UPDATE"})
 
 
 async def _unread() -> Others | None:
@@ -41,21 +46,42 @@ class ObjectAdmission:
         request = parsed(review)
         return _answered(request, "Queue", _judged_queue(request, queues))
 
+    def of_group(self, review: Review) -> Review:
+        """Answer a review of a PodGroup. Raises MalformedReview."""
+        request = parsed(review)
+        return _answered(request, "PodGroup", _judged_group(request))
+
 
 def _judged_queue(request: Request, queues: Others | None) -> Judgement:
     old = None if request.old_object is None else read(request.old_object, Queue)
     if request.operation == "DELETE":
         return judge_deleted(_sound(old, "oldObject"), others=_without(_sound(old, "oldObject"), queues))
-    if request.operation not in {"CREATE", "UPDATE"}:
+    if request.operation not in _WRITES:
         return Allowed()
-    if request.object is None:
-        raise MalformedReview("request.object is missing")
-    queue = read(request.object, Queue)
+    queue = read(_written(request), Queue)
     if isinstance(queue, Finding):
         return Refused((queue,))
     # A stored object that can't be read says nothing about what was wrong before.
     before = old if isinstance(old, Queue) else None
     return judge_written(queue, old=before, others=_without(queue, queues))
+
+
+def _judged_group(request: Request) -> Judgement:
+    if request.operation not in _WRITES:
+        return Allowed()
+    group = read(_written(request), PodGroup)
+    if isinstance(group, Finding):
+        return Refused((group,))
+    old = None if request.old_object is None else read(request.old_object, PodGroup)
+    # One that can't be read is stored all the same, so this is no new group.
+    return judge_group(group, old=PodGroup() if isinstance(old, Finding) else old)
+
+
+def _written(request: Request) -> Raw:
+    """The object of a review. Raises MalformedReview if there is none."""
+    if request.object is None:
+        raise MalformedReview("request.object is missing")
+    return request.object
 
 
 def _without(queue: Queue, queues: Others | None) -> Others | None:
@@ -79,7 +105,8 @@ def _answered(request: Request, kind: str, judgement: Judgement) -> Review:
     if isinstance(judgement, Allowed):
         return response(request, {"allowed": True, **noted})
     message = "\n".join(map(told, judgement.findings))
-    extra = about(LogEvent.OBJECT_REFUSED, kind=kind, name=request.name, rule=judgement.findings[0].rule.value)
+    name = f"{request.namespace}/{request.name}" if request.namespace else request.name
+    extra = about(LogEvent.OBJECT_REFUSED, kind=kind, name=name, rule=judgement.findings[0].rule.value)
     _log.info("%s", message, extra=extra)
     status = {"code": 403, "reason": "Forbidden", "message": message}
     return response(request, {"allowed": False, "status": status, **noted})

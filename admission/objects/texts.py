@@ -52,6 +52,30 @@ TEXTS: Final[Mapping[Rule, Text]] = {
         "cannot delete queue {queue}: it has child queues [{children}]",
         "a queue without children: delete them first, or give them another parent",
     ),
+    Rule.BOTH_MINIMUMS: Text(
+        "minMember and minSubGroup are mutually exclusive: set minMember ({most}) to schedule a fixed number of pods, "
+        "or set minSubGroup to require a minimum number of child SubGroups, but not both",
+        "one of the two",
+    ),
+    Rule.NAME_TWICE: Text("duplicate subgroup name {group}", "a name of its own"),
+    Rule.SUB_GROUP_PARENT: Text("parent {found} of {group} was not found", "the name of a subgroup of this PodGroup"),
+    Rule.SUB_GROUP_CYCLE: Text("cycle detected in subgroups", "the name of a subgroup that is not below {group}"),
+    Rule.BOTH_MINIMUMS_OF_SUB_GROUP: Text(
+        'subgroup "{group}": minMember and minSubGroup are mutually exclusive', "one of the two"
+    ),
+    Rule.MIN_SUB_GROUP_OF_LEAF: Text(
+        'subgroup "{group}": minSubGroup cannot be set on a leaf SubGroup (no child SubGroups)', "no value"
+    ),
+    Rule.MIN_MEMBER_MISSING: Text("subgroup {group}: minMember is required", "a whole number from 0"),
+    Rule.MIN_MEMBER_OF_PARENT: Text(
+        'subgroup "{group}": minMember cannot be set on a mid-level SubGroup (has child SubGroups); use minSubGroup '
+        "instead",
+        "no value",
+    ),
+    Rule.MIN_SUB_GROUP_TOO_LARGE: Text(
+        'subgroup "{group}": minSubGroup ({found}) exceeds the number of direct child SubGroups ({most})'
+    ),
+    Rule.CHILDREN_TOO_FEW: Text("minSubGroup ({found}) exceeds the number of direct child SubGroups ({most})"),
     Rule.AMOUNT: Text("the {name} is not a valid amount", "-1 for unlimited, or a number from 0 to {most}"),
     Rule.WEIGHT: Text("the {name} is not a valid weight", "a number from 0 to {most}"),
     Rule.PRIORITY: Text("the priority does not fit into 64 bits", f"a whole number from {-(2**63)} to {2**63 - 1}"),

@@ -70,7 +70,7 @@ REVIEW_SECONDS: Final = histogram(
     "moorage_webhook_review_duration_seconds",
     "Time from the first byte of a review to its answer; the API server delays the request by it.",
     {
-        "webhook": "`adopt`, `mutate` or `validate` (pods), `queue`",
+        "webhook": "`adopt`, `mutate` or `validate` (pods), `queue`, `podgroup`",
         "answer": "`allowed` unchanged, `patched`, `refused`, `malformed` (undecodable), `failed` (an exception)",
     },
     buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0),

@@ -13,7 +13,7 @@ from cli.metrics.registry import Registry
 from cli.metrics.watches import count_watches
 from kube.watch.reflector import Reflector
 
-WEBHOOKS: Final = ("adopt", "mutate", "validate", "queue")
+WEBHOOKS: Final = ("adopt", "mutate", "validate", "queue", "podgroup")
 
 
 class ReviewsCounted(Observer):

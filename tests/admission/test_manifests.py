@@ -46,13 +46,16 @@ def test_the_webhooks_are_reached_by_service_or_address(
     assert mutating["clientConfig"] == {"caBundle": base64.b64encode(b"pem").decode(), **expected}
 
 
-def test_queues_are_reviewed_when_their_spec_changes_and_taken_while_nobody_answers() -> None:
-    (webhook,) = queue_manifest(ServiceEndpoint(), ca=b"pem")["webhooks"]
-    assert webhook["failurePolicy"] == "Ignore"
-    assert "namespaceSelector" not in webhook
-    assert webhook["clientConfig"]["service"]["path"] == "/validate-scheduling-run-ai-v2-queue"
-    assert webhook["rules"][0]["operations"] == ["CREATE", "UPDATE", "DELETE"]
-    assert webhook["rules"][0]["resources"] == ["queues"], "status is written without being asked about"
+def test_queues_and_groups_are_reviewed_when_their_spec_changes_and_taken_while_nobody_answers() -> None:
+    queues, groups = queue_manifest(ServiceEndpoint(), ca=b"pem")["webhooks"]
+    assert queues["failurePolicy"] == groups["failurePolicy"] == "Ignore"
+    assert queues["matchConditions"] == groups["matchConditions"]
+    assert "namespaceSelector" not in queues
+    assert groups["namespaceSelector"]["matchExpressions"][0]["values"] == ["kube-system", "kai-scheduler"]
+    assert queues["clientConfig"]["service"]["path"] == "/validate-scheduling-run-ai-v2-queue"
+    assert groups["clientConfig"]["service"]["path"] == "/validate-scheduling-run-ai-v2alpha2-podgroup"
+    asked = [(one["rules"][0]["resources"], one["rules"][0]["operations"]) for one in (queues, groups)]
+    assert asked == [(["queues"], ["CREATE", "UPDATE", "DELETE"]), (["podgroups"], ["CREATE", "UPDATE"])]
 
 
 def test_adoption_comes_first_and_is_asked_where_a_namespace_says_so() -> None:
@@ -86,7 +89,8 @@ def test_every_key_under_our_prefix_that_a_pod_can_bear_is_named_by_a_policy() -
     of_nodes = {names.NODE_CARDS, names.NODE_ENFORCES, names.NODE_UUIDS}
     of_users = {names.REQUIRE_ENFORCEMENT, names.TRACEPARENT}
     no_keys = {names.MOORAGE_PREFIX, names.CONDITION_LIMITS_ENFORCED}
-    of_other_objects = of_namespaces | of_nodes | of_users | no_keys | {names.POD_VERSION}
+    of_pod_groups = {names.GROUPED}
+    of_other_objects = of_namespaces | of_nodes | of_users | of_pod_groups | no_keys | {names.POD_VERSION}
     assert [key for key in sorted(ours - of_other_objects) if key not in text] == []
 
 

@@ -25,10 +25,10 @@ from admission.objects.queue_tree import Others
 from admission.objects.review import ObjectAdmission
 from admission.observing import Answered, Observer, Unobserved
 from admission.review import PodAdmission
-from admission.server import MUTATE_PATH, QUEUE_PATH, VALIDATE_PATH, Endpoint, WebhookServer
+from admission.server import MUTATE_PATH, POD_GROUP_PATH, QUEUE_PATH, VALIDATE_PATH, Endpoint, WebhookServer
 from admission.settings import Settings
 from kube.client.clock import SystemClock
-from tests.admission.objects.queues import Raw, by_name, queue, queue_review, raw
+from tests.admission.objects.queues import Raw, by_name, group_review, queue, queue_review, raw, raw_group
 from tests.admission.pods import env, half, patched, pod, review
 from wire import names
 
@@ -126,6 +126,17 @@ async def test_a_queue_is_judged_by_the_queues_that_are_read_for_it(serve: Serve
             assert "queue a would be below itself" in (await answer.json())["response"]["status"]["message"]
         async with session.post(QUEUE_PATH, json={"kind": "Letter"}) as answer:
             assert answer.status == 400
+
+
+async def test_a_group_is_judged(serve: Serve) -> None:
+    made = certificate()
+    asked = group_review(raw_group({"name": "a"}))
+    async with (
+        serve(made) as site,
+        site.session(made.ca) as session,
+        session.post(POD_GROUP_PATH, json=asked) as answer,
+    ):
+        assert "minMember is required" in (await answer.json())["response"]["status"]["message"]
 
 
 async def test_pods_are_admitted_while_queues_are_read(serve: Serve) -> None:

@@ -38,8 +38,19 @@ def gpus(quota: float = 0, limit: float = -1) -> Raw:
     return {"gpu": {"quota": quota, "limit": limit}}
 
 
-def queue_review(obj: Raw | None, *, operation: str = "CREATE", old: Raw | None = None) -> Raw:
-    made = review(obj, operation=operation, old=old, namespace="")
+def raw_group(*parts: Raw, **spec: Any) -> Raw:
+    """A PodGroup as it is written."""
+    about: Raw = {"name": "g", "namespace": "team-a"}
+    said = {**spec, "subGroups": list(parts)}
+    return {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": about, "spec": said}
+
+
+def group_review(obj: Raw | None, *, operation: str = "CREATE", old: Raw | None = None) -> Raw:
+    return queue_review(obj, operation=operation, old=old, namespace="team-a")
+
+
+def queue_review(obj: Raw | None, *, operation: str = "CREATE", old: Raw | None = None, namespace: str = "") -> Raw:
+    made = review(obj, operation=operation, old=old, namespace=namespace)
     shown = obj or old or {}
     made["request"]["name"] = (shown.get("metadata") or {}).get("name", "")
     return made

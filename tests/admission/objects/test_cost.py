@@ -1,4 +1,4 @@
-"""What a review of a Queue costs grows with the bytes of the queue and the number of queues, not faster."""
+"""What a review costs grows with the bytes of the object and the number of queues, not faster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from admission.objects.queue_tree import Others
 from admission.objects.review import ObjectAdmission
-from tests.admission.objects.queues import Raw, by_name, gpus, queue, queue_review, raw
+from tests.admission.objects.queues import Raw, by_name, gpus, group_review, queue, queue_review, raw, raw_group
 from tests.admission.test_every_cost import STEEP, calls
 
 TIMES, MORE = 100, 4
@@ -58,3 +58,27 @@ def _cost(made: Raw, others: Others, operation: str) -> int:
     new, old = (None if operation == "DELETE" else made), (None if operation == "CREATE" else made)
     review, admission = queue_review(new, operation=operation, old=old), ObjectAdmission()
     return calls(lambda: admission.of_queue(review, others))
+
+
+def _leaves(times: int) -> Raw:
+    return raw_group(*({"name": f"l{number}"} for number in range(times)))
+
+
+def _chain(times: int) -> Raw:
+    named = ({"name": f"l{number}", "parent": f"l{number + 1}"} for number in range(times))
+    return raw_group(*named, {"name": f"l{times}"})
+
+
+def _ring(times: int) -> Raw:
+    return raw_group(*({"name": f"l{number}", "parent": f"l{(number + 1) % times}"} for number in range(times)))
+
+
+def _one_parent(times: int) -> Raw:
+    return raw_group({"name": "top"}, *({"name": f"l{n}", "parent": "top", "minMember": 1} for n in range(times)))
+
+
+@pytest.mark.parametrize("grown", [_leaves, _chain, _ring, _one_parent], ids=lambda each: each.__name__)
+def test_reviews_of_groups_cost_no_more_than_in_proportion(grown: Callable[[int], Raw]) -> None:
+    admission = ObjectAdmission()
+    small, large = (group_review(grown(times)) for times in (TIMES, TIMES * MORE))
+    assert calls(lambda: admission.of_group(large)) <= STEEP * calls(lambda: admission.of_group(small))

@@ -10,7 +10,7 @@ import pytest
 from admission.envelope import MalformedReview
 from admission.objects.queue_tree import Others
 from admission.objects.review import ObjectAdmission
-from tests.admission.objects.queues import Raw, by_name, gpus, queue, queue_review, raw
+from tests.admission.objects.queues import Raw, by_name, gpus, group_review, queue, queue_review, raw, raw_group
 
 
 def answer(review: Raw, *stored: Any) -> dict[str, Any]:
@@ -98,3 +98,47 @@ async def test_without_a_reader_nothing_is_known_of_others() -> None:
     response = judge(queue_review(raw("a", "b")))["response"]
     assert response["allowed"]
     assert response["warnings"][0].startswith("the other queues could not be read")
+
+
+def of_group(review: Raw) -> dict[str, Any]:
+    response: dict[str, Any] = ObjectAdmission().of_group(review)["response"]
+    return response
+
+
+def test_a_group_is_refused_and_its_namespace_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="admission.objects.review"):
+        refused = of_group(group_review(raw_group({"name": "a"})))
+    assert refused["status"]["message"].startswith("subgroup a: minMember is required (spec.subGroups[0].minMember")
+    assert caplog.records[0].__dict__["fields"]["name"] == "team-a/g"
+
+
+def test_a_group_with_warnings_is_allowed() -> None:
+    allowed = of_group(group_review(raw_group({"name": "a", "minMember": 1}, minSubGroup=2)))
+    assert allowed["allowed"]
+    assert allowed["warnings"] == ["minSubGroup (2) exceeds the number of direct child SubGroups (1)"]
+
+
+def test_a_group_that_is_stored_with_another_type_counts_as_stored() -> None:
+    parts = ({"name": "mid", "minMember": 1}, {"name": "leaf", "parent": "mid", "minMember": 1})
+    assert not of_group(group_review(raw_group(*parts)))["allowed"]
+    old = raw_group(minMember="many")
+    assert of_group(group_review(raw_group(*parts), operation="UPDATE", old=old))["allowed"]
+
+
+def test_a_group_of_the_wrong_types_is_refused() -> None:
+    refused = of_group(group_review(raw_group({})))
+    assert refused["status"]["message"] == (
+        'spec.subGroups[0].name has the wrong type (spec.subGroups[0].name is ""; allowed: a value)'
+    )
+
+
+def test_the_deletion_of_a_group_is_none_of_our_business() -> None:
+    assert of_group(group_review(None, operation="DELETE", old=raw_group(minMember="many"))) == {
+        "uid": "7f0c1a52-0000-4000-8000-000000000001",
+        "allowed": True,
+    }
+
+
+def test_what_is_no_review_of_a_group_is_malformed() -> None:
+    with pytest.raises(MalformedReview):
+        ObjectAdmission().of_group(group_review(None))
