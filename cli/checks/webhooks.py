@@ -20,6 +20,7 @@ from admission.manifests import (
     webhook_manifests,
 )
 from cli.checks.finding import Finding, Level, some_of
+from cli.checks.objecthooks import of_objects
 from cli.checks.reader import Raw, Reader
 from kube.client.clock import Clock
 from wire import names
@@ -27,29 +28,30 @@ from wire import names
 _CHECK: Final = "webhooks"
 _APPLY: Final = "register the webhooks of this version (admission/manifests.py)"
 _MUTATING: Final = "mutatingwebhookconfigurations"
+_VALIDATING: Final = "validatingwebhookconfigurations"
 _KINDS: Final[dict[str, Mapping[str, tuple[str, ...]]]] = {
     _MUTATING: RULES_OF_MUTATION,
-    "validatingwebhookconfigurations": RULES_OF_VALIDATION,
+    _VALIDATING: RULES_OF_VALIDATION,
 }
 _EXEMPT: Final = frozenset({"kube-system", names.SYSTEM_NAMESPACE})
 _SOON: Final = datetime.timedelta(days=30)
 
 
 def webhooks_check(clock: Clock) -> Callable[[Reader], Any]:
-    """Return the check of both registrations."""
+    """Return the check of all registrations."""
 
     async def check(reader: Reader) -> list[Finding]:
         spaces = await reader.items("/api/v1/namespaces")
         findings: list[Finding] = []
-        for kind in _KINDS:
-            configurations = await reader.items(f"/apis/admissionregistration.k8s.io/v1/{kind}")
+        found = {kind: await reader.items(f"/apis/admissionregistration.k8s.io/v1/{kind}") for kind in _KINDS}
+        for kind, configurations in found.items():
             ours = [hook for one in configurations for hook in one.get("webhooks") or () if _is_ours(hook)]
             if not ours:
                 findings.append(Finding(Level.FAILED, _CHECK, f"no {kind} has {WEBHOOK}", _APPLY))
             for hook in ours:
                 findings += _judged(kind, hook, spaces=spaces, clock=clock)
-        mutating = await reader.items(f"/apis/admissionregistration.k8s.io/v1/{_MUTATING}")
-        return [*findings, *_of_adoption(mutating, spaces=spaces, clock=clock)]
+        findings += _of_adoption(found[_MUTATING], spaces=spaces, clock=clock)
+        return [*findings, *of_objects(found[_VALIDATING])]
 
     return check
 
