@@ -41,7 +41,7 @@ class Router:
         groups: tuple[str, ...],
     ) -> Call:
         """Return the call. Raises Refusal (404, 405)."""
-        place = self._place(unquote(path) if "%" in path else path)
+        place = self._place(unquote(path))
         verb = _verb(method, place)
         if verb == "list" and query.get("watch") in ("true", "1"):
             verb = "watch"

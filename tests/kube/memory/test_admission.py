@@ -238,3 +238,28 @@ async def test_of_two_default_priority_classes_the_lower_one_counts(server: Memo
         assert (await send(transport, "POST", classes, body)).status == 201
     spec = decoded(await send(transport, "POST", PODS, pod("p")))["spec"]
     assert (spec["priorityClassName"], spec["priority"]) == ("low", 5)
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"serviceAccountName": "x"}, 'error looking up service account ns/x: serviceaccount "x" not found'),
+        ({"priorityClassName": "x"}, "no PriorityClass with name x was found"),
+        ({"runtimeClassName": "x"}, 'pod rejected: RuntimeClass "x" not found'),
+    ],
+)
+async def test_a_pod_that_names_what_is_not_there_is_refused_by_its_name(
+    server: MemoryApiServer, spec: Object, why: str
+) -> None:
+    wanted = pod("p")
+    response = await send(server.transport(), "POST", PODS, {**wanted, "spec": {**wanted["spec"], **spec}})
+    assert response.status == 403
+    assert decoded(response)["message"] == f'pods "p" is forbidden: {why}'
+
+
+async def test_a_pod_whose_name_is_still_to_be_made_is_refused_without_one(server: MemoryApiServer) -> None:
+    wanted = pod("", generateName="gen-")
+    del wanted["metadata"]["name"]
+    body = {**wanted, "spec": {**wanted["spec"], "priorityClassName": "x"}}
+    response = await send(server.transport(), "POST", PODS, body)
+    assert decoded(response)["message"] == 'pods "" is forbidden: no PriorityClass with name x was found'

@@ -190,3 +190,9 @@ async def test_a_restored_server_has_the_objects_and_versions_of_then_and_counts
     versions = {item["metadata"]["name"]: int(item["metadata"]["resourceVersion"]) for item in items}
     assert max(versions.values()) <= then
     assert server.resource_version > now
+
+
+async def test_a_name_in_a_path_may_be_escaped(server: MemoryApiServer) -> None:
+    transport, leases = server.transport(), "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
+    assert (await send(transport, "POST", leases, {"metadata": {"name": "a.b"}})).status == 201
+    assert decoded(await send(transport, "GET", f"{leases}/a%2Eb"))["metadata"]["name"] == "a.b"
