@@ -53,6 +53,9 @@ def test_a_member_without_shares_has_no_devices() -> None:
         ({"devices": [{"group": "g", "nano": 5, "resource": "cpu"}]}, "resource 'cpu' is not one of NVIDIA's"),
         ({"devices": [{"group": "g", "nano": 5, "resource": "nvidia.com/mig-x"}]}, "resource 'nvidia.com/mig-x'"),
         ({"devices": {}}, "Expected `array`"),
+        # Of several fields that a newer version may write, the first by name.
+        ({"zeal": 1, "devices": [{"group": "g", "nano": 5, "care": 1}]}, "^care is not known here"),
+        ({"care": 1, "devices": [{"group": "g", "nano": 5, "zeal": 1}]}, "^care is not known here"),
     ],
 )
 def test_a_malformed_hand_over_is_refused_naming_the_field(changes: dict[str, Any], message: str) -> None:

@@ -135,7 +135,7 @@ class Ranking:
         for row, amount in self._amounts:
             ok &= look.free[row] >= amount
         opened = sum(pool.tightest(self._statement.table, _EVERYWHERE)[0] for pool in self._pools)
-        return np.flatnonzero(ok & (opened < len(self.asks))).tolist()
+        return np.flatnonzero(ok & (opened != len(self.asks))).tolist()
 
     def has_to_open(self, position: int, count: int) -> bool:
         """Rank a node by the devices that a closer look found to be opened there; whether they are more than counted.

@@ -52,6 +52,8 @@ TWO = [node("n1", gpus=2), node("n2", gpus=2)]
         # One that is in use and not excluded serves it, wherever it is.
         ([node(gpus=3), _used("a"), _used("b"), _excluding("GPU-a")], "g-b"),
         ([*TWO, _used("a"), _used("b", "n2", nano=TINY), _excluding("GPU-a")], "g-b"),
+        # One on a node where the pod may not be serves it as little.
+        ([node("n1", gpus=2), node("n2", gpus=2, cordoned=True), _used("b", "n2"), _excluding("GPU-a")], "new"),
         # The excluded one could not serve it anyhow.
         ([node(gpus=2), _used("a", nano=FULL), _excluding("GPU-a")], "new"),
         # One that nobody uses is no reason to wait: a search may have opened it.

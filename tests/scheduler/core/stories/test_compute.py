@@ -82,6 +82,22 @@ def test_of_two_things_that_keep_it_out_the_mode_is_told_where_it_alone_would_do
     assert explained.verdict.node_reasons == (NodeReason("mode", "", 1),)
 
 
+def test_what_one_of_two_shares_asks_of_compute_is_told_where_the_other_asks_none() -> None:
+    both = recorded(said((FractionAsk(TENTH, compute_percent=45), FractionAsk(TENTH))), "p")
+    tenants = [reservation(group, book={f"uid-{group}": TENTH}, uuid=group, compute_percent=60) for group in "gh"]
+    placed, (explained,) = _decided(node(gpus=2), *tenants, both)
+    assert placed == {}
+    assert explained.verdict.node_reasons == (NodeReason("compute", "", 1),)
+
+
+@pytest.mark.parametrize(("nano", "kind"), [(TENTH, "compute"), (NANO, "mode")])
+def test_beside_a_device_of_another_mode_compute_is_told_where_its_own_has_room(nano: int, kind: str) -> None:
+    others = reservation("g", book={"uid-x": TENTH}, uuid="GPU-1", mode="mps")
+    alike = reservation("h", book={"uid-y": nano}, uuid="GPU-2", mode="hami-core", compute_percent=60)
+    _, (explained,) = _decided(node(gpus=2), others, alike, asking("p", 45, wishes=Wishes(mode="hami-core")))
+    assert explained.verdict.node_reasons == (NodeReason(kind, "", 1),)
+
+
 def test_a_pod_goes_to_another_node_rather_than_ask_for_more_than_there_is() -> None:
     objects = [node("n1", gpus=1), node("n2", gpus=1), reservation("g", book={"uid-x": TENTH}, compute_percent=60)]
     placed, _ = _decided(*objects, asking("p", 60))
