@@ -11,7 +11,7 @@ from typing import Final
 
 import anyio
 
-from admission.objects.queue_tree import Others
+from admission.objects.others import Others
 from kube.client.api import Api
 from kube.client.errors import ApiError
 from kube.client.resources import QUEUES
@@ -34,7 +34,7 @@ class KnownQueues:
         self._last: Others | None = None
 
     async def __call__(self) -> Others | None:
-        """Return all queues by name; None if they can't be read completely within the time."""
+        """Return all queues; None if they can't be read completely within the time."""
         seen = self._started
         async with self._reading:
             if self._ended <= seen:
@@ -50,4 +50,4 @@ class KnownQueues:
         except (ApiError, TimeoutError) as error:
             _log.warning("the Queues can't be read, so a Queue is reviewed without the others: %s", error)
             return None
-        return {queue.metadata.name: queue for queue in listing.items}
+        return Others(listing.items)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from admission.objects.findings import Allowed, Finding, Judgement, Refused, Rule
+from admission.objects.others import Others
 from admission.objects.queue_fields import broken_fields
-from admission.objects.queue_tree import Others, above_limit, cycle, doubts, with_children
+from admission.objects.queue_tree import above_limit, cycle, doubts, with_children
 from wire.crds.queue import Queue
 
 #: Warnings of one review. A queue may have thousands of children.
@@ -20,12 +21,12 @@ _MOST_WARNINGS: Final = 16
 def judge_written(queue: Queue, *, old: Queue | None, others: Others | None) -> Judgement:
     """Judge a queue as it would be stored.
 
-    ``old``: as it is stored, None if it is new. ``others``: all other queues, None if they could not be read; then
+    ``old``: as it is stored, None if it is new. ``others``: all queues, None if they could not be read; then
     nothing that concerns them is checked, as in KAI without quota validation.
     """
     if queue.spec.resources is None:
         return Refused((Finding(rule=Rule.RESOURCES_MISSING, field="spec.resources", value=""),))
-    found = list(broken_fields(queue.spec))
+    found = list(broken_fields(queue))
     if others is not None and (circular := cycle(queue, others)) is not None:
         found.append(circular)
     known = {(each.field, each.value) for each in _broken_before(old, others)}
@@ -49,7 +50,7 @@ def _broken_before(old: Queue | None, others: Others | None) -> list[Finding]:
     if old is None:
         return []
     circular = None if others is None else cycle(old, others)
-    return [*broken_fields(old.spec), *([circular] if circular is not None else ())]
+    return [*broken_fields(old), *([circular] if circular is not None else ())]
 
 
 def _warnings(queue: Queue, others: Others | None) -> list[Finding]:

@@ -9,27 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Final
 
 from admission.objects.durations import broken_durations
 from admission.objects.findings import Finding, Rule, Word
-from wire.crds.queue import TOO_MANY_UNITS, UNITS, UNLIMITED, WEIGHT_UNITS, QueueResource, QueueSpec
+from admission.objects.others import said_of
+from wire.crds.queue import TOO_MANY_UNITS, UNITS, UNLIMITED, WEIGHT_UNITS, Queue, QueueResource
 
-_NOTHING: Final = QueueResource()
 
-
-def broken_fields(spec: QueueSpec) -> Iterator[Finding]:
+def broken_fields(queue: Queue) -> Iterator[Finding]:
     """Yield what is wrong with each field, in the order in which the fields stand in the schema."""
+    spec = queue.spec
     for name, units in UNITS.items():
-        yield from _broken_resource(name, resource(spec, name), units)
+        yield from _broken_resource(name, said_of(queue, name), units)
     if spec.priority is not None and not -(2**63) <= spec.priority < 2**63:
         yield Finding(rule=Rule.PRIORITY, field="spec.priority", value=_digits(spec.priority))
     yield from broken_durations(preemptMinRuntime=spec.preempt_min_runtime, reclaimMinRuntime=spec.reclaim_min_runtime)
-
-
-def resource(spec: QueueSpec, name: str) -> QueueResource:
-    """Return what a queue says of ``cpu``, ``memory`` or ``gpu``; absent is all 0."""
-    return getattr(spec.resources, name, None) or _NOTHING
 
 
 def _broken_resource(name: str, said: QueueResource, units: int) -> Iterator[Finding]:

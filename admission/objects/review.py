@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from admission.envelope import MalformedReview, Raw, Request, Review, parsed, response
 from admission.objects.findings import Allowed, Finding, Judgement, Refused
+from admission.objects.others import Others
 from admission.objects.podgroup import judge_group
 from admission.objects.queue import judge_deleted, judge_written
-from admission.objects.queue_tree import Others
 from admission.objects.reading import read
 from admission.objects.texts import told, warned
 from kube.telemetry.logevents import LogEvent, about
@@ -19,7 +19,7 @@ from wire.crds.queue import Queue
 
 _log: Final = logging.getLogger(__name__)
 
-#: Says all queues by name; None where they could not be read.
+#: Says all queues; None where they could not be read.
 ReadQueues = Callable[[], Awaitable[Others | None]]
 
 
@@ -42,7 +42,7 @@ class ObjectAdmission:
         return lambda review: self.of_queue(review, queues)
 
     def of_queue(self, review: Review, queues: Others | None) -> Review:
-        """Answer a review of a Queue. ``queues``: all that are stored, by name. Raises MalformedReview."""
+        """Answer a review of a Queue. ``queues``: all that are stored. Raises MalformedReview."""
         request = parsed(review)
         return _answered(request, "Queue", _judged_queue(request, queues))
 
@@ -55,7 +55,7 @@ class ObjectAdmission:
 def _judged_queue(request: Request, queues: Others | None) -> Judgement:
     old = None if request.old_object is None else read(request.old_object, Queue)
     if request.operation == "DELETE":
-        return judge_deleted(_sound(old, "oldObject"), others=_without(_sound(old, "oldObject"), queues))
+        return judge_deleted(_sound(old, "oldObject"), others=queues)
     if request.operation not in _WRITES:
         return Allowed()
     queue = read(_written(request), Queue)
@@ -63,7 +63,7 @@ def _judged_queue(request: Request, queues: Others | None) -> Judgement:
         return Refused((queue,))
     # A stored object that can't be read says nothing about what was wrong before.
     before = old if isinstance(old, Queue) else None
-    return judge_written(queue, old=before, others=_without(queue, queues))
+    return judge_written(queue, old=before, others=queues)
 
 
 def _judged_group(request: Request) -> Judgement:
@@ -82,12 +82,6 @@ def _written(request: Request) -> Raw:
     if request.object is None:
         raise MalformedReview("request.object is missing")
     return request.object
-
-
-def _without(queue: Queue, queues: Others | None) -> Others | None:
-    if queues is None:
-        return None
-    return {name: each for name, each in queues.items() if name != queue.metadata.name}
 
 
 def _sound(found: Queue | Finding | None, field: str) -> Queue:

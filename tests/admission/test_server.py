@@ -21,14 +21,14 @@ from typing_extensions import override
 from admission.accepting import Limits
 from admission.certificates.tls import Files, FilesShown
 from admission.certs import ServingCertificate, serving_certificate
-from admission.objects.queue_tree import Others
+from admission.objects.others import Others
 from admission.objects.review import ObjectAdmission
 from admission.observing import Answered, Observer, Unobserved
 from admission.review import PodAdmission
 from admission.server import MUTATE_PATH, POD_GROUP_PATH, QUEUE_PATH, VALIDATE_PATH, Endpoint, WebhookServer
 from admission.settings import Settings
 from kube.client.clock import SystemClock
-from tests.admission.objects.queues import Raw, by_name, group_review, queue, queue_review, raw, raw_group
+from tests.admission.objects.queues import Raw, beside, group_review, queue, queue_review, raw, raw_group
 from tests.admission.pods import env, half, patched, pod, review
 from wire import names
 
@@ -118,7 +118,7 @@ async def test_a_pod_is_mutated_and_validated_over_tls(serve: Serve) -> None:
 
 async def test_a_queue_is_judged_by_the_queues_that_are_read_for_it(serve: Serve) -> None:
     async def stored() -> Others:
-        return by_name(queue("b", "a"))
+        return beside(queue("b", "a"))
 
     made = certificate()
     async with serve(made, objects=ObjectAdmission(stored)) as site, site.session(made.ca) as session:
@@ -145,7 +145,7 @@ async def test_pods_are_admitted_while_queues_are_read(serve: Serve) -> None:
     async def stored() -> Others:
         asked.set()
         await goes_on.wait()
-        return {}
+        return beside()
 
     made = certificate()
     async with (

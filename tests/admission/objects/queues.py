@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from admission.objects.others import Others
 from tests.admission.pods import review
 from wire.crds.queue import Queue
 
@@ -29,8 +30,8 @@ def queue(name: str, parent: str = "", *, is_leaving: bool = False, **spec: Any)
     return msgspec.convert(made, Queue)
 
 
-def by_name(*queues: Queue) -> dict[str, Queue]:
-    return {each.metadata.name: each for each in queues}
+def beside(*queues: Queue) -> Others:
+    return Others(queues)
 
 
 def gpus(quota: float = 0, limit: float = -1) -> Raw:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from admission.objects.queue_tree import Others
+from admission.objects.others import Others
 from admission.objects.review import ObjectAdmission
-from tests.admission.objects.queues import Raw, by_name, gpus, group_review, queue, queue_review, raw, raw_group
+from tests.admission.objects.queues import Raw, beside, gpus, group_review, queue, queue_review, raw, raw_group
 from tests.admission.test_every_cost import STEEP, calls
 
 TIMES, MORE = 100, 4
@@ -17,24 +17,24 @@ TIMES, MORE = 100, 4
 def _labels(times: int) -> tuple[Raw, Others]:
     made = raw("a")
     made["metadata"]["labels"] = {f"l{number}": "x" for number in range(times)}
-    return made, {}
+    return made, beside()
 
 
 def _children(times: int) -> tuple[Raw, Others]:
-    return raw("a", resources=gpus(1)), by_name(*(queue(f"c{n}", "a", resources=gpus(2)) for n in range(times)))
+    return raw("a", resources=gpus(1)), beside(*(queue(f"c{n}", "a", resources=gpus(2)) for n in range(times)))
 
 
 def _siblings(times: int) -> tuple[Raw, Others]:
     siblings = (queue(f"c{n}", "top", resources=gpus(0.1)) for n in range(times))
-    return raw("a", "top", resources=gpus(1)), by_name(queue("top", resources=gpus(5)), *siblings)
+    return raw("a", "top", resources=gpus(1)), beside(queue("top", resources=gpus(5)), *siblings)
 
 
 def _deep(times: int) -> tuple[Raw, Others]:
-    return raw("a", "q0"), by_name(*(queue(f"q{n}", f"q{n + 1}") for n in range(times)))
+    return raw("a", "q0"), beside(*(queue(f"q{n}", f"q{n + 1}") for n in range(times)))
 
 
 def _ring_above(times: int) -> tuple[Raw, Others]:
-    return raw("a", "q0"), by_name(*(queue(f"q{n}", f"q{(n + 1) % times}") for n in range(times)))
+    return raw("a", "q0"), beside(*(queue(f"q{n}", f"q{(n + 1) % times}") for n in range(times)))
 
 
 GROWN = (_labels, _children, _siblings, _deep, _ring_above)
@@ -50,7 +50,9 @@ def test_reviews_of_queues_cost_no_more_than_in_proportion(
 
 
 def test_a_queue_of_the_wrong_types_costs_no_more_than_in_proportion() -> None:
-    small, large = (_cost(raw("a", resources={"gpu": ["x"] * times}), {}, "CREATE") for times in (TIMES, TIMES * MORE))
+    small, large = (
+        _cost(raw("a", resources={"gpu": ["x"] * times}), beside(), "CREATE") for times in (TIMES, TIMES * MORE)
+    )
     assert large <= STEEP * small
 
 

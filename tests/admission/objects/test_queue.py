@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admission.objects.findings import Allowed, Judgement, Refused, Rule
+from admission.objects.others import Others
 from admission.objects.queue import judge_deleted, judge_written
 from admission.objects.texts import TEXTS, told
-from tests.admission.objects.queues import by_name, gpus, queue
+from tests.admission.objects.queues import beside, gpus, queue
 from wire.crds.queue import TOO_MANY_UNITS, UNITS, Queue
 
 
@@ -23,7 +24,7 @@ def texts(judgement: Judgement) -> list[str]:
 
 
 def new(made: Queue, *others: Queue) -> Judgement:
-    return judge_written(made, old=None, others=by_name(*others))
+    return judge_written(made, old=None, others=beside(*others))
 
 
 TEAM = queue("team", resources=gpus(8))
@@ -206,7 +207,7 @@ def test_a_queue_without_fault_is_allowed_in_silence(made: Queue, others: tuple[
 
 
 def test_a_queue_with_children_is_not_deleted() -> None:
-    others = by_name(queue("b", "team"), queue("a", "team"), queue("c", "other"))
+    others = beside(queue("b", "team"), queue("a", "team"), queue("c", "other"))
     judgement = judge_deleted(TEAM, others=others)
     assert isinstance(judgement, Refused)
     assert texts(judgement) == [
@@ -216,7 +217,7 @@ def test_a_queue_with_children_is_not_deleted() -> None:
 
 
 def test_a_queue_is_deleted_after_its_children() -> None:
-    assert judge_deleted(TEAM, others=by_name(queue("a", "team", is_leaving=True))) == Allowed()
+    assert judge_deleted(TEAM, others=beside(queue("a", "team", is_leaving=True))) == Allowed()
 
 
 @pytest.mark.parametrize(
@@ -238,14 +239,14 @@ def test_fields_are_checked_where_the_others_cannot_be_read() -> None:
 
 def test_a_value_that_was_stored_before_the_rule_is_a_warning_and_a_new_one_is_refused() -> None:
     old = queue("a", resources=gpus(-2))
-    mended = judge_written(queue("a", resources=gpus(-2), displayName="A"), old=old, others={})
+    mended = judge_written(queue("a", resources=gpus(-2), displayName="A"), old=old, others=beside())
     assert isinstance(mended, Allowed)
     assert texts(mended)[0].startswith("the gpu quota is not a valid amount")
-    assert isinstance(judge_written(queue("a", resources=gpus(-3)), old=old, others={}), Refused)
+    assert isinstance(judge_written(queue("a", resources=gpus(-3)), old=old, others=beside()), Refused)
 
 
 def test_queues_of_a_cycle_can_be_changed_and_taken_out_of_it() -> None:
-    ring = by_name(queue("b", "a"))
+    ring = beside(queue("b", "a"))
     changed = judge_written(queue("a", "b", displayName="A"), old=queue("a", "b"), others=ring)
     assert isinstance(changed, Allowed)
     assert isinstance(judge_written(queue("a"), old=queue("a", "b"), others=ring), Allowed)
@@ -270,16 +271,16 @@ def resources(draw: st.DrawFn) -> Any:
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> tuple[Queue, dict[str, Queue]]:
+def trees(draw: st.DrawFn) -> tuple[Queue, Others]:
     """Any queue that KAI's default takes, among any others."""
     parents = draw(st.dictionaries(_NAMES, st.one_of(st.just(""), _NAMES, st.just("gone")), min_size=1))
     made = [queue(name, parent, resources=draw(resources())) for name, parent in parents.items()]
-    return made[0], by_name(*made[1:])
+    return made[0], beside(*made[1:])
 
 
 @given(trees())
 def test_what_kai_takes_is_refused_only_by_the_rules_of_our_own_that_it_breaks(
-    tree: tuple[Queue, dict[str, Queue]],
+    tree: tuple[Queue, Others],
 ) -> None:
     made, others = tree
     judgement = judge_written(made, old=None, others=others)
@@ -310,12 +311,13 @@ def _is_counted(value: float, units: int) -> bool:
     return 0 <= value < math.inf and value * units < TOO_MANY_UNITS
 
 
-def _is_below_itself(made: Queue, others: dict[str, Queue]) -> bool:
+def _is_below_itself(made: Queue, others: Others) -> bool:
     at = made.spec.parent_queue
     for _ in range(len(others) + 1):
         if at == made.metadata.name:
             return True
-        at = others[at].spec.parent_queue if at in others else ""
+        above = others.find(at)
+        at = above.spec.parent_queue if above is not None else ""
     return False
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from admission.envelope import MalformedReview
-from admission.objects.queue_tree import Others
+from admission.objects.others import Others
 from admission.objects.review import ObjectAdmission
-from tests.admission.objects.queues import Raw, by_name, gpus, group_review, queue, queue_review, raw, raw_group
+from tests.admission.objects.queues import Raw, beside, gpus, group_review, queue, queue_review, raw, raw_group
 
 
 def answer(review: Raw, *stored: Any) -> dict[str, Any]:
-    response: dict[str, Any] = ObjectAdmission().of_queue(review, by_name(*stored))["response"]
+    response: dict[str, Any] = ObjectAdmission().of_queue(review, beside(*stored))["response"]
     assert response.pop("uid") == review["request"]["uid"]
     return response
 
@@ -73,7 +73,7 @@ def test_a_queue_is_deleted_unless_it_has_children(stored: tuple[Any, ...], allo
 )
 def test_what_is_no_review_of_a_queue_is_malformed(review: Raw) -> None:
     with pytest.raises(MalformedReview):
-        ObjectAdmission().of_queue(review, {})
+        ObjectAdmission().of_queue(review, beside())
 
 
 def test_a_refusal_is_logged_with_the_rule(caplog: pytest.LogCaptureFixture) -> None:
@@ -87,7 +87,7 @@ def test_a_refusal_is_logged_with_the_rule(caplog: pytest.LogCaptureFixture) -> 
 
 async def test_a_review_knows_the_queues_that_were_read_for_it() -> None:
     async def stored() -> Others | None:
-        return by_name(queue("b", "a"))
+        return beside(queue("b", "a"))
 
     judge = await ObjectAdmission(stored).knowing_queues()
     assert judge(queue_review(raw("a", "b")))["response"]["allowed"] is False
