@@ -6,13 +6,14 @@ docs/translate.md lists the findings.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 import msgspec
 
-from cli import beside, podfiles
+from cli import beside, objectfindings, podfiles
 from cli.beside import Beside
+from cli.objectfindings import Said
 from cli.obstacles import excess, obstacles
 from cli.podfiles import FoundPod
 from cli.printable import line
@@ -57,8 +58,9 @@ def run(
     for judged, found in enumerate(pods):
         progress.tick(lambda: f"{judged} of {len(pods)} pods judged")  # noqa: B023 - called at once
         findings += _findings(found, settings, around)
+    findings += map(_of_object, objectfindings.said_of_objects(read.placed))
     if output == "text":
-        _show(findings, _summary(pods, findings))
+        _show(findings, _summary(len(pods), objectfindings.count(read.placed), findings))
     else:
         write(findings, output)
     return 1 if any(strict or finding.level == "error" for finding in findings) else 0
@@ -102,6 +104,22 @@ def _finding(found: FoundPod, level: Level, *, code: str, text: str, field: str 
     )
 
 
+def _of_object(said: Said) -> Finding:
+    placed = said.placed
+    return Finding(
+        level=said.level,
+        code=said.code,
+        file=placed.file,
+        document=placed.document,
+        path="",
+        kind=str(placed.item["kind"]),
+        namespace=said.namespace,
+        name=said.name,
+        field=said.field,
+        text=said.text,
+    )
+
+
 def _show(findings: Sequence[Finding], summary: str) -> None:
     """One line a finding, as compilers write them, and the sum. On a terminal a table."""
     rows = [(line(_place(one)), one.level, line(f"{one.text} [{one.code}]")) for one in findings]
@@ -116,12 +134,15 @@ def _show(findings: Sequence[Finding], summary: str) -> None:
 
 def _place(finding: Finding) -> str:
     template = f" {finding.path}" if finding.path else ""
-    return f"{finding.file} document {finding.document}: {finding.kind} {finding.namespace}/{finding.name}{template}"
+    name = f"{finding.namespace}/{finding.name}" if finding.namespace else finding.name
+    return f"{finding.file} document {finding.document}: {finding.kind} {name}{template}"
 
 
-def _summary(pods: Sequence[FoundPod], findings: Sequence[Finding]) -> str:
+def _summary(pods: int, objects: Mapping[str, int], findings: Sequence[Finding]) -> str:
+    """``1 pod, 2 Queues: 0 errors, ...``."""
+    judged = [_counted(pods, "pod"), *(_counted(number, kind) for kind, number in objects.items())]
     counts = (_counted(sum(each.level == level for each in findings), level) for level in ("error", "warning", "note"))
-    return f"{_counted(len(pods), 'pod')}: {', '.join(counts)}"
+    return f"{', '.join(judged)}: {', '.join(counts)}"
 
 
 def _counted(number: int, what: str) -> str:

@@ -46,7 +46,8 @@ def add_commands(commands: _Commands) -> None:
         "lint",
         help="say what admission would say of manifests, and what is surely not meant",
         description=(
-            "Read pods and pod templates in any dialect and tell errors (admission or the API server would refuse), "
+            "Read pods and pod templates in any dialect, Queues and PodGroups, and tell errors (admission or the API "
+            "server would refuse), "
             "warnings (legal, but surely not meant) and notes (understood otherwise than it reads). Needs no cluster. "
             "Exit code 0: no error; 1: an error, or with --strict anything; 2: bad input."
         ),

@@ -23,11 +23,24 @@ from wire.yamlplace import why_not_yaml
 _DEFAULT_NAMESPACE: Final = "default"
 
 
+class Placed(msgspec.Struct, frozen=True):
+    """An object as it is written, and where it stands."""
+
+    file: str
+    document: int
+    item: Mapping[str, Any]
+
+
 class Found(msgspec.Struct, frozen=True):
-    """What was found: ``pods`` and templates, and all ``objects`` in which they stand or which stand beside them."""
+    """What was found: ``pods`` and templates, and all objects in which they stand or which stand beside them."""
 
     pods: list[FoundPod]
-    objects: list[Mapping[str, Any]]
+    placed: list[Placed]
+
+    @property
+    def objects(self) -> list[Mapping[str, Any]]:
+        """All objects as they are written."""
+        return [each.item for each in self.placed]
 
 
 class FoundPod(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +79,7 @@ def read_all(files: Sequence[str]) -> Found:
     for name in files:
         for path in manifestfiles.expanded(name):
             for number, item in _objects(manifestfiles.text_of(path), str(path)):
-                found.objects.append(item)
+                found.placed.append(Placed(str(path), number, item))
                 found.pods.extend(_found(item, str(path), number))
     return found
 

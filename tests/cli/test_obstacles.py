@@ -151,8 +151,11 @@ def test_pods_that_start_together_and_name_no_group_are_found(
     [
         ([], [("warning", "pod-group-missing", "PodGroup default/g")]),
         ([group(minMember=1)], []),
-        ([group(minMember="?")], []),
-        ([group(minSubGroup=1)], [("warning", "unsupported", "PodGroup default/g")]),
+        ([group(minMember="?")], [("error", "type", "spec.minMember")]),
+        (
+            [group(minSubGroup=1)],
+            [("warning", "unsupported", "PodGroup default/g"), ("warning", "children-too-few", "spec.minSubGroup")],
+        ),
         (
             [group(minMember=1, topologyConstraint={"topology": "t", "requiredTopologyLevel": "rack"})],
             [("warning", "unsupported", "PodGroup default/g")],
@@ -167,7 +170,8 @@ def test_a_named_group_is_looked_for_in_the_files(
     objects: list[Raw], expected: list[tuple[str, str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     workload = made_by("kubeflow.org/v1", "PyTorchJob", pod(GROUPED))
-    assert told(findings(tmp_path, capsys, *objects, workload)) == expected
+    code = 1 if any(level == "error" for level, _, _ in expected) else 0
+    assert told(findings(tmp_path, capsys, *objects, workload, code=code)) == expected
 
 
 PREFERENCE = {"kai.scheduler/topology-preferred-placement": "rack"}
