@@ -30,6 +30,7 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         gpu_strategy=options.gpu_strategy,
         cpu_strategy=options.cpu_strategy,
         require_enforcement=options.require_enforcement,
+        are_grouped=options.workloads_are_grouped,
     )
     scaling = ScalingSettings(image=options.scaling_pod_image, memory_nano=options.gpu_memory_to_fraction_ratio)
     return SchedulerSettings(

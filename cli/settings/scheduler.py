@@ -40,6 +40,13 @@ class SchedulerOptions(Replica, frozen=True, kw_only=True):
             kind=kinds.SWITCH,
         ),
     ] = False
+    workloads_are_grouped: Annotated[
+        bool,
+        Setting(
+            help="`moorage workloads` runs beside it: pods of a Job, too, wait until they name a PodGroup",
+            kind=kinds.SWITCH,
+        ),
+    ] = False
     cluster_autoscaling: Annotated[
         bool,
         Setting(

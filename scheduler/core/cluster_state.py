@@ -50,7 +50,7 @@ class ClusterState:
         #: Claims of pods, and the volumes behind them.
         self.storage = Storage(self._changed, self._touch)
         #: Jobs of pods, and what they say about starting together.
-        self.owners = Owners(self._changed, self._touch)
+        self.owners = Owners(self._changed, self._touch, are_grouped=settings.are_grouped)
         #: Members of gangs that have done their work.
         self._succeeded = Succeeded()
         #: What anti-affinity of pods that have a node keeps others off.

@@ -16,7 +16,14 @@ from scheduler.core.model.verdict import Code
 
 #: What is missing comes from a controller that is at work, as a rule.
 PASSING: Final = frozenset(
-    {Code.GANG_NOT_READY, Code.POD_GROUP_NOT_FOUND, Code.OWNER_NOT_SEEN, Code.NO_POD_GROUP, Code.CLAIM_NOT_MADE}
+    {
+        Code.GANG_NOT_READY,
+        Code.POD_GROUP_NOT_FOUND,
+        Code.OWNER_NOT_SEEN,
+        Code.NO_POD_GROUP,
+        Code.NOT_GROUPED,
+        Code.CLAIM_NOT_MADE,
+    }
 )
 #: A gang to which nothing was added for so long is no longer taken to grow.
 QUIET_S: Final = 1.0

@@ -67,6 +67,10 @@ _PLAIN_WORDS: Final = {
         "The gang needs {required} pods to start and waits for its turn: "
         "large gangs that found no room were tried just before"
     ),
+    Code.NOT_GROUPED: (
+        "The pod belongs to a {} and names no PodGroup yet: moorage-workloads makes it. If that takes longer, "
+        "events PodGrouperWarning of the pod tell why"
+    ),
     Code.OWNER_NOT_SEEN: "Job {}, which owns the pod, was not seen yet: it may request a gang",
     Code.NOT_READ: "the scheduler can't read {} and this pod depends on them: see the scheduler's log",
     Code.CLAIM_NOT_FOUND: 'persistentvolumeclaim "{}" not found',

@@ -102,3 +102,8 @@ def test_an_address_that_is_none_is_refused_in_one_line(value: str, capsys: pyte
 @pytest.mark.parametrize(("given", "unit_mib"), [([], 1024), (["--inspect-memory-unit", "MiB"], 1)])
 def test_the_inspect_api_counts_in_the_unit_that_is_said(given: list[str], unit_mib: int) -> None:
     assert schedulerprocess.inspect_settings(options("scheduler", given)).unit_mib == unit_mib
+
+
+@pytest.mark.parametrize(("given", "expected"), [([], False), (["--workloads-are-grouped"], True)])
+def test_pods_of_jobs_wait_for_pod_groups_where_workloads_are_grouped(given: list[str], expected: bool) -> None:
+    assert schedulerprocess.settings(options("scheduler", given)).decisions.are_grouped is expected

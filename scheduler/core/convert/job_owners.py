@@ -55,9 +55,15 @@ def job_of(owners: list[OwnerReference] | None) -> tuple[str, str]:
 
 
 class Owners:
-    """Jobs by UID. ``changed`` is called when pods may be decided on otherwise, ``touched`` for each of them."""
+    """Jobs by UID. ``changed`` is called when pods may be decided on otherwise, ``touched`` for each of them.
 
-    def __init__(self, changed: Callable[[], None], touched: Callable[[str], None]) -> None:
+    ``are_grouped``: a pod of any Job is grouped by Moorage, so it waits until it names a PodGroup.
+    """
+
+    def __init__(
+        self, changed: Callable[[], None], touched: Callable[[str], None], *, are_grouped: bool = False
+    ) -> None:
+        self._are_grouped = are_grouped
         self._changed = changed
         self._touched = touched
         self.jobs: Facts[str, JobRecord] = Facts(self._job_changed, read_changed=self._read_changed)
@@ -89,6 +95,8 @@ class Owners:
         """Why a pod may not be started alone by what its Job says, or because nothing is known of that yet."""
         if not pod.job or pod.pod_group:
             return None
+        if self._are_grouped:
+            return Verdict(code=Code.NOT_GROUPED, detail=_JOB[1])
         job = self.jobs.get(pod.job)
         if job is not None:
             return job.verdict

@@ -173,7 +173,12 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         job_name=job_name,
         recorded=own if isinstance(own, Translation) else None,
         blocker=_blocker(
-            pod, cls, filters, problem=problem, admitted=came_by_the_door and Source.NONE not in hand_over
+            pod,
+            cls,
+            filters,
+            problem=problem,
+            admitted=came_by_the_door and Source.NONE not in hand_over,
+            are_grouped=settings.are_grouped,
         ),
     )
 
@@ -207,20 +212,26 @@ def _shared_constraints(pod: Pod, cards: Cards, enforced: tuple[str, ...], filte
     return ANYWHERE if found == ANYWHERE else found
 
 
-def _blocker(pod: Pod, cls: PodClass, filters: Filters, *, problem: str, admitted: bool) -> Verdict | None:
+def _blocker(
+    pod: Pod, cls: PodClass, filters: Filters, *, problem: str, admitted: bool, are_grouped: bool
+) -> Verdict | None:
     if problem:
         return Verdict(code=Code.INVALID_REQUEST, detail=problem)
     if constraint := constraints.unsupported(pod) or constraints.excessive(cls, filters):
         return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=constraint)
-    return without_group(pod) or (None if admitted else Verdict(code=Code.NOT_ADMITTED))
+    return without_group(pod, are_grouped=are_grouped) or (None if admitted else Verdict(code=Code.NOT_ADMITTED))
 
 
-def without_group(pod: Pod) -> Verdict | None:
-    """Why a pod that names no PodGroup is not started alone, by what it says itself; None where it may be."""
+def without_group(pod: Pod, *, are_grouped: bool = False) -> Verdict | None:
+    """Why a pod that names no PodGroup is not started alone, by what it says itself; None where it may be.
+
+    ``are_grouped``: it will name one, since Moorage groups pods of its owner.
+    """
     if (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME):
         return None
     if kind := gang_kinds.gang_kind(pod):
-        return Verdict(code=Code.NO_POD_GROUP, detail=kind)
+        is_coming = are_grouped and pod.metadata.owner_references
+        return Verdict(code=Code.NOT_GROUPED if is_coming else Code.NO_POD_GROUP, detail=kind)
     if asked := gang_kinds.asked_elsewhere(pod):
         return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=gang_kinds.not_carried_out(asked))
     return None

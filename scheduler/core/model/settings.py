@@ -39,5 +39,7 @@ class Settings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     longest_exclusion_ns: int = 1_800_000_000_000
     #: So often a pod is moved away from nodes that don't answer; then it waits where it is.
     most_moves: int = 2
+    #: Workloads are grouped by ``moorage workloads``: pods of a Job, too, wait until they name a PodGroup.
+    are_grouped: bool = False
     #: All pods wait for nodes that enforce what they wish, not only those that say so themselves.
     require_enforcement: bool = False

@@ -27,6 +27,8 @@ class Code(enum.Enum):
     WAITS_FOR_TURN = "WaitsForTurn"
     #: Owned by a gang kind but in no PodGroup: ``detail`` names the owner kind.
     NO_POD_GROUP = "NoPodGroup"
+    #: Pods of its owner are grouped by Moorage, and the pod names no PodGroup yet: ``detail`` names the owner's kind.
+    NOT_GROUPED = "NotGrouped"
     #: The Job that owns the pod was not seen yet, so that nobody knows whether it asks for a gang: ``detail`` names it.
     OWNER_NOT_SEEN = "OwnerNotSeen"
     #: The scheduler can't read a kind of objects that decides about this pod: ``detail`` names the kind.

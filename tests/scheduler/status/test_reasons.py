@@ -38,6 +38,12 @@ TEXTS = [
         id="mig",
     ),
     pytest.param(
+        Verdict(code=Code.NOT_GROUPED, detail="PyTorchJob"),
+        "The pod belongs to a PyTorchJob and names no PodGroup yet: moorage-workloads makes it. If that takes longer, "
+        "events PodGrouperWarning of the pod tell why",
+        id="not-grouped",
+    ),
+    pytest.param(
         Verdict(code=Code.NO_NODE_FITS), "no nodes with enough resources were found: there are no nodes.", id="no-nodes"
     ),
     pytest.param(

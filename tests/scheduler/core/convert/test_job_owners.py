@@ -11,6 +11,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.convert.job_owners import job_record
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.model.plan import Bind, Explain
+from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.objects import changed, cluster, node, pod, pod_group
 from wire.core import Job, Pod
@@ -65,6 +66,16 @@ def test_a_pod_is_started_as_its_job_says(job: Job, code: Code | None, named: st
 
 def test_a_pod_that_names_a_pod_group_goes_by_that_whatever_its_job_says() -> None:
     made = _seen(cluster(node(), pod_group("g", 1), _pod(group="g")), _job(annotations=_SIX))
+    assert [type(entry) for entry in made.decide(0).entries] == [Bind]
+
+
+def test_where_workloads_are_grouped_a_pod_of_any_job_waits_until_it_names_a_pod_group() -> None:
+    grouped = Settings(are_grouped=True)
+    made = _seen(cluster(node(), _pod(), settings=grouped), _job())
+    (entry,) = made.decide(0).entries
+    assert isinstance(entry, Explain)
+    assert (entry.verdict.code, entry.verdict.detail) == (Code.NOT_GROUPED, "Job")
+    made = _seen(cluster(node(), pod_group("g", 1), _pod(group="g"), settings=grouped), _job())
     assert [type(entry) for entry in made.decide(0).entries] == [Bind]
 
 

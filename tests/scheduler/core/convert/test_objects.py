@@ -165,6 +165,30 @@ def test_pods_of_a_gang_kind_are_not_bound_piecemeal(
     assert _read(pod(owner=owner, labels=labels, group="g")).blocker is None
 
 
+GROUPED = Settings(are_grouped=True)
+
+
+@pytest.mark.parametrize(
+    ("owner", "labels", "code"),
+    [
+        (("kubeflow.org/v1", "PyTorchJob"), {}, Code.NOT_GROUPED),
+        (("batch/v1", "Job"), {"jobset.sigs.k8s.io/jobset-name": "js"}, Code.NOT_GROUPED),
+        # Nobody makes a PodGroup of a pod without an owner.
+        (None, {"ray.io/cluster": "c"}, Code.NO_POD_GROUP),
+        (("apps/v1", "ReplicaSet"), {}, None),
+    ],
+)
+def test_where_workloads_are_grouped_a_pod_of_a_gang_kind_waits_for_that(
+    owner: tuple[str, str] | None, labels: dict[str, str], code: Code | None
+) -> None:
+    record = objects.pod_record(pod(owner=owner, labels=labels), GROUPED)
+    assert record is not None
+    assert (record.blocker.code if record.blocker else None) is code
+    named = objects.pod_record(pod(owner=owner, labels=labels, group="g"), GROUPED)
+    assert named is not None
+    assert named.blocker is None
+
+
 @pytest.mark.parametrize(
     ("asked", "named"),
     [
