@@ -14,7 +14,7 @@ from typing import Final
 
 import anyio
 
-from cli.livekai import Found, Lookout, sentence
+from cli.livekai import NOTHING_ELSE, Also, Found, Lookout, sentence
 from kube.client.api import Api
 from kube.client.errors import ApiError
 from kube.client.resources import LEASES
@@ -43,13 +43,15 @@ class IfKaiStarts(enum.Enum):
 
 
 class BesideKai:
-    """Looks for a KAI while a replica of ``component`` runs.
+    """Looks for a KAI, and what of it is ``also`` in its way, while a replica of ``component`` runs.
 
     ``noticed`` is set once the replica has to stop. ``is_there`` is what the metric says: 1 while KAI is at work.
     """
 
-    def __init__(self, api: Api, events: EventRecorder, *, component: str, choice: IfKaiStarts) -> None:
-        self._lookout = Lookout(api)
+    def __init__(
+        self, api: Api, events: EventRecorder, *, component: str, choice: IfKaiStarts, also: Also = NOTHING_ELSE
+    ) -> None:
+        self._lookout = Lookout(api, also)
         self._events = events
         self._lease = ObjectMeta(name=f"moorage-{component}", namespace=names.SYSTEM_NAMESPACE)
         self._choice = choice

@@ -42,14 +42,28 @@ class Found(msgspec.Struct, frozen=True):
     elsewhere: tuple[str, ...] = ()
 
 
+class Also(msgspec.Struct, frozen=True):
+    """Further programs of KAI's that do the work of one component of ours: label ``app`` -> image, and leases."""
+
+    apps: Mapping[str, str] = {}
+    leases: frozenset[str] = frozenset()
+
+
+#: Both would write the PodGroups of workloads.
+POD_GROUPER: Final = Also({"pod-grouper": "podgrouper"}, frozenset({"54dff599.kai.scheduler"}))
+NOTHING_ELSE: Final = Also()
+
+
 class Lookout:
     """Looks for a KAI, as often as it is asked to. A lease is a sign of life if it was renewed since the last look.
 
     Renewed: its holder or its time of renewal changed. A label on a lease that KAI left changes the object, too.
     """
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, also: Also = NOTHING_ELSE) -> None:
         self._api = api
+        self._apps = {**_COMPONENTS, **also.apps}
+        self._lease_names = _LEASES | also.leases
         #: The leases that somebody holds, by name, as they were read last.
         self._held: dict[str, Lease] = {}
         self._looks = 0
@@ -78,24 +92,36 @@ class Lookout:
 
     async def _look_at_pods(self) -> Found:
         if self._looks % ELSEWHERE_EVERY == 0:
-            selector = f"app in ({', '.join(_COMPONENTS)})"
+            selector = f"app in ({', '.join(self._apps)})"
             pods = await _pods(self._api, selector, namespace="")
-            self._elsewhere = tuple(_components([p for p in pods if p.metadata.namespace != names.SYSTEM_NAMESPACE]))
+            self._elsewhere = tuple(
+                self._components([p for p in pods if p.metadata.namespace != names.SYSTEM_NAMESPACE])
+            )
         self._looks += 1
-        at_work = _components(await _pods(self._api, "app", namespace=names.SYSTEM_NAMESPACE))
+        at_work = self._components(await _pods(self._api, "app", namespace=names.SYSTEM_NAMESPACE))
         return Found(tuple(at_work), self._elsewhere)
 
     async def _leases(self) -> list[Lease]:
         listed = (await self._api.list(LEASES, namespace=names.SYSTEM_NAMESPACE, skip_undecodable=True)).items
-        return [each for each in listed if each.metadata.name in _LEASES or each.metadata.name.startswith(_SHARD_LEASE)]
+        known = self._lease_names
+        return [each for each in listed if each.metadata.name in known or each.metadata.name.startswith(_SHARD_LEASE)]
+
+    def _components(self, pods: Sequence[Pod]) -> list[str]:
+        return [f"pod {pod.metadata.namespace}/{pod.metadata.name}" for pod in pods if self._is_component(pod)]
+
+    def _is_component(self, pod: Pod) -> bool:
+        """Whether a pod that may still run, or has not started yet, is one that acts on pods and GPUs."""
+        app = (pod.metadata.labels or {}).get("app", "")
+        image = _SCHEDULER_IMAGE if app.startswith(_SCHEDULER_APP) else self._apps.get(app)
+        return pod.status.phase not in _ENDED and any(_image_name(one) == image for one in pod.spec.containers or ())
 
 
-async def look_for_kai(api: Api) -> Found:
+async def look_for_kai(api: Api, also: Also = NOTHING_ELSE) -> Found:
     """Look what of KAI is at work. Raises ApiError.
 
     Takes no time where KAI never was; where it left a lease with a holder, as long as that lease lasts.
     """
-    lookout = Lookout(api)
+    lookout = Lookout(api, also)
     # Pods say it at once; leases have to be watched for a while.
     found = await lookout.look()
     renewed = found.at_work
@@ -121,17 +147,6 @@ async def _pods(api: Api, selector: str, *, namespace: str) -> list[Pod]:
 
 def _renewal(lease: Lease) -> tuple[str | None, str | None]:
     return lease.spec.holder_identity, lease.spec.renew_time
-
-
-def _components(pods: Sequence[Pod]) -> list[str]:
-    return [f"pod {pod.metadata.namespace}/{pod.metadata.name}" for pod in pods if _is_component(pod)]
-
-
-def _is_component(pod: Pod) -> bool:
-    """Whether a pod that may still run, or has not started yet, is one that acts on pods and GPUs."""
-    app = (pod.metadata.labels or {}).get("app", "")
-    image = _SCHEDULER_IMAGE if app.startswith(_SCHEDULER_APP) else _COMPONENTS.get(app)
-    return pod.status.phase not in _ENDED and any(_image_name(one) == image for one in pod.spec.containers or ())
 
 
 def _image_name(container: Container) -> str:

@@ -15,7 +15,7 @@ from cli import connections
 from cli.besidekai import BesideKai
 from cli.health import BESIDE_KAI, Health
 from cli.listening import listening
-from cli.livekai import Found, look_for_kai, sentence
+from cli.livekai import NOTHING_ELSE, Also, Found, look_for_kai, sentence
 from cli.metrics import serving
 from cli.metrics.declared import KAI_AT_WORK, LEADER
 from cli.metrics.registry import Registry
@@ -49,12 +49,13 @@ Make = Callable[[Api, EventRecorder, Registry, Tracer | None], Replica]
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """What a replica has of its own. ``controller`` signs its events."""
+    """What a replica has of its own. ``controller`` signs its events; ``also``: what of KAI's is in its way as well."""
 
     component: str
     controller: str
     clock: Clock
     rng: random.Random
+    also: Also = NOTHING_ELSE
 
 
 async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Make) -> None:
@@ -77,7 +78,7 @@ async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Ma
             tasks.start_soon(health.end_with, stop)
         # Neither the election nor events may wait for the election.
         unfenced = Api(transport, retry=retry)
-        await _alone(unfenced, stop)
+        await _alone(unfenced, stop, own.also)
         # The recorder itself tries again, and has to see what was turned away to write less at once.
         once = Api(transport, retry=Retry(own.rng, tries=1))
         events = EventRecorder(once, clock=own.clock, controller=own.controller, instance=identity)
@@ -85,7 +86,7 @@ async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Ma
         is_elected, others = not options.no_leader_election, anyio.CancelScope()
         # Without election writes don't end with the lease.
         punctual = Api(transport.beside(apart), retry=retry)
-        beside = BesideKai(unfenced, events, component=own.component, choice=options.if_kai_starts)
+        beside = BesideKai(unfenced, events, component=own.component, choice=options.if_kai_starts, also=own.also)
         registry.read_one(KAI_AT_WORK, lambda: float(beside.is_there))
         election = _election(options, punctual, own, identity=identity, fence=None if is_elected else WriteFence())
         if not is_elected:
@@ -129,13 +130,13 @@ async def _unless(stop: anyio.Event, wait: Callable[[], Awaitable[None]]) -> Non
         tasks.cancel_scope.cancel()
 
 
-async def _alone(api: Api, stop: anyio.Event) -> None:
+async def _alone(api: Api, stop: anyio.Event, also: Also) -> None:
     """Raise BadInput while a KAI Scheduler is at work, and name what may be one; return early when told to stop."""
     found = Found()
 
     async def look() -> None:
         nonlocal found
-        found = await until_answered(lambda: look_for_kai(api))
+        found = await until_answered(lambda: look_for_kai(api, also))
 
     await _unless(stop, look)
     if found.at_work:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 
 from cli import connections
+from cli.livekai import POD_GROUPER
 from cli.metrics.grouping import GroupingCounted, show_waiting
 from cli.metrics.registry import Registry
 from cli.metrics.watches import count_watches
@@ -30,4 +31,5 @@ async def run(options: WorkloadsOptions, stop: anyio.Event) -> None:
         show_waiting(registry, workloads)
         return workloads
 
-    await run_replica(options, stop, own=Own("workloads", controller="workloads", clock=clock, rng=rng), make=make)
+    own = Own("workloads", controller="workloads", clock=clock, rng=rng, also=POD_GROUPER)
+    await run_replica(options, stop, own=own, make=make)

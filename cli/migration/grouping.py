@@ -66,7 +66,7 @@ _WORDS: Final = {"limit": "limit", "quota": "quota", "over_quota_weight": "overQ
 
 
 def group_rows(groups: Sequence[PodGroup]) -> Iterator[Row]:
-    """What PodGroups ask that is not served, and who made them: nothing here groups pods."""
+    """What PodGroups ask that is not served, and who made them."""
     for group in groups:
         about = f"PodGroup {group.metadata.namespace}/{group.metadata.name}"
         if unsupported := pod_group_record(group).unsupported:

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from cli.livekai import Found, Lookout, look_for_kai, sentence
+from cli.livekai import POD_GROUPER, Found, Lookout, look_for_kai, sentence
 from kube.client.api import Api
 from kube.client.resources import LEASES, PODS, Resource
 from kube.client.retry import Retry
@@ -70,6 +70,27 @@ async def test_kai_is_known_by_its_pods_and_only_an_administrator_can_make_such(
 
 
 BINDERS = "2ad35f9c.kai.scheduler"
+
+
+@pytest.mark.parametrize(("namespace", "at_work"), [("kai-scheduler", True), ("kai", False)])
+async def test_kais_pod_grouper_is_in_the_way_of_what_groups_workloads_alone(
+    api: Api, namespace: str, at_work: bool
+) -> None:
+    await make(api, labels={"app": "pod-grouper"}, image="kai/podgrouper:v0.15", namespace=namespace)
+    said = (f"pod {namespace}/one",)
+    assert await look_for_kai(api) == Found()
+    assert await look_for_kai(api, POD_GROUPER) == (Found(said) if at_work else Found((), said))
+
+
+async def test_the_lease_of_kais_pod_grouper_counts_for_what_groups_workloads_alone(api: Api) -> None:
+    grouper = "54dff599.kai.scheduler"
+    await api.create(LEASES, lease("a", grouper), namespace="kai-scheduler")
+    alone, others = Lookout(api, POD_GROUPER), Lookout(api)
+    for lookout in (alone, others):
+        await lookout.look()
+    await api.patch(LEASES, grouper, {"spec": {"holderIdentity": "b"}}, namespace="kai-scheduler")
+    assert (await alone.look()).at_work == (f"lease kai-scheduler/{grouper}",)
+    assert (await others.look()).at_work == ()
 
 
 def lease(holder: str, name: str = BINDERS) -> dict[str, Any]:

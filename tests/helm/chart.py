@@ -44,7 +44,8 @@ TABLE: Mapping[str, Values] = {
             "securityContext": {"runAsUser": 7},
         }
     },
-    "one-replica": {name: {"replicas": 1} for name in ("scheduler", "binder", "admission")},
+    "one-replica": {name: {"replicas": 1} for name in ("scheduler", "binder", "workloads", "admission")},
+    "grouped-by-others": {"workloads": {"enabled": False}},
     "cert-manager": {"admission": {"certificates": {"by": "certManager"}}},
     "cert-manager-of-theirs": {
         "admission": {

@@ -14,13 +14,48 @@ from cli.main import _parser
 from cli.page.settings import PageSettings, is_loopback
 from cli.settings.gathering import from_line
 from tests.cli.given import options
-from tests.helm.chart import TABLE, Refused, Values, arguments_of, helm, only, rendered, written
+from tests.helm.chart import TABLE, Object, Refused, Values, arguments_of, helm, only, rendered, written
 from tools.chart import CHART
 from wire.crds.render import DEFINITIONS
 
 pytestmark = pytest.mark.helm
 
-COMPONENTS = ("scheduler", "binder", "admission")
+COMPONENTS = ("scheduler", "binder", "workloads", "admission")
+
+
+GROUPING = "moorage-workloads"
+
+
+def deployed(objects: list[Object]) -> list[str]:
+    """Our components that are there: all, or all but the grouping of workloads."""
+    there = {made["metadata"]["name"] for made in objects if made["kind"] == "Deployment"}
+    found = [component for component in COMPONENTS if f"moorage-{component}" in there]
+    assert set(COMPONENTS) - set(found) <= {"workloads"}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("values", "is_there"),
+    [
+        ({}, True),
+        ({"podgrouper": {"enabled": True, "queueLabelKey": "q"}}, True),
+        ({"podgrouper": None}, True),
+        ({"workloads": {"enabled": False}}, False),
+        ({"podgrouper": {"enabled": False}}, False),
+    ],
+)
+def test_workloads_are_grouped_unless_that_is_turned_off_by_our_value_or_kais(
+    values: Values, is_there: bool, tmp_path: Path
+) -> None:
+    objects = rendered(tmp_path, values)
+    kinds = {made["kind"] for made in objects if made["metadata"]["name"] == GROUPING}
+    expected = {
+        *("Deployment", "PodDisruptionBudget", "NetworkPolicy", "ServiceAccount"),
+        *("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
+    }
+    assert kinds == (expected if is_there else set())
+    waits = options("scheduler", arguments_of(objects, "scheduler")[1:]).workloads_are_grouped
+    assert waits is is_there
 
 
 @pytest.mark.parametrize("values", TABLE.values(), ids=TABLE)
@@ -32,7 +67,7 @@ def test_helm_lints_it_strictly(values: Values, tmp_path: Path) -> None:
 @pytest.mark.parametrize("values", TABLE.values(), ids=TABLE)
 def test_every_argument_is_one_that_its_component_takes(values: Values, tmp_path: Path) -> None:
     objects = rendered(tmp_path, values)
-    for component in COMPONENTS:
+    for component in deployed(objects):
         command, *given = arguments_of(objects, component)
         assert command == component
         assert options(component, given)
@@ -73,7 +108,7 @@ def test_everything_bears_the_charts_labels_and_no_name_is_kais(values: Values, 
 @pytest.mark.parametrize("values", TABLE.values(), ids=TABLE)
 def test_pods_of_components_are_what_restricted_pod_security_lets_in(values: Values, tmp_path: Path) -> None:
     objects = rendered(tmp_path, values)
-    for component in COMPONENTS:
+    for component in deployed(objects):
         spec = only(objects, "Deployment", f"moorage-{component}")["spec"]["template"]["spec"]
         (container,) = spec["containers"]
         own = container["securityContext"]
@@ -212,7 +247,8 @@ def test_an_image_has_its_own_tag_and_policy_or_those_of_all(tmp_path: Path) -> 
     for component in COMPONENTS:
         (container,) = only(objects, "Deployment", f"moorage-{component}")["spec"]["template"]["spec"]["containers"]
         found[component] = (container["image"].rpartition(":")[2], container["imagePullPolicy"])
-    assert found == {"scheduler": ("all", "Always"), "binder": ("mine", "Never"), "admission": ("all", "Always")}
+    others = dict.fromkeys(("scheduler", "workloads", "admission"), ("all", "Always"))
+    assert found == {**others, "binder": ("mine", "Never")}
 
 
 def test_a_component_has_its_own_affinity_or_that_of_all(tmp_path: Path) -> None:

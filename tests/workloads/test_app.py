@@ -139,6 +139,19 @@ async def test_a_bound_pod_without_a_group_was_started_alone_and_stays_so() -> N
         assert on.did() == []
 
 
+@pytest.mark.parametrize(("least", "is_grouped"), [("1", True), ("2", False)])
+async def test_a_pod_that_is_bound_while_it_is_grouped_still_joins_a_group_of_single_pods(
+    least: str, is_grouped: bool
+) -> None:
+    async with cluster() as on:
+        on.server.faults.on_request.append(once(Fault(delay_s=5.0), when=is_read_of("APIResourceList")))
+        await on.pod(pod(await on.owner(job(least=least))))
+        await on.settle(1)
+        await on.bind("p")
+        await on.settle(30)
+        assert await on.is_grouped("p") is is_grouped
+
+
 async def test_status_changes_of_a_grouped_pod_cost_nothing() -> None:
     async with cluster() as on:
         await on.pod(pod(await on.owner(job())))

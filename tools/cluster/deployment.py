@@ -37,11 +37,13 @@ _READY_WITHIN_S = 120.0
 _OK, _CREATED = 200, 201
 #: A pod that is reviewed, and never stored.
 _TRIAL = "/api/v1/namespaces/default/pods?dryRun=All"
-SCHEDULER, BINDER, ADMISSION = "scheduler", "binder", "admission"
+SCHEDULER, BINDER, ADMISSION, WORKLOADS = "scheduler", "binder", "admission", "workloads"
 COMPONENTS = (ADMISSION, BINDER, SCHEDULER)
 #: Simulated nodes (cli/nodes.py): a process like the components, where there are any.
 NODES = "nodes"
-_ACCOUNTS = {**{component: f"moorage-{component}" for component in COMPONENTS}, NODES: "moorage-simulator"}
+#: With what makes PodGroups of workloads; without it they are made by whoever makes the pods.
+GROUPING = (*COMPONENTS, WORKLOADS)
+_ACCOUNTS = {**{component: f"moorage-{component}" for component in GROUPING}, NODES: "moorage-simulator"}
 _TOKEN_LIFETIME_S = 36_000
 #: Tells devices in the place of reservation processes, for benches that run none.
 SIMULATED_TELLER = "simulated-reservation"
@@ -278,6 +280,8 @@ class Deployment:
             ]
         if _role(component) == BINDER:
             return ["--reservation-priority-class", "moorage-reservation"]
+        if _role(component) == SCHEDULER and WORKLOADS in self._options.components:
+            return ["--workloads-are-grouped"]
         if component != ADMISSION:
             return []
         return [

@@ -29,8 +29,8 @@ class SeenPod(msgspec.Struct, frozen=True, gc=False):
 class View:
     """Pods by UID and PodGroups by namespace and name. ``due`` is called with the key of pods to look at.
 
-    A pod is settled when it was looked at and nothing that decides on its group has changed since. A bound pod that
-    names no PodGroup was started alone, and stays so.
+    A pod is settled when it was looked at and nothing that decides on its group has changed since. One that is bound
+    when it is seen first, and names no PodGroup, was started alone, and stays so.
     """
 
     def __init__(self) -> None:
@@ -65,6 +65,8 @@ class View:
     def pod_seen(self, pod: SeenPod) -> None:
         """Take a pod as it is now."""
         old = self.pods.get(pod.uid)
+        if old is None and pod.is_bound and not pod.group:
+            self._settled.setdefault(pod.uid, pod.fingerprint)
         if old is not None and (old.key, old.group) != (pod.key, pod.group):
             self._unlink(old)
         if self._settled.get(pod.uid) == pod.fingerprint:
@@ -77,8 +79,8 @@ class View:
             self.due(pod.key)
 
     def pod_listed(self, pod: SeenPod) -> None:
-        """Take a pod of a list: one whose PodGroup is there has nothing to be done."""
-        if pod.group and (pod.namespace, pod.group) in self.groups:
+        """Take a pod of a list: one whose PodGroup is there, or that runs without one, has nothing to be done."""
+        if (pod.namespace, pod.group) in self.groups or (pod.is_bound and not pod.group):
             self._settled.setdefault(pod.uid, pod.fingerprint)
         self.pod_seen(pod)
 
@@ -130,8 +132,7 @@ class View:
             self.group_gone(namespace, name)
 
     def _is_settled(self, pod: SeenPod) -> bool:
-        started_alone = pod.is_bound and not pod.group
-        return started_alone or self._settled.get(pod.uid) == pod.fingerprint
+        return self._settled.get(pod.uid) == pod.fingerprint
 
     def _unlink(self, pod: SeenPod) -> None:
         tables: tuple[tuple[dict[Any, dict[str, None]], Any], ...] = (

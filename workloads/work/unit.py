@@ -162,8 +162,14 @@ class Unit:
             # Somebody has put it into another group.
             self._view.settle(pod.uid, pod.fingerprint)
             return
+        pod_group = flattened(answer.pod_group)
+        is_bound = self._view.pods.get(pod.uid, pod).is_bound
+        if is_bound and not pod.group and _is_gang(pod_group):
+            # It was started without the others.
+            self._view.settle(pod.uid, pod.fingerprint)
+            return
         if name not in wanted:
-            wanted[name] = Wanted(flattened(answer.pod_group), [])
+            wanted[name] = Wanted(pod_group, [])
         has_part = bool(fields.labels_of(read).get(names.SUBGROUP_LABEL))
         wanted[name].members.append(Member(pod, answer.part, has_part))
 
@@ -280,3 +286,9 @@ class Unit:
         _log.warning(
             "pod can't be grouped: %s", note, extra=told(LogEvent.GROUPING_FAILED, pod=f"{pod.namespace}/{pod.name}")
         )
+
+
+def _is_gang(group: PodGroup) -> bool:
+    """Whether several pods of a group start together."""
+    spec = group.spec
+    return bool(spec.sub_groups) or spec.min_sub_group is not None or (spec.min_member or 0) > 1

@@ -34,6 +34,12 @@
 {{- if kindIs "string" $one -}}{{ $one }}{{- else if kindIs "string" $other -}}{{ $other }}{{- else -}}nvidia{{- end -}}
 {{- end }}
 
+{{/* "true" or "false": whether Moorage makes the PodGroups of workloads. KAI's value turns it off as well. */}}
+{{- define "moorage.grouping" -}}
+{{- $theirs := ternary .Values.podgrouper dict (kindIs "map" .Values.podgrouper) -}}
+{{- and .Values.workloads.enabled (ne (toString (get $theirs "enabled")) "false") -}}
+{{- end }}
+
 {{- define "moorage.checked" -}}
 {{- if ne .Release.Namespace "kai-scheduler" -}}
 {{- fail (printf "the release's namespace is %s; allowed: kai-scheduler, which policies and leases name (add: --namespace kai-scheduler --create-namespace)" .Release.Namespace) -}}
@@ -76,7 +82,8 @@ v schedule-period listen-address plugin-server-port enable-profiler profiler-por
 {{- define "moorage.unused" -}}
 {{- $values := .Values -}}
 {{- range $key := list "openshift" "operator" "podgrouper" "podgroupcontroller" "queuecontroller" "defaultShard" "kaiConfig" "kaiConfigDeployer" "topologyMigration" "postCleanup" "prometheus" "crdupgrader" "numaPlacementExporter" "gpu-sharing" -}}
-{{- if hasKey $values $key }}
+{{- $turnsOff := and (eq $key "podgrouper") (eq (include "moorage.grouping" $) "false") -}}
+{{- if and (hasKey $values $key) (not $turnsOff) }}
   {{ $key }}
 {{- end -}}
 {{- end -}}
@@ -94,7 +101,7 @@ v schedule-period listen-address plugin-server-port enable-profiler profiler-por
 {{- end -}}
 {{- end -}}
 {{- $kaisImages := splitList " " (include "moorage.kaisImages" .) -}}
-{{- range $component := list "scheduler" "binder" "admission" -}}
+{{- range $component := list "scheduler" "binder" "workloads" "admission" -}}
 {{- if has (get $values $component).image.name $kaisImages }}
   {{ $component }}.image.name and tag (the images that run stand above)
 {{- end -}}

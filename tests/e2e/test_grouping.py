@@ -1,0 +1,329 @@
+"""Gangs form by themselves on the real control plane: with nothing added to the manifests of workloads.
+
+Two replicas that group run side by side without an election, so everything here holds for two leaders as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from kubernetes_asyncio import client
+
+from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, pod, scene, share
+from tests.e2e.workloads import DEFINED, PLURALS, Json, chains, definition, of_role, owner, replicas
+from tools.cluster.deployment import GROUPING, Deployment, Options
+from tools.cluster.plane import ControlPlane
+from wire import names
+
+pytestmark = pytest.mark.cluster
+
+_numbers = itertools.count()
+_GROUPS = ("scheduling.run.ai", "v2alpha2")
+
+
+@pytest.fixture(scope="module")
+def grouping_plane() -> Iterator[ControlPlane]:
+    with ControlPlane() as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def grouping(grouping_plane: ControlPlane) -> Iterator[Deployment]:
+    arguments = {"binder": ["--idle-s", "1"], "workloads": ["--no-leader-election"]}
+    options = Options(arguments=arguments, components=(*GROUPING, "workloads-2"))
+    with Deployment(grouping_plane, options) as deployment:
+        yield deployment
+        deployment.check()
+
+
+class Workloads:
+    """A scene in which controllers of other projects are played."""
+
+    def __init__(self, on: Scene) -> None:
+        self.on = on
+        self._definitions = client.ApiextensionsV1Api(on.core.api_client)
+
+    async def define(self, group: str, kind: str, plural: str, *versions: str) -> None:
+        """Make a CRD, and wait until it is served."""
+        with contextlib.suppress(client.ApiException):  # an earlier test has made it
+            await self._definitions.create_custom_resource_definition(definition(group, kind, plural, *versions))
+
+        async def served() -> bool | None:
+            try:
+                await self.on.custom.list_namespaced_custom_object(group, versions[-1], self.on.namespace, plural)
+            except client.ApiException:
+                return None
+            return True
+
+        await eventually(served, f"{plural}.{group} to be served", within_s=PATIENCE_S)
+
+    async def make(self, body: Json, above: Json | None = None) -> Json:
+        """Create an object, owned by another one; return it with its UID."""
+        if above is not None:
+            body = {**body, "metadata": {**body["metadata"], "ownerReferences": [reference(above)]}}
+        group, _, version = body["apiVersion"].rpartition("/")
+        plural = PLURALS[group, body["kind"]]
+        made: Json = await self.on.custom.create_namespaced_custom_object(
+            group, version, self.on.namespace, plural, body
+        )
+        return {**made, "apiVersion": body["apiVersion"], "kind": body["kind"]}
+
+    async def groups(self) -> dict[str, Json]:
+        """All PodGroups of the scene, by name."""
+        listed = await self.on.custom.list_namespaced_custom_object(*_GROUPS, self.on.namespace, "podgroups")
+        return {item["metadata"]["name"]: item for item in listed["items"]}
+
+    async def grouped(self, *pod_names: str) -> dict[str, str]:
+        """Wait until these pods name PodGroups that are there; return the names by those of the pods."""
+        named: dict[str, str] = {}
+
+        async def found() -> bool | None:
+            pods, groups = await self.on.pods(), await self.groups()
+            named.update({name: group_of(pods[name]) for name in pod_names if name in pods})
+            missing = [name for name in pod_names if named.get(name) not in groups]
+            return None if missing else True
+
+        try:
+            await eventually(found, f"{len(pod_names)} pods to be grouped", within_s=PATIENCE_S)
+        except AssertionError as waited:
+            raise AssertionError(f"{waited}: {named}") from None
+        return named
+
+    async def job(self, name: str, count: int, *, above: Json | None = None, **meta: Any) -> Json:
+        """A batch Job of pods with half a GPU each; Kubernetes' own controller makes them."""
+        labels = meta.pop("pod_labels", {})
+        template = {
+            "metadata": {"annotations": {names.GPU_FRACTION: "0.5"}, "labels": labels},
+            "spec": {
+                "schedulerName": names.SCHEDULER_NAME,
+                "restartPolicy": "Never",
+                "nodeSelector": {"scene": self.on.namespace},
+                "containers": [{"name": "main", "image": "cuda-app"}],
+                "terminationGracePeriodSeconds": 1,
+            },
+        }
+        spec = {"parallelism": count, "completions": count, "template": template}
+        body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, **meta}, "spec": spec}
+        return await self.make(body, above)
+
+    async def end_jobs(self) -> None:
+        """Delete all Jobs, which would make their pods anew."""
+        jobs = client.BatchV1Api(self.on.core.api_client)
+        for found in (await jobs.list_namespaced_job(self.on.namespace)).items:
+            await jobs.delete_namespaced_job(found.metadata.name, self.on.namespace, propagation_policy="Background")
+
+
+@pytest.fixture
+def set_workloads(grouping_plane: ControlPlane, grouping: Deployment) -> Any:
+    grouping.check()
+
+    @asynccontextmanager
+    async def make(*shapes: str) -> AsyncIterator[Workloads]:
+        async with scene(grouping_plane, f"grouping-{next(_numbers)}", shapes) as on:
+            made = Workloads(on)
+            try:
+                yield made
+            finally:
+                await made.end_jobs()
+
+    return make
+
+
+def reference(of: Mapping[str, Any]) -> dict[str, str]:
+    meta = of["metadata"]
+    return {"apiVersion": of["apiVersion"], "kind": of["kind"], "name": meta["name"], "uid": meta["uid"]}
+
+
+def group_of(found: Pod) -> str:
+    return str(found["metadata"].get("annotations", {}).get(names.POD_GROUP_NAME, ""))
+
+
+def bound(pods: Mapping[str, Pod]) -> list[str]:
+    return [name for name, found in pods.items() if found["spec"].get("nodeName")]
+
+
+async def test_a_job_with_a_least_number_waits_whole_and_starts_whole(set_workloads: Any) -> None:
+    async with set_workloads("1x2x80GiB") as at:
+        await at.on.create(share("other", "0.5"))
+        await at.on.running(1)
+        made = await at.job("train", 4, annotations={"kai.scheduler/batch-min-member": "4"})
+
+        async def all_wait() -> list[str] | None:
+            found = [name for name, each in (await at.on.pods()).items() if name != "other" and group_of(each)]
+            return found if len(found) == 4 else None
+
+        members = await eventually(all_wait, "four grouped pods", within_s=PATIENCE_S)
+        await at.on.says(members[0], "required for gang scheduling")
+        assert bound(await at.on.pods()) == ["other"]
+        (group,) = (await at.groups()).values()
+        assert (group["metadata"]["name"], group["spec"]["minMember"]) == (f"pg-train-{made['metadata']['uid']}", 4)
+        await at.on.delete("other")
+        await at.on.running(4)
+
+
+async def test_pods_of_a_plain_job_are_grouped_before_they_start(set_workloads: Any) -> None:
+    async with set_workloads("1x4x80GiB") as at:
+        await at.job("plain", 6)
+        pods = await at.on.running(6)
+        (group,) = (await at.groups()).values()
+        assert {group_of(each) for each in pods.values()} == {group["metadata"]["name"]}
+        assert group["spec"]["minMember"] == 1
+
+
+async def test_a_pytorch_job_starts_as_a_gang_in_parts(set_workloads: Any) -> None:
+    async with set_workloads("1x2x80GiB") as at:
+        await at.define("kubeflow.org", "PyTorchJob", "pytorchjobs", "v1")
+        spec = replicas("pytorchReplicaSpecs", Master=1, Worker=3)
+        job = await at.make(owner("kubeflow.org/v1", "PyTorchJob", "llm", spec))
+        await at.on.create(
+            share("llm-master-0", "0.5", labels=of_role("llm", "master"), ownerReferences=[reference(job)])
+        )
+        await at.grouped("llm-master-0")
+        await at.on.says("llm-master-0", "Waiting for 4 pods, currently 1 exist")
+        workers = [f"llm-worker-{number}" for number in range(3)]
+        of_workers = {"labels": of_role("llm", "worker"), "ownerReferences": [reference(job)]}
+        await at.on.create(*(share(name, "0.5", **of_workers) for name in workers))
+        pods = await at.on.running(4)
+        parts = {name: each["metadata"]["labels"].get(names.SUBGROUP_LABEL) for name, each in pods.items()}
+        assert parts == {"llm-master-0": "master", **dict.fromkeys(workers, "worker")}
+        (group,) = (await at.groups()).values()
+        assert (group["spec"]["minMember"], group["spec"]["queue"]) == (4, "kinds")
+
+
+async def test_a_job_set_of_two_jobs_starts_as_one_gang(set_workloads: Any) -> None:
+    async with set_workloads("1x2x80GiB") as at:
+        await at.define("jobset.x-k8s.io", "JobSet", "jobsets", "v1alpha2")
+        jobs = [{"name": name, "replicas": 1, "template": {"spec": {"parallelism": 2}}} for name in ("data", "model")]
+        top = await at.make(owner("jobset.x-k8s.io/v1alpha2", "JobSet", "set", {"replicatedJobs": jobs}))
+
+        def labels(name: str) -> dict[str, str]:
+            prefix = "jobset.sigs.k8s.io"
+            return {
+                f"{prefix}/jobset-name": "set",
+                f"{prefix}/replicatedjob-name": name,
+                f"{prefix}/job-index": "0",
+            }
+
+        await at.job("set-data-0", 2, above=top, pod_labels=labels("data"))
+
+        async def half_is_grouped() -> str | None:
+            found = [name for name, each in (await at.on.pods()).items() if group_of(each)]
+            return found[0] if len(found) == 2 else None
+
+        first = await eventually(half_is_grouped, "the first Job's pods", within_s=PATIENCE_S)
+        await at.on.says(first, "Waiting for 4 pods, currently 2 exist")
+        assert not bound(await at.on.pods())
+        await at.job("set-model-0", 2, above=top, pod_labels=labels("model"))
+        pods = await at.on.running(4)
+        assert {group_of(each) for each in pods.values()} == {f"pg-set-{top['metadata']['uid']}"}
+
+
+async def test_pods_of_every_kind_are_grouped(set_workloads: Any) -> None:
+    """Each right of the role is used here: ``make test`` fails for one that is not (tools/rights.py)."""
+    async with set_workloads("1x1x80GiB") as at:
+        async with anyio.create_task_group() as tasks:
+            for defined in DEFINED:
+                tasks.start_soon(at.define, *defined)
+        pods = []
+        for chain in chains():
+            above: Json | None = None
+            if chain.beside is not None:
+                await at.make(chain.beside)
+            for each in reversed(chain.owners):
+                above = await at.make(each, above)
+            assert above is not None
+            pods.append(pod(chain.name, labels=chain.labels, ownerReferences=[reference(above)]))
+        assert len({each["metadata"]["name"] for each in pods}) == len(pods)
+        await at.on.create(*pods)
+        await at.grouped(*(each["metadata"]["name"] for each in pods))
+        groups = await at.groups()
+        assert {group["spec"]["queue"] for group in groups.values()} == {"kinds"}
+        # The pods of the two kinds of Grove name the same PodGang.
+        assert len(groups) == len(pods) - 1
+
+
+async def test_bare_pods_and_those_of_plain_replica_sets_cost_no_write(set_workloads: Any) -> None:
+    async with set_workloads("1x4x80GiB") as at:
+        apps = client.AppsV1Api(at.on.core.api_client)
+        template = {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {
+                "schedulerName": names.SCHEDULER_NAME,
+                "nodeSelector": {"scene": at.on.namespace},
+                "containers": [{"name": "main", "image": "app"}],
+            },
+        }
+        spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+        await apps.create_namespaced_deployment(at.on.namespace, {"metadata": {"name": "web"}, "spec": spec})
+        await at.on.create(share("alone", "0.5"))
+        pods = await at.on.running(4)
+        assert {group_of(each) for each in pods.values()} == {""}
+        assert await at.groups() == {}
+        await apps.delete_namespaced_deployment("web", at.on.namespace)
+
+
+async def test_the_pod_group_of_kais_grouper_is_taken_over_and_one_that_is_deleted_is_made_again(
+    set_workloads: Any,
+) -> None:
+    async with set_workloads("1x4x80GiB") as at:
+        made = await at.make(
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {"name": "train", "annotations": {"kai.scheduler/batch-min-member": "3"}},
+                "spec": {
+                    "suspend": True,
+                    "template": {
+                        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "app"}]},
+                    },
+                },
+            }
+        )
+        name = f"pg-train-{made['metadata']['uid']}"
+        theirs = {
+            "apiVersion": "scheduling.run.ai/v2alpha2",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "ownerReferences": [reference(made)]},
+            "spec": {"minMember": 1, "queue": "theirs"},
+        }
+        await at.on.custom.create_namespaced_custom_object(*_GROUPS, at.on.namespace, "podgroups", theirs)
+        await at.on.create(share("p", "0.5", ownerReferences=[reference(made)]))
+
+        async def follows() -> Json | None:
+            found = (await at.groups()).get(name, {})
+            return found if found.get("spec", {}).get("minMember") == 3 else None
+
+        await at.grouped("p")
+        assert (await eventually(follows, "the PodGroup to follow", within_s=PATIENCE_S))["spec"]["queue"] == "theirs"
+        await at.on.custom.delete_namespaced_custom_object(*_GROUPS, at.on.namespace, "podgroups", name)
+        await eventually(follows, "the PodGroup to be made again", within_s=PATIENCE_S)
+
+
+async def test_a_pod_of_several_owners_is_told_why_it_is_not_grouped_and_how_often(set_workloads: Any) -> None:
+    async with set_workloads("1x4x80GiB") as at:
+        jobs = [await at.make(owner("batch/v1", "Job", name, _SUSPENDED)) for name in ("one", "two")]
+        await at.on.create(share("torn", "0.5", ownerReferences=[reference(each) for each in jobs]))
+        await at.on.says("torn", "names no PodGroup yet: moorage-workloads makes it")
+        events = client.EventsV1Api(at.on.core.api_client)
+
+        async def told() -> Json | None:
+            answer = await events.list_namespaced_event(at.on.namespace, _preload_content=False)
+            found = [e for e in json.loads(await answer.read())["items"] if e["reason"] == "PodGrouperWarning"]
+            return next((each for each in found if (each.get("series") or {}).get("count", 0) > 1), None)
+
+        event = await eventually(told, "an event that is said again", within_s=PATIENCE_S)
+        assert event["note"].startswith("Pod torn has several owners")
+        assert event["regarding"]["name"] == "torn"
+
+
+_SUSPENDED: dict[str, Any] = {
+    "suspend": True,
+    "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "app"}]}},
+}
