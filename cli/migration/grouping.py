@@ -7,6 +7,10 @@ from typing import Final
 
 import yaml
 
+from admission.objects.findings import Refused
+from admission.objects.others import Others
+from admission.objects.queue import judge_written
+from admission.objects.texts import told
 from cli.migration.found import Found
 from cli.migration.rows import Code, Row, row
 from scheduler.core.convert.gang_kinds import is_gang_kind
@@ -26,8 +30,13 @@ _UNREAD_FIELDS: Final = {
 
 def queue_rows(found: Found) -> Iterator[Row]:
     """Queues are kept and not read (README, What is not there yet)."""
+    queues = Others(found.queues)
     for queue in found.queues:
         yield from _queue(queue)
+        judgement = judge_written(queue, old=None, others=queues)
+        if isinstance(judgement, Refused):
+            for finding in judgement.findings:
+                yield row(Code.QUEUE_REFUSED, f"Queue {queue.metadata.name}", why=told(finding))
     known = {queue.metadata.name for queue in found.queues}
     named = {(pod.metadata.labels or {}).get(names.QUEUE_LABEL, "") for pod in found.pods}
     for name in sorted(named - known - {""}):

@@ -40,6 +40,7 @@ class Code(enum.Enum):
     QUEUE_QUOTA = "queue-quota"
     QUEUE_ORDER = "queue-order"
     QUEUE_MISSING = "queue-missing"
+    QUEUE_REFUSED = "queue-refused"
     TOPOLOGY = "topology"
     GROUP_UNSUPPORTED = "pod-group-unsupported"
     GROUP_FIELD = "pod-group-field"
@@ -117,6 +118,9 @@ TEXTS: Final[dict[Code, Text]] = {
     Code.QUEUE_QUOTA: Text(_D, "{value} is not guaranteed: nothing is reclaimed, all queues are served alike"),
     Code.QUEUE_ORDER: Text(_D, "{value} is not read: pods go by their own priority, and nobody is preempted"),
     Code.QUEUE_MISSING: Text(_D, "is named by pods and not there: they wait at KAI, and run here"),
+    Code.QUEUE_REFUSED: Text(
+        _D, "{why}: it is refused here when somebody makes it or changes that", "correct it while KAI takes it"
+    ),
     Code.TOPOLOGY: Text(_D, "is not read: pods are not kept together by it"),
     Code.GROUP_UNSUPPORTED: Text(
         _D,

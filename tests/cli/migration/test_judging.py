@@ -145,7 +145,9 @@ def test_a_running_share_without_a_label_is_nobodys() -> None:
 
 
 def queues(*names: str, **spec: Any) -> tuple[Queue, ...]:
-    return tuple(msgspec.convert(kai.custom("Queue", name, spec), Queue) for name in names)
+    """Queues as KAI takes them: with resources."""
+    said = {"resources": {}, **spec}
+    return tuple(msgspec.convert(kai.custom("Queue", name, said), Queue) for name in names)
 
 
 def groups(pods: Sequence[Pod]) -> tuple[PodGroup, ...]:
@@ -197,6 +199,19 @@ def test_order_and_minimal_runtimes_of_queues_are_named_and_a_queue_that_is_not_
         (Code.QUEUE_MISSING, "Queue team-a", ""),
         (Code.SHARE_ADOPTED, P, ""),
     ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"resources": {"gpu": {"quota": -2, "limit": -1}}}, "the gpu quota is not a valid amount"),
+        ({"parentQueue": "team-a"}, "queue team-a would be below itself: [team-a team-a]"),
+    ],
+)
+def test_a_queue_that_admission_would_refuse_is_told_before_the_switch(spec: dict[str, Any], said: str) -> None:
+    refused = [each for each in judge(Found(queues=queues("team-a", **spec))) if each.code is Code.QUEUE_REFUSED]
+    assert [each.about for each in refused] == ["Queue team-a"]
+    assert refused[0].values["why"].startswith(f"{said} (spec.")
 
 
 @pytest.mark.parametrize(
