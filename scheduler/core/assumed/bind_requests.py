@@ -89,6 +89,7 @@ class HandOvers:
     def depart(self, record: BindRequestRecord) -> None:
         """Charge what nobody speaks of any more, if it may still come."""
         if self._may_come(record):
+            self._changed(self._departed_at.place(record.pod_uid))  # one that departed for another node counts no more
             self._departed[record.pod_uid] = record
             self._departed_at.move(record.pod_uid, record.node)
             self._touched(record.pod_uid)

@@ -144,3 +144,12 @@ def test_a_hand_over_that_is_gone_after_its_pod_changed_leaves_nothing() -> None
     made = cluster(node(), TENANT, bind_request(TENANT, "n1", ("g", HALF)), changed(TENANT))
     made.remove_bind_request("ns", "t")
     assert (free_gpus(made), made.commits.departed()) == (8, ())
+
+
+def test_of_two_hand_overs_of_a_pod_that_are_gone_the_last_one_counts_and_the_ledger_says_so() -> None:
+    made = cluster(node(), node("n2"), TENANT, bind_request(TENANT, "n1", ("g", HALF)))
+    made.remove_bind_request("ns", "t")
+    assert free_gpus(made) == 7
+    feed(made, bind_request(TENANT, "n2", ("h", HALF)))
+    made.remove_bind_request("ns", "t")
+    assert (free_gpus(made), free_gpus(made, "n2")) == (8, 7)
