@@ -147,25 +147,26 @@ class Cycle:
                 case Bind(placement=placement):
                     self._assume([placement])
                     bind = self._timed(Stage.BIND, self._direct.bind)
-                    tasks.start_soon(self._guarded, self._limited, limiter, bind, placement)
+                    tasks.start_soon(self._carry_out, [placement], self._limited, limiter, bind, placement)
                 case Join(placement=placement):
                     self._assume([placement])
                     joins.setdefault(tuple(device.group for device in placement.devices), []).append(placement)
                 case Attempt(placement=placement):
                     self._cache.cluster.commits.open(placement)
                     hand_over = self._timed(Stage.HAND_OVER, self._hand_over)
-                    tasks.start_soon(self._guarded, self._limited, limiter, hand_over, placement)
+                    tasks.start_soon(self._carry_out, [placement], self._limited, limiter, hand_over, placement)
                     tasks.start_soon(self._lose_patience, placement)
                 case Hold(placement=placement):
                     self._cache.cluster.commits.hold(placement)
                 case Gang():
                     self._assume(entry.placements)
-                    tasks.start_soon(self._guarded, self._timed(Stage.GANG, self._gangs.start), entry)
+                    start = self._timed(Stage.GANG, self._gangs.start)
+                    tasks.start_soon(self._carry_out, entry.placements, start, entry)
                 case Retire() | Withdraw() | Explain():
                     self._give_up(entry, tasks)
         for joining in joins.values():
             join = self._timed(Stage.JOIN, self._direct.join)
-            tasks.start_soon(self._guarded, self._limited, limiter, join, joining)
+            tasks.start_soon(self._carry_out, joining, self._limited, limiter, join, joining)
         if is_new:
             explained = [entry for entry in plan.entries if isinstance(entry, Explain)]
             self._cache.cluster.told(explained)
@@ -216,11 +217,27 @@ class Cycle:
         for placement in placements:
             self._cache.cluster.commits.assume(placement)
 
-    async def _guarded(self, commit: Callable[..., Awaitable[None]], *arguments: Any) -> None:
-        """The edge of each commit: what goes wrong with one pod stops nothing else (S11).
+    async def _carry_out(
+        self, placements: Sequence[Placement], commit: Callable[..., Awaitable[None]], *arguments: Any
+    ) -> None:
+        """Carry out a commit of these placements.
 
-        Its charge stays until the API shows what became of it: nothing is known of a write that was broken off.
+        Of one that is broken off nothing is known. Its charges stay until its pods were read, and fenced if unbound.
         """
+
+        async def committed(*given: Any) -> None:
+            try:
+                await commit(*given)
+            except Exception:
+                for placement in placements:
+                    self._cache.cluster.commits.break_off(placement)
+                self._cache.wake.set()
+                raise
+
+        await self._guarded(committed, *arguments)
+
+    async def _guarded(self, commit: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        """The edge of each commit: what goes wrong with one pod stops nothing else (S11)."""
         self._commits += 1
         try:
             await commit(*arguments)

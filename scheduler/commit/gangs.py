@@ -87,6 +87,9 @@ class Gangs:
                 await self._hand_over(gang, plan_id)
             else:
                 await self._start_direct(gang, plan_id)
+        except Exception:
+            self._own.pop(gang.pod_group, None)  # what became of the members' attempts is not known here any more
+            raise
         finally:
             self._busy.discard(gang.pod_group)
             self._cache.wake.set()

@@ -31,6 +31,7 @@ from scheduler.watch.cache import Cache
 from wire.core import Pod
 
 _ORPHANED = FenceText("Withdrawn: the BindRequest is gone", "Failed to bind pod: its BindRequest was deleted")
+_BROKEN_OFF = FenceText("Withdrawn: the attempt was broken off", "Failed to bind pod: the attempt was broken off")
 
 
 @dataclass(slots=True)
@@ -194,7 +195,10 @@ class HandedOver:
                 return
 
     async def _settle(self, identity: Identity, attempt: str) -> bool:
-        """Read the pod, and fence it if it is unbound; whether it is settled (then the watch will show it, too)."""
+        """Read the pod, and fence it if it is unbound; whether it is settled (then the watch will show it, too).
+
+        ``attempt``: the BindRequest that vanished, "" where an attempt was broken off before one was seen.
+        """
         pod = await until_answered(lambda: binding.read(self._api, identity))
         if pod is None or pod.spec.node_name:
             return True
@@ -204,7 +208,9 @@ class HandedOver:
         return fenced is not None
 
     async def _fence(self, attempt: str, identity: Identity, rv: str) -> Pod | None:
-        return await binding.fence(self._api, identity, rv=rv, attempt=attempt, text=_ORPHANED, clock=self._clock)
+        text = _ORPHANED if attempt else _BROKEN_OFF
+        named = attempt or binding.named_at("broken-off", rv)
+        return await binding.fence(self._api, identity, rv=rv, attempt=named, text=text, clock=self._clock)
 
     def _fail(self, handed: _Handed, because: str) -> None:
         placement = handed.placement

@@ -139,6 +139,22 @@ def all_writes(world: World, *users: str) -> list[AuditEntry]:
     ]
 
 
+def break_off(world: World, *picks: Callable[[Call], bool]) -> list[str]:
+    """Let the first request of each kind raise what nobody expects; returns what was struck, by verb and kind."""
+    struck: list[str] = []
+    left = list(picks)
+
+    def strike(call: Call) -> None:
+        for pick in left:
+            if pick(call):
+                left.remove(pick)
+                struck.append(f"{call.verb} {call.kind.plural}")
+                raise RuntimeError("something that nobody expects")
+
+    world.server.faults.on_request.append(strike)
+    return struck
+
+
 def is_call(user: str, verb: str, plural: str, subresource: str = "") -> Callable[[Call], bool]:
     """Pick requests for a fault."""
 

@@ -119,6 +119,13 @@ class Commits:
         """The attempt of this number is withdrawn for sure: never posted, or fenced. A newer one stays charged."""
         self._flights.release(pod_uid, attempt=attempt)
 
+    def break_off(self, placement: Placement) -> None:
+        """Nobody knows what became of this attempt, nor works on it: it is one that ``departed`` from here on."""
+        flight = self._flights.get(placement.pod_uid)
+        if flight is not None and flight.placement == placement:
+            self.hand_overs.depart(_as_hand_over(placement))
+            self._flights.release(placement.pod_uid, attempt=placement.number)
+
     def flight(self, uid: str) -> Flight | None:
         """Our own commit of this pod that is under way."""
         return self._flights.get(uid)
@@ -166,6 +173,8 @@ class Commits:
     # --- what vanished -------------------------------------------------------------------------------------------
     def departed(self) -> tuple[BindRequestRecord, ...]:
         """Hand-overs that vanished while their pods look unbound and unfenced, or went with them, by pod UID.
+
+        Attempts that were broken off (``break_off``) are among them.
 
         The pod's own event is on its way; if it doesn't come, nobody settled the attempt, and fencing the pod does.
         Of a pod that is gone the reservation may still come, until somebody has looked for it.

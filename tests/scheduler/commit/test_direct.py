@@ -148,6 +148,19 @@ async def test_a_pod_that_goes_between_decision_and_join_breaks_nothing_off(capl
         assert [record.message for record in caplog.records if "broken off" in record.message] == []
 
 
+@pytest.mark.parametrize("wanted", [pod("b", gpus=1), share("b")], ids=["whole", "share"])
+async def test_a_pod_whose_commit_was_broken_off_is_bound_after_all(wanted: dict[str, Any]) -> None:
+    async with stage.stage("1x2x80GiB") as world:
+        await create(world, share("a"))
+        await settle()
+        struck = stage.break_off(world, is_call("scheduler", "create", "pods", "binding"))
+        await create(world, wanted)
+        await settle(5)
+        assert (struck, phases(world)["b"]) == (["create pods"], "Pending")
+        await settle(60)
+        assert phases(world) == {"a": "Running", "b": "Running"}
+
+
 async def test_a_binding_refused_for_good_backs_off_and_says_so() -> None:
     async with stage.stage("1x1x80GiB") as world:
         world.server.faults.on_request.append(

@@ -73,6 +73,28 @@ async def test_a_member_that_changed_on_its_way_is_bound_all_the_same() -> None:
         assert bound(world) == {"m0", "m1", "m2"}
 
 
+@pytest.mark.parametrize(
+    ("strikes", "by_binder"),
+    [
+        (("patch", "podgroups", ""), False),
+        (("create", "pods", "binding"), False),
+        (("create", "bindrequests", ""), True),
+    ],
+    ids=["plan", "binding", "hand-over"],
+)
+async def test_a_gang_whose_commit_was_broken_off_is_whole_in_the_end(
+    strikes: tuple[str, str, str], by_binder: bool
+) -> None:
+    async with stage.stage("2x2x80GiB") as world:
+        struck = stage.break_off(world, is_call("scheduler", *strikes))
+        members = (share(f"m{i}") if by_binder else pod(f"m{i}", gpus=1) for i in range(3))
+        await create_gang(world, "g", 3, *members)
+        await settle(5)
+        assert len(struck) == 1
+        await settle(150)
+        assert set(phases(world).values()) == {"Running"}
+
+
 async def test_what_is_left_of_a_gang_is_released_when_a_member_is_lost_on_its_way() -> None:
     patient = WorldSettings(seed=1, gang_grace_s=90.0)  # the deletion, the grace time and the eviction take their time
     async with stage.stage("1x4x80GiB", settings=patient) as world:

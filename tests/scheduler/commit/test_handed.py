@@ -35,6 +35,16 @@ async def test_a_failed_attempt_is_tried_on_another_node() -> None:
         assert find(world, "a")["metadata"]["annotations"][names.FENCED]
 
 
+async def test_a_share_whose_hand_over_was_broken_off_is_handed_over_again() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        struck = stage.break_off(world, is_call("scheduler", "create", "bindrequests"))
+        await create(world, share("a"), share("b"))
+        await settle(5)
+        assert struck == ["create bindrequests"]
+        await settle(60)
+        assert phases(world) == {"a": "Running", "b": "Running"}
+
+
 async def test_further_shares_of_a_new_device_need_no_request_of_their_own() -> None:
     async with stage.stage("1x1x80GiB") as world:
         await create(world, *(share(name, "0.25") for name in ("a", "b", "c", "d")))

@@ -104,6 +104,23 @@ def test_an_answered_write_stays_charged_until_the_pod_is_seen_bound() -> None:
     assert made.commits.flights() == ()
 
 
+@pytest.mark.parametrize("later", [changed(WHOLE), bound(WHOLE, "n2")])
+def test_an_attempt_that_was_broken_off_stays_charged_until_its_pod_is_seen_to_change(later: Pod) -> None:
+    made = _assumed(WHOLE)
+    made.commits.break_off(_placement(WHOLE))
+    assert (free_gpus(made), made.is_in_flight("uid-w"), made.commits.flights()) == (6, True, ())
+    assert [record.pod_uid for record in made.commits.departed()] == ["uid-w"]
+    feed(made, later)
+    assert (free_gpus(made), made.commits.departed()) == (8, ())
+
+
+def test_an_attempt_that_was_broken_off_late_leaves_a_newer_one_alone() -> None:
+    made = _assumed(WHOLE)
+    made.commits.assume(_placement(WHOLE, number=1, on="n2"))
+    made.commits.break_off(_placement(WHOLE))
+    assert (free_gpus(made), free_gpus(made, "n2"), made.commits.departed()) == (8, 6, ())
+
+
 def test_a_pod_that_was_bound_elsewhere_is_charged_there() -> None:
     made = _assumed(WHOLE)
     feed(made, bound(WHOLE, "n2"))
