@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +121,9 @@ def test_a_flat_tree_of_thousands_costs_no_more_than_in_proportion() -> None:
         return calls(lambda: list(said_of_objects(placed)))
 
     assert cost(1200) <= STEEP * cost(300)
+
+
+def test_the_tree_of_the_documentation_has_no_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "queues.md").read_text()
+    (tree,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert findings(capsys, written(tmp_path, tree), code=0) == []
