@@ -9,7 +9,7 @@ import msgspec
 
 from admission.objects.findings import Finding, Judgement, Refused, Rule
 from admission.objects.others import Others
-from admission.objects.podgroup import judge_group
+from admission.objects.podgroup import MOST_SUB_GROUPS, judge_group, sub_groups, too_many
 from admission.objects.queue import judge_written
 from admission.objects.reading import read
 from admission.objects.texts import told
@@ -57,6 +57,8 @@ def _kind(item: Mapping[str, Any]) -> type[msgspec.Struct] | None:
 
 def _read(item: Mapping[str, Any], kind: type[msgspec.Struct]) -> msgspec.Struct:
     """The name and spec: what else stands in a manifest is not judged."""
+    if kind is PodGroup and (number := sub_groups(item)) > MOST_SUB_GROUPS:
+        return too_many(number)
     metadata = item.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     return read({"metadata": {} if name is None else {"name": name}, "spec": item.get("spec")}, kind)

@@ -43,6 +43,8 @@ class Rule(enum.Enum):
     DURATION = "duration"
     PARENT_CYCLE = "parent-cycle"
     QUOTA_ABOVE_LIMIT = "quota-above-limit"
+    #: More subgroups than a review reads: a large PodGroup must not hold up reviews of pods.
+    TOO_MANY_SUB_GROUPS = "too-many-sub-groups"
     #: The other queues could not be read, so nothing that concerns them was checked.
     OTHERS_UNKNOWN = "others-unknown"
 

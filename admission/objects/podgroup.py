@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from admission.objects.durations import broken_durations
 from admission.objects.findings import Allowed, Finding, Judgement, Refused, Rule, Word
 from wire.crds.podgroup import PodGroup, PodGroupSpec, SubGroup
 
+#: Subgroups that a review reads: some 50 ms of work.
+MOST_SUB_GROUPS: Final = 10_000
 #: Findings that one review tells. A group may have thousands of subgroups.
 _MOST: Final = 16
 #: KAI takes these from new groups and from changed ones: children may come later.
@@ -26,6 +28,19 @@ class _Place(NamedTuple):
 
     group: SubGroup
     field: str
+
+
+def sub_groups(raw: Mapping[str, Any]) -> int:
+    """Return how many subgroups an object has before anything of it is read; 0 where there is no list."""
+    spec = raw.get("spec")
+    found = spec.get("subGroups") if isinstance(spec, Mapping) else None
+    return len(found) if isinstance(found, list) else 0
+
+
+def too_many(number: int) -> Finding:
+    """Say that a group has more subgroups than a review reads."""
+    words: dict[str, Word] = {"most": MOST_SUB_GROUPS}
+    return Finding(rule=Rule.TOO_MANY_SUB_GROUPS, field="spec.subGroups", value=f"{number} subgroups", words=words)
 
 
 def judge_group(group: PodGroup, *, old: PodGroup | None) -> Judgement:

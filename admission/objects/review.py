@@ -9,7 +9,7 @@ from typing import Any, Final
 from admission.envelope import MalformedReview, Raw, Request, Review, parsed, response
 from admission.objects.findings import Allowed, Finding, Judgement, Refused
 from admission.objects.others import Others
-from admission.objects.podgroup import judge_group
+from admission.objects.podgroup import MOST_SUB_GROUPS, judge_group, sub_groups, too_many
 from admission.objects.queue import judge_deleted, judge_written
 from admission.objects.reading import read
 from admission.objects.texts import told, warned
@@ -69,6 +69,10 @@ def _judged_queue(request: Request, queues: Others | None) -> Judgement:
 def _judged_group(request: Request) -> Judgement:
     if request.operation not in _WRITES:
         return Allowed()
+    if (number := sub_groups(_written(request))) > MOST_SUB_GROUPS:
+        # One that came before the bound may be changed, unread, but not grow.
+        is_larger = number > sub_groups(request.old_object or {})
+        return Refused((too_many(number),)) if is_larger else Allowed()
     group = read(_written(request), PodGroup)
     if isinstance(group, Finding):
         return Refused((group,))

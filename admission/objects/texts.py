@@ -84,6 +84,7 @@ TEXTS: Final[Mapping[Rule, Text]] = {
         "queue {queue} would be below itself: [{path}]", 'a queue that is not below {queue}, or "" for the top'
     ),
     Rule.QUOTA_ABOVE_LIMIT: Text("{resource} quota ({found}) exceeds the queue's {resource} limit ({most})"),
+    Rule.TOO_MANY_SUB_GROUPS: Text("the PodGroup has too many subgroups", "{most} subgroups"),
     Rule.OTHERS_UNKNOWN: Text(
         "the other queues could not be read, so parent, cycles, children and sums of quotas were not checked"
     ),

@@ -83,6 +83,10 @@ BROKEN: dict[str, tuple[Raw | str, tuple[str, str, str]]] = {
         raw_group({"name": "a"}),
         ("error", "min-member-missing", "g"),
     ),
+    "a PodGroup of too many subgroups": (
+        raw_group(*({"name": f"p{number}"} for number in range(10_001))),
+        ("error", "too-many-sub-groups", "g"),
+    ),
     "a PodGroup that counts more than it has": (
         raw_group({"name": "a", "minMember": 1}, minSubGroup=2),
         ("warning", "children-too-few", "g"),

@@ -142,3 +142,27 @@ def test_the_deletion_of_a_group_is_none_of_our_business() -> None:
 def test_what_is_no_review_of_a_group_is_malformed() -> None:
     with pytest.raises(MalformedReview):
         ObjectAdmission().of_group(group_review(None))
+
+
+def _with(number: int) -> Raw:
+    return raw_group(*({"name": f"p{each}"} for each in range(number)))
+
+
+def test_a_group_of_too_many_subgroups_is_refused_before_it_is_read() -> None:
+    refused = of_group(group_review(_with(10_001)))
+    assert refused["status"]["message"] == (
+        'the PodGroup has too many subgroups (spec.subGroups is "10001 subgroups"; allowed: 10000 subgroups)'
+    )
+    assert "minMember is required" in of_group(group_review(_with(10_000)))["status"]["message"]
+
+
+@pytest.mark.parametrize(("before", "allowed"), [(10_002, True), (10_003, True), (10_001, False), (0, False)])
+def test_a_group_that_came_before_the_bound_may_be_changed_but_not_grow(before: int, allowed: bool) -> None:
+    review = group_review(_with(10_002), operation="UPDATE", old=_with(before))
+    assert of_group(review)["allowed"] is allowed
+
+
+@pytest.mark.parametrize("spec", [None, "text", {}, {"subGroups": None}, {"subGroups": "text"}])
+def test_a_group_without_a_list_of_subgroups_has_not_too_many(spec: Any) -> None:
+    said = str(of_group(group_review({"metadata": {"name": "g"}, "spec": spec})))
+    assert "too many" not in said
