@@ -79,7 +79,6 @@ async def test_a_group_name_that_is_empty_is_no_group(crowd: Crowd) -> None:
         pytest.param({}, id="absent"),
         pytest.param({"queue": "nowhere", "priorityClassName": "nothing"}, id="unknown-names"),
         pytest.param({"minMember": 1, "subGroups": []}, id="no-subgroups"),
-        pytest.param({"subGroups": [{"name": "a"}]}, id="subgroup-without-minimum"),
         pytest.param({"minMember": 1, "topologyConstraint": {"preferredTopologyLevel": "rack"}}, id="preferred"),
     ],
 )
@@ -107,6 +106,21 @@ async def test_a_malformed_group_is_refused_by_its_schema(crowd: Crowd, spec: di
     assert "minMember" in refusal.message or "spec" in refusal.message, refusal
 
 
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"subGroups": [{"name": "a"}]}, "subgroup a: minMember is required"),
+        ({"minMember": 1, "minSubGroup": 1}, "minMember and minSubGroup are mutually exclusive"),
+    ],
+)
+async def test_a_group_that_contradicts_itself_is_refused_by_admission(
+    crowd: Crowd, spec: dict[str, Any], said: str
+) -> None:
+    refusal = await refused(_group(crowd, "contradiction", **spec))
+    assert refusal.status == 403
+    assert said in refusal.message
+
+
 async def test_every_subgroup_has_to_reach_its_minimum(crowd: Crowd) -> None:
     subgroups = [{"name": "leader", "minMember": 1}, {"name": "worker", "minMember": 2}]
     await _group(crowd, "tree", minMember=3, subGroups=subgroups)
@@ -129,7 +143,6 @@ async def _named(crowd: Crowd, *prefixes: str) -> list[Pod]:
     [
         ({"subGroups": [{"name": "a"}, {"name": "b", "parent": "a", "minMember": 1}]}, "minSubGroup"),
         ({"minSubGroup": 1, "subGroups": [{"name": "a", "minMember": 1}]}, "minSubGroup"),
-        ({"minMember": 1, "minSubGroup": 1}, "minSubGroup"),
         ({"topologyConstraint": {"topology": "t", "requiredTopologyLevel": "rack"}}, "requiredTopologyLevel"),
     ],
 )
