@@ -29,7 +29,7 @@ from tools.processes import Family
 Object = dict[str, Any]
 
 NAMESPACE = "kai-scheduler"
-COMPONENTS = ("admission", "binder", "scheduler")
+COMPONENTS = ("admission", "binder", "scheduler", "workloads")
 _DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 _JOB_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=batch.kubernetes.io/job-name=moorage-crds"
 _SERVICE = f"/api/v1/namespaces/{NAMESPACE}/services/moorage-admission"
@@ -167,7 +167,7 @@ class Release:
         return self._job.said
 
     def is_ready(self, component: str) -> bool:
-        """What kubelet would be told by a scheduler or a binder, where its Deployment says."""
+        """What kubelet would be told by a component other than admission, where its Deployment says."""
         (container,) = self.deployment(component)["spec"]["template"]["spec"]["containers"]
         path = container["readinessProbe"]["httpGet"]["path"]
         try:

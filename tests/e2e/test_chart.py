@@ -89,6 +89,7 @@ async def test_a_release_lives_and_its_tenants_outlive_it(plane: ControlPlane, r
         first = (await it.running(1))["first"]
         assert release.is_ready("scheduler")
         assert release.is_ready("binder")
+        assert release.is_ready("workloads")
 
         release.upgrade({**VALUES, "scheduler": {"placementStrategy": "spread"}})
         assert "--gpu-strategy=spread" in _arguments(release, "scheduler")
@@ -188,7 +189,7 @@ def test_an_upgrade_brings_older_crds_along_and_leaves_newer_ones(plane: Control
     assert "backoffLimit" not in _fields(_crd(plane, "bindrequests"))
 
 
-@pytest.mark.parametrize("component", ["scheduler", "binder"])
+@pytest.mark.parametrize("component", ["scheduler", "binder", "workloads"])
 def test_renewals_of_leases_are_not_queued_behind_the_components_own_requests(
     plane: ControlPlane, release: Release, component: str
 ) -> None:

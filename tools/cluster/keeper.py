@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from tools.cluster.deployment import Deployment, Options
+from tools.cluster.deployment import GROUPING, Deployment, Options
 from tools.cluster.plane import ControlPlane
 from tools.cluster.state import AS_TOLD, Description, Program, State
 from tools.processes import Child, ProcessDied
@@ -123,7 +123,7 @@ def _moorage(plane: ControlPlane, nodes: Sequence[str]) -> Iterator[Deployment |
     if not nodes:
         yield None
         return
-    with Deployment(plane, Options(nodes=nodes)) as deployment:
+    with Deployment(plane, Options(nodes=nodes, components=GROUPING)) as deployment:
         yield deployment
 
 
