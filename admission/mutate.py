@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from admission import edits, handover, protected
+from admission import edits, grouping, handover, protected
 from admission import guard as device_guard
 from admission.containers import Raw
 from admission.prefix import new_prefix
@@ -48,6 +48,8 @@ def mutated(pod: Raw, *, choices: Choices, settings: Settings, rng: random.Rando
         return translation
     shared = shared_containers(translation.request)
     clean = edits.translated(protected.stripped(handover.without_leftovers(pod)), translation)
+    if settings.are_grouped:
+        clean = grouping.grouped(clean)
     reading = handover.by_origin(clean, bound.env_names(translation))
     given = _handed_over(reading, shared, settings=settings, rng=rng) if shared else reading
     keys = {ref.key for ref in shared}

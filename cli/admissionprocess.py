@@ -41,6 +41,7 @@ def settings(options: AdmissionOptions) -> Settings:
         ),
         gpu_resources=options.gpu_resource,
         origins=options.adopt_from,
+        are_grouped=options.workloads_are_grouped,
         critical_namespaces=options.critical_namespace,
     )
 

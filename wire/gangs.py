@@ -6,8 +6,8 @@ Sources: the API reference of each project.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 #: API group -> kinds whose pods start together: without a PodGroup they would be bound piecemeal.
 KINDS: Final[Mapping[str, frozenset[str]]] = {
@@ -22,6 +22,20 @@ KINDS: Final[Mapping[str, frozenset[str]]] = {
     "sparkoperator.k8s.io": frozenset({"SparkApplication"}),
     "amlarc.azureml.com": frozenset({"AmlJob"}),
 }
+
+#: API group and kind of direct owners whose PodGroup is named by themselves, as a rule, with pods in no part of it:
+#: admission can tell the name from the pod alone. Where something stands above the owner, the name is put right later.
+NAMED_BY_OWNER: Final = frozenset(
+    {
+        ("batch", "Job"),
+        ("kubeflow.org", "TFJob"),
+        ("kubeflow.org", "XGBoostJob"),
+        ("kubeflow.org", "JAXJob"),
+        ("kubeflow.org", "PaddleJob"),
+        ("kubeflow.org", "MPIJob"),
+        ("kubeflow.org", "Notebook"),
+    }
+)
 
 JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
 JOBSET_REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
@@ -57,3 +71,19 @@ LABELS: Final[Mapping[str, str]] = {
     GROVE_POD_GANG: "PodGang",
     SPARK_APP_SELECTOR: "Spark application",
 }
+
+
+def told_group(owners: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -> str:
+    """Return the PodGroup that a pod will have, as far as its references to owners tell; "" where they don't.
+
+    ``owners`` are as they are written in the pod, of any form. Labels of controllers name a gang above the owner.
+    """
+    if len(owners) != 1:
+        return ""
+    api_version, kind, name, uid = (owners[0].get(key) for key in ("apiVersion", "kind", "name", "uid"))
+    if not all(isinstance(each, str) and each for each in (api_version, kind, name, uid)):
+        return ""
+    group = str(api_version).partition("/")[0]
+    own = KUBEFLOW_JOB_NAME if group == "kubeflow.org" else ""
+    is_below = any(labels.get(label) for label in LABELS if label != own)
+    return f"pg-{name}-{uid}" if (group, kind) in NAMED_BY_OWNER and not is_below else ""

@@ -79,6 +79,14 @@ class AdmissionOptions(Component, frozen=True, kw_only=True):
     gpu_sharing_enabled: Annotated[
         bool, Setting(help="false: pods that ask for a share of a GPU are refused", kind=kinds.SWITCH)
     ] = True
+    workloads_are_grouped: Annotated[
+        bool,
+        Setting(
+            help="`moorage workloads` runs beside it: new pods are given the name of their PodGroup, where that can be "
+            "told from the pod",
+            kind=kinds.SWITCH,
+        ),
+    ] = False
     dialects: Annotated[
         str,
         Setting(

@@ -54,8 +54,8 @@ def test_workloads_are_grouped_unless_that_is_turned_off_by_our_value_or_kais(
         *("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
     }
     assert kinds == (expected if is_there else set())
-    waits = options("scheduler", arguments_of(objects, "scheduler")[1:]).workloads_are_grouped
-    assert waits is is_there
+    for component in ("scheduler", "admission"):
+        assert options(component, arguments_of(objects, component)[1:]).workloads_are_grouped is is_there
 
 
 @pytest.mark.parametrize("values", TABLE.values(), ids=TABLE)

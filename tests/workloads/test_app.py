@@ -18,8 +18,8 @@ from wire import names
 JOB: dict[str, Any] = {"parallelism": 4}
 
 
-def job(name: str = "train", least: str = "4", **meta: Any) -> dict[str, Any]:
-    return obj("batch/v1", "Job", name, spec=JOB, annotations={LEAST: least}, **meta)
+def job(name: str = "train", *above: Any, least: str = "4", **meta: Any) -> dict[str, Any]:
+    return obj("batch/v1", "Job", name, *above, spec=JOB, annotations={LEAST: least}, **meta)
 
 
 def pytorch(workers: int = 2) -> dict[str, Any]:
@@ -118,6 +118,27 @@ async def test_a_pod_that_names_another_pod_group_keeps_it() -> None:
         await on.pod(pod(owner, annotations={names.POD_GROUP_NAME: "mine"}))
         await on.settle()
         assert on.writes() == []
+
+
+async def test_pods_that_admission_has_named_their_pod_group_cost_no_write() -> None:
+    async with cluster() as on:
+        owner = await on.owner(job())
+        name = f"pg-train-{owner['metadata']['uid']}"
+        for number in range(4):
+            await on.pod(pod(owner, name=f"p{number}", annotations={names.POD_GROUP_NAME: name}))
+        await on.settle()
+        assert on.did() == ["get jobs", "create podgroups"]
+        assert list(await on.groups()) == [name]
+
+
+async def test_a_name_that_admission_could_not_know_to_be_wrong_is_put_right() -> None:
+    async with cluster() as on:
+        top = await on.owner(obj("example.com/v1", "Batch", "b", spec={}))
+        owner = await on.owner(job("train", top))
+        await on.pod(pod(owner, annotations={names.POD_GROUP_NAME: f"pg-train-{owner['metadata']['uid']}"}))
+        await on.settle()
+        group = await on.group()
+        assert group.metadata.name == f"pg-b-{top['metadata']['uid']}" == await on.group_of("p")
 
 
 async def test_pods_of_other_schedulers_are_not_even_read() -> None:

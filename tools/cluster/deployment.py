@@ -280,11 +280,13 @@ class Deployment:
             ]
         if _role(component) == BINDER:
             return ["--reservation-priority-class", "moorage-reservation"]
-        if _role(component) == SCHEDULER and WORKLOADS in self._options.components:
-            return ["--workloads-are-grouped"]
+        grouped = ["--workloads-are-grouped"] if WORKLOADS in self._options.components else []
+        if _role(component) == SCHEDULER:
+            return grouped
         if component != ADMISSION:
             return []
         return [
+            *grouped,
             *("--host", _LOOPBACK, "--port", str(self._port), "--hand-over", self._options.hand_over),
             *("--self-made-certificates", "--certificate-name", _LOOPBACK),
         ]

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from wire import names
+from wire import gangs, names
 from wire.core import ObjectMeta, Pod
 from workloads.core import fields
 from workloads.core.kinds import kind_of
@@ -91,3 +91,8 @@ def _metadata(meta: Json) -> dict[str, Any]:
 def group_of(pod: Json) -> str:
     """Return the name of the PodGroup that a pod names; "" if it names none."""
     return fields.annotations_of(pod).get(names.POD_GROUP_NAME, "")
+
+
+def told_group(pod: Json) -> str:
+    """Return the PodGroup that admission names on a pod, which knows nothing of what stands above its owner."""
+    return gangs.told_group(fields.mappings(pod, "metadata.ownerReferences"), fields.labels_of(pod))

@@ -25,7 +25,7 @@ from wire import names
 from wire.core import ObjectMeta
 from wire.crds.podgroup import PodGroup
 from wire.events import WARNING
-from workloads.core import fields, grouping, telling, writing
+from workloads.core import fields, grouping, reading, telling, writing
 from workloads.core.flat import flattened
 from workloads.core.generic import Defaults
 from workloads.core.values import Code, Group, Json, Nothing, Refusal
@@ -158,7 +158,7 @@ class Unit:
 
     def _want(self, pod: SeenPod, read: Json, answer: Group, wanted: dict[str, Wanted]) -> None:
         name = answer.pod_group.metadata.name
-        if pod.group not in {"", name}:
+        if pod.group not in {"", name, reading.told_group(read)}:
             # Somebody has put it into another group.
             self._view.settle(pod.uid, pod.fingerprint)
             return
@@ -247,7 +247,7 @@ class Unit:
         """Name the PodGroup, and the part, on a pod that does not name them."""
         pod = member.pod
         meta: dict[str, dict[str, str]] = {}
-        if not pod.group:
+        if pod.group != group:
             meta["annotations"] = {names.POD_GROUP_NAME: group}
         if member.part and not member.has_part:
             meta["labels"] = {names.SUBGROUP_LABEL: member.part}
