@@ -399,7 +399,16 @@ async def test_an_owner_that_may_not_be_read_ends_the_walk_and_is_not_asked_for_
             await on.pod(pod(below, name=f"p{number}"))
         await on.settle(30)
         assert (await on.group()).metadata.name.startswith("pg-j-")
+        # Nor is another owner of that kind, for ten minutes.
+        other = await on.owner(obj("example.com/v1", "Batch", "c", spec={}))
+        await on.pod(pod(await on.owner(obj("batch/v1", "Job", "k", other, spec=JOB)), name="q"))
+        await on.settle(300)
+        assert [name.split("-")[1] for name in sorted(await on.groups())] == ["j", "k"]
         assert len(struck) == 1
+        await on.settle(400)
+        await on.pod(pod(other, name="r"))
+        await on.settle()
+        assert len(struck) == 2
 
 
 async def test_a_kind_that_nobody_knows_and_that_is_not_served_ends_the_walk() -> None:

@@ -20,6 +20,8 @@ from workloads.read.discovery import Discovery
 
 _log: Final = logging.getLogger(__name__)
 
+#: A kind that may not be read in a namespace is not asked for again there sooner: rights change rarely.
+_FORBIDDEN_S: Final = 600.0
 #: Most owners that are kept.
 _MOST: Final = 10_000
 
@@ -42,8 +44,10 @@ class Owners:
         self._kept: OrderedDict[tuple[str, ...], _Kept] = OrderedDict()
         #: What is being read right now, so that it is read once.
         self._reading: dict[tuple[str, ...], anyio.Event] = {}
-        #: Kinds that may not be read, to say it once.
-        self._forbidden: set[tuple[str, str]] = set()
+        #: (namespace, apiVersion, kind) that may not be read, until when that is taken for granted.
+        self._forbidden: OrderedDict[tuple[str, str, str], float] = OrderedDict()
+        #: Kinds of which that was said.
+        self._told: set[tuple[str, str]] = set()
 
     async def read(self, reference: OwnerReference, namespace: str) -> Json | Absent:
         """Return an object. A reference without a UID asks for whichever has its name. Raises ApiError."""
@@ -77,12 +81,19 @@ class Owners:
             self._kept.pop((uid,), None)
 
     async def _get(self, reference: OwnerReference, namespace: str) -> Json | Absent:
+        place = (namespace, reference.api_version, reference.kind)
+        if self._forbidden.get(place, 0.0) > anyio.current_time():
+            return Absent.FORBIDDEN
         try:
             resource = await self._discovery.resource(reference.api_version, reference.kind)
             if resource is None:
                 return _unserved(reference)
             found = await self._api.get(resource, reference.name, namespace=namespace if resource.namespaced else "")
         except Forbidden as error:
+            self._forbidden[place] = anyio.current_time() + _FORBIDDEN_S
+            self._forbidden.move_to_end(place)
+            if len(self._forbidden) > _MOST:
+                self._forbidden.popitem(last=False)
             self._tell(reference, error)
             return Absent.FORBIDDEN
         except NotFound:
@@ -94,8 +105,8 @@ class Owners:
 
     def _tell(self, reference: OwnerReference, error: Forbidden) -> None:
         kind = (reference.api_version, reference.kind)
-        if kind not in self._forbidden:
-            self._forbidden.add(kind)
+        if kind not in self._told and len(self._told) < _MOST:
+            self._told.add(kind)
             _log.warning(
                 "%s of %s can't be read, so what they own is grouped by itself: %s; allow the verb get on them in "
                 "the ClusterRole of this component",
