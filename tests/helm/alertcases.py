@@ -55,6 +55,16 @@ def requests(code: str, values: str) -> Series:
     return one("moorage_api_requests_total", values, "scheduler", verb="create", resource="pods/binding", code=code)
 
 
+def forbidden(verb: str, resource: str) -> Series:
+    return one("moorage_api_requests_total", "0+1x60", "workloads", verb=verb, resource=resource, code="403")
+
+
+def ungrouped(values: str) -> Series:
+    return one("moorage_ungrouped_workloads", values, "workloads", "a") | one(
+        "moorage_ungrouped_workloads", "0x60", "workloads", "b"
+    )
+
+
 def pool(used: float, stranded: float) -> Series:
     states = {"used": used, "free": 2.0, "pieces": 0.5, "stranded": stranded}
     made: Series = {}
@@ -100,6 +110,18 @@ def _fires() -> Iterator[Case]:
     yield Case(
         "nothing is there", "MoorageNoLeader", {}, 3,
         tuple(({"job": job}, no_leader.format(job)) for job in ("scheduler", "binder")),
+    )  # fmt: skip
+    yield Case(
+        "nobody groups", "MoorageNoLeader", leads("1x9", "0x9") | one("moorage_leader", "0x9", "workloads"), 3,
+        (({"job": "workloads"}, "No replica of workloads leads, so no workload is grouped"),),
+    )  # fmt: skip
+    yield Case(
+        "a workload is torn", "MoorageWorkloadsUngrouped", ungrouped("0x3 2x20"), 20,
+        (({}, "2 workloads have pods that cannot be grouped"),),
+    )  # fmt: skip
+    yield Case(
+        "PodGroups are refused", "MoorageForbidden", forbidden("create", "podgroups"), 32,
+        (({"job": "workloads", "verb": "create", "resource": "podgroups"}, "workloads may not create podgroups"),),
     )  # fmt: skip
     yield Case(
         "two lead", "MoorageTwoLeaders", leads("1x9", "1x9"), 3,
@@ -258,6 +280,11 @@ def _silent() -> Iterator[Case]:
     yield Case("a failure of yesterday", "MoorageReviewsFail", failed_review("3x40"), 30)
 
 
+def _silent_about_workloads() -> Iterator[Case]:
+    yield Case("a burst of workloads", "MoorageWorkloadsUngrouped", ungrouped("0x3 40x3 0x20"), 20)
+    yield Case("an owner that may not be read", "MoorageForbidden", forbidden("get", "batches"), 40)
+
+
 def _healthy() -> Series:
     """Two replicas of each component for two hours, at work."""
     made = leads("1x130", "0x130") | one("moorage_leader", "0x130", "binder", "b")
@@ -285,5 +312,5 @@ def _healthy() -> Series:
 
 
 FIRES: Final = tuple(_fires())
-SILENT: Final = tuple(_silent())
+SILENT: Final = (*_silent(), *_silent_about_workloads())
 HEALTHY: Final = _healthy()
