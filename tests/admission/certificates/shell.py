@@ -38,6 +38,9 @@ LIFETIME_S: Final = 60
 NAME: Final = f"moorage-admission.{names.SYSTEM_NAMESPACE}.svc"
 _REPLICA: Final = "replica"
 _WITHIN_S: Final = 120.0
+_MANIFESTS: Final = all_manifests(ServiceEndpoint(), ca=b"")
+#: How many webhooks, each with a bundle of its own, all configurations have together.
+WEBHOOKS: Final = sum(len(manifest["webhooks"]) for manifest in _MANIFESTS)
 _EMPTY: Final = {
     "apiVersion": "v1",
     "kind": "Secret",
@@ -99,8 +102,7 @@ class Site:
 
     async def bring_configurations(self) -> None:
         """Apply the webhooks as the chart has them, without any CA."""
-        manifests = all_manifests(ServiceEndpoint(), ca=b"")
-        for (resource, _), manifest in zip(CONFIGURATIONS, manifests, strict=True):
+        for (resource, _), manifest in zip(CONFIGURATIONS, _MANIFESTS, strict=True):
             await self.admin.create(resource, manifest)
 
     async def annotate(self, value: str | None, *, only: Sequence[int] = (0, 1, 2, 3)) -> None:
