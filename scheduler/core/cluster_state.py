@@ -87,7 +87,8 @@ class ClusterState:
         is_back = known is not None and record.is_ready and not known.is_ready
         if is_back:
             self.commits.probation.forget_node(record.name)
-        self.ledger.put(record)
+        if self.ledger.put(record):
+            self._changed(*self._nodes)
         if known is None or known.labels != record.labels:
             self.others.nodes_changed()
         self._changed(record.name)

@@ -60,8 +60,12 @@ class Ledger:
         #: Key of a label -> value -> rows, of keys that others' terms name; until a node changes.
         self._domains: dict[str, dict[str, list[int]]] = {}
 
-    def put(self, node: NodeRecord) -> None:
-        """Add a node or replace its record; its row has to be written afterwards."""
+    def put(self, node: NodeRecord) -> bool:
+        """Add a node or replace its record; its row has to be written afterwards.
+
+        Returns whether it has a resource that no node had before. Then all rows have to be: pods on other nodes may
+        use it, though these have none to give.
+        """
         row = self.row_of.get(node.name)
         if row is None:
             row = self._free_rows.pop() if self._free_rows else self._grow()
@@ -69,6 +73,7 @@ class Ledger:
         known = self.nodes[row]
         self.nodes[row] = node
         self._in_order = None
+        resources = len(self.table.resources)
         for name, _ in node.capacity.extended:
             self.table.add_resource(name)
         for profile, rows in self._slice_rows.items():
@@ -79,6 +84,7 @@ class Ledger:
             for constraints, judged in self._eligible.items():
                 judged[row] = self.filters.judge(node, constraints)
         self.changes.note(row, may_help=True)
+        return len(self.table.resources) > resources
 
     def touch(self, name: str) -> None:
         """Something that is not written here may help on a node."""

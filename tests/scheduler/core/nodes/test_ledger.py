@@ -140,3 +140,12 @@ def test_a_row_that_is_used_again_has_nothing_of_the_node_before() -> None:
     assert ledger.table.extra[:, row].tolist() == fresh.table.extra[:, other].tolist()
     assert (ledger.table.share_nano[:, row] == -1).all()
     assert ledger.table.devices[row] == ()
+
+
+def test_what_a_node_uses_of_a_resource_that_another_one_brings_is_counted_from_then_on() -> None:
+    made = cluster(node("n1"), bound(pod("p", extended={"example.com/dongle": "1"}), "n1"))
+    made.refresh()
+    feed(made, node("n2", extended={"example.com/dongle": "4"}))
+    ledger = made.refresh()
+    assert made.validate() == []
+    assert ledger.table.free[ledger.table.resources.index("example.com/dongle"), ledger.row_of["n1"]] == -1
