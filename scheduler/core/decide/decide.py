@@ -112,13 +112,14 @@ class _Deciding:
     def _move_on(self, stuck: Iterable[tuple[PodRecord, Placement]]) -> None:
         """Take back pods that wait for a node whose time is over, as far as they fit where no answer is owed.
 
-        This comes after all pods that wait for room: what is taken back is decided on like any other.
+        This comes after all pods that wait for room: what is taken back is decided on like any other. Those for whom
+        nothing is left to spend stay where they are until something happens: the next decision would spend the same.
         """
         attempts = self.attempts
         doubted = attempts.placer.all_but(frozenset(self.snapshot.doubts)) if self.snapshot.doubts else None
         hopeless = set(attempts.hopeless)
         for pod, placement in stuck:
-            if pod.cls in hopeless or not attempts.affords([pod]):
+            if pod.cls in hopeless or not attempts.allowance.has_left(pod.namespace) or not attempts.affords([pod]):
                 continue
             if attempts.placer.place(pod, both(doubted, attempts.placer.all_but(pod.cls.excluded))):
                 attempts.allowance.spend(pod.namespace, PLACING)

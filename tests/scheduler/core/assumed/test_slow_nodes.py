@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from scheduler.core.cluster import Cluster
+from scheduler.core.decide.allowance import Limits
 from scheduler.core.model.plan import Alone, Attempt, Explain, Gang, Hold, Withdraw
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import NodeReason
@@ -65,6 +66,17 @@ def test_who_waits_for_a_late_node_is_moved_to_where_nothing_is_owed() -> None:
     assert _moved(made) == []
     assert made.commits.late("asked")
     assert _moved(made) == ["p1", "p2"]
+
+
+def test_those_whom_a_decision_has_nothing_left_to_look_for_stay_and_keep_nobody_busy() -> None:
+    made = cluster(node(LATE), pod("p1", fraction="0.5"), pod("p2", fraction="0.4"))
+    commit(made, made.decide(0))
+    flight = made.commits.flight("uid-p1")
+    assert flight is not None
+    feed(made, node(GOOD, gpus=1), *_proof(), _asked(flight.placement.devices[0].group, book={"uid-p1": HALF}))
+    made.commits.late("asked")
+    assert made.doubts()
+    assert made.decide(0, Limits(most=1)).wake_at_ns is None
 
 
 def test_no_more_are_moved_than_there_is_room_for() -> None:
