@@ -41,11 +41,12 @@ _FIRST: Final = 1_000
 class Allowance:
     """Operations that are left to one decision. ``namespaces``: how many have pods that wait."""
 
-    __slots__ = ("_late", "_most", "_share", "_spent", "_total")
+    __slots__ = ("_late", "_most", "_spent", "_total", "share")
 
     def __init__(self, *, namespaces: int, most: int) -> None:
         self._most = most
-        self._share = most // max(1, namespaces)
+        #: Operations of which each namespace is sure.
+        self.share = most // max(1, namespaces)
         self._spent: Counter[str] = Counter()
         self._total = 0
         #: How many namespaces have had their first turn beyond the last bound.
@@ -56,7 +57,7 @@ class Allowance:
         if self._total < self._most:
             return True
         if self._total < _AT_MOST * self._most:
-            return self._spent[namespace] <= self._share
+            return self._spent[namespace] <= self.share
         return self._late < _LATE and self._spent[namespace] < _FIRST
 
     def spent_by(self, namespace: str) -> int:

@@ -7,6 +7,7 @@ it (backlog/asleep.py). What a decision may spend is bounded, and divided betwee
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -56,6 +57,9 @@ class Attempts:
     floor: int | None = None
     #: Classes whose verdicts are of this decision.
     judged: set[PodClass] = field(default_factory=set)
+    #: What it has cost to keep room, by namespace, and classes for which there was none.
+    keeping: Counter[str] = field(default_factory=Counter)
+    roomless_on_paper: set[PodClass] = field(default_factory=set)
     #: What judging again for the counts has cost.
     recounting: int = 0
     _placer: Placer | None = None
@@ -166,6 +170,28 @@ class Attempts:
         self.allowance.spend(pod.namespace, self.cost(pod.cls))
         verdict = self.hopeless[pod.cls] = self._explain(pod.cls, mask)
         return verdict
+
+    def keep_room(self, pod: PodRecord) -> bool:
+        """Charge a pod that can't be placed yet on the working copy only, if it fits.
+
+        The same is done again in each decision, so it is no part of what the namespace may spend: others of it would
+        have no turn, in any decision, as long as that lasts. It has a bound of its own, half of that. What is not
+        judged yet is left to when the pod is placed.
+        """
+        cls, namespace = pod.cls, pod.namespace
+        is_bounded = self.keeping[namespace] <= self.allowance.share // 2 and self.allowance.has_left(namespace)
+        if not is_bounded or any(map(self.snapshot.ledger.effort, cls.all_constraints())):
+            return False
+        if cls in self.roomless_on_paper or cls in self.hopeless or self.placer.taken_claim(pod):
+            return False
+        if self.known(cls, namespace) is not None:
+            return False
+        if self.placer.place(pod, self.placer.all_but(cls.excluded)) is None:
+            self.keeping[namespace] += self.cost(cls)
+            self.roomless_on_paper.add(cls)
+            return False
+        self.keeping[namespace] += PLACING
+        return True
 
     def _explain(self, cls: PodClass, mask: NodeMask) -> Verdict:
         """Why a class fits nowhere: on each kind of node by what is asked first there."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from scheduler.core.decide.alone import Outcome, decide_alone
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.groups.surplus import Surplus
-from scheduler.core.model.plan import Entry, Placement
+from scheduler.core.model.plan import Entry
 from scheduler.core.model.priority_order import ABOVE
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Verdict
@@ -35,7 +35,7 @@ class Extras:
     def turn(self) -> bool:
         """Decide until the rank changes; return whether there is another turn to come."""
         while (pod := self.surplus.take()) is not None:
-            if not (self._is_kept_room_for(pod) if self.is_starting else self._is_served(pod)):
+            if not (self.attempts.keep_room(pod) if self.is_starting else self._is_served(pod)):
                 continue
             self.surplus.placed()
             if self.above < ABOVE:
@@ -50,10 +50,3 @@ class Extras:
         fits_nowhere = isinstance(outcome, Verdict) and notes.kept(pod.cls) is not None
         self.may_sleep = self.may_sleep and fits_nowhere and not pod.alone
         return outcome is Outcome.SERVED
-
-    def _is_kept_room_for(self, pod: PodRecord) -> bool:
-        """Charge the working copy only. What is not judged yet is left to when the member is placed."""
-        ledger = self.attempts.snapshot.ledger
-        if not self.attempts.allowance.has_left(pod.namespace) or any(map(ledger.effort, pod.cls.all_constraints())):
-            return False
-        return isinstance(self.attempts.place(pod), Placement)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.cluster import Cluster
+from scheduler.core.decide.allowance import Limits
 from scheduler.core.model.plan import Alone, Bind, Gang, Placement
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group
@@ -124,3 +125,18 @@ def test_a_gang_whose_members_are_all_gated_keeps_no_room() -> None:
         made.commits.assume(placement)
     feed(made, pod("gated", group="a", gpus=1, gated=True), pod("z", gpus=1, created="2026-01-02T00:00:00Z"))
     assert placed(made) == ["z"]
+
+
+@pytest.mark.parametrize("cpu", ["1", "100"], ids=["that fit", "that fit nowhere"])
+def test_members_for_whom_room_is_kept_leave_others_of_their_namespace_their_turn(cpu: str) -> None:
+    made = cluster(node(cpu="64"), pod_group("a", 1), pod("a", group="a", priority=9))
+    (start,) = made.decide(0).entries
+    assert isinstance(start, Bind)
+    made.commits.assume(start.placement)
+    feed(made, *(pod(f"a{i}", group="a", cpu=f"{cpu}{i:03}m", priority=9) for i in range(30)), pod("late", cpu="1"))
+    limits = Limits(most=1_000)
+    rounds = 0
+    while (plan := made.decide(0, limits)).wake_at_ns == 0:
+        rounds += 1
+        assert rounds < 30
+    assert [entry.placement.name for entry in plan.entries if isinstance(entry, Bind)] == ["late"]
