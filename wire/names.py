@@ -74,7 +74,7 @@ DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 # --- pod annotations and labels: grouping and queues (KAI) -------------------------------------------------------
 #: On a pod: the PodGroup of its namespace that it belongs to.
 POD_GROUP_NAME: Final = "pod-group-name"
-#: Label of a pod: its queue; a PodGroup names its own in ``spec.queue``. Limits of queues are not enforced.
+#: Label of a pod: its queue; a PodGroup names its own in ``spec.queue``.
 QUEUE_LABEL: Final = "kai.scheduler/queue"
 #: How many pods of a Job start together; KAI's pod-grouper reads it on the Job (kai-contract 3.2).
 BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"

@@ -6,14 +6,12 @@ refuses none of it, except for durations, which its webhook can't decode.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from fractions import Fraction
 
 from admission.objects.durations import broken_durations
 from admission.objects.findings import Finding, Rule, Word
 from admission.objects.others import said_of
-from wire.crds.queue import TOO_MANY_UNITS, UNITS, UNLIMITED, WEIGHT_UNITS, Queue, QueueResource
+from wire.crds.queue import TOO_MANY_UNITS, UNITS, UNLIMITED, WEIGHT_UNITS, Queue, QueueResource, counted
 
 
 def broken_fields(queue: Queue) -> Iterator[Finding]:
@@ -28,16 +26,11 @@ def broken_fields(queue: Queue) -> Iterator[Finding]:
 
 def _broken_resource(name: str, said: QueueResource, units: int) -> Iterator[Finding]:
     for field, value in (("quota", said.quota), ("limit", said.limit)):
-        if value is not None and value != UNLIMITED and not _is_counted(value, units):
+        if value is not None and value != UNLIMITED and counted(value, units) is None:
             yield _finding(Rule.AMOUNT, f"{name}.{field}", value, units)
     weight = said.over_quota_weight
-    if weight is not None and not _is_counted(weight, WEIGHT_UNITS):
+    if weight is not None and counted(weight, WEIGHT_UNITS) is None:
         yield _finding(Rule.WEIGHT, f"{name}.overQuotaWeight", weight, WEIGHT_UNITS)
-
-
-def _is_counted(value: float, units: int) -> bool:
-    """Whether a number is one that the scheduler can count with: 0 or more, and its units stay within their bound."""
-    return math.isfinite(value) and value >= 0 and Fraction(repr(value)) * units <= TOO_MANY_UNITS - 1
 
 
 def _finding(rule: Rule, field: str, value: float, units: int) -> Finding:

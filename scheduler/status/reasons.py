@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.filters.registry import FILTERS, Filters
-from scheduler.core.model.verdict import Code, NodeReason, Verdict
+from scheduler.core.model.verdict import Code, NodeReason, QueueCause, Verdict
 from scheduler.core.report.node_view import Closed
 from wire import names
 
@@ -90,6 +90,28 @@ _PLAIN_WORDS: Final = {
     Code.VOLUME_NOT_FOUND: 'node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s): "{}"',
 }
 
+#: What keeps a pod waiting because of its queue; the first two in KAI's words.
+_QUEUE_WORDS: Final = {
+    Code.OVER_LIMIT: (
+        "{at} quota has reached the allowable limit of {word}. Limit is {most} {unit}, currently {held} {unit} "
+        "allocated and workload requested {asked} {unit}"
+    ),
+    Code.OVER_QUOTA: (
+        "Non-preemptible workload is over quota. Workload requested {asked} {unit}, but {at} quota is {most} {unit}, "
+        "while {held} {unit} are already allocated for non-preemptible pods. Use a preemptible workload to go over "
+        "quota."
+    ),
+    Code.QUEUE_NOT_FOUND: "Queue {name} does not exist",
+    Code.QUEUE_NOT_LEAF: "Queue {name} has queues below it and takes no pods itself: name one of those",
+    Code.QUEUE_PARENT_NOT_FOUND: "Queue {name} can't be used: queue {at}, a parent of it, does not exist",
+    Code.QUEUE_CYCLE: "Queue {name} can't be used: the parents of queue {at} form a cycle",
+    Code.QUEUE_TOO_DEEP: "Queue {name} can't be used: more than {deepest} queues stand above each other",
+    Code.QUEUE_CLOSED: (
+        "Queue {name} can't be used: spec.{field} of queue {at} is {value}; allowed: -1 for no limit, or a number "
+        "from 0 below 2^60 in its smallest unit"
+    ),
+}
+
 #: What is said where no device of a node has enough memory left, here and by gpushare's scheduler (A3).
 _NO_GPU_MEMORY: Final = "node(s) didn't have enough resources: GPU memory"
 _IN_ONE_DEVICE: Final = "Insufficient GPU Memory in one device"
@@ -126,7 +148,9 @@ def ignored_text(field: str) -> str:
     return f"spec.{field} is not supported yet: its pods are placed as if it were not set"
 
 
-def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, PLR0911 - one case per code
+def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, PLR0911, PLR0912 - one case per code
+    if verdict.code in _QUEUE_WORDS:
+        return _of_queue(verdict, verdict.queue or QueueCause(at=""))
     if verdict.code in _PLAIN_WORDS:
         return _PLAIN_WORDS[verdict.code].format(verdict.detail, required=verdict.required)
     match verdict.code:
@@ -166,6 +190,39 @@ def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, 
             return verdict.detail
 
 
+#: Word, unit, and how many of the smallest unit make one: by dimension of a queue, as KAI writes them.
+_QUOTA_WORDS: Final = {
+    "gpu": ("GPUs", "GPUs", 10**9),
+    "cpu": ("CPU cores", "cores", 1000),
+    "memory": ("memory", "GB", 10**9),
+}
+
+
+def _of_queue(verdict: Verdict, cause: QueueCause) -> str:
+    """Why a queue takes no more, with the arithmetic (kai-contract 4.10)."""
+    word, unit, one = _QUOTA_WORDS.get(cause.resource, ("", "", 1))
+    most, held, asked = (decimal(amount, one) for amount in (cause.most, cause.held, cause.asked))
+    return _QUEUE_WORDS[verdict.code].format(
+        name=verdict.detail,
+        at=cause.at,
+        word=word,
+        unit=unit,
+        most=most,
+        held=held,
+        asked=asked,
+        field=cause.field,
+        value=cause.value,
+        deepest=verdict.required,
+    )
+
+
+def decimal(amount: int, one: int) -> str:
+    """An amount of smallest units in whole ones, exact and without trailing zeros. ``one``: a power of ten."""
+    whole, rest = divmod(amount, one)
+    places = str(rest).zfill(len(str(one)) - 1) if rest else ""
+    return f"{whole}.{places}".rstrip("0").rstrip(".") if places else str(whole)
+
+
 def _no_node(verdict: Verdict, words: Mapping[str, str]) -> str:
     """The reasons by count, sorted as strings, as KAI sorts them."""
     parts = sorted(_node_reason(reason, words) for reason in verdict.node_reasons)
@@ -194,8 +251,7 @@ def _shortfall(verdict: Verdict) -> str:
 def _amount(unit: str, amount: int) -> str:  # noqa: PLR0911 - one case per unit
     match unit:
         case "nano_gpu":
-            whole, rest = divmod(amount, 1_000_000_000)
-            return f"{whole}.{rest:09d}".rstrip("0").rstrip(".") + " GPU"
+            return f"{decimal(amount, 1_000_000_000)} GPU"
         case "gpu":
             return f"{amount} GPU(s)"
         case "cpu_milli":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Annotated
 
 from msgspec import Meta
@@ -21,6 +23,17 @@ UNITS = {"cpu": 1, "memory": 10**6, "gpu": 10**9}
 WEIGHT_UNITS = 10**6
 #: Amounts and weights of this many units and more have no meaning: sums of them are to stay within 63 bits.
 TOO_MANY_UNITS = 1 << 60
+
+
+def counted(value: float, units: int) -> int | None:
+    """An amount or a weight in whole ``units``, cut to a whole number; None if it has no meaning.
+
+    It is read as the shortest decimal that prints as the same float: a tenth of a GPU is a tenth exactly.
+    """
+    if not math.isfinite(value) or value < 0:
+        return None
+    exact = Fraction(repr(value)) * units
+    return math.floor(exact) if exact <= TOO_MANY_UNITS - 1 else None
 
 
 class QueueResource(WireStruct, frozen=True, gc=False):

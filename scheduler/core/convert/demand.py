@@ -64,9 +64,11 @@ def _demand(pod: Pod, read: _Read) -> Demand:
 def from_amounts(amounts: Amounts) -> Demand:
     """Sort amounts into a demand; bytes of memory round up to MiB, against the asker."""
     rest = dict(amounts)
+    mem_bytes = rest.pop(names.MEMORY_RESOURCE, 0)
     return Demand(
         cpu_milli=rest.pop(names.CPU_RESOURCE, 0),
-        mem_mib=-(-rest.pop(names.MEMORY_RESOURCE, 0) // _BYTES_PER_MIB),
+        mem_mib=-(-mem_bytes // _BYTES_PER_MIB),
+        mem_rounding_bytes=-mem_bytes % _BYTES_PER_MIB,
         ephemeral_mib=-(-rest.pop(names.EPHEMERAL_STORAGE_RESOURCE, 0) // _BYTES_PER_MIB),
         gpus=rest.pop(names.GPU_RESOURCE, 0),
         extended=tuple(sorted((k, v) for k, v in rest.items() if v and k != names.PODS_RESOURCE)),

@@ -23,7 +23,16 @@ from gpu.order import Foreign
 from gpu.refusal import Refusal, shown, told
 from gpu.request import NO_GPU
 from gpu.translation import Cards, Translation
-from scheduler.core.convert import constraints, device_env, gang_kinds, job_owners, selectors, volumes, written_plan
+from scheduler.core.convert import (
+    constraints,
+    device_env,
+    gang_kinds,
+    job_owners,
+    queues,
+    selectors,
+    volumes,
+    written_plan,
+)
 from scheduler.core.convert import demand as requests
 from scheduler.core.convert.device_env import Source
 from scheduler.core.filters.registry import FILTERS, Filters
@@ -123,7 +132,7 @@ def _bound(pod: Pod, settings: Settings) -> PodRecord:
         demand=requests.readable_demand(pod), request=known.request, wishes=known.wishes, mode=mode_of(known)
     )
     return msgspec.structs.replace(
-        _record(pod, cls),
+        _record(pod, cls, settings),
         node=intern(pod.spec.node_name),
         is_reservation=is_reservation(pod, settings),
         held=_held(pod),
@@ -166,7 +175,7 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     job, job_name = job_owners.job_of(pod.metadata.owner_references)
     came_by_the_door = own is not None or not vocabulary.is_spoken(pod)
     return msgspec.structs.replace(
-        _record(pod, cls),
+        _record(pod, cls, settings),
         gated=bool(pod.spec.scheduling_gates),
         labels=pod.metadata.labels or {},
         job=job,
@@ -183,9 +192,10 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     )
 
 
-def _record(pod: Pod, cls: PodClass) -> PodRecord:
+def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
     meta = pod.metadata
     labels = meta.labels or {}
+    counts_for_us = is_ours(pod, settings) and not is_reservation(pod, settings)
     # What many pods share is kept once.
     return PodRecord(
         uid=meta.uid,
@@ -204,7 +214,14 @@ def _record(pod: Pod, cls: PodClass) -> PodRecord:
         claims=volumes.claims_of(pod) if pod.spec.volumes else (),
         keeps_off=selectors.anti_terms(pod) if pod.spec.affinity else (),
         grace_s=30 if (grace_s := pod.spec.termination_grace_period_seconds) is None else grace_s,
+        queue=queues.queue_of(labels) if counts_for_us else "",
+        is_preemptible=queues.is_preemptible(labels.get(names.PREEMPTIBILITY_LABEL)),
+        is_foreign=not (counts_for_us or is_reservation(pod, settings) or _is_scaling(pod)),
     )
+
+
+def _is_scaling(pod: Pod) -> bool:
+    return pod.spec.scheduler_name == names.SCALING_SCHEDULER_NAME
 
 
 def _shared_constraints(pod: Pod, cards: Cards, enforced: tuple[str, ...], filters: Filters) -> Constraints:
@@ -342,6 +359,8 @@ def pod_group_record(group: PodGroup) -> PodGroupRecord:
         ignored=ignored_in(group),
         controller=_controller(meta),
         planned=written_plan.members((meta.annotations or {}).get(names.PLAN)),
+        queue=intern(spec.queue or names.DEFAULT_QUEUE),
+        is_preemptible=queues.is_preemptible(spec.preemptibility),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -52,6 +52,10 @@ class Facts(Generic[K, R]):
     def get(self, key: K) -> R | None:
         """The record of this key."""
         return self._by_key.get(key)
+
+    def all(self) -> Collection[R]:
+        """All records, in no order."""
+        return self._by_key.values()
 
     def __contains__(self, key: K) -> bool:
         """Whether there is a record of this key."""

@@ -35,6 +35,13 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=Tru
     gpus: int = 0
     #: Extended resources and huge pages (bytes), sorted by name, zeros left out.
     extended: tuple[tuple[str, int], ...] = ()
+    #: By how much ``mem_mib`` is more than what is asked: queues count bytes.
+    mem_rounding_bytes: int = 0
+
+    @property
+    def mem_bytes(self) -> int:
+        """Memory as it is asked."""
+        return self.mem_mib * 2**20 - self.mem_rounding_bytes
 
 
 class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
@@ -223,6 +230,13 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     keeps_off: tuple[AntiTerm, ...] = ()
     #: UID of what made it and makes its successors, "" if nobody.
     controller: str = ""
+    #: The queue that it names, or the default one. "" for pods that count in no queue: those of other schedulers,
+    #: reservations, and scaling pods.
+    queue: str = ""
+    #: Whether it may be preempted, as its label says; None: its priority decides.
+    is_preemptible: bool | None = None
+    #: Of a bound pod that counts in no queue: it is another scheduler's, so queues can't divide what it uses.
+    is_foreign: bool = False
 
     def taken(self, number: int) -> Translation | None:
         """All of what it asks, with the request of this number: 0 is the first. None if there is no such one."""
@@ -332,6 +346,10 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     controller: str = ""
     #: Pod UID -> place, of a plan that was written and not taken back.
     planned: dict[str, PlannedMember] = {}
+    #: The queue of all its pods.
+    queue: str = names.DEFAULT_QUEUE
+    #: Whether its pods may be preempted; None: their priority decides.
+    is_preemptible: bool | None = None
 
 
 class BindRequestRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):

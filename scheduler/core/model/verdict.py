@@ -61,6 +61,23 @@ class Code(enum.Enum):
     CLAIM_IN_USE = "ClaimInUse"
     #: The claim is bound to a volume that is not there: ``detail`` names the volume.
     VOLUME_NOT_FOUND = "VolumeNotFound"
+    #: The queue of the pod, or one above it, is at its limit: ``detail`` names the pod's queue, as in all that follow,
+    #: and ``queue`` says where and by how much.
+    OVER_LIMIT = "OverLimit"
+    #: The pods can't be preempted, and would use more than the queue's quota.
+    OVER_QUOTA = "NonPreemptibleOverQuota"
+    #: There is no Queue of that name.
+    QUEUE_NOT_FOUND = "QueueDoesNotExist"
+    #: The queue has queues below it, and takes no pods itself.
+    QUEUE_NOT_LEAF = "QueueNotLeaf"
+    #: A parent is not there: ``queue.at`` names it.
+    QUEUE_PARENT_NOT_FOUND = "QueueParentDoesNotExist"
+    #: The parents form a circle that ``queue.at`` is part of.
+    QUEUE_CYCLE = "QueueCycle"
+    #: More queues stand above it than ``required``.
+    QUEUE_TOO_DEEP = "QueueTooDeep"
+    #: A field of ``queue.at`` has a value without meaning: ``queue.field`` and ``queue.value``.
+    QUEUE_CLOSED = "QueueClosed"
 
 
 class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
@@ -89,6 +106,22 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
 _OF_NODES: Final = frozenset({"not-ready", "cordoned"})
 
 
+class QueueCause(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Why a queue takes no more: ``at`` is the queue itself or one above it.
+
+    ``resource``: ``cpu`` | ``memory`` | ``gpu``; ``most``, ``held`` and ``asked`` in its smallest unit (resources.py).
+    ``field`` and ``value``: of a Queue object.
+    """
+
+    at: str
+    resource: str = ""
+    most: int = 0
+    held: int = 0
+    asked: int = 0
+    field: str = ""
+    value: str = ""
+
+
 class Reasons(NamedTuple):
     """What a verdict says without its counts. A pod is told at once when this changes; counts may be a while old."""
 
@@ -96,6 +129,7 @@ class Reasons(NamedTuple):
     detail: str
     required: int
     kinds: frozenset[tuple[str, str]]
+    queue: tuple[str, str] | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -110,10 +144,12 @@ class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     detail: str = ""
     #: ("nano_gpu" | "gpu" | "cpu_milli" | "mem_mib" | ..., least additional amount on the best node), if known.
     shortfall: tuple[str, int] | None = None
+    queue: QueueCause | None = None
 
     @property
     def reasons(self) -> Reasons:
         """The verdict without its counts."""
         kinds = frozenset((reason.kind, reason.resource) for reason in self.node_reasons)
         lasting = frozenset(each for each in kinds if each[0] not in _OF_NODES)
-        return Reasons(self.code, self.detail, self.required, lasting or kinds)
+        queue = (self.queue.at, self.queue.resource) if self.queue is not None else None
+        return Reasons(self.code, self.detail, self.required, lasting or kinds, queue)

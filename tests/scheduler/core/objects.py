@@ -17,7 +17,7 @@ from gpu.handover import Handover, PlannedDevice
 from gpu.handover import render as render_handover
 from gpu.translation import Translation
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert import volumes
+from scheduler.core.convert import queues, volumes
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.plan import Attempt, Bind, Hold, Join, Plan
 from scheduler.core.model.settings import Settings
@@ -27,6 +27,7 @@ from wire import names
 from wire.core import ContainerState, ContainerStatus, Node, Pod, ResourceHealth, ResourceStatus
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
+from wire.crds.queue import Queue
 from wire.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 
 NANO = 1_000_000_000
@@ -264,6 +265,33 @@ def pod_group(
     )
 
 
+def queue(
+    name: str,
+    parent: str = "",
+    *,
+    gpu: tuple[float, float, float] = (0, 1, -1),
+    cpu: tuple[float, float, float] = (-1, 1, -1),
+    memory: tuple[float, float, float] = (-1, 1, -1),
+    priority: int | None = None,
+    created: str = "2026-01-01T00:00:00Z",
+) -> Queue:
+    """A Queue; quota, weight and limit of each resource."""
+    fields = ("quota", "overQuotaWeight", "limit")
+    each = {"gpu": gpu, "cpu": cpu, "memory": memory}
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "uid": f"uid-{name}", "creationTimestamp": created},
+            "spec": {
+                "parentQueue": parent,
+                "priority": priority,
+                "resources": {kind: dict(zip(fields, amounts, strict=True)) for kind, amounts in each.items()},
+            },
+        },
+        Queue,
+        strict=False,
+    )
+
+
 def bind_request(
     of: Pod,
     node_name: str,
@@ -368,7 +396,7 @@ def attachment(name: str, node_name: str, *, of: str, driver: str) -> VolumeAtta
 
 
 Stored = PersistentVolumeClaim | PersistentVolume | StorageClass | CSINode | VolumeAttachment
-Fed = Node | Pod | PodGroup | BindRequest | Stored
+Fed = Node | Pod | PodGroup | BindRequest | Queue | Stored
 
 
 def cluster(*objects: Fed, settings: Settings | None = None, filters: Filters = FILTERS) -> Cluster:
@@ -389,6 +417,8 @@ def feed(made: Cluster, *objects: Fed) -> None:
                 made.upsert_pod_group(obj)
             case BindRequest():
                 made.upsert_bind_request(obj)
+            case Queue():
+                made.queues.records.put(queues.queue_record(obj))
             case _:
                 _feed_storage(made.storage, obj)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.model.verdict import Code, NodeReason, Verdict
+from scheduler.core.model.verdict import Code, NodeReason, QueueCause, Verdict
 from scheduler.status import reasons
 
 TEXTS = [
@@ -78,6 +78,52 @@ TEXTS = [
         "PodGroup team-a/g was not found (annotation pod-group-name)",
         id="no-such-group",
     ),
+    pytest.param(
+        Verdict(
+            code=Code.OVER_LIMIT,
+            detail="team",
+            queue=QueueCause(at="dept", resource="gpu", most=8 * 10**9, held=7_500_000_000, asked=10**9),
+        ),
+        "dept quota has reached the allowable limit of GPUs. Limit is 8 GPUs, currently 7.5 GPUs allocated and "
+        "workload requested 1 GPUs",
+        id="over-limit",
+    ),
+    pytest.param(
+        Verdict(
+            code=Code.OVER_QUOTA,
+            detail="team",
+            queue=QueueCause(at="team", resource="cpu", most=8_000, held=7_500, asked=1_000),
+        ),
+        "Non-preemptible workload is over quota. Workload requested 1 cores, but team quota is 8 cores, while 7.5 "
+        "cores are already allocated for non-preemptible pods. Use a preemptible workload to go over quota.",
+        id="over-quota",
+    ),
+    pytest.param(
+        Verdict(
+            code=Code.OVER_LIMIT,
+            detail="team",
+            queue=QueueCause(at="team", resource="memory", most=500_000_000, held=0, asked=500_170_752),
+        ),
+        "team quota has reached the allowable limit of memory. Limit is 0.5 GB, currently 0 GB allocated and workload "
+        "requested 0.500170752 GB",
+        id="over-limit-of-memory",
+    ),
+    pytest.param(
+        Verdict(
+            code=Code.QUEUE_CLOSED,
+            detail="team",
+            queue=QueueCause(at="dept", field="resources.gpu.quota", value="-2.0"),
+        ),
+        "Queue team can't be used: spec.resources.gpu.quota of queue dept is -2.0; allowed: -1 for no limit, or a "
+        "number from 0 below 2^60 in its smallest unit",
+        id="queue-closed",
+    ),
+    pytest.param(
+        Verdict(code=Code.QUEUE_PARENT_NOT_FOUND, detail="team", queue=QueueCause(at="dept")),
+        "Queue team can't be used: queue dept, a parent of it, does not exist",
+        id="no-parent",
+    ),
+    pytest.param(Verdict(code=Code.QUEUE_NOT_FOUND, detail="team"), "Queue team does not exist", id="no-such-queue"),
 ]
 
 

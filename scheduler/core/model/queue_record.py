@@ -1,0 +1,37 @@
+"""What the core keeps of a Queue object."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scheduler.core.model.resources import NOTHING, WITHOUT_END, Resources
+
+
+class BadField(msgspec.Struct, frozen=True, gc=False):
+    """A field of a Queue whose value has no meaning. ``field`` below ``spec``, ``value`` as it stands there."""
+
+    field: str
+    value: str
+
+
+class QueueRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A queue as its object says. ``parent`` "": it is at the top.
+
+    ``quota`` and ``limit``: UNLIMITED for -1. ``weight``: share of what is left above the quotas, in millionths, by
+    dimension. ``created`` as the API server writes it. ``bad``: the queue is closed because of this field.
+    """
+
+    name: str
+    uid: str = ""
+    parent: str = ""
+    created: str = ""
+    priority: int = 100
+    quota: Resources = NOTHING
+    limit: Resources = WITHOUT_END
+    weight: Resources = NOTHING
+    bad: BadField | None = None
+
+    @property
+    def key(self) -> str:
+        """Queues are known by their names."""
+        return self.name

@@ -1,0 +1,172 @@
+"""What queues have, in one decision: sums over all their pods and those of the queues below, and fair shares.
+
+A decision charges its own choices here as it does on the nodes, and takes them back together. Sums come by name
+(sums.py), so a tree that changes needs no recount; what counts for a queue that can't be used is taken off the total,
+as pods of other schedulers are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import NamedTuple
+
+from scheduler.core.model.queue_record import QueueRecord
+from scheduler.core.model.resources import DIMENSIONS, NOTHING, Resources
+from scheduler.core.model.verdict import Code, QueueCause, Verdict
+from scheduler.core.queues.shares import allocatable, fair_shares
+from scheduler.core.queues.sums import Sum
+from scheduler.core.queues.tree import Tree
+
+
+@dataclass(slots=True)
+class Account:
+    """One queue's. ``held`` counts against limits, ``fixed`` (of it, what can't be preempted) against quotas.
+
+    ``kept``: what it holds without pods that are terminating. ``fair`` and ``allocatable``: as in shares.py.
+    """
+
+    held: Resources = NOTHING
+    fixed: Resources = NOTHING
+    kept: Resources = NOTHING
+    asked: Resources = NOTHING
+    fair: Resources = NOTHING
+    allocatable: Resources = NOTHING
+
+
+class Use(NamedTuple):
+    """What a pod, or several of one queue, would count for there. ``is_fixed``: they can't be preempted."""
+
+    queue: str
+    amounts: Resources
+    is_fixed: bool = False
+
+
+class HeldBack(NamedTuple):
+    """Why a queue does not take a use."""
+
+    verdict: Verdict
+    use: Use
+
+
+@dataclass(slots=True)
+class Accounts:
+    """All queues', by number in the tree. ``total``: what they divide."""
+
+    tree: Tree
+    total: Resources
+    of: list[Account]
+    #: Charges of this decision, to take them back.
+    _journal: list[Use] = field(default_factory=list)
+
+    # --- what a decision charges -------------------------------------------------------------------------------------
+    def charge(self, use: Use) -> None:
+        """Count pods that are placed now. They were asked for already."""
+        self._journal.append(use)
+        self._add(use, use.amounts)
+
+    def charged_since(self, mark: int) -> Resources:
+        """The sum of all charges since ``mark``."""
+        return reduce(Resources.plus, (use.amounts for use in self._journal[mark:]), NOTHING)
+
+    def checkpoint(self) -> int:
+        """A point to come back to."""
+        return len(self._journal)
+
+    def rollback(self, mark: int) -> None:
+        """Take back all charges since ``mark``."""
+        while len(self._journal) > mark:
+            use = self._journal.pop()
+            self._add(use, NOTHING.minus(use.amounts))
+
+    def _add(self, use: Use, amounts: Resources) -> None:
+        queue = self.tree.find(use.queue)
+        for at in () if queue is None else queue.path:
+            account = self.of[at]
+            account.held = account.held.plus(amounts)
+            account.kept = account.kept.plus(amounts)
+            if use.is_fixed:
+                account.fixed = account.fixed.plus(amounts)
+
+    # --- whether pods may start at all -------------------------------------------------------------------------------
+    def refusal(self, use: Use) -> Verdict | None:
+        """Why a queue may not use that much more: a limit on the way up, or a quota for what can't be preempted.
+
+        Dimensions that are not asked for are not looked at (kai-contract 4.5, Capacity checks).
+        """
+        queue = self.tree.leaf(use.queue)
+        if isinstance(queue, Verdict):
+            return queue
+        for number in queue.path:
+            at = self.tree.queues[number]
+            cause = over_limit(at.record, self.of[number].held, use.amounts)
+            if cause is not None:
+                return Verdict(code=Code.OVER_LIMIT, detail=queue.name, queue=cause)
+        if not use.is_fixed:
+            return None
+        for number in queue.path:
+            at = self.tree.queues[number]
+            cause = over_quota(at.record, self.of[number].fixed, use.amounts)
+            if cause is not None:
+                return Verdict(code=Code.OVER_QUOTA, detail=queue.name, queue=cause)
+        return None
+
+    def room_for(self, use: Use) -> int:
+        """How many times a queue may take a use: a bound, at least 1 if it may take it at all."""
+        if self.refusal(use) is not None:
+            return 0
+        queue = self.tree.find(use.queue)
+        return min(
+            (
+                (most - held) // amount
+                for number in (() if queue is None else queue.path)
+                for most, held, amount in zip(
+                    self.tree.queues[number].record.limit, self.of[number].held, use.amounts, strict=True
+                )
+                if amount > 0
+            ),
+            default=1,
+        )
+
+
+def over_limit(record: QueueRecord, held: Resources, asked: Resources) -> QueueCause | None:
+    """The first dimension in which a queue would pass its limit."""
+    return _beyond(record.name, record.limit, held, asked)
+
+
+def over_quota(record: QueueRecord, held_fixed: Resources, asked: Resources) -> QueueCause | None:
+    """The first dimension in which pods that can't be preempted would use more than the queue's quota."""
+    return _beyond(record.name, record.quota, held_fixed, asked)
+
+
+def _beyond(name: str, most: Resources, held: Resources, asked: Resources) -> QueueCause | None:
+    for at, resource in enumerate(DIMENSIONS):
+        if asked[at] > 0 and held[at] + asked[at] > most[at]:
+            return QueueCause(at=name, resource=resource, most=most[at], held=held[at], asked=asked[at])
+    return None
+
+
+def accounts(tree: Tree, sums: Mapping[str, Sum], allocatable_of_nodes: Resources) -> Accounts:
+    """Add up what is counted by queue name, and divide what nodes have.
+
+    ``allocatable_of_nodes``: of Ready nodes, without what pods of other schedulers use.
+    """
+    of = [Account() for _ in tree.queues]
+    total = allocatable_of_nodes
+    for name, each in sums.items():
+        queue = tree.find(name)
+        if queue is None:
+            total = total.minus(each.kept)
+            continue
+        for number in queue.path:
+            account = of[number]
+            account.held = account.held.plus(each.held)
+            account.fixed = account.fixed.plus(each.fixed)
+            account.kept = account.kept.plus(each.kept)
+            account.asked = account.asked.plus(each.asked)
+    total = Resources(*(max(0, each) for each in total))
+    fair = fair_shares(tree, total, [account.asked for account in of])
+    for account, queue, share in zip(of, tree.queues, fair, strict=True):
+        account.fair, account.allocatable = share, allocatable(queue, share)
+    return Accounts(tree, total, of)

@@ -1,0 +1,148 @@
+"""Who is next: down the tree to the queue that it is due to, then by rank within it (batch.md 4.1, kai-contract 4.5).
+
+The key of a queue is made for the group that it would give next. After a turn only keys on that group's path are made
+again; older ones are left in the heaps and passed over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Final, Generic, Protocol, TypeVar
+
+from scheduler.core.model.priority_order import Rank
+from scheduler.core.model.resources import UNITS, UNLIMITED, Resources
+from scheduler.core.queues.accounts import Accounts
+from scheduler.core.queues.tree import TreeQueue
+
+#: Shares are compared to this many binary places.
+_PLACES: Final = 32
+#: What counts in a dimension of which nothing can be had counts this many times (KAI's number).
+_VOID: Final = 1000
+_TOP: Final = -1
+
+Key = tuple[bool, bool, int, bool, int, int, tuple[int, ...], str, str]
+#: The key of a queue without siblings.
+_ALONE: Final[Key] = (False, False, 0, False, 0, 0, (), "", "")
+
+
+class Due(Protocol):
+    """What waits for its turn in a queue."""
+
+    @property
+    def use(self) -> Resources:
+        """What its next pods would use."""
+        ...
+
+    def is_settled(self) -> bool:
+        """Whether nothing is left to decide, as what was decided on others holds for it; it then has said so."""
+        ...
+
+
+W = TypeVar("W", bound=Due)
+
+
+def key(accounts: Accounts, queue: TreeQueue, more: Resources) -> Key:
+    """Smaller is served first. ``more``: what the next group of the queue would use.
+
+    In this order: not above its fair share in every dimension; within its quota with the group; the higher priority;
+    not using what it can't have; the smaller dominant share with the group, then without it; the smaller allocatable
+    share; the older queue, then the name.
+    """
+    account, record = accounts.of[queue.number], queue.record
+    after, most = account.kept.plus(more), account.allocatable
+    return (
+        all(kept > fair for kept, fair in zip(account.kept, account.fair, strict=True)),
+        not all(amount <= quota for amount, quota in zip(after, record.quota, strict=True)),
+        -record.priority,
+        any(amount > 0 and not share for amount, share in zip(after, most, strict=True)),
+        _dominant(after, most, accounts.total),
+        _dominant(account.kept, most, accounts.total),
+        tuple(reversed(most)),
+        record.created,
+        record.name,
+    )
+
+
+def _dominant(amounts: Resources, allocatable: Resources, total: Resources) -> int:
+    """The largest part that it is of any dimension's allocatable share; of the total, if that has no end."""
+    return max(map(_part, amounts, allocatable, total, UNITS))
+
+
+def _part(amount: int, allocatable: int, total: int, unit: int) -> int:
+    most = total if allocatable >= UNLIMITED else allocatable
+    if most > 0:
+        return (amount << _PLACES) // most
+    return (amount * _VOID << _PLACES) // unit
+
+
+@dataclass(slots=True)
+class QueueOrder(Generic[W]):
+    """What waits, by queue. ``accounts`` change between turns, for the queue that had its turn only."""
+
+    accounts: Accounts
+    #: By leaf: what waits in it, by rank. The number decides between equals.
+    _waiting: dict[int, list[tuple[Rank, int, W]]] = field(default_factory=dict)
+    #: By queue: keys of the queues below it that have something to give, each with the version that it is of.
+    _below: dict[int, list[tuple[Key, int, int]]] = field(default_factory=dict)
+    _version: dict[int, int] = field(default_factory=dict)
+    #: Leaves whose keys are to be made again. A dict keeps the order.
+    _changed: dict[int, None] = field(default_factory=dict)
+    _put: int = 0
+
+    def put(self, queue: TreeQueue, rank: Rank, waiting: W) -> None:
+        """Have it wait for its turn in a queue that has no children."""
+        self._put += 1
+        heappush(self._waiting.setdefault(queue.number, []), (rank, self._put, waiting))
+        self._changed[queue.number] = None
+
+    def pop(self) -> W | None:
+        """Give the next one its turn; None if nothing waits."""
+        for number in self._changed:
+            self._make_keys(self.accounts.tree.queues[number])
+        self._changed.clear()
+        number = _TOP
+        while number not in self._waiting:
+            child = self._first_below(number)
+            if child is None:
+                return None
+            number = child
+        _, _, waiting = heappop(self._waiting[number])
+        self._changed[number] = None
+        return waiting
+
+    def _make_keys(self, leaf: TreeQueue) -> None:
+        """Make the keys from a leaf up to the top."""
+        for number in leaf.path:
+            queue = self.accounts.tree.queues[number]
+            version = self._version[number] = self._version.get(number, 0) + 1
+            first = self._first_of(number)
+            if first is not None:
+                below = self._below.setdefault(queue.parent, [])
+                is_alone = len(self._siblings(queue)) == 1
+                heappush(below, (_ALONE if is_alone else key(self.accounts, queue, first.use), number, version))
+
+    def _siblings(self, queue: TreeQueue) -> tuple[int, ...]:
+        tree = self.accounts.tree
+        return tree.top if queue.parent == _TOP else tree.queues[queue.parent].children
+
+    def _first_of(self, number: int) -> W | None:
+        """The next group of a queue; None if nothing waits in it."""
+        while (waiting := self._waiting.get(number)) is None:
+            child = self._first_below(number)
+            if child is None:
+                return None
+            number = child
+        while waiting and waiting[0][2].is_settled():
+            heappop(waiting)
+        return waiting[0][2] if waiting else None
+
+    def _first_below(self, number: int) -> int | None:
+        """The queue below that is served first."""
+        below = self._below.get(number, [])
+        while below:
+            _, child, version = below[0]
+            if self._version[child] == version:
+                return child
+            heappop(below)
+        return None

@@ -1,0 +1,143 @@
+"""All that is known of queues: their objects, what pods count for in them, and what nodes have to divide.
+
+Pods that an event touched are counted anew before the next decision, as nodes are (cluster.py): so the order, number
+and lateness of events can't matter to the sums.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+from scheduler.core.model.facts import Facts
+from scheduler.core.model.queue_record import QueueRecord
+from scheduler.core.model.records import NodeRecord, PodClass, PodGroupRecord, PodRecord
+from scheduler.core.model.resources import NOTHING, Resources
+from scheduler.core.nodes.node_usage import Charge
+from scheduler.core.queues import use
+from scheduler.core.queues.accounts import Accounts, accounts
+from scheduler.core.queues.sums import QueueSums, Row, Stage
+from scheduler.core.queues.tree import Tree
+
+#: Of so many classes it is kept what they ask.
+_MOST_KEPT: Final = 4096
+
+
+class Queues:
+    """Queues of a cluster. ``changed`` is called when a queue is new, different or gone."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        #: Queue objects by name.
+        self.records: Facts[str, QueueRecord] = Facts(self._queue_changed, read_changed=self._forget_tree)
+        self.sums = QueueSums()
+        #: Pods (UIDs) to be counted anew.
+        self.marked: set[str] = set()
+        self._tree: Tree | None = None
+        self._of_node: dict[str, Resources] = {}
+        self._total = NOTHING
+        #: Sizes of cards in MiB, and how many nodes have them.
+        self._cards: Counter[int] = Counter()
+        self._cards_of: dict[str, set[int]] = {}
+        #: What classes ask, and the least that they come to use.
+        self._amounts_of: dict[PodClass, tuple[Resources, Resources]] = {}
+        #: Accounts as they were made last, and what of.
+        self._made: tuple[tuple[Tree, int, Resources], Accounts] | None = None
+
+    # --- objects -----------------------------------------------------------------------------------------------------
+    @property
+    def tree(self) -> Tree:
+        """The tree of the queues that are known."""
+        if self._tree is None:
+            self._tree = Tree(self.records.all(), is_read=self.records.is_read)
+        return self._tree
+
+    def _queue_changed(self, _: QueueRecord) -> None:
+        self._forget_tree()
+
+    def _forget_tree(self) -> None:
+        self._tree = None
+        self._changed()
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+    def count_node(self, node: NodeRecord, bound: Iterable[PodRecord]) -> bool:
+        """Count what a node has for pods of ours; return whether sizes of cards have come or gone with that."""
+        has = use.allocatable(node)
+        if has != NOTHING:
+            for pod in bound:
+                if pod.is_foreign:
+                    has = has.minus(use.held(pod, node))
+        return self._put_node(node.name, has, {node.smallest_card_mib, node.largest_card_mib} - {0})
+
+    def drop_node(self, name: str) -> bool:
+        """A node is gone; return as ``count_node``."""
+        return self._put_node(name, NOTHING, set())
+
+    def _put_node(self, name: str, has: Resources, cards: set[int]) -> bool:
+        self._total = self._total.minus(self._of_node.pop(name, NOTHING)).plus(has)
+        if has != NOTHING:
+            self._of_node[name] = has
+        before, known = self._cards_of.pop(name, set()), self._card_sizes
+        if cards:
+            self._cards_of[name] = cards
+        self._cards.update(cards)
+        self._cards.subtract(before)
+        for size in before:
+            if not self._cards[size]:
+                del self._cards[size]
+        if known == self._card_sizes:
+            return False
+        self._amounts_of.clear()
+        return True
+
+    @property
+    def _card_sizes(self) -> tuple[int, int]:
+        return min(self._cards, default=0), max(self._cards, default=0)
+
+    # --- what pods count for -----------------------------------------------------------------------------------------
+    def row(
+        self, pod: PodRecord, group: PodGroupRecord | None, charges: Iterable[Charge], node: NodeRecord | None
+    ) -> Row | None:
+        """What a pod counts for, and where; None: for nothing. ``charges``: where it is on its way to.
+
+        One that is counted twice, as its hand-over and its plan both name it, counts with the most that one says.
+        """
+        if not pod.queue:
+            return None
+        queue, is_fixed = group.queue if group is not None else pod.queue, use.is_fixed(pod, group)
+        if pod.node:
+            return Row(queue, use.held(pod, node), Stage.LEAVING if pod.deleting else Stage.HELD, is_fixed)
+        planned = [use.planned(pod.cls.demand, charge.devices) for charge in charges]
+        if planned:
+            return Row(queue, max(planned), Stage.LEAVING if pod.deleting else Stage.HELD, is_fixed)
+        if pod.deleting or pod.gated or pod.blocker is not None:
+            return None
+        return Row(queue, self.asked(pod.cls), Stage.WAITING, is_fixed)
+
+    def asked(self, cls: PodClass) -> Resources:
+        """What a class asks: a part of the smallest card that there is, if it asks for memory of one."""
+        return self._amounts(cls)[0]
+
+    def least(self, cls: PodClass) -> Resources:
+        """The least that a class may come to use: a part of the largest card that there is."""
+        return self._amounts(cls)[1]
+
+    def _amounts(self, cls: PodClass) -> tuple[Resources, Resources]:
+        found = self._amounts_of.get(cls)
+        if found is None:
+            if len(self._amounts_of) >= _MOST_KEPT:
+                self._amounts_of.clear()
+            smallest, largest = self._card_sizes
+            found = self._amounts_of[cls] = use.asked(cls, smallest), use.least(cls, largest)
+        return found
+
+    # --- what decisions read -----------------------------------------------------------------------------------------
+    def accounts(self) -> Accounts:
+        """Accounts of all queues as they are counted, to be charged by one decision."""
+        made_of = self.tree, self.sums.version, self._total
+        if self._made is None or self._made[0] != made_of:
+            self._made = made_of, accounts(self.tree, self.sums.sums, self._total)
+        made = self._made[1]
+        return Accounts(made.tree, made.total, [replace(account) for account in made.of])

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.core.convert.queues import is_preemptible, queue_of, queue_record
+from scheduler.core.model.queue_record import BadField
+from scheduler.core.model.resources import NOTHING, UNLIMITED, WITHOUT_END, Resources
+from wire import names
+from wire.core import ObjectMeta
+from wire.crds.queue import Queue, QueueResource, QueueResources, QueueSpec
+
+
+def made(**spec: Any) -> Queue:
+    return msgspec.convert({"metadata": {"name": "q"}, "spec": spec}, Queue)
+
+
+def test_amounts_are_read_in_the_smallest_units_as_they_are_written() -> None:
+    record = queue_record(
+        made(
+            parentQueue="top",
+            priority=7,
+            resources={
+                "cpu": {"quota": 1500, "limit": -1, "overQuotaWeight": 0.5},
+                "memory": {"quota": 2.5, "limit": 10, "overQuotaWeight": 1},
+                "gpu": {"quota": 0.1, "limit": 0.3, "overQuotaWeight": 3},
+            },
+        )
+    )
+    assert (record.name, record.parent, record.priority) == ("q", "top", 7)
+    assert record.quota == Resources(1500, 2_500_000, 100_000_000)
+    assert record.limit == Resources(UNLIMITED, 10_000_000, 300_000_000)
+    assert record.weight == Resources(500_000, 1_000_000, 3_000_000)
+    assert record.bad is None
+
+
+@pytest.mark.parametrize("spec", [{}, {"resources": {}}, {"resources": {"gpu": {}}}], ids=["none", "empty", "no gpu"])
+def test_what_is_absent_is_nothing_as_with_kai(spec: dict[str, Any]) -> None:
+    record = queue_record(made(**spec))
+    assert (record.quota, record.limit, record.weight, record.priority) == (NOTHING, NOTHING, NOTHING, 100)
+
+
+def test_the_unlimited_queue_is_without_end_everywhere() -> None:
+    free = {"quota": -1, "limit": -1}
+    record = queue_record(made(resources={"cpu": free, "memory": free, "gpu": free}))
+    assert (record.quota, record.limit) == (WITHOUT_END, WITHOUT_END)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("quota", -2.0),
+        ("quota", -0.5),
+        ("limit", math.nan),
+        ("limit", math.inf),
+        ("quota", 1.2e9),
+        ("over_quota_weight", -1.0),
+        ("over_quota_weight", math.nan),
+    ],
+)
+def test_a_value_without_meaning_closes_the_queue(field: str, value: float) -> None:
+    resources = QueueResources(gpu=QueueResource(**{field: value}))
+    record = queue_record(Queue(metadata=ObjectMeta(name="q"), spec=QueueSpec(resources=resources)))
+    written = {"over_quota_weight": "overQuotaWeight"}.get(field, field)
+    assert record.bad == BadField(f"resources.gpu.{written}", repr(value))
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({}, "default-queue"),
+        ({names.QUEUE_LABEL: "a"}, "a"),
+        ({names.PROJECT_LABEL: "p"}, "p"),
+        ({names.QUEUE_LABEL: "a", names.PROJECT_LABEL: "p"}, "a"),
+        ({names.QUEUE_LABEL: ""}, "default-queue"),
+    ],
+)
+def test_a_pod_is_charged_to_the_queue_of_its_labels(labels: dict[str, str], expected: str) -> None:
+    assert queue_of(labels) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"), [("preemptible", True), ("non-preemptible", False), (None, None), ("", None), ("x", None)]
+)
+def test_preemptibility_is_said_in_two_words(written: str | None, expected: bool | None) -> None:
+    assert is_preemptible(written) is expected

@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+from scheduler.core.model.queue_record import QueueRecord
+from scheduler.core.model.resources import NOTHING, WITHOUT_END
+
+
+def test_a_queue_that_says_nothing_guarantees_nothing_and_limits_nothing() -> None:
+    record = QueueRecord(name="a")
+    assert (record.key, record.quota, record.limit, record.priority) == ("a", NOTHING, WITHOUT_END, 100)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from scheduler.core.model.queue_record import QueueRecord
+from scheduler.core.model.resources import UNLIMITED, Resources
+from scheduler.core.queues.shares import allocatable, fair_shares
+from scheduler.core.queues.tree import Tree
+
+GPU = 10**9
+EVEN = Resources(10**6, 10**6, 10**6)
+
+
+def gpus(count: float) -> Resources:
+    return Resources(gpu_nano=round(count * GPU))
+
+
+def test_children_divide_what_their_parent_gets() -> None:
+    tree = Tree(
+        [
+            QueueRecord(name="left", weight=EVEN),
+            QueueRecord(name="right", weight=EVEN),
+            QueueRecord(name="a", parent="left", weight=EVEN),
+            QueueRecord(name="b", parent="left", weight=EVEN),
+        ]
+    )
+    asked = {"left": gpus(12), "right": gpus(12), "a": gpus(6), "b": gpus(6)}
+    fair = fair_shares(tree, gpus(8), [asked[queue.name] for queue in tree.queues])
+    assert {queue.name: fair[queue.number].gpu_nano // GPU for queue in tree.queues} == {
+        "left": 4,
+        "right": 4,
+        "a": 2,
+        "b": 2,
+    }
+
+
+def test_each_dimension_is_divided_by_itself() -> None:
+    tree = Tree([QueueRecord(name="a", weight=EVEN), QueueRecord(name="b", weight=EVEN)])
+    asked = [Resources(1000, 0, 9 * GPU), Resources(9000, 70, 0)]
+    assert fair_shares(tree, Resources(4000, 100, 8 * GPU), asked) == [
+        Resources(1000, 0, 8 * GPU),
+        Resources(3000, 70, 0),
+    ]
+
+
+def test_allocatable_is_the_share_or_the_quota_within_the_limit() -> None:
+    record = QueueRecord(
+        name="a",
+        quota=Resources(10, 50, UNLIMITED),
+        limit=Resources(100, 40, 7),
+    )
+    queue = Tree([record]).queues[0]
+    assert allocatable(queue, Resources(20, 0, 3)) == Resources(20, 40, 7)

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.core.model.resources import Resources
+from scheduler.core.queues.sums import QueueSums, Row, Stage, Sum, summed
+
+TWO, FIVE = Resources(gpu_nano=2), Resources(gpu_nano=5)
+
+
+def test_a_pod_counts_by_its_stage() -> None:
+    sums = QueueSums()
+    sums.put("waits", Row("a", TWO, Stage.WAITING))
+    sums.put("runs", Row("a", FIVE, Stage.HELD, is_fixed=True))
+    sums.put("leaves", Row("a", TWO, Stage.LEAVING))
+    assert sums.sums["a"] == Sum(held=TWO.plus(FIVE), fixed=FIVE, kept=FIVE, asked=TWO.plus(FIVE), pods=3)
+
+
+def test_a_pod_that_moves_on_leaves_nothing_behind() -> None:
+    sums = QueueSums()
+    for row in (Row("a", TWO, Stage.WAITING), Row("a", FIVE, Stage.HELD), Row("b", FIVE, Stage.LEAVING), None):
+        sums.put("p", row)
+    assert sums.sums == {}
+
+
+def test_what_says_nothing_new_is_no_new_version() -> None:
+    sums = QueueSums()
+    sums.put("p", Row("a", TWO, Stage.HELD))
+    version = sums.version
+    sums.put("p", Row("a", TWO, Stage.HELD))
+    sums.put("nobody", None)
+    assert sums.version == version
+
+
+ROWS = st.builds(
+    Row,
+    st.sampled_from("ab"),
+    st.builds(Resources, *[st.integers(0, 5)] * 3),
+    st.sampled_from(Stage),
+    st.booleans(),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from("pqrs"), st.none() | ROWS)))
+def test_the_sums_equal_a_recount_after_any_events(events: list[tuple[str, Row | None]]) -> None:
+    sums, last = QueueSums(), dict[str, Row]()
+    for uid, row in events:
+        sums.put(uid, row)
+        last.pop(uid, None)
+        if row is not None:
+            last[uid] = row
+    assert sums.sums == summed(last.values())
+    assert sums.differences(last) == []
+
+
+def test_a_difference_to_a_recount_is_told() -> None:
+    sums = QueueSums()
+    sums.put("p", Row("a", TWO, Stage.HELD))
+    assert len(sums.differences({"p": Row("a", FIVE, Stage.HELD)})) == 2
+    assert len(sums.differences({})) == 2
