@@ -64,11 +64,14 @@ class Cluster(ClusterState):
                 used = self._count(name)
                 self.ledger.write(name, used)
                 self.sightings.count(node, used, self._pods.bound_to(name))
+                if self.queues.count_node(node, self._pods.bound_to(name)):
+                    self._cards_changed()
         return bool(self._marked)
 
     def snapshot(self) -> Snapshot:
         """All that a decision reads, as it is now. Good until the next event."""
         self.refresh()
+        self.count_queues()
         if self.others.has_unbound:
             self.others.put_on_their_way({charge.pod_uid: charge.node for charge in self.commits.all_charges()})
         holders = self.storage.holders(self.commits.is_spoken_for)
@@ -88,6 +91,7 @@ class Cluster(ClusterState):
             doubts=self.doubts(),
             backlog=self.backlog,
             scores=self._scores,
+            queues=self.queues,
         )
 
     def waiting(self) -> list[PodRecord]:
@@ -119,6 +123,7 @@ class Cluster(ClusterState):
         snapshot = self.snapshot()
         self._touch_concerned(snapshot.doubts)
         file_touched(snapshot, now_ns)
+        self.backlog.wake_for_quota(self.queues.tree, self.queues.accounts)
         self.backlog.forget_others(now_ns)
         return replace(snapshot, recounts=recounts.due(self.backlog, now_ns, limits.retold))
 
@@ -129,7 +134,8 @@ class Cluster(ClusterState):
         placed = {placement.pod_uid for placement in placements(decision.entries)}
         news = self.backlog.said.news(placed)
         times = (self.backlog.next_ns, recounts.next_ns(self.backlog, now_ns, limits.retold))
-        wake_at_ns = now_ns if decision.has_put_off else min((at for at in times if at is not None), default=None)
+        has_more = decision.has_put_off or self.backlog.quota_sleepers.have_more
+        wake_at_ns = now_ns if has_more else min((at for at in times if at is not None), default=None)
         return Plan(entries=(*decision.entries, *news), wake_at_ns=wake_at_ns)
 
     def told(self, explained: Sequence[Explain]) -> None:
@@ -266,4 +272,9 @@ class Cluster(ClusterState):
     def validate(self) -> list[str]:
         """Recount every node from all records, without the indexes; say where the ledger differs (invariant S12)."""
         ledger = self.refresh()
-        return differences(ledger, self._nodes, pods=self._pods, commits=self.commits, settings=self.settings)
+        self.count_queues()
+        rows = {pod.uid: row for pod in self._pods.records.values() if (row := self._row(pod)) is not None}
+        return [
+            *differences(ledger, self._nodes, pods=self._pods, commits=self.commits, settings=self.settings),
+            *self.queues.sums.differences(rows),
+        ]

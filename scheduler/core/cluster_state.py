@@ -28,6 +28,8 @@ from scheduler.core.nodes.anti_affinity import OthersTerms
 from scheduler.core.nodes.claims import Storage
 from scheduler.core.nodes.device_sightings import Sightings
 from scheduler.core.nodes.ledger import Ledger
+from scheduler.core.queues.queues import Queues
+from scheduler.core.queues.sums import Row
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
@@ -53,6 +55,8 @@ class ClusterState:
         self.owners = Owners(self._changed, self._touch, are_grouped=settings.are_grouped)
         #: Members of gangs that have done their work.
         self._succeeded = Succeeded()
+        #: Queues, and what pods count for in them.
+        self.queues = Queues(self._changed)
         #: What anti-affinity of pods that have a node keeps others off.
         self.others = OthersTerms(self._nodes.get, self._terms_changed)
         self._have_terms_changed = False
@@ -91,6 +95,8 @@ class ClusterState:
             self._changed(*self._nodes)
         if known is None or known.labels != record.labels:
             self.others.nodes_changed()
+        if known is None or known.smallest_card_mib != record.smallest_card_mib:
+            self._mark_bound(record.name)
         self._changed(record.name)
         return is_back
 
@@ -101,6 +107,9 @@ class ClusterState:
             self.others.nodes_changed()
             self.commits.probation.forget_node(name)
             self.sightings.forget_node(name)
+            if self.queues.drop_node(name):
+                self._cards_changed()
+            self._mark_bound(name)
             self._changed(name)
 
     # --- pods ----------------------------------------------------------------------------------------------------
@@ -224,12 +233,15 @@ class ClusterState:
         self._pod_groups[key] = record
         if record.planned != (known.planned if known else {}):
             self.commits.promises.put(record)
+        if known is None or (record.queue, record.is_preemptible) != (known.queue, known.is_preemptible):
+            self._mark_members(key)
         self._touch_gang(*key)
 
     def remove_pod_group(self, namespace: str, name: str) -> None:
         """A PodGroup is gone; its pods wait for it."""
         if self._pod_groups.pop((namespace, name), None) is not None:
             self.commits.promises.drop(namespace, name)
+            self._mark_members((namespace, name))
             self._touch_gang(namespace, name)
 
     # --- hand-overs ----------------------------------------------------------------------------------------------
@@ -263,6 +275,31 @@ class ClusterState:
         """Pods that name this PodGroup and have not ended, in no order."""
         return self._pods.members(namespace, pod_group)
 
+    # --- queues ------------------------------------------------------------------------------------------------------
+    def count_queues(self) -> None:
+        """Count marked pods anew in their queues, whose sums then equal a recount."""
+        marked, self.queues.marked = self.queues.marked, set()
+        for uid in marked:
+            pod = self._pods.records.get(uid)
+            self.queues.sums.put(uid, None if pod is None else self._row(pod))
+
+    def _row(self, pod: PodRecord) -> Row | None:
+        group = self._pod_groups.get((pod.namespace, pod.pod_group)) if pod.pod_group else None
+        charges = () if pod.node else self.commits.charges_of(pod.uid)
+        return self.queues.row(pod, group, charges, self._nodes.get(pod.node))
+
+    def _mark_members(self, group: Key) -> None:
+        """The queue of a gang may be another one."""
+        self.queues.marked.update(pod.uid for pod in self.members(*group))
+
+    def _mark_bound(self, node: str) -> None:
+        """What pods without a grant count for depends on the cards of their node."""
+        self.queues.marked.update(pod.uid for pod in self._pods.bound_to(node))
+
+    def _cards_changed(self) -> None:
+        """What memory of a GPU counts for is another part of a card."""
+        self.queues.marked.update(self._pods.unbound)
+
     # --- what has changed ---------------------------------------------------------------------------------------------
     def _changed(self, *nodes: str) -> None:
         self.generation += 1
@@ -270,6 +307,7 @@ class ClusterState:
 
     def _touch(self, uid: str, before: PodRecord | None = None) -> None:
         """Something about a pod has changed. ``before``: what it was, if it may have been of another gang."""
+        self.queues.marked.add(uid)
         known = self._pods.records.get(uid)
         if known is None or known.node:
             self.backlog.drop(uid)  # at once: a replica that does not lead never comes to file it

@@ -1,4 +1,4 @@
-"""Feeds the core what pods depend on beside nodes and their own spec: namespaces, Jobs, claims, volumes."""
+"""Feeds the core what pods depend on beside nodes and their own spec: queues, namespaces, Jobs, claims, volumes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from kube.client.resources import (
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
+    QUEUES,
     STORAGE_CLASSES,
     VOLUME_ATTACHMENTS,
 )
 from kube.lead.secondary import Kind
-from scheduler.core.convert import job_owners, selectors, volumes
+from scheduler.core.convert import job_owners, queues, selectors, volumes
 from scheduler.core.model.facts import Facts, Keyed
 from scheduler.watch.cache import Cache
 
@@ -67,6 +68,11 @@ def secondary(cache: Cache) -> tuple[Kind[Any], ...]:
     facts, storage = cache.cluster, cache.cluster.storage
     attachments = storage.attachments
     return (
+        Kind(
+            QUEUES,
+            FactSink(cache, facts.queues.records, queues.queue_record),
+            "pods wait, or go by the queues that were read before",
+        ),
         Kind(
             NAMESPACES,
             FactSink(cache, facts.others.namespaces, selectors.namespace_record),

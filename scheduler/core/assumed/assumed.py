@@ -259,6 +259,12 @@ class Commits:
             *self.promises.charges_at(node),
         )
 
+    def charges_of(self, uid: str) -> tuple[Charge, ...]:
+        """Where this pod is on its way to, or has a place kept."""
+        flight = self._flights.get(uid)
+        own = () if flight is None else (flight.charge,)
+        return (*own, *self.hand_overs.charges_of(uid), *self.promises.charges_of(uid))
+
     def all_charges(self) -> tuple[Charge, ...]:
         """What is under way anywhere, without the indexes."""
         own = (flight.charge for flight in self._flights.all())

@@ -137,6 +137,14 @@ class HandOvers:
         departed = [self._departed[uid] for uid in self._departed_at.at(node)]
         return [self._charge(record) for record in (*here, *departed) if not self._is_bound(record.pod_uid)]
 
+    def charges_of(self, uid: str) -> list[Charge]:
+        """Where this pod is on its way to."""
+        if self._is_bound(uid):
+            return []
+        departed = self._departed.get(uid)
+        here = [self._by_key[key] for key in self._of_pod.at(uid)]
+        return [self._charge(record) for record in (*here, *(() if departed is None else (departed,)))]
+
     def all_charges(self) -> list[Charge]:
         """What is under way anywhere, without the indexes."""
         records = (*self._by_key.values(), *self._departed.values())

@@ -92,6 +92,10 @@ class Promises:
         """What is kept on a node."""
         return [self._charge(promise) for promise in self._at.at(node) if self._counts(promise)]
 
+    def charges_of(self, uid: str) -> list[Charge]:
+        """What is kept for this pod."""
+        return [self._charge(promise) for promise in self._of_pod.at(uid) if self._counts(promise)]
+
     def all_charges(self) -> list[Charge]:
         """What is kept anywhere, without the indexes."""
         return [self._charge(promise) for promise in self._planned if self._counts(promise)]

@@ -8,18 +8,23 @@ what was touched and what is awake, not what waits.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, KeysView, Set
+from collections.abc import Callable, Iterator, KeysView, Set
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
 
 from scheduler.core.backlog.asleep import LOOKED_AT, Asleep, Kept
+from scheduler.core.backlog.quota_sleepers import QuotaSleepers
 from scheduler.core.backlog.sayings import Key, Sayings
 from scheduler.core.backlog.shape import Shape, ShapeKey
+from scheduler.core.model.priority_order import Rank, rank_alone
 from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.ledger import Ledger
+from scheduler.core.queues.accounts import Accounts, HeldBack, Use
+from scheduler.core.queues.tree import Tree
+from scheduler.core.queues.use import is_fixed
 
 #: So many classes are compared with nodes that changed, at some microseconds each, before a decision begins. Further
 #: ones are woken, and what each of their namespaces may spend in a decision decides when they are compared.
@@ -37,6 +42,12 @@ class Until(enum.Enum):
     CLASS_FITS = enum.auto()
     #: What is kept of its last start does not hold any more.
     MAY_START = enum.auto()
+    #: Its queue takes what it would use.
+    QUEUE_TAKES = enum.auto()
+
+
+#: Those sleep for want of room on nodes, whose verdicts count nodes.
+_FOR_ROOM: Final = frozenset({Until.CLASS_FITS, Until.MAY_START})
 
 
 @dataclass(slots=True)
@@ -56,6 +67,8 @@ class Backlog:
         self.said = Sayings()
         #: Verdicts on classes and gangs that fitted nowhere.
         self.asleep = Asleep(ledger)
+        #: Who sleeps because of its queue.
+        self.quota_sleepers = QuotaSleepers()
         self.touched: set[str] = set()
         self._shapes: dict[ShapeKey, Shape] = {}
         self._shape_of: dict[str, Shape] = {}
@@ -126,7 +139,7 @@ class Backlog:
     # --- where pods belong ---------------------------------------------------------------------------------------
     def file(self, pod: PodRecord, *, is_apart: bool) -> None:
         """A pod alone waits for room, beside others of its class unless it ``is_apart``."""
-        key = ShapeKey(pod.namespace, pod.cls, pod.uid if is_apart else "")
+        key = ShapeKey(pod.namespace, pod.cls, pod.uid if is_apart else "", pod.queue, is_fixed(pod, None))
         before = self._shape_of.get(pod.uid)
         if before is not None and before.key != key:
             self._leave(pod.uid)
@@ -137,6 +150,7 @@ class Backlog:
             self._awake[key] = None
         shape.put(pod)
         self._shape_of[pod.uid] = shape
+        self.quota_sleepers.raise_rank(key, rank_alone(pod))
         self.said.join(pod.uid, shape)
 
     def hold(self, uid: str, verdict: Verdict) -> None:
@@ -167,6 +181,7 @@ class Backlog:
         del self._shapes[key]
         self._awake.pop(key, None)
         self._light_sleepers.discard(key)
+        self.quota_sleepers.drop(key)
         of_class = self._of_class[key.cls]
         del of_class[key]
         if not of_class:
@@ -177,6 +192,7 @@ class Backlog:
         self._gangs.pop(key, None)
         self._awake_gangs.pop(key, None)
         self._light_sleepers.discard(key)
+        self.quota_sleepers.drop(key)
         self._counted_at.pop(key, None)
 
     # --- who sleeps ----------------------------------------------------------------------------------------------
@@ -191,6 +207,28 @@ class Backlog:
         if self.asleep.is_light(key.cls, kept):
             self._light_sleepers.add(key)
 
+    def shape_held_back(self, key: ShapeKey, held: HeldBack, served: Set[str]) -> None:
+        """The queue of a shape takes no more: all its pods but those ``served`` say so, and it sleeps until it does."""
+        shape = self._shapes[key]
+        self.said.say_shape(shape, held.verdict, served=served)
+        self._awake.pop(key, None)
+        rank = min((rank for rank in shape.ranks() if rank.uid not in served), default=None)
+        if rank is not None:
+            self.quota_sleepers.put(key, rank, held.use)
+
+    def gang_held_back(self, key: Key, use: Use, rank: Rank) -> None:
+        """The queue of a gang takes no more: it sleeps until it does."""
+        self.sleep_gang(key, Until.QUEUE_TAKES)
+        self.quota_sleepers.put(key, rank, use)
+
+    def wake_for_quota(self, tree: Tree, accounts: Callable[[], Accounts]) -> None:
+        """Wake those that their queues take now; before each decision."""
+        for item in self.quota_sleepers.due(tree, accounts):
+            if isinstance(item, ShapeKey):
+                self._wake_shape(item)
+            else:
+                self._wake_gang(item)
+
     def gang_is_of(self, key: Key, classes: frozenset[PodClass]) -> None:
         """Of these classes are the members of a gang that may be placed."""
         self._gangs[key].classes = classes
@@ -201,9 +239,9 @@ class Backlog:
         gang.until = until
         self._awake_gangs.pop(key, None)
         counted_at = self._counted_at.get(key, -1)
-        if is_counted or until is Until.TOUCHED:
+        if is_counted or until not in _FOR_ROOM:
             self._counted_at.pop(key, None)
-        if until is not Until.TOUCHED:
+        if until in _FOR_ROOM:
             self._counted_at[key] = self._ledger.changes.last if is_counted else counted_at
         if self._is_light(gang):
             self._light_sleepers.add(key)
@@ -225,7 +263,9 @@ class Backlog:
         self._woken_at = changes.last
         classes: dict[PodClass, bool] = {}
         for key in shapes:
-            if key not in self._awake and self._may_fit(key.cls, generation, classes):
+            if key in self._awake or key in self.quota_sleepers:
+                continue
+            if self._may_fit(key.cls, generation, classes):
                 self._wake_shape(key)
         for name in gangs:
             if name not in self._awake_gangs and self._gang_may_fit(self._gangs[name], generation, classes):
@@ -256,10 +296,12 @@ class Backlog:
 
     def _wake_shape(self, key: ShapeKey) -> None:
         self._light_sleepers.discard(key)
+        self.quota_sleepers.drop(key)
         self._awake[key] = None
 
     def _wake_gang(self, key: Key) -> None:
         self._light_sleepers.discard(key)
+        self.quota_sleepers.drop(key)
         self._awake_gangs[key] = None
 
     # --- what a decision reads -----------------------------------------------------------------------------------

@@ -17,8 +17,10 @@ from scheduler.core.backlog.backlog import Backlog, Until
 from scheduler.core.backlog.gang_pace import LARGE, GangPace
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.backlog.shape import ShapeKey
+from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.verdict import Verdict
+from scheduler.core.queues.accounts import HeldBack, Use
 
 
 class Note(Protocol):
@@ -51,6 +53,30 @@ class ShapeFailed(msgspec.Struct, frozen=True):
     def take(self, backlog: Backlog) -> None:
         """Have them say it."""
         backlog.shape_failed(self.key, self.verdict, self.served)
+
+
+class ShapeHeldBack(msgspec.Struct, frozen=True):
+    """The queue of a shape takes no more: all its pods but those that were ``served`` say so."""
+
+    key: ShapeKey
+    held: HeldBack
+    served: frozenset[str]
+
+    def take(self, backlog: Backlog) -> None:
+        """Have them say it, and sleep until the queue takes more."""
+        backlog.shape_held_back(self.key, self.held, self.served)
+
+
+class GangHeldBack(msgspec.Struct, frozen=True):
+    """The queue of a gang takes no more."""
+
+    key: Key
+    use: Use
+    rank: Rank
+
+    def take(self, backlog: Backlog) -> None:
+        """Let it sleep until the queue takes that much."""
+        backlog.gang_held_back(self.key, self.use, self.rank)
 
 
 class Misfiled(msgspec.Struct, frozen=True):
@@ -175,6 +201,14 @@ class Notes:
     def shape_failed(self, key: ShapeKey, verdict: Verdict, *, served: Set[str]) -> None:
         """All pods of a shape but those that were ``served`` have this verdict from now on."""
         self.taken.append(ShapeFailed(key, verdict, frozenset(served)))
+
+    def shape_held_back(self, key: ShapeKey, held: HeldBack, *, served: Set[str]) -> None:
+        """The queue of a shape takes no more."""
+        self.taken.append(ShapeHeldBack(key, held, frozenset(served)))
+
+    def gang_held_back(self, key: Key, use: Use, rank: Rank) -> None:
+        """The queue of a gang takes no more."""
+        self.taken.append(GangHeldBack(key, use, rank))
 
     def misfiled(self, uid: str) -> None:
         """A pod is not of the shape that it waits in any more."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import KeysView
+from collections.abc import Collection, KeysView
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
@@ -15,11 +15,16 @@ _FEW: Final = 64
 
 
 class ShapeKey(NamedTuple):
-    """``uid``: of a pod that something sets apart from others of its class, "" for all others."""
+    """``uid``: of a pod that something sets apart from others of its class, "" for all others.
+
+    ``is_fixed``: they can't be preempted, which counts in their queue.
+    """
 
     namespace: str
     cls: PodClass
     uid: str = ""
+    queue: str = ""
+    is_fixed: bool = False
 
 
 class Shape:
@@ -64,6 +69,10 @@ class Shape:
     def has(self, rank: Rank) -> bool:
         """Whether a pod of this very rank is of this shape."""
         return self._ranks.get(rank.uid) == rank
+
+    def ranks(self) -> Collection[Rank]:
+        """All pods' ranks, in no order."""
+        return self._ranks.values()
 
     def in_order(self) -> list[Rank]:
         """Ranks as a heap of their own. Some are of pods that have left, or there twice."""

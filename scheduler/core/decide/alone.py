@@ -8,6 +8,7 @@ from scheduler.core.decide.attempts import Attempts
 from scheduler.core.model.plan import Entry, Placement
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.queues.accounts import HeldBack
 
 
 class Outcome(enum.Enum):
@@ -19,8 +20,12 @@ class Outcome(enum.Enum):
     PUT_OFF = enum.auto()
 
 
-def decide_alone(pod: PodRecord, attempts: Attempts, entries: list[Entry]) -> Outcome | Verdict:
-    """Place a pod, or make room for it; else say why it fits nowhere."""
+def decide_alone(pod: PodRecord, attempts: Attempts, entries: list[Entry]) -> Outcome | Verdict | HeldBack:
+    """Place a pod, or make room for it; else say why it fits nowhere, or that its queue takes no more."""
+    return attempts.held_back([pod]) or _decide_by_nodes(pod, attempts, entries)
+
+
+def _decide_by_nodes(pod: PodRecord, attempts: Attempts, entries: list[Entry]) -> Outcome | Verdict | HeldBack:
     known = attempts.known(pod.cls, pod.namespace)
     if known is not None:
         return known
@@ -30,6 +35,8 @@ def decide_alone(pod: PodRecord, attempts: Attempts, entries: list[Entry]) -> Ou
     if isinstance(placed, Placement):
         entries.append(attempts.placer.entry_alone(pod, placed))
         return Outcome.SERVED
+    if isinstance(placed, HeldBack):
+        return placed
     found = attempts.make_room(pod)
     if found is None:
         return placed

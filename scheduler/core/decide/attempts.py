@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from scheduler.core.backlog.asleep import Kept
 from scheduler.core.backlog.notes import Notes
 from scheduler.core.backlog.sums import Columns
+from scheduler.core.decide import queue_use
 from scheduler.core.decide.allowance import Allowance, Limits
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot
@@ -23,7 +24,8 @@ from scheduler.core.explain.explain import explain_ways
 from scheduler.core.model.plan import Placement, Retire
 from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
-from scheduler.core.snapshot.node_mask import NodeMask
+from scheduler.core.queues.accounts import Accounts, HeldBack
+from scheduler.core.snapshot.node_mask import NodeMask, both
 
 T = TypeVar("T")
 
@@ -35,6 +37,15 @@ _JUDGING: Final = 180
 _COUNTING: Final = 1
 _LOOKING: Final = 60
 _NODES_PER_OPERATION: Final = 10
+
+
+class Mark(NamedTuple):
+    """How much there was of each at one time."""
+
+    statement: int
+    accounts: int
+    hopeless: int
+    roomless: int
 
 
 @dataclass(slots=True)
@@ -62,7 +73,12 @@ class Attempts:
     roomless_on_paper: set[PodClass] = field(default_factory=set)
     #: What judging again for the counts has cost.
     recounting: int = 0
+    #: What queues have, and were charged by this decision.
+    accounts: Accounts = field(init=False)
     _placer: Placer | None = None
+
+    def __post_init__(self) -> None:
+        self.accounts = self.snapshot.queues.accounts()
 
     @property
     def placer(self) -> Placer:
@@ -153,15 +169,15 @@ class Attempts:
         return Columns(statement.table, column_of)
 
     # --- trying --------------------------------------------------------------------------------------------------
-    def place(self, pod: PodRecord) -> Placement | Verdict:
-        """Place and charge a pod, or say why it fits nowhere."""
+    def place(self, pod: PodRecord) -> Placement | Verdict | HeldBack:
+        """Place and charge a pod, or say why it fits nowhere, or that its queue takes no more."""
         if claim := self.placer.taken_claim(pod):
             return Verdict(code=Code.CLAIM_IN_USE, detail=claim)
         known = self.hopeless.get(pod.cls) or self.known(pod.cls, pod.namespace)
         if known is not None:
             return known
         mask = self.placer.all_but(pod.cls.excluded)
-        placed = self.placer.place(pod, mask)
+        placed = self._place(pod, mask)
         if placed is not None:
             self.allowance.spend(pod.namespace, PLACING)
             self.fitting.add(pod.cls)
@@ -184,14 +200,42 @@ class Attempts:
             return False
         if cls in self.roomless_on_paper or cls in self.hopeless or self.placer.taken_claim(pod):
             return False
-        if self.known(cls, namespace) is not None:
+        if self.known(cls, namespace) is not None or self.held_back([pod]) is not None:
             return False
-        if self.placer.place(pod, self.placer.all_but(cls.excluded)) is None:
+        placed = self._place(pod, self.placer.all_but(cls.excluded))
+        if not isinstance(placed, Placement):
             self.keeping[namespace] += self.cost(cls)
-            self.roomless_on_paper.add(cls)
+            if placed is None:
+                self.roomless_on_paper.add(cls)
             return False
         self.keeping[namespace] += PLACING
         return True
+
+    def _place(self, pod: PodRecord, mask: NodeMask) -> Placement | HeldBack | None:
+        """Place a pod where its queue takes what it uses there: memory is a larger part of a smaller card (14.4)."""
+        refused: HeldBack | None = None
+        while True:
+            mark = self.placer.statement.checkpoint()
+            placed = self.placer.place(pod, mask)
+            if placed is None:
+                return refused
+            use = queue_use.placed(self.snapshot, pod, placed)
+            verdict = self.accounts.refusal(use)
+            if verdict is None:
+                self.accounts.charge(use)
+                return placed
+            self.placer.statement.rollback(mark)
+            refused = HeldBack(verdict, use)
+            mask = both(mask, self.placer.with_larger_cards(placed.node))
+
+    # --- queues --------------------------------------------------------------------------------------------------
+    def held_back(self, pods: Sequence[PodRecord]) -> HeldBack | None:
+        """Why the queue of these pods, of one gang or a single one, can't take the least that they would use."""
+        if self.accounts.tree.limits_nothing:
+            return None
+        use = queue_use.least(self.snapshot, pods)
+        verdict = self.accounts.refusal(use)
+        return None if verdict is None else HeldBack(verdict, use)
 
     def _explain(self, cls: PodClass, mask: NodeMask) -> Verdict:
         """Why a class fits nowhere: on each kind of node by what is asked first there."""
@@ -205,7 +249,9 @@ class Attempts:
         if pod.cls in self.roomless or self.placer.taken_claim(pod):
             return None
         found = self.placer.wait_for_device(pod, self.placer.all_but(pod.cls.excluded))
-        if found is None:
+        if found is not None:
+            self.accounts.charge(queue_use.asked(self.snapshot, [pod]))
+        else:
             self.roomless[pod.cls] = None
             self._keep(pod.cls)
         return found
@@ -224,15 +270,17 @@ class Attempts:
         """Rows of the ledger that this decision has charged."""
         return set() if self._placer is None else self._placer.statement.charged()
 
-    def checkpoint(self) -> tuple[int, int, int]:
+    def checkpoint(self) -> Mark:
         """A point to come back to."""
-        return self.placer.statement.checkpoint(), len(self.hopeless), len(self.roomless)
+        statement = self.placer.statement.checkpoint()
+        return Mark(statement, self.accounts.checkpoint(), len(self.hopeless), len(self.roomless))
 
-    def rollback(self, mark: tuple[int, int, int]) -> None:
+    def rollback(self, mark: Mark) -> None:
         """Take back all charges since ``mark``, and what was learned on top of them."""
-        self.placer.statement.rollback(mark[0])
-        _cut(self.hopeless, mark[1])
-        _cut(self.roomless, mark[2])
+        self.placer.statement.rollback(mark.statement)
+        self.accounts.rollback(mark.accounts)
+        _cut(self.hopeless, mark.hopeless)
+        _cut(self.roomless, mark.roomless)
 
 
 def _cut(known: dict[PodClass, T], length: int) -> None:

@@ -6,6 +6,7 @@ real ones (its pace, a namespace's share of a decision, an idle reservation that
 
 from __future__ import annotations
 
+from scheduler.core.decide import queue_use
 from scheduler.core.decide.filing import obstacle
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot
@@ -23,6 +24,8 @@ def can_complete(snapshot: Snapshot, group: PodGroupRecord, waiting: list[PodRec
     """Whether these members reach the gang's minimum with the room that there is, or that idle reservations hold."""
     state = snapshot.quorum(group)
     if group.unsupported or not waiting or not state.is_reachable(waiting):
+        return False
+    if snapshot.queues.accounts().refusal(queue_use.least(snapshot, state.needed(waiting))) is not None:
         return False
     missing, placer, hopeless = state.missing(), Placer(snapshot), set[PodClass]()
     for pod in waiting:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from typing import Protocol
 
 import msgspec
@@ -25,6 +24,9 @@ from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import Entry, Placement, Withdraw
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodRecord
+from scheduler.core.model.resources import Resources
+from scheduler.core.model.verdict import Verdict
+from scheduler.core.queues.order import QueueOrder
 from scheduler.core.snapshot.node_mask import both
 
 
@@ -32,8 +34,22 @@ class Waiting(Protocol):
     """What is decided by turns: the pods alone of a shape, or a gang."""
 
     @property
+    def queue(self) -> str:
+        """In which queue it waits."""
+        ...
+
+    @property
+    def use(self) -> Resources:
+        """What its next pods would use there."""
+        ...
+
+    @property
     def rank(self) -> Rank | None:
         """Who has a turn first; None: there is none to come."""
+        ...
+
+    def is_settled(self) -> bool:
+        """Whether nothing is left to decide, as what was decided on others holds for it; it then has said so."""
         ...
 
     def decide(self) -> bool:
@@ -67,9 +83,7 @@ class _Deciding:
     limits: Limits
     attempts: Attempts = field(init=False)
     entries: list[Entry] = field(default_factory=list)
-    #: What has its turn next, by rank. The number decides between equals.
-    _turns: list[tuple[Rank, int, Waiting]] = field(default_factory=list)
-    _given: int = 0
+    order: QueueOrder[Waiting] = field(init=False)
 
     def made(self) -> Decision:
         """Decide everything, or as much as one decision may."""
@@ -80,25 +94,31 @@ class _Deciding:
         namespaces = {shape.key.namespace for shape in shapes.values()} | {gang.key[0] for gang in gangs}
         allowance = Allowance(namespaces=len(namespaces), most=self.limits.most)
         self.attempts = Attempts(snapshot, self.now_ns, self.limits, allowance, Notes(backlog))
+        self.order = QueueOrder(self.attempts.accounts)
         for shape in shapes.values():
             self._give_turn(WholeShape(Turns(shape), self.attempts, self.entries))
         for gang in gangs:
             whole = whole_gang(gang, self.attempts, self.entries)
             if whole is not None:
                 self._give_turn(whole)
-        while self._turns:
-            _, _, first = heappop(self._turns)
+        while (first := self.order.pop()) is not None:
             if first.decide():
                 self._give_turn(first)
         self._move_on(self._stuck())
         return Decision(tuple(self.entries), tuple(self.attempts.notes.taken), self.attempts.has_put_off)
 
     def _give_turn(self, waiting: Waiting) -> None:
-        """Its rank is looked at again: what was placed may have changed it."""
-        rank = waiting.rank
-        if rank is not None:
-            self._given += 1
-            heappush(self._turns, (rank, self._given, waiting))
+        """Its rank is looked at again: what was placed may have changed it.
+
+        What waits in a queue that can't be used takes nobody's turn: it says so at once.
+        """
+        queue = self.attempts.accounts.tree.leaf(waiting.queue)
+        while (rank := waiting.rank) is not None:
+            if not isinstance(queue, Verdict):
+                self.order.put(queue, rank, waiting)
+                return
+            if not waiting.decide():
+                return
 
     # --- pods that wait for a node that is late ------------------------------------------------------------------
     def _stuck(self) -> Iterator[tuple[PodRecord, Placement]]:

@@ -15,7 +15,9 @@ from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.priority_order import ABOVE
 from scheduler.core.model.records import PodRecord
+from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import Verdict
+from scheduler.core.queues.accounts import HeldBack, Use
 
 
 @dataclass(slots=True)
@@ -31,6 +33,9 @@ class Extras:
     above: int
     is_starting: bool
     may_sleep: bool = True
+    #: The least that any of them would use that the queue does not take; may_sleep: what wakes them all.
+    held_back: Use | None = None
+    _has_failed: bool = False
 
     def turn(self) -> bool:
         """Decide until the rank changes; return whether there is another turn to come."""
@@ -45,8 +50,20 @@ class Extras:
 
     def _is_served(self, pod: PodRecord) -> bool:
         outcome, notes = decide_alone(pod, self.attempts, self.entries), self.attempts.notes
+        if isinstance(outcome, HeldBack):
+            notes.say((pod.uid,), outcome.verdict)
+            self._hold_back(outcome.use)
+            return False
         if isinstance(outcome, Verdict):
             notes.say((pod.uid,), outcome)
         fits_nowhere = isinstance(outcome, Verdict) and notes.kept(pod.cls) is not None
-        self.may_sleep = self.may_sleep and fits_nowhere and not pod.alone
+        self.may_sleep = self.may_sleep and fits_nowhere and not pod.alone and self.held_back is None
+        self._has_failed = True
         return outcome is Outcome.SERVED
+
+    def _hold_back(self, use: Use) -> None:
+        """They sleep for their queue if it is what keeps all of them."""
+        self.may_sleep = self.may_sleep and not self._has_failed
+        known = self.held_back
+        least = use.amounts if known is None else Resources(*map(min, use.amounts, known.amounts))
+        self.held_back = use._replace(amounts=least)

@@ -10,6 +10,7 @@ from scheduler.core.groups.quorum import Missing
 from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Retire
 from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.queues.accounts import HeldBack
 
 
 @dataclass(slots=True)
@@ -22,6 +23,8 @@ class Start:
     #: Why the first member that was passed over fitted nowhere; and why the start failed, if it did.
     first_failure: Verdict | None = None
     failed: Verdict | None = None
+    #: The failure, if the queue takes no more: of all members that were placed, and the one that was not.
+    held_back: HeldBack | None = None
 
     def entry(self, group: PodGroupRecord, attempts: Attempts) -> Entry:
         """One entry for all; a single member that completes the minimum needs no plan of its own."""
@@ -38,7 +41,7 @@ class Start:
 
 def started(ready: Sequence[PodRecord], missing: Missing, attempts: Attempts) -> Start:
     """Place members until nothing is missing; a member that fits nowhere is passed over."""
-    start = Start()
+    start, mark = Start(), attempts.accounts.checkpoint()
     for pod in ready:
         if missing.is_reached:
             break
@@ -49,6 +52,11 @@ def started(ready: Sequence[PodRecord], missing: Missing, attempts: Attempts) ->
             start.placed.append((pod, placed))
             missing.take(pod)
             continue
+        if isinstance(placed, HeldBack):
+            amounts = attempts.accounts.charged_since(mark).plus(placed.use.amounts)
+            start.held_back = HeldBack(placed.verdict, placed.use._replace(amounts=amounts))
+            start.failed = placed.verdict
+            return start
         found = attempts.make_room(pod)
         if found is None:
             start.first_failure = start.first_failure or placed

@@ -11,6 +11,7 @@ import msgspec
 from scheduler.core.backlog.asleep import KeptGang
 from scheduler.core.backlog.backlog import Until, WaitingGang
 from scheduler.core.backlog.gang_pace import LARGE
+from scheduler.core.decide import queue_use
 from scheduler.core.decide.attempts import PLACING, Attempts
 from scheduler.core.decide.extras import Extras
 from scheduler.core.decide.filing import obstacle
@@ -20,7 +21,9 @@ from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.priority_order import Candidate, Rank, order_members
 from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
+from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.queues.accounts import HeldBack
 
 #: What a gang costs that does not start, and each of its members that was passed over, in operations (attempts.py).
 _TRYING: Final = 50
@@ -46,6 +49,25 @@ class WholeGang:
     def rank(self) -> Rank:
         """When it has its turn."""
         return Candidate(self.pods, self.group, above=self.above).rank
+
+    @property
+    def queue(self) -> str:
+        """The queue of all its pods."""
+        return self.group.queue
+
+    @property
+    def use(self) -> Resources:
+        """What the pods that come next would count for in it: its missing minimum, or one more member."""
+        next_up = self.state.needed(pod for pod in self.pods if not pod.gated) or self.pods[:1]
+        return queue_use.asked(self.attempts.snapshot, next_up).amounts
+
+    def is_settled(self) -> bool:
+        """Never: what holds for its members says nothing of all of them together."""
+        return False
+
+    def _hold_back(self, held: HeldBack) -> None:
+        self._explain(held.verdict)
+        self.attempts.notes.gang_held_back(self.gang.key, held.use, self.rank)
 
     @property
     def above(self) -> int:
@@ -117,7 +139,9 @@ class WholeGang:
     def _go_on(self, extras: Extras) -> bool:
         if extras.turn():
             return True
-        if extras.may_sleep and not extras.is_starting:
+        if extras.may_sleep and extras.held_back is not None:
+            self.attempts.notes.gang_held_back(self.gang.key, extras.held_back, self.rank)
+        elif extras.may_sleep and not extras.is_starting:
             self._sleep(Until.CLASS_FITS, is_counted=self._is_counted(self.attempts.charged()))
         return False
 
@@ -136,6 +160,10 @@ class WholeGang:
             blocking = next(iter(obstacles.values()), None)
             self._explain(blocking or self.state.not_ready(self.pods, ready))
             self._sleep(Until.TOUCHED)
+            return
+        held_back = self.attempts.held_back(self.state.needed(ready))
+        if held_back is not None:
+            self._hold_back(held_back)
             return
         asked, kept = self._asked(ready), self._kept
         if kept is not None and kept.asked == asked and not self._may_start(kept):
@@ -156,6 +184,9 @@ class WholeGang:
         start = started(ready, self.state.missing(), attempts)
         if start.failed is not None:
             attempts.rollback(mark)
+        if start.held_back is not None:
+            self._hold_back(start.held_back)
+        elif start.failed is not None:
             attempts.allowance.spend(namespace, _TRYING + _PASSING * len(ready))
             cost = attempts.allowance.spent_by(namespace) - spent
             attempts.notes.start_failed(self.gang.key, cost, attempts.now_ns)

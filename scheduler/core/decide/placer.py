@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from gpu.handover import PlannedDevice
 from gpu.request import MemoryAsk, SharedAsk
 from scheduler.core.assumed.slow_nodes import Doubt
@@ -67,6 +69,12 @@ class Placer:
         if names not in self._masks:
             self._masks[names] = all_but(names, self.statement.position_of)
         return self._masks[names]
+
+    def with_larger_cards(self, name: str) -> NodeMask:
+        """All nodes whose cards have more memory than those of this node; those of unknown cards are left out."""
+        nodes = self.statement.nodes
+        than = nodes[self.statement.position_of[name]].smallest_card_mib
+        return np.array([node.smallest_card_mib > than for node in nodes], np.bool_)
 
     def place(self, pod: PodRecord, mask: NodeMask = None) -> Placement | None:
         """Place and charge a pod on the best node; None if it fits nowhere."""

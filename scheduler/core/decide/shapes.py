@@ -10,7 +10,9 @@ from scheduler.core.decide.attempts import Attempts
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodRecord
+from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import Verdict
+from scheduler.core.queues.accounts import HeldBack
 
 
 @dataclass(slots=True)
@@ -26,6 +28,24 @@ class WholeShape:
         """The rank of the pod that is decided on next."""
         return self.turns.first()
 
+    @property
+    def queue(self) -> str:
+        """The queue of all its pods."""
+        return self.turns.shape.key.queue
+
+    @property
+    def use(self) -> Resources:
+        """What the pod that is decided on next would count for in it."""
+        return self.attempts.snapshot.queues.asked(self.turns.shape.key.cls)
+
+    def is_settled(self) -> bool:
+        """Whether its class is known to fit nowhere, so that no turn is needed to say so."""
+        key, attempts = self.turns.shape.key, self.attempts
+        if key.uid or key.cls not in attempts.hopeless or key.cls not in attempts.roomless:
+            return False
+        attempts.notes.shape_failed(key, attempts.hopeless[key.cls], served=self.turns.taken)
+        return True
+
     def decide(self) -> bool:
         """Decide on one pod; return whether there is another turn to come."""
         uid, snapshot = self.turns.take().uid, self.attempts.snapshot
@@ -37,8 +57,11 @@ class WholeShape:
             self._decide_misfiled(pod)
             return True
         outcome = decide_alone(pod, self.attempts, self.entries)
+        key, notes, served = self.turns.shape.key, self.attempts.notes, self.turns.taken - {uid}
         if isinstance(outcome, Verdict):
-            self.attempts.notes.shape_failed(self.turns.shape.key, outcome, served=self.turns.taken - {uid})
+            notes.shape_failed(key, outcome, served=served)
+        elif isinstance(outcome, HeldBack):
+            notes.shape_held_back(key, outcome, served=served)
         return outcome is Outcome.SERVED
 
     def _decide_misfiled(self, pod: PodRecord) -> None:

@@ -29,6 +29,7 @@ from scheduler.core.nodes.device_sightings import Sightings
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy, occupancy
 from scheduler.core.nodes.volume_limits import AttachStatement
+from scheduler.core.queues.queues import Queues
 from scheduler.core.scores.score import Scores
 from scheduler.core.snapshot.supposed import Supposed
 
@@ -61,6 +62,7 @@ class Snapshot:
     doubts: Mapping[str, Doubt]
     backlog: Backlog
     scores: Scores
+    queues: Queues
     recounts: Recounts = NOTHING
 
     def check(self) -> None:

@@ -86,6 +86,17 @@ class Quorum:
                 missing.take(pod)
         return missing.is_reached
 
+    def needed(self, ready: Iterable[PodRecord]) -> list[PodRecord]:
+        """The first of these pods that are enough, in their order; all that help, if they are not enough."""
+        missing, needed = self.missing(), list[PodRecord]()
+        for pod in ready:
+            if missing.is_reached:
+                break
+            if missing.wants(pod):
+                missing.take(pod)
+                needed.append(pod)
+        return needed
+
     def not_ready(self, waiting: Iterable[PodRecord], ready: Iterable[PodRecord]) -> Verdict:
         """The verdict while members are not there yet."""
         return Verdict(

@@ -16,6 +16,7 @@ from gpu import book as books
 from gpu import reservation as reservations
 from gpu.book import Book, Entry
 from scheduler.core.cluster import Cluster
+from scheduler.core.convert.queues import queue_record
 from scheduler.core.model.plan import Attempt, Bind, Gang, Hold, Join, Placement, Plan, Retire, Withdraw
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, feed, reservation
@@ -24,6 +25,7 @@ from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
+from wire.crds.queue import Queue
 
 SETTINGS = Settings(back_off_ns=1, exclusion_ns=1)
 
@@ -39,7 +41,7 @@ class Commit:
     is_ours: bool = True
 
 
-KINDS = ("pod", "node", "group", "request")
+KINDS = ("pod", "node", "group", "request", "queue")
 
 
 @dataclass
@@ -54,6 +56,7 @@ class World:
     pods: dict[str, Pod] = field(default_factory=dict)
     groups: dict[str, PodGroup] = field(default_factory=dict)
     requests: dict[str, BindRequest] = field(default_factory=dict)
+    shares: dict[str, Queue] = field(default_factory=dict)
     commits: dict[str, Commit] = field(default_factory=dict)
     queues: dict[str, deque[Any]] = field(default_factory=lambda: {kind: deque() for kind in KINDS})
     seen: list[Any] = field(default_factory=list)
@@ -91,6 +94,14 @@ class World:
         self.nodes[made.metadata.name] = made
         self.queues["node"].append(made)
 
+    def put_share(self, made: Queue) -> None:
+        """A Queue object, which is called a share here, as ``queues`` are those of events."""
+        self.shares[made.metadata.name] = made
+        self.queues["queue"].append(made)
+
+    def drop_share(self, name: str) -> None:
+        self.queues["queue"].append(("gone", self.shares.pop(name)))
+
     def put_group(self, made: PodGroup) -> None:
         self.groups[made.metadata.name] = made
         self.queues["group"].append(made)
@@ -112,6 +123,8 @@ class World:
         match kind, event:
             case "pod", ("gone", uid):
                 self.cluster.remove_pod(uid)
+            case "queue", ("gone", share):
+                self.cluster.queues.records.drop(queue_record(share))
             case "pod", Commit():
                 self._release(event)
             case "request", ("gone", namespace, name):
@@ -132,6 +145,7 @@ class World:
             queue.clear()
         self.seen.clear()
         self.cluster.replace_bind_requests(list(self.requests.values()))
+        self.cluster.queues.records.replace(list(map(queue_record, self.shares.values())))
         feed(self.cluster, *self.pods.values(), *self.nodes.values())
         self.cluster.replace_pod_groups(list(self.groups.values()))
 
@@ -340,5 +354,6 @@ class World:
 def fresh(world: World) -> Cluster:
     """A cluster that knows what the API says and nothing else."""
     made = Cluster(SETTINGS)
-    feed(made, *world.nodes.values(), *world.groups.values(), *world.requests.values(), *world.pods.values())
+    feed(made, *world.shares.values(), *world.nodes.values(), *world.groups.values())
+    feed(made, *world.requests.values(), *world.pods.values())
     return made

@@ -1,0 +1,40 @@
+"""What pods that wait would use of their queue, before and after it is known where they go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.model.plan import Placement
+from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.resources import NOTHING, Resources
+from scheduler.core.queues.accounts import Use
+from scheduler.core.queues.use import is_fixed, planned
+
+
+def least(snapshot: Snapshot, pods: Sequence[PodRecord]) -> Use:
+    """The least that these pods, of one gang or a single one, come to use wherever they are placed."""
+    return _use(snapshot, pods[0], _sum(pods, snapshot.queues.least))
+
+
+def asked(snapshot: Snapshot, pods: Sequence[PodRecord]) -> Use:
+    """What these pods ask, as it counts while they wait."""
+    return _use(snapshot, pods[0], _sum(pods, snapshot.queues.asked))
+
+
+def placed(snapshot: Snapshot, pod: PodRecord, placement: Placement) -> Use:
+    """What a pod uses where it is placed: memory is a larger part of a smaller card (kai-contract 14.4)."""
+    return _use(snapshot, pod, planned(pod.cls.demand, placement.devices))
+
+
+def _use(snapshot: Snapshot, pod: PodRecord, amounts: Resources) -> Use:
+    group = snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
+    return Use(pod.queue if group is None else group.queue, amounts, is_fixed(pod, group))
+
+
+def _sum(pods: Iterable[PodRecord], amounts_of: Callable[[PodClass], Resources]) -> Resources:
+    total = NOTHING
+    for cls, count in Counter(pod.cls for pod in pods).items():
+        total = total.plus(amounts_of(cls).times(count))
+    return total

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from scheduler.core.backlog.quota_sleepers import QuotaSleepers
+from scheduler.core.model.priority_order import Rank
+from scheduler.core.model.resources import Resources
+from scheduler.core.queues.accounts import Use
+from scheduler.core.queues.tree import Tree
+
+ONE, TWO = Use("a", Resources(gpu_nano=1)), Use("a", Resources(gpu_nano=2))
+TREE = Tree()
+
+
+@dataclass
+class Room:
+    """Takes a use so many times, or only one of them."""
+
+    times: int = 0
+    only: Use | None = None
+
+    def room_for(self, use: Use) -> int:
+        return self.times if self.only in {None, use} else 0
+
+
+def rank(at: int) -> Rank:
+    return Rank(0, 0, "", f"{at:03}")
+
+
+def asleep(*items: tuple[str, int, Use]) -> QuotaSleepers:
+    made = QuotaSleepers()
+    made.due(TREE, Room)
+    for name, at, use in items:
+        made.put(("ns", name), rank(at), use)
+    return made
+
+
+def due(made: QuotaSleepers, times: int, only: Use | None = None) -> list[str]:
+    return [str(item[1]) for item in made.due(TREE, lambda: Room(times, only))]
+
+
+@pytest.mark.parametrize(("times", "woken"), [(1, 32), (40, 40), (99, 50)])
+def test_the_first_by_rank_wake_a_few_or_as_many_as_the_queue_takes(times: int, woken: int) -> None:
+    made = asleep(*((f"g{at:02}", at, ONE) for at in reversed(range(50))))
+    assert due(made, times) == [f"g{at:02}" for at in range(woken)]
+    assert (len(made), made.have_more) == (50 - woken, woken < 50)
+
+
+def test_nobody_wakes_while_the_queue_takes_nothing() -> None:
+    made = asleep(("a", 1, ONE))
+    assert due(made, 0) == []
+    assert not made.have_more
+
+
+def test_a_use_that_is_taken_does_not_wake_another_one() -> None:
+    made = asleep(("a", 1, TWO), ("b", 2, ONE))
+    assert due(made, 5, only=ONE) == ["b"]
+    assert ("ns", "a") in made
+
+
+def test_who_left_is_passed_over() -> None:
+    made = asleep(("a", 1, ONE), ("b", 2, ONE))
+    made.drop(("ns", "a"))
+    assert due(made, 1) == ["b"]
+    assert not made.have_more
+
+
+def test_a_rank_that_is_raised_counts() -> None:
+    made = asleep(("a", 1, ONE), ("b", 2, ONE))
+    made.raise_rank(("ns", "b"), rank(0))
+    made.raise_rank(("ns", "a"), rank(9))
+    made.raise_rank(("ns", "nobody"), rank(0))
+    assert due(made, 1) == ["b", "a"]
+
+
+def test_all_wake_when_a_queue_has_changed() -> None:
+    made = asleep(("a", 1, ONE), ("b", 2, TWO))
+    assert set(made.due(Tree(), Room)) == {("ns", "a"), ("ns", "b")}
+    assert len(made) == 0

@@ -1,0 +1,294 @@
+"""Teams that share a cluster: who is placed of those that wait, and what the others say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.model.plan import Explain, placements
+from scheduler.core.model.verdict import Code, QueueCause, Verdict
+from tests.scheduler.core.objects import (
+    NANO,
+    Fed,
+    bound,
+    cluster,
+    commit,
+    feed,
+    node,
+    pod,
+    pod_group,
+    queue,
+)
+from wire import names
+from wire.core import Pod
+
+
+def of(team: str, name: str, gpus: int = 1, **asked: Any) -> Pod:
+    """A pod of a team."""
+    labels = {names.QUEUE_LABEL: team, **asked.pop("labels", {})}
+    return pod(name, gpus=gpus, labels=labels, **asked)
+
+
+def several(team: str, count: int, **asked: Any) -> list[Pod]:
+    """So many pods of a team, the first the oldest."""
+    return [of(team, f"{team}{i:03}", created=f"2026-01-01T00:00:{i:02}Z", **asked) for i in range(count)]
+
+
+def placed(made: Cluster, now_ns: int = 0) -> list[str]:
+    """Names of the pods that are placed by decisions until nothing more happens, in their order."""
+    found: list[str] = []
+    for _ in range(100):
+        plan = made.decide(now_ns)
+        now = [placement.name for placement in placements(plan.entries)]
+        for placement in placements(plan.entries):
+            made.commits.assume(placement)
+        made.told([entry for entry in plan.entries if isinstance(entry, Explain)])
+        if not now and plan.wake_at_ns != now_ns:
+            return found
+        found += now
+    raise AssertionError("decisions go on and on")
+
+
+def verdicts(made: Cluster) -> dict[str, Verdict]:
+    """What each pod would say that was not told yet, by UID."""
+    return {uid: entry.verdict for entry in made.decide(0).entries if isinstance(entry, Explain) for uid in entry.pods}
+
+
+def teams(names_: list[str]) -> Counter[str]:
+    """How many of each team."""
+    return Counter(name[0] for name in names_)
+
+
+DEPARTMENT = (queue("dept", gpu=(-1, 1, -1)),)
+
+
+def test_two_teams_share_what_is_left_by_weight() -> None:
+    made = cluster(
+        node("n1", 9),
+        *DEPARTMENT,
+        queue("a", "dept", gpu=(0, 2, -1)),
+        queue("b", "dept", gpu=(0, 1, -1)),
+        *several("a", 9),
+        *several("b", 9),
+    )
+    assert teams(placed(made)) == {"a": 6, "b": 3}
+
+
+def test_each_gets_its_quota_before_anybody_gets_more() -> None:
+    made = cluster(
+        node("n1", 8),
+        *DEPARTMENT,
+        queue("a", "dept", gpu=(2, 10, -1)),
+        queue("b", "dept", gpu=(4, 1, -1)),
+        *several("a", 8),
+        *several("b", 8),
+    )
+    assert teams(placed(made)) == {"a": 4, "b": 4}
+
+
+def test_departments_divide_the_cluster_before_their_teams_do() -> None:
+    made = cluster(
+        node("n1", 8),
+        queue("left", gpu=(0, 1, -1)),
+        queue("right", gpu=(0, 1, -1)),
+        *(queue(team, "left") for team in "abc"),
+        queue("z", "right"),
+        *(each for team in "abcz" for each in several(team, 8)),
+    )
+    assert teams(placed(made)) == {"a": 2, "b": 1, "c": 1, "z": 4}
+
+
+def test_a_queue_of_higher_priority_takes_what_is_left_first() -> None:
+    made = cluster(
+        node("n1", 4),
+        queue("a", gpu=(0, 1, -1), priority=50),
+        queue("b", gpu=(0, 1, -1), priority=200),
+        *several("a", 4),
+        *several("b", 3),
+    )
+    assert teams(placed(made)) == {"a": 1, "b": 3}
+
+
+def test_nobody_passes_the_limit_of_its_queue_and_it_says_the_arithmetic() -> None:
+    made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 2.5)), *several("a", 4))
+    commit(made, made.decide(0))
+    said = verdicts(made)
+    assert set(said) == {"uid-a002", "uid-a003"}
+    cause = QueueCause(at="a", resource="gpu", most=2_500_000_000, held=2 * NANO, asked=NANO)
+    assert set(said.values()) == {Verdict(code=Code.OVER_LIMIT, detail="a", queue=cause)}
+
+
+def test_a_limit_of_a_department_holds_all_its_teams() -> None:
+    made = cluster(
+        node("n1", 8), queue("d", gpu=(-1, 1, 3)), *(queue(t, "d") for t in "ab"), *several("a", 3), *several("b", 3)
+    )
+    assert teams(placed(made)) == {"a": 2, "b": 1}
+
+
+def test_tenths_fill_a_limit_of_three_tenths_exactly() -> None:
+    made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 0.3)))
+    feed(made, *several("a", 4, gpus=0, fraction="0.1"))
+    assert len(placed(made)) == 3
+
+
+def test_a_limit_on_memory_counts_bytes_and_not_mebibytes() -> None:
+    made = cluster(node("n1", 8), queue("a", memory=(-1, 1, 500)), of("a", "a1", memory="500M"))
+    assert placed(made) == ["a1"]
+
+
+def test_what_must_not_be_preempted_stays_within_the_quota() -> None:
+    made = cluster(node("n1", 8), queue("a", gpu=(1, 1, -1)), *several("a", 3, priority=100))
+    assert placed(made) == ["a000"]
+    said = verdicts(made)
+    assert said == {}
+    feed(made, of("a", "a9"))
+    assert placed(made) == ["a9"]
+
+
+def test_a_terminating_pod_counts_against_the_limit_until_it_is_gone() -> None:
+    runs = bound(of("a", "old", deleting=True), "n1")
+    made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 1)), runs, of("a", "new"))
+    assert placed(made) == []
+    made.remove_pod("uid-old")
+    assert placed(made) == ["new"]
+
+
+def test_a_gang_at_the_limit_waits_whole_and_starts_when_there_is_room_for_all() -> None:
+    runs = bound(of("a", "old", gpus=2), "n1")
+    made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 4)), runs, pod_group("g", 3, queue="a"))
+    feed(made, *(pod(f"m{i}", gpus=1, group="g") for i in range(3)))
+    assert placed(made) == []
+    made.remove_pod("uid-old")
+    assert len(placed(made)) == 3
+
+
+def test_one_gpu_that_comes_free_wakes_few_of_many_gangs() -> None:
+    made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 1)), bound(of("a", "old"), "n1"))
+    for i in range(200):
+        feed(made, pod_group(f"g{i:03}", 1, queue="a"), pod(f"m{i:03}", gpus=1, group=f"g{i:03}"))
+    assert placed(made) == []
+    made.remove_pod("uid-old")
+    made.prepared(0)
+    assert len(made.backlog.awake_gangs()) == 32
+    assert placed(made) == ["m000"]
+    assert len(made.backlog.quota_sleepers) == 199
+
+
+def test_a_limit_that_is_raised_wakes_all_who_waited_for_it() -> None:
+    made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 0)), *several("a", 3))
+    assert placed(made) == []
+    feed(made, queue("a", gpu=(0, 1, 2)))
+    assert placed(made) == ["a000", "a001"]
+
+
+@pytest.mark.parametrize(
+    ("queues", "label", "code", "at"),
+    [
+        ([queue("a")], "b", Code.QUEUE_NOT_FOUND, None),
+        ([queue("a")], "", Code.QUEUE_NOT_FOUND, None),
+        ([queue("a"), queue("b", "a")], "a", Code.QUEUE_NOT_LEAF, None),
+        ([queue("b", "a")], "b", Code.QUEUE_PARENT_NOT_FOUND, "a"),
+        ([queue("c", "b"), queue("b", "a")], "c", Code.QUEUE_PARENT_NOT_FOUND, "a"),
+        ([queue("a", "b"), queue("b", "a")], "a", Code.QUEUE_CYCLE, "a"),
+        ([queue("a", "a")], "a", Code.QUEUE_CYCLE, "a"),
+        ([queue("a", gpu=(-2, 1, -1))], "a", Code.QUEUE_CLOSED, "a"),
+        ([queue("a", gpu=(0, 1, 1e30)), queue("b", "a")], "b", Code.QUEUE_CLOSED, "a"),
+    ],
+    ids=[
+        "unknown",
+        "no default queue",
+        "has children",
+        "no parent",
+        "no grandparent",
+        "cycle",
+        "own parent",
+        "negative",
+        "absurd",
+    ],
+)
+def test_pods_of_a_queue_that_cannot_be_used_wait_and_say_why(
+    queues: list[Fed], label: str, code: Code, at: str | None
+) -> None:
+    made = cluster(node("n1", 8), *queues, pod("p", gpus=1, labels={names.QUEUE_LABEL: label} if label else {}))
+    said = verdicts(made)["uid-p"]
+    assert (said.code, said.queue.at if said.queue else None) == (code, at)
+    assert placed(made) == []
+
+
+def test_pods_of_a_queue_that_is_made_later_start_then() -> None:
+    made = cluster(node("n1", 8), queue("other"), of("a", "a1"))
+    assert placed(made) == []
+    feed(made, queue("a"))
+    assert placed(made) == ["a1"]
+
+
+def test_without_any_queue_all_names_are_as_good() -> None:
+    made = cluster(node("n1", 8), of("a", "a1"), of("nobody", "n1"), pod("p", gpus=1), of("a", "fixed", priority=100))
+    assert len(placed(made)) == 4
+
+
+def test_as_long_as_queues_were_never_read_nobody_starts() -> None:
+    made = cluster(node("n1", 8), pod("p", gpus=1))
+    made.queues.records.expect()
+    assert verdicts(made)["uid-p"] == Verdict(code=Code.NOT_READ, detail="queues.scheduling.run.ai")
+    assert placed(made) == []
+    made.queues.records.note_in_step(True)
+    assert placed(made) == ["p"]
+
+
+def test_what_runs_in_a_queue_that_was_deleted_is_not_divided() -> None:
+    gone = bound(of("gone", "old", gpus=4), "n1")
+    made = cluster(node("n1", 8), queue("a", gpu=(0, 1, -1)), queue("b", gpu=(0, 3, -1)), gone)
+    feed(made, *several("a", 4), *several("b", 4))
+    assert teams(placed(made)) == {"a": 1, "b": 3}
+
+
+def test_pods_of_other_schedulers_are_not_divided() -> None:
+    foreign = bound(pod("f", gpus=4, scheduler="default-scheduler"), "n1")
+    made = cluster(node("n1", 8), queue("a", gpu=(0, 1, -1)), queue("b", gpu=(0, 3, -1)), foreign)
+    feed(made, *several("a", 4), *several("b", 4))
+    assert teams(placed(made)) == {"a": 1, "b": 3}
+
+
+def test_the_queue_of_a_gang_is_that_of_its_pod_group() -> None:
+    made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 0)), queue("b"), pod_group("g", 1, queue="b"))
+    feed(made, of("a", "m", group="g"))
+    assert placed(made) == ["m"]
+    assert {name: each.held.gpu_nano for name, each in made.queues.sums.sums.items()} == {"b": NANO}
+
+
+def test_a_gang_that_is_moved_to_another_queue_counts_there() -> None:
+    made = cluster(node("n1", 8), queue("a"), queue("b"), pod_group("g", 1, queue="a"))
+    feed(made, bound(pod("m", gpus=1, group="g"), "n1"))
+    assert placed(made) == []
+    feed(made, pod_group("g", 1, queue="b"))
+    made.decide(0)
+    assert set(made.queues.sums.sums) == {"b"}
+    assert made.validate() == []
+
+
+def test_memory_of_a_gpu_counts_by_the_card_and_a_larger_one_is_taken_for_the_limit() -> None:
+    small, large = node("small", 1, mem_mib=40_000), node("zlarge", 1, mem_mib=80_000)
+    made = cluster(small, large, queue("a", gpu=(0, 1, 0.3)), of("a", "a1", gpus=0, mem=20_000))
+    plan = made.decide(0)
+    assert [placement.node for placement in placements(plan.entries)] == ["zlarge"]
+
+
+def test_an_elastic_gang_grows_up_to_the_limit_and_further_when_it_is_raised() -> None:
+    made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 3)), pod_group("g", 1, queue="a"))
+    first = bound(pod("m0", gpus=1, group="g"), "n1")
+    feed(made, first, *(pod(f"m{i}", gpus=1, group="g") for i in range(1, 6)))
+    assert placed(made) == ["m1", "m2"]
+    assert len(made.backlog.quota_sleepers) == 1
+    feed(made, queue("a", gpu=(0, 1, 4)))
+    assert placed(made) == ["m3"]
+
+
+def test_a_card_mig_slice_counts_as_its_compute_slices() -> None:
+    slices = {"nvidia.com/mig-3g.20gb": "2"}
+    made = cluster(node("n1", 0, extended=slices), queue("a", gpu=(0, 1, 5)))
+    feed(made, *(of("a", f"a{i}", gpus=0, extended={"nvidia.com/mig-3g.20gb": "1"}) for i in range(2)))
+    assert placed(made) == ["a0"]
