@@ -10,7 +10,7 @@ limit. Their verdicts hold only as long as nothing at all changes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
@@ -21,7 +21,8 @@ from scheduler.core.model.records import PodClass
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.ledger import Ledger
 
-Key = tuple[str, str]
+#: A PodGroup (namespace, name), or what gangs ask that stand in lines (gang_lines.py).
+Key = Hashable
 #: Of what is kept, so many times as many are looked through for those that are out of date.
 LOOKED_AT: Final = 10
 _NO_ROWS: Final[frozenset[int]] = frozenset()
@@ -181,11 +182,8 @@ class Asleep:
             return None
         return replace(kept, sure_at=self._ledger.changes.last, charged=_NO_ROWS)
 
-    def is_light_gang(self, key: Key) -> bool:
+    def is_light_gang(self, kept: KeptGang) -> bool:
         """Whether a gang's verdict may end without any node having got more."""
-        kept = self._gangs.get(key)
-        if kept is None:
-            return False
         return bool(kept.charged) or not kept.is_alike or any(map(_depends_on_all, kept.classes))
 
     @property
@@ -194,7 +192,7 @@ class Asleep:
         return len(self._classes) + len(self._gangs)
 
     # --- both ----------------------------------------------------------------------------------------------------
-    def keep_only(self, classes: set[PodClass], gangs: set[Key]) -> None:
+    def keep_only(self, classes: set[PodClass], gangs: Set[Key]) -> None:
         """Forget those that no waiting pod has."""
         for cls in self._classes.keys() - classes:
             del self._classes[cls]

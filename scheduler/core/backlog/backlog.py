@@ -14,7 +14,8 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
 
-from scheduler.core.backlog.asleep import LOOKED_AT, Asleep, Kept
+from scheduler.core.backlog.asleep import LOOKED_AT, Asleep, Kept, KeptGang
+from scheduler.core.backlog.gang_lines import Alike, GangLines, Lined
 from scheduler.core.backlog.quota_sleepers import QuotaSleepers
 from scheduler.core.backlog.sayings import Key, Sayings
 from scheduler.core.backlog.shape import Shape, ShapeKey
@@ -75,6 +76,10 @@ class Backlog:
         self._of_class: dict[PodClass, dict[ShapeKey, None]] = {}
         self._awake: dict[ShapeKey, None] = {}
         self._gangs: dict[Key, WaitingGang] = {}
+        #: Those that could not start, and who stands behind others.
+        self.lines = GangLines(ledger, self.asleep)
+        #: Gangs that stand in no line.
+        self._apart: dict[Key, None] = {}
         self._awake_gangs: dict[Key, None] = {}
         #: What sleeps, and can wake without any node having got more.
         self._light_sleepers: set[ShapeKey | Key] = set()
@@ -98,6 +103,8 @@ class Backlog:
         key = (namespace, pod_group)
         if waits:
             self._gangs.setdefault(key, WaitingGang(key))
+            if key not in self.lines:
+                self._apart[key] = None
         if key in self._gangs:
             self._wake_gang(key)
 
@@ -190,6 +197,8 @@ class Backlog:
     def drop_gang(self, key: Key) -> None:
         """No member of a gang waits any more."""
         self._gangs.pop(key, None)
+        self._apart.pop(key, None)
+        self.lines.leave(key)
         self._awake_gangs.pop(key, None)
         self._light_sleepers.discard(key)
         self.quota_sleepers.drop(key)
@@ -221,6 +230,18 @@ class Backlog:
         self.sleep_gang(key, Until.QUEUE_TAKES)
         self.quota_sleepers.put(key, rank, use)
 
+    def line_up(self, lined: Lined) -> None:
+        """A gang that could not start sleeps behind those that ask the same, and says what they say."""
+        key = lined.key
+        self._awake_gangs.pop(key, None)
+        self._apart.pop(key, None)
+        self._counted_at.pop(key, None)
+        self.said.say(lined.uids, self.lines.join(lined), key)
+
+    def alike_failed(self, alike: Alike, kept: KeptGang, *, is_counted: bool) -> None:
+        """No gang that asks this can start. ``is_counted``: the verdict is of today."""
+        self.said.say_again(self.lines.failed(alike, kept, is_counted=is_counted))
+
     def wake_for_quota(self, tree: Tree, accounts: Callable[[], Accounts]) -> None:
         """Wake those that their queues take now; before each decision."""
         for item in self.quota_sleepers.due(tree, accounts):
@@ -237,6 +258,8 @@ class Backlog:
         """Leave a gang alone until this, or until something touches it. ``is_counted``: its verdict is of today."""
         gang = self._gangs[key]
         gang.until = until
+        self.lines.leave(key)
+        self._apart[key] = None
         self._awake_gangs.pop(key, None)
         counted_at = self._counted_at.get(key, -1)
         if is_counted or until not in _FOR_ROOM:
@@ -248,15 +271,17 @@ class Backlog:
 
     def _is_light(self, gang: WaitingGang) -> bool:
         if gang.until is not Until.CLASS_FITS:
-            return gang.until is Until.MAY_START and self.asleep.is_light_gang(gang.key)
+            of_start = self.asleep.get_gang(gang.key) if gang.until is Until.MAY_START else None
+            return of_start is not None and self.asleep.is_light_gang(of_start)
         kept = [(cls, self.asleep.get(cls)) for cls in gang.classes]
         return any(each is None or self.asleep.is_light(cls, each) for cls, each in kept)
 
     def wake(self, generation: int) -> None:
         """Wake what may fit since something on a node has changed."""
         changes = self._ledger.changes
-        if changes.has_helped_since(self._woken_at):
-            shapes, gangs = [*self._shapes], [*self._gangs]
+        has_helped = changes.has_helped_since(self._woken_at)
+        if has_helped:
+            shapes, gangs = [*self._shapes], [*self._apart]
         else:
             shapes = [key for key in self._light_sleepers if isinstance(key, ShapeKey)]
             gangs = [key for key in self._light_sleepers if not isinstance(key, ShapeKey)]
@@ -270,6 +295,7 @@ class Backlog:
         for name in gangs:
             if name not in self._awake_gangs and self._gang_may_fit(self._gangs[name], generation, classes):
                 self._wake_gang(name)
+        self.lines.wake(generation, has_helped=has_helped)
 
     def _may_fit(self, cls: PodClass, generation: int, known: dict[PodClass, bool]) -> bool:
         found = known.get(cls)
@@ -302,12 +328,18 @@ class Backlog:
     def _wake_gang(self, key: Key) -> None:
         self._light_sleepers.discard(key)
         self.quota_sleepers.drop(key)
+        self.lines.leave(key)
+        self._apart[key] = None
         self._awake_gangs[key] = None
 
     # --- what a decision reads -----------------------------------------------------------------------------------
     def awake(self) -> list[Shape]:
         """Shapes that have to be decided on."""
         return [self._shapes[key] for key in self._awake]
+
+    def gang(self, key: Key) -> WaitingGang:
+        """A gang of which members wait."""
+        return self._gangs[key]
 
     def awake_gangs(self) -> list[WaitingGang]:
         """Gangs that have to be decided on."""
@@ -325,10 +357,11 @@ class Backlog:
         last, pace = self._ledger.changes.last, self.asleep.pace
         keys = islice(self._counted_at, LOOKED_AT * count)
         stale = (key for key in keys if self._counted_at[key] != last and not pace.is_large(key))
-        return [self._gangs[key] for key in islice(stale, count)]
+        in_lines = self.lines.stale(count - count // 2)
+        return [self._gangs[key] for key in (*in_lines, *islice(stale, count - len(in_lines)))]
 
-    def count_again(self, key: Key) -> None:
-        """A gang that sleeps is decided on again for the counts in its verdict."""
+    def decide_again(self, key: Key) -> None:
+        """A gang is decided on again: for the counts in its verdict, or as it was not decided to the end."""
         self._wake_gang(key)
 
     def has_shapes(self, cls: PodClass) -> bool:
@@ -343,7 +376,7 @@ class Backlog:
         if self.asleep.size + ledger.constraints < 2 * (len(self._shapes) + len(self._gangs)) + _FEW:
             return
         classes = {*self._of_class, *(cls for gang in self._gangs.values() for cls in gang.classes)}
-        self.asleep.keep_only(classes, set(self._gangs))
+        self.asleep.keep_only(classes, self._gangs.keys() | self.lines.alikes())
         ledger.forget_constraints({one for cls in classes for one in cls.all_constraints()})
         ledger.forget_profiles({profile for cls in classes for profile in cls.profiles()})
 

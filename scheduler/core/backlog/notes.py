@@ -14,6 +14,7 @@ import msgspec
 
 from scheduler.core.backlog.asleep import Kept, KeptGang
 from scheduler.core.backlog.backlog import Backlog, Until
+from scheduler.core.backlog.gang_lines import Alike, Lined
 from scheduler.core.backlog.gang_pace import LARGE, GangPace
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.backlog.shape import ShapeKey
@@ -101,6 +102,16 @@ class GangSlept(msgspec.Struct, frozen=True):
         backlog.sleep_gang(self.key, self.until, is_counted=self.is_counted)
 
 
+class GangLeft(msgspec.Struct, frozen=True):
+    """A gang is left to the next decision."""
+
+    key: Key
+
+    def take(self, backlog: Backlog) -> None:
+        """Have it awake."""
+        backlog.decide_again(self.key)
+
+
 class GangLooked(msgspec.Struct, frozen=True):
     """Of these classes are the members of a gang that may be placed."""
 
@@ -169,6 +180,28 @@ class GangFailed(msgspec.Struct, frozen=True):
         backlog.asleep.put_gang(self.key, self.kept)
 
 
+class AlikeFailed(msgspec.Struct, frozen=True):
+    """A gang could not start, so no other that asks the same can."""
+
+    alike: Alike
+    kept: KeptGang
+    is_counted: bool
+
+    def take(self, backlog: Backlog) -> None:
+        """Keep it for all of them."""
+        backlog.alike_failed(self.alike, self.kept, is_counted=self.is_counted)
+
+
+class LinedUp(msgspec.Struct, frozen=True):
+    """A gang stands behind those that ask the same."""
+
+    lined: Lined
+
+    def take(self, backlog: Backlog) -> None:
+        """Let it sleep there."""
+        backlog.line_up(self.lined)
+
+
 class StartFailed(msgspec.Struct, frozen=True):
     """What the start of a gang has cost in vain (gang_pace.py)."""
 
@@ -184,13 +217,14 @@ class StartFailed(msgspec.Struct, frozen=True):
 class Notes:
     """Notes of the decision under way, in order."""
 
-    __slots__ = ("_backlog", "_classes", "_gangs", "_pace", "taken")
+    __slots__ = ("_alike", "_backlog", "_classes", "_gangs", "_pace", "taken")
 
     def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
         self.taken: list[Note] = []
         self._classes: dict[PodClass, Kept | None] = {}
         self._gangs: dict[Key, KeptGang] = {}
+        self._alike: dict[Alike, KeptGang] = {}
         self._pace: GangPace | None = None
 
     # --- what pods say -------------------------------------------------------------------------------------------
@@ -218,6 +252,10 @@ class Notes:
     def sleep_gang(self, key: Key, until: Until, *, is_counted: bool = False) -> None:
         """Leave a gang alone until this, or until something touches it."""
         self.taken.append(GangSlept(key, until, is_counted))
+
+    def leave_gang(self, key: Key) -> None:
+        """Leave a gang to the next decision."""
+        self.taken.append(GangLeft(key))
 
     def gang_is_of(self, key: Key, classes: frozenset[PodClass]) -> None:
         """Of these classes are the members of a gang that may be placed."""
@@ -255,6 +293,23 @@ class Notes:
         """Keep the verdict on a gang that could not start."""
         self._gangs[key] = kept
         self.taken.append(GangFailed(key, kept))
+
+    def kept_alike(self, alike: Alike) -> KeptGang | None:
+        """What is kept of gangs that ask this, as of now."""
+        return self._alike.get(alike) or self._backlog.asleep.get_gang(alike)
+
+    def has_failed(self, alike: Alike) -> bool:
+        """Whether a gang that asks this could not start in this decision, so that no other can."""
+        return alike in self._alike
+
+    def alike_failed(self, alike: Alike, kept: KeptGang, *, is_counted: bool) -> None:
+        """Keep the verdict on a gang that could not start for all that ask the same."""
+        self._alike[alike] = kept
+        self.taken.append(AlikeFailed(alike, kept, is_counted))
+
+    def line_up(self, lined: Lined) -> None:
+        """Let a gang sleep behind those that ask the same."""
+        self.taken.append(LinedUp(lined))
 
     @property
     def pace(self) -> GangPace:

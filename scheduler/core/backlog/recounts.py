@@ -33,7 +33,7 @@ def due(backlog: Backlog, now_ns: int, most: int) -> Recounts:
     if any(found):
         backlog.recount_ns = now_ns + _PERIOD_NS
     for key in found.gangs:
-        backlog.count_again(key)
+        backlog.decide_again(key)
     return found
 
 

@@ -15,6 +15,15 @@ from scheduler.core.model.verdict import Reasons, Verdict
 Key = tuple[str, str]
 
 
+class Shared:
+    """A verdict that many have together (gang_lines.py)."""
+
+    __slots__ = ("verdict",)
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+
+
 class Sayings:
     """Verdicts by pod (UID). Pods of a shape have the verdict of the shape, all others their own."""
 
@@ -22,15 +31,16 @@ class Sayings:
 
     def __init__(self) -> None:
         #: The verdict of a pod, and the PodGroup as whose member it waits.
-        self._own: dict[str, tuple[Verdict, Key | None]] = {}
+        self._own: dict[str, tuple[Verdict | Shared, Key | None]] = {}
         self._shapes: dict[str, Shape] = {}
         #: Reasons that pods were told.
         self._told: dict[str, Reasons] = {}
         self._untold: dict[str, None] = {}
 
-    def say(self, uids: Iterable[str], verdict: Verdict, pod_group: Key | None = None) -> None:
+    def say(self, uids: Iterable[str], verdict: Verdict | Shared, pod_group: Key | None = None) -> None:
         """These pods have this verdict from now on, whatever shape they are of."""
-        reasons, own = verdict.reasons, (verdict, pod_group)
+        own = verdict, pod_group
+        reasons = _now(verdict).reasons
         for uid in uids:
             self._own[uid] = own
             self._note(uid, reasons)
@@ -48,6 +58,12 @@ class Sayings:
             self._own.pop(uid, None)
             self._note(uid, verdict.reasons)
         shape.apart &= served
+
+    def say_again(self, uids: Iterable[str]) -> None:
+        """What these pods say together has changed."""
+        for uid in uids:
+            if (verdict := self.verdict(uid)) is not None:
+                self._note(uid, verdict.reasons)
 
     def join(self, uid: str, shape: Shape) -> None:
         """A pod is of this shape now, and says what the shape says."""
@@ -85,7 +101,7 @@ class Sayings:
         """Why a pod waits, with the counts of today; None if nothing was decided yet."""
         own = self._own.get(uid)
         if own is not None:
-            return own[0]
+            return _now(own[0])
         shape = self._shapes.get(uid)
         return shape.verdict if shape is not None else None
 
@@ -103,12 +119,16 @@ class Sayings:
         for uid in uids:
             own, shape = self._own.get(uid), self._shapes.get(uid)
             if own is not None:
-                found.setdefault(own, []).append(uid)
+                found.setdefault((_now(own[0]), own[1]), []).append(uid)
             elif shape is not None and shape.verdict is not None:
                 by_shape.setdefault(id(shape), (shape.verdict, []))[1].append(uid)
         for verdict, of_shape in by_shape.values():
             found.setdefault((verdict, None), []).extend(of_shape)
         return sorted(_entries(found), key=lambda entry: entry.pods)
+
+
+def _now(verdict: Verdict | Shared) -> Verdict:
+    return verdict.verdict if isinstance(verdict, Shared) else verdict
 
 
 def _entries(found: Mapping[tuple[Verdict, Key | None], list[str]]) -> Iterator[Explain]:

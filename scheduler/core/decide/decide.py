@@ -15,10 +15,11 @@ from typing import Protocol
 import msgspec
 
 from scheduler.core.backlog.notes import Note, Notes
-from scheduler.core.backlog.shape import Turns
+from scheduler.core.backlog.ranked import Turns
 from scheduler.core.decide.allowance import LIMITS, Allowance, Limits
 from scheduler.core.decide.attempts import PLACING, Attempts
 from scheduler.core.decide.gangs import whole_gang
+from scheduler.core.decide.lines import WholeLine
 from scheduler.core.decide.shapes import WholeShape
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import Entry, Placement, Withdraw
@@ -31,7 +32,7 @@ from scheduler.core.snapshot.node_mask import both
 
 
 class Waiting(Protocol):
-    """What is decided by turns: the pods alone of a shape, or a gang."""
+    """What is decided by turns: the pods alone of a shape, a gang, or gangs in a line."""
 
     @property
     def queue(self) -> str:
@@ -90,8 +91,9 @@ class _Deciding:
         snapshot, backlog = self.snapshot, self.snapshot.backlog
         shapes = {id(shape): shape for shape in backlog.awake()}
         shapes.update({id(shape): shape for cls in snapshot.recounts.classes for shape in backlog.of_class(cls)})
-        gangs = backlog.awake_gangs()
+        gangs, lines = backlog.awake_gangs(), backlog.lines.awake()
         namespaces = {shape.key.namespace for shape in shapes.values()} | {gang.key[0] for gang in gangs}
+        namespaces |= {line.key.namespace for line in lines}
         allowance = Allowance(namespaces=len(namespaces), most=self.limits.most)
         self.attempts = Attempts(snapshot, self.now_ns, self.limits, allowance, Notes(backlog))
         self.order = QueueOrder(self.attempts.accounts)
@@ -101,6 +103,8 @@ class _Deciding:
             whole = whole_gang(gang, self.attempts, self.entries)
             if whole is not None:
                 self._give_turn(whole)
+        for line in lines:
+            self._give_turn(WholeLine(Turns(line), self.attempts, self.entries))
         while (first := self.order.pop()) is not None:
             if first.decide():
                 self._give_turn(first)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 import msgspec
 
 from scheduler.core.backlog.asleep import KeptGang
 from scheduler.core.backlog.backlog import Until, WaitingGang
+from scheduler.core.backlog.gang_lines import Alike, Lined, LineKey
 from scheduler.core.backlog.gang_pace import LARGE
 from scheduler.core.decide import queue_use
 from scheduler.core.decide.attempts import PLACING, Attempts
@@ -24,6 +27,7 @@ from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
 from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import HeldBack
+from scheduler.core.queues.use import is_fixed
 
 #: What a gang costs that does not start, and each of its members that was passed over, in operations (attempts.py).
 _TRYING: Final = 50
@@ -44,6 +48,8 @@ class WholeGang:
     extras: Extras | None = None
     #: Of the members that may be placed.
     classes: frozenset[PodClass] = frozenset()
+    #: What its start depends on, if that is the same for others.
+    alike: Alike | None = None
 
     @property
     def rank(self) -> Rank:
@@ -165,16 +171,17 @@ class WholeGang:
         if held_back is not None:
             self._hold_back(held_back)
             return
-        asked, kept = self._asked(ready), self._kept
+        self.alike = self._alike(ready)
+        asked, kept = self.alike or self._asked(ready), self._kept
         if kept is not None and kept.asked == asked and not self._may_start(kept):
-            self._explain(kept.verdict)
-            self._sleep(Until.MAY_START)
+            self._wait_for_room(kept.verdict)
         elif not self._is_in_turn(ready):
             turn = Verdict(code=Code.WAITS_FOR_TURN, required=self.state.minimum)
             self._explain(turn if kept is None else kept.verdict)
             self._sleep(Until.TOUCHED)
         elif not self.attempts.affords(ready):
             self._explain_kept(kept)
+            self.attempts.notes.leave_gang(self.gang.key)
         else:
             self._try(ready, asked)
 
@@ -190,13 +197,15 @@ class WholeGang:
             attempts.allowance.spend(namespace, _TRYING + _PASSING * len(ready))
             cost = attempts.allowance.spent_by(namespace) - spent
             attempts.notes.start_failed(self.gang.key, cost, attempts.now_ns)
+            if cost > LARGE:
+                self.alike, asked = None, self._asked(ready)
             verdict = _incomplete(start.failed, len(start.placed), self.state)
             self._keep(verdict, asked, charged)
-            self._explain(verdict)
-            self._sleep(Until.MAY_START, is_counted=self._is_counted(charged))
+            self._wait_for_room(verdict, is_counted=self._is_counted(charged))
         elif start.retired or start.waits_on:
             self.entries.extend(start.retired)
             self._explain(Verdict(code=Code.WAITING_FOR_DEVICE, detail=start.waits_on))
+            self.attempts.notes.leave_gang(self.gang.key)
         else:
             self.entries.append(start.entry(self.group, attempts))
 
@@ -205,17 +214,47 @@ class WholeGang:
         kept = snapshot.backlog.asleep.kept_gang(
             verdict, asked=asked, classes=self.classes, charged=charged, generation=snapshot.generation
         )
-        self.attempts.notes.gang_failed(self.gang.key, kept)
+        if self.alike is not None:
+            self.attempts.notes.alike_failed(self.alike, kept, is_counted=self._is_counted(charged))
+        else:
+            self.attempts.notes.gang_failed(self.gang.key, kept)
+
+    def _wait_for_room(self, verdict: Verdict, *, is_counted: bool = False) -> None:
+        """Sleep until it may start: behind those that ask the same, if others may."""
+        if self.alike is None:
+            self._explain(verdict)
+            self._sleep(Until.MAY_START, is_counted=is_counted)
+            return
+        needed = Counter(pod.cls for pod in self.state.needed(self.pods))
+        line = LineKey(self.group.namespace, self.group.queue, is_fixed(self.pods[0], self.group), self.alike)
+        uids = tuple(pod.uid for pod in self.pods)
+        self.attempts.notes.line_up(Lined(self.gang.key, self.rank, line, tuple(needed.items()), uids))
+
+    def _alike(self, ready: Sequence[PodRecord]) -> Alike | None:
+        """What its start depends on; None where that is not the same for others, or it costs much (gang_pace.py)."""
+        state = self.state
+        is_fresh = not state.bound and not state.done and len(ready) == len(self.pods)
+        if not is_fresh or any(pod.alone for pod in ready):
+            return None
+        if self.attempts.notes.pace.is_large(self.gang.key) or self._cost(ready) > LARGE:
+            return None
+        runs = groupby((pod.cls, pod.subgroup) for pod in ready)
+        members = tuple((cls, subgroup, sum(1 for _ in run)) for (cls, subgroup), run in runs)
+        return Alike(self.group.minimum, state.total, self.group.subgroups, members)
 
     def _may_start(self, kept: KeptGang) -> bool:
         snapshot = self.attempts.snapshot
         asleep = snapshot.backlog.asleep
+        if self.alike is not None and self.attempts.notes.has_failed(self.alike):
+            return False
         if self.gang.key in snapshot.recounts.gangs:
             return True
         if asleep.is_sure_gang(kept, snapshot.generation):
             return False
         still = asleep.still_out_gang(kept)
-        if still is not None:
+        if still is not None and self.alike is not None:
+            self.attempts.notes.alike_failed(self.alike, still, is_counted=False)
+        elif still is not None:
             self.attempts.notes.gang_failed(self.gang.key, still)
         return still is None
 
@@ -253,7 +292,8 @@ class WholeGang:
 
     @property
     def _kept(self) -> KeptGang | None:
-        return self.attempts.notes.kept_gang(self.gang.key)
+        notes = self.attempts.notes
+        return notes.kept_gang(self.gang.key) if self.alike is None else notes.kept_alike(self.alike)
 
     def _sleep(self, until: Until, *, is_counted: bool = False) -> None:
         self.attempts.notes.sleep_gang(self.gang.key, until, is_counted=is_counted)

@@ -33,8 +33,17 @@ def _use(snapshot: Snapshot, pod: PodRecord, amounts: Resources) -> Use:
     return Use(pod.queue if group is None else group.queue, amounts, is_fixed(pod, group))
 
 
+def asked_of(snapshot: Snapshot, counts: Iterable[tuple[PodClass, int]]) -> Resources:
+    """What so many pods of these classes ask."""
+    return _added(counts, snapshot.queues.asked)
+
+
 def _sum(pods: Iterable[PodRecord], amounts_of: Callable[[PodClass], Resources]) -> Resources:
+    return _added(Counter(pod.cls for pod in pods).items(), amounts_of)
+
+
+def _added(counts: Iterable[tuple[PodClass, int]], amounts_of: Callable[[PodClass], Resources]) -> Resources:
     total = NOTHING
-    for cls, count in Counter(pod.cls for pod in pods).items():
+    for cls, count in counts:
         total = total.plus(amounts_of(cls).times(count))
     return total

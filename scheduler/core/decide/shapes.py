@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.core.backlog.shape import Turns
+from scheduler.core.backlog.ranked import Turns
+from scheduler.core.backlog.shape import Shape
 from scheduler.core.decide.alone import Outcome, decide_alone
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.model.plan import Entry
@@ -19,7 +20,7 @@ from scheduler.core.queues.accounts import HeldBack
 class WholeShape:
     """The pods of a shape in one decision: one of them a turn."""
 
-    turns: Turns
+    turns: Turns[Shape]
     attempts: Attempts
     entries: list[Entry]
 
@@ -31,16 +32,16 @@ class WholeShape:
     @property
     def queue(self) -> str:
         """The queue of all its pods."""
-        return self.turns.shape.key.queue
+        return self.turns.of.key.queue
 
     @property
     def use(self) -> Resources:
         """What the pod that is decided on next would count for in it."""
-        return self.attempts.snapshot.queues.asked(self.turns.shape.key.cls)
+        return self.attempts.snapshot.queues.asked(self.turns.of.key.cls)
 
     def is_settled(self) -> bool:
         """Whether its class is known to fit nowhere, so that no turn is needed to say so."""
-        key, attempts = self.turns.shape.key, self.attempts
+        key, attempts = self.turns.of.key, self.attempts
         if key.uid or key.cls not in attempts.hopeless or key.cls not in attempts.roomless:
             return False
         attempts.notes.shape_failed(key, attempts.hopeless[key.cls], served=self.turns.taken)
@@ -53,11 +54,11 @@ class WholeShape:
         if known is None:
             raise LookupError(f"pod {uid} waits, and is not known")
         pod = snapshot.judged(known, self.attempts.now_ns)
-        if pod.blocker is not None or pod.cls != self.turns.shape.key.cls:
+        if pod.blocker is not None or pod.cls != self.turns.of.key.cls:
             self._decide_misfiled(pod)
             return True
         outcome = decide_alone(pod, self.attempts, self.entries)
-        key, notes, served = self.turns.shape.key, self.attempts.notes, self.turns.taken - {uid}
+        key, notes, served = self.turns.of.key, self.attempts.notes, self.turns.taken - {uid}
         if isinstance(outcome, Verdict):
             notes.shape_failed(key, outcome, served=served)
         elif isinstance(outcome, HeldBack):

@@ -1,0 +1,56 @@
+"""Gangs that ask the same, line by line: the first that can't start speaks for all that are left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler.core.backlog.gang_lines import GangLine
+from scheduler.core.backlog.ranked import Turns
+from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.gangs import whole_gang
+from scheduler.core.decide.queue_use import asked_of
+from scheduler.core.model.plan import Entry
+from scheduler.core.model.priority_order import Rank
+from scheduler.core.model.resources import Resources
+
+
+@dataclass(slots=True)
+class WholeLine:
+    """The gangs of a line in one decision: one of them a turn."""
+
+    turns: Turns[GangLine]
+    attempts: Attempts
+    entries: list[Entry]
+
+    @property
+    def rank(self) -> Rank | None:
+        """The rank of the gang that is decided on next."""
+        return self.turns.first()
+
+    @property
+    def queue(self) -> str:
+        """The queue of all its gangs."""
+        return self.turns.of.key.queue
+
+    @property
+    def use(self) -> Resources:
+        """What the members that start the next gang would count for in it."""
+        return asked_of(self.attempts.snapshot, self.turns.of.needed)
+
+    def is_settled(self) -> bool:
+        """Whether a gang that asks the same could not start: then they sleep on, and say what that one says."""
+        return self.attempts.notes.has_failed(self.turns.of.key.alike)
+
+    def decide(self) -> bool:
+        """Decide on one gang; return whether there is another turn to come.
+
+        There is none after a gang that neither starts nor says that its like can't: its queue takes no more, or it is
+        left to the next decision. The line stays awake then.
+        """
+        line = self.turns.of
+        key, before = line.gang(self.turns.take()), len(self.entries)
+        whole = whole_gang(self.attempts.snapshot.backlog.gang(key), self.attempts, self.entries)
+        if whole is None:
+            return True
+        whole.decide()
+        return len(self.entries) > before or whole.alike != line.key.alike

@@ -1,0 +1,105 @@
+"""Gangs that ask the same stand in lines: the first speaks for all, and one verdict is kept for all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.model.plan import placements
+from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group
+from wire.core import Pod
+from wire.crds.podgroup import PodGroup
+
+
+def gang(name: str, *, size: int = 2, gpus: int = 1, queue: str = "a") -> list[Pod | PodGroup]:
+    """A gang of so many equal pods."""
+    return [pod_group(name, size, queue=queue), *(pod(f"{name}-{i}", gpus=gpus, group=name) for i in range(size))]
+
+
+def full(*gangs: list[Pod | PodGroup]) -> Cluster:
+    """A node of two GPUs, both in use, and gangs that wait and have had their turn."""
+    running = (bound(pod(f"old{i}", gpus=1), "n1") for i in range(2))
+    made = cluster(node("n1", 2), *running, *(each for one in gangs for each in one))
+    made.decide(0)
+    return made
+
+
+def awake(made: Cluster) -> list[tuple[str, int]]:
+    """Queue and minimum of each line that the next decision looks at."""
+    made.prepared(0)
+    return sorted((line.key.queue, line.key.alike.minimum) for line in made.backlog.lines.awake())
+
+
+def free(made: Cluster) -> None:
+    """Both GPUs come free."""
+    made.remove_pod("uid-old0")
+    made.remove_pod("uid-old1")
+
+
+def test_nobody_in_a_line_is_awake_until_a_node_has_room() -> None:
+    made = full(gang("g1"), gang("g2"), gang("g3", queue="b"), gang("large", size=3))
+    assert awake(made) == []
+    assert made.backlog.awake_gangs() == []
+    free(made)
+    assert awake(made) == [("a", 2), ("a", 3), ("b", 2)]
+
+
+def test_one_gpu_too_few_wakes_those_whose_single_members_would_fit_and_no_others() -> None:
+    made = full(gang("g1"), gang("wide", gpus=2))
+    made.remove_pod("uid-old0")
+    assert awake(made) == [("a", 2)]
+    assert [*placements(made.decide(0).entries)] == []
+    assert awake(made) == []
+
+
+def test_the_first_of_all_lines_starts_and_the_others_sleep_on() -> None:
+    made = full(*(gang(f"g{i:03}") for i in range(200)))
+    free(made)
+    made.prepared(0)
+    assert made.backlog.awake_gangs() == []
+    plan = made.decide(0)
+    assert [each.name for each in placements(plan.entries)] == ["g000-0", "g000-1"]
+    for placement in placements(plan.entries):
+        made.commits.assume(placement)
+    assert [*placements(made.decide(0).entries)] == []
+    assert ("ns", "g000") not in made.backlog.lines
+    assert ("ns", "g199") in made.backlog.lines
+
+
+@pytest.mark.parametrize("gone", ["pod", "pod_group"])
+def test_a_gang_that_changes_leaves_its_line(gone: str) -> None:
+    made = full(gang("g1"), gang("g2"))
+    if gone == "pod":
+        made.remove_pod("uid-g1-0")
+    else:
+        feed(made, pod_group("g1", 1))
+    made.prepared(0)
+    assert [each.key for each in made.backlog.awake_gangs()] == [("ns", "g1")]
+    assert ("ns", "g2") in made.backlog.lines
+
+
+def test_gangs_of_which_one_has_been_started_before_stand_alone() -> None:
+    made = full([pod_group("g", 3), bound(pod("g-0", group="g"), "n1"), *gang("x")[1:]])
+    feed(made, pod("g-1", gpus=1, group="g"), pod("g-2", gpus=1, group="g"))
+    made.decide(0)
+    assert ("ns", "g") not in made.backlog.lines
+
+
+def test_what_one_of_them_finds_out_is_said_by_all() -> None:
+    made = full(gang("g1"), gang("g2"), gang("g3", queue="b"))
+    before = {each.verdict.reasons for each in made.backlog.said.all()}
+    feed(made, node("n1", 2, cordoned=True))
+    made.backlog.recount_ns = 0
+    made.decide(0)
+    after = {each.verdict.reasons for each in made.backlog.said.all()}
+    assert len(before) == len(after) == 1
+    assert before != after
+
+
+def test_what_nobody_asks_any_more_is_forgotten() -> None:
+    made = full(gang("g1"))
+    for uid in ("uid-g1-0", "uid-g1-1"):
+        made.remove_pod(uid)
+    made.decide(0)
+    assert made.backlog.lines.alikes() == set()
+    assert made.backlog.lines.stale(8) == []
