@@ -191,16 +191,17 @@ class Attempts:
         """Charge a pod that can't be placed yet on the working copy only, if it fits.
 
         The same is done again in each decision, so it is no part of what the namespace may spend: others of it would
-        have no turn, in any decision, as long as that lasts. It has a bound of its own, half of that. What is not
-        judged yet is left to when the pod is placed.
+        have no turn, in any decision, as long as that lasts. It has a bound of its own, half of that.
         """
         cls, namespace = pod.cls, pod.namespace
         is_bounded = self.keeping[namespace] <= self.allowance.share // 2 and self.allowance.has_left(namespace)
-        if not is_bounded or any(map(self.snapshot.ledger.effort, cls.all_constraints())):
+        if not is_bounded:
             return False
         if cls in self.roomless_on_paper or cls in self.hopeless or self.placer.taken_claim(pod):
             return False
         if self.known(cls, namespace) is not None or self.held_back([pod]) is not None:
+            return False
+        if not self._is_judged(cls, namespace):
             return False
         placed = self._place(pod, self.placer.all_but(cls.excluded))
         if not isinstance(placed, Placement):

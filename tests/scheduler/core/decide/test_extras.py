@@ -140,3 +140,13 @@ def test_members_for_whom_room_is_kept_leave_others_of_their_namespace_their_tur
         rounds += 1
         assert rounds < 30
     assert [entry.placement.name for entry in plan.entries if isinstance(entry, Bind)] == ["late"]
+
+
+def test_room_is_kept_for_members_whose_constraints_were_never_judged_before() -> None:
+    made = cluster(node("n1", 2, labels={"zone": "z"}), pod_group("a", 1), pod("a", group="a", priority=9, gpus=1))
+    (start,) = made.decide(0).entries
+    assert isinstance(start, Bind)
+    made.commits.assume(start.placement)
+    spec = {"nodeSelector": {"zone": "z"}}
+    feed(made, pod("a2", group="a", gpus=1, priority=9, spec=spec), pod("late", gpus=1))
+    assert placed(made) == []
