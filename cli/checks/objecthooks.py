@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from admission.manifests import POD_GROUPS, QUEUES, ServiceEndpoint, queue_manifest
 from cli.checks.finding import Finding, Level
-
-Raw = dict[str, Any]
+from cli.checks.reader import Raw
+from cli.checks.trustedca import of_ca
+from kube.client.clock import Clock
 
 _CHECK: Final = "webhooks"
 _APPLY: Final = "register the webhooks of this version (admission/manifests.py)"
@@ -16,26 +17,26 @@ _COMPARED: Final = ("failurePolicy", "matchConditions", "objectSelector")
 _CALLED: Final = {QUEUES: "Queues", POD_GROUPS: "PodGroups"}
 
 
-def of_objects(configurations: Iterable[Raw]) -> list[Finding]:
+def of_objects(configurations: Iterable[Raw], clock: Clock) -> list[Finding]:
     """Judge what validating configurations say of both webhooks."""
     found = {hook["name"]: hook for one in configurations for hook in one.get("webhooks") or ()}
     ours = {hook["name"]: hook for hook in queue_manifest(ServiceEndpoint(), ca=b"")["webhooks"]}
-    return [_judged(name, found.get(name), hook) for name, hook in ours.items()]
+    return [each for name, hook in ours.items() for each in _judged(name, found.get(name), hook, clock)]
 
 
-def _judged(name: str, hook: Raw | None, ours: Raw) -> Finding:
+def _judged(name: str, hook: Raw | None, ours: Raw, clock: Clock) -> list[Finding]:
     kind = _CALLED[name]
     if hook is None:
         said = f"no validatingwebhookconfigurations has {name}: {kind} are stored unchecked"
-        return Finding(Level.WARNING, _CHECK, said, _APPLY)
+        return [Finding(Level.WARNING, _CHECK, said, _APPLY)]
     # The API server stores an absent selector as an empty one.
     differing = [key for key in _COMPARED if (hook.get(key) or None) != (ours.get(key) or None)]
     if missing := [f"{operation} {plural}" for plural, operation in sorted(_asked(ours) - _asked(hook))]:
         differing.append(f"rules: not asked about {', '.join(missing)}")
     if differing:
         said = f"{name} differs from this version's in {'; '.join(differing)}: {kind} may be stored unchecked"
-        return Finding(Level.WARNING, _CHECK, said, _APPLY)
-    return Finding(Level.OK, _CHECK, f"{name} is asked about {kind}")
+        return [Finding(Level.WARNING, _CHECK, said, _APPLY)]
+    return of_ca(name, hook, clock) or [Finding(Level.OK, _CHECK, f"{name} is asked about {kind}")]
 
 
 def _asked(hook: Raw) -> set[tuple[str, str]]:

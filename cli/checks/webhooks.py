@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import datetime
 from collections.abc import Callable, Mapping
 from typing import Any, Final
-
-from cryptography import x509
 
 from admission.manifests import (
     ADOPTION,
@@ -22,6 +18,7 @@ from admission.manifests import (
 from cli.checks.finding import Finding, Level, some_of
 from cli.checks.objecthooks import of_objects
 from cli.checks.reader import Raw, Reader
+from cli.checks.trustedca import of_ca
 from kube.client.clock import Clock
 from wire import names
 
@@ -34,7 +31,6 @@ _KINDS: Final[dict[str, Mapping[str, tuple[str, ...]]]] = {
     _VALIDATING: RULES_OF_VALIDATION,
 }
 _EXEMPT: Final = frozenset({"kube-system", names.SYSTEM_NAMESPACE})
-_SOON: Final = datetime.timedelta(days=30)
 
 
 def webhooks_check(clock: Clock) -> Callable[[Reader], Any]:
@@ -51,7 +47,7 @@ def webhooks_check(clock: Clock) -> Callable[[Reader], Any]:
             for hook in ours:
                 findings += _judged(kind, hook, spaces=spaces, clock=clock)
         findings += _of_adoption(found[_MUTATING], spaces=spaces, clock=clock)
-        return [*findings, *of_objects(found[_VALIDATING])]
+        return [*findings, *of_objects(found[_VALIDATING], clock)]
 
     return check
 
@@ -61,7 +57,7 @@ def _judged(kind: str, hook: Raw, *, spaces: list[Raw], clock: Clock) -> list[Fi
     wrong = _wrong(hook, _KINDS[kind], ours["webhooks"][0])
     if wrong:
         return [Finding(Level.FAILED, _CHECK, f"{WEBHOOK} in {kind}: {wrong}", _APPLY)]
-    findings = _of_certificate(kind, hook, clock)
+    findings = of_ca(kind, hook, clock)
     left_out = sorted(
         space["metadata"]["name"]
         for space in spaces
@@ -110,7 +106,7 @@ def _judged_adoption(hook: Raw, *, before: list[str], adopting: list[Raw], clock
     if before:
         said = f"{ADOPTION} is asked after {WEBHOOK} in {some_of(before)}, so adopted pods are not admitted"
         return [Finding(Level.FAILED, _CHECK, said, _APPLY)]
-    findings = _of_certificate(ADOPTION, hook, clock)
+    findings = of_ca(ADOPTION, hook, clock)
     selector = hook.get("namespaceSelector") or {}
     left_out = sorted(space["metadata"]["name"] for space in adopting if not _selects(selector, space))
     if left_out:
@@ -136,20 +132,6 @@ def _wrong(hook: Raw, rules: Mapping[str, tuple[str, ...]], ours: Raw) -> str:
     }
     missing = [f"{op} {name}" for name, ops in rules.items() for op in ops if not asked & {(name, op), (name, "*")}]
     return f"not asked about {', '.join(missing)}" if missing else ""
-
-
-def _of_certificate(kind: str, hook: Raw, clock: Clock) -> list[Finding]:
-    """The CA that the API server trusts there ends with the certificates that it signed, so it tells when."""
-    pem = base64.b64decode(hook["clientConfig"].get("caBundle") or "")
-    if not pem:
-        return []
-    ends = max(certificate.not_valid_after_utc for certificate in x509.load_pem_x509_certificates(pem))
-    now = datetime.datetime.fromtimestamp(clock.now_ns() // 1_000_000_000, tz=datetime.UTC)
-    said = f"the CA of {kind} ends on {ends:%Y-%m-%d}"
-    do = "renew the webhooks' certificates, or see why they are not renewed (docs/certificates.md)"
-    if ends <= now:
-        return [Finding(Level.FAILED, _CHECK, said, do)]
-    return [Finding(Level.WARNING, _CHECK, said, do)] if ends - now < _SOON else []
 
 
 def _selects(selector: Raw, space: Raw) -> bool:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parents[2]
 _HERE = "tests/cluster/test_make_cluster.py"
-COMPONENTS = {"admission", "binder", "nodes", "scheduler"}
+COMPONENTS = {"admission", "binder", "nodes", "scheduler", "workloads"}
 
 
 @dataclass

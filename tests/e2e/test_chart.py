@@ -151,6 +151,10 @@ value: 50
 ---
 apiVersion: scheduling.run.ai/v2
 kind: Queue
+metadata: {name: theirs, labels: {of: kai}}
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
 metadata: {name: default-queue, labels: {of: kai}}
 spec: {parentQueue: theirs, resources: {gpu: {quota: 7, limit: 8, overQuotaWeight: 2}}}
 """
