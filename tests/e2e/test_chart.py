@@ -152,11 +152,14 @@ value: 50
 apiVersion: scheduling.run.ai/v2
 kind: Queue
 metadata: {name: theirs, labels: {of: kai}}
+spec: {resources: {cpu: {limit: -1}, memory: {limit: -1}, gpu: {limit: -1}}}
 ---
 apiVersion: scheduling.run.ai/v2
 kind: Queue
 metadata: {name: default-queue, labels: {of: kai}}
-spec: {parentQueue: theirs, resources: {gpu: {quota: 7, limit: 8, overQuotaWeight: 2}}}
+spec:
+  parentQueue: theirs
+  resources: {cpu: {limit: -1}, memory: {limit: -1}, gpu: {quota: 7, limit: 8, overQuotaWeight: 2}}
 """
 
 
