@@ -277,11 +277,12 @@ class ClusterState:
 
     # --- queues ------------------------------------------------------------------------------------------------------
     def count_queues(self) -> None:
-        """Count marked pods anew in their queues, whose sums then equal a recount."""
-        marked, self.queues.marked = self.queues.marked, set()
-        for uid in marked:
-            pod = self._pods.records.get(uid)
-            self.queues.sums.put(uid, None if pod is None else self._row(pod))
+        """Count marked pods anew in their queues."""
+        self.queues.count(self._row_of)
+
+    def _row_of(self, uid: str) -> Row | None:
+        pod = self._pods.records.get(uid)
+        return None if pod is None else self._row(pod)
 
     def _row(self, pod: PodRecord) -> Row | None:
         group = self._pod_groups.get((pod.namespace, pod.pod_group)) if pod.pod_group else None

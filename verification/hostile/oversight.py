@@ -38,7 +38,7 @@ STORM: Final = "STORM"
 BYSTANDER: Final = "BYSTANDER"
 
 #: What an idle scheduler may hold, and for each pod that it ever saw (it remembers names of what is gone).
-IDLE_BYTES: Final = 160 * 1024
+IDLE_BYTES: Final = 176 * 1024
 BYTES_PER_POD: Final = 1024
 #: Requests of one component in one minute, whatever goes wrong.
 REQUESTS_A_MINUTE: Final = 2000

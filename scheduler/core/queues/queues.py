@@ -21,8 +21,8 @@ from scheduler.core.queues.accounts import Accounts, accounts
 from scheduler.core.queues.sums import QueueSums, Row, Stage
 from scheduler.core.queues.tree import Tree
 
-#: Of so many classes it is kept what they ask.
-_MOST_KEPT: Final = 4096
+#: What classes ask is kept for so many, and for twice as many as there are pods.
+_FEW: Final = 16
 
 
 class Queues:
@@ -96,6 +96,14 @@ class Queues:
     def _card_sizes(self) -> tuple[int, int]:
         return min(self._cards, default=0), max(self._cards, default=0)
 
+    def count(self, row_of: Callable[[str], Row | None]) -> None:
+        """Count marked pods (UIDs) anew; the sums then equal a recount."""
+        marked, self.marked = self.marked, set()
+        for uid in marked:
+            self.sums.put(uid, row_of(uid))
+        if len(self._amounts_of) > 2 * len(self.sums) + _FEW:
+            self._amounts_of.clear()
+
     # --- what pods count for -----------------------------------------------------------------------------------------
     def row(
         self, pod: PodRecord, group: PodGroupRecord | None, charges: Iterable[Charge], node: NodeRecord | None
@@ -127,8 +135,6 @@ class Queues:
     def _amounts(self, cls: PodClass) -> tuple[Resources, Resources]:
         found = self._amounts_of.get(cls)
         if found is None:
-            if len(self._amounts_of) >= _MOST_KEPT:
-                self._amounts_of.clear()
             smallest, largest = self._card_sizes
             found = self._amounts_of[cls] = use.asked(cls, smallest), use.least(cls, largest)
         return found

@@ -59,6 +59,9 @@ class QueueSums:
         self._sums: dict[str, Sum] = {}
         self.version = 0
 
+    def __len__(self) -> int:
+        return len(self._rows)
+
     @property
     def sums(self) -> Mapping[str, Sum]:
         """By name of the queue; of queues that have no pods there are none."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 from gpu.handover import PlannedDevice
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import placements
+from scheduler.core.model.records import PodClass
 from scheduler.core.model.resources import Resources
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.queues.sums import Row, Stage
@@ -107,3 +108,14 @@ def test_changed_labels_move_a_pod_that_waits() -> None:
     feed(made, changed(waits, labels={names.QUEUE_LABEL: "b"}))
     made.count_queues()
     assert set(made.queues.sums.sums) == {"b"}
+
+
+def test_what_classes_asked_is_forgotten_with_their_pods() -> None:
+    made = cluster(node(), *(pod(f"p{i}", cpu=f"{i + 1}m", fraction="0.5") for i in range(100)))
+    made.count_queues()
+    asked = made.queues.asked(PodClass())
+    for i in range(100):
+        made.remove_pod(f"uid-p{i}")
+    made.count_queues()
+    assert len(made.queues._amounts_of) == 0
+    assert made.queues.asked(PodClass()) == asked
