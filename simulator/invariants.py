@@ -9,7 +9,7 @@ believes about it, does not count.
 The streams are not in step: a container may start before the checker has seen its pod bound. So the machines' records
 are judged in their order, each as soon as the version of the pod that it needs has come.
 
-S6 is not enforced yet, and not judged: queues have no limits. S10 is a judgement on a whole run: after a restart, or
+S6 is judged at each binding (simulator/checks/limits.py). S10 is a judgement on a whole run: after a restart, or
 with several schedulers or binders at once, nothing is over-committed (S1, S2, S5), and at rest no pod is forgotten.
 """
 
@@ -28,6 +28,7 @@ from simulator.checks.counting import NodeFacts
 from simulator.checks.keeping import Keeping
 from simulator.checks.ledgers import Ledger
 from simulator.checks.leftovers import leftovers
+from simulator.checks.limits import Limits
 from simulator.checks.promises import Promises
 from simulator.checks.recounting import Recount
 from simulator.checks.telling import Scene
@@ -45,8 +46,9 @@ POD_GROUPS: Final = "podgroups"
 BIND_REQUESTS: Final = "bindrequests"
 CONFIG_MAPS: Final = "configmaps"
 NODES: Final = "nodes"
+QUEUES: Final = "queues"
 #: Kinds of which the checker wants to see every version.
-WATCHED: Final = (NODES, PODS, POD_GROUPS, BIND_REQUESTS)
+WATCHED: Final = (NODES, PODS, POD_GROUPS, BIND_REQUESTS, QUEUES)
 DELETED: Final = "DELETED"
 #: For so long others may not have heard what happened: watches are late, and an eviction takes its time.
 _HEARSAY_S: Final = 300.0
@@ -56,7 +58,8 @@ class Checker:
     """Judges a run, on the physical ``devices`` of each node.
 
     ``gang_grace_s``: how long a gang may be bound in part; ``release_s``: for how long it must have been broken before
-    its rest may be evicted; ``loss_window_s``: how long a stranger may be on a device whose reservation was lost.
+    its rest may be evicted; ``loss_window_s``: how long a stranger may be on a device whose reservation was lost;
+    ``queue_lag_s``: how late who binds may hear of queues.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Checker:
         gang_grace_s: float = 60.0,
         release_s: float = 60.0,
         loss_window_s: float = 0.0,
+        queue_lag_s: float = _HEARSAY_S,
     ) -> None:
         self.findings = Findings()
         self.writes = Writes(self.findings)
@@ -75,6 +79,7 @@ class Checker:
         self._promises = Promises(self.findings, self._cards, self._pods)
         self._usage = Usage(self._cards, self.findings, loss_window_s, self._promises.to)
         self._gangs = Gangs(self.findings, gang_grace_s)
+        self._limits = Limits(self.findings, queue_lag_s)
         self._records: deque[Record] = deque()
         #: Pods (UID) as they were bound last, whose binding a restored API server does not know.
         self._undone: dict[str, PodFacts] = {}
@@ -114,6 +119,9 @@ class Checker:
             self._judge_records()
         elif kind == POD_GROUPS:
             self._gangs.pod_group(raw, at_s, is_gone=event == DELETED)
+            self._limits.pod_group(raw, at_s, is_gone=event == DELETED)
+        elif kind == QUEUES:
+            self._limits.queue(raw, at_s, is_gone=event == DELETED)
         elif kind == BIND_REQUESTS:
             self._chosen[raw["metadata"]["uid"]] = (raw.get("spec") or {}).get("selectedNode", "")
             _keep(self._requests, raw["metadata"]["uid"], is_there=event != DELETED)
@@ -179,7 +187,8 @@ class Checker:
         """Pods that wait though they fit, by UID: where (L1)."""
         minimums = {key: least for key, least in scene.minimums.items() if key not in self._gangs.uncounted}
         found = placing.fitting(self._waiting(), scene.members, minimums, scene.rooms)
-        return {pod.uid: f"pod {pod.key} waits, and {where}" for pod, where in found}
+        free = ((pod, where) for pod, where in found if not self._limits.may_hold(pod))
+        return {pod.uid: f"pod {pod.key} waits, and {where}" for pod, where in free}
 
     @property
     def has_patient_pods(self) -> bool:
@@ -295,6 +304,7 @@ class Checker:
             self._on_node.setdefault(pod.node, {})[pod.uid] = None
             self._judge_keeping(known, pod, at_s)
         self._gangs.pod(pod, is_gone=is_gone, at_s=at_s)
+        self._limits.pod(pod, at_s, is_gone=is_gone)
         self._ill_at_s.update(dict.fromkeys(known.ill if known else (), at_s))
         self._ill_at_s.update(dict.fromkeys(pod.ill, at_s if is_gone else math.inf))
         if pod.is_reservation:

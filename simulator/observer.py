@@ -16,7 +16,7 @@ from anyio.abc import TaskStatus
 
 from kube.client import errors
 from kube.client.transport import Transport
-from simulator.invariants import BIND_REQUESTS, CONFIG_MAPS, DELETED, NODES, POD_GROUPS, PODS
+from simulator.invariants import BIND_REQUESTS, CONFIG_MAPS, DELETED, NODES, POD_GROUPS, PODS, QUEUES
 from wire import names
 
 #: (plural, ADDED | MODIFIED | DELETED, object)
@@ -27,6 +27,7 @@ PATHS: Final = {
     PODS: "/api/v1/pods",
     CONFIG_MAPS: "/api/v1/configmaps",
     POD_GROUPS: "/apis/scheduling.run.ai/v2alpha2/podgroups",
+    QUEUES: "/apis/scheduling.run.ai/v2/queues",
     BIND_REQUESTS: "/apis/scheduling.run.ai/v1alpha2/bindrequests",
 }
 _TIMEOUT_S: Final = 30.0

@@ -11,16 +11,12 @@ from typing import Final
 SAFETY: Final = tuple(f"S{number}" for number in range(1, 13))
 LIVENESS: Final = tuple(f"L{number}" for number in range(1, 6))
 CHECKED: Final = (*SAFETY, *LIVENESS)
-#: Queues have no limits yet, so there is nothing that could be passed.
-UNENFORCED: Final = "S6"
 
 HELD: Final = "held"
-#: Said of what the product does not promise yet.
-NOT_ENFORCED: Final = "not enforced yet"
 #: Said of what is judged at rest only, in a run that was not looked at there.
 NOT_JUDGED: Final = "not judged"
 #: What may be said of an invariant that is not broken.
-SOUND: Final = frozenset({HELD, NOT_ENFORCED, NOT_JUDGED})
+SOUND: Final = frozenset({HELD, NOT_JUDGED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +84,4 @@ class Findings:
         if ours:
             more = f" (and {len(ours) - 1} more)" if len(ours) > 1 else ""
             return f"at {ours[0].at_s - self.start_s:.3f} s: {ours[0].text}{more}"
-        if invariant == UNENFORCED:
-            return NOT_ENFORCED
         return NOT_JUDGED if invariant in LIVENESS and invariant not in self.judged else HELD

@@ -58,6 +58,8 @@ _READS: Final = frozenset({"get", "list", "watch"})
 #: A broken gang's grace time, the time in which waiting members may complete it, an attempt to do so that began just
 #: before (its time-out), a tenth of the grace time until somebody looks, and the time in which containers end.
 GANG_GRACE_S: Final = 170.0
+#: Where events are late, a pod may be bound for so long by what was known of queues before.
+_QUEUE_LAG_S: Final = 300.0
 
 
 class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +113,7 @@ class World:
             gang_grace_s=settings.gang_grace_s,
             release_s=settings.scheduler.broken_gang_s,
             loss_window_s=settings.loss_window_s,
+            queue_lag_s=_QUEUE_LAG_S if settings.event_delay_s else 0.0,
         )
         self.auditor = Auditor(self, _OBSERVER, is_ours)
         self.nodes.witness.listeners.append(self.checker.witnessed)

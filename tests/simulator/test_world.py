@@ -17,13 +17,13 @@ from kube.client.resources import PODS
 from simulator import manifests, outcome, shape
 from simulator.manifests import Manifest
 from simulator.settings import ReservationFault
-from simulator.violations import LIVENESS, NOT_ENFORCED, NOT_JUDGED, SAFETY
+from simulator.violations import LIVENESS, NOT_JUDGED, SAFETY
 from simulator.virtualtime import VirtualClock, VirtualTimeLoop
 from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 
 #: Nothing is broken; what is judged at rest was not looked at.
-HELD = {**dict.fromkeys(SAFETY, "held"), "S6": NOT_ENFORCED, **dict.fromkeys(LIVENESS, NOT_JUDGED)}
+HELD = {**dict.fromkeys(SAFETY, "held"), **dict.fromkeys(LIVENESS, NOT_JUDGED)}
 
 
 @pytest.fixture(scope="module")

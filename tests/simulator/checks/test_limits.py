@@ -1,0 +1,126 @@
+"""S6: what is bound beyond a limit is found, whoever bound it; what was bound before the limit came is not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from simulator.invariants import POD_GROUPS, PODS, QUEUES
+from tests.simulator.made_up import Story, pod
+
+FREE = {"limit": -1}
+
+
+def queue(name: str, parent: str = "", **gpu: float) -> dict[str, Any]:
+    """A queue that limits GPUs only."""
+    resources = {"cpu": FREE, "memory": FREE, "gpu": {"limit": -1, **gpu}}
+    return {"metadata": {"name": name, "uid": f"q-{name}"}, "spec": {"parentQueue": parent, "resources": resources}}
+
+
+def of(team: str, name: str, *, gpus: int = 1, nano: int = 0, priority: int = 50, **more: Any) -> dict[str, Any]:
+    """A pod of a team, bound: of whole GPUs, or of a part of one."""
+    limits = {} if nano else {"nvidia.com/gpu": str(gpus)}
+    grant = {"devices": [{"group": "g", "reservation": "r", "uuid": "GPU-a", "nano": nano}]} if nano else {}
+    made = pod(
+        name,
+        labels={"kai.scheduler/queue": team, **more.pop("labels", {})},
+        annotations={"moorage.dev/grant": json.dumps(grant), **more.pop("annotations", {})},
+        containers=[{"name": "main", "resources": {"limits": limits}}],
+        **more,
+    )
+    made["spec"]["priority"] = priority
+    return made
+
+
+def found(story: Story) -> list[str]:
+    """What was found of S6."""
+    return [each.text for each in story.checker.findings.found.values() if each.invariant == "S6"]
+
+
+def story(*objects: dict[str, Any], lag_s: float = 0.0) -> Story:
+    """Queues first, then pods, each bound when it comes."""
+    made = Story(queue_lag_s=lag_s)
+    for each in objects:
+        made.sees(each, kind=QUEUES if each["metadata"]["uid"].startswith("q-") else PODS)
+    return made
+
+
+def test_a_gpu_beyond_the_limit_is_found() -> None:
+    told = story(queue("a", limit=1), of("a", "p"), of("a", "q"))
+    assert found(told) == ["queue a uses 2 gpu of a limit of 1 with pod team/q"]
+
+
+def test_as_much_as_the_limit_is_none_too_many() -> None:
+    assert found(story(queue("a", limit=2), of("a", "p"), of("a", "q"), of("b", "other"))) == [
+        "pod team/other was bound, and there is no queue b"
+    ]
+
+
+def test_three_tenths_of_a_gpu_are_exactly_three_tenths() -> None:
+    shares = [of("a", f"p{i}", nano=100_000_000) for i in range(4)]
+    assert found(story(queue("a", limit=0.3), *shares[:3])) == []
+    assert len(found(story(queue("a", limit=0.3), *shares))) == 1
+
+
+def test_a_department_is_judged_by_all_its_teams() -> None:
+    tree = (queue("dept", limit=1), queue("a", "dept"), queue("b", "dept"))
+    assert found(story(*tree, of("a", "p"), of("b", "q"))) == ["queue dept uses 2 gpu of a limit of 1 with pod team/q"]
+
+
+def test_a_terminating_pod_counts_until_it_is_gone() -> None:
+    leaving = of("a", "p", metadata={"deletionTimestamp": "now"})
+    told = story(queue("a", limit=1), leaving)
+    assert found(told.sees(leaving, event="DELETED").sees(of("a", "q"))) == []
+    assert len(found(story(queue("a", limit=1), leaving, of("a", "q")))) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "is_found"),
+    [
+        ({"priority": 100}, True),
+        ({"priority": 99}, False),
+        ({"labels": {"kai.scheduler/preemptibility": "non-preemptible"}}, True),
+        ({"priority": 100, "labels": {"kai.scheduler/preemptibility": "preemptible"}}, False),
+    ],
+)
+def test_what_can_not_be_preempted_stays_within_the_quota(more: dict[str, Any], is_found: bool) -> None:
+    told = found(story(queue("a", quota=1), of("a", "p", priority=100), of("a", "q", **more)))
+    assert told == (["queue a uses 2 gpu of a quota of 1 with pod team/q"] if is_found else [])
+
+
+def test_the_queue_of_a_gang_is_its_pod_groups() -> None:
+    told = Story(queue_lag_s=0.0).sees(queue("a", limit=0), kind=QUEUES).sees(queue("b"), kind=QUEUES)
+    group = {"metadata": {"namespace": "team", "name": "g", "uid": "g"}, "spec": {"minMember": 1, "queue": "b"}}
+    told.sees(group, kind=POD_GROUPS)
+    assert found(told.sees(of("a", "p", annotations={"pod-group-name": "g"}))) == []
+    group["spec"] = {"minMember": 1, "queue": "a"}
+    told.sees(group, kind=POD_GROUPS)
+    assert len(found(told.sees(of("b", "q", annotations={"pod-group-name": "g"})))) == 1
+
+
+def test_what_runs_when_a_limit_comes_down_is_no_violation_and_what_starts_then_is() -> None:
+    told = story(queue("a"), of("a", "p"), of("a", "q")).sees(queue("a", limit=1), kind=QUEUES)
+    assert found(told.sees(of("a", "p", phase="Running"))) == []
+    assert len(found(told.sees(of("a", "r")))) == 1
+
+
+def test_where_events_are_late_nothing_is_judged_for_a_while_after_a_change() -> None:
+    told = story(queue("a", limit=0), of("a", "p"), lag_s=10)
+    assert found(told) == []
+    told.now_s = 11.0
+    assert len(found(told.sees(of("a", "q")))) == 1
+
+
+@pytest.mark.parametrize(
+    "queues",
+    [[queue("a", "gone")], [queue("a", "b"), queue("b", "a")], [queue("a"), queue("b", "a")]],
+    ids=["no parent", "a cycle", "no leaf"],
+)
+def test_nothing_is_bound_in_a_queue_that_can_not_be_used(queues: list[dict[str, Any]]) -> None:
+    assert len(found(story(*queues, of("a", "p")))) == 1
+
+
+def test_without_any_queue_nothing_is_limited() -> None:
+    assert found(story(of("a", "p"), of("", "q"))) == []
