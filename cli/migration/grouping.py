@@ -17,7 +17,7 @@ from scheduler.core.convert.gang_kinds import is_gang_kind
 from scheduler.core.convert.objects import pod_group_record
 from wire import names
 from wire.crds.podgroup import PodGroup
-from wire.crds.queue import DEFAULT_PRIORITY, UNLIMITED, Queue, QueueResource
+from wire.crds.queue import Queue, QueueResource
 
 #: Fields of a PodGroup that nothing here reads.
 _UNREAD_FIELDS: Final = {
@@ -29,7 +29,7 @@ _UNREAD_FIELDS: Final = {
 
 
 def queue_rows(found: Found) -> Iterator[Row]:
-    """Queues are kept and not read (README, What is not there yet)."""
+    """What of queues is another thing here, and what admission would refuse."""
     queues = Others(found.queues)
     for queue in found.queues:
         yield from _queue(queue)
@@ -47,21 +47,17 @@ def _queue(queue: Queue) -> Iterator[Row]:
     about, spec = f"Queue {queue.metadata.name}", queue.spec
     resources = spec.resources
     amounts = {name: getattr(resources, name) for name in ("gpu", "cpu", "memory")} if resources is not None else {}
-    if limits := _said(amounts, "limit", plain=UNLIMITED):
-        yield row(Code.QUEUE_LIMIT, about, value=limits)
     quotas = ", ".join(
         text for text in (_said(amounts, "quota", plain=0), _said(amounts, "over_quota_weight", plain=1)) if text
     )
     if quotas:
         yield row(Code.QUEUE_QUOTA, about, value=quotas)
-    if spec.priority not in {None, DEFAULT_PRIORITY}:
-        yield row(Code.QUEUE_ORDER, about, value=f"priority {spec.priority}")
     for field, value in (
         ("preemptMinRuntime", spec.preempt_min_runtime),
         ("reclaimMinRuntime", spec.reclaim_min_runtime),
     ):
         if value:
-            yield row(Code.QUEUE_ORDER, about, value=f"{field} {value}")
+            yield row(Code.QUEUE_RUNTIME, about, value=f"{field} {value}")
 
 
 def _said(amounts: dict[str, QueueResource | None], field: str, *, plain: float) -> str:

@@ -37,7 +37,7 @@ TEAMS: Final = {
     "notebooks": "interactive",
     "serving": "production",
 }
-#: What is written in queues: parent, and GPUs of quota and limit. Nothing of it is enforced yet.
+#: What is written in queues: parent, and GPUs of quota and limit.
 QUEUES_OF_PLAY: Final = {
     "lab": ("", -1, -1),
     "research": ("lab", 16, -1),

@@ -135,7 +135,7 @@ class GroupLine(PageStruct, frozen=True, gc=False):
 
 
 class QueueLine(PageStruct, frozen=True, gc=False):
-    """A Queue as it is written: amounts are GPUs, -1 for no limit, "" for none written. Nothing is enforced yet."""
+    """A Queue as it is written: amounts are GPUs, -1 for no limit, "" for none written."""
 
     name: str
     display_name: str = ""

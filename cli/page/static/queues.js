@@ -7,7 +7,7 @@ import { View, ago, bounded, note } from "./view.js";
 const COLUMNS = ["Queue", number("GPUs used"), number("Running"), number("Waiting"), "Oldest waits", number("Quota"), number("Limit"), number("Weight")];
 const AS_WRITTEN =
   "Each row counts the pods that name the queue, not those of queues below it. Quotas, limits and weights are shown as they " +
-  "are written: Moorage does not enforce them yet.";
+  "are written.";
 const IN_PART = "Only pods that are shown here are counted. Others may use more of a queue, and wait in it.";
 
 export class QueuesView extends View {

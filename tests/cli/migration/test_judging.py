@@ -164,38 +164,30 @@ def groups(pods: Sequence[Pod]) -> tuple[PodGroup, ...]:
     [
         ({}, []),
         ({"gpu": {"quota": 0, "limit": -1, "overQuotaWeight": 1}}, []),
-        (
-            {"gpu": {"quota": 0, "limit": 2.5, "overQuotaWeight": 1}, "cpu": {"limit": -1, "overQuotaWeight": 1}},
-            ["limit gpu 2.5 is not enforced, its pods may take more"],
-        ),
-        (
-            {"gpu": {"overQuotaWeight": 1}},
-            ["limit gpu 0 is not enforced, its pods may take more"],
-        ),
+        ({"gpu": {"quota": 0, "limit": 2.5, "overQuotaWeight": 1}, "cpu": {"limit": -1, "overQuotaWeight": 1}}, []),
         (
             {
                 "gpu": {"quota": 4, "limit": -1, "overQuotaWeight": 2},
                 "cpu": {"quota": -1, "limit": -1, "overQuotaWeight": 0},
             },
             [
-                "quota gpu 4, cpu -1, overQuotaWeight gpu 2, cpu 0 is not guaranteed: nothing is reclaimed, "
-                "all queues are served alike"
+                "quota gpu 4, cpu -1, overQuotaWeight gpu 2, cpu 0 decides who is served next; "
+                "nothing that others use is reclaimed for it"
             ],
         ),
     ],
 )
-def test_what_a_queue_limits_and_guarantees_is_named(resources: dict[str, Any], said: list[str]) -> None:
+def test_a_quota_is_named_and_a_limit_is_not(resources: dict[str, Any], said: list[str]) -> None:
     assert [each.said for each in judge(Found(queues=queues("team-a", resources=resources)))] == said
 
 
-def test_order_and_minimal_runtimes_of_queues_are_named_and_a_queue_that_is_not_there() -> None:
+def test_minimal_runtimes_of_queues_are_named_and_a_queue_that_is_not_there() -> None:
     spec = {"priority": 200, "preemptMinRuntime": "5m", "reclaimMinRuntime": "1h"}
     pods = (held(), tenant())
     found = Found(queues=queues("other", **spec), pods=pods, groups=groups(pods), nodes=node())
     assert [(each.code, each.about, each.values.get("value", "")) for each in judge(found)] == [
-        (Code.QUEUE_ORDER, "Queue other", "priority 200"),
-        (Code.QUEUE_ORDER, "Queue other", "preemptMinRuntime 5m"),
-        (Code.QUEUE_ORDER, "Queue other", "reclaimMinRuntime 1h"),
+        (Code.QUEUE_RUNTIME, "Queue other", "preemptMinRuntime 5m"),
+        (Code.QUEUE_RUNTIME, "Queue other", "reclaimMinRuntime 1h"),
         (Code.QUEUE_MISSING, "Queue team-a", ""),
         (Code.SHARE_ADOPTED, P, ""),
     ]

@@ -105,7 +105,6 @@ async def test_all_that_a_kai_left_is_read_and_nothing_is_written() -> None:
         (Code.NO_RUNTIME_CLASS, "Config kai-config: binder.resourceReservation.runtimeClassName"),
         (Code.OPTION_MAPPED, "Config kai-config: binder.cdiEnabled"),
         (Code.OPTION_MISSING, "SchedulingShard default: kValue"),
-        (Code.QUEUE_LIMIT, "Queue team-a"),
         (Code.GROUPS_ALONE, "PodGroup team/pg-first"),
         (Code.GROUPS_ALONE, "PodGroup team/pg-second"),
         (Code.SHARE_ADOPTED, "Pod team/first"),
@@ -147,7 +146,7 @@ LINES = r"""
 do-first  MutatingWebhookConfiguration mutating-kai-admission: refuses all that it is asked about once KAI does not \
 answer [webhook]
           -> delete it when kai-operator has stopped
-differs   Queue a: is named by pods and not there: they wait at KAI, and run here [queue-missing]
+differs   Queue a: is named by pods and not there: they wait, as at KAI; without any Queue they run [queue-missing]
 goes-on   Pod team/p, team/q: runs on, on the GPU that it has, and others join it [share-adopted]
 differs   PodGroup team/p: has a\nb\x1b[2J, which is not read [pod-group-field]
 1 do-first, 2 differs, 2 goes-on
