@@ -229,6 +229,8 @@ class MemoryApiServer:
 
     def answer_later(self, call: Call, delay_s: float) -> None:
         """Carry out a call some time from now; nobody waits for the answer, and the caller may be gone by then."""
+        if call.verb == "watch":
+            return  # nobody listens to one that is opened late
         if not self._is_running:
             raise RuntimeError("late requests need MemoryApiServer.run() in a task group")
         self._late.append((call, anyio.current_time() + delay_s))

@@ -259,14 +259,27 @@ class Unit:
             # Whatever else is written on the pod meanwhile does not matter here, so its version is not named.
             async with self._marks:
                 stored = await self._api.patch(PODS, pod.name, {"metadata": meta}, namespace=pod.namespace, uid=pod.uid)
-        except (errors.NotFound, errors.Conflict):
+        except errors.NotFound:
             self._view.pod_gone(pod.uid)
         except errors.ApiError as error:
-            self._failed(pod, error)
-            undone.append(member)
+            # A conflict is another pod of this name, or a write that came between.
+            if not isinstance(error, errors.Conflict) or not await self._is_gone(pod):
+                self._failed(pod, error)
+                undone.append(member)
         else:
             self._view.marked(seen(stored), pod.uid)
             self._observer.ended(Outcome.GROUPED)
+
+    async def _is_gone(self, pod: SeenPod) -> bool:
+        try:
+            there = (await self._api.get(PODS, pod.name, namespace=pod.namespace)).metadata.uid == pod.uid
+        except errors.NotFound:
+            there = False
+        except errors.ApiError:
+            there = True
+        if not there:
+            self._view.pod_gone(pod.uid)
+        return not there
 
     def _failed(self, pod: SeenPod, error: errors.ApiError) -> None:
         """Something could not be read or written. What will not pass by itself is told to people as well."""
