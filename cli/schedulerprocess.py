@@ -19,6 +19,7 @@ from kube.lead.replica import Replica
 from kube.telemetry.tracing import Tracer
 from scheduler.app import Scheduler
 from scheduler.core.model.settings import Settings
+from scheduler.core.queues.use_over_time import UsePeriod
 from scheduler.report.inspecting import Inspected, Inspecting
 from scheduler.settings import InspectSettings, ScalingSettings, SchedulerSettings
 from wire import names
@@ -38,6 +39,20 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         broken_gang_s=options.default_staleness_grace_period,
         scaling=scaling if options.cluster_autoscaling else None,
         cdi=options.cdi_enabled,
+        queue_use=_queue_use(options),
+    )
+
+
+def _queue_use(options: SchedulerOptions) -> UsePeriod | None:
+    """Which use of queues over time counts; None: none."""
+    if options.queue_use_window is None:
+        return None
+    return UsePeriod(
+        window_s=round(options.queue_use_window),
+        window=options.queue_use_window_type,
+        half_life_s=round(options.queue_use_half_life or 0),
+        begins_s=options.queue_use_window_start,
+        k_milli=options.queue_use_weight,
     )
 
 

@@ -39,6 +39,7 @@ from scheduler.telemetry.traces import Traces, Untraced
 from scheduler.telemetry.tracing import Traced
 from scheduler.upkeep.answering import Answering
 from scheduler.upkeep.ledger_audit import Recounting
+from scheduler.upkeep.queue_use import QueueUse
 from scheduler.upkeep.stale_gangs import Releasing
 from scheduler.watch.cache import Cache, NodeSink, PodGroupSink, PodSink, RequestSink
 from scheduler.watch.watched import secondary
@@ -101,6 +102,11 @@ class Scheduler(Follower):
         self._remarking = Remarking(self.cache, events)
         self._answering = Answering(self.cache, answer_s=settings.answer_s)
         self._scaling = scaling
+        self._queue_use = (
+            None
+            if settings.queue_use is None
+            else QueueUse(api, self.cache, clock=api.clock, period=settings.queue_use)
+        )
         self._cycle = Cycle(
             api,
             self.cache,
@@ -153,6 +159,8 @@ class Scheduler(Follower):
             tasks.start_soon(self._answering.run)
             if self._scaling is not None:
                 tasks.start_soon(self._scaling.run)
+            if self._queue_use is not None:
+                tasks.start_soon(self._queue_use.run)
             tasks.start_soon(self._cycle.run)
 
 

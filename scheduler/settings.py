@@ -11,6 +11,7 @@ import msgspec
 
 from gpu.cdi import Cdi
 from scheduler.core.model.settings import Settings
+from scheduler.core.queues.use_over_time import UsePeriod
 from wire import names
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     seen, and that its kubelet is not starting, should say within this time which device it holds; machines under load
     take some seconds, and moving pods between those that are merely slow costs more than it gains. ``scaling`` None:
     autoscalers are asked for nothing. ``cdi``: how containers are told their devices. ``scores``: those that
-    ``decisions`` may name; None: the registry's (not imported here: NumPy, for ``--help``).
+    ``decisions`` may name; None: the registry's (not imported here: NumPy, for ``--help``). ``queue_use``: which use of
+    queues over time counts in their fair shares; None: none.
     """
 
     decisions: Settings = Settings()
@@ -68,3 +70,4 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     scaling: ScalingSettings | None = None
     cdi: Cdi = Cdi.AUTO
     scores: Scores | None = None
+    queue_use: UsePeriod | None = None

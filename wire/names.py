@@ -102,6 +102,8 @@ PRIORITY_CLASS_LABEL: Final = "priorityClassName"
 PROJECT_LABEL: Final = "project"
 #: Label of owners and pods: the user; a PodGroup has it as an annotation.
 USER_LABEL: Final = "user"
+#: ConfigMap of the scheduler's namespace: what queues used over time.
+QUEUE_USE: Final = "moorage-queue-use"
 #: The queue of workloads that name none.
 DEFAULT_QUEUE: Final = "default-queue"
 #: On pods and owners: "true" keeps them from being grouped.

@@ -9,10 +9,14 @@ from cli.settings import kinds
 from cli.settings.common import Address, Replica
 from cli.settings.declaring import Setting
 from scheduler.core.model.settings import Strategy
+from scheduler.core.queues.use_over_time import UsePeriod, Window
 from scheduler.settings import ScalingSettings, SchedulerSettings
 from wire import names
 
 _SCALING: Final = ScalingSettings()
+_MINUTE_S: Final = 60.0
+#: A year.
+_LONGEST_WINDOW_S: Final = 8784 * 3600.0
 
 
 class SchedulerOptions(Replica, frozen=True, kw_only=True):
@@ -61,6 +65,39 @@ class SchedulerOptions(Replica, frozen=True, kw_only=True):
             help="what a gpu-memory ask takes of a GPU while no node tells how much memory one has", kind=kinds.RATIO
         ),
     ] = _SCALING.memory_nano
+    queue_use_window: Annotated[
+        float | None,
+        Setting(
+            help="use of queues within this time counts against them when what is above quotas is divided",
+            kind=kinds.seconds(_MINUTE_S, most_s=_LONGEST_WINDOW_S),
+            default="use over time does not count",
+        ),
+    ] = None
+    queue_use_window_type: Annotated[
+        Window, Setting(help="the window slides, or begins again when it ends", kind=kinds.member(Window))
+    ] = UsePeriod().window
+    queue_use_window_start: Annotated[
+        int,
+        Setting(
+            help="when some tumbling window begins, in seconds since the epoch",
+            kind=kinds.whole("SECONDS", least=0, most=999_999_999),
+        ),
+    ] = UsePeriod().begins_s
+    queue_use_half_life: Annotated[
+        float | None,
+        Setting(
+            help="use loses half of its weight in this time; takes the place of the window's end",
+            kind=kinds.seconds(_MINUTE_S, most_s=_LONGEST_WINDOW_S),
+            default="none",
+        ),
+    ] = None
+    queue_use_weight: Annotated[
+        int,
+        Setting(
+            help="how much use over time counts, in thousandths (KAI's kValue times 1000)",
+            kind=kinds.whole("MILLI", least=0, most=1_000_000),
+        ),
+    ] = UsePeriod().k_milli
     inspect_address: Annotated[
         Address | None,
         Setting(

@@ -22,9 +22,14 @@ from kube.client.api import Api
 from kube.client.clock import SystemClock
 from kube.client.errors import NotFound
 from kube.client.http import HttpTransport
-from kube.client.resources import LEASES, PODS
+from kube.client.resources import CONFIG_MAPS, LEASES, PODS
 from kube.client.retry import Retry
 from kube.events import EventRecorder, EventSettings
+from scheduler.core.cluster import Cluster
+from scheduler.core.model.settings import Settings
+from scheduler.core.queues.use_over_time import UsePeriod
+from scheduler.upkeep.queue_use import QueueUse
+from scheduler.watch.cache import Cache
 from simulator.reporting import Reporter
 from tests.e2e.cluster import Pod, Scene, eventually, pod, share
 from tests.e2e.conftest import SetScene
@@ -249,3 +254,40 @@ async def test_replicas_of_before_an_upgrade_may_still_read_kais_leases(
     async with _api(control_plane, component) as api:
         with pytest.raises(NotFound):
             await api.get(LEASES, lease, namespace=names.SYSTEM_NAMESPACE)
+
+
+class _Leaping:
+    """A clock that is ten minutes ahead each time it is read."""
+
+    def __init__(self) -> None:
+        self._now_ns = SystemClock().now_ns()
+
+    def now_ns(self) -> int:
+        self._now_ns += 600 * 10**9
+        return self._now_ns
+
+
+async def test_the_scheduler_may_keep_what_queues_used_over_time(
+    control_plane: ControlPlane, moorage: Deployment
+) -> None:
+    """It writes every five minutes, so its own code does it here, as fast as it can."""
+    moorage.check()
+    async with _api(control_plane, SCHEDULER) as api:
+        counting = QueueUse(api, Cache(Cluster(Settings())), clock=_Leaping(), period=UsePeriod(tick_s=1))
+
+        async def record() -> str | None:
+            try:
+                found = await api.get(CONFIG_MAPS, names.QUEUE_USE, namespace=names.SYSTEM_NAMESPACE)
+            except NotFound:
+                return None
+            return (found.data or {}).get("use")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(counting.run)
+            created = await eventually(record, "the record to be created", within_s=10)
+
+            async def is_patched() -> bool | None:
+                return await record() != created or None
+
+            await eventually(is_patched, "the record to be written again", within_s=10)
+            tasks.cancel_scope.cancel()

@@ -18,6 +18,7 @@ from scheduler.core.model.verdict import Code, QueueCause, Verdict
 from scheduler.core.queues.shares import allocatable, fair_shares
 from scheduler.core.queues.sums import Sum
 from scheduler.core.queues.tree import Tree
+from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 
 
 @dataclass(slots=True)
@@ -147,7 +148,9 @@ def _beyond(name: str, most: Resources, held: Resources, asked: Resources) -> Qu
     return None
 
 
-def accounts(tree: Tree, sums: Mapping[str, Sum], allocatable_of_nodes: Resources) -> Accounts:
+def accounts(
+    tree: Tree, sums: Mapping[str, Sum], allocatable_of_nodes: Resources, used: UseOverTime = NOT_COUNTED
+) -> Accounts:
     """Add up what is counted by queue name, and divide what nodes have.
 
     ``allocatable_of_nodes``: of Ready nodes, without what pods of other schedulers use.
@@ -166,7 +169,7 @@ def accounts(tree: Tree, sums: Mapping[str, Sum], allocatable_of_nodes: Resource
             account.kept = account.kept.plus(each.kept)
             account.asked = account.asked.plus(each.asked)
     total = Resources(*(max(0, each) for each in total))
-    fair = fair_shares(tree, total, [account.asked for account in of])
+    fair = fair_shares(tree, total, [account.asked for account in of], used)
     for account, queue, share in zip(of, tree.queues, fair, strict=True):
         account.fair, account.allocatable = share, allocatable(queue, share)
     return Accounts(tree, total, of)

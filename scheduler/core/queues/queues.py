@@ -20,6 +20,7 @@ from scheduler.core.queues import use
 from scheduler.core.queues.accounts import Accounts, accounts
 from scheduler.core.queues.sums import QueueSums, Row, Stage
 from scheduler.core.queues.tree import Tree
+from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 
 #: What classes ask is kept for so many, and for twice as many as there are pods.
 _FEW: Final = 16
@@ -43,8 +44,9 @@ class Queues:
         self._cards_of: dict[str, set[int]] = {}
         #: What classes ask, and the least that they come to use.
         self._amounts_of: dict[PodClass, tuple[Resources, Resources]] = {}
+        self._used = NOT_COUNTED
         #: Accounts as they were made last, and what of.
-        self._made: tuple[tuple[Tree, int, Resources], Accounts] | None = None
+        self._made: tuple[tuple[Tree, int, Resources, UseOverTime], Accounts] | None = None
 
     # --- objects -----------------------------------------------------------------------------------------------------
     @property
@@ -104,6 +106,22 @@ class Queues:
         if len(self._amounts_of) > 2 * len(self.sums) + _FEW:
             self._amounts_of.clear()
 
+    # --- use over time -----------------------------------------------------------------------------------------------
+    def note_use_over_time(self, used: UseOverTime) -> None:
+        """Take what queues used of the cluster until now: it counts in their fair shares."""
+        if used != self._used:
+            self._used = used
+            self._changed()
+
+    def kept(self) -> dict[str, Resources]:
+        """What the pods of each Queue object keep, by name."""
+        return {name: each.kept for name, each in self.sums.sums.items() if self.records.get(name) is not None}
+
+    @property
+    def capacity(self) -> Resources:
+        """What ready nodes have for pods of ours."""
+        return self._total
+
     # --- what pods count for -----------------------------------------------------------------------------------------
     def row(
         self, pod: PodRecord, group: PodGroupRecord | None, charges: Iterable[Charge], node: NodeRecord | None
@@ -142,8 +160,8 @@ class Queues:
     # --- what decisions read -----------------------------------------------------------------------------------------
     def accounts(self) -> Accounts:
         """Accounts of all queues as they are counted, to be charged by one decision."""
-        made_of = self.tree, self.sums.version, self._total
+        made_of = self.tree, self.sums.version, self._total, self._used
         if self._made is None or self._made[0] != made_of:
-            self._made = made_of, accounts(self.tree, self.sums.sums, self._total)
+            self._made = made_of, accounts(self.tree, self.sums.sums, self._total, self._used)
         made = self._made[1]
         return Accounts(made.tree, made.total, [replace(account) for account in made.of])

@@ -9,32 +9,43 @@ from operator import itemgetter
 from scheduler.core.model.resources import NOTHING, UNITS, UNLIMITED, Resources
 from scheduler.core.queues.division import Sibling, divide
 from scheduler.core.queues.tree import Tree, TreeQueue
+from scheduler.core.queues.use_over_time import NO_USE, NOT_COUNTED, Ppb, UseOverTime
 
 
-def fair_shares(tree: Tree, total: Resources, asked: Sequence[Resources]) -> list[Resources]:
+def fair_shares(
+    tree: Tree, total: Resources, asked: Sequence[Resources], used: UseOverTime = NOT_COUNTED
+) -> list[Resources]:
     """The fair share of each queue, by number. ``asked``: what its pods use and wait for, by number."""
-    fair = [NOTHING] * len(tree.queues)
-    for number, share in _divided(tree, tree.top, total, asked):
+    fair, used_ppb = [NOTHING] * len(tree.queues), _used_ppb(tree, used)
+
+    def divided(numbers: Sequence[int], of: Resources) -> Iterator[tuple[int, Resources]]:
+        by_dimension = []
+        for at, unit in enumerate(UNITS):
+            siblings = [_sibling(tree.queues[n], at, asked[n], used_ppb[n][at]) for n in numbers]
+            divide(of[at], siblings, unit=unit, k_milli=used.k_milli)
+            by_dimension.append([each.fair for each in siblings])
+        return zip(numbers, starmap(Resources, zip(*by_dimension, strict=True)), strict=True)
+
+    for number, share in divided(tree.top, total):
         fair[number] = share
     for queue in tree.queues:
-        for number, share in _divided(tree, queue.children, fair[queue.number], asked):
+        for number, share in divided(queue.children, fair[queue.number]):
             fair[number] = share
     return fair
 
 
-def _divided(
-    tree: Tree, numbers: Sequence[int], total: Resources, asked: Sequence[Resources]
-) -> Iterator[tuple[int, Resources]]:
-    """The share of each of these siblings."""
-    by_dimension = []
-    for at, unit in enumerate(UNITS):
-        siblings = [_sibling(tree.queues[number], at, asked[number]) for number in numbers]
-        divide(total[at], siblings, unit=unit)
-        by_dimension.append([each.fair for each in siblings])
-    return zip(numbers, starmap(Resources, zip(*by_dimension, strict=True)), strict=True)
+def _used_ppb(tree: Tree, used: UseOverTime) -> list[Ppb]:
+    """The use of each queue and of those below it, by number."""
+    of = [NO_USE] * len(tree.queues)
+    for name, (cpu, mem, gpu) in used.of.items():
+        queue = tree.find(name)
+        for number in () if queue is None else queue.path:
+            before = of[number]
+            of[number] = before[0] + cpu, before[1] + mem, before[2] + gpu
+    return of
 
 
-def _sibling(queue: TreeQueue, at: int, asked: Resources) -> Sibling:
+def _sibling(queue: TreeQueue, at: int, asked: Resources, used_ppb: int) -> Sibling:
     record, of = queue.record, itemgetter(at)
     return Sibling(
         quota=of(record.quota),
@@ -43,6 +54,7 @@ def _sibling(queue: TreeQueue, at: int, asked: Resources) -> Sibling:
         priority=record.priority,
         asked=of(asked),
         age=(record.created, record.name),
+        used_ppb=used_ppb,
     )
 
 

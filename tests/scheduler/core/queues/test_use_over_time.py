@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.core.model.queue_record import QueueRecord
+from scheduler.core.model.resources import Resources
+from scheduler.core.queues.shares import fair_shares
+from scheduler.core.queues.tree import Tree
+from scheduler.core.queues.use_over_time import (
+    Added,
+    UseOverTime,
+    UsePeriod,
+    UseRecord,
+    Window,
+    begun,
+    counted,
+    read,
+    use_over_time,
+    without_gone,
+    written,
+)
+
+GPU = 10**9
+MINUTE = 60
+HOUR = 60 * MINUTE
+START = 1_700_000_000
+EVEN = Resources(10**6, 10**6, 10**6)
+
+
+def gpus(count: float) -> Resources:
+    return Resources(gpu_nano=round(count * GPU))
+
+
+def ticked(
+    period: UsePeriod, minutes: int, record: UseRecord | None = None, *, total: int = 8, **kept: float
+) -> UseRecord:
+    """A record after so many ticks of a minute, in which queues kept so many GPUs."""
+    record = record or begun(period, START)
+    for _ in range(minutes):
+        now_s = record.at_s + MINUTE
+        of = {name: gpus(count) for name, count in kept.items()}
+        record = counted(record, period, now_s, kept=of, capacity=gpus(total))
+    return record
+
+
+def gpu_percent(record: UseRecord, period: UsePeriod) -> dict[str, int]:
+    """What each queue used of the cluster's GPUs, in percent, rounded."""
+    return {name: round(ppb[2] / 10**7) for name, ppb in use_over_time(record, period).of.items()}
+
+
+def test_use_is_the_part_of_what_the_cluster_had() -> None:
+    period = UsePeriod(window_s=HOUR)
+    record = ticked(period, 10, a=4, b=2)
+    record = ticked(period, 10, record, a=0, b=2)
+    assert gpu_percent(record, period) == {"a": 25, "b": 25}
+
+
+def test_nothing_was_used_of_a_cluster_that_has_nothing() -> None:
+    period = UsePeriod()
+    record = counted(begun(period, START), period, START + 60, kept={"a": gpus(1)}, capacity=Resources())
+    assert use_over_time(record, period).of == {"a": (0, 0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("minutes", "percent"),
+    # The window slides: what was used an hour ago leaves it in the course of the next hour.
+    [(0, 100), (15, 75), (30, 50), (59, 2), (60, 0), (200, 0)],
+)
+def test_a_sliding_window_forgets_step_by_step(minutes: int, percent: int) -> None:
+    period = UsePeriod(window_s=HOUR)
+    record = ticked(period, 60, total=8, a=8)
+    record = ticked(period, minutes, record, total=8)
+    assert gpu_percent(record, period).get("a", 0) == percent
+
+
+@pytest.mark.parametrize(("minutes", "percent"), [(59, 100), (60, 0)])
+def test_a_tumbling_window_forgets_at_once_when_it_ends(minutes: int, percent: int) -> None:
+    begins_s = START - 7 * 24 * HOUR
+    period = UsePeriod(window_s=HOUR, window=Window.TUMBLING, begins_s=begins_s)
+    record = ticked(period, minutes, total=8, a=8)
+    assert gpu_percent(record, period).get("a", 0) == percent
+
+
+def test_a_tumbling_window_begins_at_the_time_that_is_set() -> None:
+    period = UsePeriod(window_s=HOUR, window=Window.TUMBLING, begins_s=START + 10 * MINUTE)
+    record = ticked(period, 9, a=8)
+    assert gpu_percent(record, period) == {"a": 100}
+    record = ticked(period, 1, record, a=8)
+    assert gpu_percent(record, period) == {}
+    record = ticked(period, 1, record, b=8)
+    assert gpu_percent(record, period) == {"b": 100}
+
+
+def test_half_of_the_weight_is_lost_in_each_half_life() -> None:
+    period = UsePeriod(half_life_s=HOUR)
+    record = ticked(period, 600, a=8)
+    record = ticked(period, 60, record, a=0)
+    # Half of all that counts is of the last hour.
+    assert gpu_percent(record, period) == {"a": 50}
+
+
+@given(
+    kept=st.lists(st.tuples(st.integers(0, 8 * GPU), st.integers(0, 8 * GPU)), min_size=1, max_size=300),
+    half_life_min=st.integers(1, 10_000),
+)
+def test_decay_in_integers_equals_decay_in_fractions(kept: list[tuple[int, int]], half_life_min: int) -> None:
+    period = UsePeriod(half_life_s=half_life_min * MINUTE)
+    record, used, cluster = begun(period, START), Fraction(0), Fraction(0)
+    for a, b in kept:
+        of = {"a": Resources(gpu_nano=a), "b": Resources(gpu_nano=b)}
+        record = counted(record, period, record.at_s + MINUTE, kept=of, capacity=gpus(16))
+        factor = Fraction(2.0 ** (-1 / half_life_min))
+        used, cluster = used * factor + a * MINUTE, cluster * factor + 16 * GPU * MINUTE
+    got = use_over_time(record, period).of["a"][2]
+    assert abs(got - used / cluster * 10**9) < 1000  # a millionth of the cluster
+
+
+@pytest.mark.parametrize("gap_s", [10 * MINUTE, 100 * HOUR])
+def test_a_gap_counts_for_nobody_but_for_two_ticks(gap_s: int) -> None:
+    period = UsePeriod(window_s=1000 * HOUR)
+    record = ticked(period, 10, a=8)
+    record = counted(record, period, record.at_s + gap_s, kept={"b": gpus(8)}, capacity=gpus(8))
+    assert record.now.of == {"a": gpus(8 * 10 * MINUTE), "b": gpus(8 * 2 * MINUTE)}
+    assert record.now.cluster == gpus(8 * 12 * MINUTE)
+
+
+def test_a_clock_that_goes_back_adds_nothing_and_goes_on_from_there() -> None:
+    period = UsePeriod(window_s=HOUR)
+    record = ticked(period, 10, a=8)
+    back = counted(record, period, record.at_s - 30 * MINUTE, kept={"b": gpus(8)}, capacity=gpus(8))
+    assert back.now == record.now
+    assert gpu_percent(ticked(period, 10, back, b=8), period) == {"a": 50, "b": 50}
+
+
+def test_queues_that_are_gone_leave_the_record() -> None:
+    period = UsePeriod(window_s=HOUR)
+    record = ticked(period, 70, a=4, b=4)
+    assert {*without_gone(record, {"b"}).now.of, *without_gone(record, {"b"}).last.of} == {"b"}
+
+
+def test_a_record_survives_being_written() -> None:
+    huge = Added(of={"a": Resources(1, 10**30, 3)}, cluster=Resources(1, 2, 3))
+    record = UseRecord(at_s=START, began_s=START - 1, now=huge)
+    assert read(written(record)) == record
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"at_s":1}',
+        '{"at_s":1.5,"began_s":0}',
+        '{"at_s":1,"began_s":0,"now":{"of":{"a":"x"}}}',
+        '{"at_s":1,"began_s":0,"now":{"of":{"a":[1,2,-3]}}}',
+        '{"at_s":1,"began_s":0,"now":{"cluster":[-1,2,3]}}',
+        '{"at_s":' + "9" * 5000 + "}",
+        "[" * 100_000,
+    ],
+)
+def test_what_is_no_record_is_said_and_not_read(text: str) -> None:
+    assert isinstance(read(text), str)
+
+
+def test_a_negative_amount_is_named() -> None:
+    text = '{"at_s":1,"began_s":0,"now":{"of":{"a":[1,2,-3]}}}'
+    assert read(text) == "a: gpu is -3; it must not be below 0"
+
+
+def test_who_used_more_gets_less_of_what_is_left() -> None:
+    tree = Tree([QueueRecord(name="a", weight=EVEN), QueueRecord(name="b", weight=EVEN)])
+    asked = [gpus(12), gpus(12)]
+    # KAI's formula (kai-contract 4.5): n + k * (n - usage) = 0.5 + 0.5 - usage.
+    used = UseOverTime(of={"a": (0, 0, 250_000_000), "b": (0, 0, 750_000_000)})
+    assert fair_shares(tree, gpus(8), asked, used) == [gpus(6), gpus(2)]
+    half = UseOverTime(of=used.of, k_milli=0)
+    assert fair_shares(tree, gpus(8), asked, half) == [gpus(4), gpus(4)]
+
+
+def test_the_use_of_a_queue_counts_for_those_above_it() -> None:
+    records = [
+        QueueRecord(name="left", weight=EVEN),
+        QueueRecord(name="right", weight=EVEN),
+        QueueRecord(name="a", parent="left", weight=EVEN),
+        QueueRecord(name="b", parent="left", weight=EVEN),
+    ]
+    tree = Tree(records)
+    asked = {"left": gpus(12), "right": gpus(12), "a": gpus(12), "b": gpus(12)}
+    used = UseOverTime(of={"a": (0, 0, 375_000_000), "b": (0, 0, 375_000_000), "gone": (0, 0, 10**9)})
+    fair = fair_shares(tree, gpus(8), [asked[queue.name] for queue in tree.queues], used)
+    assert {queue.name: fair[queue.number].gpu_nano // GPU for queue in tree.queues} == {
+        "left": 2,
+        "right": 6,
+        "a": 1,
+        "b": 1,
+    }
