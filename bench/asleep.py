@@ -31,7 +31,7 @@ _GPUS = 8
 _EVENTS = 30
 
 
-class _Scheduler:
+class Deciding:
     """Decides as the shell does: what was decided is charged, and who waits is told."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -91,7 +91,7 @@ def measure(waiting: int, shapes: int) -> dict[str, object]:
     cluster = _full()
     for number in range(waiting):
         cluster.upsert_pod(pod(f"w{number:06}", gpus=1, cpu=f"{1000 + number % shapes}m"))
-    scheduler = _Scheduler(cluster)
+    scheduler = Deciding(cluster)
     gc.collect()
     began = time.process_time()
     scheduler.decide()
