@@ -5,7 +5,6 @@ Two replicas that group run side by side without an election, so everything here
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -16,8 +15,9 @@ import anyio
 import pytest
 from kubernetes_asyncio import client
 
-from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, pod, scene, share
-from tests.e2e.workloads import DEFINED, PLURALS, Json, chains, definition, of_role, owner, replicas
+from tests.e2e.cluster import PATIENCE_S, Pod, eventually, pod, scene, share
+from tests.e2e.grouped import GROUPS, Workloads, group_of, reference
+from tests.e2e.workloads import DEFINED, Json, chains, of_role, owner, replicas
 from tools.cluster.deployment import GROUPING, Deployment, Options
 from tools.cluster.plane import ControlPlane
 from wire import names
@@ -25,7 +25,6 @@ from wire import names
 pytestmark = pytest.mark.cluster
 
 _numbers = itertools.count()
-_GROUPS = ("scheduling.run.ai", "v2alpha2")
 
 
 @pytest.fixture(scope="module")
@@ -43,83 +42,6 @@ def grouping(grouping_plane: ControlPlane) -> Iterator[Deployment]:
         deployment.check()
 
 
-class Workloads:
-    """A scene in which controllers of other projects are played."""
-
-    def __init__(self, on: Scene) -> None:
-        self.on = on
-        self._definitions = client.ApiextensionsV1Api(on.core.api_client)
-
-    async def define(self, group: str, kind: str, plural: str, *versions: str) -> None:
-        """Make a CRD, and wait until it is served."""
-        with contextlib.suppress(client.ApiException):  # an earlier test has made it
-            await self._definitions.create_custom_resource_definition(definition(group, kind, plural, *versions))
-
-        async def served() -> bool | None:
-            try:
-                await self.on.custom.list_namespaced_custom_object(group, versions[-1], self.on.namespace, plural)
-            except client.ApiException:
-                return None
-            return True
-
-        await eventually(served, f"{plural}.{group} to be served", within_s=PATIENCE_S)
-
-    async def make(self, body: Json, above: Json | None = None) -> Json:
-        """Create an object, owned by another one; return it with its UID."""
-        if above is not None:
-            body = {**body, "metadata": {**body["metadata"], "ownerReferences": [reference(above)]}}
-        group, _, version = body["apiVersion"].rpartition("/")
-        plural = PLURALS[group, body["kind"]]
-        made: Json = await self.on.custom.create_namespaced_custom_object(
-            group, version, self.on.namespace, plural, body
-        )
-        return {**made, "apiVersion": body["apiVersion"], "kind": body["kind"]}
-
-    async def groups(self) -> dict[str, Json]:
-        """All PodGroups of the scene, by name."""
-        listed = await self.on.custom.list_namespaced_custom_object(*_GROUPS, self.on.namespace, "podgroups")
-        return {item["metadata"]["name"]: item for item in listed["items"]}
-
-    async def grouped(self, *pod_names: str) -> dict[str, str]:
-        """Wait until these pods name PodGroups that are there; return the names by those of the pods."""
-        named: dict[str, str] = {}
-
-        async def found() -> bool | None:
-            pods, groups = await self.on.pods(), await self.groups()
-            named.update({name: group_of(pods[name]) for name in pod_names if name in pods})
-            missing = [name for name in pod_names if named.get(name) not in groups]
-            return None if missing else True
-
-        try:
-            await eventually(found, f"{len(pod_names)} pods to be grouped", within_s=PATIENCE_S)
-        except AssertionError as waited:
-            raise AssertionError(f"{waited}: {named}") from None
-        return named
-
-    async def job(self, name: str, count: int, *, above: Json | None = None, **meta: Any) -> Json:
-        """A batch Job of pods with half a GPU each; Kubernetes' own controller makes them."""
-        labels = meta.pop("pod_labels", {})
-        template = {
-            "metadata": {"annotations": {names.GPU_FRACTION: "0.5"}, "labels": labels},
-            "spec": {
-                "schedulerName": names.SCHEDULER_NAME,
-                "restartPolicy": "Never",
-                "nodeSelector": {"scene": self.on.namespace},
-                "containers": [{"name": "main", "image": "cuda-app"}],
-                "terminationGracePeriodSeconds": 1,
-            },
-        }
-        spec = {"parallelism": count, "completions": count, "template": template}
-        body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, **meta}, "spec": spec}
-        return await self.make(body, above)
-
-    async def end_jobs(self) -> None:
-        """Delete all Jobs, which would make their pods anew."""
-        jobs = client.BatchV1Api(self.on.core.api_client)
-        for found in (await jobs.list_namespaced_job(self.on.namespace)).items:
-            await jobs.delete_namespaced_job(found.metadata.name, self.on.namespace, propagation_policy="Background")
-
-
 @pytest.fixture
 def set_workloads(grouping_plane: ControlPlane, grouping: Deployment) -> Any:
     grouping.check()
@@ -134,15 +56,6 @@ def set_workloads(grouping_plane: ControlPlane, grouping: Deployment) -> Any:
                 await made.end_jobs()
 
     return make
-
-
-def reference(of: Mapping[str, Any]) -> dict[str, str]:
-    meta = of["metadata"]
-    return {"apiVersion": of["apiVersion"], "kind": of["kind"], "name": meta["name"], "uid": meta["uid"]}
-
-
-def group_of(found: Pod) -> str:
-    return str(found["metadata"].get("annotations", {}).get(names.POD_GROUP_NAME, ""))
 
 
 def bound(pods: Mapping[str, Pod]) -> list[str]:
@@ -293,7 +206,7 @@ async def test_the_pod_group_of_kais_grouper_is_taken_over_and_one_that_is_delet
             "metadata": {"name": name, "ownerReferences": [reference(made)]},
             "spec": {"minMember": 1, "queue": "theirs"},
         }
-        await at.on.custom.create_namespaced_custom_object(*_GROUPS, at.on.namespace, "podgroups", theirs)
+        await at.on.custom.create_namespaced_custom_object(*GROUPS, at.on.namespace, "podgroups", theirs)
         await at.on.create(share("p", "0.5", ownerReferences=[reference(made)]))
 
         async def follows() -> Json | None:
@@ -302,7 +215,7 @@ async def test_the_pod_group_of_kais_grouper_is_taken_over_and_one_that_is_delet
 
         await at.grouped("p")
         assert (await eventually(follows, "the PodGroup to follow", within_s=PATIENCE_S))["spec"]["queue"] == "theirs"
-        await at.on.custom.delete_namespaced_custom_object(*_GROUPS, at.on.namespace, "podgroups", name)
+        await at.on.custom.delete_namespaced_custom_object(*GROUPS, at.on.namespace, "podgroups", name)
         await eventually(follows, "the PodGroup to be made again", within_s=PATIENCE_S)
 
 

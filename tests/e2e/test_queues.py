@@ -1,0 +1,403 @@
+"""Queues on the real control plane: who gets GPUs when many teams want them, and what the others are told.
+
+A story begins with a pod that uses all GPUs, so that what is submitted waits and is decided on together once that pod is
+gone. Cards are shared by halves, whole or as gangs, as the workloads of each story ask.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import PATIENCE_S, Pod, eventually, pod, scene, share
+from tests.e2e.grouped import Workloads, group_of, reference
+from tests.e2e.workloads import Json, owner
+from tools.cluster.deployment import GROUPING, Deployment, Options
+from tools.cluster.plane import ControlPlane
+from wire import names
+
+pytestmark = pytest.mark.cluster
+
+_QUEUES = ("scheduling.run.ai", "v2", "queues")
+_numbers = itertools.count()
+_FREE = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+
+
+@pytest.fixture(scope="module")
+def queue_plane() -> Iterator[ControlPlane]:
+    """A control plane of their own: once there is a Queue, pods elsewhere have to name one."""
+    with ControlPlane() as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def queueing(queue_plane: ControlPlane) -> Iterator[Deployment]:
+    options = Options(arguments={"binder": ["--idle-s", "1"]}, components=GROUPING)
+    with Deployment(queue_plane, options) as deployment:
+        yield deployment
+        deployment.check()
+
+
+class Teams(Workloads):
+    """A scene with queues of its own."""
+
+    def name(self, queue: str) -> str:
+        """The queue's name in the cluster."""
+        return f"{self.on.namespace}-{queue}" if queue else ""
+
+    async def queue(self, queue: str, parent: str = "", **gpu: float) -> None:
+        """Create a queue; ``gpu``: quota, limit and weight of GPUs."""
+        body = {
+            "apiVersion": "scheduling.run.ai/v2",
+            "kind": "Queue",
+            "metadata": {"name": self.name(queue)},
+            "spec": {"parentQueue": self.name(parent), "resources": _resources(**gpu)},
+        }
+        await self.on.custom.create_cluster_custom_object(*_QUEUES, body)
+
+    async def change(self, queue: str, **gpu: float) -> None:
+        """Change what a queue may use of GPUs."""
+        patch = [{"op": "replace", "path": "/spec/resources", "value": _resources(**gpu)}]
+        await self.on.custom.patch_cluster_custom_object(*_QUEUES, self.name(queue), patch)
+
+    async def remove(self, queue: str) -> None:
+        """Delete a queue."""
+        await self.on.custom.delete_cluster_custom_object(*_QUEUES, self.name(queue))
+
+    async def remove_all(self) -> None:
+        """Delete the queues of the scene, children first."""
+        while mine := [
+            each for each in await self._queues() if each["metadata"]["name"].startswith(self.name("x")[:-1])
+        ]:
+            parents = {each["spec"].get("parentQueue") for each in mine}
+            for each in mine:
+                if each["metadata"]["name"] not in parents:
+                    await self.on.custom.delete_cluster_custom_object(*_QUEUES, each["metadata"]["name"])
+
+    async def _queues(self) -> list[Json]:
+        found: list[Json] = (await self.on.custom.list_cluster_custom_object(*_QUEUES))["items"]
+        return found
+
+    def of(self, queue: str, made: Pod) -> Pod:
+        """A pod that waits in a queue."""
+        labels = made["metadata"].setdefault("labels", {})
+        labels[names.QUEUE_LABEL] = self.name(queue)
+        return made
+
+    async def submit(self, queue: str, count: int, **labels: str) -> list[str]:
+        """Create pods of one GPU, named after their queue."""
+        pods = [self.of(queue, pod(f"{queue}-{next(_numbers)}", gpus=1, labels=dict(labels))) for _ in range(count)]
+        await self.on.create(*pods)
+        return [each["metadata"]["name"] for each in pods]
+
+    async def gang(self, queue: str, name: str, minimum: int) -> None:
+        """Create a PodGroup in a queue, and its pods of one GPU."""
+        group = {
+            "apiVersion": "scheduling.run.ai/v2alpha2",
+            "kind": "PodGroup",
+            "metadata": {"name": name},
+            "spec": {"minMember": minimum, "queue": self.name(queue)},
+        }
+        await self.on.custom.create_namespaced_custom_object(
+            "scheduling.run.ai", "v2alpha2", self.on.namespace, "podgroups", group
+        )
+        annotations = {names.POD_GROUP_NAME: name}
+        await self.on.create(*(pod(f"{name}-{n}", gpus=1, annotations=dict(annotations)) for n in range(minimum)))
+
+    async def fill(self, gpus: int) -> None:
+        """Use all GPUs, in a queue of its own."""
+        await self.queue("filler")
+        await self.on.create(self.of("filler", pod("filler", gpus=gpus)))
+        await self.on.running(1)
+
+    async def make_way(self) -> None:
+        """Have all GPUs come free, once everything that was submitted says that it waits."""
+
+        async def all_wait() -> bool | None:
+            waiting = [found for name, found in (await self.on.pods()).items() if name != "filler"]
+            told = [each for each in waiting if each["status"].get("conditions")]
+            return len(told) == len(waiting) or None
+
+        await eventually(all_wait, "all pods to say why they wait", within_s=PATIENCE_S)
+        await self.on.delete("filler")
+
+    async def served(self, count: int) -> Counter[str]:
+        """Wait until so many pods run; return how many of each queue."""
+        return Counter(name.split("-")[0] for name in bound(await self.on.running(count)))
+
+    async def stays(self, *waiting: str) -> None:
+        """See that these pods name no node."""
+        pods = await self.on.pods()
+        assert not [name for name in waiting if pods[name]["spec"].get("nodeName")]
+
+
+def _resources(quota: float = 0, limit: float = -1, weight: float = 1) -> Json:
+    gpu = {"quota": quota, "limit": limit, "overQuotaWeight": weight}
+    return {"cpu": _FREE, "memory": _FREE, "gpu": gpu}
+
+
+def bound(pods: dict[str, Pod]) -> list[str]:
+    return sorted(name for name, found in pods.items() if found["spec"].get("nodeName"))
+
+
+@pytest.fixture
+def set_teams(queue_plane: ControlPlane, queueing: Deployment) -> Any:
+    queueing.check()
+
+    @asynccontextmanager
+    async def make(*shapes: str) -> AsyncIterator[Teams]:
+        async with scene(queue_plane, f"teams-{next(_numbers)}", shapes) as on:
+            made = Teams(on)
+            try:
+                yield made
+            finally:
+                await made.end_jobs()
+                await on.empty()
+                await made.remove_all()
+
+    return make
+
+
+async def test_two_teams_share_two_to_one(set_teams: Any) -> None:
+    async with set_teams("1x6x80GiB") as at:
+        await at.fill(6)
+        await at.queue("a", weight=2)
+        await at.queue("b", weight=1)
+        await at.submit("b", 6)
+        await at.submit("a", 6)
+        await at.make_way()
+        assert await at.served(6) == {"a": 4, "b": 2}
+
+
+async def test_who_comes_later_gets_its_part_as_gpus_come_free(set_teams: Any) -> None:
+    async with set_teams("1x4x80GiB") as at:
+        await at.queue("a")
+        await at.queue("b")
+        running = await at.submit("a", 4)
+        await at.on.running(4)
+        await at.submit("a", 4)
+        late = await at.submit("b", 4)
+        await at.on.says(late[0], "GPUs")
+        await at.on.delete(*running[:2])
+        await at.on.gone(running[:2])
+        assert await at.served(4) == {"a": 2, "b": 2}
+
+
+async def test_weights_that_change_count_from_then_on(set_teams: Any) -> None:
+    async with set_teams("1x4x80GiB") as at:
+        await at.fill(4)
+        await at.queue("a", weight=1)
+        await at.queue("b", weight=1)
+        await at.submit("a", 4)
+        await at.submit("b", 4)
+        await at.change("b", weight=3)
+        await at.make_way()
+        assert await at.served(4) == {"a": 1, "b": 3}
+
+
+async def test_departments_divide_first_and_their_teams_divide_what_they_get(set_teams: Any) -> None:
+    async with set_teams("1x8x80GiB") as at:
+        await at.fill(8)
+        await at.queue("left", quota=6)
+        await at.queue("right", quota=2)
+        await at.queue("a", "left", quota=2)
+        await at.queue("b", "left", quota=4)
+        await at.queue("c", "right")
+        for team in "abc":
+            await at.submit(team, 8)
+        await at.make_way()
+        assert await at.served(8) == {"a": 2, "b": 4, "c": 2}
+
+
+async def test_a_quota_comes_before_the_weight_of_others(set_teams: Any) -> None:
+    async with set_teams("1x4x80GiB") as at:
+        await at.fill(4)
+        await at.queue("a", quota=3, weight=0)
+        await at.queue("b", weight=100)
+        await at.submit("b", 4)
+        await at.submit("a", 4)
+        await at.make_way()
+        assert await at.served(4) == {"a": 3, "b": 1}
+
+
+async def test_a_gang_hits_a_limit_whole_and_starts_whole_when_the_limit_is_raised(set_teams: Any) -> None:
+    async with set_teams("1x4x80GiB") as at:
+        await at.queue("a", limit=3)
+        await at.gang("a", "two", 2)
+        await at.on.running(2)
+        await at.gang("a", "three", 3)
+        text = await at.on.says("three-0", "quota has reached the allowable limit of GPUs")
+        assert "Limit is 3 GPUs, currently 2 GPUs allocated and workload requested 3 GPUs" in text
+        assert bound(await at.on.pods()) == ["two-0", "two-1"]
+        await at.on.delete("two-0", "two-1")
+        await at.on.running(3)
+
+
+async def test_a_limit_of_a_department_holds_for_all_of_its_teams(set_teams: Any) -> None:
+    async with set_teams("1x4x80GiB") as at:
+        await at.queue("top", limit=2)
+        await at.queue("a", "top")
+        await at.queue("b", "top")
+        first = await at.submit("a", 2)
+        await at.on.running(2)
+        (late,) = await at.submit("b", 1)
+        assert at.name("top") in await at.on.says(late, "has reached the allowable limit")
+        await at.on.delete(first[0])
+        await at.on.gone(first[:1])
+        await at.on.running(2)
+        await at.change("top", limit=3)
+        await at.submit("a", 1)
+        await at.on.running(3)
+
+
+async def test_halves_of_gpus_count_as_halves_against_a_limit(set_teams: Any) -> None:
+    async with set_teams("1x4x80GiB") as at:
+        await at.queue("a", limit=1.5)
+        await at.on.create(*(at.of("a", share(f"a-{n}", "0.5")) for n in range(3)))
+        await at.on.running(3)
+        await at.on.create(at.of("a", share("late", "0.5")))
+        text = await at.on.says("late", "allowable limit of GPUs")
+        assert "Limit is 1.5 GPUs, currently 1.5 GPUs allocated and workload requested 0.5 GPUs" in text
+
+
+async def test_what_can_not_be_preempted_stays_within_quotas(set_teams: Any) -> None:
+    async with set_teams("1x4x80GiB") as at:
+        await at.queue("a", quota=1)
+        fixed = {names.PREEMPTIBILITY_LABEL: "non-preemptible"}
+        await at.submit("a", 1, **fixed)
+        await at.on.running(1)
+        (over,) = await at.submit("a", 1, **fixed)
+        assert "Use a preemptible workload to go over quota" in await at.on.says(over, "is over quota")
+        await at.submit("a", 2)
+        await at.on.running(3)
+        await at.stays(over)
+
+
+async def test_pods_of_a_queue_that_is_deleted_run_on_and_new_ones_wait_for_it(set_teams: Any) -> None:
+    async with set_teams("1x4x80GiB") as at:
+        await at.queue("other")
+        await at.queue("a")
+        await at.submit("a", 1)
+        await at.on.running(1)
+        await at.remove("a")
+        (late,) = await at.submit("a", 1)
+        await at.on.says(late, at.name("a"))
+        assert len(bound(await at.on.pods())) == 1
+        await at.queue("a")
+        await at.on.running(2)
+
+
+async def test_a_queue_below_one_that_is_missing_serves_once_that_is_there(set_teams: Any) -> None:
+    async with set_teams("1x4x80GiB") as at:
+        await at.queue("other")
+        await at.queue("a", "top")
+        (waits,) = await at.submit("a", 1)
+        await at.on.says(waits, at.name("top"))
+        await at.queue("top")
+        await at.on.running(1)
+
+
+async def test_a_pod_in_a_queue_with_children_says_so(set_teams: Any) -> None:
+    async with set_teams("1x4x80GiB") as at:
+        await at.queue("top")
+        await at.queue("a", "top")
+        (waits,) = await at.submit("top", 1)
+        await at.on.says(waits, at.name("top"))
+        await at.submit("a", 1)
+        await at.on.running(1)
+        await at.stays(waits)
+
+
+async def test_a_pod_that_is_moved_to_another_queue_is_served_there(set_teams: Any) -> None:
+    async with set_teams("1x4x80GiB") as at:
+        await at.queue("a", limit=1)
+        await at.queue("b")
+        await at.submit("a", 1)
+        await at.on.running(1)
+        (moved,) = await at.submit("a", 1)
+        await at.on.says(moved, "allowable limit")
+        patch = {"metadata": {"labels": {names.QUEUE_LABEL: at.name("b")}}}
+        await at.on.core.patch_namespaced_pod(moved, at.on.namespace, patch)
+        await at.on.running(2)
+
+
+async def test_an_elastic_job_starts_with_its_minimum_and_grows(set_teams: Any) -> None:
+    async with set_teams("1x2x80GiB") as at:
+        await at.queue("a", limit=1)
+        labels = {names.QUEUE_LABEL: at.name("a")}
+        await at.job("train", 4, annotations={names.BATCH_MIN_MEMBER: "2"}, labels=labels)
+        await at.on.running(2)
+        waiting = [name for name, found in (await at.on.pods()).items() if not found["spec"].get("nodeName")]
+        assert len(waiting) == 2
+        await at.on.says(waiting[0], "allowable limit")
+        await at.change("a", limit=2)
+        pods = await at.on.running(4)
+        assert len({group_of(each) for each in pods.values()}) == 1
+
+
+async def test_a_ray_cluster_with_two_worker_groups_starts_whole(set_teams: Any) -> None:
+    async with set_teams("1x3x80GiB") as at:
+        await at.fill(3)
+        await at.define("ray.io", "RayCluster", "rayclusters", "v1")
+        await at.queue("a")
+        groups = [{"groupName": name, "replicas": 1, "minReplicas": 1} for name in ("small", "large")]
+        labels = {names.QUEUE_LABEL: at.name("a")}
+        ray = await at.make(owner("ray.io/v1", "RayCluster", "ray", {"workerGroupSpecs": groups}, labels=labels))
+
+        def part(name: str, group: str) -> Pod:
+            kind = "head" if group == "headgroup" else "worker"
+            of = {"ray.io/group": group, "ray.io/node-type": kind, "ray.io/cluster": "ray"}
+            return pod(name, gpus=1, labels=of, ownerReferences=[reference(ray)])
+
+        await at.on.create(part("ray-head", "headgroup"), part("ray-small", "small"), part("ray-large", "large"))
+        await at.grouped("ray-head", "ray-small", "ray-large")
+        await at.on.says("ray-head", "required for gang scheduling")
+        assert bound(await at.on.pods()) == ["filler"]
+        await at.on.delete("filler")
+        await at.on.running(3)
+
+
+async def test_each_group_of_a_leader_worker_set_starts_whole(set_teams: Any) -> None:
+    async with set_teams("1x3x80GiB") as at:
+        await at.define("leaderworkerset.x-k8s.io", "LeaderWorkerSet", "leaderworkersets", "v1")
+        await at.queue("a")
+        spec = {"replicas": 2, "leaderWorkerTemplate": {"size": 2}}
+        labels = {names.QUEUE_LABEL: at.name("a")}
+        lws = await at.make(owner("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "lws", spec, labels=labels))
+        for group in ("0", "1"):
+            for worker in ("0", "1"):
+                prefix = "leaderworkerset.sigs.k8s.io"
+                of = {f"{prefix}/name": "lws", f"{prefix}/group-index": group, f"{prefix}/worker-index": worker}
+                made = pod(f"lws-{group}-{worker}", gpus=1, labels=of, ownerReferences=[reference(lws)])
+                made["metadata"]["annotations"][f"{prefix}/size"] = "2"
+                await at.on.create(made)
+        await at.grouped("lws-0-0", "lws-0-1", "lws-1-0", "lws-1-1")
+        started = bound(await at.on.running(2))
+        assert started in (["lws-0-0", "lws-0-1"], ["lws-1-0", "lws-1-1"])
+        (one,) = {"0", "1"} - {started[0][4]}
+        await at.on.says(f"lws-{one}-0", "required for gang scheduling")
+        assert bound(await at.on.pods()) == started
+
+
+async def test_a_storm_of_jobs_never_passes_the_limit_of_its_queue(set_teams: Any) -> None:
+    async with set_teams("1x4x80GiB") as at:
+        await at.queue("a", limit=2)
+        labels = {names.QUEUE_LABEL: at.name("a")}
+        for number in range(10):
+            await at.job(f"cron-{number}", 2, annotations={names.BATCH_MIN_MEMBER: "2"}, labels=labels)
+        seen = 0
+        for _ in range(5):
+            running = await at.on.running(4)
+            found = [name for name, each in running.items() if each["spec"].get("nodeName")]
+            assert len(found) == 4
+            job = found[0].rsplit("-", 1)[0]
+            await at.end_job(job)
+            seen += 1
+            mine = [name for name in running if name.startswith(f"{job}-")]
+            await at.on.gone(mine)
+        assert seen == 5
