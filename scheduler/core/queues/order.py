@@ -6,6 +6,7 @@ again; older ones are left in the heaps and passed over.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final, Generic, Protocol, TypeVar
@@ -99,21 +100,18 @@ class QueueOrder(Generic[W]):
     def pop(self) -> W | None:
         """Give the next one its turn; None if nothing waits."""
         for number in self._changed:
-            self._make_keys(self.accounts.tree.queues[number])
+            self._make_keys(self.accounts.tree.queues[number].path)
         self._changed.clear()
-        number = _TOP
-        while number not in self._waiting:
-            child = self._first_below(number)
-            if child is None:
-                return None
-            number = child
-        _, _, waiting = heappop(self._waiting[number])
-        self._changed[number] = None
-        return waiting
+        first = self._first_of(_TOP)
+        if first is not None:
+            number = self._leaf_of(_TOP)
+            heappop(self._waiting[number])
+            self._changed[number] = None
+        return first
 
-    def _make_keys(self, leaf: TreeQueue) -> None:
-        """Make the keys from a leaf up to the top."""
-        for number in leaf.path:
+    def _make_keys(self, path: Sequence[int]) -> None:
+        """Make the keys of these queues, each of which is above the one before."""
+        for number in path:
             queue = self.accounts.tree.queues[number]
             version = self._version[number] = self._version.get(number, 0) + 1
             first = self._first_of(number)
@@ -127,15 +125,26 @@ class QueueOrder(Generic[W]):
         return tree.top if queue.parent == _TOP else tree.queues[queue.parent].children
 
     def _first_of(self, number: int) -> W | None:
-        """The next group of a queue; None if nothing waits in it."""
-        while (waiting := self._waiting.get(number)) is None:
+        """The next group of a queue; None if nothing waits in it.
+
+        What was settled since the keys were made is left out, and the keys that were made for it are made again.
+        """
+        while waiting := self._waiting.get(leaf := self._leaf_of(number)):
+            if not waiting[0][2].is_settled():
+                return waiting[0][2]
+            heappop(waiting)
+            path = self.accounts.tree.queues[leaf].path
+            self._make_keys(path if number == _TOP else path[: path.index(number)])
+        return None
+
+    def _leaf_of(self, number: int) -> int:
+        """The queue without children to which the keys lead down from here, or where they end."""
+        while number not in self._waiting:
             child = self._first_below(number)
             if child is None:
-                return None
+                return number
             number = child
-        while waiting and waiting[0][2].is_settled():
-            heappop(waiting)
-        return waiting[0][2] if waiting else None
+        return number
 
     def _first_below(self, number: int) -> int | None:
         """The queue below that is served first."""

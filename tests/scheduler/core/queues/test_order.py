@@ -135,3 +135,32 @@ def test_what_is_settled_has_no_turn_and_its_queue_gives_what_comes_behind() -> 
     found = made(8, record("a"), record("b"), a=waiting(4), b=waiting(4))
     done = Waits("a", gpus(1), settled=True)
     assert turns(found, done, *several("b", 2), done, *several("a", 1)) == "abb"
+
+
+def test_a_queue_whose_last_group_is_settled_meanwhile_keeps_no_sibling_from_its_turn() -> None:
+    found = made(8, record("l"), record("a", "l"), record("b", "l", quota=1), a=waiting(1), b=waiting(4))
+    order: QueueOrder[Waits] = QueueOrder(found)
+    meanwhile = Waits("a", gpus(1))
+    for at, group in enumerate([meanwhile, Waits("b", gpus(1)), Waits("b", gpus(3))]):
+        queue = found.tree.leaf(group.team)
+        assert isinstance(queue, TreeQueue)
+        order.put(queue, Rank(0, 0, "", str(at)), group)
+    first = order.pop()
+    assert first is not None
+    found.charge(Use("b", first.use))
+    meanwhile.settled = True
+    assert [each.use for each in iter(order.pop, None)] == [gpus(3)]
+
+
+def test_a_queue_whose_first_group_is_settled_meanwhile_comes_by_what_it_gives_next() -> None:
+    queues = [record("l"), *(record(team, "l", quota=1, priority=200 if team == "c" else 100) for team in "abc")]
+    found = made(9, *queues, a=waiting(4), b=waiting(1), c=waiting(2))
+    order: QueueOrder[Waits] = QueueOrder(found)
+    meanwhile = Waits("a", gpus(1))
+    for at, group in enumerate([meanwhile, Waits("a", gpus(3)), Waits("b", gpus(1)), Waits("c", gpus(1))]):
+        queue = found.tree.leaf(group.team)
+        assert isinstance(queue, TreeQueue)
+        order.put(queue, Rank(0, 0, "", str(at)), group)
+    first = order.pop()
+    meanwhile.settled = True
+    assert [first, *iter(order.pop, None)] == [Waits("c", gpus(1)), Waits("b", gpus(1)), Waits("a", gpus(3))]

@@ -292,3 +292,10 @@ def test_a_card_mig_slice_counts_as_its_compute_slices() -> None:
     made = cluster(node("n1", 0, extended=slices), queue("a", gpu=(0, 1, 5)))
     feed(made, *(of("a", f"a{i}", gpus=0, extended={"nvidia.com/mig-3g.20gb": "1"}) for i in range(2)))
     assert placed(made) == ["a0"]
+
+
+def test_a_team_whose_pods_were_found_to_fit_nowhere_keeps_no_other_of_its_department_from_its_turn() -> None:
+    made = cluster(node("n1", 2), queue("l", gpu=(-1, 1, -1)), queue("a", "l", priority=200))
+    feed(made, queue("b", "l", gpu=(3, 1, -1), cpu=(1000, 1, -1)))
+    feed(made, of("a", "a1", 3), of("b", "b1", 3), of("b", "b2", cpu="2", created="2026-01-01T00:00:05Z"))
+    assert placed(made) == ["b2"]
