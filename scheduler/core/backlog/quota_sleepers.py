@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
-from typing import Final, Protocol
+from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple, Protocol
 
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.backlog.shape import ShapeKey
@@ -21,6 +21,8 @@ Item = ShapeKey | Key
 
 #: At least so many wake at once: the first may fit on no node, and the next is then decided on with it.
 _AT_LEAST: Final = 32
+#: Places of what has left are not removed from a line while they are fewer than this.
+_FEW: Final = 64
 
 
 class Room(Protocol):
@@ -31,15 +33,34 @@ class Room(Protocol):
         ...
 
 
+class _Place(NamedTuple):
+    """Where an item stands. No two have the same number, so that places are compared, and items never are."""
+
+    rank: Rank
+    number: int
+    item: Item
+
+
+@dataclass(slots=True)
+class _Line:
+    """All that would use the same. ``places`` is a heap: those of what has left stay in it until they come first, or
+    are too many.
+    """
+
+    places: list[_Place] = field(default_factory=list)
+    standing: int = 0
+
+
 @dataclass(slots=True)
 class QuotaSleepers:
     """Who sleeps for which use."""
 
     _is_more: bool = False
     _use_of: dict[Item, Use] = field(default_factory=dict)
-    _rank_of: dict[Item, Rank] = field(default_factory=dict)
-    #: By use, as heaps. Those that have left stay in it until they come first.
-    _lines: dict[Use, list[tuple[Rank, Item]]] = field(default_factory=dict)
+    _place_of: dict[Item, _Place] = field(default_factory=dict)
+    _numbers: int = 0
+    #: Those in which somebody stands.
+    _lines: dict[Use, _Line] = field(default_factory=dict)
     #: The tree of the last decision, by which they were held back.
     _tree: Tree | None = None
 
@@ -50,25 +71,47 @@ class QuotaSleepers:
         return len(self._use_of)
 
     @property
+    def kept(self) -> int:
+        """How many places are kept, those of what has left included."""
+        return sum(len(line.places) for line in self._lines.values())
+
+    @property
     def have_more(self) -> bool:
         """Whether a queue may take more than were woken last."""
         return self._is_more and bool(self._use_of)
 
     def put(self, item: Item, rank: Rank, use: Use) -> None:
         """Have it sleep until its queue may take this use."""
-        self._use_of[item], self._rank_of[item] = use, rank
-        heappush(self._lines.setdefault(use, []), (rank, item))
+        known = self._place_of.get(item)
+        if known is not None and (known.rank, self._use_of[item]) == (rank, use):
+            return
+        self.drop(item)
+        self._numbers += 1
+        place = self._place_of[item] = _Place(rank, self._numbers, item)
+        self._use_of[item] = use
+        line = self._lines.setdefault(use, _Line())
+        line.standing += 1
+        heappush(line.places, place)
+        if len(line.places) > 2 * line.standing + _FEW:
+            line.places = list(filter(self._stands, line.places))
+            heapify(line.places)
 
     def raise_rank(self, item: Item, rank: Rank) -> None:
         """A pod has joined a shape: it may stand further ahead."""
-        known = self._rank_of.get(item)
-        if known is not None and rank < known:
+        known = self._place_of.get(item)
+        if known is not None and rank < known.rank:
             self.put(item, rank, self._use_of[item])
 
     def drop(self, item: Item) -> None:
         """It sleeps no more, or not for its queue."""
-        self._use_of.pop(item, None)
-        self._rank_of.pop(item, None)
+        use = self._use_of.pop(item, None)
+        if use is None:
+            return
+        del self._place_of[item]
+        line = self._lines[use]
+        line.standing -= 1
+        if not line.standing:
+            del self._lines[use]
 
     def due(self, tree: Tree, accounts: Callable[[], Room]) -> list[Item]:
         """Take out those that queues may take now; before each decision.
@@ -78,37 +121,27 @@ class QuotaSleepers:
         if tree is not self._tree:
             self._tree, self._is_more = tree, False
             found = list(self._use_of)
-            self._lines.clear()
-        else:
-            found = list(self._first(accounts().room_for)) if self._lines else []
-        for item in found:
-            self.drop(item)
-        return found
+            for item in found:
+                self.drop(item)
+            return found
+        return list(self._first(accounts().room_for)) if self._lines else []
 
     def _first(self, may_take: Callable[[Use], int]) -> Iterator[Item]:
         self._is_more = False
         for use in list(self._lines):
             times = may_take(use)
             for _ in range(max(times, _AT_LEAST) if times else 0):
-                item = self._pop(use)
-                if item is not None:
-                    yield item
-            self._is_more |= times > 0 and self._has_more(use)
-            if not self._lines[use]:
-                del self._lines[use]
+                if use not in self._lines:
+                    break
+                yield self._pop(self._lines[use])
+            self._is_more |= times > 0 and use in self._lines
 
-    def _has_more(self, use: Use) -> bool:
-        line = self._lines[use]
-        while line and not self._stands(use, line[0]):
-            heappop(line)
-        return bool(line)
+    def _pop(self, line: _Line) -> Item:
+        """Take out the first that stands in a line."""
+        while not self._stands(place := heappop(line.places)):
+            pass
+        self.drop(place.item)
+        return place.item
 
-    def _pop(self, use: Use) -> Item | None:
-        if not self._has_more(use):
-            return None
-        _, item = heappop(self._lines[use])
-        return item
-
-    def _stands(self, use: Use, place: tuple[Rank, Item]) -> bool:
-        rank, item = place
-        return self._use_of.get(item) == use and self._rank_of.get(item) == rank
+    def _stands(self, place: _Place) -> bool:
+        return self._place_of.get(place.item) is place

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import pytest
 
 from scheduler.core.backlog.quota_sleepers import QuotaSleepers
+from scheduler.core.backlog.shape import ShapeKey
 from scheduler.core.model.priority_order import Rank
+from scheduler.core.model.records import PodClass
 from scheduler.core.model.resources import Resources
 from scheduler.core.queues.accounts import Use
 from scheduler.core.queues.tree import Tree
@@ -79,3 +81,35 @@ def test_all_wake_when_a_queue_has_changed() -> None:
     made = asleep(("a", 1, ONE), ("b", 2, TWO))
     assert set(made.due(Tree(), Room)) == {("ns", "a"), ("ns", "b")}
     assert len(made) == 0
+
+
+def test_two_of_one_rank_are_never_compared() -> None:
+    """A pod whose class has changed leaves one shape for another, and takes its rank along."""
+    made, cls = QuotaSleepers(), PodClass()
+    made.due(TREE, Room)
+    before, now = ShapeKey("ns", cls, queue="a"), ShapeKey("ns", PodClass(mode="m"), queue="a")
+    made.put(before, rank(1), ONE)
+    made.drop(before)
+    made.put(now, rank(1), ONE)
+    made.put(before, rank(1), ONE)
+    assert set(made.due(TREE, lambda: Room(2))) == {before, now}
+
+
+def test_what_is_held_back_again_and_again_is_kept_once() -> None:
+    made = asleep(("b", 2, ONE))
+    for at in range(1000):
+        made.put(("ns", "a"), rank(1), ONE)
+        if at % 2:
+            made.drop(("ns", "a"))
+            made.put(("ns", "a"), rank(1 + at % 3), ONE)
+    assert made.kept < 100
+    assert sorted(due(made, 5)) == ["a", "b"]
+
+
+def test_nothing_is_kept_of_uses_for_which_nobody_sleeps() -> None:
+    made = asleep()
+    for amount in range(1000):
+        made.put(("ns", "a"), rank(1), Use("a", Resources(cpu_milli=amount)))
+        made.due(TREE, Room)
+        made.drop(("ns", "a"))
+    assert made.kept == 0

@@ -299,3 +299,12 @@ def test_a_team_whose_pods_were_found_to_fit_nowhere_keeps_no_other_of_its_depar
     feed(made, queue("b", "l", gpu=(3, 1, -1), cpu=(1000, 1, -1)))
     feed(made, of("a", "a1", 3), of("b", "b1", 3), of("b", "b2", cpu="2", created="2026-01-01T00:00:05Z"))
     assert placed(made) == ["b2"]
+
+
+def test_a_pod_at_the_limit_that_tolerates_more_than_before_waits_on() -> None:
+    made = cluster(node("n1", 2), queue("a", gpu=(0, 1, 0)), of("a", "a1"))
+    assert placed(made) == []
+    feed(made, of("a", "a1", spec={"tolerations": [{"key": "x", "operator": "Exists"}]}))
+    assert placed(made) == []
+    feed(made, queue("a", gpu=(0, 1, 1)))
+    assert placed(made) == ["a1"]
