@@ -8,7 +8,7 @@ what was touched and what is awake, not what waits.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, KeysView, Set
+from collections.abc import Callable, Hashable, Iterator, KeysView, Set
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice
@@ -16,7 +16,7 @@ from typing import Final
 
 from scheduler.core.backlog.asleep import LOOKED_AT, Asleep, Kept, KeptGang
 from scheduler.core.backlog.gang_lines import Alike, GangLines, Lined
-from scheduler.core.backlog.quota_sleepers import QuotaSleepers
+from scheduler.core.backlog.quota_sleepers import Item, QuotaSleepers
 from scheduler.core.backlog.sayings import Key, Sayings
 from scheduler.core.backlog.shape import Shape, ShapeKey
 from scheduler.core.model.priority_order import Rank, rank_alone
@@ -216,19 +216,22 @@ class Backlog:
         if self.asleep.is_light(key.cls, kept):
             self._light_sleepers.add(key)
 
-    def shape_held_back(self, key: ShapeKey, held: HeldBack, served: Set[str]) -> None:
-        """The queue of a shape takes no more: all its pods but those ``served`` say so, and it sleeps until it does."""
+    def shape_held_back(self, key: ShapeKey, held: HeldBack, *, served: Set[str], elsewhere: Kept | None) -> None:
+        """The queue of a shape takes no more: all its pods but those ``served`` say so, and it sleeps until it does.
+
+        ``elsewhere`` as in QuotaSleepers; None: they would use as much on any node.
+        """
         shape = self._shapes[key]
         self.said.say_shape(shape, held.verdict, served=served)
         self._awake.pop(key, None)
         rank = min((rank for rank in shape.ranks() if rank.uid not in served), default=None)
         if rank is not None:
-            self.quota_sleepers.put(key, rank, held.use)
+            self.quota_sleepers.put(key, rank, held.use, elsewhere)
 
-    def gang_held_back(self, key: Key, use: Use, rank: Rank) -> None:
-        """The queue of a gang takes no more: it sleeps until it does."""
+    def gang_held_back(self, key: Key, use: Use, rank: Rank, *, elsewhere: KeptGang | None) -> None:
+        """The queue of a gang takes no more: it sleeps until it does. ``elsewhere`` as for shapes."""
         self.sleep_gang(key, Until.QUEUE_TAKES)
-        self.quota_sleepers.put(key, rank, use)
+        self.quota_sleepers.put(key, rank, use, elsewhere)
 
     def line_up(self, lined: Lined) -> None:
         """A gang that could not start sleeps behind those that ask the same, and says what they say."""
@@ -242,13 +245,16 @@ class Backlog:
         """No gang that asks this can start. ``is_counted``: the verdict is of today."""
         self.said.say_again(self.lines.failed(alike, kept, is_counted=is_counted))
 
-    def wake_for_quota(self, tree: Tree, accounts: Callable[[], Accounts]) -> None:
-        """Wake those that their queues take now; before each decision."""
-        for item in self.quota_sleepers.due(tree, accounts):
-            if isinstance(item, ShapeKey):
-                self._wake_shape(item)
-            else:
-                self._wake_gang(item)
+    def wake_for_quota(self, tree: Tree, cards: Hashable, accounts: Callable[[], Accounts]) -> None:
+        """Wake those that their queues take now; before each decision. ``cards`` as in ``due``."""
+        for item in self.quota_sleepers.due(tree, cards, accounts):
+            self._wake(item)
+
+    def _wake(self, item: Item) -> None:
+        if isinstance(item, ShapeKey):
+            self._wake_shape(item)
+        else:
+            self._wake_gang(item)
 
     def gang_is_of(self, key: Key, classes: frozenset[PodClass]) -> None:
         """Of these classes are the members of a gang that may be placed."""
@@ -296,6 +302,8 @@ class Backlog:
             if name not in self._awake_gangs and self._gang_may_fit(self._gangs[name], generation, classes):
                 self._wake_gang(name)
         self.lines.wake(generation, has_helped=has_helped)
+        for item in self.quota_sleepers.may_go_elsewhere(self.asleep, generation):
+            self._wake(item)
 
     def _may_fit(self, cls: PodClass, generation: int, known: dict[PodClass, bool]) -> bool:
         found = known.get(cls)

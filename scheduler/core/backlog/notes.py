@@ -62,10 +62,11 @@ class ShapeHeldBack(msgspec.Struct, frozen=True):
     key: ShapeKey
     held: HeldBack
     served: frozenset[str]
+    elsewhere: Kept | None
 
     def take(self, backlog: Backlog) -> None:
         """Have them say it, and sleep until the queue takes more."""
-        backlog.shape_held_back(self.key, self.held, self.served)
+        backlog.shape_held_back(self.key, self.held, served=self.served, elsewhere=self.elsewhere)
 
 
 class GangHeldBack(msgspec.Struct, frozen=True):
@@ -74,10 +75,11 @@ class GangHeldBack(msgspec.Struct, frozen=True):
     key: Key
     use: Use
     rank: Rank
+    elsewhere: KeptGang | None
 
     def take(self, backlog: Backlog) -> None:
         """Let it sleep until the queue takes that much."""
-        backlog.gang_held_back(self.key, self.use, self.rank)
+        backlog.gang_held_back(self.key, self.use, self.rank, elsewhere=self.elsewhere)
 
 
 class Misfiled(msgspec.Struct, frozen=True):
@@ -236,13 +238,13 @@ class Notes:
         """All pods of a shape but those that were ``served`` have this verdict from now on."""
         self.taken.append(ShapeFailed(key, verdict, frozenset(served)))
 
-    def shape_held_back(self, key: ShapeKey, held: HeldBack, *, served: Set[str]) -> None:
-        """The queue of a shape takes no more."""
-        self.taken.append(ShapeHeldBack(key, held, frozenset(served)))
+    def shape_held_back(self, key: ShapeKey, held: HeldBack, *, served: Set[str], elsewhere: Kept | None) -> None:
+        """The queue of a shape takes no more. ``elsewhere``: unless on another node (quota_sleepers.py)."""
+        self.taken.append(ShapeHeldBack(key, held, frozenset(served), elsewhere))
 
-    def gang_held_back(self, key: Key, use: Use, rank: Rank) -> None:
-        """The queue of a gang takes no more."""
-        self.taken.append(GangHeldBack(key, use, rank))
+    def gang_held_back(self, key: Key, use: Use, rank: Rank, *, elsewhere: KeptGang | None) -> None:
+        """The queue of a gang takes no more. ``elsewhere`` as for shapes."""
+        self.taken.append(GangHeldBack(key, use, rank, elsewhere))
 
     def misfiled(self, uid: str) -> None:
         """A pod is not of the shape that it waits in any more."""

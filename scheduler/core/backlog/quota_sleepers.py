@@ -6,11 +6,12 @@ few wake, or as many as it may take: of ten thousand that wait at a limit, a GPU
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple, Protocol
 
+from scheduler.core.backlog.asleep import Asleep, Kept, KeptGang
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.backlog.shape import ShapeKey
 from scheduler.core.model.priority_order import Rank
@@ -43,9 +44,7 @@ class _Place(NamedTuple):
 
 @dataclass(slots=True)
 class _Line:
-    """All that would use the same. ``places`` is a heap: those of what has left stay in it until they come first, or
-    are too many.
-    """
+    """All that would use the same. ``places``: a heap, from which what has left is not taken out at once."""
 
     places: list[_Place] = field(default_factory=list)
     standing: int = 0
@@ -53,16 +52,21 @@ class _Line:
 
 @dataclass(slots=True)
 class QuotaSleepers:
-    """Who sleeps for which use."""
+    """Who sleeps for which use.
+
+    What something uses may depend on its node. ``elsewhere``: of those that sleep for a use that they have on the nodes
+    which they could have gone to, that nothing else will do as of then: on another node they may use less.
+    """
 
     _is_more: bool = False
     _use_of: dict[Item, Use] = field(default_factory=dict)
     _place_of: dict[Item, _Place] = field(default_factory=dict)
     _numbers: int = 0
+    elsewhere: dict[Item, Kept | KeptGang] = field(default_factory=dict)
     #: Those in which somebody stands.
     _lines: dict[Use, _Line] = field(default_factory=dict)
-    #: The tree of the last decision, by which they were held back.
-    _tree: Tree | None = None
+    #: What the uses and refusals of the last decision depended on beside what is held: the tree, and sizes of cards.
+    _ground: tuple[Tree, Hashable] | None = None
 
     def __contains__(self, item: Item) -> bool:
         return item in self._use_of
@@ -80,11 +84,16 @@ class QuotaSleepers:
         """Whether a queue may take more than were woken last."""
         return self._is_more and bool(self._use_of)
 
-    def put(self, item: Item, rank: Rank, use: Use) -> None:
-        """Have it sleep until its queue may take this use."""
+    def put(self, item: Item, rank: Rank, use: Use, elsewhere: Kept | KeptGang | None = None) -> None:
+        """Have it sleep until its queue may take this use, or it may go elsewhere."""
         known = self._place_of.get(item)
-        if known is not None and (known.rank, self._use_of[item]) == (rank, use):
-            return
+        if known is None or (known.rank, self._use_of[item]) != (rank, use):
+            self._place(item, rank, use)
+        self.elsewhere.pop(item, None)
+        if elsewhere is not None:
+            self.elsewhere[item] = elsewhere
+
+    def _place(self, item: Item, rank: Rank, use: Use) -> None:
         self.drop(item)
         self._numbers += 1
         place = self._place_of[item] = _Place(rank, self._numbers, item)
@@ -100,7 +109,7 @@ class QuotaSleepers:
         """A pod has joined a shape: it may stand further ahead."""
         known = self._place_of.get(item)
         if known is not None and rank < known.rank:
-            self.put(item, rank, self._use_of[item])
+            self.put(item, rank, self._use_of[item], self.elsewhere.get(item))
 
     def drop(self, item: Item) -> None:
         """It sleeps no more, or not for its queue."""
@@ -108,23 +117,41 @@ class QuotaSleepers:
         if use is None:
             return
         del self._place_of[item]
+        self.elsewhere.pop(item, None)
         line = self._lines[use]
         line.standing -= 1
         if not line.standing:
             del self._lines[use]
 
-    def due(self, tree: Tree, accounts: Callable[[], Room]) -> list[Item]:
+    def due(self, tree: Tree, cards: Hashable, accounts: Callable[[], Room]) -> list[Item]:
         """Take out those that queues may take now; before each decision.
 
-        All of them after a queue has changed: what each was told may be wrong.
+        All of them after a queue has changed, or ``cards``, the sizes by which memory of a GPU counts: what each was told
+        may be wrong.
         """
-        if tree is not self._tree:
-            self._tree, self._is_more = tree, False
+        if self._ground is None or tree is not self._ground[0] or cards != self._ground[1]:
+            self._ground, self._is_more = (tree, cards), False
             found = list(self._use_of)
             for item in found:
                 self.drop(item)
             return found
         return list(self._first(accounts().room_for)) if self._lines else []
+
+    def may_go_elsewhere(self, asleep: Asleep, generation: int) -> list[Item]:
+        """Those that nodes may take now where they use less than their queue has refused."""
+        return [item for item in [*self.elsewhere] if self._may_go_elsewhere(item, asleep, generation)]
+
+    def _may_go_elsewhere(self, item: Item, asleep: Asleep, generation: int) -> bool:
+        known = self.elsewhere[item]
+        still: Kept | KeptGang | None
+        if isinstance(known, KeptGang):
+            still = known if asleep.is_sure_gang(known, generation) else asleep.still_out_gang(known)
+        else:
+            cls = known.needs.cls
+            still = known if asleep.is_sure(cls, known, generation) else asleep.still_out(cls, known)
+        if still is not None:
+            self.elsewhere[item] = still
+        return still is None
 
     def _first(self, may_take: Callable[[Use], int]) -> Iterator[Item]:
         self._is_more = False

@@ -213,21 +213,25 @@ class Attempts:
         return True
 
     def _place(self, pod: PodRecord, mask: NodeMask) -> Placement | HeldBack | None:
-        """Place a pod where its queue takes what it uses there: memory is a larger part of a smaller card (14.4)."""
+        """Place a pod where its queue takes what it uses there, by the first of its requests for which there is such.
+
+        Memory is a larger part of a smaller card (kai-contract 14.4).
+        """
         refused: HeldBack | None = None
-        while True:
-            mark = self.placer.statement.checkpoint()
-            placed = self.placer.place(pod, mask)
-            if placed is None:
-                return refused
-            use = queue_use.placed(self.snapshot, pod, placed)
-            verdict = self.accounts.refusal(use)
-            if verdict is None:
-                self.accounts.charge(use)
-                return placed
-            self.placer.statement.rollback(mark)
-            refused = HeldBack(verdict, use)
-            mask = both(mask, self.placer.with_larger_cards(placed.node))
+        for number in range(len(self.placer.ways(pod.cls))):
+            left, mark = mask, self.placer.statement.checkpoint()
+            while (placed := self.placer.place_as(pod, number, left)) is not None:
+                use = queue_use.placed(self.snapshot, pod, placed)
+                verdict = self.accounts.refusal(use)
+                if verdict is None:
+                    self.accounts.charge(use)
+                    return placed
+                self.placer.statement.rollback(mark)
+                refused = HeldBack(verdict, use if refused is None else use.or_less(refused.use), is_there=True)
+                if not any(device.mem_mib for device in placed.devices):
+                    break
+                left = both(left, self.placer.with_larger_cards(placed.node))
+        return refused
 
     # --- queues --------------------------------------------------------------------------------------------------
     def held_back(self, pods: Sequence[PodRecord]) -> HeldBack | None:
@@ -262,9 +266,12 @@ class Attempts:
         verdict = self.hopeless.get(cls)
         if verdict is not None:
             self.judged.add(cls)
-            charged, asleep = self.placer.statement.charged(), self.snapshot.backlog.asleep
-            kept = asleep.kept(cls, verdict, charged=charged, generation=self.snapshot.generation)
-            self.notes.failed(cls, kept, is_told=True)
+            self.notes.failed(cls, self.as_of_now(cls, verdict), is_told=True)
+
+    def as_of_now(self, cls: PodClass, verdict: Verdict) -> Kept:
+        """A verdict on a class, as it can be kept: it holds for what nodes have now."""
+        asleep = self.snapshot.backlog.asleep
+        return asleep.kept(cls, verdict, charged=self.charged(), generation=self.snapshot.generation)
 
     # --- taking back ---------------------------------------------------------------------------------------------
     def charged(self) -> set[int]:

@@ -15,9 +15,8 @@ from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.priority_order import ABOVE
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import Verdict
-from scheduler.core.queues.accounts import HeldBack, Use
+from scheduler.core.queues.accounts import HeldBack
 
 
 @dataclass(slots=True)
@@ -34,7 +33,7 @@ class Extras:
     is_starting: bool
     may_sleep: bool = True
     #: The least that any of them would use that the queue does not take; may_sleep: what wakes them all.
-    held_back: Use | None = None
+    held_back: HeldBack | None = None
     _has_failed: bool = False
 
     def turn(self) -> bool:
@@ -52,7 +51,7 @@ class Extras:
         outcome, notes = decide_alone(pod, self.attempts, self.entries), self.attempts.notes
         if isinstance(outcome, HeldBack):
             notes.say((pod.uid,), outcome.verdict)
-            self._hold_back(outcome.use)
+            self._hold_back(outcome)
             return False
         if isinstance(outcome, Verdict):
             notes.say((pod.uid,), outcome)
@@ -61,9 +60,9 @@ class Extras:
         self._has_failed = True
         return outcome is Outcome.SERVED
 
-    def _hold_back(self, use: Use) -> None:
+    def _hold_back(self, held: HeldBack) -> None:
         """They sleep for their queue if it is what keeps all of them."""
         self.may_sleep = self.may_sleep and not self._has_failed
-        known = self.held_back
-        least = use.amounts if known is None else Resources(*map(min, use.amounts, known.amounts))
-        self.held_back = use._replace(amounts=least)
+        known = self.held_back or held
+        use, is_there = held.use.or_less(known.use), held.is_there or known.is_there
+        self.held_back = HeldBack(held.verdict, use, is_there)

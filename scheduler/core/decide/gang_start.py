@@ -54,7 +54,7 @@ def started(ready: Sequence[PodRecord], missing: Missing, attempts: Attempts) ->
             continue
         if isinstance(placed, HeldBack):
             amounts = attempts.accounts.charged_since(mark).plus(placed.use.amounts)
-            start.held_back = HeldBack(placed.verdict, placed.use._replace(amounts=amounts))
+            start.held_back = placed._replace(use=placed.use._replace(amounts=amounts))
             start.failed = placed.verdict
             return start
         found = attempts.make_room(pod)

@@ -72,8 +72,8 @@ class WholeGang:
         return False
 
     def _hold_back(self, held: HeldBack) -> None:
-        self._explain(held.verdict)
-        self.attempts.notes.gang_held_back(self.gang.key, held.use, self.rank)
+        elsewhere = self._as_of_now(held.verdict, None, self.attempts.charged()) if held.is_there else None
+        self.attempts.notes.gang_held_back(self.gang.key, held.use, self.rank, elsewhere=elsewhere)
 
     @property
     def above(self) -> int:
@@ -146,7 +146,7 @@ class WholeGang:
         if extras.turn():
             return True
         if extras.may_sleep and extras.held_back is not None:
-            self.attempts.notes.gang_held_back(self.gang.key, extras.held_back, self.rank)
+            self._hold_back(extras.held_back)
         elif extras.may_sleep and not extras.is_starting:
             self._sleep(Until.CLASS_FITS, is_counted=self._is_counted(self.attempts.charged()))
         return False
@@ -169,6 +169,7 @@ class WholeGang:
             return
         held_back = self.attempts.held_back(self.state.needed(ready))
         if held_back is not None:
+            self._explain(held_back.verdict)
             self._hold_back(held_back)
             return
         self.alike = self._alike(ready)
@@ -192,6 +193,7 @@ class WholeGang:
         if start.failed is not None:
             attempts.rollback(mark)
         if start.held_back is not None:
+            self._explain(start.held_back.verdict)
             self._hold_back(start.held_back)
         elif start.failed is not None:
             attempts.allowance.spend(namespace, _TRYING + _PASSING * len(ready))
@@ -210,14 +212,18 @@ class WholeGang:
             self.entries.append(start.entry(self.group, attempts))
 
     def _keep(self, verdict: Verdict, asked: Hashable, charged: set[int]) -> None:
-        snapshot = self.attempts.snapshot
-        kept = snapshot.backlog.asleep.kept_gang(
-            verdict, asked=asked, classes=self.classes, charged=charged, generation=snapshot.generation
-        )
+        kept = self._as_of_now(verdict, asked, charged)
         if self.alike is not None:
             self.attempts.notes.alike_failed(self.alike, kept, is_counted=self._is_counted(charged))
         else:
             self.attempts.notes.gang_failed(self.gang.key, kept)
+
+    def _as_of_now(self, verdict: Verdict, asked: Hashable, charged: set[int]) -> KeptGang:
+        """A verdict on the gang, as it can be kept: it holds for what nodes have now."""
+        snapshot = self.attempts.snapshot
+        return snapshot.backlog.asleep.kept_gang(
+            verdict, asked=asked, classes=self.classes, charged=charged, generation=snapshot.generation
+        )
 
     def _wait_for_room(self, verdict: Verdict, *, is_counted: bool = False) -> None:
         """Sleep until it may start: behind those that ask the same, if others may."""

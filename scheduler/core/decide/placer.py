@@ -78,14 +78,12 @@ class Placer:
 
     def place(self, pod: PodRecord, mask: NodeMask = None) -> Placement | None:
         """Place and charge a pod on the best node; None if it fits nowhere."""
-        for number, cls in enumerate(self.ways(pod.cls)):
-            placed = self._place_as(pod, cls, mask, alternative=number)
-            if placed is not None:
-                return placed
-        return None
+        placed = (self.place_as(pod, number, mask) for number in range(len(self.ways(pod.cls))))
+        return next((each for each in placed if each is not None), None)
 
-    def _place_as(self, pod: PodRecord, cls: PodClass, mask: NodeMask, *, alternative: int) -> Placement | None:
-        """Place and charge a pod as one of this class."""
+    def place_as(self, pod: PodRecord, number: int, mask: NodeMask = None) -> Placement | None:
+        """The same by the request of this number."""
+        cls = self.ways(pod.cls)[number]
         ranking = self.ranking(cls)
         while (position := ranking.best(mask)) is not None:
             parts = self._devices(pod, ranking, position)
@@ -95,7 +93,7 @@ class Placer:
                 return None
             if parts is not None:
                 self.statement.place(position, pod, cls.demand, parts, attached=cls.attached, claims=_alone(pod))
-                return self._placement(pod, position, parts, asks=ranking.asks, alternative=alternative)
+                return self._placement(pod, position, parts, asks=ranking.asks, alternative=number)
             ranking.strike(position)
         return None
 

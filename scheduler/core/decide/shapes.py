@@ -62,7 +62,8 @@ class WholeShape:
         if isinstance(outcome, Verdict):
             notes.shape_failed(key, outcome, served=served)
         elif isinstance(outcome, HeldBack):
-            notes.shape_held_back(key, outcome, served=served)
+            elsewhere = self.attempts.as_of_now(key.cls, outcome.verdict) if outcome.is_there else None
+            notes.shape_held_back(key, outcome, served=served, elsewhere=elsewhere)
         return outcome is Outcome.SERVED
 
     def _decide_misfiled(self, pod: PodRecord) -> None:

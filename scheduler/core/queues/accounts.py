@@ -43,12 +43,18 @@ class Use(NamedTuple):
     amounts: Resources
     is_fixed: bool = False
 
+    def or_less(self, other: Use) -> Use:
+        """A use that a queue takes at least where it takes one of both."""
+        amounts = Resources(*map(min, self.amounts, other.amounts))
+        return self._replace(amounts=amounts, is_fixed=self.is_fixed and other.is_fixed)
+
 
 class HeldBack(NamedTuple):
-    """Why a queue does not take a use."""
+    """Why a queue does not take a use. ``is_there``: where that is used; elsewhere it may be less."""
 
     verdict: Verdict
     use: Use
+    is_there: bool = False
 
 
 @dataclass(slots=True)

@@ -81,7 +81,7 @@ class Queues:
         self._total = self._total.minus(self._of_node.pop(name, NOTHING)).plus(has)
         if has != NOTHING:
             self._of_node[name] = has
-        before, known = self._cards_of.pop(name, set()), self._card_sizes
+        before, known = self._cards_of.pop(name, set()), self.card_sizes
         if cards:
             self._cards_of[name] = cards
         self._cards.update(cards)
@@ -89,13 +89,14 @@ class Queues:
         for size in before:
             if not self._cards[size]:
                 del self._cards[size]
-        if known == self._card_sizes:
+        if known == self.card_sizes:
             return False
         self._amounts_of.clear()
         return True
 
     @property
-    def _card_sizes(self) -> tuple[int, int]:
+    def card_sizes(self) -> tuple[int, int]:
+        """The smallest and the largest card of all nodes, in MiB; 0: none is known."""
         return min(self._cards, default=0), max(self._cards, default=0)
 
     def count(self, row_of: Callable[[str], Row | None]) -> None:
@@ -153,7 +154,7 @@ class Queues:
     def _amounts(self, cls: PodClass) -> tuple[Resources, Resources]:
         found = self._amounts_of.get(cls)
         if found is None:
-            smallest, largest = self._card_sizes
+            smallest, largest = self.card_sizes
             found = self._amounts_of[cls] = use.asked(cls, smallest), use.least(cls, largest)
         return found
 

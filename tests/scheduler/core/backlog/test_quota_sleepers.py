@@ -33,14 +33,14 @@ def rank(at: int) -> Rank:
 
 def asleep(*items: tuple[str, int, Use]) -> QuotaSleepers:
     made = QuotaSleepers()
-    made.due(TREE, Room)
+    made.due(TREE, 0, Room)
     for name, at, use in items:
         made.put(("ns", name), rank(at), use)
     return made
 
 
 def due(made: QuotaSleepers, times: int, only: Use | None = None) -> list[str]:
-    return [str(item[1]) for item in made.due(TREE, lambda: Room(times, only))]
+    return [str(item[1]) for item in made.due(TREE, 0, lambda: Room(times, only))]
 
 
 @pytest.mark.parametrize(("times", "woken"), [(1, 32), (40, 40), (99, 50)])
@@ -77,22 +77,23 @@ def test_a_rank_that_is_raised_counts() -> None:
     assert due(made, 1) == ["b", "a"]
 
 
-def test_all_wake_when_a_queue_has_changed() -> None:
+@pytest.mark.parametrize(("tree", "cards"), [(Tree(), 0), (TREE, 80_000)], ids=["a queue", "sizes of cards"])
+def test_all_wake_when_what_they_were_told_by_has_changed(tree: Tree, cards: int) -> None:
     made = asleep(("a", 1, ONE), ("b", 2, TWO))
-    assert set(made.due(Tree(), Room)) == {("ns", "a"), ("ns", "b")}
+    assert set(made.due(tree, cards, Room)) == {("ns", "a"), ("ns", "b")}
     assert len(made) == 0
 
 
 def test_two_of_one_rank_are_never_compared() -> None:
     """A pod whose class has changed leaves one shape for another, and takes its rank along."""
     made, cls = QuotaSleepers(), PodClass()
-    made.due(TREE, Room)
+    made.due(TREE, 0, Room)
     before, now = ShapeKey("ns", cls, queue="a"), ShapeKey("ns", PodClass(mode="m"), queue="a")
     made.put(before, rank(1), ONE)
     made.drop(before)
     made.put(now, rank(1), ONE)
     made.put(before, rank(1), ONE)
-    assert set(made.due(TREE, lambda: Room(2))) == {before, now}
+    assert set(made.due(TREE, 0, lambda: Room(2))) == {before, now}
 
 
 def test_what_is_held_back_again_and_again_is_kept_once() -> None:
@@ -110,6 +111,6 @@ def test_nothing_is_kept_of_uses_for_which_nobody_sleeps() -> None:
     made = asleep()
     for amount in range(1000):
         made.put(("ns", "a"), rank(1), Use("a", Resources(cpu_milli=amount)))
-        made.due(TREE, Room)
+        made.due(TREE, 0, Room)
         made.drop(("ns", "a"))
     assert made.kept == 0

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from gpu.request import FractionAsk
+from gpu.translation import Place
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain, placements
 from scheduler.core.model.verdict import Code, QueueCause, Verdict
+from tests.scheduler.core.model.test_records import request, said
 from tests.scheduler.core.objects import (
     NANO,
     Fed,
@@ -21,6 +24,7 @@ from tests.scheduler.core.objects import (
     pod,
     pod_group,
     queue,
+    recorded,
 )
 from wire import names
 from wire.core import Pod
@@ -308,3 +312,77 @@ def test_a_pod_at_the_limit_that_tolerates_more_than_before_waits_on() -> None:
     assert placed(made) == []
     feed(made, queue("a", gpu=(0, 1, 1)))
     assert placed(made) == ["a1"]
+
+
+def half_of_small_quarter_of_large(large_is_free: bool = True) -> Cluster:
+    """A pod that asks 20,000 MiB of a team that may use three tenths of a GPU; "zlarge" has the cards that will do."""
+    runs = bound(pod("f", gpus=1, labels={names.QUEUE_LABEL: "b"}), "zlarge")
+    made = cluster(node("small", 1, mem_mib=40_000), queue("a", gpu=(0, 1, 0.3)), queue("b"))
+    feed(made, *(() if large_is_free else (node("zlarge", 1, mem_mib=80_000), runs)))
+    return made
+
+
+@pytest.mark.parametrize("group", ["", "g"], ids=["alone", "in a gang"])
+@pytest.mark.parametrize("is_there", [True, False], ids=["that was full", "that is new"])
+def test_a_pod_at_the_limit_goes_to_a_node_with_larger_cards(group: str, *, is_there: bool) -> None:
+    made = half_of_small_quarter_of_large(large_is_free=not is_there)
+    feed(made, pod_group("g", 1, queue="a"), of("a", "a1", 0, mem=20_000, group=group))
+    assert placed(made) == []
+    assert verdicts(made)["uid-a1"].code is Code.OVER_LIMIT
+    if is_there:
+        made.remove_pod("uid-f")
+    else:
+        feed(made, node("zlarge", 1, mem_mib=80_000))
+    assert placed(made) == ["a1"]
+
+
+def test_a_member_beyond_the_minimum_at_the_limit_goes_to_a_node_with_larger_cards() -> None:
+    made = half_of_small_quarter_of_large(large_is_free=False)
+    feed(made, pod_group("g", 1, queue="a"), bound(of("a", "a0", 0, cpu="1", group="g"), "small"))
+    feed(made, of("a", "a1", 0, mem=20_000, group="g"))
+    assert placed(made) == []
+    made.remove_pod("uid-f")
+    assert placed(made) == ["a1"]
+
+
+def test_a_pod_at_the_limit_that_nothing_can_help_is_not_looked_at_though_nodes_change() -> None:
+    made = half_of_small_quarter_of_large(large_is_free=False)
+    feed(made, of("a", "a1", 0, mem=20_000), bound(pod("c", cpu="1"), "small"))
+    assert placed(made) == []
+    made.remove_pod("uid-c")  # the small node has more than before, and is looked at again in vain
+    assert placed(made) == []
+    feed(made, bound(pod("d", cpu="1"), "small"))
+    made.prepared(0)
+    assert made.backlog.awake() == []
+
+
+def test_members_of_one_gang_that_can_and_that_cannot_be_preempted_wake_for_what_the_first_of_them_needs() -> None:
+    groups = [{"name": name, "minMember": 1} for name in ("s1", "s2")]
+    made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 4)), pod_group("g", 2, queue="a", subGroups=groups))
+    feed(made, bound(of("a", "other"), "n1"))
+    feed(
+        made,
+        *(
+            bound(pod(f"{sub}-{i}", gpus=1, group="g", subgroup=sub), "n1")
+            for sub, i in [("s1", 0), ("s1", 1), ("s2", 0)]
+        ),
+    )
+    feed(
+        made, pod("s2-9", gpus=1, group="g", subgroup="s2"), pod("s1-9", gpus=1, group="g", subgroup="s1", priority=100)
+    )
+    assert placed(made) == []
+    made.remove_pod("uid-other")
+    assert placed(made) == ["s2-9"]
+
+
+def test_a_pod_that_asks_less_on_some_nodes_goes_there_at_the_limit() -> None:
+    pool = {"pool": "a"}
+    less = said(
+        (FractionAsk(NANO // 2),),
+        alternatives=(request((FractionAsk(NANO // 4),)),),
+        places=(Place(other_than=((("pool", "a"),),)), Place(labels=(("pool", "a"),), unit=2)),
+    )
+    made = cluster(node("n1", 1), node("n2", 1, labels=pool), queue("a", gpu=(0, 1, 0.3)))
+    feed(made, recorded(less, labels={names.QUEUE_LABEL: "a"}))
+    plan = made.decide(0)
+    assert [(placement.node, placement.alternative) for placement in placements(plan.entries)] == [("n2", 1)]
