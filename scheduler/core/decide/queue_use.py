@@ -15,22 +15,25 @@ from scheduler.core.queues.use import is_fixed, planned
 
 def least(snapshot: Snapshot, pods: Sequence[PodRecord]) -> Use:
     """The least that these pods, of one gang or a single one, come to use wherever they are placed."""
-    return _use(snapshot, pods[0], _sum(pods, snapshot.queues.least))
+    return _use(snapshot, pods, _sum(pods, snapshot.queues.least))
 
 
 def asked(snapshot: Snapshot, pods: Sequence[PodRecord]) -> Use:
     """What these pods ask, as it counts while they wait."""
-    return _use(snapshot, pods[0], _sum(pods, snapshot.queues.asked))
+    return _use(snapshot, pods, _sum(pods, snapshot.queues.asked))
 
 
 def placed(snapshot: Snapshot, pod: PodRecord, placement: Placement) -> Use:
     """What a pod uses where it is placed: memory is a larger part of a smaller card (kai-contract 14.4)."""
-    return _use(snapshot, pod, planned(pod.cls.demand, placement.devices))
+    return _use(snapshot, [pod], planned(pod.cls.demand, placement.devices))
 
 
-def _use(snapshot: Snapshot, pod: PodRecord, amounts: Resources) -> Use:
+def _use(snapshot: Snapshot, pods: Sequence[PodRecord], amounts: Resources) -> Use:
+    pod = pods[0]
     group = snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
-    return Use(pod.queue if group is None else group.queue, amounts, is_fixed(pod, group))
+    # Of a gang that can be preempted in part only that part counts against quotas: each is looked at where it goes.
+    are_fixed = all(is_fixed(each, group) for each in pods)
+    return Use(pod.queue if group is None else group.queue, amounts, are_fixed)
 
 
 def asked_of(snapshot: Snapshot, counts: Iterable[tuple[PodClass, int]]) -> Resources:

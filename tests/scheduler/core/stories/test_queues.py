@@ -375,6 +375,14 @@ def test_members_of_one_gang_that_can_and_that_cannot_be_preempted_wake_for_what
     assert placed(made) == ["s2-9"]
 
 
+def test_of_a_gang_that_can_be_preempted_in_part_the_other_part_stays_within_the_quota() -> None:
+    made = cluster(node("n1", 8), queue("a", gpu=(1, 1, -1)), pod_group("g", 3, queue="a"))
+    feed(made, *(pod(f"m{i}", gpus=1, group="g", priority=0 if i else 100) for i in range(3)))
+    assert len(placed(made)) == 3
+    feed(made, pod_group("h", 2, queue="a"), *(pod(f"h{i}", gpus=1, group="h", priority=100) for i in range(2)))
+    assert placed(made) == []
+
+
 def test_a_pod_that_asks_less_on_some_nodes_goes_there_at_the_limit() -> None:
     pool = {"pool": "a"}
     less = said(
