@@ -59,6 +59,8 @@ class QuotaSleepers:
     """
 
     _is_more: bool = False
+    #: Who was woken last, and for which use.
+    _woken: dict[Item, Use] = field(default_factory=dict)
     _use_of: dict[Item, Use] = field(default_factory=dict)
     _place_of: dict[Item, _Place] = field(default_factory=dict)
     _numbers: int = 0
@@ -81,8 +83,12 @@ class QuotaSleepers:
 
     @property
     def have_more(self) -> bool:
-        """Whether a queue may take more than were woken last."""
-        return self._is_more and bool(self._use_of)
+        """Whether a queue may take more than were woken last.
+
+        Not if all of these were held back again: who stands behind them would be by the same that is held for others
+        (a device that is on its way back, members of a gang that starts).
+        """
+        return self._is_more and any(self._use_of.get(item) != use for item, use in self._woken.items())
 
     def put(self, item: Item, rank: Rank, use: Use, elsewhere: Kept | KeptGang | None = None) -> None:
         """Have it sleep until its queue may take this use, or it may go elsewhere."""
@@ -126,8 +132,8 @@ class QuotaSleepers:
     def due(self, tree: Tree, cards: Hashable, accounts: Callable[[], Room]) -> list[Item]:
         """Take out those that queues may take now; before each decision.
 
-        All of them after a queue has changed, or ``cards``, the sizes by which memory of a GPU counts: what each was told
-        may be wrong.
+        All of them after a queue has changed, or ``cards``, the sizes by which memory of a GPU counts: what each was
+        told may be wrong.
         """
         if self._ground is None or tree is not self._ground[0] or cards != self._ground[1]:
             self._ground, self._is_more = (tree, cards), False
@@ -154,13 +160,15 @@ class QuotaSleepers:
         return still is None
 
     def _first(self, may_take: Callable[[Use], int]) -> Iterator[Item]:
-        self._is_more = False
+        self._is_more, self._woken = False, {}
         for use in list(self._lines):
             times = may_take(use)
             for _ in range(max(times, _AT_LEAST) if times else 0):
                 if use not in self._lines:
                     break
-                yield self._pop(self._lines[use])
+                item = self._pop(self._lines[use])
+                self._woken[item] = use
+                yield item
             self._is_more |= times > 0 and use in self._lines
 
     def _pop(self, line: _Line) -> Item:

@@ -10,7 +10,7 @@ import pytest
 from gpu.request import FractionAsk
 from gpu.translation import Place
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.plan import Explain, placements
+from scheduler.core.model.plan import Explain, Retire, placements
 from scheduler.core.model.verdict import Code, QueueCause, Verdict
 from tests.scheduler.core.model.test_records import request, said
 from tests.scheduler.core.objects import (
@@ -25,6 +25,7 @@ from tests.scheduler.core.objects import (
     pod_group,
     queue,
     recorded,
+    reservation,
 )
 from wire import names
 from wire.core import Pod
@@ -394,3 +395,25 @@ def test_a_pod_that_asks_less_on_some_nodes_goes_there_at_the_limit() -> None:
     feed(made, recorded(less, labels={names.QUEUE_LABEL: "a"}))
     plan = made.decide(0)
     assert [(placement.node, placement.alternative) for placement in placements(plan.entries)] == [("n2", 1)]
+
+
+def test_nothing_is_decided_again_and_again_while_a_device_for_the_first_is_on_its_way_back() -> None:
+    made = cluster(node("n1", 1), reservation("idle", book={}), queue("a", gpu=(0, 1, 1)))
+    for i in range(40):
+        feed(made, pod_group(f"g{i:02}", 1, queue="a"), pod(f"m{i:02}", gpus=1, group=f"g{i:02}"))
+    assert Retire("r-idle", "uid-m00") in made.decide(0).entries
+    feed(made, bound(pod("other", scheduler="default-scheduler"), "n1"))
+    plan = made.decide(0)
+    assert (Retire("r-idle", "uid-m00") in plan.entries, plan.wake_at_ns) == (True, None)
+    made.remove_pod("r-idle")
+    assert placed(made) == ["m00"]
+
+
+def test_who_stands_behind_those_that_no_node_takes_has_a_turn_at_once() -> None:
+    made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 1)), bound(of("a", "old"), "n1"))
+    for i in range(40):
+        selects = {"nodeSelector": {"not": "there"}} if i < 36 else {}
+        feed(made, pod_group(f"g{i:02}", 1, queue="a"), pod(f"m{i:02}", gpus=1, group=f"g{i:02}", spec=selects))
+    assert placed(made) == []
+    made.remove_pod("uid-old")
+    assert placed(made) == ["m36"]
