@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 #: What the steps of a decision cost, in operations of about a microsecond.
 PLACING: Final = 50
+HOLDING_BACK: Final = 70
 _COMPARING: Final = 20
 _JUDGING: Final = 180
 #: The same for each node: of shares, and of shares for which each device is looked at; of all others one for so many.

@@ -50,6 +50,8 @@ class WholeGang:
     classes: frozenset[PodClass] = frozenset()
     #: What its start depends on, if that is the same for others.
     alike: Alike | None = None
+    #: Whether its queue takes no more.
+    is_held_back: bool = False
 
     @property
     def rank(self) -> Rank:
@@ -72,6 +74,7 @@ class WholeGang:
         return False
 
     def _hold_back(self, held: HeldBack) -> None:
+        self.is_held_back = True
         elsewhere = self._as_of_now(held.verdict, None, self.attempts.charged()) if held.is_there else None
         self.attempts.notes.gang_held_back(self.gang.key, held.use, self.rank, elsewhere=elsewhere)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from scheduler.core.backlog.gang_lines import GangLine
 from scheduler.core.backlog.ranked import Turns
-from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.attempts import HOLDING_BACK, Attempts
 from scheduler.core.decide.gangs import whole_gang
 from scheduler.core.decide.queue_use import asked_of
 from scheduler.core.model.plan import Entry
@@ -44,8 +44,9 @@ class WholeLine:
     def decide(self) -> bool:
         """Decide on one gang; return whether there is another turn to come.
 
-        There is none after a gang that neither starts nor says that its like can't: its queue takes no more, or it is
-        left to the next decision. The line stays awake then.
+        There is none after a gang that neither starts nor says that its like can't: it is left to the next decision.
+        The line stays awake then. So it does if its queue takes no more: each behind has to be looked at once, as far
+        as the namespace may go on.
         """
         line = self.turns.of
         key, before = line.gang(self.turns.take()), len(self.entries)
@@ -53,4 +54,7 @@ class WholeLine:
         if whole is None:
             return True
         whole.decide()
+        if whole.is_held_back:
+            self.attempts.allowance.spend(line.key.namespace, HOLDING_BACK)
+            return self.attempts.allowance.has_left(line.key.namespace) or self.attempts.put_off()
         return len(self.entries) > before or whole.alike != line.key.alike

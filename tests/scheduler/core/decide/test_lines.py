@@ -6,9 +6,11 @@ from collections import Counter
 
 from scheduler.core.backlog.notes import AlikeFailed
 from scheduler.core.cluster import Cluster
+from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import placements
-from tests.scheduler.core.objects import cluster, feed, node, pod, pod_group, queue
+from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group, queue
+from wire import names
 
 _TEAMS = ("a", "b", "c")
 
@@ -51,3 +53,17 @@ def test_a_team_at_its_limit_does_not_end_the_turns_of_others() -> None:
     made = _waiting(5, limit=2)
     feed(made, node("n1", 100))
     assert Counter(name[0] for name in _placed(made)) == {"a": 2, "b": 2, "c": 2}
+
+
+def test_gangs_at_the_limit_of_their_queue_are_looked_at_over_several_decisions() -> None:
+    made = _waiting(100, limit=2)
+    for team in _TEAMS:
+        feed(made, bound(pod(f"{team}-old", gpus=2, labels={names.QUEUE_LABEL: team}), "n1"))
+    feed(made, node("n1", 100))
+    limits = Limits(most=7_000)
+    looked_at = []
+    for now_ns in range(1, 5):
+        made.decide(now_ns, limits)
+        looked_at.append(len(made.backlog.quota_sleepers))
+    assert looked_at == [102, 203, 300, 300], "as many as a decision may, and the one at which each line ends"
+    assert made.decide(5, limits).wake_at_ns is None
