@@ -64,7 +64,7 @@ def _run(environment: Path, folder: Path, *words: str) -> str:
 
 def test_commands_run_in_any_folder(environment: Path, tmp_path: Path) -> None:
     assert "default/too-large" in _run(environment, tmp_path, "demo")
-    assert "16 invariants held" in _run(environment, tmp_path, "simulate", "--nodes", "1x2x24GiB", str(POD))
+    assert "invariants held" in _run(environment, tmp_path, "simulate", "--nodes", "1x2x24GiB", str(POD))
     assert _run(environment, tmp_path, "version") == f"moorage {VERSION}\n"
     assert "dialect   kai" in _run(environment, tmp_path, "translate", str(POD))
     assert "2 pods: 0 errors" in _run(environment, tmp_path, "lint", str(POD))

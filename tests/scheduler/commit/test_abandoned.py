@@ -198,4 +198,5 @@ async def test_a_hand_over_that_a_watch_tells_late_is_read_and_left_alone() -> N
         await bound_after(world, 3, within_s=35)
         assert taken_back(world) == []
         read = [entry.name for entry in world.server.audit if (entry.verb, entry.resource) == ("get", "bindrequests")]
-        assert set(read) == {"m2"}
+        # Lines behind that of m2 are as late, whichever those are.
+        assert "m2" in read
