@@ -1,7 +1,7 @@
 """Queues on the real control plane: who gets GPUs when many teams want them, and what the others are told.
 
-A story begins with a pod that uses all GPUs, so that what is submitted waits and is decided on together once that pod is
-gone. Cards are shared by halves, whole or as gangs, as the workloads of each story ask.
+Some stories begin with a pod that uses all GPUs, so that what is submitted waits, and is decided on together once that
+pod is gone.
 """
 
 from __future__ import annotations
