@@ -15,7 +15,7 @@ from typing import NamedTuple
 from scheduler.core.model.queue_record import QueueRecord
 from scheduler.core.model.resources import DIMENSIONS, NOTHING, Resources
 from scheduler.core.model.verdict import Code, QueueCause, Verdict
-from scheduler.core.queues.shares import allocatable, fair_shares
+from scheduler.core.queues.shares import Records, allocatable, fair_shares
 from scheduler.core.queues.sums import Sum
 from scheduler.core.queues.tree import Tree
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
@@ -155,11 +155,17 @@ def _beyond(name: str, most: Resources, held: Resources, asked: Resources) -> Qu
 
 
 def accounts(
-    tree: Tree, sums: Mapping[str, Sum], allocatable_of_nodes: Resources, used: UseOverTime = NOT_COUNTED
+    tree: Tree,
+    sums: Mapping[str, Sum],
+    allocatable_of_nodes: Resources,
+    *,
+    used: UseOverTime = NOT_COUNTED,
+    records: Records | None = None,
 ) -> Accounts:
     """Add up what is counted by queue name, and divide what nodes have.
 
-    ``allocatable_of_nodes``: of Ready nodes, without what pods of other schedulers use.
+    ``allocatable_of_nodes``: of Ready nodes, without what pods of other schedulers use. ``records``: takes the steps of
+    the division.
     """
     of = [Account() for _ in tree.queues]
     total = allocatable_of_nodes
@@ -175,7 +181,7 @@ def accounts(
             account.kept = account.kept.plus(each.kept)
             account.asked = account.asked.plus(each.asked)
     total = Resources(*(max(0, each) for each in total))
-    fair = fair_shares(tree, total, [account.asked for account in of], used)
+    fair = fair_shares(tree, total, [account.asked for account in of], used=used, records=records)
     for account, queue, share in zip(of, tree.queues, fair, strict=True):
         account.fair, account.allocatable = share, allocatable(queue, share)
     return Accounts(tree, total, of)

@@ -7,13 +7,15 @@ at the end, one unit each, largest remainder first. So one input has one result,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
 from scheduler.core.model.resources import UNLIMITED
+from scheduler.core.queues.division_record import DivisionRecord, StepKind
 
 _PPB: Final = 10**9
 
@@ -45,31 +47,49 @@ class Sibling:
 _Remainders = list[tuple[Sibling, int]]
 
 
-def divide(total: int, siblings: Sequence[Sibling], *, unit: int, k_milli: int = 1000) -> int:
+def divide(
+    total: int,
+    siblings: Sequence[Sibling],
+    *,
+    unit: int,
+    k_milli: int = 1000,
+    record: DivisionRecord | None = None,
+) -> int:
     """Set the fair share of each, and return what nobody gets.
 
     Quotas are given in full even where they exceed ``total``. ``unit``: what is given as one piece. ``k_milli``: how
-    much use over time counts, in thousandths.
+    much use over time counts, in thousandths. ``record``: takes each step.
     """
     left = total
     for each in siblings:
         each.fair = min(total if each.quota >= UNLIMITED else each.quota, each.most)
         left -= each.fair
+    if record is not None:
+        record.begin(total)
+        record.note(StepKind.QUOTA, siblings, left)
     if left <= 0:
         return 0
     by_priority = sorted(siblings, key=attrgetter("priority"), reverse=True)
     classes = [list(group) for _, group in groupby(by_priority, key=attrgetter("priority"))]
     remainders: list[_Remainders] = []
     for group in classes:
-        left, cut_off = _give_rounds(left, group, unit=unit, k_milli=k_milli)
+        noting = partial(record.note, StepKind.ROUND, siblings, priority=group[0].priority) if record else None
+        left, cut_off = _give_rounds(left, group, unit=unit, k_milli=k_milli, noting=noting)
         remainders.append(cut_off)
-    for cut_off in remainders:
+    for group, cut_off in zip(classes, remainders, strict=True):
         left = _give_remainders(left, cut_off, unit=unit)
+        if record is not None:
+            record.note(StepKind.LEFTOVER, siblings, left, priority=group[0].priority)
     return left
 
 
-def _give_rounds(left: int, siblings: Sequence[Sibling], *, unit: int, k_milli: int) -> tuple[int, _Remainders]:
-    """Give by weight until nobody wants less than it is offered. Each further round satisfies one queue at least."""
+def _give_rounds(
+    left: int, siblings: Sequence[Sibling], *, unit: int, k_milli: int, noting: Callable[[int], None] | None = None
+) -> tuple[int, _Remainders]:
+    """Give by weight until nobody wants less than it is offered. Each further round satisfies one queue at least.
+
+    ``noting`` is called after each round, with what is left.
+    """
     remainders: _Remainders = []
     again = True
     while left > 0 and again:
@@ -88,6 +108,8 @@ def _give_rounds(left: int, siblings: Sequence[Sibling], *, unit: int, k_milli: 
             if given < wants:
                 remainders.append((each, part - given * all_scores))
             again |= wants * all_scores < part
+        if noting is not None:
+            noting(left)
     return left, remainders
 
 

@@ -6,10 +6,11 @@ again; older ones are left in the heaps and passed over.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.resources import UNITS, UNLIMITED, Resources
@@ -21,6 +22,29 @@ _PLACES: Final = 32
 #: What counts in a dimension of which nothing can be had counts this many times (KAI's number).
 _VOID: Final = 1000
 _TOP: Final = -1
+
+
+class Criterion(enum.Enum):
+    """What puts one queue before another, in the order in which they are compared: the places of a ``Key``."""
+
+    #: It is not above its fair share in every dimension.
+    SHARE = "share"
+    #: It stays within its quota with its next group.
+    QUOTA = "quota"
+    #: Its priority is higher.
+    PRIORITY = "priority"
+    #: It neither uses nor asks for what it can't have.
+    VOID = "void"
+    #: With its next group it uses a smaller part of its share.
+    SHARE_USED_WITH = "shareUsedWith"
+    #: Without it.
+    SHARE_USED_WITHOUT = "shareUsedWithout"
+    #: Its share is smaller.
+    SMALLER_SHARE = "smallerShare"
+    #: It is older.
+    AGE = "age"
+    NAME = "name"
+
 
 Key = tuple[bool, bool, int, bool, int, int, tuple[int, ...], str, str]
 #: The key of a queue without siblings.
@@ -41,6 +65,20 @@ class Due(Protocol):
 
 
 W = TypeVar("W", bound=Due)
+_CRITERIA: Final = tuple(Criterion)
+
+
+class Standing(NamedTuple, Generic[W]):
+    """A queue among its siblings: its key, and the group that it gives next."""
+
+    queue: TreeQueue
+    key: Key
+    first: W
+
+    def after(self, before: Standing[W]) -> Criterion:
+        """Why it comes after another one. Names differ, so there is always a reason."""
+        pairs = zip(_CRITERIA, before.key, self.key, strict=True)
+        return next(criterion for criterion, first, second in pairs if first != second)
 
 
 def key(accounts: Accounts, queue: TreeQueue, more: Resources) -> Key:
@@ -99,15 +137,30 @@ class QueueOrder(Generic[W]):
 
     def pop(self) -> W | None:
         """Give the next one its turn; None if nothing waits."""
-        for number in self._changed:
-            self._make_keys(self.accounts.tree.queues[number].path)
-        self._changed.clear()
+        self._refresh()
         first = self._first_of(_TOP)
         if first is not None:
             number = self._leaf_of(_TOP)
             heappop(self._waiting[number])
             self._changed[number] = None
         return first
+
+    def standings(self, parent: int) -> list[Standing[W]]:
+        """The queues below one (-1: at the top) that have something to give, in the order of their turns."""
+        self._refresh()
+        tree = self.accounts.tree
+        found = []
+        for number in tree.top if parent == _TOP else tree.queues[parent].children:
+            queue, first = tree.queues[number], self._first_of(number)
+            if first is not None:
+                found.append(Standing(queue, key(self.accounts, queue, first.use), first))
+        return sorted(found, key=lambda each: each.key)
+
+    def _refresh(self) -> None:
+        """Make the keys again that turns have changed."""
+        for number in self._changed:
+            self._make_keys(self.accounts.tree.queues[number].path)
+        self._changed.clear()
 
     def _make_keys(self, path: Sequence[int]) -> None:
         """Make the keys of these queues, each of which is above the one before."""

@@ -18,6 +18,7 @@ from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.queues import use
 from scheduler.core.queues.accounts import Accounts, accounts
+from scheduler.core.queues.shares import Records
 from scheduler.core.queues.sums import QueueSums, Row, Stage
 from scheduler.core.queues.tree import Tree
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
@@ -163,6 +164,10 @@ class Queues:
         """Accounts of all queues as they are counted, to be charged by one decision."""
         made_of = self.tree, self.sums.version, self._total, self._used
         if self._made is None or self._made[0] != made_of:
-            self._made = made_of, accounts(self.tree, self.sums.sums, self._total, self._used)
+            self._made = made_of, accounts(self.tree, self.sums.sums, self._total, used=self._used)
         made = self._made[1]
         return Accounts(made.tree, made.total, [replace(account) for account in made.of])
+
+    def recorded_accounts(self, records: Records) -> Accounts:
+        """The same, made again with each step of the division on record: for people who ask how it comes about."""
+        return accounts(self.tree, self.sums.sums, self._total, used=self._used, records=records)

@@ -3,35 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import starmap
 from operator import itemgetter
+from typing import Final
 
 from scheduler.core.model.resources import NOTHING, UNITS, UNLIMITED, Resources
 from scheduler.core.queues.division import Sibling, divide
+from scheduler.core.queues.division_record import DivisionRecord
 from scheduler.core.queues.tree import Tree, TreeQueue
 from scheduler.core.queues.use_over_time import NO_USE, NOT_COUNTED, Ppb, UseOverTime
 
+#: What is divided among the queues at the top: the cluster, which is no queue.
+TOP: Final = -1
+
+
+@dataclass(slots=True)
+class Records:
+    """The divisions of all levels, one for each dimension, by the number of the queue whose share is divided."""
+
+    of: dict[int, tuple[DivisionRecord, ...]] = field(default_factory=dict)
+
+    def open(self, parent: int) -> tuple[DivisionRecord, ...]:
+        """Make the records of one level."""
+        self.of[parent] = made = tuple(DivisionRecord() for _ in UNITS)
+        return made
+
 
 def fair_shares(
-    tree: Tree, total: Resources, asked: Sequence[Resources], used: UseOverTime = NOT_COUNTED
+    tree: Tree,
+    total: Resources,
+    asked: Sequence[Resources],
+    *,
+    used: UseOverTime = NOT_COUNTED,
+    records: Records | None = None,
 ) -> list[Resources]:
-    """The fair share of each queue, by number. ``asked``: what its pods use and wait for, by number."""
+    """The fair share of each queue, by number. ``asked``: what its pods use and wait for, by number.
+
+    ``records``: takes the steps of each division.
+    """
     fair, used_ppb = [NOTHING] * len(tree.queues), _used_ppb(tree, used)
 
-    def divided(numbers: Sequence[int], of: Resources) -> Iterator[tuple[int, Resources]]:
+    def divided(
+        numbers: Sequence[int], of: Resources, noted: Sequence[DivisionRecord | None]
+    ) -> Iterator[tuple[int, Resources]]:
         by_dimension = []
-        for at, unit in enumerate(UNITS):
+        for at, (unit, record) in enumerate(zip(UNITS, noted, strict=True)):
             siblings = [_sibling(tree.queues[n], at, asked[n], used_ppb[n][at]) for n in numbers]
-            divide(of[at], siblings, unit=unit, k_milli=used.k_milli)
+            divide(of[at], siblings, unit=unit, k_milli=used.k_milli, record=record)
             by_dimension.append([each.fair for each in siblings])
         return zip(numbers, starmap(Resources, zip(*by_dimension, strict=True)), strict=True)
 
-    for number, share in divided(tree.top, total):
-        fair[number] = share
-    for queue in tree.queues:
-        for number, share in divided(queue.children, fair[queue.number]):
+    levels = [(TOP, tree.top), *((queue.number, queue.children) for queue in tree.queues if queue.children)]
+    for parent, numbers in levels:
+        noted = records.open(parent) if records is not None else _UNNOTED
+        for number, share in divided(numbers, total if parent == TOP else fair[parent], noted):
             fair[number] = share
     return fair
+
+
+_UNNOTED: Final[tuple[DivisionRecord | None, ...]] = (None,) * len(UNITS)
 
 
 def _used_ppb(tree: Tree, used: UseOverTime) -> list[Ppb]:

@@ -9,7 +9,7 @@ from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.queue_record import QueueRecord
 from scheduler.core.model.resources import WITHOUT_END, Resources
 from scheduler.core.queues.accounts import Accounts, Use, accounts
-from scheduler.core.queues.order import QueueOrder
+from scheduler.core.queues.order import Criterion, QueueOrder
 from scheduler.core.queues.sums import Sum
 from scheduler.core.queues.tree import Tree, TreeQueue
 
@@ -164,3 +164,47 @@ def test_a_queue_whose_first_group_is_settled_meanwhile_comes_by_what_it_gives_n
     first = order.pop()
     meanwhile.settled = True
     assert [first, *iter(order.pop, None)] == [Waits("c", gpus(1)), Waits("b", gpus(1)), Waits("a", gpus(3))]
+
+
+def above(count: float) -> Sum:
+    """In every dimension more than there is to divide."""
+    holds = Resources(1, 1, gpus(count).gpu_nano)
+    return Sum(held=holds, kept=holds, asked=holds, pods=1)
+
+
+def standings(found: Accounts, *groups: Waits) -> list[tuple[str, Criterion | None]]:
+    """Teams at the top in order, each with what puts it behind the one before."""
+    order: QueueOrder[Waits] = QueueOrder(found)
+    for at, group in enumerate(groups):
+        queue = found.tree.leaf(group.team)
+        assert isinstance(queue, TreeQueue)
+        order.put(queue, Rank(0, 0, "", f"{at:03}"), group)
+    told = order.standings(-1)
+    assert order.pop() == (told[0].first if told else None)
+    return [
+        (each.queue.name, None if before is None else each.after(before))
+        for before, each in zip([None, *told], told, strict=False)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "last", "by"),
+    [
+        (made(4, record("a"), record("b"), a=above(4), b=waiting(2)), "a", Criterion.SHARE),
+        (made(8, record("a", quota=2), record("b"), a=waiting(2), b=waiting(2)), "b", Criterion.QUOTA),
+        (made(8, record("a"), record("b", priority=200), a=waiting(2), b=waiting(2)), "a", Criterion.PRIORITY),
+        (made(8, record("a", limit=gpus(0)), record("b"), a=waiting(1), b=held(6, 1)), "a", Criterion.VOID),
+        (made(8, record("a"), record("b"), a=held(2, 2), b=waiting(4)), "a", Criterion.SHARE_USED_WITH),
+        (made(8, record("a", created="2"), record("b", created="1"), a=waiting(2), b=waiting(2)), "a", Criterion.AGE),
+        (made(8, record("a"), record("b"), a=waiting(2), b=waiting(2)), "b", Criterion.NAME),
+    ],
+    ids=lambda value: value.value if isinstance(value, Criterion) else "",
+)
+def test_what_puts_a_queue_behind_another_is_told(found: Accounts, last: str, by: Criterion) -> None:
+    assert standings(found, *several("a", 1), *several("b", 1))[-1] == (last, by)
+
+
+def test_a_queue_that_has_nothing_to_give_stands_nowhere() -> None:
+    found = made(8, record("a"), record("b"), a=waiting(1))
+    assert standings(found, *several("a", 1)) == [("a", None)]
+    assert standings(found) == []

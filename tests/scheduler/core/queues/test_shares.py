@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from scheduler.core.model.queue_record import QueueRecord
 from scheduler.core.model.resources import UNLIMITED, Resources
-from scheduler.core.queues.shares import allocatable, fair_shares
+from scheduler.core.queues.shares import TOP, Records, allocatable, fair_shares
 from scheduler.core.queues.tree import Tree
 
 GPU = 10**9
@@ -49,3 +49,20 @@ def test_allocatable_is_the_share_or_the_quota_within_the_limit() -> None:
     )
     queue = Tree([record]).queues[0]
     assert allocatable(queue, Resources(20, 0, 3)) == Resources(20, 40, 7)
+
+
+def test_each_level_is_on_record_with_the_share_that_it_divides() -> None:
+    tree = Tree(
+        [
+            QueueRecord(name="left", weight=EVEN),
+            QueueRecord(name="right", weight=EVEN),
+            QueueRecord(name="a", parent="left", weight=EVEN),
+        ]
+    )
+    asked = {"left": gpus(3), "right": gpus(9), "a": gpus(3)}
+    records = Records()
+    fair_shares(tree, gpus(8), [asked[queue.name] for queue in tree.queues], records=records)
+    left = tree.find("left")
+    assert left is not None
+    totals = {parent: [record.total for record in noted] for parent, noted in records.of.items()}
+    assert totals == {TOP: [0, 0, 8 * GPU], left.number: [0, 0, 3 * GPU]}

@@ -177,9 +177,9 @@ def test_who_used_more_gets_less_of_what_is_left() -> None:
     asked = [gpus(12), gpus(12)]
     # KAI's formula (kai-contract 4.5): n + k * (n - usage) = 0.5 + 0.5 - usage.
     used = UseOverTime(of={"a": (0, 0, 250_000_000), "b": (0, 0, 750_000_000)})
-    assert fair_shares(tree, gpus(8), asked, used) == [gpus(6), gpus(2)]
+    assert fair_shares(tree, gpus(8), asked, used=used) == [gpus(6), gpus(2)]
     half = UseOverTime(of=used.of, k_milli=0)
-    assert fair_shares(tree, gpus(8), asked, half) == [gpus(4), gpus(4)]
+    assert fair_shares(tree, gpus(8), asked, used=half) == [gpus(4), gpus(4)]
 
 
 def test_the_use_of_a_queue_counts_for_those_above_it() -> None:
@@ -192,7 +192,7 @@ def test_the_use_of_a_queue_counts_for_those_above_it() -> None:
     tree = Tree(records)
     asked = {"left": gpus(12), "right": gpus(12), "a": gpus(12), "b": gpus(12)}
     used = UseOverTime(of={"a": (0, 0, 375_000_000), "b": (0, 0, 375_000_000), "gone": (0, 0, 10**9)})
-    fair = fair_shares(tree, gpus(8), [asked[queue.name] for queue in tree.queues], used)
+    fair = fair_shares(tree, gpus(8), [asked[queue.name] for queue in tree.queues], used=used)
     assert {queue.name: fair[queue.number].gpu_nano // GPU for queue in tree.queues} == {
         "left": 2,
         "right": 6,
