@@ -45,6 +45,11 @@ class Waiting(Protocol):
         ...
 
     @property
+    def least(self) -> Resources:
+        """The least that they come to use there, wherever they are placed."""
+        ...
+
+    @property
     def rank(self) -> Rank | None:
         """Who has a turn first; None: there is none to come."""
         ...
@@ -75,6 +80,14 @@ def decide(snapshot: Snapshot, now_ns: int, limits: Limits = LIMITS) -> Decision
     return _Deciding(snapshot, now_ns, limits).made()
 
 
+def order_of_turns(snapshot: Snapshot, now_ns: int, limits: Limits = LIMITS) -> QueueOrder[Waiting]:
+    """All that is awake in the order in which ``decide`` would give it turns, before anything is placed."""
+    snapshot.check()
+    deciding = _Deciding(snapshot, now_ns, limits)
+    deciding.line_up()
+    return deciding.order
+
+
 @dataclass(slots=True)
 class _Deciding:
     """One decision under way."""
@@ -88,6 +101,15 @@ class _Deciding:
 
     def made(self) -> Decision:
         """Decide everything, or as much as one decision may."""
+        self.line_up()
+        while (first := self.order.pop()) is not None:
+            if first.decide():
+                self._give_turn(first)
+        self._move_on(self._stuck())
+        return Decision(tuple(self.entries), tuple(self.attempts.notes.taken), self.attempts.has_put_off)
+
+    def line_up(self) -> None:
+        """Have all that is awake wait for its turn."""
         snapshot, backlog = self.snapshot, self.snapshot.backlog
         shapes = {id(shape): shape for shape in backlog.awake()}
         shapes.update({id(shape): shape for cls in snapshot.recounts.classes for shape in backlog.of_class(cls)})
@@ -105,11 +127,6 @@ class _Deciding:
                 self._give_turn(whole)
         for line in lines:
             self._give_turn(WholeLine(Turns(line), self.attempts, self.entries))
-        while (first := self.order.pop()) is not None:
-            if first.decide():
-                self._give_turn(first)
-        self._move_on(self._stuck())
-        return Decision(tuple(self.entries), tuple(self.attempts.notes.taken), self.attempts.has_put_off)
 
     def _give_turn(self, waiting: Waiting) -> None:
         """Its rank is looked at again: what was placed may have changed it.

@@ -66,8 +66,16 @@ class WholeGang:
     @property
     def use(self) -> Resources:
         """What the pods that come next would count for in it: its missing minimum, or one more member."""
-        next_up = self.state.needed(pod for pod in self.pods if not pod.gated) or self.pods[:1]
-        return queue_use.asked(self.attempts.snapshot, next_up).amounts
+        return queue_use.asked(self.attempts.snapshot, self._next_up).amounts
+
+    @property
+    def least(self) -> Resources:
+        """The least that they come to use, wherever they are placed."""
+        return queue_use.least(self.attempts.snapshot, self._next_up).amounts
+
+    @property
+    def _next_up(self) -> Sequence[PodRecord]:
+        return self.state.needed(pod for pod in self.pods if not pod.gated) or self.pods[:1]
 
     def is_settled(self) -> bool:
         """Never: what holds for its members says nothing of all of them together."""

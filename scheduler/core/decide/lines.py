@@ -8,7 +8,7 @@ from scheduler.core.backlog.gang_lines import GangLine
 from scheduler.core.backlog.ranked import Turns
 from scheduler.core.decide.attempts import HOLDING_BACK, Attempts
 from scheduler.core.decide.gangs import whole_gang
-from scheduler.core.decide.queue_use import asked_of
+from scheduler.core.decide.queue_use import asked_of, least_of
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.resources import Resources
@@ -36,6 +36,11 @@ class WholeLine:
     def use(self) -> Resources:
         """What the members that start the next gang would count for in it."""
         return asked_of(self.attempts.snapshot, self.turns.of.needed)
+
+    @property
+    def least(self) -> Resources:
+        """The least that they come to use, wherever they are placed."""
+        return least_of(self.attempts.snapshot, self.turns.of.needed)
 
     def is_settled(self) -> bool:
         """Whether a gang that asks the same could not start: then they sleep on, and say what that one says."""

@@ -41,6 +41,11 @@ def asked_of(snapshot: Snapshot, counts: Iterable[tuple[PodClass, int]]) -> Reso
     return _added(counts, snapshot.queues.asked)
 
 
+def least_of(snapshot: Snapshot, counts: Iterable[tuple[PodClass, int]]) -> Resources:
+    """The least that so many pods of these classes come to use."""
+    return _added(counts, snapshot.queues.least)
+
+
 def _sum(pods: Iterable[PodRecord], amounts_of: Callable[[PodClass], Resources]) -> Resources:
     return _added(Counter(pod.cls for pod in pods).items(), amounts_of)
 

@@ -39,6 +39,11 @@ class WholeShape:
         """What the pod that is decided on next would count for in it."""
         return self.attempts.snapshot.queues.asked(self.turns.of.key.cls)
 
+    @property
+    def least(self) -> Resources:
+        """The least that it comes to use, wherever it is placed."""
+        return self.attempts.snapshot.queues.least(self.turns.of.key.cls)
+
     def is_settled(self) -> bool:
         """Whether its class is known to fit nowhere, so that no turn is needed to say so."""
         key, attempts = self.turns.of.key, self.attempts
