@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from cli import inspect
-from cli.inspection.options import CLUSTER, NODE, POD, SPELLINGS
+from cli import explain, inspect
+from cli.inspection.options import CLUSTER, NODE, POD, QUEUE, SPELLINGS
 from cli.main import plugin_parser
 
 #: cobra's directives: files as well, or nothing but what is printed.
@@ -24,8 +24,15 @@ _FILE_OPTIONS: Final = frozenset({"kubeconfig", "dialects", "filename"})
 _KUBECTL: Final = {
     "nodes": ("get", "nodes"),
     "pods": ("get", "pods"),
+    "queues": ("get", "queues.scheduling.run.ai"),
     "namespace": ("get", "namespaces"),
     "context": ("config", "get-contexts"),
+}
+
+#: Of commands that ask about objects: the kinds that are offered, and how they may be written.
+_KINDS: Final = {
+    inspect.NAME: ((CLUSTER, NODE, POD, QUEUE), SPELLINGS),
+    explain.NAME: ((QUEUE,), explain.SPELLINGS),
 }
 
 #: Asks kubectl for names of a kind, with the options that say where.
@@ -109,13 +116,14 @@ def _values(action: argparse.Action | None, typed: _Typed, ask: Names) -> tuple[
 def _positionals(typed: _Typed, ask: Names) -> tuple[Sequence[str], str]:
     if not typed.command:
         return sorted(_commands(typed.parser)), _NO_FILES
-    if typed.command != inspect.NAME:
+    if typed.command not in _KINDS:
         return (), _FILES
+    offered, spellings = _KINDS[typed.command]
     if not typed.positionals:
-        return (CLUSTER, NODE, POD), _NO_FILES
+        return offered, _NO_FILES
     what, *given = typed.positionals
-    kind = SPELLINGS.get(what, "")
-    if kind not in {NODE, POD}:
+    kind = spellings.get(what, "")
+    if kind not in {NODE, POD, QUEUE}:
         return (), _NO_FILES
     return [name for name in ask(f"{kind}s", typed.where) if name not in given], _NO_FILES
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from cli.inspection.options import ALIYUN, CLUSTER, FORMATS, OUTPUTS, POD, SPELLINGS, UNITS_MIB
+from cli.inspection.options import ALIYUN, CLUSTER, FORMATS, OUTPUTS, POD, QUEUE, SPELLINGS, UNITS_MIB
 from cli.refusing import BadInput
 
 _Commands = Any  # argparse keeps the type of sub-commands private
@@ -22,13 +22,14 @@ def add_command(commands: _Commands) -> None:
         NAME,
         help="show who is on which GPU, what is free, and why pods wait",
         description=(
-            "Read nodes, pods and reservations and show the GPUs: all nodes (cluster), the devices of nodes (node), or "
-            "what pods asked, in whose words, what they got and why they wait (pod). Changes nothing. Exit code 0: "
-            "shown; 1: the cluster can't be read; 2: bad input."
+            "Read nodes, pods and reservations and show the GPUs: all nodes (cluster), the devices of nodes (node), "
+            "what pods asked, in whose words, what they got and why they wait (pod), or the tree of queues with what "
+            "each may use, uses and requests (queue). Changes nothing. Exit code 0: shown; 1: the cluster can't be "
+            "read; 2: bad input."
         ),
     )
-    parser.add_argument("what", nargs="?", default=CLUSTER, metavar="cluster|node|pod", help="(default cluster)")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="nodes or pods; without names all of them")
+    parser.add_argument("what", nargs="?", default=CLUSTER, metavar="cluster|node|pod|queue", help="(default cluster)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="nodes, pods or queues; without names all of them")
     parser.add_argument("-n", "--namespace", default="", help="of pods (default for pod: that of the context)")
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="pods of all namespaces")
     parser.add_argument(
@@ -40,6 +41,9 @@ def add_command(commands: _Commands) -> None:
     parser.add_argument("-d", "--details", action="store_true", help="with --format aliyun: its table of pods")
     parser.add_argument(
         "--memory-unit", choices=tuple(UNITS_MIB), default="GiB", help="with --format aliyun (default GiB)"
+    )
+    parser.add_argument(
+        "-f", "--filename", action="append", default=[], metavar="FILE", help="with queue: read files, not a cluster"
     )
     parser.add_argument("--kubeconfig", default="", metavar="FILE", help="(default: as kubectl)")
     parser.add_argument("--context", default="", help="context of the kubeconfig")
@@ -57,7 +61,9 @@ def put_right(arguments: argparse.Namespace) -> None:
     """Read what is meant: ``node/NAME`` too. Raises BadInput where that makes no sense."""
     what, slash, name = arguments.what.partition("/")
     if what not in SPELLINGS:
-        raise BadInput(f"inspect {arguments.what}: allowed are cluster, node and pod, and names behind the last two")
+        raise BadInput(
+            f"inspect {arguments.what}: allowed are cluster, node, pod and queue, and names behind all but the first"
+        )
     arguments.what = SPELLINGS[what]
     if slash:
         arguments.names.insert(0, name)
@@ -65,6 +71,10 @@ def put_right(arguments: argparse.Namespace) -> None:
         raise BadInput(f"inspect cluster takes no name; did you mean inspect node {arguments.names[0]}?")
     if arguments.namespace and arguments.all_namespaces:
         raise BadInput("-n and -A: allowed is one of the two")
+    if arguments.filename and arguments.what != QUEUE:
+        raise BadInput("-f: allowed with queue; pods and nodes are read from a cluster")
+    if arguments.what == QUEUE and (arguments.namespace or arguments.all_namespaces):
+        raise BadInput("-n and -A: queues have no namespace, and count pods of all of them")
     if arguments.what == POD and arguments.names and arguments.all_namespaces:
         raise BadInput("-A: pods that are named are of one namespace; name it by -n")
     _check_format(arguments)
@@ -76,7 +86,7 @@ def _check_format(arguments: argparse.Namespace) -> None:
         if arguments.details:
             raise BadInput("-d: allowed with --format aliyun; -o wide shows more otherwise")
         return
-    if arguments.what == POD:
+    if arguments.what in {POD, QUEUE}:
         raise BadInput("--format aliyun: allowed with cluster and node")
     if arguments.output not in {"table", "json"}:
         raise BadInput(f"-o {arguments.output}: allowed with --format aliyun are table and json")

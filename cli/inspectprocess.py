@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -13,12 +14,17 @@ import msgspec
 from cli import writing
 from cli.connections import as_kubectl, rng
 from cli.inspection import aliyun, reading, sheets, telling
-from cli.inspection.options import ALIYUN, CLUSTER, NODE, POD
+from cli.inspection.options import ALIYUN, CLUSTER, NODE, POD, QUEUE
+from cli.inspection.sheets import Sheet
 from cli.inspection.surveying import Found, survey
 from cli.inspection.values import Inspection
 from cli.leaders import Leaders
 from cli.printable import line
 from cli.progress import Progress
+from cli.queueing import files
+from cli.queueing import reading as queue_reading
+from cli.queueing.counting import Known
+from cli.queueing.tree import tree_sheets
 from cli.refusing import BadInput
 from kube.client.api import Api
 from kube.client.clock import SystemClock
@@ -26,6 +32,8 @@ from kube.client.config import ConfigError
 from kube.client.errors import ApiError, Forbidden
 from kube.client.http import HttpTransport
 from kube.client.retry import Retry
+from scheduler.core.report.queue_view import queue_views
+from scheduler.status.reasons import told
 
 _DEFAULT_NAMESPACE: Final = "default"
 #: Somebody waits at a terminal.
@@ -35,7 +43,7 @@ _TRIES: Final = 2
 def run(arguments: argparse.Namespace) -> int:
     """Show what is asked for; 1 if the cluster can't be read. Raises BadInput."""
     try:
-        seen = anyio.run(_seen, arguments)
+        seen = _of_files(arguments) if arguments.filename else anyio.run(_seen, arguments)
     except ConfigError as error:
         raise BadInput(str(error)) from error
     except ApiError as error:
@@ -44,6 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     show(seen, arguments)
     return 0
+
+
+def _of_files(arguments: argparse.Namespace) -> Inspection:
+    return queues_seen(files.read(arguments.filename), arguments.names)
 
 
 async def _seen(arguments: argparse.Namespace) -> Inspection:
@@ -64,12 +76,25 @@ async def look(
     namespace: str = arguments.namespace
     if arguments.what == POD and not namespace and not arguments.all_namespaces:
         namespace = own_namespace or _DEFAULT_NAMESPACE
-    seen = survey(await _found(api, arguments, namespace), namespace=namespace)
+    if arguments.what == QUEUE:
+        seen = queues_seen(await queue_reading.read(api), arguments.names)
+    else:
+        seen = survey(await _found(api, arguments, namespace), namespace=namespace)
     if leaders is None:
         return seen
     unread: list[str] = []
     await reading.allowed(partial(leaders.look, api), "leases (whether scheduler and binder work)", unread)
     return msgspec.structs.replace(seen, unread=(*seen.unread, *unread), warnings=leaders.warnings())
+
+
+def queues_seen(known: Known, wanted: Sequence[str]) -> Inspection:
+    """All queues, or these. Raises BadInput for one that is not there."""
+    queues = known.snapshot.queues
+    views = queue_views(queues, queues.accounts(), lambda verdict: told(verdict).message)
+    if missing := sorted(set(wanted) - {view.name for view in views}):
+        raise BadInput(f"there is no queue {missing[0]}")
+    shown = [view for view in views if not wanted or view.name in wanted]
+    return Inspection(queues=tuple(shown), unread=known.unread)
 
 
 async def _found(api: Api, arguments: argparse.Namespace, namespace: str) -> Found:
@@ -87,10 +112,11 @@ def show(seen: Inspection, arguments: argparse.Namespace) -> None:
     elif arguments.output in {"json", "yaml"}:
         writing.write(seen, arguments.output)
     else:
-        tell = {
+        tell: Mapping[str, Callable[..., list[Sheet]]] = {
             CLUSTER: telling.cluster_sheets,
             NODE: telling.node_sheets,
             POD: telling.pod_sheets,
+            QUEUE: lambda seen, wide: tree_sheets(seen.queues, wide=wide),
         }
         sheets.show(tell[arguments.what](seen, wide=arguments.output == "wide"), seen.unread)
     if arguments.format == ALIYUN or arguments.output not in {"json", "yaml"}:

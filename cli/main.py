@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from cli import check, checkkai, inspect, manifestfiles, offline, ui, version
+from cli import check, checkkai, explain, inspect, manifestfiles, offline, ui, version
 from cli.printable import line
 from cli.refusing import BadInput
 from cli.top import command as top
@@ -140,6 +140,7 @@ def _add_asking(parser: argparse.ArgumentParser, called: str | None) -> argparse
     parser.set_defaults(logs=True)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     inspect.add_command(commands)
+    explain.add_command(commands)
     top.add_command(commands)
     offline.add_commands(commands)
     version.add_command(commands)

@@ -7,11 +7,13 @@ from typing import Final
 CLUSTER: Final = "cluster"
 NODE: Final = "node"
 POD: Final = "pod"
+QUEUE: Final = "queue"
 #: As kubectl's users write them.
 SPELLINGS: Final = {
     CLUSTER: CLUSTER,
     **dict.fromkeys((NODE, "nodes", "no"), NODE),
     **dict.fromkeys((POD, "pods", "po"), POD),
+    **dict.fromkeys((QUEUE, "queues"), QUEUE),
 }
 ALIYUN: Final = "aliyun"
 FORMATS: Final = ("moorage", ALIYUN)

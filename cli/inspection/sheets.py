@@ -21,7 +21,7 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class Sheet(msgspec.Struct, frozen=True, kw_only=True):
-    """One table. Rows have as many cells as there are columns."""
+    """One table. Rows have as many cells as there are columns; without columns it is its title alone."""
 
     title: str = ""
     columns: Sequence[str]
@@ -39,9 +39,11 @@ def show(sheets: Sequence[Sheet], notes: Sequence[str]) -> None:
 
 def plain(sheet: Sheet) -> list[str]:
     """Columns as wide as they need, whatever that is: lines are for programs, or for ``less -S``."""
+    title = [line(sheet.title)] if sheet.title else []
+    if not sheet.columns:
+        return title
     rows = [list(sheet.columns), *(_line for row in sheet.rows for _line in _lines(row))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(sheet.columns))]
-    title = [line(sheet.title)] if sheet.title else []
     made = (_GAP.join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
     return [*title, *(each.rstrip() for each in made)]
 
@@ -69,7 +71,9 @@ def _draw(sheets: Sequence[Sheet]) -> None:
         if number:
             console.print()
         if sheet.title:
-            console.print(Text(line(sheet.title), style="bold"))
+            console.print(Text(line(sheet.title), style="bold" if sheet.columns else ""))
+        if not sheet.columns:
+            continue
         table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, len(_GAP), 0, 0))
         for column in sheet.columns:
             table.add_column(column, overflow="fold")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from scheduler.core.report.node_view import NodeView
+from scheduler.core.report.queue_view import QueueView
 
 
 class GivenView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
@@ -65,5 +66,6 @@ class Inspection(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="ca
 
     nodes: tuple[NodeView, ...] = ()
     pods: tuple[PodView, ...] = ()
+    queues: tuple[QueueView, ...] = ()
     unread: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ KUBECTL = Path(sys.executable).with_name("kubectl")
 
 
 #: All that kubectl moorage has.
-COMMANDS = ("check", "check-kai", "inspect", "lint", "top", "translate", "ui", "version")
+COMMANDS = ("check", "check-kai", "explain", "inspect", "lint", "top", "translate", "ui", "version")
 
 
 def names(kind: str, where: Sequence[str]) -> Sequence[str]:
@@ -32,7 +32,7 @@ def names(kind: str, where: Sequence[str]) -> Sequence[str]:
         ([""], [*COMMANDS, ":4"]),
         (["i"], ["inspect", ":4"]),
         (["-v", "l"], ["lint", ":4"]),
-        (["inspect", ""], ["cluster", "node", "pod", ":4"]),
+        (["inspect", ""], ["cluster", "node", "pod", "queue", ":4"]),
         (["inspect", "node", ""], ["nodes-1", "nodes-2", ":4"]),
         (["inspect", "no", "nodes-1", ""], ["nodes-2", ":4"]),
         (["inspect", "cluster", ""], [":4"]),
@@ -54,7 +54,7 @@ def names(kind: str, where: Sequence[str]) -> Sequence[str]:
         (["translate", "--to", "v"], ["volcano", ":4"]),
         (["lint", "--dialects", ""], [":0"]),
         (["nothing", ""], [*COMMANDS, ":4"]),
-        (["inspect", "--nothing=", ""], ["cluster", "node", "pod", ":4"]),
+        (["inspect", "--nothing=", ""], ["cluster", "node", "pod", "queue", ":4"]),
         (["inspect", "--nothing="], [":4"]),
     ],
 )

@@ -21,7 +21,7 @@ from cli.main import main, plugin_parser
 from cli.refusing import BadInput
 from kube.client.clock import SystemClock
 from kube.client.errors import Forbidden
-from kube.client.resources import PODS
+from kube.client.resources import PODS, QUEUES
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from simulator.world import World
@@ -54,6 +54,8 @@ def understood(*given: str) -> argparse.Namespace:
         (["node/a"], "node", ["a"]),
         (["po", "p", "-n", "team"], "pod", ["p"]),
         (["pod", "-A"], "pod", []),
+        (["queues"], "queue", []),
+        (["queue/a", "b"], "queue", ["a", "b"]),
     ],
 )
 def test_what_is_meant_is_written_as_for_kubectl(given: list[str], what: str, of: list[str]) -> None:
@@ -64,10 +66,12 @@ def test_what_is_meant_is_written_as_for_kubectl(given: list[str], what: str, of
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (["gpu"], "inspect gpu: allowed are cluster, node and pod"),
+        (["gpu"], "inspect gpu: allowed are cluster, node, pod and queue"),
         (["cluster", "n1"], "did you mean inspect node n1?"),
         (["-n", "team", "-A"], "-n and -A: allowed is one of the two"),
         (["pod", "p", "-A"], "-A: pods that are named are of one namespace"),
+        (["queue", "-n", "team"], "-n and -A: queues have no namespace"),
+        (["pod", "-f", "x"], "-f: allowed with queue"),
         (["-d"], "-d: allowed with --format aliyun"),
         (["pod", "--format", "aliyun"], "--format aliyun: allowed with cluster and node"),
         (["--format", "aliyun", "-o", "yaml"], "-o yaml: allowed with --format aliyun are table and json"),
@@ -331,6 +335,28 @@ async def test_programs_get_all_of_it_exactly(output: str, capsys: pytest.Captur
         assert read["pods"][0]["record"]["asks"][0]["nano"] == 123_456_789
 
 
+async def test_queues_are_told_as_the_scheduler_counts_them(capsys: pytest.CaptureFixture[str]) -> None:
+    async with stage.stage("1x8x80GiB") as world:
+        await create_queues(world)
+        await create(
+            world, *(queued(name, team, gpus) for name, team, gpus in (("a", "speech", 4), ("b", "vision", 8)))
+        )
+        await settle()
+        seen = await looked(world, "queues")
+        told = {view.name: (view.requested.gpu_nano, view.allocated.gpu_nano) for view in seen.queues}
+        nano = 10**9
+        assert told == {"research": (12 * nano, 4 * nano), "speech": (4 * nano, 4 * nano), "vision": (8 * nano, 0)}
+        one = await looked(world, "queue", "vision")
+        assert [view.name for view in one.queues] == ["vision"]
+        with pytest.raises(BadInput, match="there is no queue audio"):
+            await looked(world, "queue", "audio")
+        inspectprocess.show(seen, understood("queues", "-o", "json"))
+        assert json.loads(capsys.readouterr().out)["queues"][2]["fairShare"]["gpuNano"] == 8 * nano
+        world.server.faults.on_request.append(refuse("queues"))
+        with pytest.raises(Forbidden):
+            await looked(world, "queues")
+
+
 async def test_people_get_tables(capsys: pytest.CaptureFixture[str]) -> None:
     async with stage.stage("1x2x24GiB") as world:
         await create(world, share("a"))
@@ -340,6 +366,19 @@ async def test_people_get_tables(capsys: pytest.CaptureFixture[str]) -> None:
             assert capsys.readouterr().out.startswith(first)
         inspectprocess.show(await looked(world), understood("--format", "aliyun"))
         assert "12/24" in capsys.readouterr().out
+
+
+def queued(name: str, team: str, gpus: int) -> dict[str, Any]:
+    """A pod of a queue."""
+    made = pod(name, gpus=gpus)
+    made["metadata"]["labels"] = {names.QUEUE_LABEL: team}
+    return made
+
+
+async def create_queues(world: World) -> None:
+    """Those of docs/queues.md."""
+    for queue in yaml.safe_load_all((ROOT / "tests" / "docs" / "given" / "queues.yaml").read_text(encoding="utf-8")):
+        await world.api.create(QUEUES, queue)
 
 
 async def test_the_documents_show_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,6 +43,7 @@ def loaded(program: str, *arguments: str) -> tuple[list[str], frozenset[str]]:
     [
         (KUBECTL, ["--help"], "usage: kubectl moorage"),
         (KUBECTL, ["inspect", "--help"], "usage: kubectl moorage inspect"),
+        (KUBECTL, ["explain", "--help"], "usage: kubectl moorage explain"),
         (KUBECTL, ["translate", "--help"], "usage: kubectl moorage translate"),
         (KUBECTL, ["lint", "--help"], "usage: kubectl moorage lint"),
         (COMPLETE, ["tra"], "translate"),

@@ -1,0 +1,76 @@
+"""Reads what queues depend on from files, such as ``kubectl get nodes,pods,queues -A -o yaml`` writes them."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from cli import podfiles
+from cli.podfiles import Placed
+from cli.queueing.counting import Counting, Known
+from cli.refusing import BadInput
+from gpu.refusal import shown
+from wire.core import Node, ObjectMeta, Pod
+from wire.crds.bindrequest import DEFINITION as BIND_REQUEST
+from wire.crds.bindrequest import BindRequest
+from wire.crds.podgroup import DEFINITION as POD_GROUP
+from wire.crds.podgroup import PodGroup
+from wire.crds.queue import DEFINITION as QUEUE
+from wire.crds.queue import Queue
+
+_CORE: Final = "v1"
+_KINDS: Final[Mapping[tuple[str, str], type[msgspec.Struct]]] = {
+    (_CORE, "Node"): Node,
+    (_CORE, "Pod"): Pod,
+    **{(f"{each.group}/{each.version}", each.kind): each.type for each in (QUEUE, POD_GROUP, BIND_REQUEST)},
+}
+_WITHOUT_NAMESPACE: Final = frozenset({"Node", "Queue"})
+
+
+def read(files: Sequence[str]) -> Known:
+    """Read files and folders. Raises BadInput for what can't be read."""
+    found: dict[type[msgspec.Struct], list[Any]] = {kind: [] for kind in _KINDS.values()}
+    others: Counter[str] = Counter()
+    for placed in podfiles.read_all(files).placed:
+        kind = _KINDS.get((str(placed.item.get("apiVersion")), str(placed.item.get("kind"))))
+        if kind is None:
+            others[shown(str(placed.item.get("kind")))] += 1
+        else:
+            found[kind].append(_read(placed, kind))
+    counting = Counting()
+    return counting.count(
+        found[Node],
+        map(counting.read_pod, found[Pod]),
+        found=found[Queue],
+        groups=found[PodGroup],
+        requests=found[BindRequest],
+        unread=[f"{count} of kind {kind}: queues do not depend on them" for kind, count in sorted(others.items())],
+    )
+
+
+def _read(placed: Placed, kind: type[msgspec.Struct]) -> Any:
+    """An object with the name, namespace and UID that the API server would see to."""
+    metadata = placed.item.get("metadata")
+    named = {key: _text(value) for key, value in metadata.items()} if isinstance(metadata, Mapping) else {}
+    try:
+        read = msgspec.convert({**placed.item, "metadata": named}, kind)
+    except msgspec.ValidationError as error:
+        what = f"{placed.item['kind']} {shown(str(named.get('name') or '(no name)'))}"
+        raise BadInput(f"{placed.file}: document {placed.document}: {what}: {error}") from error
+    meta: ObjectMeta = read.metadata  # type: ignore[attr-defined] # all kinds here have it
+    namespace = "" if placed.item["kind"] in _WITHOUT_NAMESPACE else meta.namespace or "default"
+    uid = meta.uid or f"{placed.item['kind']}/{namespace}/{meta.name}"
+    return msgspec.structs.replace(read, metadata=msgspec.structs.replace(meta, namespace=namespace, uid=uid))
+
+
+def _text(value: object) -> object:
+    """YAML makes a date of what looks like one and is not in quotes."""
+    if isinstance(value, datetime.datetime):
+        return (
+            value.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if value.tzinfo else f"{value.isoformat()}Z"
+        )
+    return value

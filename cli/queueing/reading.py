@@ -1,0 +1,55 @@
+"""Reads what queues depend on from a cluster, as whoever asks may."""
+
+from __future__ import annotations
+
+from cli.inspection.reading import allowed
+from cli.queueing.counting import Counting, Known
+from kube.client.api import Api
+from kube.client.errors import NotFound
+from kube.client.listing import Listing
+from kube.client.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES
+from scheduler.core.model.records import SeenPod
+from wire.core import Node
+from wire.crds.bindrequest import BindRequest
+from wire.crds.podgroup import PodGroup
+from wire.crds.queue import Queue
+
+
+async def read(api: Api) -> Known:
+    """Read queues, nodes and all pods; what is on its way and PodGroups as far as one may.
+
+    Raises ApiError where queues, nodes or pods can't be read: then nothing true can be said.
+    """
+    counting = Counting()
+    unread: list[str] = []
+    groups: list[PodGroup] = []
+    requests: list[BindRequest] = []
+    queues = await _queues(api)
+    nodes: Listing[Node] = await api.list(NODES, skip_undecodable=True)
+    pods: Listing[SeenPod] = await api.digest(PODS, counting.read_pod)
+    for plural, listing in (("queue", queues), ("node", nodes), ("pod", pods)):
+        unread += [f"{plural} {one.key}: {one.error}" for one in listing.undecoded]
+
+    async def read_groups() -> None:
+        try:
+            groups.extend((await api.list(POD_GROUPS, skip_undecodable=True)).items)
+        except NotFound:
+            return
+
+    async def read_requests() -> None:
+        try:
+            requests.extend((await api.list(BIND_REQUESTS, skip_undecodable=True)).items)
+        except NotFound:
+            return
+
+    await allowed(read_groups, "podgroups (which queue their pods count in)", unread)
+    await allowed(read_requests, "bindrequests (what is on its way to a node)", unread)
+    return counting.count(nodes.items, pods.items, found=queues.items, groups=groups, requests=requests, unread=unread)
+
+
+async def _queues(api: Api) -> Listing[Queue]:
+    """All Queues; none where the cluster does not know the kind."""
+    try:
+        return await api.list(QUEUES, skip_undecodable=True)
+    except NotFound:
+        return Listing([], "")

@@ -1,0 +1,53 @@
+"""Amounts of queues as people read them: cores, GB of 10^9 bytes, GPUs, to two places.
+
+Quotas and limits are rounded down, all else up: what is used and requested, and what of that a share covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from scheduler.core.report.queue_view import WITHOUT_END, Amounts
+from scheduler.status.reasons import decimal
+
+#: By dimension: what is counted, its unit for one and for several, and how many smallest units make one.
+COUNTED: Final = ("CPU cores", "Memory (GB)", "GPUs")
+_WORDS: Final = (("core", "cores"), ("GB of memory", "GB of memory"), ("GPU", "GPUs"))
+_ONES: Final = (1000, 10**9, 10**9)
+_HUNDREDTH: Final = 100
+_WEIGHT: Final = 10**6
+GPU: Final = 2
+
+
+def amount(at: int, value: int, *, up: bool = False) -> str:
+    """An amount of the dimension ``at``, rounded down, or up."""
+    if value == WITHOUT_END:
+        return "unlimited"
+    one = _ONES[at]
+    hundredths = -(-value * _HUNDREDTH // one) if up else value * _HUNDREDTH // one
+    return decimal(hundredths, _HUNDREDTH)
+
+
+def named(at: int, value: int, *, up: bool = False) -> str:
+    """The same with its unit: ``2 GPUs``."""
+    text = amount(at, value, up=up)
+    return f"{text} {_WORDS[at][0 if text == '1' else 1]}"
+
+
+def weight(millionths: int) -> str:
+    """A weight."""
+    return decimal(millionths, _WEIGHT)
+
+
+def each_of(amounts: Amounts) -> Sequence[int]:
+    """Amounts by dimension."""
+    return amounts.cpu_milli, amounts.mem_bytes, amounts.gpu_nano
+
+
+def requested(amounts: Amounts) -> str:
+    """What a workload requests: its GPUs, or where it has none the rest."""
+    by_dimension = each_of(amounts)
+    if by_dimension[GPU]:
+        return named(GPU, by_dimension[GPU], up=True)
+    return ", ".join(named(at, value, up=True) for at, value in enumerate(by_dimension) if value) or "nothing"

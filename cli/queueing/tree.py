@@ -1,0 +1,82 @@
+"""``inspect queues``: all queues as a tree, with what each may use, uses and waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from cli.inspection.sheets import Cell, Sheet
+from cli.queueing.texts import COUNTED, GPU, amount, each_of, weight
+from scheduler.core.report.queue_view import Amounts, QueueView
+
+_INDENT: Final = "  "
+_COLUMNS: Final = ("QUOTA", "FAIR SHARE", "ALLOCATED", "REQUESTED", "LIMIT")
+_FURTHER: Final = ("NON-PREEMPTIBLE", "TERMINATING", "WEIGHT", "PRIORITY", "PODS")
+_NOTHING: Final = "There are no Queues: all pods may use everything, whatever queue they name."
+
+
+def in_tree(queues: Iterable[QueueView]) -> list[tuple[int, QueueView]]:
+    """Queues with how deep they are: those below a queue follow it. Those in a cycle are at the top."""
+    by_name = {queue.name: queue for queue in queues}
+    below: dict[str, list[str]] = {}
+    for queue in by_name.values():
+        below.setdefault(queue.parent, []).append(queue.name)
+    met: dict[str, int] = {}
+    roots = [queue.name for queue in by_name.values() if queue.parent not in by_name]
+    for root in (*roots, *by_name):
+        stack = [] if root in met else [(root, 0)]
+        while stack:
+            name, depth = stack.pop()
+            if name in met:
+                continue
+            met[name] = depth
+            stack += [(child, depth + 1) for child in reversed(below.get(name, []))]
+    return [(depth, by_name[name]) for name, depth in met.items()]
+
+
+def tree_sheets(queues: Sequence[QueueView], *, wide: bool = False) -> list[Sheet]:
+    """A line for each queue, GPUs alone or all resources; then those that can't be used, and why."""
+    if not queues:
+        return [Sheet(title=_NOTHING, columns=(), rows=())]
+    columns = ["QUEUE", "RESOURCE", *_COLUMNS, *_FURTHER] if wide else ["QUEUE", *_COLUMNS]
+    shown = range(GPU, -1, -1) if wide else [GPU]
+    rows = [_row(depth, queue, shown, wide=wide) for depth, queue in in_tree(queues)]
+    sheets = [Sheet(title="" if wide else "GPUs:", columns=columns, rows=rows)]
+    unusable = [(queue.name, queue.unusable.message) for queue in queues if queue.unusable is not None]
+    if unusable:
+        reasons = [(Cell(name), Cell(message, "yellow")) for name, message in unusable]
+        sheets.append(Sheet(title="Queues that take nobody:", columns=("QUEUE", "WHY"), rows=reasons))
+    return sheets
+
+
+def _row(depth: int, queue: QueueView, shown: Sequence[int], *, wide: bool) -> list[Cell]:
+    name = Cell(_INDENT * depth + queue.name, "yellow" if queue.unusable is not None else "")
+    cells = [
+        _cell(queue.quota, shown),
+        Cell("-") if queue.unusable is not None else _cell(queue.fair_share, shown, up=True),
+        _cell(queue.allocated, shown, up=True),
+        _cell(queue.requested, shown, up=True),
+        _cell(queue.limit, shown),
+    ]
+    if not wide:
+        return [name, *cells]
+    weights = (queue.weight_millionths.cpu, queue.weight_millionths.memory, queue.weight_millionths.gpu)
+    return [
+        name,
+        Cell("\n".join(COUNTED[at] for at in shown)),
+        *cells,
+        _cell(queue.allocated_non_preemptible, shown, up=True),
+        _cell(queue.terminating, shown, up=True),
+        Cell("\n".join(weight(weights[at]) for at in shown)),
+        Cell(str(queue.priority)),
+        Cell(str(queue.pods)),
+    ]
+
+
+def _cell(amounts: Amounts, shown: Sequence[int], *, up: bool = False) -> Cell:
+    return Cell("\n".join(_lines(amounts, shown, up=up)))
+
+
+def _lines(amounts: Amounts, shown: Sequence[int], *, up: bool) -> Iterator[str]:
+    by_dimension = each_of(amounts)
+    return (amount(at, by_dimension[at], up=up) for at in shown)

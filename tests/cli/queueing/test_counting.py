@@ -1,0 +1,38 @@
+"""What counts for queues is what the scheduler counts, whatever else keeps a pod waiting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.cli.queueing.seen import explained, of, views
+from tests.scheduler.core.objects import NANO, bind_request, bound, ended, node, pod_group, queue
+
+TREE: tuple[Any, ...] = (node(gpus=8), queue("a"), queue("b"))
+
+
+def gpus(*objects: Any) -> dict[str, tuple[float, float]]:
+    """GPUs that each queue has allocated and requested."""
+    return {
+        view.name: (view.allocated.gpu_nano / NANO, view.requested.gpu_nano / NANO) for view in views(*TREE, *objects)
+    }
+
+
+def test_a_pod_on_its_way_counts_as_allocated() -> None:
+    goes = of("a", "goes", gpus=2)
+    assert gpus(goes, bind_request(goes, "n1"))["a"] == (2, 2)
+
+
+def test_pods_of_a_group_count_in_the_queue_of_their_group() -> None:
+    gang = [of("a", f"w{at}", group="gang") for at in range(2)]
+    assert gpus(pod_group("gang", 2, queue="b"), *gang) == {"a": (0, 0), "b": (0, 2)}
+
+
+def test_the_order_does_not_ask_for_volumes_and_jobs_which_are_not_read() -> None:
+    mounts = of("a", "mounts", spec={"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]})
+    works = of("b", "works", owner=("batch/v1", "Job"))
+    told = explained("a", *TREE, mounts, works)
+    assert {turn.queue: turn.next.name for turn in told.orders[0].turns} == {"a": "mounts", "b": "works"}
+
+
+def test_what_has_ended_counts_for_nothing() -> None:
+    assert gpus(ended(bound(of("a", "done"), "n1")))["a"] == (0, 0)

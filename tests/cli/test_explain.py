@@ -1,0 +1,162 @@
+"""``explain`` as a command: what it takes, what it reads, and what it prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli import explainprocess
+from cli.completion import suggested
+from cli.main import main
+from cli.queueing import reading
+from kube.client.errors import Forbidden
+from kube.client.resources import QUEUES
+from kube.memory.calls import Call
+from kube.memory.faults import Fault
+from simulator.world import World
+from tests.conftest import AnyioBackend
+from tests.scheduler import stage
+from tests.scheduler.stage import api_of, create, create_gang, pod, settle
+from wire import names
+
+GIVEN = Path(__file__).parents[1] / "docs" / "given"
+OFFLINE = ("-f", str(GIVEN / "queues.yaml"), "-f", str(GIVEN / "cluster.yaml"))
+NANO = 10**9
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["gpu", "a"], "explain gpu: allowed is queue, and its name"),
+        (["queue"], "explain queue: name one queue; names are listed by: inspect queues"),
+        (["queue", "a", "b"], "explain queue: name one queue"),
+        (["queue", "a", "-f", "x", "--context", "c"], "-f: not with --kubeconfig or --context"),
+        (["queue", "visio", *OFFLINE], "there is no queue visio; did you mean vision?"),
+        (["queue", "a", "-f", "/no/such"], "/no/such: No such file or directory"),
+        (["queue", "a", "--kubeconfig", "/nowhere"], "/nowhere"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(
+    given: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", *given]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert told in line
+
+
+@pytest.mark.parametrize("given", [["queue", "vision"], ["queue/vision"], ["queues", "vision"]])
+def test_a_queue_is_named_as_for_kubectl(given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", *given, *OFFLINE]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("Queue vision < research can be used.")
+    assert told.err == ""
+
+
+@pytest.mark.parametrize(("output", "load"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_programs_get_exact_amounts(
+    output: str, load: Callable[[str], Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "queue", "vision", *OFFLINE, "-o", output]) == 0
+    told = load(capsys.readouterr().out)["queue"]
+    division = told["levels"][1]["divisions"][2]
+    assert (division["resource"], division["unit"], division["total"]) == ("gpu", "nano", 24 * NANO)
+    queues = [part["queue"] for part in division["queues"]]
+    given = [sum(step["given"][at] for step in division["steps"]) for at, _ in enumerate(queues)]
+    assert (queues, given) == (["speech", "vision"], [10 * NANO, 14 * NANO])
+    assert told["path"][0]["fairShare"]["gpuNano"] == 14 * NANO
+    assert told["orders"][-1]["turns"][1]["afterBy"] == "shareUsedWith"
+
+
+def test_names_of_queues_are_completed() -> None:
+    def ask(kind: str, where: Any) -> list[str]:
+        return [f"{kind}-1"]
+
+    assert suggested(["explain", ""], ask=ask) == ["queue", ":4"]
+    assert suggested(["explain", "queue", ""], ask=ask) == ["queues-1", ":4"]
+    assert suggested(["inspect", "queues", ""], ask=ask) == ["queues-1", ":4"]
+
+
+# --- a cluster that runs ---------------------------------------------------------------------------------------------
+def queue(name: str, parent: str = "", **gpu: float) -> dict[str, Any]:
+    even = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+    resources = {"cpu": even, "memory": even, "gpu": {**even, "quota": 0, **gpu}}
+    return {"metadata": {"name": name}, "spec": {"parentQueue": parent, "resources": resources}}
+
+
+async def create_queues(world: World, *queues: dict[str, Any]) -> None:
+    for each in queues:
+        await world.api.create(QUEUES, each)
+
+
+def of(team: str, name: str, gpus: int) -> dict[str, Any]:
+    made = pod(name, gpus=gpus)
+    made["metadata"]["labels"] = {names.QUEUE_LABEL: team}
+    return made
+
+
+def refuse(plural: str) -> Callable[[Call], Fault | None]:
+    def judge(call: Call) -> Fault | None:
+        return Fault(refuse_with=403) if call.user == "someone" and call.kind.plural == plural else None
+
+    return judge
+
+
+async def test_a_cluster_is_explained_as_its_scheduler_decided(capsys: pytest.CaptureFixture[str]) -> None:
+    async with stage.stage("1x8x80GiB") as world:
+        await create_queues(world, queue("dept", limit=7), queue("a", "dept"), queue("b", "dept"))
+        await create(world, of("a", "a1", 4), of("b", "b1", 3))
+        await settle()
+        await create(world, of("a", "a2", 4))
+        await settle()
+        known = await reading.read(api_of(world, "someone"))
+        explainprocess.show_queue(known, "a", "json")
+        told = json.loads(capsys.readouterr().out)["queue"]
+        assert told["next"]["name"] == "a2"
+        assert told["next"]["heldBack"]["message"] == stage.waits_because(world, "a2")
+        assert [view["allocated"]["gpuNano"] // NANO for view in told["path"]] == [4, 7]
+
+
+async def test_a_gang_is_one_workload(capsys: pytest.CaptureFixture[str]) -> None:
+    async with stage.stage("1x2x80GiB") as world:
+        await create_queues(world, queue("default-queue"))
+        await create_gang(world, "gang", 3, *(pod(f"w{at}", gpus=1) for at in range(3)))
+        await settle()
+        explainprocess.show_queue(await reading.read(api_of(world, "someone")), "default-queue", "table")
+        told = capsys.readouterr().out
+        assert told.endswith("Next in default-queue: PodGroup team-a/gang, which requests 3 GPUs.\n")
+
+
+async def test_what_may_not_be_read_is_named_and_without_queues_nothing_is_said() -> None:
+    async with stage.stage("1x2x80GiB") as world:
+        world.server.faults.on_request += [refuse("podgroups"), refuse("bindrequests")]
+        known = await reading.read(api_of(world, "someone"))
+        assert [note.partition(" ")[0] for note in known.unread] == ["podgroups", "bindrequests"]
+        world.server.faults.on_request.append(refuse("queues"))
+        with pytest.raises(Forbidden):
+            await reading.read(api_of(world, "someone"))
+
+
+def test_a_cluster_that_can_not_be_reached_ends_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    assert main(["explain", "queue", "a", "--kubeconfig", str(path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("moorage: ")
