@@ -38,6 +38,7 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         decisions=decisions,
         broken_gang_s=options.default_staleness_grace_period,
         scaling=scaling if options.cluster_autoscaling else None,
+        object_status=options.object_status,
         cdi=options.cdi_enabled,
         queue_use=_queue_use(options),
     )

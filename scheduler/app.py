@@ -32,6 +32,7 @@ from scheduler.cycle import Cycle
 from scheduler.report.standing import Standing
 from scheduler.settings import SchedulerSettings
 from scheduler.status.enforcing import Enforcing
+from scheduler.status.queue_status import QueueStatuses
 from scheduler.status.remarking import Remarking
 from scheduler.status.waiting import Status
 from scheduler.telemetry.observing import Observer, Unobserved
@@ -107,6 +108,7 @@ class Scheduler(Follower):
             if settings.queue_use is None
             else QueueUse(api, self.cache, clock=api.clock, period=settings.queue_use)
         )
+        self._queue_statuses = QueueStatuses(api, cache, clock=clock) if settings.object_status else None
         self._cycle = Cycle(
             api,
             self.cache,
@@ -124,6 +126,8 @@ class Scheduler(Follower):
 
     def _explain(self, explained: Sequence[Explain]) -> None:
         self._status.want(explained)
+        if self._queue_statuses is not None:
+            self._queue_statuses.decided()
         if self._scaling is not None:
             self._scaling.decided()
 
@@ -161,6 +165,8 @@ class Scheduler(Follower):
                 tasks.start_soon(self._scaling.run)
             if self._queue_use is not None:
                 tasks.start_soon(self._queue_use.run)
+            if self._queue_statuses is not None:
+                tasks.start_soon(self._queue_statuses.run)
             tasks.start_soon(self._cycle.run)
 
 

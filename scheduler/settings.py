@@ -53,9 +53,10 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     told its name, for the first one to be bound: it may be one that can't be. ``answer_s``: a reservation pod that was
     seen, and that its kubelet is not starting, should say within this time which device it holds; machines under load
     take some seconds, and moving pods between those that are merely slow costs more than it gains. ``scaling`` None:
-    autoscalers are asked for nothing. ``cdi``: how containers are told their devices. ``scores``: those that
-    ``decisions`` may name; None: the registry's (not imported here: NumPy, for ``--help``). ``queue_use``: which use of
-    queues over time counts in their fair shares; None: none.
+    autoscalers are asked for nothing. ``object_status``: the status of Queues and PodGroups is written. ``cdi``: how
+    containers are told their devices. ``scores``: those that ``decisions`` may name; None: the registry's (not imported
+    here: NumPy, for ``--help``).
+    ``queue_use``: which use of queues over time counts in their fair shares; None: none.
     """
 
     decisions: Settings = Settings()
@@ -68,6 +69,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     opening_s: float = 5.0
     answer_s: float = 10.0
     scaling: ScalingSettings | None = None
+    object_status: bool = True
     cdi: Cdi = Cdi.AUTO
     scores: Scores | None = None
     queue_use: UsePeriod | None = None

@@ -233,6 +233,12 @@ CONDITION_POD_SCHEDULED: Final = "PodScheduled"
 CONDITION_POD_BOUND: Final = "PodBound"
 #: On a bound pod, False where its node can't hold it to what it wishes (docs/enforcement.md).
 CONDITION_LIMITS_ENFORCED: Final = "moorage.dev/GPULimitsEnforced"
+#: KAI's, on a Queue: whether ``spec.parentQueue`` names a queue that does not exist.
+CONDITION_QUEUE_ORPHAN: Final = "Orphan"
+#: KAI's, on a Queue: whether more is allocated than its quota, of one resource at least.
+CONDITION_QUEUE_OVER_QUOTA: Final = "OverQuota"
+#: On a Queue: whether it takes no pods; the reason says why.
+CONDITION_QUEUE_CLOSED: Final = "moorage.dev/Closed"
 #: The pod can't be placed now; the message says why.
 REASON_UNSCHEDULABLE: Final = "Unschedulable"
 #: The pod was not bound to the node that was chosen; it is decided upon anew.

@@ -137,3 +137,21 @@ def whole(value: str | float) -> int:
     if rest:
         raise MalformedQuantity(value, "a whole number")
     return count
+
+
+def decimal_text(nano: int) -> str:
+    """Write an amount of nano in the coarsest of its unit, m, u and n that is exact: ``500m``."""
+    for suffix, power in (("", 9), ("m", 6), ("u", 3)):
+        if nano % 10**power == 0:
+            return f"{nano // 10**power}{suffix}"
+    return f"{nano}n"
+
+
+def binary_text(count: int) -> str:
+    """Write whole bytes with the largest suffix out of Ki to Ei that is exact: ``8Gi``."""
+    suffix = ""
+    for larger in _BINARY:
+        if count == 0 or count % 1024:
+            break
+        count, suffix = count // 1024, larger
+    return f"{count}{suffix}"

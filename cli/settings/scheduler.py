@@ -51,6 +51,10 @@ class SchedulerOptions(Replica, frozen=True, kw_only=True):
             kind=kinds.SWITCH,
         ),
     ] = False
+    object_status: Annotated[
+        bool,
+        Setting(help="write the status of Queues: what each uses, requests and lacks", kind=kinds.SWITCH),
+    ] = SchedulerSettings().object_status
     cluster_autoscaling: Annotated[
         bool,
         Setting(

@@ -22,10 +22,12 @@ from scheduler.core.convert import objects
 from scheduler.core.model.index import Membership
 from scheduler.core.model.records import NO_WISHES, NodeRecord, PodRecord, SeenPod
 from scheduler.telemetry.traces import Traces, Untraced
+from scheduler.watch.shown import ShownObjects
 from wire import names
 from wire.core import Condition, Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
+from wire.crds.queue import QueueStatus
 from wire.versions import is_older
 
 #: As many nodes are counted before other tasks get a turn (some ms), when the first list has marked them all.
@@ -52,6 +54,13 @@ class Seen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     waiting: Waiting | None
     finished: tuple[str, str] | None
     is_told: bool = False
+
+
+class QueueShown(msgspec.Struct, frozen=True, gc=False):
+    """What the shell keeps of a Queue."""
+
+    display_name: str
+    status: QueueStatus
 
 
 class Cache:
@@ -81,6 +90,8 @@ class Cache:
         self.plans: dict[tuple[str, str], str] = {}
         #: PodGroups of which a pod has succeeded, by (namespace, name): such a gang is at its end.
         self.finished: set[tuple[str, str]] = set()
+        #: Queues by name.
+        self.queues: ShownObjects[str, QueueShown] = ShownObjects()
         self.on_pod: Callable[[str], None] = _ignore
         self.on_device_freed: Callable[[str], None] = _ignore
         #: A reservation (UID) was seen that has not said yet which device it holds.

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
-
-import msgspec
+from typing import Any
 
 from kube.client.resources import (
     CSI_NODES,
@@ -18,46 +15,10 @@ from kube.client.resources import (
     VOLUME_ATTACHMENTS,
 )
 from kube.lead.secondary import Kind
-from scheduler.core.convert import job_owners, queues, selectors, volumes
-from scheduler.core.model.facts import Facts, Keyed
+from scheduler.core.convert import job_owners, selectors, volumes
 from scheduler.watch.cache import Cache
-
-T = TypeVar("T", bound=msgspec.Struct)
-R = TypeVar("R", bound=Keyed[Any])
-
-
-class FactSink(Generic[T, R]):
-    """Feeds one table of the core, and wakes whoever decides."""
-
-    def __init__(self, cache: Cache, facts: Facts[Any, R], read: Callable[[T], R]) -> None:
-        self._cache = cache
-        self._facts = facts
-        self._read = read
-        facts.expect()
-
-    def keep(self, obj: T) -> R:
-        """What the core keeps of an object."""
-        return self._read(obj)
-
-    async def replace(self, kept: Sequence[R]) -> None:
-        """Take a list: what is not in it is gone."""
-        self._facts.replace(kept)
-        self._cache.wake.set()
-
-    def upsert(self, obj: T) -> None:
-        """Take an object."""
-        self._facts.put(self._read(obj))
-        self._cache.wake.set()
-
-    def delete(self, obj: T) -> None:
-        """Take an object's last state."""
-        self._facts.drop(self._read(obj))
-        self._cache.wake.set()
-
-    def in_step(self, is_in_step: bool) -> None:
-        """Take whether changes come in."""
-        self._facts.note_in_step(is_in_step)
-        self._cache.wake.set()
+from scheduler.watch.fact_sink import FactSink
+from scheduler.watch.queue_sink import QueueSink
 
 
 def secondary(cache: Cache) -> tuple[Kind[Any], ...]:
@@ -68,11 +29,7 @@ def secondary(cache: Cache) -> tuple[Kind[Any], ...]:
     facts, storage = cache.cluster, cache.cluster.storage
     attachments = storage.attachments
     return (
-        Kind(
-            QUEUES,
-            FactSink(cache, facts.queues.records, queues.queue_record),
-            "pods wait, or go by the queues that were read before",
-        ),
+        Kind(QUEUES, QueueSink(cache), "pods wait, or go by the queues that were read before"),
         Kind(
             NAMESPACES,
             FactSink(cache, facts.others.namespaces, selectors.namespace_record),

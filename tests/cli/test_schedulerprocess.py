@@ -60,6 +60,13 @@ def test_limits_need_not_be_enforced_unless_it_is_asked_for(given: list[str], is
     assert decisions.require_enforcement is is_required
 
 
+@pytest.mark.parametrize(
+    ("given", "is_written"), [([], True), (["--object-status=false"], False), (["--object-status"], True)]
+)
+def test_statuses_are_written_unless_that_is_switched_off(given: list[str], is_written: bool) -> None:
+    assert schedulerprocess.settings(options("scheduler", given)).object_status is is_written
+
+
 def test_the_scheduler_is_told_how_devices_are_named() -> None:
     assert schedulerprocess.settings(options("scheduler", ["--cdi-enabled"])).cdi is Cdi.ON
 

@@ -145,6 +145,8 @@ def test_pods_of_components_are_what_restricted_pod_security_lets_in(values: Val
         ),
         ({"scheduler": {"placementStrategy": "spread"}}, "scheduler", "--gpu-strategy=spread"),
         ({"scheduler": {"placementStrategy": "spread"}}, "scheduler", "--cpu-strategy=spread"),
+        ({}, "scheduler", "--object-status=true"),
+        ({"scheduler": {"objectStatus": False}}, "scheduler", "--object-status=false"),
         ({"binder": {"cdiEnabled": False}}, "scheduler", "--cdi-enabled=false"),
         (
             {"global": {"clusterAutoscaling": True}},

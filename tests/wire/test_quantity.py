@@ -225,3 +225,29 @@ def test_a_canonical_nano_text_comes_back(nano: int) -> None:
 @given(st.floats(allow_nan=False, allow_infinity=False, min_value=0, max_value=1e18))
 def test_a_float_is_read_as_the_text_that_json_has_for_it(number: float) -> None:
     assert quantity.parse_nano(number) == quantity.parse_nano(repr(number))
+
+
+@pytest.mark.parametrize(
+    ("nano", "text"),
+    [(0, "0"), (2 * NANO, "2"), (NANO // 2, "500m"), (250_000, "250u"), (333_333_333, "333333333n")],
+)
+def test_an_amount_is_written_in_the_coarsest_unit_that_is_exact(nano: int, text: str) -> None:
+    assert quantity.decimal_text(nano) == text
+
+
+@given(st.integers(0, LARGEST * NANO))
+def test_an_amount_that_was_written_is_read_as_the_same(nano: int) -> None:
+    assert quantity.parse_nano(quantity.decimal_text(nano)) == nano
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0"), (1, "1"), (1024, "1Ki"), (8 * 2**30, "8Gi"), (3 * 2**59, "1536Pi"), (10**9, "1000000000")],
+)
+def test_bytes_are_written_with_the_largest_suffix_that_is_exact(count: int, text: str) -> None:
+    assert quantity.binary_text(count) == text
+
+
+@given(st.integers(0, LARGEST))
+def test_bytes_that_were_written_are_read_as_the_same(count: int) -> None:
+    assert quantity.bytes_up(quantity.binary_text(count)) == count

@@ -51,7 +51,7 @@ class Tree:
     objects can be read; as long as they never were, nobody knows what they limit, and all pods wait.
     """
 
-    __slots__ = ("_broken", "_number_of", "_unread", "is_implied", "queues", "top")
+    __slots__ = ("_number_of", "_unread", "broken", "is_implied", "queues", "top")
 
     def __init__(self, records: Iterable[QueueRecord] = (), *, is_read: bool = True) -> None:
         self._unread = None if is_read else Verdict(code=Code.NOT_READ, detail=_KIND)
@@ -60,7 +60,8 @@ class Tree:
         if not by_name:
             by_name = {_ONLY.name: _ONLY}
         chains = {name: _chain(name, by_name) for name in by_name}
-        self._broken = {name: chain for name, chain in chains.items() if isinstance(chain, Verdict)}
+        #: Queues that can't be used, by name, and why.
+        self.broken = {name: chain for name, chain in chains.items() if isinstance(chain, Verdict)}
         sound = sorted((len(chain), name) for name, chain in chains.items() if not isinstance(chain, Verdict))
         self._number_of = {name: number for number, (_, name) in enumerate(sound)}
         below: dict[int, list[int]] = {}
@@ -93,7 +94,7 @@ class Tree:
             return self._unread
         found = self.find(name)
         if found is None:
-            return self._broken.get(name) or Verdict(code=Code.QUEUE_NOT_FOUND, detail=name)
+            return self.broken.get(name) or Verdict(code=Code.QUEUE_NOT_FOUND, detail=name)
         if found.children:
             return Verdict(code=Code.QUEUE_NOT_LEAF, detail=name)
         return found

@@ -1,0 +1,188 @@
+"""Writes of status that nothing depends on: each object at most once in a while, all of them at a bounded rate.
+
+Commits come first, so there are few at a time. A write that failed is repeated, less and less often. While the API
+server fails or forbids them, no object is written at all: a right that is missing stops these writes and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from typing import Final, Generic, TypeVar
+
+import anyio
+import anyio.lowlevel
+
+from kube.client.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
+from kube.client.patience import doubled_s
+from kube.watch.signal import Signal
+
+K = TypeVar("K", bound=Hashable)
+
+_log: Final = logging.getLogger(__name__)
+
+#: Writes side by side, and how many start a second at most; after a rest as many as of one second start together.
+IN_FLIGHT: Final = 4
+PER_S: Final = 50
+#: Pauses after failures: the first, and the longest.
+_PAUSE_S: Final = 5.0
+_LONGEST_PAUSE_S: Final = 300.0
+#: So many objects are looked at without a pause.
+_LOOKS: Final = 100
+
+
+class PacedWrites(Generic[K]):
+    """Looks at objects that may have to be written. ``is_due``: whether one does; it changes nothing, and is cheap.
+
+    ``every_s``: between two writes of one object. ``what``: the writes' name in the log.
+    """
+
+    def __init__(
+        self, what: str, *, is_due: Callable[[K], bool], write: Callable[[K], Awaitable[None]], every_s: float
+    ) -> None:
+        self._what = what
+        self._is_due = is_due
+        self._write = write
+        self._every_s = every_s
+        self._is_running = False
+        #: Objects to be looked at, in order.
+        self._fresh: dict[K, None] = {}
+        #: Objects to be looked at later, as a heap of (when, number, object).
+        self._later: list[tuple[float, int, K]] = []
+        self._put_off: set[K] = set()
+        self._numbers = count()
+        #: Object -> before when it is not written again (event loop's time), and how often in a row it was refused.
+        self._not_before: dict[K, float] = {}
+        self._refused: dict[K, int] = {}
+        self._writing: set[K] = set()
+        self._changed_meanwhile: set[K] = set()
+        #: When the next write may start, by the rate; and when, as the API server took none. Failures in a row.
+        self._next_at = self._shut_until = -inf
+        self._failures = 0
+        self._wake = Signal()
+
+    def look_at(self, key: K) -> None:
+        """Have an object written if it has to be. While nobody writes this does nothing."""
+        if not self._is_running:
+            return
+        if key in self._writing:
+            self._changed_meanwhile.add(key)
+        else:
+            self._fresh[key] = None
+            self._wake.set()
+
+    def forget(self, key: K) -> None:
+        """It is gone. One of its name may come again, and is written at once."""
+        self._fresh.pop(key, None)
+        self._not_before.pop(key, None)
+        self._refused.pop(key, None)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        self._begin()
+        try:
+            async with anyio.create_task_group() as tasks:
+                while True:
+                    self._take_those_due()
+                    looked = 0
+                    while looked < _LOOKS and self._may_start() and self._fresh:
+                        looked += 1
+                        key = next(iter(self._fresh))
+                        del self._fresh[key]
+                        if self._is_its_turn(key):
+                            self._start(key)
+                            tasks.start_soon(self._turn, key)
+                    await self._rest(has_more=looked == _LOOKS)
+        finally:
+            self._is_running = False
+
+    def _begin(self) -> None:
+        self._is_running = True
+        for kept in (self._fresh, self._later, self._put_off, self._writing, self._changed_meanwhile):
+            kept.clear()
+        self._shut_until = -inf
+
+    def _take_those_due(self) -> None:
+        now = anyio.current_time()
+        while self._later and self._later[0][0] <= now:
+            _, _, key = heappop(self._later)
+            self._put_off.discard(key)
+            if key not in self._writing:
+                self._fresh[key] = None
+
+    def _may_start(self) -> bool:
+        now = anyio.current_time()
+        return len(self._writing) < IN_FLIGHT and self._next_at <= now and self._shut_until <= now
+
+    def _is_its_turn(self, key: K) -> bool:
+        """Whether an object is to be written now; one that has to wait is put off on the way."""
+        if not self._is_due(key):
+            return False
+        at = self._not_before.get(key, -inf)
+        if at <= anyio.current_time():
+            return True
+        if key not in self._put_off:
+            self._put_off.add(key)
+            heappush(self._later, (at, next(self._numbers), key))
+        return False
+
+    def _start(self, key: K) -> None:
+        now = anyio.current_time()
+        self._next_at = max(self._next_at, now - 1.0) + 1 / PER_S
+        self._not_before[key] = now + self._every_s
+        self._writing.add(key)
+
+    async def _rest(self, *, has_more: bool) -> None:
+        """Wait for something to look at, or for the time of what waits; let others run at least."""
+        if has_more:
+            await anyio.lowlevel.checkpoint()
+            return
+        now = anyio.current_time()
+        until = self._later[0][0] if self._later else inf
+        if self._fresh and len(self._writing) < IN_FLIGHT:
+            until = min(until, max(self._next_at, self._shut_until))
+        with anyio.move_on_after(None if until == inf else max(0.0, until - now)):
+            await self._wake.wait()
+
+    async def _turn(self, key: K) -> None:
+        try:
+            await self._write(key)
+        except NotFound:
+            self.forget(key)  # what comes by its name is seen
+        except Conflict:
+            self._changed_meanwhile.add(key)
+        except (BadRequest, Invalid) as error:
+            self._refuse(key, error)
+        except ApiError as error:
+            self._shut(error)
+            self._changed_meanwhile.add(key)
+        else:
+            self._failures = 0
+            self._refused.pop(key, None)
+        finally:
+            self._writing.discard(key)
+            if key in self._changed_meanwhile:
+                self._changed_meanwhile.discard(key)
+                self._fresh[key] = None
+            self._wake.set()
+
+    def _refuse(self, key: K, error: ApiError) -> None:
+        failures = self._refused[key] = self._refused.get(key, 0) + 1
+        pause_s = doubled_s(max(_PAUSE_S, self._every_s), failures, longest_s=_LONGEST_PAUSE_S)
+        _log.warning("%s of %s was refused, again in %.0f s: %s", self._what, key, pause_s, error)
+        self._not_before[key] = anyio.current_time() + pause_s
+        self._changed_meanwhile.add(key)
+
+    def _shut(self, error: ApiError) -> None:
+        """Write nothing for a while. Writes that were under way together count as one failure."""
+        now = anyio.current_time()
+        if now < self._shut_until:
+            return
+        pause_s = doubled_s(_PAUSE_S, self._failures, longest_s=_LONGEST_PAUSE_S)
+        self._failures += 1
+        self._shut_until = now + pause_s
+        because = "is forbidden" if isinstance(error, Forbidden) else "failed"
+        _log.warning("%s %s, again in %.0f s: %s", self._what, because, pause_s, error)
