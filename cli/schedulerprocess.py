@@ -7,6 +7,7 @@ import anyio
 from cli import connections
 from cli.inspection.options import UNITS_MIB
 from cli.listening import listening
+from cli.metrics.queues import show_queues
 from cli.metrics.registry import Registry
 from cli.metrics.scheduling import SchedulingCounted, show_standing
 from cli.metrics.watches import count_watches
@@ -79,6 +80,7 @@ async def run(options: SchedulerOptions, stop: anyio.Event) -> None:
         )
         count_watches(registry, scheduler.reflectors)
         show_standing(registry, scheduler.standing)
+        show_queues(registry, scheduler.standing)
         if listener is None:
             return scheduler
         inspecting = Inspecting(scheduler.cache.cluster, inspect_settings(options))

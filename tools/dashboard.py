@@ -43,6 +43,15 @@ PANELS: Final = (
         ((f"max by (node_pool, product, state) ({have.POOLS.name}) / 1e9", "{{node_pool}} {{product}} {{state}}"),),
     ),
     Panel(
+        "GPUs of queues",
+        "short",
+        (
+            (f"max by (queue_metadata_name) ({have.QUEUE_ALLOCATED[0].name})", "{{queue_metadata_name}}"),
+            (f"max by (queue_metadata_name) ({have.QUEUE_REQUESTED[0].name})", "{{queue_metadata_name}}, requested"),
+            (f"max by (queue_metadata_name) ({have.QUEUE_FAIR[0].name})", "{{queue_metadata_name}}, fair share"),
+        ),
+    ),
+    Panel(
         "Seen first to bound",
         "s",
         ((_quantile(have.WAITED, of=0.5), "median"), (_quantile(have.WAITED), "99 %")),

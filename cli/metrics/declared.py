@@ -146,9 +146,44 @@ KAI_BIND: Final = histogram(
     "KAI's name: time until a Binding or BindRequest was answered; shares that join together count once.",
     buckets=_KAI_MS,
 )
+
+_QUEUE: Final = {
+    "queue_name": "name of the Queue",
+    "queue_metadata_name": "the same",
+    "queue_display_name": "`spec.displayName`",
+}
+#: KAI's names of what queues hold and may hold, by unit. A parent has what all queues below it have.
+QUEUE_UNITS: Final = ("gpus", "cpu_cores", "memory_bytes")
+
+
+def _of_queues(name: str, help_: str) -> tuple[Metric, ...]:
+    return tuple(gauge(f"kai_queue_{name}_{unit}", f"KAI's name: {help_}", _QUEUE) for unit in QUEUE_UNITS)
+
+
+QUEUE_INFO: Final = gauge("kai_queue_info", "KAI's name: 1 for each Queue.", _QUEUE)
+QUEUE_QUOTA: Final = tuple(
+    gauge(f"kai_queue_{name}", "KAI's name: quota of the queue; -1 is unlimited.", _QUEUE)
+    for name in ("deserved_gpus", "quota_cpu_cores", "quota_memory_bytes")
+)
+QUEUE_LIMIT: Final = _of_queues("limit", "limit of the queue; -1 is unlimited.")
+QUEUE_ALLOCATED: Final = _of_queues("allocated", "allocated to pods of the queue, terminating pods included.")
+QUEUE_FIXED: Final = _of_queues("allocated_non_preemptible", "the part of it that can't be preempted.")
+QUEUE_REQUESTED: Final = _of_queues("requested", "requested by pods of the queue that run or wait.")
+QUEUE_FAIR: Final = tuple(
+    gauge(f"kai_queue_fair_share_{unit}", "KAI's name: fair share of the queue, by the last decision.", _QUEUE)
+    for unit in ("gpu", "cpu_cores", "memory_gb")
+)
+QUEUE_OWED: Final = gauge(
+    "moorage_queue_owed_nano_gpus",
+    "GPUs, in nano-GPU, that pods of the queue wait for and that its quota guarantees, within all limits.",
+    {"queue_metadata_name": _QUEUE["queue_metadata_name"]},
+)
+QUEUES: Final = (
+    QUEUE_INFO, *QUEUE_QUOTA, *QUEUE_LIMIT, *QUEUE_ALLOCATED, *QUEUE_FIXED, *QUEUE_REQUESTED, *QUEUE_FAIR, QUEUE_OWED,
+)  # fmt: skip
 SCHEDULER: Final = (
     DECISIONS, VERDICTS, WAITING, STAGE_SECONDS, WAITED, COMMITS, POOLS, LEDGER_DIFFERENCES,
-    KAI_E2E, KAI_TASK, KAI_BIND,
+    KAI_E2E, KAI_TASK, KAI_BIND, *QUEUES,
 )  # fmt: skip
 
 BINDS: Final = counter(

@@ -5,7 +5,7 @@ Whoever counts often keeps the child of its labels (``labels()`` costs three tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
@@ -55,6 +55,12 @@ class Registry:
         """Have a counter or gauge without labels read whenever somebody asks."""
         self.read(metric, lambda: [(_NO_LABELS, value())])
 
+    def read_together(self, metrics: Sequence[Metric], samples: Callable[[], Iterable[tuple[Metric, Sample]]]) -> None:
+        """Have several read by one look, whenever somebody asks."""
+        for metric in metrics:
+            self._declared(metric, metric.kind)
+        self.collectors.register(_ReadTogether(metrics, samples))
+
     def _declared(self, metric: Metric, kind: Kind) -> tuple[str, str, tuple[str, ...]]:
         if metric.kind is not kind:
             raise ValueError(f"{metric.name} is declared as a {metric.kind.value}, not as a {kind.value}")
@@ -71,11 +77,27 @@ class _Read(Collector):
 
     @override
     def collect(self) -> Iterator[Family]:
-        family = self._family()
+        family = _family(self._metric)
         for labels, value in self._samples():
             family.add_metric(list(labels), value)
         yield family
 
-    def _family(self) -> CounterMetricFamily | GaugeMetricFamily:
-        made = CounterMetricFamily if self._metric.kind is Kind.COUNTER else GaugeMetricFamily
-        return made(self._metric.name, self._metric.help, labels=tuple(self._metric.labels))
+
+class _ReadTogether(Collector):
+    """Makes several families of what is read at once."""
+
+    def __init__(self, metrics: Sequence[Metric], samples: Callable[[], Iterable[tuple[Metric, Sample]]]) -> None:
+        self._metrics = metrics
+        self._samples = samples
+
+    @override
+    def collect(self) -> Iterator[Family]:
+        families = {metric.name: _family(metric) for metric in self._metrics}
+        for metric, (labels, value) in self._samples():
+            families[metric.name].add_metric(list(labels), value)
+        yield from families.values()
+
+
+def _family(metric: Metric) -> CounterMetricFamily | GaugeMetricFamily:
+    made = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+    return made(metric.name, metric.help, labels=tuple(metric.labels))

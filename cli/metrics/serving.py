@@ -1,7 +1,7 @@
 """Where a process shows what it counts: ``/metrics``, as Prometheus and OpenMetrics have it.
 
-Whoever reaches the address may read it. There are numbers there, and names of kinds: of reasons, resources and products
-of GPUs; no names of pods, users, namespaces or nodes, and no secrets.
+Whoever reaches the address may read it. There are numbers there, names of queues, and names of kinds: of reasons,
+resources and products of GPUs; no names of pods, users, namespaces or nodes, and no secrets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How things stand, for whoever asks: why pods wait, and what of the GPUs is used. Only the leader knows both.
+"""How things stand, for whoever asks: why pods wait, what of the GPUs is used, and by which queue. The leader knows it.
 
 A replica that follows decides nothing, so it neither knows why pods wait nor counts its ledger; it says nothing.
 """
@@ -6,17 +6,29 @@ A replica that follows decides nothing, so it neither knows why pods wait nor co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
+
+import msgspec
 
 from scheduler.core.model.verdict import Code
 from scheduler.core.report.pool_use import Pool, Use, use_of_pools
+from scheduler.core.report.queue_owed import owed_nano_gpus
+from scheduler.core.report.queue_state import QueueState, queue_states
 from scheduler.watch.cache import Cache
 
 #: In the place of a reason: a place was found, and it is being bound or waits for its device.
 ON_ITS_WAY: Final = "OnItsWay"
 #: In the place of a reason: it has just come.
 UNDECIDED: Final = "Undecided"
+
+
+class QueueStanding(msgspec.Struct, frozen=True, gc=False):
+    """One queue. ``owed``: nano-GPU that its pods wait for and that its quota guarantees."""
+
+    state: QueueState
+    display_name: str
+    owed: int = 0
 
 
 class Standing:
@@ -43,3 +55,17 @@ class Standing:
     def pools(self) -> Mapping[Pool, Use]:
         """What is used of each pool of GPUs, and what is not, by the ledger as it is now."""
         return use_of_pools(self._cache.cluster.refresh()) if self.is_leading else {}
+
+    def queues(self) -> Sequence[QueueStanding]:
+        """How each queue stands, by the counts of the last decision."""
+        if not self.is_leading:
+            return ()
+        queues = self._cache.cluster.queues
+        accounts = queues.accounts()
+        owed = owed_nano_gpus(accounts)
+        found = []
+        for state in queue_states(queues.records.all(), accounts, queues.sums.sums):
+            shown, at = self._cache.queues.get(state.record.name), accounts.tree.find(state.record.name)
+            display_name = "" if shown is None else shown.what.display_name
+            found.append(QueueStanding(state, display_name, 0 if at is None else owed[at.number]))
+        return found

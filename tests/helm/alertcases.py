@@ -228,6 +228,45 @@ def _fires() -> Iterator[Case]:
     )  # fmt: skip
 
 
+def queue(metric: str, values: str, instance: str = "a", name: str = "research") -> Series:
+    names = {"queue_name": name, "queue_metadata_name": name, "queue_display_name": "Research"}
+    return one(metric, values, "scheduler", instance, **names)
+
+
+def used(resource: str, allocated: str, limit: str) -> Series:
+    return queue(f"kai_queue_allocated_{resource}", allocated) | queue(f"kai_queue_limit_{resource}", limit)
+
+
+def owed(values: str, instance: str = "a") -> Series:
+    return one("moorage_queue_owed_nano_gpus", values, "scheduler", instance, queue_metadata_name="research")
+
+
+def _fires_for_queues() -> Iterator[Case]:
+    labels = {"queue_metadata_name": "research"}
+    lacks = "Queue research lacks GPUs that its quota guarantees, and its pods wait"
+    yield Case("two GPUs are owed", "MoorageQueueStarved", owed("0x3 2000000000x30"), 20, ((labels, lacks),))
+    taken_over = owed("1000000000x8 stale") | owed("_x9 1000000000x30", "b")
+    yield Case("owed across a hand-over", "MoorageQueueStarved", taken_over, 18, ((labels, lacks),))
+    above = "Queue research has more allocated than its limit"
+    for resource, limit in (("gpus", 8), ("cpu_cores", 64), ("memory_bytes", 10**11)):
+        series = used(resource, f"{limit}x3 {limit + 1}x20", f"{limit}x30")
+        yield Case(f"too many {resource}", "MoorageQueueAboveLimit", series, 10, ((labels, above),))
+    several = used("gpus", "9x20", "8x20") | used("cpu_cores", "9x20", "8x20")
+    yield Case("too much of two", "MoorageQueueAboveLimit", several, 10, ((labels, above),))
+
+
+def _silent_about_queues() -> Iterator[Case]:
+    yield Case("owed for ten minutes", "MoorageQueueStarved", owed("0x3 2000000000x9 0x30"), 40)
+    at_it = used("gpus", "8x30", "8x30") | used("cpu_cores", "63.5x30", "64x30")
+    yield Case("at its limit", "MoorageQueueAboveLimit", at_it, 30)
+    endless = used("gpus", "80x30", "-1x30") | used("memory_bytes", "80x30", "-1x30")
+    yield Case("no limit", "MoorageQueueAboveLimit", endless, 30)
+    other = queue("kai_queue_allocated_gpus", "9x30") | queue("kai_queue_limit_gpus", "8x30", name="vision")
+    yield Case("the limit is another queue's", "MoorageQueueAboveLimit", other, 30)
+    lowered = used("gpus", "8x10 4x20", "8x8 4x20")
+    yield Case("a limit was lowered, and pods ended", "MoorageQueueAboveLimit", lowered, 30)
+
+
 def _silent() -> Iterator[Case]:
     yield Case("a hand-over takes a minute", "MoorageNoLeader", leads("1x5 0x20", "0x6 1x20"), 8)
     yield Case("both said so for a moment", "MoorageTwoLeaders", leads("1x6 0x20", "0x5 1x20"), 7)
@@ -297,6 +336,9 @@ def _healthy() -> Series:
     for reason, values in (("Undecided", "0 7 0x128"), ("NoNodeFits", "40x130"), ("OnItsWay", "3x130")):
         made |= one(WAITING, values, "scheduler", reason=reason)
     made |= pool(used=9, stranded=0.1)
+    made |= (
+        used("gpus", "4x30 8x100", "8x130") | used("cpu_cores", "40x130", "-1x130") | owed("0x20 1000000000x5 0x105")
+    )
     made |= seconds(LAG, 0.03, 60, 130, "scheduler", resource="pods")
     for kind in ("unreserved", "uncharged", "undercharged", "overcharged"):
         made |= one(DRIFT, "0x130", "binder", kind=kind)
@@ -311,6 +353,6 @@ def _healthy() -> Series:
     return made
 
 
-FIRES: Final = tuple(_fires())
-SILENT: Final = (*_silent(), *_silent_about_workloads())
+FIRES: Final = (*_fires(), *_fires_for_queues())
+SILENT: Final = (*_silent(), *_silent_about_workloads(), *_silent_about_queues())
 HEALTHY: Final = _healthy()
