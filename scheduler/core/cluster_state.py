@@ -231,11 +231,19 @@ class ClusterState:
         if known == record or (known and known.uid == record.uid and is_older(record.rv, known.rv)):
             return
         self._pod_groups[key] = record
+        if known is not None and msgspec.structs.replace(record, rv=known.rv) == known:
+            self._note_group_version(key)
+            return
         if record.planned != (known.planned if known else {}):
             self.commits.promises.put(record)
         if known is None or (record.queue, record.is_preemptible) != (known.queue, known.is_preemptible):
             self._mark_members(key)
         self._touch_gang(*key)
+
+    def _note_group_version(self, key: Key) -> None:
+        """Nothing but the version changed, as by a write of its status. It matters if the last plan names it."""
+        if any(pod.uid in self._placed for pod in self.members(*key)):
+            self.generation += 1
 
     def remove_pod_group(self, namespace: str, name: str) -> None:
         """A PodGroup is gone; its pods wait for it."""

@@ -135,14 +135,16 @@ class Queues:
         if not pod.queue:
             return None
         queue, is_fixed = group.queue if group is not None else pod.queue, use.is_fixed(pod, group)
+        of_group = (pod.namespace, pod.pod_group) if pod.pod_group else None
+        has_place = Stage.LEAVING if pod.deleting else Stage.HELD
         if pod.node:
-            return Row(queue, use.held(pod, node), Stage.LEAVING if pod.deleting else Stage.HELD, is_fixed)
+            return Row(queue, use.held(pod, node), has_place, is_fixed, of_group)
         planned = [use.planned(pod.cls.demand, charge.devices) for charge in charges]
         if planned:
-            return Row(queue, max(planned), Stage.LEAVING if pod.deleting else Stage.HELD, is_fixed)
+            return Row(queue, max(planned), has_place, is_fixed, of_group)
         if pod.deleting or pod.gated or pod.blocker is not None:
             return None
-        return Row(queue, self.asked(pod.cls), Stage.WAITING, is_fixed)
+        return Row(queue, self.asked(pod.cls), Stage.WAITING, is_fixed, of_group)
 
     def asked(self, cls: PodClass) -> Resources:
         """What a class asks: a part of the smallest card that there is, if it asks for memory of one."""

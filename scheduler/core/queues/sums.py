@@ -1,4 +1,4 @@
-"""What pods count for in their queues, summed by the queue's name.
+"""What pods count for in their queues, summed by the queue's name, and by PodGroup.
 
 Each pod has one row, counted anew from what is known of it whenever something about it changes; the sums take the
 difference to the row before. So events that are late, repeated or in another order can't add up to a wrong sum: what is
@@ -8,12 +8,16 @@ subtracted is what the table holds (batch.md 3.2, invariant S12).
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Final, TypeVar
 
 import msgspec
 
 from scheduler.core.model.resources import NOTHING, Resources
+
+#: A PodGroup's namespace and name.
+Group = tuple[str, str]
+K = TypeVar("K", bound=Hashable)
 
 
 class Stage(enum.Enum):
@@ -28,16 +32,17 @@ class Stage(enum.Enum):
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """One pod's. ``is_fixed``: it can't be preempted."""
+    """One pod's. ``is_fixed``: it can't be preempted. ``group``: its PodGroup, by namespace and name."""
 
     queue: str
     amounts: Resources
     stage: Stage
     is_fixed: bool = False
+    group: Group | None = None
 
 
 class Sum(msgspec.Struct, gc=False):
-    """Of all pods of one queue: as in ``Account``."""
+    """Of all pods of one queue, or of one PodGroup: as in ``Account``."""
 
     held: Resources = NOTHING
     fixed: Resources = NOTHING
@@ -50,14 +55,19 @@ _MINUS: Final = -1
 
 
 class QueueSums:
-    """Rows by pod UID, and their sums by queue name. ``version`` grows with every change."""
+    """Rows by pod UID, and their sums by queue name and by PodGroup. ``version`` grows with every change.
 
-    __slots__ = ("_rows", "_sums", "version")
+    ``on_group`` is called with each PodGroup whose sum has changed.
+    """
+
+    __slots__ = ("_by_group", "_rows", "_sums", "on_group", "version")
 
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
         self._sums: dict[str, Sum] = {}
+        self._by_group: dict[Group, Sum] = {}
         self.version = 0
+        self.on_group: Callable[[Group], None] = _ignore
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -66,6 +76,10 @@ class QueueSums:
     def sums(self) -> Mapping[str, Sum]:
         """By name of the queue; of queues that have no pods there are none."""
         return self._sums
+
+    def of_group(self, group: Group) -> Sum | None:
+        """The sum of one PodGroup's pods; None if it has none that count."""
+        return self._by_group.get(group)
 
     def put(self, uid: str, row: Row | None) -> None:
         """Take a pod's row as it is now; None: it counts for nothing."""
@@ -79,12 +93,13 @@ class QueueSums:
         if row is not None:
             self._rows[uid] = row
             self._count(row, 1)
+        for group in {each.group for each in (before, row) if each is not None and each.group is not None}:
+            self.on_group(group)
 
     def _count(self, row: Row, sign: int) -> None:
-        total = self._sums.setdefault(row.queue, Sum())
-        add_to(total, row, sign)
-        if not total.pods:
-            del self._sums[row.queue]
+        _add(self._sums, row.queue, row, sign)
+        if row.group is not None:
+            _add(self._by_group, row.group, row, sign)
 
     def differences(self, rows: Mapping[str, Row]) -> list[str]:
         """Say where rows or sums differ from these rows, which are all that there should be (invariant S12)."""
@@ -99,7 +114,25 @@ class QueueSums:
             for name in sorted(self._sums.keys() | counted.keys())
             if self._sums.get(name) != counted.get(name)
         ]
+        of_groups = summed_by_group(rows.values())
+        problems += [
+            f"PodGroup {group} sums up to {self._by_group.get(group)}, not to {of_groups.get(group)}"
+            for group in sorted(self._by_group.keys() | of_groups.keys())
+            if self._by_group.get(group) != of_groups.get(group)
+        ]
         return problems
+
+
+def _ignore(_: Group) -> None:
+    return
+
+
+def _add(sums: dict[K, Sum], key: K, row: Row, sign: int) -> None:
+    """Add a row to the sum of a key, or take it away; a sum of no pods is none."""
+    total = sums.setdefault(key, Sum())
+    add_to(total, row, sign)
+    if not total.pods:
+        del sums[key]
 
 
 def add_to(total: Sum, row: Row, sign: int) -> None:
@@ -121,5 +154,14 @@ def summed(rows: Iterable[Row]) -> dict[str, Sum]:
     """The sums of rows, by queue."""
     sums: dict[str, Sum] = {}
     for row in rows:
-        add_to(sums.setdefault(row.queue, Sum()), row, 1)
+        _add(sums, row.queue, row, 1)
+    return sums
+
+
+def summed_by_group(rows: Iterable[Row]) -> dict[Group, Sum]:
+    """The sums of rows, by PodGroup."""
+    sums: dict[Group, Sum] = {}
+    for row in rows:
+        if row.group is not None:
+            _add(sums, row.group, row, 1)
     return sums

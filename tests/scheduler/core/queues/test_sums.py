@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.model.resources import Resources
-from scheduler.core.queues.sums import QueueSums, Row, Stage, Sum, summed
+from scheduler.core.queues.sums import QueueSums, Row, Stage, Sum, summed, summed_by_group
 
 TWO, FIVE = Resources(gpu_nano=2), Resources(gpu_nano=5)
 
@@ -39,6 +39,7 @@ ROWS = st.builds(
     st.builds(Resources, *[st.integers(0, 5)] * 3),
     st.sampled_from(Stage),
     st.booleans(),
+    st.none() | st.tuples(st.just("ns"), st.sampled_from("gh")),
 )
 
 
@@ -51,6 +52,10 @@ def test_the_sums_equal_a_recount_after_any_events(events: list[tuple[str, Row |
         if row is not None:
             last[uid] = row
     assert sums.sums == summed(last.values())
+    of_groups = summed_by_group(last.values())
+    assert {group: sums.of_group(("ns", group)) for group in "gh"} == {
+        group: of_groups.get(("ns", group)) for group in "gh"
+    }
     assert sums.differences(last) == []
 
 
@@ -59,3 +64,25 @@ def test_a_difference_to_a_recount_is_told() -> None:
     sums.put("p", Row("a", TWO, Stage.HELD))
     assert len(sums.differences({"p": Row("a", FIVE, Stage.HELD)})) == 2
     assert len(sums.differences({})) == 2
+
+
+def test_pods_of_a_pod_group_are_summed_beside_their_queues() -> None:
+    sums = QueueSums()
+    sums.put("p", Row("a", TWO, Stage.HELD, group=("ns", "g")))
+    sums.put("q", Row("b", FIVE, Stage.WAITING, group=("ns", "g")))
+    sums.put("alone", Row("b", FIVE, Stage.WAITING))
+    assert sums.of_group(("ns", "g")) == Sum(held=TWO, kept=TWO, asked=TWO.plus(FIVE), pods=2)
+    assert len(sums.differences({})) == 6
+
+
+def test_each_change_of_a_pod_group_is_told_and_nothing_else() -> None:
+    sums, told = QueueSums(), list[tuple[str, str]]()
+    sums.on_group = told.append
+    sums.put("p", Row("a", TWO, Stage.WAITING, group=("ns", "g")))
+    sums.put("p", Row("a", TWO, Stage.WAITING, group=("ns", "g")))
+    sums.put("alone", Row("a", TWO, Stage.WAITING))
+    assert told == [("ns", "g")]
+    sums.put("p", Row("a", TWO, Stage.WAITING, group=("ns", "h")))
+    assert sorted(told[1:]) == [("ns", "g"), ("ns", "h")]
+    sums.put("p", None)
+    assert told[3:] == [("ns", "h")]
