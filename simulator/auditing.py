@@ -24,7 +24,6 @@ from sharing.entries import vanished_wait_s
 from simulator import peeking
 from simulator.checks import placing
 from simulator.checks.room import share_of
-from simulator.checks.telling import Scene
 from simulator.checks.writes import Write
 from simulator.component import Component
 from simulator.facts import PodFacts
@@ -223,7 +222,7 @@ class Auditor:
 
     async def _judge_freed(self) -> None:
         """L4: a pod is taken away in whose room another one fits that waits; that one has to be bound at once."""
-        chance = _chance(self._checker.scene, self._checker.live)
+        chance = _chance(self._checker)
         self._checker.findings.judged.add("L4")
         if chance is None:
             return
@@ -246,8 +245,9 @@ class Auditor:
         self._checker.findings.add("L4", anyio.current_time(), text)
 
 
-def _chance(scene: Scene, live: Mapping[str, PodFacts]) -> tuple[PodFacts, list[str]] | None:
+def _chance(checker: Checker) -> tuple[PodFacts, list[str]] | None:
     """A bound pod, and the names of waiting ones that would fit if it were gone; None if there is no such pod."""
+    scene, live = checker.scene, checker.live
     waiting = [pod for pod in live.values() if pod.waits and not pod.pod_group and placing.is_judged(pod)]
     for leaving in live.values():
         if not waiting:
@@ -257,7 +257,8 @@ def _chance(scene: Scene, live: Mapping[str, PodFacts]) -> tuple[PodFacts, list[
         for room in scene.rooms:
             if room.name == leaving.node:
                 freed = room.without(leaving)
-                found = [pod.key for pod in waiting if freed.copy().take(pod)]
+                fitting = [pod for pod in waiting if freed.copy().take(pod)]
+                found = [pod.key for pod in fitting if not checker.limits.may_hold(pod, without=leaving)]
                 if found:
                     return leaving, found
     return None

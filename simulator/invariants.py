@@ -9,8 +9,9 @@ believes about it, does not count.
 The streams are not in step: a container may start before the checker has seen its pod bound. So the machines' records
 are judged in their order, each as soon as the version of the pod that it needs has come.
 
-S6 is judged at each binding (simulator/checks/limits.py). S10 is a judgement on a whole run: after a restart, or
-with several schedulers or binders at once, nothing is over-committed (S1, S2, S5), and at rest no pod is forgotten.
+S6 is judged whenever pods come to use more (simulator/checks/limits.py). S10 is a judgement on a whole run: after a
+restart, or with several schedulers or binders at once, nothing is over-committed (S1, S2, S5), and at rest no pod is
+forgotten.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ NODES: Final = "nodes"
 QUEUES: Final = "queues"
 #: Kinds of which the checker wants to see every version.
 WATCHED: Final = (NODES, PODS, POD_GROUPS, BIND_REQUESTS, QUEUES)
+ADDED: Final = "ADDED"
 DELETED: Final = "DELETED"
 #: For so long others may not have heard what happened: watches are late, and an eviction takes its time.
 _HEARSAY_S: Final = 300.0
@@ -79,7 +81,7 @@ class Checker:
         self._promises = Promises(self.findings, self._cards, self._pods)
         self._usage = Usage(self._cards, self.findings, loss_window_s, self._promises.to)
         self._gangs = Gangs(self.findings, gang_grace_s)
-        self._limits = Limits(self.findings, queue_lag_s)
+        self.limits = Limits(self.findings, queue_lag_s, self._smallest_mib)
         self._records: deque[Record] = deque()
         #: Pods (UID) as they were bound last, whose binding a restored API server does not know.
         self._undone: dict[str, PodFacts] = {}
@@ -119,10 +121,12 @@ class Checker:
             self._judge_records()
         elif kind == POD_GROUPS:
             self._gangs.pod_group(raw, at_s, is_gone=event == DELETED)
-            self._limits.pod_group(raw, at_s, is_gone=event == DELETED)
+            self.limits.pod_group(raw, at_s, is_gone=event == DELETED)
         elif kind == QUEUES:
-            self._limits.queue(raw, at_s, is_gone=event == DELETED)
+            self.limits.queue(raw, at_s, is_gone=event == DELETED)
         elif kind == BIND_REQUESTS:
+            if event == ADDED:
+                self.limits.decided(raw, at_s)
             self._chosen[raw["metadata"]["uid"]] = (raw.get("spec") or {}).get("selectedNode", "")
             _keep(self._requests, raw["metadata"]["uid"], is_there=event != DELETED)
         else:
@@ -187,8 +191,16 @@ class Checker:
         """Pods that wait though they fit, by UID: where (L1)."""
         minimums = {key: least for key, least in scene.minimums.items() if key not in self._gangs.uncounted}
         found = placing.fitting(self._waiting(), scene.members, minimums, scene.rooms)
-        free = ((pod, where) for pod, where in found if not self._limits.may_hold(pod))
+        free = ((pod, where) for pod, where in found if not self._may_hold(pod, scene))
         return {pod.uid: f"pod {pod.key} waits, and {where}" for pod, where in free}
+
+    def _may_hold(self, pod: PodFacts, scene: Scene) -> bool:
+        key = (pod.namespace, pod.pod_group)
+        missing = placing.missing(scene.members[key], scene.minimums[key]) if key in scene.minimums else 1
+        return self.limits.may_hold(pod, missing=missing)
+
+    def _smallest_mib(self) -> int:
+        return min((card.mem_mib for cards in self._devices.values() for card in cards if not card.is_slice), default=0)
 
     @property
     def has_patient_pods(self) -> bool:
@@ -304,7 +316,7 @@ class Checker:
             self._on_node.setdefault(pod.node, {})[pod.uid] = None
             self._judge_keeping(known, pod, at_s)
         self._gangs.pod(pod, is_gone=is_gone, at_s=at_s)
-        self._limits.pod(pod, at_s, is_gone=is_gone)
+        self.limits.pod(pod, at_s, is_gone=is_gone)
         self._ill_at_s.update(dict.fromkeys(known.ill if known else (), at_s))
         self._ill_at_s.update(dict.fromkeys(pod.ill, at_s if is_gone else math.inf))
         if pod.is_reservation:

@@ -127,7 +127,7 @@ class Taken(NamedTuple):
 def _taken(pod: PodFacts) -> Taken:
     """Count a version of a pod once: a node's pods are counted again for each change of one of them."""
     if not pod.counted:
-        devices = {name: demand(pod, name) for name in _devices_named(pod)}
+        devices = {name: demand(pod, name) for name in devices_named(pod)}
         pod.counted.append(Taken(demand(pod, "cpu", per=MILLI), demand(pod, "memory", per=MIB), devices, pod.grants))
     taken: Taken = pod.counted[0]
     return taken
@@ -237,7 +237,8 @@ def _resources(container: Json) -> Json:
     return {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
 
 
-def _devices_named(pod: PodFacts) -> set[str]:
+def devices_named(pod: PodFacts) -> set[str]:
+    """Resources of devices, whole GPUs and MIG slices, that its containers name."""
     spec = pod.raw["spec"]
     containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
     return {name for container in containers for name in _resources(container) if _is_device(name)}

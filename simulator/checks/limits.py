@@ -1,164 +1,208 @@
 """S6: nobody passes the limits of its queue, and what can't be preempted stays within the quotas, by own count.
 
-Judged whenever a pod of ours is bound: what all pods of a queue and of those below it use then, terminating ones
-included, against what the Queue objects say. GPUs are whole ones and what Bindings give of shared ones; MIG slices are
-not counted here, so what is found is there, and what a slice too many does is left to others.
+Judged at each event by which what our pods use grows: a pod of ours is bound, or one that is bound comes to use more.
+What all pods of a queue and of those below it use then, terminating ones included, is held against what the Queue
+objects say. A limit that is lowered and a queue or pod that is moved evict nobody (S7 would tell), and bring no
+violation: only what is bound afterwards does.
 
-Who binds may have heard of Queues, or of who belongs to which, some time ago (``lag_s``): for so long after the last
-such change nothing is judged.
+Who binds decides on what is known by then. So a binding counts as permitted where any version of the Queues permits it
+that stood since the decision (its BindRequest, or its gang's plan) or up to ``lag_s`` before. For as long nothing is
+judged in a queue into which pods came otherwise: by hand, or by a new label.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from typing import Any, Final, NamedTuple
+from itertools import product
+from typing import Final, NamedTuple
 
-from simulator.checks.counting import MILLI, NANO, demand
+from simulator.checks import queueloads, queueuse
+from simulator.checks.queueloads import Load
+from simulator.checks.queuetree import AMOUNTS, PER, QueueTree
+from simulator.checks.queueuse import Amounts, Row, Sums
 from simulator.facts import Json, PodFacts
 from simulator.violations import Findings
 from wire import names
 
-#: By resource of a Queue: whole units on the wire for one of ours (a core, a byte, a GPU).
-_PER: Final = {"cpu": Fraction(1), "memory": Fraction(10**6), "gpu": Fraction(1)}
-_WITHOUT_END: Final = -1
 #: Pods of this priority and more can't be preempted, unless somebody says otherwise (kai-contract 3.1).
 _NOT_PREEMPTED: Final = 100
 _SAID: Final = {"preemptible": False, "non-preemptible": True}
 
-_NOTHING: Final[Mapping[str, Fraction]] = dict.fromkeys(_PER, Fraction(0))
-
 Key = tuple[str, str]
 
 
-class Row(NamedTuple):
-    """What a pod counts for, and where."""
+class Bound(NamedTuple):
+    """One amount that a queue allows: a limit or a quota (``field``) of one resource."""
 
     queue: str
-    is_fixed: bool
-    used: Mapping[str, Fraction]
+    field: str
+    resource: str
 
 
 class Limits:
-    """Queues and PodGroups as they are now, and what pods use. ``lag_s``: how late others may hear of them."""
+    """Queues and PodGroups as they are now, and what pods use.
 
-    def __init__(self, findings: Findings, lag_s: float) -> None:
-        self._findings, self._lag_s = findings, lag_s
-        self._queues: dict[str, Json] = {}
+    ``lag_s``: how late who decides may hear of a change, a moment of virtual time apart. ``smallest_mib`` tells the
+    memory of the smallest card, 0 if none is known.
+    """
+
+    def __init__(self, findings: Findings, lag_s: float, smallest_mib: Callable[[], int] = lambda: 0) -> None:
+        self._findings, self._lag_s, self._smallest_mib = findings, lag_s, smallest_mib
+        self._tree = QueueTree({})
+        #: Earlier versions, each with the time until which it stood.
+        self._older: list[tuple[float, QueueTree]] = []
         self._groups: dict[Key, Json] = {}
-        self._changed_s = -math.inf
-        #: What is made of the Queues as they are: ways up, and names of parents.
-        self._paths: dict[str, tuple[list[str], str]] = {}
-        self._parents: set[str] = set()
         #: Pods of ours that are there, by UID, and those of each PodGroup.
         self._pods: dict[str, PodFacts] = {}
         self._members: dict[Key, dict[str, None]] = {}
-        #: What each pod counts for, and the sums by queue: of all, and of what can't be preempted.
-        self._rows: dict[str, Row] = {}
-        self._sums: dict[tuple[str, bool], dict[str, Fraction]] = {}
+        self._sums = Sums()
+        #: When a pod came into a queue otherwise than by a binding of ours, by queue.
+        self._entered_s: dict[str, float] = {}
+        #: When a pod's (UID) queue or preemptibility changed last.
+        self._moved_s: dict[str, float] = {}
+        #: When what binds it was decided: by pod (its BindRequest), and by PodGroup (its plan).
+        self._decided_s: dict[Key, float] = {}
+        self._planned_s: dict[Key, float] = {}
 
     # --- what is there -----------------------------------------------------------------------------------------------
     def queue(self, raw: Json, at_s: float, *, is_gone: bool) -> None:
         """Take a version of a Queue."""
         name, spec = raw["metadata"]["name"], raw.get("spec") or {}
-        if is_gone or self._queues.get(name) != spec:
-            self._changed_s = at_s
-        if is_gone:
-            self._queues.pop(name, None)
-        else:
-            self._queues[name] = spec
-        self._paths.clear()
-        self._parents = {each.get("parentQueue") or "" for each in self._queues.values()}
+        others = {each: its for each, its in self._tree.specs.items() if each != name}
+        if not is_gone and self._tree.specs.get(name) == spec:
+            return
+        if self._pods:
+            self._older.append((at_s, self._tree))
+        self._tree = QueueTree(others if is_gone else {**others, name: spec})
 
     def pod_group(self, raw: Json, at_s: float, *, is_gone: bool) -> None:
         """Take a version of a PodGroup."""
         key = raw["metadata"].get("namespace", ""), raw["metadata"]["name"]
         spec = raw.get("spec") or {}
-        if is_gone:
-            self._groups.pop(key, None)
-        else:
-            self._groups[key] = {"queue": spec.get("queue"), "preemptibility": spec.get("preemptibility")}
+        known = self._groups.pop(key, {})
+        is_planned = names.PLAN in (raw["metadata"].get("annotations") or {})
+        if is_planned and not known.get("is_planned"):
+            self._planned_s[key] = at_s
+        if not is_gone:
+            said = {"queue": spec.get("queue"), "preemptibility": spec.get("preemptibility")}
+            self._groups[key] = {**said, "is_planned": is_planned}
         for uid in self._members.get(key, ()):
             self._count(self._pods[uid], at_s)
 
+    def decided(self, raw: Json, at_s: float) -> None:
+        """Take a new BindRequest: what is decided is bound later."""
+        name = str((raw.get("spec") or {}).get("podName"))
+        self._decided_s[raw["metadata"].get("namespace", ""), name] = at_s
+
     def pod(self, pod: PodFacts, at_s: float, *, is_gone: bool) -> None:
-        """Take a version of a pod, and judge it where it is bound by that."""
+        """Take a version of a pod, and judge it where it comes to use more by that."""
         known = self._pods.pop(pod.uid, None)
         if known is not None and (key := _group_of(known)) is not None:
             self._members[key].pop(pod.uid, None)
         if is_gone or not pod.is_ours or pod.is_reservation:
-            self._put(pod.uid, None)
+            self._sums.put(pod.uid, None)
+            self._moved_s.pop(pod.uid, None)
             return
         self._pods[pod.uid] = pod
         if (key := _group_of(pod)) is not None:
             self._members.setdefault(key, {})[pod.uid] = None
+        before = self._sums.row(pod.uid)
         self._count(pod, at_s)
-        if known is not None and pod.node and not known.node:
-            self._judge(pod, at_s)
+        row = self._row(pod)
+        if before is None:
+            if pod.node:
+                self._entered_s[row.queue] = at_s
+        elif grown := [each for each in PER if row.used[each] > before.used[each]]:
+            self._judge(pod, row, grown, at_s)
 
     def _count(self, pod: PodFacts, at_s: float) -> None:
-        before = self._rows.get(pod.uid)
-        holds = bool(pod.node) and not pod.has_ended
-        row = Row(self._queue_of(pod), self._is_fixed(pod), _used(pod) if holds else _NOTHING)
+        before, row = self._sums.row(pod.uid), self._row(pod)
         if before is not None and before[:2] != row[:2]:
-            self._changed_s = at_s
-        self._put(pod.uid, row)
+            self._moved_s[pod.uid] = at_s
+            if pod.node:
+                self._entered_s[row.queue] = at_s
+        self._sums.put(pod.uid, row)
 
-    def _put(self, uid: str, row: Row | None) -> None:
-        before = self._rows.pop(uid, None)
-        for each, sign in ((before, -1), (row, 1)):
-            for is_fixed in () if each is None else {False, each.is_fixed}:
-                total = self._sums.setdefault((each.queue, is_fixed), dict(_NOTHING)) if each else {}
-                for resource, amount in (each.used if each else {}).items():
-                    total[resource] += sign * amount
-        if row is not None:
-            self._rows[uid] = row
+    def _row(self, pod: PodFacts) -> Row:
+        return Row(self._queue_of(pod), self._is_fixed(pod), queueuse.used(pod))
 
     # --- what is judged ----------------------------------------------------------------------------------------------
-    def may_hold(self, pod: PodFacts) -> bool:
+    def _judge(self, pod: PodFacts, row: Row, grown: list[str], at_s: float) -> None:
+        since_s = self._since_s(pod, at_s)
+        trees = [self._tree, *(tree for until_s, tree in reversed(self._older) if until_s >= since_s)]
+        if any(not tree.specs for tree in trees):
+            return
+        if self._moved_s.get(pod.uid, -math.inf) >= since_s:
+            self._entered_s[row.queue] = at_s
+            return
+        closed = [tree.closed(row.queue) for tree in trees]
+        if all(closed):
+            self._findings.add("S6", at_s, f"pod {pod.key} was bound, and {closed[0]}")
+            return
+        for bound in _bounds(next(tree for tree, why in zip(trees, closed, strict=True) if not why), row, grown):
+            told = [why or self._passed(tree, bound, row, since_s) for tree, why in zip(trees, closed, strict=True)]
+            if all(told):
+                text = next(each for each, why in zip(told, closed, strict=True) if not why)
+                self._findings.add("S6", at_s, f"{text} with pod {pod.key}")
+
+    def _since_s(self, pod: PodFacts, at_s: float) -> float:
+        decided_s = self._decided_s.get((pod.namespace, pod.name), at_s)
+        key = _group_of(pod)
+        planned_s = self._planned_s.get(key, at_s) if key is not None else at_s
+        return min(decided_s, planned_s, at_s) - self._lag_s
+
+    def _passed(self, tree: QueueTree, bound: Bound, row: Row, since_s: float) -> str:
+        """How a queue above a pod uses more than a version of the Queues allows; "" if not, or if nobody can say."""
+        most = tree.most(*bound) if bound.queue in tree.path(row.queue)[0] else None
+        below = list(tree.below(bound.queue))
+        used = self._sums.used(below, bound.resource, of_fixed=bound.field == "quota")
+        if most is None or used <= most or any(self._entered_s.get(each, -math.inf) >= since_s for each in below):
+            return ""
+        return f"queue {bound.queue} uses {float(used):g} {bound.resource} of a {bound.field} of {float(most):g}"
+
+    def may_hold(self, pod: PodFacts, *, missing: int = 1, without: PodFacts | None = None) -> bool:
         """Whether the queue of a pod that waits may be why it does: it can't be used, or has too little left.
 
-        Too much is taken for what it asks: all of its gang that waits, and a whole GPU for each share by memory.
+        ``missing``: how many of its gang have to start together. What they ask is taken on the smallest card, and of
+        those members that ask the most. ``without``: a pod that will be gone.
         """
-        if not self._queues:
+        if not self._tree.specs:
             return False
-        row = self._rows[pod.uid]
-        path, broken = self._path(row.queue)
-        if broken or row.queue in self._parents:
+        row = self._row(pod)
+        if self._tree.closed(row.queue):
             return True
+        asked = self._asked_together(pod, missing)
+        gone = None if without is None else self._sums.row(without.uid)
+        return any(
+            self._exceeds(bound, asked[bound.resource], gone)
+            for bound in _bounds(self._tree, row, [resource for resource, amount in asked.items() if amount])
+        )
+
+    def _asked_together(self, pod: PodFacts, missing: int) -> Amounts:
         key = _group_of(pod)
-        together = [each for each in map(self._pods.__getitem__, self._members[key]) if not each.node] if key else [pod]
-        asked = {resource: sum((_asked(each)[resource] for each in together), Fraction(0)) for resource in _PER}
-        fields = ("limit", "quota") if row.is_fixed else ("limit",)
-        return any(any(self._passed(name, field, asked, more=asked)) for name in path for field in fields)
+        if key is None or missing <= 1:
+            return queueuse.asked(pod, self._smallest_mib())
+        waiting = [self._pods[uid] for uid in self._members[key] if not self._pods[uid].node]
+        each = [queueuse.asked(member, self._smallest_mib()) for member in waiting]
+        return {name: sum(sorted((one[name] for one in each), reverse=True)[:missing], Fraction(0)) for name in PER}
 
-    def _judge(self, pod: PodFacts, at_s: float) -> None:
-        if not self._queues or (self._lag_s and at_s - self._changed_s < self._lag_s):
-            return
-        row = self._rows[pod.uid]
-        path, broken = self._path(row.queue)
-        if broken or row.queue in self._parents:
-            why = broken or f"queue {row.queue} has queues below it"
-            self._findings.add("S6", at_s, f"pod {pod.key} was bound, and {why}")
-            return
-        for name in path:
-            for field in ("limit", "quota") if row.is_fixed else ("limit",):
-                for text in self._passed(name, field, row.used):
-                    self._findings.add("S6", at_s, f"{text} with pod {pod.key}")
+    def _exceeds(self, bound: Bound, more: Fraction, gone: Row | None) -> bool:
+        most, below = self._tree.most(*bound), self._tree.below(bound.queue)
+        used = self._sums.used(below, bound.resource, of_fixed=bound.field == "quota")
+        if gone is not None and gone.queue in below and (gone.is_fixed or bound.field == "limit"):
+            used -= gone.used[bound.resource]
+        return most is not None and used + more > most
 
-    def _passed(
-        self, name: str, field: str, asked: Mapping[str, Fraction], *, more: Mapping[str, Fraction] = _NOTHING
-    ) -> Iterator[str]:
-        """Of what is asked, where a queue with ``more`` than it uses is over its limit or quota."""
-        below = [each for each in {queue for queue, _ in self._sums} if name in self._path(each)[0]]
-        resources = self._queues[name].get("resources") or {}
-        for resource, amount in asked.items():
-            most = _most((resources.get(resource) or {}).get(field), resource)
-            sums = (self._sums.get((each, field == "quota"), _NOTHING)[resource] for each in below)
-            used = sum(sums, more[resource])
-            if most is not None and amount and used > most:
-                yield f"queue {name} uses {float(used):g} {resource} of a {field} of {float(most):g}"
+    # --- what is told ------------------------------------------------------------------------------------------------
+    def loads(self) -> Iterator[Load]:
+        """Yield every queue with what it and those below it have; after them those that pods name and nobody made."""
+        own: dict[str, list[PodFacts]] = {}
+        for pod in self._pods.values():
+            if not pod.has_ended:
+                own.setdefault(self._queue_of(pod), []).append(pod)
+        return queueloads.loads(self._tree, own, self._smallest_mib())
 
     # --- who counts where --------------------------------------------------------------------------------------------
     def _queue_of(self, pod: PodFacts) -> str:
@@ -173,47 +217,13 @@ class Limits:
         priority: int = (pod.raw.get("spec") or {}).get("priority") or 0
         return _SAID.get(written or "", priority >= _NOT_PREEMPTED)
 
-    def _path(self, name: str) -> tuple[list[str], str]:
-        """A queue and all above it; and what is wrong with the way up."""
-        if name not in self._paths:
-            self._paths[name] = self._found_path(name)
-        return self._paths[name]
 
-    def _found_path(self, name: str) -> tuple[list[str], str]:
-        path: list[str] = []
-        while name:
-            if name not in self._queues:
-                return [], f"there is no queue {name}"
-            if name in path:
-                return [], f"queue {name} is above itself"
-            path.append(name)
-            name = self._queues[name].get("parentQueue") or ""
-        return path, ""
+def _bounds(tree: QueueTree, row: Row, resources: Iterable[str]) -> list[Bound]:
+    """What a pod's queue and those above it allow of some resources; quotas for what can't be preempted only."""
+    fields = AMOUNTS if row.is_fixed else AMOUNTS[:1]
+    return [Bound(*each) for each in product(tree.path(row.queue)[0], fields, resources)]
 
 
 def _group_of(pod: PodFacts) -> Key | None:
     name = pod.annotations.get(names.POD_GROUP_NAME)
     return (pod.namespace, name) if name else None
-
-
-def _used(pod: PodFacts) -> Mapping[str, Fraction]:
-    gpus = Fraction(demand(pod, names.GPU_RESOURCE))
-    shared = Fraction(sum(grant.nano for grant in pod.grants if grant.resource == names.GPU_RESOURCE), NANO)
-    return {
-        "cpu": Fraction(demand(pod, "cpu", per=MILLI)),
-        "memory": Fraction(demand(pod, "memory")),
-        "gpu": gpus or shared,
-    }
-
-
-def _asked(pod: PodFacts) -> Mapping[str, Fraction]:
-    shared = sum((ask.devices * (ask.fraction or Fraction(1)) for ask in pod.asks.values()), Fraction(0))
-    used = _used(pod)
-    return {**used, "gpu": max(used["gpu"], shared)}
-
-
-def _most(written: Any, resource: str) -> Fraction | None:
-    """What a limit or a quota allows, exactly as it prints; None: everything."""
-    if written == _WITHOUT_END:
-        return None
-    return Fraction(str(written or 0)) * _PER[resource]

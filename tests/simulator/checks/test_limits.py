@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simulator.invariants import POD_GROUPS, PODS, QUEUES
+from simulator.invariants import BIND_REQUESTS, POD_GROUPS, PODS, QUEUES
 from tests.simulator.made_up import Story, pod
 
 FREE = {"limit": -1}
@@ -90,27 +90,108 @@ def test_what_can_not_be_preempted_stays_within_the_quota(more: dict[str, Any], 
     assert told == (["queue a uses 2 gpu of a quota of 1 with pod team/q"] if is_found else [])
 
 
+def group(queue: str, name: str = "g", **metadata: Any) -> dict[str, Any]:
+    metadata = {"namespace": "team", "name": name, "uid": name, **metadata}
+    return {"metadata": metadata, "spec": {"minMember": 1, "queue": queue}}
+
+
 def test_the_queue_of_a_gang_is_its_pod_groups() -> None:
     told = Story(queue_lag_s=0.0).sees(queue("a", limit=0), kind=QUEUES).sees(queue("b"), kind=QUEUES)
-    group = {"metadata": {"namespace": "team", "name": "g", "uid": "g"}, "spec": {"minMember": 1, "queue": "b"}}
-    told.sees(group, kind=POD_GROUPS)
+    told.sees(group("b"), kind=POD_GROUPS)
     assert found(told.sees(of("a", "p", annotations={"pod-group-name": "g"}))) == []
-    group["spec"] = {"minMember": 1, "queue": "a"}
-    told.sees(group, kind=POD_GROUPS)
+    told.sees(group("a"), kind=POD_GROUPS).after(1)
     assert len(found(told.sees(of("b", "q", annotations={"pod-group-name": "g"})))) == 1
 
 
 def test_what_runs_when_a_limit_comes_down_is_no_violation_and_what_starts_then_is() -> None:
-    told = story(queue("a"), of("a", "p"), of("a", "q")).sees(queue("a", limit=1), kind=QUEUES)
+    told = story(queue("a"), of("a", "p"), of("a", "q")).sees(queue("a", limit=1), kind=QUEUES).after(1)
     assert found(told.sees(of("a", "p", phase="Running"))) == []
     assert len(found(told.sees(of("a", "r")))) == 1
 
 
-def test_where_events_are_late_nothing_is_judged_for_a_while_after_a_change() -> None:
-    told = story(queue("a", limit=0), of("a", "p"), lag_s=10)
+def test_what_runs_when_its_queue_is_moved_below_a_full_one_is_no_violation_and_what_starts_then_is() -> None:
+    told = story(queue("dept", limit=1), queue("b", "dept"), queue("a"), of("a", "p"), of("a", "q"))
+    told.sees(queue("a", "dept"), kind=QUEUES).after(1)
+    assert found(told.sees(of("a", "q", phase="Running"))) == []
+    assert found(told.sees(of("b", "r"))) == ["queue dept uses 3 gpu of a limit of 1 with pod team/r"]
+
+
+def test_pods_that_are_moved_into_a_queue_pass_its_limit_and_what_starts_then_does_not() -> None:
+    told = story(queue("a", limit=1), queue("b"), of("a", "p"), of("b", "q")).sees(of("a", "q")).after(1)
+    assert found(told.sees(of("a", "p", phase="Running"))) == []
+    assert found(told.sees(of("a", "r"))) == ["queue a uses 3 gpu of a limit of 1 with pod team/r"]
+
+
+def test_a_pod_that_names_its_node_itself_was_not_bound_by_us_and_what_starts_then_is() -> None:
+    told = story(queue("a", limit=1)).sees(of("a", "p"), by_hand=True).sees(of("a", "q"), by_hand=True).after(1)
     assert found(told) == []
-    told.now_s = 11.0
+    assert len(found(told.sees(of("a", "r")))) == 1
+
+
+def test_a_bound_pod_that_comes_to_use_more_is_found() -> None:
+    told = story(queue("a", limit=0.5), of("a", "p", nano=500_000_000))
+    assert found(told) == []
+    assert len(found(told.after(1).sees(of("a", "p", nano=600_000_000)))) == 1
+
+
+def test_slices_count_as_what_they_have_of_the_compute() -> None:
+    slices = {"name": "main", "resources": {"limits": {"nvidia.com/mig-3g.20gb": "1"}}}
+    made = of("a", "p", gpus=0)
+    made["spec"]["containers"] = [slices]
+    assert found(story(queue("a", limit=2), made)) == ["queue a uses 3 gpu of a limit of 2 with pod team/p"]
+
+
+def test_what_any_version_of_the_queues_permits_that_may_have_been_known_is_permitted() -> None:
+    told = story(queue("a", limit=1), lag_s=10).sees(of("b", "before"), by_hand=True)
+    told.sees(queue("a", limit=0), kind=QUEUES).after(9)
+    assert found(told.sees(of("a", "p"))) == []
+    told.after(9)
     assert len(found(told.sees(of("a", "q")))) == 1
+
+
+def test_what_was_decided_before_a_limit_came_down_may_be_bound_after_it() -> None:
+    def request(name: str) -> dict[str, Any]:
+        return {"metadata": {"namespace": "team", "name": name, "uid": f"r-{name}"}, "spec": {"podName": name}}
+
+    told = story(queue("a", limit=2), of("a", "o")).sees(request("p"), kind=BIND_REQUESTS, event="ADDED").after(5)
+    told.sees(queue("a", limit=1), kind=QUEUES).after(5)
+    assert found(told.sees(of("a", "p"))) == []
+    told.sees(request("q"), kind=BIND_REQUESTS, event="ADDED").after(5)
+    assert len(found(told.sees(of("a", "q")))) == 1
+
+
+def test_a_plan_is_when_its_gang_was_decided() -> None:
+    told = story(queue("a", limit=2), of("a", "o"))
+    planned = group("a", annotations={"moorage.dev/plan": "{}"})
+    told.sees(group("a"), kind=POD_GROUPS).after(5).sees(planned, kind=POD_GROUPS).after(5)
+    told.sees(queue("a", limit=1), kind=QUEUES).after(5)
+    assert found(told.sees(of("a", "p", annotations={"pod-group-name": "g"}))) == []
+    told.sees(group("a"), kind=POD_GROUPS).sees(planned, kind=POD_GROUPS).after(5)
+    assert len(found(told.sees(of("a", "q", annotations={"pod-group-name": "g"})))) == 1
+
+
+def test_what_a_pod_waits_for_may_be_its_queue() -> None:
+    told = story(queue("a", limit=2), of("a", "p"), queue("b", limit=1), queue("c", "nowhere"))
+    limits = told.checker.limits
+
+    def may_hold(team: str, gpus: int, **more: Any) -> bool:
+        waiting = of(team, f"w-{team}-{gpus}", gpus=gpus)
+        waiting["spec"]["nodeName"] = ""
+        told.checker.observed(PODS, "ADDED", waiting, told.now_s)
+        return limits.may_hold(told.checker.live[waiting["metadata"]["uid"]], **more)
+
+    assert [may_hold(*each) for each in [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("c", 1), ("d", 1)]] == [
+        False, True, False, True, True, True,
+    ]  # fmt: skip
+    assert not may_hold("a", 2, without=told.checker.live["uid-p"])
+    assert may_hold("b", 2, without=told.checker.live["uid-p"])
+
+
+@pytest.mark.parametrize("amount", [-2, 1e300, float("nan")])
+@pytest.mark.parametrize("field", ["quota", "limit", "overQuotaWeight"])
+def test_nothing_is_bound_in_a_queue_with_an_amount_without_meaning(field: str, amount: float) -> None:
+    (told,) = found(story(queue("a", "", **{field: amount}), of("a", "p")))
+    assert str(amount) in told
 
 
 @pytest.mark.parametrize(
