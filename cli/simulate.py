@@ -91,7 +91,7 @@ async def _simulate(
     shapes: Sequence[NodeShape], objects: Sequence[Manifest], request: Request, progress: Progress
 ) -> Outcome | BadInput:
     clock: Clock = SystemClock() if request.real_time else VirtualClock(asyncio.get_running_loop())
-    settings = WorldSettings(seed=request.seed, event_delay_s=request.delay_s)
+    settings = WorldSettings(seed=request.seed, event_delay_s=request.delay_s, checks_queues=True)
     world = World(shapes, clock=clock, settings=settings)
     # By requests, since a timer would change what happens in virtual time.
     world.server.faults.on_answer.append(lambda _call, _code: progress.tick(lambda: _doing(world)))
@@ -118,9 +118,11 @@ async def _live(world: World, objects: Sequence[Manifest], request: Request, rec
     else:
         await anyio.sleep(request.until_s)
         idle = world.is_settled
-    pods, nodes, ended_at_s = outcome.pods(world), outcome.nodes(world), world.elapsed_s
+    pods, nodes, queues = outcome.pods(world), outcome.nodes(world), outcome.queues(world)
+    ended_at_s = world.elapsed_s
     recorder.end()  # what is deleted from here on is deleted by who judges
     if idle and request.until_s is None and not request.real_time:
         await world.judge_rest()
     await world.clear()
-    return Outcome(pods=pods, nodes=nodes, invariants=world.finish(), idle=idle, ended_at_s=ended_at_s)
+    report = world.finish()
+    return Outcome(pods=pods, nodes=nodes, queues=queues, invariants=report, idle=idle, ended_at_s=ended_at_s)

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpu.share import NANO_PER_DEVICE
-from simulator.outcome import DeviceOutcome, DeviceShare, NodeOutcome, Outcome, PodOutcome
+from simulator.outcome import Amounts, DeviceOutcome, DeviceShare, NodeOutcome, Outcome, PodOutcome, QueueOutcome
 from simulator.violations import HELD, SOUND
 
 _BAR_CELLS: Final = 10
@@ -77,6 +77,40 @@ def waiting_table(pods: Sequence[PodOutcome]) -> Table | None:
     return table
 
 
+def queue_table(queues: Sequence[QueueOutcome]) -> Table | None:
+    """List queues, each below its parent: pods, GPUs in use and waited for, and what it may have; None without any."""
+    if not queues:
+        return None
+    table = Table(header_style="dim")
+    for title in (
+        "queue",
+        "pods placed",
+        "pods waiting",
+        "GPUs used",
+        "GPUs waited for",
+        "GPU quota",
+        "GPU limit",
+        "can't be used",
+    ):
+        table.add_column(title, justify="left" if title in {"queue", "can't be used"} else "right")
+    depth: dict[str, int] = {}
+    for queue in queues:
+        depth[queue.name] = 0 if queue.closed else depth.get(queue.parent, -1) + 1
+        gpus = map(_gpus, (queue.used, queue.waits_for, queue.quota, queue.limit))
+        indented = f"{'  ' * depth[queue.name]}{queue.name}"
+        table.add_row(indented, str(queue.placed), str(queue.waiting), *gpus, queue.closed)
+    if not any(queue.closed for queue in queues):
+        table.columns.pop()
+    return table
+
+
+def _gpus(amounts: Amounts) -> str:
+    if amounts.nano_gpu is None:
+        return "unlimited"
+    whole, part = divmod(amounts.nano_gpu, NANO_PER_DEVICE)
+    return f"{whole}.{part:09d}".rstrip("0").rstrip(".")
+
+
 def invariants_line(outcome: Outcome, *, details: bool = False) -> Text:
     """Say how many invariants held, and of each whether it did where one did not, or with ``details``."""
     results = outcome.invariants
@@ -99,6 +133,8 @@ def show(outcome: Outcome, to: Console, *, details: bool = False) -> None:
     to.print(pod_table(outcome.pods))
     if waiting := waiting_table(outcome.pods):
         to.print(waiting)
+    if queues := queue_table(outcome.queues):
+        to.print(queues)
     if not outcome.idle:
         to.print(f"stopped after {outcome.ended_at_s:g} s, before everything was done", style="yellow")
     to.print(invariants_line(outcome, details=details))

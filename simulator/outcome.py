@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -68,6 +69,32 @@ class NodeOutcome(msgspec.Struct, frozen=True):
     devices: tuple[DeviceOutcome, ...]
 
 
+class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """CPU, memory and GPUs of a queue; a field is absent where there is no limit."""
+
+    cpu_milli: int | None = None
+    mem_bytes: int | None = None
+    nano_gpu: int | None = None
+
+
+class QueueOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue with all below it. ``closed``: why its pods can't start, "" if they can.
+
+    ``placed``, ``waiting``: pods; ``used``, ``waits_for``: what they use and request. A request for GPU memory counts
+    as its part of the smallest GPU.
+    """
+
+    name: str
+    parent: str
+    closed: str
+    placed: int
+    waiting: int
+    used: Amounts
+    waits_for: Amounts
+    quota: Amounts
+    limit: Amounts
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """All of it. ``invariants``: id -> "held" (or why nobody looked), or the violation.
 
@@ -77,6 +104,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[PodOutcome, ...]
     nodes: tuple[NodeOutcome, ...]
     invariants: Mapping[str, str]
+    queues: tuple[QueueOutcome, ...] = ()
     idle: bool
     ended_at_s: float
 
@@ -117,6 +145,30 @@ def nodes(world: World) -> tuple[NodeOutcome, ...]:
         )
         for name, devices in world.nodes.devices.items()
     )
+
+
+def queues(world: World) -> tuple[QueueOutcome, ...]:
+    """Return what each queue uses and waits for now, by the checker's count; nothing where there is no Queue."""
+    return tuple(
+        QueueOutcome(
+            name=load.name,
+            parent=load.parent,
+            closed=load.closed,
+            placed=load.placed,
+            waiting=load.waiting,
+            used=_amounts(load.used),
+            waits_for=_amounts(load.waits_for),
+            quota=_amounts(load.most["quota"]),
+            limit=_amounts(load.most["limit"]),
+        )
+        for load in world.checker.limits.loads()
+    )
+
+
+def _amounts(each: Mapping[str, Fraction | None]) -> Amounts:
+    units = {"cpu": 1, "memory": 1, "gpu": NANO_PER_DEVICE}
+    cpu, memory, gpu = (None if (found := each[name]) is None else int(found * one) for name, one in units.items())
+    return Amounts(cpu, memory, gpu)
 
 
 def _cards(world: World) -> dict[str, Device]:

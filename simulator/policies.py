@@ -57,6 +57,7 @@ class Policy:
     is_ours: Callable[[str], bool]
     code: int = 403
     mutating: bool = False
+    is_optional: bool = False
 
     def matches(self, obj: dict[str, Any], namespace_labels: dict[str, str]) -> bool:
         """Look at everything: who asks is known in the review only."""

@@ -22,6 +22,8 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from admission.namespaces import NamespaceChoices
+from admission.objects.known_queues import KnownQueues
+from admission.objects.review import ObjectAdmission
 from admission.review import PodAdmission
 from admission.settings import Settings as AdmissionSettings
 from binder.settings import BinderSettings
@@ -38,6 +40,7 @@ from scheduler.settings import SchedulerSettings
 from simulator import jobpods, observer, policies, seeding, settled
 from simulator.auditing import Auditor
 from simulator.component import Component
+from simulator.hooks import object_hooks
 from simulator.invariants import CONFIG_MAPS, DELETED, WATCHED, Checker
 from simulator.manifests import Manifest
 from simulator.nodeset import NodeSet
@@ -65,8 +68,9 @@ _QUEUE_LAG_S: Final = 300.0
 class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a simulated cluster is like. ``event_delay_s``: watch events are late by up to so much.
 
-    ``schedulers`` and ``binders``: how many of each run. With ``election`` they elect a leader each, on Leases; without
-    it all of them work at once, as after a mistake in their manifests.
+    ``queue_lag_s``: how late who decides may hear of queues (simulator/checks/limits.py); None: 300 s where events are
+    late, else 0. ``schedulers`` and ``binders``: how many of each run. With ``election`` they elect a leader each, on
+    Leases; without it all of them work at once, as after a mistake in their manifests.
     """
 
     seed: int = 0
@@ -76,7 +80,10 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     event_delay_s: float = 0.0
     gang_grace_s: float = GANG_GRACE_S
     loss_window_s: float = 0.0
+    queue_lag_s: float | None = None
     kubelet: KubeletSettings = KubeletSettings()
+    #: Whether admission is asked about Queues and PodGroups: what it refuses is not stored then.
+    checks_queues: bool = False
     admission: AdmissionSettings = AdmissionSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     binder: BinderSettings = BinderSettings()
@@ -113,7 +120,7 @@ class World:
             gang_grace_s=settings.gang_grace_s,
             release_s=settings.scheduler.broken_gang_s,
             loss_window_s=settings.loss_window_s,
-            queue_lag_s=_QUEUE_LAG_S if settings.event_delay_s else 0.0,
+            queue_lag_s=_queue_lag_s(settings),
         )
         self.auditor = Auditor(self, _OBSERVER, is_ours)
         self.nodes.witness.listeners.append(self.checker.witnessed)
@@ -319,6 +326,9 @@ class World:
         admission = PodAdmission(settings, rng=self._rng("names"), choices_of=choices, traces=self._parts.traces)
         for hook in self._parts.hooks(admission):
             self.server.add_webhook(hook)
+        if self.settings.checks_queues:
+            for checked in object_hooks(ObjectAdmission(KnownQueues(api))):
+                self.server.add_webhook(checked)
         for policy in self._parts.policies(is_ours):
             self.server.add_webhook(policy)
 
@@ -342,3 +352,9 @@ class World:
             return 0.0 if call.user == _OBSERVER else rng.uniform(0.0, most_s)
 
         return delay_s
+
+
+def _queue_lag_s(settings: WorldSettings) -> float:
+    if settings.queue_lag_s is not None:
+        return settings.queue_lag_s
+    return _QUEUE_LAG_S if settings.event_delay_s else 0.0

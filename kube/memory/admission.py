@@ -1,8 +1,8 @@
 """Admission webhooks, called as the API server calls them: AdmissionReview v1 in, AdmissionReview v1 out.
 
 Mutating hooks run in the order in which they were added, each on what the one before it made. Validating ones run
-later, on the object as it would be stored. The failure policy is Fail. A mutating hook is asked a second time only
-where a fault says so (kube/memory/faults.py).
+later, on the object as it would be stored. The failure policy is Fail, but for hooks that are optional. A mutating hook
+is asked a second time only where a fault says so (kube/memory/faults.py).
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class Webhook(Protocol):
     resource: str
     #: Of CREATE, UPDATE, DELETE.
     operations: tuple[str, ...]
+    #: Whether a request goes on where it does not answer (failure policy Ignore).
+    is_optional: bool
 
     def matches(self, obj: Object, namespace_labels: dict[str, str]) -> bool:
         """Apply the object and namespace selectors."""
@@ -114,6 +116,8 @@ class Admission:
                 raise _denied(hook, response.get("status") or {})
             return _patched(obj, response) if hook.mutating else obj
         except (KeyError, TypeError, ValueError, PatchFailed) as error:
+            if hook.is_optional:
+                return obj
             why = f'Internal error occurred: failed calling webhook "{hook.name}": {error}'
             raise Refusal(500, "InternalError", why, details={"causes": [{"message": why}]}) from error
 

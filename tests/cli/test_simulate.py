@@ -481,3 +481,61 @@ def test_queues_are_kept_within_their_limits(tmp_path: Path, capsys: pytest.Capt
     (told,) = [each["verdict"] for each in result["pods"] if each["phase"] == "Pending"]
     assert "team quota has reached the allowable limit of GPUs. Limit is 2 GPUs" in told
     assert result["invariants"]["S6"] == "held"
+    (queue,) = result["queues"]
+    assert (queue["name"], queue["placed"], queue["waiting"], queue["closed"]) == ("team", 2, 1, "")
+    assert [queue[each].get("nano_gpu") for each in ("used", "waits_for", "quota", "limit")] == [
+        2 * 10**9,
+        10**9,
+        0,
+        2 * 10**9,
+    ]
+    assert "cpu_milli" not in queue["limit"], "-1 is no limit"
+
+
+_TREE = """\
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {{name: {name}}}
+spec: {{parentQueue: "{parent}", resources: {{cpu: {{limit: -1}}, memory: {{limit: -1}}, gpu: {{limit: {limit}}}}}}}
+---
+"""
+
+
+def test_a_queue_counts_those_below_it_and_one_that_nobody_made_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half = 'gpu-fraction: "0.5"'
+    label = "labels: {kai.scheduler/queue: TEAM}, annotations"
+    teams = ("vision", "vision", "speech", "nobodys")
+    pods = [pod(f"p{i}", half).replace("annotations", label.replace("TEAM", team)) for i, team in enumerate(teams)]
+    tree = [("speech", "lab", -1), ("lab", "", 8), ("vision", "lab", 0.5)]
+    path = tmp_path / "tree.yaml"
+    path.write_text("".join(_TREE.format(name=name, parent=up, limit=most) for name, up, most in tree) + "".join(pods))
+    assert main(["simulate", "--nodes", "1x8x80GiB", str(path)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    rows = [line[1::2] for line in lines if {"lab", "vision", "speech", "nobodys"} & set(line[1:2])]
+    assert [row[:7] for row in rows] == [
+        ["lab", "2", "1", "1", "0.5", "0", "8"],
+        ["speech", "1", "0", "0.5", "0", "0", "unlimited"],
+        ["vision", "1", "1", "0.5", "0.5", "0", "0.5"],
+        ["nobodys", "0", "1", "0", "0.5", "0", "0"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("kind: Queue\nspec: {resources: {gpu: {limit: -2}}}", "spec.resources.gpu.limit"),
+        ("kind: Queue\nspec: {}", "spec.resources"),
+        ("kind: Queue\nspec: {parentQueue: bad, resources: {}}", "parentQueue"),
+    ],
+)
+def test_a_queue_that_admission_refuses_is_refused_here(
+    written: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "queue.yaml"
+    path.write_text(f"apiVersion: scheduling.run.ai/v2\nmetadata: {{name: bad}}\n{written}\n")
+    assert main(["simulate", "--nodes", "1x1x80GiB", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert told in line
+    assert "Queue bad" in line

@@ -32,6 +32,7 @@ class Hook:
         self.mutating = mutating
         self.resource = resource
         self.operations = operations
+        self.is_optional = False
         self.namespace_labels: Object = {}
         self.asked: list[Object] = []
         self._answer = answer
@@ -263,3 +264,16 @@ async def test_a_pod_whose_name_is_still_to_be_made_is_refused_without_one(serve
     body = {**wanted, "spec": {**wanted["spec"], "priorityClassName": "x"}}
     response = await send(server.transport(), "POST", PODS, body)
     assert decoded(response)["message"] == 'pods "" is forbidden: no PriorityClass with name x was found'
+
+
+@pytest.mark.parametrize(("is_optional", "code"), [(True, 201), (False, 500)])
+async def test_a_request_goes_on_without_an_optional_hook_that_does_not_answer(
+    server: MemoryApiServer, is_optional: bool, code: int
+) -> None:
+    hook = Hook(_deny, mutating=False)
+    hook.is_optional = is_optional
+    server.add_webhook(hook)
+    server.faults.on_review.append(lambda _: ReviewFault(down=True))
+    assert (await send(server.transport("alice"), "POST", PODS, pod("p"))).status == code
+    server.faults.on_review.clear()
+    assert (await send(server.transport("alice"), "POST", PODS, pod("q"))).status == 403
