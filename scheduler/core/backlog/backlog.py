@@ -376,6 +376,10 @@ class Backlog:
         """Whether pods alone of a class wait for room."""
         return cls in self._of_class
 
+    def says(self, cls: PodClass) -> bool:
+        """Whether pods alone of a class wait for room, and not only for their queues."""
+        return any(key not in self.quota_sleepers for key in self._of_class.get(cls, ()))
+
     def forget_others(self, now_ns: int) -> None:
         """Forget what is kept for classes and gangs of which no pod waits any more, once that is about half."""
         ledger = self._ledger

@@ -51,8 +51,10 @@ def _stale(backlog: Backlog, most: int) -> Recounts:
     gangs = backlog.stale_gangs(most)
     classes = {cls for gang in gangs for cls in gang.classes}
     for cls in backlog.asleep.oldest(most):
-        if backlog.has_shapes(cls):
+        if backlog.says(cls):
             classes.add(cls)
+        elif backlog.has_shapes(cls):
+            backlog.asleep.wakes(cls)  # queues hold all of it back: it is judged when one takes it
         elif cls not in classes:
             backlog.asleep.is_told(cls)  # nobody says it any more
     return Recounts(frozenset(classes), tuple(gang.key for gang in gangs))

@@ -8,9 +8,11 @@ from scheduler.core.backlog import recounts
 from scheduler.core.backlog.recounts import NOTHING
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
-from tests.scheduler.core.objects import cluster, feed, node, pod, pod_group
+from tests.scheduler.core.objects import cluster, feed, node, pod, pod_group, queue
+from wire import names
 
 _SECOND_NS = 1_000_000_000
+Q = {names.QUEUE_LABEL: "q"}
 
 
 def _two_that_sleep() -> Cluster:
@@ -61,6 +63,21 @@ def test_the_counts_in_the_verdict_of_a_gang_are_brought_up_to_date() -> None:
     verdict = made.backlog.said.verdict("uid-a")
     assert verdict is not None
     assert {(reason.kind, reason.nodes) for reason in verdict.node_reasons} == {("cordoned", 1), ("insufficient", 1)}
+
+
+def test_a_class_that_queues_hold_back_is_not_counted_until_one_takes_it() -> None:
+    """Its pod says what the queue has, and nothing of nodes; once the queue takes it, it counts the nodes of then."""
+    made = cluster(node(), queue("q"), pod("a", cpu="100", labels=Q))
+    made.decide(0)
+    feed(made, queue("q", cpu=(-1, 1, 1000)))
+    made.decide(_SECOND_NS)
+    feed(made, node("n2", cpu="1"))
+    assert made.decide(2 * _SECOND_NS).wake_at_ns is None
+    feed(made, queue("q"))
+    made.decide(3 * _SECOND_NS)
+    verdict = made.backlog.said.verdict("uid-a")
+    assert verdict is not None
+    assert [reason.nodes for reason in verdict.node_reasons] == [2]
 
 
 def test_constraints_that_no_pod_has_any_more_are_forgotten() -> None:
