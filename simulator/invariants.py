@@ -199,8 +199,9 @@ class Checker:
         missing = placing.missing(scene.members[key], scene.minimums[key]) if key in scene.minimums else 1
         return self.limits.may_hold(pod, missing=missing)
 
-    def _smallest_mib(self) -> int:
-        return min((card.mem_mib for cards in self._devices.values() for card in cards if not card.is_slice), default=0)
+    def _smallest_mib(self, node: str) -> int:
+        listed = [self._devices.get(node, ())] if node else self._devices.values()
+        return min((card.mem_mib for cards in listed for card in cards if not card.is_slice), default=0)
 
     @property
     def has_patient_pods(self) -> bool:

@@ -45,10 +45,10 @@ class Limits:
     """Queues and PodGroups as they are now, and what pods use.
 
     ``lag_s``: how late who decides may hear of a change, a moment of virtual time apart. ``smallest_mib`` tells the
-    memory of the smallest card, 0 if none is known.
+    memory of the smallest card of a node, or ("") of all; 0 if none is known.
     """
 
-    def __init__(self, findings: Findings, lag_s: float, smallest_mib: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, findings: Findings, lag_s: float, smallest_mib: Callable[[str], int] = lambda _: 0) -> None:
         self._findings, self._lag_s, self._smallest_mib = findings, lag_s, smallest_mib
         self._tree = QueueTree({})
         #: Earlier versions, each with the time until which it stood.
@@ -73,7 +73,7 @@ class Limits:
         others = {each: its for each, its in self._tree.specs.items() if each != name}
         if not is_gone and self._tree.specs.get(name) == spec:
             return
-        if self._pods:
+        if self._pods or self._lag_s:
             self._older.append((at_s, self._tree))
         self._tree = QueueTree(others if is_gone else {**others, name: spec})
 
@@ -126,7 +126,7 @@ class Limits:
         self._sums.put(pod.uid, row)
 
     def _row(self, pod: PodFacts) -> Row:
-        return Row(self._queue_of(pod), self._is_fixed(pod), queueuse.used(pod))
+        return Row(self._queue_of(pod), self._is_fixed(pod), queueuse.used(pod, self._smallest_mib(pod.node)))
 
     # --- what is judged ----------------------------------------------------------------------------------------------
     def _judge(self, pod: PodFacts, row: Row, grown: list[str], at_s: float) -> None:
@@ -166,27 +166,32 @@ class Limits:
         """Whether the queue of a pod that waits may be why it does: it can't be used, or has too little left.
 
         ``missing``: how many of its gang have to start together. What they ask is taken on the smallest card, and of
-        those members that ask the most. ``without``: a pod that will be gone.
+        those members that ask the most; where one of them can't be preempted, the scheduler may take all of them so.
+        ``without``: a pod that will be gone.
         """
         if not self._tree.specs:
             return False
         row = self._row(pod)
         if self._tree.closed(row.queue):
             return True
-        asked = self._asked_together(pod, missing)
+        together = self._together(pod) if missing > 1 else [pod]
+        row = row._replace(is_fixed=any(map(self._is_fixed, together)))
+        asked = self._asked(together, max(1, missing))
         gone = None if without is None else self._sums.row(without.uid)
         return any(
             self._exceeds(bound, asked[bound.resource], gone)
             for bound in _bounds(self._tree, row, [resource for resource, amount in asked.items() if amount])
         )
 
-    def _asked_together(self, pod: PodFacts, missing: int) -> Amounts:
-        key = _group_of(pod)
-        if key is None or missing <= 1:
-            return queueuse.asked(pod, self._smallest_mib())
-        waiting = [self._pods[uid] for uid in self._members[key] if not self._pods[uid].node]
-        each = [queueuse.asked(member, self._smallest_mib()) for member in waiting]
-        return {name: sum(sorted((one[name] for one in each), reverse=True)[:missing], Fraction(0)) for name in PER}
+    def _together(self, pod: PodFacts) -> list[PodFacts]:
+        """All of its gang that wait."""
+        members = self._members.get(_group_of(pod) or ("", ""), (pod.uid,))
+        return [self._pods[uid] for uid in members if not self._pods[uid].node]
+
+    def _asked(self, pods: list[PodFacts], most: int) -> Amounts:
+        """What those that ask the most ask together."""
+        each = [queueuse.asked(pod, self._smallest_mib("")) for pod in pods]
+        return {name: sum(sorted((one[name] for one in each), reverse=True)[:most], Fraction(0)) for name in PER}
 
     def _exceeds(self, bound: Bound, more: Fraction, gone: Row | None) -> bool:
         most, below = self._tree.most(*bound), self._tree.below(bound.queue)
@@ -202,7 +207,7 @@ class Limits:
         for pod in self._pods.values():
             if not pod.has_ended:
                 own.setdefault(self._queue_of(pod), []).append(pod)
-        return queueloads.loads(self._tree, own, self._smallest_mib())
+        return queueloads.loads(self._tree, own, self._smallest_mib)
 
     # --- who counts where --------------------------------------------------------------------------------------------
     def _queue_of(self, pod: PodFacts) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ class Load(NamedTuple):
     most: Mapping[str, Mapping[str, Fraction | None]]
 
 
-def loads(tree: QueueTree, own: Mapping[str, Sequence[PodFacts]], smallest_mib: int) -> Iterator[Load]:
+def loads(tree: QueueTree, own: Mapping[str, Sequence[PodFacts]], smallest_mib: Callable[[str], int]) -> Iterator[Load]:
     """Yield all queues of a tree, each behind its parent, then those that pods name and that nobody made.
 
     ``own``: pods by the queue that they count in. A queue that can't be used stands for itself.
@@ -45,7 +45,7 @@ def loads(tree: QueueTree, own: Mapping[str, Sequence[PodFacts]], smallest_mib: 
 
 def _load(
     pods: Sequence[PodFacts],
-    smallest_mib: int,
+    smallest_mib: Callable[[str], int],
     *,
     name: str,
     parent: str,
@@ -54,8 +54,8 @@ def _load(
 ) -> Load:
     used = waits_for = NOTHING
     for pod in pods:
-        used = queueuse.plus(used, queueuse.used(pod))
+        used = queueuse.plus(used, queueuse.used(pod, smallest_mib(pod.node)))
         if not pod.node:
-            waits_for = queueuse.plus(waits_for, queueuse.asked(pod, smallest_mib))
+            waits_for = queueuse.plus(waits_for, queueuse.asked(pod, smallest_mib("")))
     placed = sum(bool(pod.node) for pod in pods)
     return Load(name, parent, closed, placed, len(pods) - placed, used, waits_for, most)

@@ -62,10 +62,12 @@ class Sums:
                 total[resource] += sign * amount
 
 
-def used(pod: PodFacts) -> Amounts:
-    """What a pod uses where it is bound."""
+def used(pod: PodFacts, smallest_mib: int) -> Amounts:
+    """What a pod uses where it is bound; without a grant, as one that names its node itself, what it asks there."""
     if not pod.node or pod.has_ended:
         return NOTHING
+    if not pod.grants:
+        return asked(pod, smallest_mib)
     return _with(pod, _whole(pod) + Fraction(sum(map(_nano, pod.grants)), NANO))
 
 

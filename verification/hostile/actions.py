@@ -6,7 +6,7 @@ refusal, a time-out, an object that is gone by now are expected outcomes of a ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -14,8 +14,17 @@ import msgspec
 from typing_extensions import override
 
 from kube.client import errors
-from kube.client.resources import BIND_REQUESTS, POD_GROUPS, PODS
+from kube.client.resources import BIND_REQUESTS, CONFIG_MAPS, POD_GROUPS, PODS
 from simulator.process import RUN_S
+from verification.hostile.acting import LOOK_S, Act, seen
+from verification.hostile.queue_actions import (
+    CreateOwner,
+    CreatePriorityClass,
+    CreateQueue,
+    DeleteOwner,
+    DeleteQueue,
+    EditQueue,
+)
 from wire import names
 
 if TYPE_CHECKING:
@@ -25,49 +34,32 @@ NAMESPACE: Final = "team"
 MAIN: Final = "main"
 #: Our webhooks, as the API server names them to whom they refuse (simulator/hooks.py).
 _WEBHOOKS: Final = ("mutate.moorage.dev", "validate.moorage.dev")
-#: How often somebody looks who waits for something.
-_LOOK_S: Final = 0.05
 
 Json = dict[str, Any]
 
 
-class _Act(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """``at_s``: virtual seconds after the cluster was ready."""
-
-    at_s: float
-
-    async def perform(self, world: World) -> None:
-        """Do it. What the API server refuses is an expected outcome."""
-        try:
-            await self._do(world)
-        except errors.ApiError:
-            return
-
-    async def _do(self, world: World) -> None:
-        """Do it. Raises kube.client.errors.ApiError."""
-        raise NotImplementedError
-
-
-class CreatePod(_Act, frozen=True, kw_only=True, tag="create-pod"):
+class CreatePod(Act, frozen=True, kw_only=True, tag="create-pod"):
     """Create a pod.
 
     ``annotations`` hold what it asks of shared devices, right or wrong, and whatever else a user writes there;
     ``gpus`` are whole ones of its first container. ``limits``: other resources, by container. ``run_s``: its
     containers end after so many seconds, and are not started again (None: they never end). ``node``: its maker
     names the node himself, past every scheduler. ``insist_s``: while the name is taken it is tried again for so
-    long, as a controller does that replaces its pod.
+    long, as a controller does that replaces its pod. ``owner``: a ConfigMap that owns it, if it is there by then.
     """
 
     name: str
     namespace: str = NAMESPACE
-    annotations: dict[str, str] = {}
-    labels: dict[str, str] = {}
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
     containers: tuple[str, ...] = (MAIN,)
     init_containers: tuple[str, ...] = ()
     gpus: int = 0
-    limits: dict[str, dict[str, str]] = {}
+    limits: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
     cpu_milli: int = 0
     group: str = ""
+    priority_class: str = ""
+    owner: str = ""
     run_s: float | None = None
     grace_s: int | None = None
     node: str = ""
@@ -90,6 +82,8 @@ class CreatePod(_Act, frozen=True, kw_only=True, tag="create-pod"):
             spec["terminationGracePeriodSeconds"] = self.grace_s
         if self.node:
             spec["nodeName"] = self.node
+        if self.priority_class:
+            spec["priorityClassName"] = self.priority_class
         if self.gated:
             spec["schedulingGates"] = [{"name": "example.com/wait"}]
         metadata = {"name": self.name, "labels": dict(self.labels), "annotations": self._annotations()}
@@ -112,22 +106,30 @@ class CreatePod(_Act, frozen=True, kw_only=True, tag="create-pod"):
     @override
     async def _do(self, world: World) -> None:
         until = anyio.current_time() + self.insist_s
+        manifest = await self._owned(world)
         while True:
             try:
-                await world.api.create(PODS, self.manifest, namespace=self.namespace)
+                await world.api.create(PODS, manifest, namespace=self.namespace)
             except errors.AlreadyExists:
                 if anyio.current_time() >= until:
                     raise
-                await anyio.sleep(_LOOK_S)
+                await anyio.sleep(LOOK_S)
             except errors.Forbidden as error:
                 if any(webhook in str(error) for webhook in _WEBHOOKS):
-                    world.checker.refused(self.manifest, str(error), anyio.current_time())
+                    world.checker.refused(manifest, str(error), anyio.current_time())
                 raise
             else:
                 return
 
+    async def _owned(self, world: World) -> Json:
+        if not self.owner:
+            return self.manifest
+        meta = (await world.api.get(CONFIG_MAPS, self.owner, namespace=self.namespace)).metadata
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": meta.name, "uid": meta.uid}
+        return {**self.manifest, "metadata": {**self.manifest["metadata"], "ownerReferences": [owner]}}
 
-class DeletePod(_Act, frozen=True, kw_only=True, tag="delete-pod"):
+
+class DeletePod(Act, frozen=True, kw_only=True, tag="delete-pod"):
     """Delete a pod. ``grace_s`` None: its own grace period; 0: by force, without a word from its kubelet."""
 
     name: str
@@ -139,7 +141,7 @@ class DeletePod(_Act, frozen=True, kw_only=True, tag="delete-pod"):
         await world.api.delete(PODS, self.name, namespace=self.namespace, grace_s=self.grace_s)
 
 
-class EvictPod(_Act, frozen=True, kw_only=True, tag="evict-pod"):
+class EvictPod(Act, frozen=True, kw_only=True, tag="evict-pod"):
     """Evict a pod, as a drain does."""
 
     name: str
@@ -150,24 +152,24 @@ class EvictPod(_Act, frozen=True, kw_only=True, tag="evict-pod"):
         await world.api.evict(self.namespace, self.name)
 
 
-class EditPod(_Act, frozen=True, kw_only=True, tag="edit-pod"):
+class EditPod(Act, frozen=True, kw_only=True, tag="edit-pod"):
     """Change keys of a pod's metadata; None takes one away. ``when_bound_s``: wait for its binding for so long."""
 
     name: str
     namespace: str = NAMESPACE
-    annotations: dict[str, str | None] = {}
-    labels: dict[str, str | None] = {}
+    annotations: dict[str, str | None] = msgspec.field(default_factory=dict)
+    labels: dict[str, str | None] = msgspec.field(default_factory=dict)
     when_bound_s: float = 0.0
 
     @override
     async def _do(self, world: World) -> None:
-        await _seen(lambda: _is_bound(world, self.namespace, self.name), self.when_bound_s)
+        await seen(lambda: _is_bound(world, self.namespace, self.name), self.when_bound_s)
         metadata = {"annotations": self.annotations, "labels": self.labels}
         patch = {"metadata": {field: keys for field, keys in metadata.items() if keys}}
         await world.api.patch(PODS, self.name, patch, namespace=self.namespace)
 
 
-class UngatePod(_Act, frozen=True, kw_only=True, tag="ungate-pod"):
+class UngatePod(Act, frozen=True, kw_only=True, tag="ungate-pod"):
     """Let a gated pod go."""
 
     name: str
@@ -179,40 +181,45 @@ class UngatePod(_Act, frozen=True, kw_only=True, tag="ungate-pod"):
         await world.api.patch(PODS, self.name, patch, namespace=self.namespace)
 
 
-class CreatePodGroup(_Act, frozen=True, kw_only=True, tag="create-pod-group"):
+class CreatePodGroup(Act, frozen=True, kw_only=True, tag="create-pod-group"):
     """Create a gang that starts with ``minimum`` members; ``annotations``: also what is not a user's to write."""
 
     name: str
     minimum: int
     namespace: str = NAMESPACE
-    annotations: dict[str, str] = {}
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    queue: str = "default"
+    preemptibility: str = ""
 
     @override
     async def _do(self, world: World) -> None:
-        body = {
-            "metadata": {"name": self.name, "annotations": dict(self.annotations)},
-            "spec": {"minMember": self.minimum, "queue": "default"},
-        }
+        spec: Json = {"minMember": self.minimum, "queue": self.queue}
+        if self.preemptibility:
+            spec["preemptibility"] = self.preemptibility
+        body = {"metadata": {"name": self.name, "annotations": dict(self.annotations)}, "spec": spec}
         await world.api.create(POD_GROUPS, body, namespace=self.namespace)
 
 
-class ChangePodGroup(_Act, frozen=True, kw_only=True, tag="change-pod-group"):
-    """Change a gang's minimum, or an annotation of it (None takes one away)."""
+class ChangePodGroup(Act, frozen=True, kw_only=True, tag="change-pod-group"):
+    """Change a gang's minimum, its queue, whether it can be preempted, or an annotation (None takes one away)."""
 
     name: str
     namespace: str = NAMESPACE
     minimum: int | None = None
-    annotations: dict[str, str | None] = {}
+    annotations: dict[str, str | None] = msgspec.field(default_factory=dict)
+    queue: str | None = None
+    preemptibility: str | None = None
 
     @override
     async def _do(self, world: World) -> None:
         patch: Json = {"metadata": {"annotations": self.annotations}} if self.annotations else {}
-        if self.minimum is not None:
-            patch["spec"] = {"minMember": self.minimum}
+        fields = {"minMember": self.minimum, "queue": self.queue, "preemptibility": self.preemptibility}
+        if spec := {field: value for field, value in fields.items() if value is not None}:
+            patch["spec"] = spec
         await world.api.patch(POD_GROUPS, self.name, patch, namespace=self.namespace)
 
 
-class DeletePodGroup(_Act, frozen=True, kw_only=True, tag="delete-pod-group"):
+class DeletePodGroup(Act, frozen=True, kw_only=True, tag="delete-pod-group"):
     """Delete a PodGroup under its pods."""
 
     name: str
@@ -223,7 +230,7 @@ class DeletePodGroup(_Act, frozen=True, kw_only=True, tag="delete-pod-group"):
         await world.api.delete(POD_GROUPS, self.name, namespace=self.namespace)
 
 
-class DeleteBindRequest(_Act, frozen=True, kw_only=True, tag="delete-bind-request"):
+class DeleteBindRequest(Act, frozen=True, kw_only=True, tag="delete-bind-request"):
     """Delete the hand-over of a pod by hand, as soon as there is one within ``wait_s``."""
 
     pod: str
@@ -232,7 +239,7 @@ class DeleteBindRequest(_Act, frozen=True, kw_only=True, tag="delete-bind-reques
 
     @override
     async def _do(self, world: World) -> None:
-        if await _seen(lambda: self._is_there(world), self.wait_s):
+        if await seen(lambda: self._is_there(world), self.wait_s):
             await world.api.delete(BIND_REQUESTS, self.pod, namespace=self.namespace)
 
     def _is_there(self, world: World) -> bool:
@@ -240,7 +247,7 @@ class DeleteBindRequest(_Act, frozen=True, kw_only=True, tag="delete-bind-reques
         return _named(latest, self.namespace, self.pod) is not None
 
 
-class DeleteReservation(_Act, frozen=True, kw_only=True, tag="delete-reservation"):
+class DeleteReservation(Act, frozen=True, kw_only=True, tag="delete-reservation"):
     """Delete a reservation pod by hand: the ``number``-th of those that are there, counted round by name."""
 
     number: int
@@ -249,7 +256,7 @@ class DeleteReservation(_Act, frozen=True, kw_only=True, tag="delete-reservation
 
     @override
     async def _do(self, world: World) -> None:
-        if await _seen(lambda: bool(_reservations(world)), self.wait_s):
+        if await seen(lambda: bool(_reservations(world)), self.wait_s):
             there = _reservations(world)
             name = there[self.number % len(there)]
             await world.api.delete(PODS, name, namespace=names.RESERVATION_NAMESPACE, grace_s=self.grace_s)
@@ -267,17 +274,13 @@ Action = (
     | DeletePodGroup
     | DeleteBindRequest
     | DeleteReservation
+    | CreateQueue
+    | EditQueue
+    | DeleteQueue
+    | CreatePriorityClass
+    | CreateOwner
+    | DeleteOwner
 )
-
-
-async def _seen(condition: Callable[[], bool], limit_s: float) -> bool:
-    """Wait until a condition holds, for at most so long; say whether it does."""
-    until = anyio.current_time() + limit_s
-    while not condition():
-        if anyio.current_time() >= until:
-            return False
-        await anyio.sleep(_LOOK_S)
-    return True
 
 
 def _is_bound(world: World, namespace: str, name: str) -> bool:

@@ -21,10 +21,11 @@ from simulator import shape
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
 from simulator.world import GANG_GRACE_S, WorldSettings
-from verification.hostile import dialects, graces, timing, workload
+from verification.hostile import dialects, graces, queueing, timing, workload
 from verification.hostile.actions import Action
 from verification.hostile.faults import drawing
 from verification.hostile.faults.kinds import Fault
+from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.timing import Timers
 
 VERSION: Final = 1
@@ -49,6 +50,9 @@ _MANY_PODS: Final = 30
 #: Parts of the runs in which pods take long to end, and in which timers are not what they are by default.
 _SLOW_ENDS: Final = 0.1
 _OTHER_TIMERS: Final = 0.2
+#: How late who binds may hear of queues: where something is late or fails, and where nothing is.
+_LATE_S: Final = 300.0
+_AT_ONCE_S: Final = 1.0
 #: Containers that take no longer than this to end are within a gang's grace time already.
 _SHORT_STOP_S: Final = 5.0
 
@@ -68,6 +72,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     shuffle_devices: bool = True
     #: Whether shares that fit nowhere ask for nodes, which nobody adds.
     autoscaling: bool = False
+    #: Whether admission is asked about Queues and PodGroups, or does not answer when they are written.
+    checks_queues: bool = False
     #: How long scheduler, binder, leases and kubelets wait, where that is not what it is by default.
     timers: Timers = Timers()
     #: How the words of other systems are read.
@@ -104,6 +110,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return WorldSettings(
             seed=self.seed,
             event_delay_s=switches.event_delay_s,
+            queue_lag_s=_LATE_S if self.faults or switches.event_delay_s else _AT_ONCE_S,
+            checks_queues=switches.checks_queues,
             schedulers=switches.schedulers,
             binders=switches.binders,
             election=timers.leases(_LEASES) if switches.election else None,
@@ -158,6 +166,9 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None) -> Scenario:
     size = _MANY_PODS if has_many else workload.PODS
     actions = workload.draw(_rng(seed, "actions"), shapes=nodes, duration_s=duration_s, size=size)
     actions = dialects.respoken(_rng(seed, "dialects"), actions, shapes=nodes)
+    rng = _rng(seed, "queues")
+    actions = queueing.queued(rng, actions, shapes=nodes, duration_s=duration_s)
+    settings = msgspec.structs.replace(settings, checks_queues=_has_queues(actions) and rng.random() < 0.5)
     rng = _rng(seed, "graces")
     if rng.random() < _SLOW_ENDS:
         settings = msgspec.structs.replace(settings, stop_s=rng.choice(graces.STOPS_S))
@@ -175,6 +186,10 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None) -> Scenario:
     )
     calm_s = max((*(action.at_s for action in actions), *(fault.end_s for fault in faults)), default=0.0)
     return Scenario(seed=seed, shapes=shapes, settings=settings, actions=actions, faults=faults, calm_s=calm_s)
+
+
+def _has_queues(actions: Collection[Action]) -> bool:
+    return any(isinstance(action, CreateQueue) for action in actions)
 
 
 def _switches(rng: random.Random) -> Switches:

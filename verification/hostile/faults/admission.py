@@ -1,7 +1,8 @@
 """Admission that is away, slow, or asked twice about one pod.
 
 Under all of these everything is promised: a pod that could not be asked about is not there, and its maker is told so; a
-change of a pod that was not let through is made again. Who has nothing to do with us is never kept waiting (BYSTANDER).
+change of a pod that was not let through is made again. Queues and PodGroups are stored unchecked meanwhile. Who has
+nothing to do with us is never kept waiting (BYSTANDER).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from verification.hostile.faults.ground import Ground
 from verification.hostile.faults.timed import Timed
 
 #: Our webhooks, as simulator/hooks.py names them. The API server's own policies can't be away.
-_OURS = ("mutate.moorage.dev", "validate.moorage.dev")
+_OURS = ("mutate.moorage.dev", "validate.moorage.dev", "queues.moorage.dev", "podgroups.moorage.dev")
 
 
 class _Reviews(Timed, frozen=True, kw_only=True):

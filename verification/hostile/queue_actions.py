@@ -1,0 +1,93 @@
+"""What administrators do to queues, and what else pods of a run with queues need: priority classes and owners."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from typing_extensions import override
+
+from kube.client.resources import CONFIG_MAPS, PRIORITY_CLASSES, QUEUES
+from verification.hostile.acting import Act
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+_NAMESPACE: Final = "team"
+
+#: By resource: ``quota``, ``limit`` and ``overQuotaWeight``, right or wrong.
+Amounts = dict[str, dict[str, float]]
+
+
+class CreateQueue(Act, frozen=True, kw_only=True, tag="create-queue"):
+    """Create a queue."""
+
+    name: str
+    parent: str = ""
+    priority: int | None = None
+    resources: Amounts = msgspec.field(default_factory=dict)
+
+    @override
+    async def _do(self, world: World) -> None:
+        spec: dict[str, Any] = {"resources": self.resources}
+        if self.parent:
+            spec["parentQueue"] = self.parent
+        if self.priority is not None:
+            spec["priority"] = self.priority
+        await world.api.create(QUEUES, {"metadata": {"name": self.name}, "spec": spec})
+
+
+class EditQueue(Act, frozen=True, kw_only=True, tag="edit-queue"):
+    """Change a queue: amounts, its parent ("" moves it to the top), or its priority."""
+
+    name: str
+    parent: str | None = None
+    priority: int | None = None
+    resources: Amounts = msgspec.field(default_factory=dict)
+
+    @override
+    async def _do(self, world: World) -> None:
+        fields = {"parentQueue": self.parent, "priority": self.priority, "resources": self.resources or None}
+        spec = {field: value for field, value in fields.items() if value is not None}
+        await world.api.patch(QUEUES, self.name, {"spec": spec})
+
+
+class DeleteQueue(Act, frozen=True, kw_only=True, tag="delete-queue"):
+    """Delete a queue, whatever is in it."""
+
+    name: str
+
+    @override
+    async def _do(self, world: World) -> None:
+        await world.api.delete(QUEUES, self.name)
+
+
+class CreatePriorityClass(Act, frozen=True, kw_only=True, tag="create-priority-class"):
+    """Create a priority class."""
+
+    name: str
+    value: int
+
+    @override
+    async def _do(self, world: World) -> None:
+        await world.api.create(PRIORITY_CLASSES, {"metadata": {"name": self.name}, "value": self.value})
+
+
+class CreateOwner(Act, frozen=True, kw_only=True, tag="create-owner"):
+    """Create what owns pods, as an operator's object does: a ConfigMap, of which nobody knows anything."""
+
+    name: str
+
+    @override
+    async def _do(self, world: World) -> None:
+        await world.api.create(CONFIG_MAPS, {"metadata": {"name": self.name}}, namespace=_NAMESPACE)
+
+
+class DeleteOwner(Act, frozen=True, kw_only=True, tag="delete-owner"):
+    """Delete an owner: its pods are collected."""
+
+    name: str
+
+    @override
+    async def _do(self, world: World) -> None:
+        await world.api.delete(CONFIG_MAPS, self.name, namespace=_NAMESPACE)
