@@ -172,7 +172,7 @@ def listed(annotations: Mapping[str, str], name: str) -> tuple[str, ...] | Refus
     """Read a list with commas. Spaces and empty places are left out: to both origins "" is part of every name."""
     if name not in annotations:
         return ()
-    found = tuple(part for part in (each.strip() for each in annotations[name].split(",")) if part)
+    found = tuple(filter(None, map(str.strip, annotations[name].split(","))))
     if found:
         return found
     return malformed(name, annotations[name], rule="names nothing", allowed="names with commas between them")

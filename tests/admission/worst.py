@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
+import msgspec
+
+from admission import bounds
+from admission.bounds import Bounds
 from tests.admission.pods import Raw
 from tests.gpu.dialects.everyrow import Case
 from wire import names
@@ -22,6 +26,9 @@ _PATTERNS = (
     "example.com/resource-{}",
 )
 _SEPARATORS = ("", ",", ";", ":", "|", " ")
+#: What a pod of ours may have, and what of it the API server stores: etcd takes 1.5 MiB, of which the rest needs some.
+_ADMITTED: Final = Bounds()
+_MOST_BYTES: Final = 2**20
 
 
 def _containers(pod: Raw, times: int) -> Raw:
@@ -122,7 +129,7 @@ def _many_annotations(pod: Raw, times: int) -> Raw:
 def ways(pod: Raw) -> Iterator[tuple[str, Grow]]:
     """Every way to grow this pod, by name."""
     yield from structures()
-    yield from _texts(pod)
+    yield from texts(pod)
 
 
 def structures() -> Iterator[tuple[str, Grow]]:
@@ -137,11 +144,37 @@ def structures() -> Iterator[tuple[str, Grow]]:
         yield f"containers with {pattern}", _spread_resources(pattern)
 
 
-def _texts(pod: Raw) -> Iterator[tuple[str, Grow]]:
+def largest(pod: Raw) -> Raw:
+    """As many containers, and then annotations that look like requests, as a pod of this kind may have."""
+    more = _ADMITTED.containers - bounds.containers(pod)
+    each = _entries(_halves(pod, 2)) - _entries(_halves(pod, 1))
+    grown = _halves(pod, min(more, (_ADMITTED.entries - _entries(pod)) // each - 1))
+    return _many_annotations(grown, _ADMITTED.entries - _entries(_many_annotations(grown, 0)))
+
+
+def _entries(pod: Raw) -> int:
+    _, count = bounds.entries(pod, 10**9)
+    return count
+
+
+def longest(pod: Raw) -> Iterator[tuple[str, Raw]]:
+    """Pods of 1 MiB, by which value of theirs is long."""
+    for name, grow in texts(pod):
+        per_time = len(msgspec.json.encode(grow(pod, 101))) - len(msgspec.json.encode(grow(pod, 1)))
+        if per_time:
+            yield name, grow(pod, 100 * _MOST_BYTES // per_time)
+
+
+def _halves(pod: Raw, times: int) -> Raw:
+    """Containers and sidecars in turn, each with what the first container asks."""
+    return _sidecars(_containers(pod, times - times // 2), times // 2)
+
+
+def texts(pod: Raw) -> Iterator[tuple[str, Grow]]:
     """Longer values of what the pod says already."""
     for kind in ("annotations", "labels"):
-        texts: Mapping[str, str] = pod["metadata"].get(kind) or {}
-        for key in texts:
+        values: Mapping[str, str] = pod["metadata"].get(kind) or {}
+        for key in values:
             yield f"digits of {key}", _many_digits(kind, key)
             for separator in _SEPARATORS:
                 yield f"{key} repeated with {separator!r}", _long_text(kind, key, separator)
