@@ -7,6 +7,7 @@ text is looked through before anything is made of it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -20,20 +21,35 @@ MOST_REPEATED: Final = 1_000_000
 _CHARACTERS_A_VALUE: Final = 32
 #: Most levels. libyaml goes down the stack of C with each of them and does not look how much of that is left.
 DEEPEST: Final = 256
+#: Some 50 pods, which take 10 ms.
+_EVENTS_A_TICK: Final = 2_000
 _Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def documents(text: str) -> list[object]:
-    """Read all documents of a text. Raises yaml.YAMLError, ValueError or RecursionError for what is none."""
+def _nothing() -> None:
+    """Nobody waits."""
+
+
+def documents(text: str, tick: Callable[[], None] = _nothing) -> list[object]:
+    """Read all documents of a text. Raises yaml.YAMLError, ValueError or RecursionError for what is none.
+
+    ``tick`` is called again and again while a long text is read.
+    """
     if text.lstrip()[:1] in {"{", "["}:
         try:
             return [msgspec.json.decode(text)]
         except (msgspec.DecodeError, UnicodeEncodeError):
             pass  # YAML has these brackets too
     seen = _Seen()
-    for event in yaml.parse(text, Loader=_Loader):
+    for number, event in enumerate(yaml.parse(text, Loader=_Loader)):
         seen.event(event)
-    return list(yaml.load_all(text, Loader=_Loader))
+        if number % _EVENTS_A_TICK == 0:
+            tick()
+    found: list[object] = []
+    for document in yaml.load_all(text, Loader=_Loader):
+        found.append(document)
+        tick()
+    return found
 
 
 class _Seen:

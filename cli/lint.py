@@ -52,7 +52,7 @@ def run(
 ) -> int:
     """Print findings; return 1 if there is an error (``strict``: any finding), else 0. Raises BadInput."""
     progress = progress or Progress()
-    read = podfiles.read_all(files)
+    read = podfiles.read_all(files, progress)
     pods, around = read.pods, beside.beside(read.objects)
     findings: list[Finding] = []
     for judged, found in enumerate(pods):

@@ -6,7 +6,7 @@ documents, Lists, JSON.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +14,8 @@ import yaml
 
 from cli import manifestfiles
 from cli.documents import documents
+from cli.printable import line
+from cli.progress import Progress
 from cli.refusing import BadInput
 from gpu import podtemplates
 from gpu.refusal import shown
@@ -68,25 +70,30 @@ class FoundPod(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.file} document {self.document}: {self.kind} {self.namespace}/{self.name}{template}"
 
 
-def read(files: Sequence[str]) -> list[FoundPod]:
+def read(files: Sequence[str], progress: Progress | None = None) -> list[FoundPod]:
     """Find all pods of all files. Raises BadInput for what can't be read, or is no YAML."""
-    return read_all(files).pods
+    return read_all(files, progress).pods
 
 
-def read_all(files: Sequence[str]) -> Found:
+def read_all(files: Sequence[str], progress: Progress | None = None) -> Found:
     """Find all pods of all files, and all other objects. Raises BadInput likewise."""
-    found = Found([], [])
+    found, progress = Found([], []), progress or Progress()
     for name in files:
         for path in manifestfiles.expanded(name):
-            for number, item in _objects(manifestfiles.text_of(path), str(path)):
+
+            def tick(file: str = str(path)) -> None:
+                progress.tick(lambda: f"reading {line(file)}, objects read: {len(found.placed)}")
+
+            for number, item in _objects(manifestfiles.text_of(path), str(path), tick):
                 found.placed.append(Placed(str(path), number, item))
                 found.pods.extend(_found(item, str(path), number))
+                tick()
     return found
 
 
-def _objects(text: str, file: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _objects(text: str, file: str, tick: Callable[[], None]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     try:
-        found = documents(text)
+        found = documents(text, tick)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadInput(f"{file}: not YAML: {why_not_yaml(error)}") from error
     for number, document in enumerate(found, start=1):

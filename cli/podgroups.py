@@ -11,6 +11,7 @@ import yaml
 
 from cli import podfiles
 from cli.printable import line
+from cli.progress import Progress
 from cli.writing import write
 from simulator.controllers import table
 from simulator.controllers.table import Workload
@@ -42,10 +43,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     refused: str = ""
 
 
-def run(files: Sequence[str], *, output: str) -> int:
+def run(files: Sequence[str], *, output: str, progress: Progress | None = None) -> int:
     """Print the PodGroups; return 1 if a workload is refused. Raises BadInput."""
     expander = Expander()
-    found = [answer for obj in podfiles.read_all(files).objects for answer in _answers(obj, expander)]
+    progress = progress or Progress()
+    found: list[Answer] = []
+    for obj in podfiles.read_all(files, progress).objects:
+        progress.tick(lambda: f"{len(found)} workloads translated")
+        found.extend(_answers(obj, expander))
     if output == "text":
         for answer in found:
             _show(answer)

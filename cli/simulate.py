@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anyio
@@ -74,15 +74,19 @@ def read(files: Sequence[str], progress: Progress, *, nodes: Sequence[NodeShape]
     reader = manifests.Reader(nodes)
     for name in files:
         for path in manifestfiles.expanded(name):
-            progress.tick(lambda: f"{len(found)} objects read")
-            found.extend(reader.read(_documents(manifestfiles.text_of(path), path), origin=str(path)))
+
+            def tick(file: str = str(path)) -> None:
+                progress.tick(lambda: f"reading {line(file)}, objects read: {len(found)}")
+
+            tick()
+            found.extend(reader.read(_documents(manifestfiles.text_of(path), path, tick), origin=str(path)))
     sys.stderr.writelines(f"moorage: {line(text)}\n" for text in reader.passed.lines())
     return manifests.in_order(found)
 
 
-def _documents(text: str, path: Path) -> list[object]:
+def _documents(text: str, path: Path, tick: Callable[[], None]) -> list[object]:
     try:
-        return documents(text)
+        return documents(text, tick)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadInput(f"{path}: not YAML: {why_not_yaml(error)}") from error
 

@@ -11,6 +11,7 @@ import msgspec
 from cli import podfiles
 from cli.podfiles import FoundPod
 from cli.printable import line
+from cli.progress import Progress
 from cli.understanding import understood
 from cli.writing import write
 from gpu import record, telling
@@ -67,10 +68,21 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     refusal: Refusal | None = None
 
 
-def run(files: Sequence[str], *, output: str, settings: DialectSettings, to: str = NATIVE) -> int:
+def run(
+    files: Sequence[str],
+    *,
+    output: str,
+    settings: DialectSettings,
+    to: str = NATIVE,
+    progress: Progress | None = None,
+) -> int:
     """Translate and print; return 1 if a pod is refused, or can't be said in the words of ``to``. Raises BadInput."""
-    pods = podfiles.read(files)
-    made = [_made(pod, settings) for pod in pods]
+    progress = progress or Progress()
+    pods = podfiles.read(files, progress)
+    made: list[Translation | Refusal | str] = []
+    for pod in pods:
+        progress.tick(lambda: f"{len(made)} of {len(pods)} pods translated")
+        made.append(_made(pod, settings))
     words = [_in_words(pod, each, to) for pod, each in zip(pods, made, strict=True)]
     if output == "text":
         listed = zip(pods, made, words, strict=True)

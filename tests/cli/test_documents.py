@@ -79,3 +79,11 @@ def test_nobody_goes_down_the_stack_for_ever(level: str, levels: int) -> None:
     """libyaml does, to the end of the process."""
     with pytest.raises((yaml.YAMLError, RecursionError)):
         documents(level * levels + "x" + "]" * levels * (level == "["))
+
+
+def test_a_long_text_is_ticked_while_it_is_looked_through_and_while_it_is_read() -> None:
+    ticks: list[int] = []
+    documents("---\na: 1\n" * 100, lambda: ticks.append(1))
+    assert len(ticks) == 101
+    documents(f"[{'a: 1, ' * 10}]\n---\nb: [{'x, ' * 10_000}]", lambda: ticks.append(1))
+    assert len(ticks) == 101 + 6 + 2

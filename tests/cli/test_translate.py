@@ -12,9 +12,12 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cli import offline
+from cli import offline, translate
 from cli.main import main
+from cli.progress import Progress
 from gpu.dialects.saying import TARGETS
+from gpu.dialects.settings import DialectSettings
+from tests.cli.terminal import Terminal, Watch
 
 POD = """\
 apiVersion: v1
@@ -333,3 +336,14 @@ def test_pods_are_read_with_the_settings_of_the_cluster(tmp_path: Path, capsys: 
     (found,) = json.loads(capsys.readouterr().out)
     assert found["record"]["asks"][0]["memMib"] == 30000
     assert main(["lint", path, "--dialects", str(settings)]) == 0
+
+
+def test_a_translation_that_takes_long_says_how_far_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, terminal = tmp_path / "many.yaml", Terminal()
+    path.write_text("---\n".join([POD] * 8), encoding="utf-8")
+    progress = Progress(out=terminal, now_s=Watch(1.5))
+    assert translate.run([str(path)], output="json", settings=DialectSettings(), progress=progress) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 8
+    *reading, first, second = terminal.getvalue().splitlines()
+    assert reading[-1] == f"moorage: reading {path}, objects read: 5 ..."
+    assert [first, second] == ["moorage: 0 of 8 pods translated ...", "moorage: 4 of 8 pods translated ..."]
