@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from wire import gangwords
+
 #: API group -> kinds whose pods start together: without a PodGroup they would be bound piecemeal.
 KINDS: Final[Mapping[str, frozenset[str]]] = {
     "kubeflow.org": frozenset({"PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "MPIJob", "JAXJob"}),
@@ -73,10 +75,11 @@ LABELS: Final[Mapping[str, str]] = {
 }
 
 
-def told_group(owners: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -> str:
+def told_group(owners: Sequence[Mapping[str, Any]], labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
     """Return the PodGroup that a pod will have, as far as its references to owners tell; "" where they don't.
 
-    ``owners`` are as they are written in the pod, of any form. Labels of controllers name a gang above the owner.
+    ``owners`` are as they are written in the pod, of any form. Labels of controllers name a gang above the owner, and
+    words of other schedulers one of theirs, unless pods of the owner's kind start together.
     """
     if len(owners) != 1:
         return ""
@@ -86,4 +89,5 @@ def told_group(owners: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -
     group = str(api_version).partition("/")[0]
     own = KUBEFLOW_JOB_NAME if group == "kubeflow.org" else ""
     is_below = any(labels.get(label) for label in LABELS if label != own)
-    return f"pg-{name}-{uid}" if (group, kind) in NAMED_BY_OWNER and not is_below else ""
+    is_foreign = str(kind) not in KINDS.get(group, ()) and any(gangwords.written(labels, annotations))
+    return f"pg-{name}-{uid}" if (group, kind) in NAMED_BY_OWNER and not (is_below or is_foreign) else ""

@@ -148,6 +148,8 @@ ENV_PREFIX: Final = "env.moorage.dev/"
 GPU_PORTION_ANNOTATION: Final = "moorage.dev/gpu-portion"
 #: On a PodGroup that was made of a workload: digests of its shape and its topology constraint, as written last.
 GROUPED: Final = "moorage.dev/grouped"
+#: On a PodGroup of a gang in another scheduler's words: what its first pod says of the gang.
+FOREIGN_GANG: Final = "moorage.dev/foreign-gang"
 #: On a PodGroup: pod UID -> node and groups, written before the first member joins or binds.
 PLAN: Final = "moorage.dev/plan"
 #: On a BindRequest: exact charges, the pod's resourceVersion, the gang's plan (gpu/handover.py).

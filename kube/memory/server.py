@@ -118,6 +118,11 @@ class MemoryApiServer:
         """Register an admission webhook."""
         self._admission.add(hook)
 
+    def define(self, kind: ResourceType) -> None:
+        """Serve a type from now on, as after its CustomResourceDefinition was created."""
+        self._store.add(kind)
+        self._registry.add(kind)
+
     def compact(self, rv: int | None = None) -> None:
         """Forget history up to ``rv``, the current version by default."""
         self._store.compact(self._store.rv if rv is None else rv)

@@ -97,6 +97,10 @@ class Store:
         self._history = history
         self._listeners: list[Callable[[Table, Change], None]] = []
 
+    def add(self, kind: ResourceType) -> None:
+        """Store objects of another type."""
+        self.tables[kind.root] = Table(kind)
+
     def listen(self, listener: Callable[[Table, Change], None]) -> None:
         """Call ``listener`` after every change, in the order of registration."""
         self._listeners.append(listener)

@@ -246,6 +246,12 @@ class Registry:
         self._by_root = {each.root: each for each in self.types}
         self._by_kind = {(each.group, each.kind): each for each in self.types}
 
+    def add(self, kind: ResourceType) -> None:
+        """Serve a type from now on."""
+        self.types = (*self.types, kind)
+        self._by_root[kind.root] = kind
+        self._by_kind[kind.group, kind.kind] = kind
+
     def has_group(self, group: str, version: str) -> bool:
         """Say whether anything is served below this group and version."""
         return any(each.group == group and each.version == version for each in self.types)

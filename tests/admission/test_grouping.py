@@ -43,6 +43,8 @@ def test_a_pod_of_a_job_is_named_its_pod_group_where_workloads_are_grouped() -> 
         {"ownerReferences": [JOB], "annotations": {names.POD_GROUP_NAME: ""}},
         {"ownerReferences": [JOB], "annotations": {names.SKIP_POD_GROUPER: "true"}},
         {"ownerReferences": [JOB], "labels": {"jobset.sigs.k8s.io/jobset-name": "set"}},
+        {"ownerReferences": [JOB], "labels": {"scheduling.x-k8s.io/pod-group": "gang"}},
+        {"ownerReferences": [JOB], "annotations": {"scheduling.k8s.io/group-name": "gang"}},
     ],
 )
 def test_other_pods_stay_as_they_are(metadata: dict[str, Any]) -> None:

@@ -162,6 +162,32 @@ async def test_pods_of_every_kind_are_grouped(set_workloads: Any) -> None:
         assert len(groups) == len(pods) - 1
 
 
+@pytest.mark.parametrize(
+    ("api_version", "words", "system"),
+    [
+        ("scheduling.x-k8s.io/v1alpha1", {"labels": {"scheduling.x-k8s.io/pod-group": "llm"}}, "coscheduling"),
+        ("scheduling.sigs.k8s.io/v1alpha1", {"labels": {"pod-group.scheduling.sigs.k8s.io": "llm"}}, "koordinator"),
+        ("scheduling.volcano.sh/v1beta1", {"annotations": {"scheduling.k8s.io/group-name": "llm"}}, "volcano"),
+    ],
+)
+async def test_pods_that_name_a_pod_group_of_another_scheduler_start_as_its_gang(
+    set_workloads: Any, api_version: str, words: dict[str, Any], system: str
+) -> None:
+    async with set_workloads("1x2x80GiB") as at:
+        group, _, version = api_version.partition("/")
+        half = {**words, "annotations": {names.GPU_FRACTION: "0.5", **words.get("annotations", {})}}
+        await at.on.create(pod("w0", **half))
+        # Its PodGroup, and even the kind of that, come later.
+        await at.on.says("w0", "names no PodGroup yet: moorage-workloads makes it")
+        await at.define(group, "PodGroup", "podgroups", version)
+        await at.make(owner(api_version, "PodGroup", "llm", {"minMember": 2}))
+        await at.grouped("w0")
+        await at.on.says("w0", "Waiting for 2 pods, currently 1 exist")
+        await at.on.create(pod("w1", **half))
+        pods = await at.on.running(2)
+        assert {group_of(each) for each in pods.values()} == {f"pg-{system}-llm"}
+
+
 async def test_bare_pods_and_those_of_plain_replica_sets_cost_no_write(set_workloads: Any) -> None:
     async with set_workloads("1x4x80GiB") as at:
         apps = client.AppsV1Api(at.on.core.api_client)

@@ -44,6 +44,9 @@ DEFINED: Final[Sequence[tuple[str, ...]]] = (
     ("jobset.x-k8s.io", "JobSet", "jobsets", "v1alpha2"),
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet", "leaderworkersets", "v1"),
     ("batch.volcano.sh", "Job", "jobs", "v1alpha1"),
+    ("scheduling.x-k8s.io", "PodGroup", "podgroups", "v1alpha1"),
+    ("scheduling.sigs.k8s.io", "PodGroup", "podgroups", "v1alpha1"),
+    ("scheduling.volcano.sh", "PodGroup", "podgroups", "v1beta1"),
     *(("serving.knative.dev", kind, f"{kind.lower()}s", "v1") for kind in ("Service", "Configuration", "Revision")),
     ("machinelearning.seldon.io", "SeldonDeployment", "seldondeployments", "v1"),
     *(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -165,9 +165,11 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(*, started: bool = True, **settings: Any) -> AsyncIterator[Cluster]:
+async def cluster(
+    *, started: bool = True, types: Sequence[ResourceType] = (), **settings: Any
+) -> AsyncIterator[Cluster]:
     clock = VirtualClock(asyncio.get_running_loop())
-    server = MemoryApiServer(clock=clock, rng=random.Random(5), auto_namespaces=True, extra_types=TYPES)
+    server = MemoryApiServer(clock=clock, rng=random.Random(5), auto_namespaces=True, extra_types=(*TYPES, *types))
     async with anyio.create_task_group() as tasks:
         await tasks.start(server.run)
         made = Cluster(server, tasks, WorkloadSettings(**settings))

@@ -39,9 +39,14 @@ def annotated_count(obj: Json, name: str) -> int | None:
     text = annotations_of(obj).get(name)
     if text is None:
         return None
+    return read_count(obj, f"metadata.annotations[{name}]", text)
+
+
+def read_count(obj: Json, field: str, text: str) -> int:
+    """Read a positive number that a label or annotation of ``obj`` holds."""
     number = parse_int(text)
     if number is None or not 1 <= number <= _MOST:
-        raise malformed(obj, f"metadata.annotations[{name}]", text, f"a number from 1 to {_MOST}")
+        raise malformed(obj, field, text, f"a number from 1 to {_MOST}")
     return number
 
 
@@ -90,6 +95,13 @@ def malformed(obj: Json, field: str, value: object, allowed: str) -> Refused:
     """Return the refusal of a value."""
     said = "absent" if value is None else shown(repr(value))
     return Refused(Refusal(code=Code.MALFORMED, about=about(obj), field=field, value=said, allowed=allowed))
+
+
+def not_carried_out(obj: Json, field: str, value: str, allowed: str) -> Refused:
+    """Return the refusal of a value that another scheduler serves and Moorage does not."""
+    return Refused(
+        Refusal(code=Code.NOT_CARRIED_OUT, about=about(obj), field=field, value=shown(value), allowed=allowed)
+    )
 
 
 def _texts(value: object) -> Mapping[str, str]:

@@ -49,14 +49,19 @@ class Defaults(msgspec.Struct, frozen=True):
     kinds: Mapping[tuple[str, str], Default] = {}
 
 
-def queue_of(owner: Json, pod: Json, defaults: Defaults) -> str:
-    """Return the queue that is charged; by the label `project` it may be that of a node pool."""
+def queue_of(owner: Json, pod: Json, defaults: Defaults, *, own: str = "") -> str:
+    """Return the queue that is charged. ``own``: what the workload names in a place of its own."""
+    return queue_said(owner, pod) or own or defaults.queue
+
+
+def queue_said(owner: Json, pod: Json) -> str:
+    """Return the queue that labels name, "" without one; by the label `project` it may be that of a node pool."""
     if queue := _label(names.QUEUE_LABEL, owner, pod):
         return queue
     if project := _label(names.PROJECT_LABEL, owner, pod):
         pool = _label(names.NODE_POOL_LABEL, owner, pod)
         return f"{project}-{pool}" if pool else project
-    return defaults.queue
+    return ""
 
 
 def priority_of(owner: Json, pod: Json, *, own: str, defaults: Defaults, default: str) -> str:
@@ -66,6 +71,11 @@ def priority_of(owner: Json, pod: Json, *, own: str, defaults: Defaults, default
         if name and (defaults.priority_classes is None or name in defaults.priority_classes):
             return name
     return default
+
+
+def priority_said(owner: Json, pod: Json) -> str:
+    """Return the priority class that labels or the pod's spec name, whether or not it exists; "" without one."""
+    return _label(names.PRIORITY_CLASS_LABEL, owner, pod) or fields.text(pod, "spec.priorityClassName")
 
 
 def preemptibility_of(owner: Json, pod: Json, default: str) -> str | None:

@@ -6,11 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from wire import names
 from wire.core import ObjectMeta, OwnerReference
 from wire.crds.podgroup import DEFINITION, PodGroup, PodGroupSpec
 from workloads.core import fields, generic, parts, walk
 from workloads.core.case import Case, Kind, Makes, Name, Top
+from workloads.core.foreign import agreement, shaping, words
+from workloads.core.foreign.words import Gang
 from workloads.core.generic import Default, Defaults
 from workloads.core.kinds import kind_of
 from workloads.core.reading import LAST_APPLIED
@@ -35,15 +39,34 @@ def _group(pod: Json, read: Read, defaults: Defaults) -> Group | Nothing:
     chain = walk.chain(pod, read)
     if any(fields.annotations_of(obj).get(names.SKIP_POD_GROUPER) == _TRUE for obj in (pod, *chain)):
         return Nothing(Why.SKIPPED)
-    if not fields.mappings(pod, "metadata.ownerReferences") and fields.annotations_of(pod).get(names.POD_GROUP_NAME):
+    is_named = fields.annotations_of(pod).get(names.POD_GROUP_NAME)
+    if not fields.mappings(pod, "metadata.ownerReferences") and is_named and not shaping.names_own(pod):
         return Nothing(Why.GROUPED_BY_HAND)
     top, kind = _top(pod, chain)
+    if not shaping.has_own(kind, top) and (gang := words.gang_of(pod)) is not None:
+        return _foreign(Case(pod, top, chain, kind, read), gang, defaults)
     if kind.makes is Makes.WHEN_ASKED and not generic.states_more(top, pod):
         return Nothing(Why.ALONE)
     case = Case(pod, top, chain, kind, read)
     shape = (kind.rule or alone.shape)(case) if kind.name is Name.BY_OWNER else Shape(minimum=1)
     parts.check(top, shape.parts)
     return Group(_pod_group(case, shape, defaults), shape.part)
+
+
+def _foreign(case: Case, gang: Gang, defaults: Defaults) -> Group:
+    """Return the PodGroup of a gang that a pod asks for in the words of another scheduler."""
+    # One PodGroup for all of them, whatever the kind of their owners is.
+    case = msgspec.structs.replace(case, kind=msgspec.structs.replace(case.kind, name=Name.BY_OWNER))
+    shape = shaping.shape(gang, case)
+    parts.check(shape.owner or case.top, shape.parts)
+    made = _pod_group(case, shape, defaults)
+    said = agreement.said(
+        gang, queue=generic.queue_said(case.top, case.pod), priority=generic.priority_said(case.top, case.pod)
+    )
+    meta = msgspec.structs.replace(
+        made.metadata, annotations={**(made.metadata.annotations or {}), names.FOREIGN_GANG: said}
+    )
+    return Group(msgspec.structs.replace(made, metadata=meta), shape.part)
 
 
 def _top(pod: Json, chain: Sequence[Json]) -> tuple[Json, Kind]:
@@ -88,7 +111,7 @@ def _pod_group(case: Case, shape: Shape, defaults: Defaults) -> PodGroup:
     spec = PodGroupSpec(
         min_member=shape.minimum if shape.min_parts is None else None,
         min_sub_group=shape.min_parts,
-        queue=generic.queue_of(top, pod, defaults),
+        queue=generic.queue_of(top, pod, defaults, own=shape.queue),
         priority_class_name=priority,
         preemptibility=generic.preemptibility_of(top, pod, chosen.preemptibility),
         preemption_delay=generic.duration_of(top, pod, names.PREEMPTION_DELAY),
@@ -109,6 +132,8 @@ def _pod_group(case: Case, shape: Shape, defaults: Defaults) -> PodGroup:
 
 
 def _name(case: Case, shape: Shape, owner: OwnerReference) -> str:
+    if shape.name:
+        return shape.name
     if case.kind.name is Name.BY_LABEL:
         return fields.labels_of(case.pod)[case.kind.pod_labels[-1]]
     return f"pg-{owner.name}-{owner.uid}{shape.suffix}"

@@ -10,6 +10,7 @@ import msgspec
 from wire import gangs, names
 from wire.core import ObjectMeta, Pod
 from workloads.core import fields
+from workloads.core.foreign import words
 from workloads.core.kinds import kind_of
 from workloads.core.rules import alone, aml
 from workloads.core.values import Json
@@ -45,7 +46,12 @@ def fingerprint(pod: Json) -> int:
 
 
 def key_of(pod: Json) -> str:
-    """Return what pods have in common that are grouped together: the UID of the first owner, else the pod's own."""
+    """Return what pods have in common that are grouped together.
+
+    That is the gang that they name in another scheduler's words, else the UID of the first owner, else the pod's own.
+    """
+    if key := words.key_of(pod):
+        return key
     owners = fields.at(pod, "metadata.ownerReferences")
     first = owners[0] if isinstance(owners, list) and owners else {}
     return str(fields.at(first, "uid") or fields.text(pod, "metadata.uid"))
@@ -71,7 +77,7 @@ def needs_spec(api_version: str, kind: str) -> bool:
 
 
 #: Kinds without a rule of their own whose spec the rule of a kind above them, or beside them, reads.
-_READ_BY_OTHERS: Final = frozenset({("v1", "Pod"), ("scheduler.grove.io/v1alpha1", "PodGang")})
+_READ_BY_OTHERS: Final = words.OBJECTS | {("v1", "Pod"), ("scheduler.grove.io/v1alpha1", "PodGang")}
 
 
 def _plain(meta: ObjectMeta) -> Json:
@@ -95,4 +101,5 @@ def group_of(pod: Json) -> str:
 
 def told_group(pod: Json) -> str:
     """Return the PodGroup that admission names on a pod, which knows nothing of what stands above its owner."""
-    return gangs.told_group(fields.mappings(pod, "metadata.ownerReferences"), fields.labels_of(pod))
+    owners = fields.mappings(pod, "metadata.ownerReferences")
+    return gangs.told_group(owners, fields.labels_of(pod), fields.annotations_of(pod))

@@ -13,6 +13,8 @@ _REFUSED: Final[Mapping[Code, str]] = {
     Code.NOT_READ: "{about} was not read yet",
     Code.NOT_FOUND: "{about} does not exist",
     Code.MALFORMED: "{about} has a value that is not allowed",
+    Code.NOT_CARRIED_OUT: "{about} asks for what is not carried out",
+    Code.GANG_DIFFERS: "{about} differs from the other pods of its gang",
     Code.TOO_MANY_PARTS: "{about} has too many parts",
 }
 _NOTHING: Final[Mapping[Why, str]] = {

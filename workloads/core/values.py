@@ -54,6 +54,10 @@ class Code(enum.Enum):
     NOT_FOUND = "not-found"
     #: A field holds a value that is not allowed, or lacks one.
     MALFORMED = "malformed"
+    #: A pod or a PodGroup of another scheduler asks for what Moorage does not do.
+    NOT_CARRIED_OUT = "not-carried-out"
+    #: A pod says something else of its gang than the pods that came before it.
+    GANG_DIFFERS = "gang-differs"
     #: The PodGroup would have more sub-groups than MOST_PARTS.
     TOO_MANY_PARTS = "too-many-parts"
 
@@ -91,5 +95,9 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     suffix: str = ""
     #: The priority class that the workload names in a place of its own.
     priority: str = ""
+    #: The queue that an object of another scheduler names.
+    queue: str = ""
+    #: The PodGroup's name where it does not follow from its owner.
+    name: str = ""
     #: What names and owns the PodGroup, where that is not what stands for the workload.
     owner: Json | None = None

@@ -3,7 +3,8 @@
 A PodGroup is created whole. Afterwards only its shape (the minimums, the sub-groups, the annotation with the least
 number) and its topology constraint follow the workload. Queue, priority, preemptibility, times, labels and everything
 else stay as they were created, or as somebody set them: pods of one group may say different things, and what runs
-does not change queue or priority because a pod comes.
+does not change queue or priority because a pod comes. The PodGroup of a foreign gang (foreign/) is recognized by its
+annotation, since pods of several owners may share it.
 
 What was written last stands on the PodGroup as two digests (annotation ``moorage.dev/grouped``). A shape or a
 constraint that is not as it was written was set by a person, and is kept. Without the annotation the PodGroup is that
@@ -29,7 +30,7 @@ _NONE: Final = "-"
 class Live(msgspec.Struct, frozen=True, gc=False):
     """What is kept of a PodGroup that is there: ``shape`` and ``topology`` as digests, and those written last.
 
-    ``owners``: their UIDs.
+    ``owners``: their UIDs. ``gang``: what its first pod said of a gang in another scheduler's words.
     """
 
     namespace: str
@@ -40,6 +41,7 @@ class Live(msgspec.Struct, frozen=True, gc=False):
     shape: str
     topology: str
     written: str = ""
+    gang: str = ""
 
 
 class Create(msgspec.Struct, frozen=True):
@@ -70,15 +72,20 @@ def live(group: PodGroup) -> Live:
         shape=_shape(group),
         topology=_topology(group.spec),
         written=(meta.annotations or {}).get(names.GROUPED, ""),
+        gang=gang_of(group),
     )
+
+
+def gang_of(group: PodGroup) -> str:
+    """Return what the first pod of a foreign gang said of it; "" of any other PodGroup."""
+    return (group.metadata.annotations or {}).get(names.FOREIGN_GANG, "")
 
 
 def decide(wanted: PodGroup, there: Live | None) -> Create | Change | Keep:
     """Return what to write so that ``wanted`` is there. ``there``: the PodGroup of its name, None without one."""
     if there is None:
         return Create(_created(wanted))
-    owners = {owner.uid for owner in wanted.metadata.owner_references or ()}
-    if not owners & set(there.owners):
+    if not _is_ours(wanted, there):
         return Keep()
     shape, topology = _shape(wanted), _topology(wanted.spec)
     was_shape, was_topology = _written(there)
@@ -96,6 +103,13 @@ def decide(wanted: PodGroup, there: Live | None) -> Create | Change | Keep:
     if not spec:
         return Keep()
     return Change({"metadata": {"annotations": {**annotations, names.GROUPED: f"{shape} {topology}"}}, "spec": spec})
+
+
+def _is_ours(wanted: PodGroup, there: Live) -> bool:
+    """Whether the PodGroup was made of this workload, or of this gang, whose pods may have several workloads."""
+    if gang := gang_of(wanted):
+        return gang == there.gang
+    return bool({owner.uid for owner in wanted.metadata.owner_references or ()} & set(there.owners))
 
 
 def _created(wanted: PodGroup) -> Mapping[str, Any]:

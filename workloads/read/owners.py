@@ -12,6 +12,7 @@ import msgspec
 from kube.client.api import Api
 from kube.client.errors import Forbidden, NotFound
 from wire.core import OwnerReference
+from workloads.core.foreign import words
 from workloads.core.kinds import OTHER, kind_of
 from workloads.core.reading import owner_as_read
 from workloads.core.values import Json
@@ -122,5 +123,6 @@ def _unserved(reference: OwnerReference) -> Absent:
     One of the table was there when its pods were made, so it is waited for. Of any other kind nothing is known, and
     what it owns stands for itself.
     """
-    is_known = kind_of(reference.api_version, reference.kind) != [OTHER]
+    key = (reference.api_version, reference.kind)
+    is_known = kind_of(*key) != [OTHER] or key in words.OBJECTS
     return Absent.NOT_FOUND if is_known else Absent.FORBIDDEN

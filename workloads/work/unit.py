@@ -27,6 +27,7 @@ from wire.crds.podgroup import PodGroup
 from wire.events import WARNING
 from workloads.core import fields, grouping, reading, telling, writing
 from workloads.core.flat import flattened
+from workloads.core.foreign import agreement
 from workloads.core.generic import Defaults
 from workloads.core.values import Code, Group, Json, Nothing, Refusal
 from workloads.core.walk import Absent, Read
@@ -115,13 +116,29 @@ class Unit:
                 return True
             case Refusal():
                 self._owners.renew(uids)
-                self._observer.ended(answer.code)
-                if answer.code is not Code.NOT_FOUND or failures + 1 >= _TELL_ABSENT_FROM:
-                    self._tell(pod, telling.told(answer))
+                self._refuse(pod, answer, failures)
                 return False
             case Group():
+                if (refusal := self._disagreement(pod, read, answer, wanted)) is not None:
+                    self._refuse(pod, refusal, failures)
+                    return False
                 self._want(pod, read, answer, wanted)
                 return True
+
+    def _refuse(self, pod: SeenPod, refusal: Refusal, failures: int) -> None:
+        self._observer.ended(refusal.code)
+        if refusal.code is not Code.NOT_FOUND or failures + 1 >= _TELL_ABSENT_FROM:
+            self._tell(pod, telling.told(refusal))
+
+    def _disagreement(self, pod: SeenPod, read: Json, answer: Group, wanted: dict[str, Wanted]) -> Refusal | None:
+        """Return why a pod is not of the foreign gang that it names: pods that came before it say something else."""
+        said, name = writing.gang_of(answer.pod_group), answer.pod_group.metadata.name
+        if not said or pod.group == name:
+            return None
+        if name in wanted:
+            return agreement.difference(read, said, writing.gang_of(wanted[name].pod_group))
+        there = self._view.groups.get((pod.namespace, name))
+        return agreement.difference(read, said, there.gang) if there is not None and there.gang else None
 
     async def _read(self, pod: SeenPod) -> Json | None:
         """Return what rules read of a pod, None if it is gone."""
@@ -180,12 +197,19 @@ class Unit:
         except errors.ApiError as error:
             self._failed(wanted.members[0].pod, error)
             return False
+        if not self._is_agreed(wanted.pod_group):
+            return False
         undone: list[Member] = []
         name = wanted.pod_group.metadata.name
         async with anyio.create_task_group() as tasks:
             for member in wanted.members:
                 tasks.start_soon(self._mark, member, name, undone)
         return not undone
+
+    def _is_agreed(self, group: PodGroup) -> bool:
+        """Whether a foreign gang's PodGroup says what was wanted: another replica may have made it of another pod."""
+        there = self._view.groups.get((group.metadata.namespace, group.metadata.name))
+        return there is None or not there.gang or there.gang == writing.gang_of(group)
 
     async def _ensure(self, wanted: PodGroup) -> None:
         """Write a PodGroup if that has to be. Raises ApiError."""

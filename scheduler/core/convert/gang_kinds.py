@@ -4,24 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from wire import gangs, names
+from wire import gangs, gangwords, names
 from wire.core import ObjectMeta, OwnerReference, Pod
 
 _MOST_DIGITS = 9
-#: Labels and annotations by which pods ask other schedulers to be started together: Volcano's, Koordinator's, those of
-#: the coscheduling plug-in, old and new, and YuniKorn's.
-_OTHERS_GANGS = (
-    "scheduling.k8s.io/group-name",
-    "scheduling.volcano.sh/group-name",
-    "scheduling.volcano.sh/group-min-member",
-    "gang.scheduling.koordinator.sh/name",
-    "gang.scheduling.koordinator.sh/min-available",
-    "pod-group.scheduling.sigs.k8s.io",
-    "pod-group.scheduling.sigs.k8s.io/name",
-    "pod-group.scheduling.sigs.k8s.io/min-available",
-    "scheduling.x-k8s.io/pod-group",
-    "yunikorn.apache.org/task-group-name",
-)
 #: KAI's annotations that its pod-grouper turns into a structure of the PodGroup; nothing here reads them.
 _KAIS_STRUCTURE = (names.SEGMENT_SIZE, names.SEGMENT_TOPOLOGY_REQUIRED, names.TOPOLOGY_REQUIRED)
 #: KAI's annotations by which pods prefer a place together; they keep no pod waiting, and nothing looks at them.
@@ -38,10 +24,15 @@ def asked_elsewhere(pod: Pod) -> str:
 
 def asked_by(meta: ObjectMeta) -> str:
     """The labels and annotations that ask for a gang in such a way, of a pod or of its owner; "" if there are none."""
-    found = [*_of_others(meta), *kais_structure(meta.annotations)]
+    found = [*gangwords.written(meta.labels, meta.annotations), *kais_structure(meta.annotations)]
     if _least(meta.annotations) != 1:
         found.append(f"annotation {names.BATCH_MIN_MEMBER}")
     return ", ".join(found)
+
+
+def is_translated(meta: ObjectMeta) -> bool:
+    """Whether words of another scheduler name a gang, of which the grouping of workloads makes a PodGroup."""
+    return any(word in gangwords.TRANSLATED for word in gangwords.written(meta.labels, meta.annotations))
 
 
 def not_carried_out(asked: str) -> str:
@@ -54,13 +45,6 @@ def _upstream(pod: Pod) -> Iterator[str]:
         yield "spec.workloadRef"
     if pod.spec.scheduling_group:
         yield "spec.schedulingGroup"
-
-
-def _of_others(meta: ObjectMeta) -> Iterator[str]:
-    for place, written in (("label", meta.labels), ("annotation", meta.annotations)):
-        for name in _OTHERS_GANGS if written else ():
-            if written and written.get(name):
-                yield f"{place} {name}"
 
 
 def kais_structure(annotations: dict[str, str] | None) -> list[str]:

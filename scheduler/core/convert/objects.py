@@ -242,7 +242,7 @@ def _blocker(
 def without_group(pod: Pod, *, are_grouped: bool = False) -> Verdict | None:
     """Why a pod that names no PodGroup is not started alone, by what it says itself; None where it may be.
 
-    ``are_grouped``: it will name one, since Moorage groups pods of its owner.
+    ``are_grouped``: Moorage groups pods of owners, and of gangs in the words of other schedulers.
     """
     if (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME):
         return None
@@ -250,6 +250,8 @@ def without_group(pod: Pod, *, are_grouped: bool = False) -> Verdict | None:
         is_coming = are_grouped and pod.metadata.owner_references
         return Verdict(code=Code.NOT_GROUPED if is_coming else Code.NO_POD_GROUP, detail=kind)
     if asked := gang_kinds.asked_elsewhere(pod):
+        if are_grouped and gang_kinds.is_translated(pod.metadata):
+            return Verdict(code=Code.NOT_GROUPED, detail=f"gang ({asked})")
         return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=gang_kinds.not_carried_out(asked))
     return None
 

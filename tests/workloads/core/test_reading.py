@@ -52,6 +52,12 @@ def test_pods_of_one_owner_are_grouped_together_and_a_pod_of_nobody_by_itself() 
     assert reading.key_of(decoded(pod(name="a"))) == "pod-a"
 
 
+def test_pods_of_one_gang_are_grouped_together_whoever_owns_them() -> None:
+    words: dict[str, Any] = {"labels": {"scheduling.x-k8s.io/pod-group": "llm"}}
+    keys = {reading.key_of(decoded(each)) for each in (pod(JOB, name="a", **words), pod(name="b", **words))}
+    assert keys == {"coscheduling team/llm"}
+
+
 SPECS = [
     ("batch/v1", "Job", False),
     ("apps/v1", "ReplicaSet", False),

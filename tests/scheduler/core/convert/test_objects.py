@@ -190,6 +190,45 @@ def test_where_workloads_are_grouped_a_pod_of_a_gang_kind_waits_for_that(
 
 
 @pytest.mark.parametrize(
+    ("asked", "code", "detail"),
+    [
+        (
+            {"labels": {"scheduling.x-k8s.io/pod-group": "g"}},
+            Code.NOT_GROUPED,
+            "gang (label scheduling.x-k8s.io/pod-group)",
+        ),
+        (
+            {"annotations": {"gang.scheduling.koordinator.sh/name": "g"}},
+            Code.NOT_GROUPED,
+            "gang (annotation gang.scheduling.koordinator.sh/name)",
+        ),
+        # Nobody translates these.
+        (
+            {"annotations": {"yunikorn.apache.org/task-group-name": "g"}},
+            Code.UNSUPPORTED_CONSTRAINT,
+            "starting together by annotation yunikorn.apache.org/task-group-name (without a PodGroup in annotation "
+            "pod-group-name)",
+        ),
+        (
+            {"annotations": {"scheduling.x-k8s.io/pod-group": "g"}},
+            Code.UNSUPPORTED_CONSTRAINT,
+            "starting together by annotation scheduling.x-k8s.io/pod-group (without a PodGroup in annotation "
+            "pod-group-name)",
+        ),
+    ],
+)
+def test_where_workloads_are_grouped_a_pod_waits_for_the_pod_group_of_its_foreign_gang(
+    asked: dict[str, Any], code: Code, detail: str
+) -> None:
+    record = objects.pod_record(pod(**asked), GROUPED)
+    assert record is not None
+    assert record.blocker == Verdict(code=code, detail=detail)
+    named = objects.pod_record(pod(group="g", **asked), GROUPED)
+    assert named is not None
+    assert named.blocker is None
+
+
+@pytest.mark.parametrize(
     ("asked", "named"),
     [
         ({"spec": {"schedulingGroup": {"podGroupName": "g"}}}, "spec.schedulingGroup"),

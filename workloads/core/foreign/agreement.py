@@ -1,0 +1,61 @@
+"""What pods of one foreign gang say of it, and that they say the same.
+
+What the first pod of a gang says stands on its PodGroup (annotation ``moorage.dev/foreign-gang``) until the PodGroup is
+deleted. A pod that says something else is refused: it neither joins nor changes the gang. Only what stands on pods and
+their owners is compared; the PodGroup of the other scheduler is one for all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gpu.refusal import shown
+from workloads.core import fields
+from workloads.core.foreign.words import Gang
+from workloads.core.values import Code, Json, Refusal
+
+_LEAST, _QUEUE, _PRIORITY = "minimum", "queue", "priorityClass"
+_LEAST_FIELD: Final = "minimumBy"
+
+
+def said(gang: Gang, *, queue: str, priority: str) -> str:
+    """Return what a pod says of its gang, as text that is equal for pods that agree."""
+    found = {
+        "name": gang.name,
+        "by": gang.field,
+        _LEAST: gang.least,
+        _LEAST_FIELD: gang.least_field,
+        _QUEUE: queue,
+        _PRIORITY: priority,
+    }
+    return json.dumps({key: value for key, value in found.items() if value not in {None, ""}}, sort_keys=True)
+
+
+def difference(pod: Json, own: str, first: str) -> Refusal | None:
+    """Return why a pod that says ``own`` is not of the gang that says ``first``; None if it is."""
+    mine, theirs = _read(own), _read(first)
+    for key in (_LEAST, _QUEUE, _PRIORITY):
+        if mine.get(key) != theirs.get(key):
+            return Refusal(
+                code=Code.GANG_DIFFERS,
+                about=fields.about(pod),
+                field=str(mine.get(_LEAST_FIELD) or _LEAST) if key == _LEAST else key,
+                value=_shown(mine.get(key)),
+                allowed=f"{_shown(theirs.get(key))}, as the gang's first pod says",
+            )
+    return None
+
+
+def _read(text: str) -> Mapping[str, Any]:
+    """Read such a text; of one that somebody has spoilt nothing."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _shown(value: object) -> str:
+    return "absent" if value is None else shown(str(value))

@@ -1,0 +1,158 @@
+"""Which gang a pod asks for in the words of another scheduler (design batch.md 7).
+
+A gang is a PodGroup of that scheduler, named by the pod, or is defined by its pods, which say the minimum themselves.
+Words that are not translated are refused: a pod that asks for a gang is never started alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from gpu.refusal import shown
+from wire import gangwords
+from workloads.core import fields
+from workloads.core.case import Case
+from workloads.core.foreign import coscheduling, koordinator, volcano
+from workloads.core.values import Code, Json, Refusal, Refused, Shape
+
+#: What Kubernetes takes as the name of an object.
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_LONGEST_NAME: Final = 253
+
+LABEL, ANNOTATION = "labels", "annotations"
+#: Place in the metadata, and name.
+Word = tuple[str, str]
+#: Reads the PodGroup of the other scheduler, for one pod of it.
+Rule = Callable[[Json, Case], Shape]
+
+
+class Form(msgspec.Struct, frozen=True, kw_only=True):
+    """How one system asks. ``names``: words that name the gang. ``least``: those that state the minimum on the pod.
+
+    ``api_group``, ``version``: those of the system's PodGroup. ``beside``: words that mean nothing beside these.
+    """
+
+    system: str
+    names: tuple[Word, ...]
+    api_group: str
+    version: str
+    rule: Rule
+    least: tuple[Word, ...] = ()
+    beside: tuple[Word, ...] = ()
+
+
+class Gang(msgspec.Struct, frozen=True):
+    """The gang of a pod. ``field``: where the pod names it. ``least``: the minimum, if the pod states it."""
+
+    form: Form
+    name: str
+    field: str
+    least: int | None = None
+    least_field: str = ""
+
+
+FORMS: Final[tuple[Form, ...]] = (
+    Form(
+        system="coscheduling",
+        names=((LABEL, gangwords.COSCHEDULING_GROUP),),
+        api_group="scheduling.x-k8s.io",
+        version="v1alpha1",
+        rule=coscheduling.shape,
+    ),
+    Form(
+        system="volcano",
+        names=((ANNOTATION, gangwords.VOLCANO_GROUP), (ANNOTATION, gangwords.VOLCANO_OWN_GROUP)),
+        api_group="scheduling.volcano.sh",
+        version="v1beta1",
+        rule=volcano.shape,
+        # Volcano reads it on owners, and only for pods that name no PodGroup.
+        beside=((ANNOTATION, gangwords.VOLCANO_LEAST),),
+    ),
+    Form(
+        system="koordinator",
+        names=(
+            (ANNOTATION, gangwords.KOORDINATOR_NAME),
+            (LABEL, gangwords.SIGS_GROUP),
+            (LABEL, gangwords.SIGS_NAME),
+        ),
+        api_group="scheduling.sigs.k8s.io",
+        version="v1alpha1",
+        rule=koordinator.shape,
+        least=((LABEL, gangwords.SIGS_LEAST), (ANNOTATION, gangwords.KOORDINATOR_LEAST)),
+    ),
+)
+#: API version and kind of what rules read.
+OBJECTS: Final = frozenset({(f"{form.api_group}/{form.version}", "PodGroup") for form in FORMS})
+
+
+def gang_of(pod: Json) -> Gang | None:
+    """Return the gang that a pod asks for; None if for none. Raises Refused for what is not translated."""
+    gangs = list(_gangs(pod))
+    known = {word for gang in gangs[:1] for word in (*gang.form.names, *gang.form.least, *gang.form.beside)}
+    left = [word for word in _written(pod) if word not in known]
+    if left or len(gangs) > 1:
+        # Of several systems, the word that names the other gang is among those that are left.
+        place, name = left[0]
+        raise _not_carried_out(pod, _field((place, name)), _value(pod, (place, name)))
+    return gangs[0] if gangs else None
+
+
+def key_of(pod: Json) -> str:
+    """Return what pods of one gang have in common; "" if the pod asks for none, or for what is refused."""
+    try:
+        gang = gang_of(pod)
+    except Refused:
+        return ""
+    return f"{gang.form.system} {fields.text(pod, 'metadata.namespace')}/{gang.name}" if gang else ""
+
+
+def _gangs(pod: Json) -> Iterator[Gang]:
+    for form in FORMS:
+        found = [(word, text) for word in form.names if (text := _value(pod, word))]
+        if not found:
+            continue
+        (word, name), *more = found
+        for other, text in more:
+            if text != name:
+                raise fields.malformed(pod, _field(other), text, f"{shown(name)}, as {_field(word)} says")
+        if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+            raise fields.malformed(pod, _field(word), name, f"the name of an object, up to {_LONGEST_NAME} characters")
+        least = next((each for each in form.least if _value(pod, each)), None)
+        if least is None:
+            yield Gang(form, name, _field(word))
+        else:
+            number = fields.read_count(pod, _field(least), _value(pod, least))
+            yield Gang(form, name, _field(word), number, _field(least))
+
+
+def _written(pod: Json) -> Iterator[Word]:
+    for place in (LABEL, ANNOTATION):
+        for name in gangwords.ALL:
+            if _value(pod, (place, name)):
+                yield place, name
+
+
+def _value(pod: Json, word: Word) -> str:
+    place, name = word
+    return (fields.labels_of(pod) if place == LABEL else fields.annotations_of(pod)).get(name, "")
+
+
+def _field(word: Word) -> str:
+    return f"metadata.{word[0]}[{word[1]}]"
+
+
+def _not_carried_out(pod: Json, field: str, value: str) -> Refused:
+    systems = ", ".join(form.system for form in FORMS)
+    return Refused(
+        Refusal(
+            code=Code.NOT_CARRIED_OUT,
+            about=fields.about(pod),
+            field=field,
+            value=shown(value),
+            allowed=f"one gang, in words of one of {systems}",
+        )
+    )
