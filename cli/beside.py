@@ -15,6 +15,7 @@ from wire import names
 from wire.core import ObjectMeta
 from wire.crds.podgroup import PodGroup
 from wire.storage import PersistentVolumeClaim, StorageClass
+from workloads.core.foreign.manifests import Gangs
 
 #: Namespace and name.
 Key = tuple[str, str]
@@ -26,10 +27,12 @@ class Beside(msgspec.Struct):
     """The objects of all files by their names; None for one that can't be read.
 
     ``adopting``: namespaces that adopt pods of other schedulers. ``late``: StorageClasses that wait for a pod.
+    ``gangs``: those in the words of other schedulers.
     """
 
     claims: dict[Key, ClaimRecord | None] = {}
     groups: dict[Key, PodGroupRecord | None] = {}
+    gangs: Gangs = msgspec.field(default_factory=Gangs)
     adopting: set[str] = set()
     late: set[str] = set()
 
@@ -47,6 +50,8 @@ def _take(found: Beside, raw: Mapping[str, Any]) -> None:
     if meta is None:
         return
     key = (meta.namespace or _DEFAULT_NAMESPACE, meta.name)
+    if found.gangs.note(raw, key[0]):
+        return
     match raw.get("kind"):
         case "PersistentVolumeClaim":
             claim = _read(raw, PersistentVolumeClaim)

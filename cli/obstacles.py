@@ -31,6 +31,10 @@ from scheduler.core.model.verdict import Code, Verdict
 from scheduler.status.reasons import told
 from wire import names
 from wire.core import Job, ObjectMeta, OwnerReference, Pod
+from workloads.core import telling
+from workloads.core.values import Code as GangCode
+from workloads.core.values import Group
+from workloads.core.values import Refusal as GangRefusal
 
 #: What the scheduler calls a constraint -> what to do about it.
 ADVICE: Final[Mapping[str, str]] = {
@@ -60,7 +64,7 @@ def obstacles(
         )
         yield Suspicion("no-scheduler", "spec.schedulerName", text)
     if is_ours or is_shared:
-        yield from _never_placed(_stored(found, pod, dialects), found)
+        yield from _never_placed(_stored(found, pod, dialects), found, beside)
         yield from _of_group(found, pod, beside)
         yield from _of_preferences(found, pod)
         for claim in volumes.claims_of(pod):
@@ -97,7 +101,7 @@ def _stored(found: FoundPod, pod: Pod, dialects: DialectSettings) -> Pod:
     return ours if isinstance(made, Refusal) else msgspec.convert(made.pod, Pod)
 
 
-def _never_placed(pod: Pod, found: FoundPod) -> Iterator[Suspicion]:
+def _never_placed(pod: Pod, found: FoundPod, beside: Beside) -> Iterator[Suspicion]:
     record = objects.pod_record(pod, Settings())
     if record is None:
         return
@@ -108,10 +112,30 @@ def _never_placed(pod: Pod, found: FoundPod) -> Iterator[Suspicion]:
         yield Suspicion("unsupported", name, text)
     if limit := constraints.excessive(record.cls):
         yield Suspicion("unsupported", "spec", f"has {limit}, so the pod is never placed: say it with fewer")
-    if why := objects.without_group(pod) or _by_its_job(found, pod):
+    if (gang := _foreign_gang(pod, found, beside)) is not None:
+        yield _of_foreign_gang(gang)
+    elif why := objects.without_group(pod) or _by_its_job(found, pod):
         text = f"is not set. {told(why).message}"
         advice = "" if why.code is Code.NO_POD_GROUP else f": {_GROUP}"
         yield Suspicion("no-pod-group", names.POD_GROUP_NAME, f"{text}{advice}")
+
+
+def _foreign_gang(pod: Pod, found: FoundPod, beside: Beside) -> Group | GangRefusal | None:
+    """The gang that a pod asks for in the words of another scheduler, as the grouping of workloads makes it."""
+    if not gang_kinds.is_translated(pod.metadata) or gang_kinds.gang_kind(pod):
+        return None
+    return beside.gangs.answer(found.raw, found.namespace, owner=found.owner or None)
+
+
+def _of_foreign_gang(answer: Group | GangRefusal) -> Suspicion:
+    if isinstance(answer, Group):
+        name = answer.pod_group.metadata.name
+        text = f"is not set. Grouping of workloads names PodGroup {name}; where it is turned off, {_GROUP}"
+        return Suspicion("no-pod-group", names.POD_GROUP_NAME, text, "note")
+    if answer.code is GangCode.NOT_FOUND:
+        text = f"is not set. {telling.told(answer)} in these files: the pod waits unless the cluster has it"
+        return Suspicion("pod-group-missing", names.POD_GROUP_NAME, text)
+    return Suspicion("no-pod-group", names.POD_GROUP_NAME, f"is not set. {telling.told(answer)}: {_GROUP}")
 
 
 def _made_by_cron_job(found: FoundPod) -> Mapping[str, Any] | None:

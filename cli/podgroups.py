@@ -19,6 +19,9 @@ from simulator.expanding import Expander
 from simulator.podmaking import Malformed
 from wire import names
 from wire.crds.podgroup import PodGroup
+from workloads.core import telling
+from workloads.core.foreign.manifests import Gangs, said_of
+from workloads.core.values import Refusal
 
 _DEFAULT_NAMESPACE: Final = "default"
 
@@ -45,12 +48,13 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def run(files: Sequence[str], *, output: str, progress: Progress | None = None) -> int:
     """Print the PodGroups; return 1 if a workload is refused. Raises BadInput."""
-    expander = Expander()
     progress = progress or Progress()
+    expander, read = Expander(), podfiles.read_all(files, progress)
     found: list[Answer] = []
-    for obj in podfiles.read_all(files, progress).objects:
+    for obj in read.objects:
         progress.tick(lambda: f"{len(found)} workloads translated")
         found.extend(_answers(obj, expander))
+    found += _foreign(read)
     if output == "text":
         for answer in found:
             _show(answer)
@@ -98,6 +102,31 @@ def _answer(workload: Workload, about: Answer) -> Answer:
     )
 
 
+def _foreign(read: podfiles.Found) -> list[Answer]:
+    """Return an answer for each gang that pods ask for in the words of other schedulers, and each pod refused."""
+    gangs = Gangs()
+    for obj in read.objects:
+        meta = obj.get("metadata")
+        namespace = meta.get("namespace") if isinstance(meta, Mapping) else None
+        gangs.note(obj, str(namespace or _DEFAULT_NAMESPACE))
+    found: dict[tuple[str, ...], Answer] = {}
+    for pod in read.pods:
+        if table.is_known(pod.owner.get("apiVersion"), pod.owner.get("kind")):
+            continue
+        answer = gangs.answer(pod.raw, pod.namespace, owner=pod.owner or None)
+        about = Answer(kind=pod.kind, namespace=pod.namespace, name=pod.name)
+        if isinstance(answer, Refusal):
+            found[pod.place,] = msgspec.structs.replace(about, refused=telling.told(answer))
+        elif answer is not None:
+            name = answer.pod_group.metadata.name
+            group = _by_hand(answer.pod_group)
+            gang = msgspec.structs.replace(about, kind="gang", name=name, pod_groups=(msgspec.to_builtins(group),))
+            known = found.get((pod.namespace, name), gang)
+            template = Template(f"{pod.kind} {pod.name} {pod.path}".rstrip(), name, answer.part)
+            found[pod.namespace, name] = msgspec.structs.replace(known, templates=(*known.templates, template))
+    return list(found.values())
+
+
 def _template(path: str, found: set[tuple[str, str]]) -> Template:
     return Template(path, *min(found)) if len(found) == 1 else Template(path)
 
@@ -106,8 +135,10 @@ def _by_hand(group: PodGroup) -> PodGroup:
     """Return a PodGroup as a person writes it: without the owner, whose UID is not known before it is created."""
     meta = group.metadata
     owner = (meta.owner_references or [])[0]
-    annotations = {key: text for key, text in (meta.annotations or {}).items() if key != names.TOP_OWNER_METADATA}
-    name = meta.name.replace(f"-{owner.uid}", "", 1)
+    ours = {names.TOP_OWNER_METADATA, names.FOREIGN_GANG}
+    annotations = {key: text for key, text in (meta.annotations or {}).items() if key not in ours}
+    # The name of a foreign gang has no UID in it.
+    name = meta.name if said_of(group) else meta.name.replace(f"-{owner.uid}", "", 1)
     changed = msgspec.structs.replace(meta, name=name, annotations=annotations or None, owner_references=None)
     return msgspec.structs.replace(group, metadata=changed)
 

@@ -80,8 +80,9 @@ def read(files: Sequence[str], progress: Progress, *, nodes: Sequence[NodeShape]
 
             tick()
             found.extend(reader.read(_documents(manifestfiles.text_of(path), path, tick), origin=str(path)))
+    grouped = reader.grouped(found)
     sys.stderr.writelines(f"moorage: {line(text)}\n" for text in reader.passed.lines())
-    return manifests.in_order(found)
+    return grouped
 
 
 def _documents(text: str, path: Path, tick: Callable[[], None]) -> list[object]:

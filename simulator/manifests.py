@@ -29,12 +29,17 @@ from kube.client.resources import (
     Resource,
 )
 from simulator.controllers import table
+from simulator.controllers.table import group_made, marked
 from simulator.expanding import Expander, api_version_of
 from simulator.passing import Passed
 from simulator.podmaking import Made, Malformed
 from simulator.secrets import SECRETS
 from simulator.shape import NodeShape
 from wire.yamlplace import why_not_yaml
+from workloads.core import telling
+from workloads.core.foreign.manifests import Gangs
+from workloads.core.foreign.words import OBJECTS as FOREIGN_GROUPS
+from workloads.core.values import Group
 
 #: In the order of creation: what others refer to comes first.
 KINDS: Final[tuple[Resource[Any], ...]] = (
@@ -95,7 +100,8 @@ def load(text: str, *, origin: str = "manifest") -> list[Manifest]:
 
 def read(documents: Sequence[object], *, origin: str = "manifest") -> list[Manifest]:
     """Read the documents of one text, ordered for creation. Raises MalformedManifest."""
-    return in_order(Reader().read(documents, origin=origin))
+    reader = Reader()
+    return reader.grouped(reader.read(documents, origin=origin))
 
 
 class Reader:
@@ -107,6 +113,7 @@ class Reader:
     def __init__(self, nodes: Sequence[NodeShape] = ()) -> None:
         self.passed = Passed()
         self._expander = Expander(nodes)
+        self._gangs = Gangs()
 
     def read(self, documents: Sequence[object], *, origin: str) -> list[Manifest]:
         """Read the documents of one text, in their order. Raises MalformedManifest."""
@@ -131,10 +138,31 @@ class Reader:
             if expanded:
                 return self._expanded(document, namespace, place)
             return [_checked(Manifest(_BY_KIND[kind], namespace, document, place))]
+        if (api_version, kind) in FOREIGN_GROUPS:
+            self._gangs.note(document, _namespace(document, place, is_namespaced=True))
+            return []
         if table.is_known(api_version, kind):
             return self._workload(document, _namespace(document, place, is_namespaced=True), place)
         self.passed.note(document)
         return []
+
+    def grouped(self, found: Sequence[Manifest]) -> list[Manifest]:
+        """Return all that was read with the PodGroups of foreign gangs, named on their pods; in order of creation."""
+        groups: dict[tuple[str, str], Manifest] = {}
+        pods: list[Manifest] = []
+        for each in found:
+            answer = self._gangs.answer(each.body, each.namespace) if each.resource is PODS else None
+            if isinstance(answer, Group):
+                made = group_made(answer.pod_group)
+                groups.setdefault(
+                    (each.namespace, answer.pod_group.metadata.name), _manifest(made, each.namespace, each.origin)
+                )
+                pods.append(msgspec.structs.replace(each, body=marked(each.body, answer)))
+                continue
+            if answer is not None:
+                self.passed.note_ungrouped(str(each), telling.told(answer))
+            pods.append(each)
+        return in_order([*groups.values(), *pods])
 
     def _workload(self, controller: Mapping[str, Any], namespace: str, place: str) -> list[Manifest]:
         """Return the pods of a workload of another project's kind, and the PodGroups that start them together."""

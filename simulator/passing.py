@@ -40,6 +40,10 @@ class Passed:
         if workload.why and workload.why != telling.told(Nothing(Why.ALONE)):
             self._not_grouped.append(f"{shown(about)}: {workload.why}")
 
+    def note_ungrouped(self, about: str, why: str) -> None:
+        """Note a pod that gets no PodGroup; ``about``: where it stands, kind, namespace and name."""
+        self._not_grouped.append(f"{shown(about)}: {why}")
+
     def lines(self) -> Iterator[str]:
         """Say what was passed over, a line for each reason."""
         if self._made:

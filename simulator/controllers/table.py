@@ -61,12 +61,16 @@ class Workload(msgspec.Struct, frozen=True):
     def made(self) -> Iterator[Made]:
         """Yield all objects in the order of their creation."""
         for each in self.pod_groups:
-            # Its owner is not stored here, and what has an owner that is not there is deleted.
-            meta = msgspec.structs.replace(each.metadata, owner_references=None)
-            yield Made(msgspec.to_builtins(msgspec.structs.replace(each, metadata=meta)), POD_GROUPS)
+            yield group_made(each)
         yield from self.beside
         for member in self.members:
             yield member.made
+
+
+def group_made(group: PodGroup) -> Made:
+    """Return a PodGroup as it is created: its owner is not stored here, and an object without its owner is deleted."""
+    meta = msgspec.structs.replace(group.metadata, owner_references=None)
+    return Made(msgspec.to_builtins(msgspec.structs.replace(group, metadata=meta)), POD_GROUPS)
 
 
 def is_known(api_version: object, kind: object) -> bool:
@@ -111,7 +115,9 @@ def _grouped(placed: Sequence[Placed], namespace: str, pods: int) -> Workload:
                 _bound(pods, len(answer.pod_group.spec.sub_groups or ()))
                 groups[name] = flattened(answer.pod_group)
             grouped = groups[name]
-            members.append(Member(_marked(each.made, grouped, answer.part), grouped, answer.part, each.template))
+            body = marked(each.made.body, Group(grouped, answer.part))
+            made = msgspec.structs.replace(each.made, body=body)
+            members.append(Member(made, grouped, answer.part, each.template))
         else:
             why = telling.told(answer)
             members.append(Member(each.made, None, template=each.template))
@@ -142,9 +148,10 @@ def _read(each: Placed) -> Read:
     return Read(owners=owners, named={launcher: top})
 
 
-def _marked(made: Made, pod_group: PodGroup, part: str) -> Made:
-    meta: dict[str, Any] = dict(made.body["metadata"])
-    meta["annotations"] = {**(meta.get("annotations") or {}), names.POD_GROUP_NAME: pod_group.metadata.name}
-    if part:
-        meta["labels"] = {**(meta.get("labels") or {}), names.SUBGROUP_LABEL: part}
-    return msgspec.structs.replace(made, body={**made.body, "metadata": meta})
+def marked(pod: Json, answer: Group) -> Json:
+    """Return a pod that names its PodGroup, and its part."""
+    meta: dict[str, Any] = dict(pod["metadata"])
+    meta["annotations"] = {**(meta.get("annotations") or {}), names.POD_GROUP_NAME: answer.pod_group.metadata.name}
+    if answer.part:
+        meta["labels"] = {**(meta.get("labels") or {}), names.SUBGROUP_LABEL: answer.part}
+    return {**pod, "metadata": meta}

@@ -122,9 +122,42 @@ GANGS: list[tuple[Raw, str]] = [
     (made_by("ray.io/v1", "RayCluster", pod(HALF)), "RayCluster"),
     (made_by("batch/v1", "Job", pod(HALF), {"kai.scheduler/batch-min-member": "6"}), "batch-min-member"),
     (made_by("batch/v1", "CronJob", pod(HALF), {"kai.scheduler/batch-min-member": "6"}), "batch-min-member"),
-    (pod({**HALF, "scheduling.k8s.io/group-name": "g"}), "scheduling.k8s.io/group-name"),
+    (pod({**HALF, "yunikorn.apache.org/task-group-name": "g"}), "yunikorn.apache.org/task-group-name"),
     (pod(HALF, labels={"jobset.sigs.k8s.io/jobset-name": "j"}), "JobSet"),
 ]
+
+
+VOLCANO = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": {"name": "g"}}
+BY_VOLCANO = {**HALF, "scheduling.k8s.io/group-name": "g"}
+
+
+@pytest.mark.parametrize(
+    ("objects", "expected"),
+    [
+        (
+            [pod(BY_VOLCANO), {**VOLCANO, "spec": {"minMember": 2}}],
+            ("note", "no-pod-group", "Grouping of workloads names PodGroup pg-volcano-g"),
+        ),
+        ([pod(BY_VOLCANO)], ("warning", "pod-group-missing", "PodGroup g of scheduling.volcano.sh")),
+        (
+            [pod(BY_VOLCANO), {**VOLCANO, "spec": {"subGroupPolicy": [{"name": "a"}]}}],
+            ("warning", "no-pod-group", "spec.subGroupPolicy is a; allowed: none"),
+        ),
+        # What the workload says of itself counts.
+        (
+            [made_by("batch/v1", "Job", pod(BY_VOLCANO), {"kai.scheduler/batch-min-member": "6"})],
+            ("warning", "no-pod-group", "starting together by annotation scheduling.k8s.io/group-name"),
+        ),
+        ([made_by("kubeflow.org/v1", "PyTorchJob", pod(BY_VOLCANO))], ("warning", "no-pod-group", "PyTorchJob")),
+    ],
+    ids=["translated", "without its PodGroup", "not carried out", "a Job with a minimum", "a gang kind"],
+)
+def test_a_gang_in_the_words_of_another_scheduler_is_judged_as_grouping_makes_it(
+    objects: list[Raw], expected: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (finding,) = findings(tmp_path, capsys, *objects)
+    assert (finding["level"], finding["code"], finding["field"]) == (*expected[:2], "pod-group-name")
+    assert expected[2] in finding["text"]
 
 
 def test_of_the_metadata_of_a_job_template_no_more_counts_than_its_jobs_get(

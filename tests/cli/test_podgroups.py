@@ -153,3 +153,53 @@ def test_it_is_not_asked_for_with_another_dialect(capsys: pytest.CaptureFixture[
         main(["translate", "--podgroup", "--to", "kai", "-"])
     assert ended.value.code == 2
     assert "not allowed with" in capsys.readouterr().err
+
+
+def volcano(**spec: Any) -> dict[str, Any]:
+    api_version = "scheduling.volcano.sh/v1beta1"
+    return {"apiVersion": api_version, "kind": "PodGroup", "metadata": {"name": "llm"}, "spec": spec}
+
+
+def of_volcano(name: str, task: str = "") -> dict[str, Any]:
+    annotations = {"scheduling.k8s.io/group-name": "llm", **({"volcano.sh/task-spec": task} if task else {})}
+    return {"apiVersion": "v1", "kind": "Pod", **template(), "metadata": {"name": name, "annotations": annotations}}
+
+
+def test_a_gang_in_the_words_of_another_scheduler_is_one_answer_for_all_its_pods(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = template()
+    words["metadata"] = {"annotations": {"scheduling.k8s.io/group-name": "llm", "volcano.sh/task-spec": "worker"}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": words}}
+    group = volcano(minMember=3, minTaskMember={"worker": 2}, queue="research")
+    (answer,) = answers(capsys, path_of(tmp_path, of_volcano("master"), job, group))
+    (made,) = answer["pod_groups"]
+    assert (made["metadata"]["name"], made["metadata"]["namespace"]) == ("pg-volcano-llm", "default")
+    assert names.FOREIGN_GANG not in made["metadata"].get("annotations", {})
+    assert made["spec"]["queue"] == "research"
+    assert made["spec"]["subGroups"] == [{"name": "worker", "minMember": 2}]
+    assert answer["templates"] == [
+        {"path": "Pod master", "pod_group": "pg-volcano-llm"},
+        {"path": "Job j spec.template", "pod_group": "pg-volcano-llm", "subgroup": "worker"},
+    ]
+
+
+def test_a_gang_that_is_not_carried_out_is_refused_with_the_field(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group = volcano(networkTopology={"mode": "hard"})
+    (answer,) = answers(capsys, path_of(tmp_path, of_volcano("a"), group), code=1)
+    assert answer["refused"] == (
+        "PodGroup llm asks for what is not carried out: spec.networkTopology.mode is hard; allowed: soft, or no "
+        "networkTopology"
+    )
+
+
+@pytest.mark.parametrize(("gpus", "running"), [(2, 2), (1, 0)])
+def test_a_gang_in_the_words_of_another_scheduler_is_simulated_whole(
+    gpus: int, running: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = path_of(tmp_path, of_volcano("a"), of_volcano("b"), volcano(minMember=2))
+    assert main(["simulate", path, "--nodes", f"1x{gpus}x80GiB", "-o", "json"]) == 0
+    pods = json.loads(capsys.readouterr().out)["pods"]
+    assert (len(pods), sum(each["phase"] == "Running" for each in pods)) == (2, running)

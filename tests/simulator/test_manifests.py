@@ -41,12 +41,42 @@ def test_a_controller_becomes_its_pods_in_its_namespace() -> None:
 
 def test_what_a_simulation_has_no_use_for_is_passed_over_and_counted() -> None:
     reader = manifests.Reader()
-    volcano = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": {"name": "g"}}
+    volcano = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "g"}}
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
     pods = {"apiVersion": "v1", "kind": "List", "items": [service, volcano, service]}
     assert reader.read([pods], origin="f.yaml") == []
     (line,) = reader.passed.lines()
-    assert line == "passed over, because they make no pods: 2 Service, 1 PodGroup.scheduling.volcano.sh"
+    assert line == "passed over, because they make no pods: 2 Service, 1 Queue.scheduling.volcano.sh"
+
+
+def test_pods_of_a_foreign_gang_name_a_pod_group_whatever_file_its_own_stands_in() -> None:
+    reader = manifests.Reader()
+    words = {"labels": {"scheduling.x-k8s.io/pod-group": "llm"}}
+    template = {"metadata": words, "spec": {"containers": [{"name": "main", "image": "work"}]}}
+    found = reader.read(
+        [
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", **words}, "spec": template["spec"]},
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": "d"},
+                "spec": {"replicas": 2, "template": template},
+            },
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "b", "namespace": "other", **words}, "spec": {}},
+        ],
+        origin="pods.yaml",
+    )
+    theirs = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": {"name": "llm"}}
+    found += reader.read([{**theirs, "spec": {"minMember": 3}}], origin="groups.yaml")
+    group, *pods = reader.grouped(found)
+    assert (group.resource.kind, group.namespace, group.body["spec"]["minMember"]) == ("PodGroup", "default", 3)
+    named = [each.body["metadata"].get("annotations", {}).get("pod-group-name", "") for each in pods]
+    assert named == [*["pg-coscheduling-llm"] * 3, ""]
+    (line,) = reader.passed.lines()
+    assert line == (
+        "no PodGroup for pods.yaml document 3: Pod other/b: PodGroup llm of scheduling.x-k8s.io, "
+        "metadata.labels[scheduling.x-k8s.io/pod-group], does not exist"
+    )
 
 
 def test_a_pod_that_comes_later_is_told_from_the_first_ones() -> None:
