@@ -188,6 +188,29 @@ async def test_pods_that_name_a_pod_group_of_another_scheduler_start_as_its_gang
         assert {group_of(each) for each in pods.values()} == {f"pg-{system}-llm"}
 
 
+async def test_a_gang_whose_pods_kueue_gates_is_grouped_and_waits_until_kueue_admits_enough(set_workloads: Any) -> None:
+    words = {"gang.scheduling.koordinator.sh/name": "llm", "gang.scheduling.koordinator.sh/min-available": "2"}
+    gates = [{"name": "kueue.x-k8s.io/admission"}, {"name": "kueue.x-k8s.io/topology"}]
+    async with set_workloads("1x2x80GiB") as at:
+        for name in ("w0", "w1"):
+            made = pod(name, annotations={names.GPU_FRACTION: "0.5", **words})
+            await at.on.create({**made, "spec": {**made["spec"], "schedulingGates": gates}})
+        await at.grouped("w0", "w1")
+
+        async def admit(name: str) -> None:
+            """Take the gates off, as Kueue does."""
+            body = {"spec": {"schedulingGates": None}}
+            merge = "application/merge-patch+json"
+            await at.on.core.patch_namespaced_pod(name, at.on.namespace, body, _content_type=merge)
+
+        await admit("w0")
+        await at.on.says("w0", "Waiting for 2 pods, currently 2 exist, 1 are gated")
+        assert not bound(await at.on.pods())
+        await admit("w1")
+        pods = await at.on.running(2)
+        assert {group_of(each) for each in pods.values()} == {"pg-koordinator-llm"}
+
+
 async def test_bare_pods_and_those_of_plain_replica_sets_cost_no_write(set_workloads: Any) -> None:
     async with set_workloads("1x4x80GiB") as at:
         apps = client.AppsV1Api(at.on.core.api_client)
