@@ -35,6 +35,17 @@ class Code(enum.Enum):
     NOT_READ = "NotRead"
     #: ``pod-group-name`` names a PodGroup that is not there: ``detail`` names it.
     POD_GROUP_NOT_FOUND = "PodGroupNotFound"
+    #: The PodGroup contradicts itself: ``detail`` names the subgroup, "" is the PodGroup itself, as in all that follow.
+    #: Two subgroups have one name.
+    GROUP_NAME_TWICE = "SubGroupNameTwice"
+    #: The subgroup's parent is not there.
+    GROUP_PARENT_NOT_FOUND = "SubGroupParentDoesNotExist"
+    #: The subgroup is below itself.
+    GROUP_CYCLE = "SubGroupCycle"
+    #: It has a minimum of pods and one of subgroups.
+    GROUP_TWO_MINIMUMS = "TwoMinimums"
+    #: The subgroup has a minimum of subgroups and none below it.
+    GROUP_NO_CHILDREN = "MinSubGroupOfLeaf"
     #: The request can't be read: ``detail`` is the refusal's message.
     INVALID_REQUEST = "InvalidRequest"
     #: A share pod whose containers can't see their device (it slipped past admission): never bound.
@@ -122,6 +133,19 @@ class QueueCause(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     value: str = ""
 
 
+class SubgroupShort(msgspec.Struct, frozen=True, gc=False):
+    """The part of a gang that is short: it needs ``required`` pods, or subgroups that are whole, and has ``present``.
+
+    ``name`` "": the gang itself. ``gated``: of its pods.
+    """
+
+    name: str
+    required: int
+    present: int
+    gated: int = 0
+    is_of_subgroups: bool = False
+
+
 class Reasons(NamedTuple):
     """What a verdict says without its counts. A pod is told at once when this changes; counts may be a while old."""
 
@@ -145,6 +169,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     #: ("nano_gpu" | "gpu" | "cpu_milli" | "mem_mib" | ..., least additional amount on the best node), if known.
     shortfall: tuple[str, int] | None = None
     queue: QueueCause | None = None
+    #: Of a gang with subgroups: the one that is short.
+    subgroup: SubgroupShort | None = None
 
     @property
     def reasons(self) -> Reasons:
