@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from simulator.facts import Json, PodFacts
+from simulator.minimums import Minimums
 from simulator.violations import Findings
 from wire import names
 
@@ -21,14 +22,13 @@ _T = TypeVar("_T")
 class Gang:
     """One PodGroup, by UIDs of members: ``bound`` that are bound and have not failed, ``active`` that still work.
 
-    ``parts``: subgroup -> its minimum; ``part_of``: member -> its subgroup.
+    ``part_of``: member -> its subgroup.
     ``leaving`` of those that are bound were told to end: how long that takes is up to their machines.
     """
 
-    minimum: int = 0
+    needs: Minimums = field(default_factory=lambda: Minimums({}))
     #: For how long it may be below its minimum, as it says itself; None: it doesn't say.
     release_s: float | None = None
-    parts: dict[str, int] = field(default_factory=dict)
     part_of: dict[str, str] = field(default_factory=dict)
     bound: set[str] = field(default_factory=set)
     active: set[str] = field(default_factory=set)
@@ -43,10 +43,12 @@ class Gang:
 
     @property
     def is_short(self) -> bool:
-        """Whether some still work, but too few, or too few of a subgroup."""
-        working = Counter(self.part_of[uid] for uid in self.active)
-        lacks = any(working[part] < least for part, least in self.parts.items())
-        return bool(self.active) and (lacks or len(self.active) < self.minimum)
+        """Whether some still work, but too few, or too few sub-groups are whole."""
+        return bool(self.active) and not self.is_whole(self.active)
+
+    def is_whole(self, members: set[str]) -> bool:
+        """Whether these members are enough."""
+        return self.needs.is_whole(Counter(self.part_of[uid] for uid in members))
 
 
 @dataclass(slots=True)
@@ -61,24 +63,23 @@ class Gangs:
     _gang_of: dict[str, Key] = field(default_factory=dict)
     #: UIDs of members that are gone. One that comes back was restored, and with it what its PodGroup says of the past.
     _gone: set[str] = field(default_factory=set)
-    #: PodGroups that are there -> their minimum.
-    minimums: dict[Key, int] = field(default_factory=dict)
-    #: Of these, those that ask for levels of sub-groups or one domain of a topology, which nobody counts here.
+    #: PodGroups that are there -> what they need.
+    minimums: dict[Key, Minimums] = field(default_factory=dict)
+    #: Of these, those that ask for one domain of a topology, which nobody counts here, or contradict themselves.
     uncounted: set[Key] = field(default_factory=set)
 
     def pod_group(self, raw: Json, at_s: float, *, is_gone: bool = False) -> None:
         """Take a version of a PodGroup. One that is gone promises nothing any more."""
         key = (raw["metadata"].get("namespace", ""), raw["metadata"]["name"])
         spec = {} if is_gone else raw.get("spec") or {}
-        minimum = int(spec.get("minMember") or 0)
-        parts = {part["name"]: int(part.get("minMember") or 0) for part in spec.get("subGroups") or ()}
-        self._gangs[key].minimum, self._gangs[key].parts = minimum or sum(parts.values()), parts
+        needs = Minimums(spec)
+        self._gangs[key].needs = needs if needs.is_clear else Minimums({})
         self._gangs[key].release_s = _period_s(spec.get("stalenessGracePeriod"))
-        _put(self.uncounted, key, is_in=_has_more_than_minimums(spec))
+        _put(self.uncounted, key, is_in=not needs.is_clear or _asks_for_a_place(spec))
         if is_gone:
             self.minimums.pop(key, None)
         else:
-            self.minimums[key] = minimum
+            self.minimums[key] = needs
         self._count(key, at_s)
 
     def pod(self, pod: PodFacts, *, is_gone: bool, at_s: float) -> None:
@@ -110,7 +111,7 @@ class Gangs:
             since_s = gang.partial_since_s
             if since_s is not None and (is_end or at_s - since_s > self.grace_s):
                 place = "/".join(key)
-                text = f"gang {place} is bound in part: {len(gang.bound)} of {gang.minimum} since {since_s:.3f} s"
+                text = f"gang {place} is bound in part: {len(gang.bound)} of {gang.needs.pods} since {since_s:.3f} s"
                 self.findings.add("S4", at_s, text)
 
     def is_broken(self, pod_uid: str, at_s: float, *, for_s: float) -> bool:
@@ -140,12 +141,13 @@ class Gangs:
     def _count(self, key: Key, at_s: float) -> None:
         gang = self._gangs[key]
         # With nobody left of it, whoever comes next under its name is another gang.
-        gang.was_whole = bool(gang.bound) and (gang.was_whole or 0 < gang.minimum <= len(gang.bound))
+        gang.was_whole = bool(gang.bound) and (gang.was_whole or (gang.needs.pods > 0 and gang.is_whole(gang.bound)))
         if gang.is_short and gang.short_since_s is None:
             gang.short_since_s = at_s
         elif not gang.is_short and gang.short_since_s is not None:
             gang.last_short_since_s, gang.short_since_s = gang.short_since_s, None
-        if gang.was_whole or not 0 < len(gang.bound - gang.leaving) < gang.minimum:
+        there = gang.bound - gang.leaving
+        if gang.was_whole or not there or gang.is_whole(there):
             gang.partial_since_s = None
             self._partial.discard(key)
         elif gang.partial_since_s is None:
@@ -159,14 +161,10 @@ def _period_s(text: str | None) -> float | None:
     return int(found[1]) * (60.0 if found[2] == "m" else 1.0) if found else None
 
 
-def _has_more_than_minimums(spec: Json) -> bool:
-    """Whether a PodGroup asks for something that its minimum and those of its sub-groups don't say."""
-    parts = spec.get("subGroups") or ()
-    has_levels = spec.get("minSubGroup") is not None or any(
-        part.get("parent") or part.get("minSubGroup") is not None for part in parts
-    )
-    constraints = [each.get("topologyConstraint") or {} for each in (spec, *parts)]
-    return has_levels or any(each.get("requiredTopologyLevel") for each in constraints)
+def _asks_for_a_place(spec: Json) -> bool:
+    """Whether a PodGroup asks that its pods be in one domain of a topology."""
+    constraints = [each.get("topologyConstraint") or {} for each in (spec, *(spec.get("subGroups") or ()))]
+    return any(each.get("requiredTopologyLevel") for each in constraints)
 
 
 def _put(listed: set[_T], each: _T, *, is_in: bool) -> None:

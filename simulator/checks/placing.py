@@ -8,6 +8,7 @@ not found may fit as well.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final
@@ -19,6 +20,7 @@ from simulator.checks.room import Room, need_of, share_of
 from simulator.devices import Device
 from simulator.facts import Json, PodFacts
 from simulator.gangs import Key
+from simulator.minimums import Minimums
 from wire import names
 
 #: Fields of a pod's spec that say where it may be, beyond what is counted here.
@@ -95,7 +97,10 @@ def _room(node: NodeFacts, use: NodeUse, cards: tuple[Device, ...], *, disputed:
 
 
 def fitting(
-    waiting: Iterable[PodFacts], members: Mapping[Key, list[PodFacts]], minimums: Mapping[Key, int], free: list[Room]
+    waiting: Iterable[PodFacts],
+    members: Mapping[Key, list[PodFacts]],
+    minimums: Mapping[Key, Minimums],
+    free: list[Room],
 ) -> Iterator[tuple[PodFacts, str]]:
     """Yield pods that wait though they fit, and where."""
     gangs: set[Key] = set()
@@ -105,7 +110,7 @@ def fitting(
         key = (pod.namespace, pod.pod_group)
         if not is_judged(pod) or (pod.pod_group and key not in minimums):
             continue
-        if not pod.pod_group or missing(members[key], minimums[key]) <= 0:
+        if not pod.pod_group or minimums[key].is_whole(placed(members[key])):
             need = need_of(pod)
             if need not in known:
                 known[need] = [room.name for room in free if room.copy().take(pod)]
@@ -113,7 +118,7 @@ def fitting(
                 yield pod, f"it fits on {', '.join(places)}"
         elif key not in gangs:
             gangs.add(key)
-            if _fits_whole(members[key], missing(members[key], minimums[key]), free):
+            if _fits_whole(members[key], minimums[key], free):
                 yield pod, f"all of gang {pod.pod_group} that is missing fits"
 
 
@@ -136,19 +141,28 @@ def is_patient(pod: PodFacts, cards: Iterable[tuple[Device, ...]]) -> bool:
     )
 
 
-def missing(members: Iterable[PodFacts], minimum: int) -> int:
-    """How many members of a gang are still to be placed."""
-    return minimum - sum(bool(pod.node) and not pod.deleting and not counting.is_over(pod) for pod in members)
+def placed(members: Iterable[PodFacts]) -> Counter[str]:
+    """Members of a gang that have a place, by sub-group."""
+    return by_part(pod for pod in members if pod.node and not pod.deleting and not counting.is_over(pod))
 
 
-def _fits_whole(members: list[PodFacts], number: int, free: list[Room]) -> bool:
+def by_part(members: Iterable[PodFacts]) -> Counter[str]:
+    """Count members of a gang by sub-group."""
+    return Counter(str(pod.labels.get(names.SUBGROUP_LABEL) or "") for pod in members)
+
+
+def _fits_whole(members: list[PodFacts], minimums: Minimums, free: list[Room]) -> bool:
     waiting = [pod for pod in members if pod.waits]
     ready = [pod for pod in waiting if is_judged(pod)]
+    number = minimums.lacks(placed(members), by_part(ready))
+    if number is None:
+        return False
     if packing.is_uniform(ready):
         return packing.fits_greedily(ready, number, free)
     # Whoever is not judged may take the room of those that are.
     is_all = all(pod in ready or pod.is_gated for pod in waiting)
-    return is_all and packing.fits_anyhow(ready, number, free)
+    # Which members start of one with sub-groups is not known here, but where all fit those do.
+    return is_all and packing.fits_anyhow(ready, len(ready) if minimums.has_parts else number, free)
 
 
 def is_judged(pod: PodFacts) -> bool:

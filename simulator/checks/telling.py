@@ -7,6 +7,7 @@ in them are compared with a count of our own.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,11 +18,25 @@ from simulator.checks.counting import NodeFacts
 from simulator.checks.room import Room, need_of, share_of
 from simulator.facts import PodFacts, Verdict
 from simulator.gangs import Key
+from simulator.minimums import Minimums
 from wire import names
 
 _NO_NODE: Final = re.compile(r"no nodes with enough resources were found: (?P<reasons>.*)", re.DOTALL)
 _GANG: Final = re.compile(
     r"Resources were found for (?P<placed>\d+) pods while (?P<required>\d+) are required.*", re.DOTALL
+)
+_GANG_IN_PART: Final = re.compile(
+    r"Resources were found for (?P<placed>\d+) pods from all sub-groups while sub-group (?P<part>\S+) requires "
+    r"(?P<required>\d+) pods for gang scheduling \(room for (?P<room>\d+)\).*",
+    re.DOTALL,
+)
+_NOT_READY_IN_PART: Final = re.compile(
+    r"Job is not ready for scheduling\. Waiting for (?P<required>\d+) pods for SubGroup (?P<part>\S+), currently "
+    r"(?P<present>\d+) exist, (?P<gated>\d+) are gated\."
+)
+_PARTS_NOT_READY: Final = re.compile(
+    r"Job is not ready for scheduling\. Waiting for (?P<required>\d+) complete subgroups of "
+    r"(SubGroup (?P<part>\S+)|the PodGroup), currently (?P<present>\d+) are complete\."
 )
 _NOT_READY: Final = re.compile(
     r"Job is not ready for scheduling\. Waiting for (?P<required>\d+) pods, currently (?P<present>\d+) exist, "
@@ -43,7 +58,7 @@ class Scene:
     nodes: Mapping[str, NodeFacts]
     rooms: list[Room]
     members: Mapping[Key, list[PodFacts]]
-    minimums: Mapping[Key, int]
+    minimums: Mapping[Key, Minimums]
     #: What a pod needs -> how many usable nodes lack devices for it, as far as it was counted.
     short: dict[Hashable, int] = field(default_factory=dict)
 
@@ -69,7 +84,14 @@ def _untrue(pod: PodFacts, verdict: Verdict, scene: Scene) -> Iterator[str]:
     elif found := _NO_NODE.fullmatch(text):
         yield from _wrong_nodes(pod, found["reasons"], scene)
     elif found := _GANG.fullmatch(text):
-        yield from _wrong_number("required", int(found["required"]), scene.minimums.get(_gang(pod), 0))
+        yield from _wrong_number("required", int(found["required"]), _needs(pod, scene).pods)
+    elif found := _GANG_IN_PART.fullmatch(text):
+        least = _needs(pod, scene).least(found["part"])
+        yield from _wrong_number(f"required of {found['part']}", int(found["required"]), least)
+        if int(found["room"]) >= least:
+            yield f"it says that there is room for {found['room']} of {found['part']}, which needs {least}"
+    elif found := _NOT_READY_IN_PART.fullmatch(text) or _PARTS_NOT_READY.fullmatch(text):
+        yield from _wrong_part(pod, found.groupdict(), scene)
     elif found := _NOT_READY.fullmatch(text):
         yield from _wrong_gang(pod, found, scene)
     elif (found := _NOT_FOUND.fullmatch(text)) and _gang(pod) in scene.minimums:
@@ -111,16 +133,34 @@ def _has_devices(room: Room, pod: PodFacts) -> bool:
 
 def _wrong_gang(pod: PodFacts, found: re.Match[str], scene: Scene) -> Iterator[str]:
     members = scene.members.get(_gang(pod), [])
-    waiting = [member for member in members if member.waits]
-    minimum = scene.minimums.get(_gang(pod), 0)
-    bound = minimum - placing.missing(members, minimum)
-    gated = sum(member.is_gated for member in waiting)
-    sound = sum(
-        not member.is_gated and facts.problem(member) is None and placing.is_admitted(member) for member in waiting
-    )
-    yield from _wrong_number("required", int(found["required"]), minimum)
-    yield from _wrong_number("present", int(found["present"]), bound + sound)
+    there, gated = _sound(members), sum(member.is_gated for member in members if member.waits)
+    yield from _wrong_number("required", int(found["required"]), _needs(pod, scene).pods)
+    yield from _wrong_number("present", int(found["present"]), there.total())
     yield from _wrong_number("gated", int(found["gated"]), gated)
+
+
+def _wrong_part(pod: PodFacts, found: Mapping[str, str | None], scene: Scene) -> Iterator[str]:
+    members, needs, part = scene.members.get(_gang(pod), []), _needs(pod, scene), found["part"] or ""
+    there = _sound(members)
+    if (said := found.get("gated")) is not None:
+        gated = placing.by_part(member for member in members if member.waits and member.is_gated)
+        yield from _wrong_number(f"gated of {part}", int(said), gated[part])
+        required, present = needs.least(part), there[part]
+    else:
+        required, present = needs.complete(part, there)
+    yield from _wrong_number(f"required of {part}", int(found["required"] or 0), required)
+    yield from _wrong_number(f"present of {part}", int(found["present"] or 0), present)
+
+
+def _sound(members: list[PodFacts]) -> Counter[str]:
+    """Members that have a place, or wait for nothing but that."""
+    waiting = (member for member in members if member.waits and not member.is_gated)
+    sound = (member for member in waiting if facts.problem(member) is None and placing.is_admitted(member))
+    return placing.placed(members) + placing.by_part(sound)
+
+
+def _needs(pod: PodFacts, scene: Scene) -> Minimums:
+    return scene.minimums.get(_gang(pod)) or Minimums({})
 
 
 def _wrong_number(what: str, said: int, counted: int) -> Iterator[str]:

@@ -283,6 +283,33 @@ def test_a_gang_bound_whole_or_not_at_all_holds(bound: int) -> None:
     assert story.broken() == set()
 
 
+@pytest.mark.parametrize(
+    ("parts", "broken"),
+    [
+        ([], set()),
+        (["a"], {"S4"}),
+        (["a", "a"], set()),
+        (["a", "b"], {"S4"}),
+        (["a", "b", "b"], {"S4"}),
+        (["b", "b", "b"], set()),
+        (["a", "a", "b"], set()),
+        (["a", "a", "z"], set()),
+        (["z", "z", "z"], {"S4"}),
+    ],
+)
+def test_a_gang_that_can_choose_is_whole_when_enough_of_its_sub_groups_are(parts: list[str], broken: set[str]) -> None:
+    either = {"minSubGroup": 1, "subGroups": [{"name": "a", "minMember": 2}, {"name": "b", "minMember": 3}]}
+    story = Story().sees({**gang(1), "spec": either}, kind=POD_GROUPS)
+    for i, part in enumerate(parts):
+        story.sees(member(f"p{i}", labels={"kai.scheduler/subgroup-name": part}))
+    assert story.broken() == broken
+
+
+def test_a_gang_that_contradicts_itself_is_not_judged() -> None:
+    spec = {"minMember": 9, "subGroups": [{"name": "a", "parent": "a", "minMember": 2}]}
+    assert Story().sees({**gang(1), "spec": spec}, kind=POD_GROUPS).sees(member("p")).broken() == set()
+
+
 def test_a_gang_whose_rest_was_told_to_end_is_released_however_long_its_machine_takes() -> None:
     story = Story(gang_grace_s=5.0).sees(gang(2), kind=POD_GROUPS).sees(member("p"))
     leaving = member("p")

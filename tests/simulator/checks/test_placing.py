@@ -138,26 +138,45 @@ def test_a_gang_that_fits_whole_breaks_l1(minimum: int, broken: set[str]) -> Non
     assert story.rests().broken() - {"L3"} == broken
 
 
+_A3, _B9 = {"name": "a", "minMember": 3}, {"name": "b", "minMember": 9}
+
+
 @pytest.mark.parametrize(
     ("more", "broken"),
     [
         ({}, {"L1"}),
-        ({"subGroups": [{"name": "a", "minMember": 3}]}, {"L1"}),
-        ({"minMember": None, "minSubGroup": 1, "subGroups": [{"name": "a", "minMember": 3}]}, set()),
-        ({"subGroups": [{"name": "a"}, {"name": "b", "parent": "a", "minMember": 3}]}, set()),
+        ({"subGroups": [_A3]}, {"L1"}),
+        ({"subGroups": [_A3, _B9]}, set()),
+        ({"minMember": None, "minSubGroup": 1, "subGroups": [_B9, _A3]}, {"L1"}),
+        ({"minMember": None, "minSubGroup": 2, "subGroups": [_B9, _A3]}, set()),
+        ({"minMember": None, "subGroups": [{"name": "x"}, {**_A3, "parent": "x"}]}, {"L1"}),
+        ({"minMember": None, "subGroups": [{"name": "x", "minSubGroup": 2}, {**_A3, "parent": "x"}]}, set()),
+        ({"minSubGroup": 1, "subGroups": [_A3]}, set()),
         ({"topologyConstraint": {"preferredTopologyLevel": "rack"}}, {"L1"}),
         ({"topologyConstraint": {"requiredTopologyLevel": "rack"}}, set()),
     ],
 )
-def test_a_gang_that_asks_for_levels_or_a_domain_is_not_judged_by_its_minimum(
+def test_a_gang_is_judged_by_all_its_minimums_and_not_if_it_asks_for_a_domain_or_contradicts_itself(
     more: dict[str, Any], broken: set[str]
 ) -> None:
     group = pod_group("gang", 3)
     story = Story().sees(node(gpus=3), kind=NODES)
     story.sees({**group, "spec": {**group["spec"], **more}}, kind=POD_GROUPS)
+    part = {"kai.scheduler/subgroup-name": "a"}
     for i in range(3):
-        story.sees(asks_whole(f"m{i}", 1, annotations={"pod-group-name": "gang"}))
+        story.sees(asks_whole(f"m{i}", 1, annotations={"pod-group-name": "gang"}, labels=part))
     assert story.rests().broken() - {"L3"} == broken
+
+
+def test_a_gang_of_different_members_is_judged_where_all_of_them_fit() -> None:
+    group = {"minMember": None, "minSubGroup": 1, "subGroups": [_A3, {"name": "b", "minMember": 1}]}
+    for gpus, broken in ((5, {"L1"}), (4, set())):
+        story = Story().sees(node(gpus=gpus), kind=NODES)
+        story.sees({**pod_group("gang", 1), "spec": group}, kind=POD_GROUPS)
+        for i, (part, asked) in enumerate([("a", 1), ("a", 1), ("a", 1), ("b", 2)]):
+            labels = {"kai.scheduler/subgroup-name": part}
+            story.sees(asks_whole(f"m{i}", asked, annotations={"pod-group-name": "gang"}, labels=labels))
+        assert story.rests().broken() - {"L3"} == broken
 
 
 def test_a_gang_that_lacks_members_or_its_pod_group_waits_rightly() -> None:

@@ -55,6 +55,54 @@ def test_what_a_gang_says_of_itself_is_counted(required: int, present: int, gate
     assert story.rests().broken() == broken
 
 
+def _of_parts(message: str, *parts: str) -> set[str]:
+    """What is broken if these members of sub-groups say that."""
+    spec = {
+        "minSubGroup": 1,
+        "subGroups": [
+            {"name": "a", "minMember": 3},
+            {"name": "x", "minSubGroup": 2},
+            *({"name": f"x{i}", "parent": "x", "minMember": 1} for i in range(3)),
+        ],
+    }
+    story = Story().sees({**pod_group("gang", 3), "spec": spec}, kind=POD_GROUPS)
+    for i, part in enumerate(parts):
+        story.sees(waiting(f"m{i}", message, annotations=GANG, labels={"kai.scheduler/subgroup-name": part}))
+    return story.rests().broken()
+
+
+_WAITS = "Job is not ready for scheduling. Waiting for"
+
+
+@pytest.mark.parametrize(
+    ("message", "broken"),
+    [
+        (f"{_WAITS} 3 pods for SubGroup a, currently 2 exist, 0 are gated.", set()),
+        (f"{_WAITS} 2 pods for SubGroup a, currently 2 exist, 0 are gated.", {"L3"}),
+        (f"{_WAITS} 3 pods for SubGroup a, currently 1 exist, 0 are gated.", {"L3"}),
+        (f"{_WAITS} 3 pods for SubGroup a, currently 2 exist, 1 are gated.", {"L3"}),
+        (f"{_WAITS} 2 complete subgroups of SubGroup x, currently 1 are complete.", set()),
+        (f"{_WAITS} 3 complete subgroups of SubGroup x, currently 1 are complete.", {"L3"}),
+        (f"{_WAITS} 2 complete subgroups of SubGroup x, currently 2 are complete.", {"L3"}),
+        (f"{_WAITS} 1 complete subgroups of the PodGroup, currently 0 are complete.", set()),
+        (f"{_WAITS} 1 complete subgroups of the PodGroup, currently 1 are complete.", {"L3"}),
+        (f"{_WAITS} 2 pods, currently 3 exist, 0 are gated", set()),
+        (f"{_WAITS} 3 pods, currently 3 exist, 0 are gated", {"L3"}),
+    ],
+)
+def test_what_a_gang_says_of_its_sub_groups_is_counted(message: str, broken: set[str]) -> None:
+    assert _of_parts(message, "a", "a", "x0") == broken
+
+
+@pytest.mark.parametrize(("required", "room", "broken"), [(3, 2, set()), (2, 1, {"L3"}), (3, 3, {"L3"})])
+def test_a_gang_says_which_sub_group_found_no_room(required: int, room: int, broken: set[str]) -> None:
+    message = (
+        f"Resources were found for 2 pods from all sub-groups while sub-group a requires {required} pods for gang "
+        f"scheduling (room for {room}). {NO_NODE}"
+    )
+    assert _of_parts(message, "a", "a", "a") == broken
+
+
 def test_a_gang_says_how_many_it_needs() -> None:
     message = f"Resources were found for 1 pods while 5 are required for gang scheduling. {NO_NODE}"
     story = Story().sees(pod_group("gang", 2), kind=POD_GROUPS)
