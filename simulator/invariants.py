@@ -196,8 +196,10 @@ class Checker:
 
     def _may_hold(self, pod: PodFacts, scene: Scene) -> bool:
         key = (pod.namespace, pod.pod_group)
-        missing = placing.missing(scene.members[key], scene.minimums[key]) if key in scene.minimums else 1
-        return self.limits.may_hold(pod, missing=missing)
+        missing: int | None = 1
+        if (least := scene.minimums.get(key)) is not None:
+            missing = least.lacks(placing.placed(scene.members[key]))
+        return missing is None or self.limits.may_hold(pod, missing=missing)
 
     def _smallest_mib(self, node: str) -> int:
         listed = [self._devices.get(node, ())] if node else self._devices.values()
