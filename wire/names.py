@@ -104,6 +104,8 @@ PROJECT_LABEL: Final = "project"
 USER_LABEL: Final = "user"
 #: ConfigMap of the scheduler's namespace: what queues used over time.
 QUEUE_USE: Final = "moorage-queue-use"
+#: Key of that ConfigMap: what counts of it in fair shares now, for programs that show it.
+QUEUE_USE_COUNTS: Final = "counts"
 #: The queue of workloads that name none.
 DEFAULT_QUEUE: Final = "default-queue"
 #: On pods and owners: "true" keeps them from being grouped.

@@ -16,6 +16,7 @@ from scheduler.core.convert import queues
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.records import SeenPod
 from scheduler.core.model.settings import Settings
+from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
@@ -54,6 +55,7 @@ class Counting:
         found: Iterable[Queue],
         groups: Iterable[PodGroup] = (),
         requests: Iterable[BindRequest] = (),
+        used: UseOverTime = NOT_COUNTED,
         unread: Sequence[str] = (),
     ) -> Known:
         """Count everything."""
@@ -67,4 +69,5 @@ class Counting:
         for pod in pods:
             cluster.take_pod(pod)
         cluster.queues.records.replace(queues.queue_record(queue) for queue in found)
+        cluster.queues.note_use_over_time(used)
         return Known(cluster.prepared(NOW_NS), tuple(unread))

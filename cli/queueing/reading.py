@@ -7,8 +7,10 @@ from cli.queueing.counting import Counting, Known
 from kube.client.api import Api
 from kube.client.errors import NotFound
 from kube.client.listing import Listing
-from kube.client.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES
+from kube.client.resources import BIND_REQUESTS, CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES
 from scheduler.core.model.records import SeenPod
+from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime, read_counts
+from wire import names
 from wire.core import Node
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
@@ -42,9 +44,28 @@ async def read(api: Api) -> Known:
         except NotFound:
             return
 
+    used = NOT_COUNTED
+
+    async def read_use() -> None:
+        nonlocal used
+        used = await _use(api)
+
+    await allowed(read_use, "configmaps (what queues used over time, if that counts)", unread)
     await allowed(read_groups, "podgroups (which queue their pods count in)", unread)
     await allowed(read_requests, "bindrequests (what is on its way to a node)", unread)
-    return counting.count(nodes.items, pods.items, found=queues.items, groups=groups, requests=requests, unread=unread)
+    return counting.count(
+        nodes.items, pods.items, found=queues.items, groups=groups, requests=requests, used=used, unread=unread
+    )
+
+
+async def _use(api: Api) -> UseOverTime:
+    """What queues used over time, as the scheduler last wrote it; nothing where that does not count."""
+    try:
+        found = await api.get(CONFIG_MAPS, names.QUEUE_USE, namespace=names.SYSTEM_NAMESPACE)
+    except NotFound:
+        return NOT_COUNTED
+    counts = read_counts((found.data or {}).get(names.QUEUE_USE_COUNTS, ""))
+    return NOT_COUNTED if isinstance(counts, str) else counts
 
 
 async def _queues(api: Api) -> Listing[Queue]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from cli.inspection.sheets import Cell, Sheet
-from cli.queueing.texts import COUNTED, amount, each_of, requested, weight
+from cli.queueing.texts import COUNTED, amount, each_of, percent, requested, weight
 from scheduler.core.model.resources import DIMENSIONS
 from scheduler.core.queues.division_record import StepKind
 from scheduler.core.queues.order import Criterion
@@ -97,10 +97,14 @@ def _division(level: LevelView, division: DivisionView, names: set[str], *, wide
     beside = f" Not shown: {more} more." if more else ""
     yield Sheet(
         title=f"{total}, {_among(division.queues)}.{beside}",
-        columns=("QUEUE", "PRIORITY", "QUOTA", "LIMIT", "WEIGHT", "REQUESTED", "FAIR SHARE"),
+        columns=("QUEUE", "PRIORITY", "QUOTA", "LIMIT", "WEIGHT", *_used_head(division), "REQUESTED", "FAIR SHARE"),
         rows=[_part(at, division.queues[number], names) for number in shown],
     )
     yield _steps(at, division, shown, names)
+
+
+def _used_head(division: DivisionView) -> tuple[str, ...]:
+    return ("USED BEFORE",) if any(part.used_ppb is not None for part in division.queues) else ()
 
 
 def _among(parts: Sequence[PartView]) -> str:
@@ -124,6 +128,7 @@ def _part(at: int, part: PartView, names: set[str]) -> list[Cell]:
         amount(at, part.quota),
         amount(at, part.limit),
         weight(part.weight_millionths),
+        *(() if part.used_ppb is None else (percent(part.used_ppb),)),
         amount(at, part.requested, up=True),
         amount(at, part.fair_share, up=True),
     )

@@ -17,6 +17,8 @@ _WORDS: Final = (("core", "cores"), ("GB of memory", "GB of memory"), ("GPU", "G
 _ONES: Final = (1000, 10**9, 10**9)
 _HUNDREDTH: Final = 100
 _WEIGHT: Final = 10**6
+#: A hundredth of a percent in billionths.
+_PERCENT: Final = 10**5
 GPU: Final = 2
 
 
@@ -38,6 +40,11 @@ def named(at: int, value: int, *, up: bool = False) -> str:
 def weight(millionths: int) -> str:
     """A weight."""
     return decimal(millionths, _WEIGHT)
+
+
+def percent(ppb: int) -> str:
+    """A part in billionths, in percent, rounded up."""
+    return f"{decimal(-(-ppb // _PERCENT), _HUNDREDTH)}%"
 
 
 def each_of(amounts: Amounts) -> Sequence[int]:

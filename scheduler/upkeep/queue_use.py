@@ -24,6 +24,7 @@ from scheduler.core.queues.use_over_time import (
     UseRecord,
     begun,
     counted,
+    counts_written,
     read,
     use_over_time,
     without_gone,
@@ -96,7 +97,8 @@ class QueueUse:
 
     async def _is_kept(self, record: UseRecord) -> bool:
         """Write the record; return whether it is written. If not, the next tick tries again."""
-        data = {"data": {_KEY: written(record)}}
+        counts = counts_written(use_over_time(record, self._period))
+        data = {"data": {_KEY: written(record), names.QUEUE_USE_COUNTS: counts}}
         try:
             try:
                 await self._api.patch(CONFIG_MAPS, names.QUEUE_USE, data, namespace=names.SYSTEM_NAMESPACE)

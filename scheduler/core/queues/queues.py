@@ -45,7 +45,8 @@ class Queues:
         self._cards_of: dict[str, set[int]] = {}
         #: What classes ask, and the least that they come to use.
         self._amounts_of: dict[PodClass, tuple[Resources, Resources]] = {}
-        self._used = NOT_COUNTED
+        #: Use over time, as far as it counts.
+        self.used = NOT_COUNTED
         #: Accounts as they were made last, and what of.
         self._made: tuple[tuple[Tree, int, Resources, UseOverTime], Accounts] | None = None
 
@@ -111,8 +112,8 @@ class Queues:
     # --- use over time -----------------------------------------------------------------------------------------------
     def note_use_over_time(self, used: UseOverTime) -> None:
         """Take what queues used of the cluster until now: it counts in their fair shares."""
-        if used != self._used:
-            self._used = used
+        if used != self.used:
+            self.used = used
             self._changed()
 
     def kept(self) -> dict[str, Resources]:
@@ -164,12 +165,12 @@ class Queues:
     # --- what decisions read -----------------------------------------------------------------------------------------
     def accounts(self) -> Accounts:
         """Accounts of all queues as they are counted, to be charged by one decision."""
-        made_of = self.tree, self.sums.version, self._total, self._used
+        made_of = self.tree, self.sums.version, self._total, self.used
         if self._made is None or self._made[0] != made_of:
-            self._made = made_of, accounts(self.tree, self.sums.sums, self._total, used=self._used)
+            self._made = made_of, accounts(self.tree, self.sums.sums, self._total, used=self.used)
         made = self._made[1]
         return Accounts(made.tree, made.total, [replace(account) for account in made.of])
 
     def recorded_accounts(self, records: Records) -> Accounts:
         """The same, made again with each step of the division on record: for people who ask how it comes about."""
-        return accounts(self.tree, self.sums.sums, self._total, used=self._used, records=records)
+        return accounts(self.tree, self.sums.sums, self._total, used=self.used, records=records)

@@ -42,7 +42,7 @@ def fair_shares(
 
     ``records``: takes the steps of each division.
     """
-    fair, used_ppb = [NOTHING] * len(tree.queues), _used_ppb(tree, used)
+    fair, used_ppb = [NOTHING] * len(tree.queues), use_by_number(tree, used)
 
     def divided(
         numbers: Sequence[int], of: Resources, noted: Sequence[DivisionRecord | None]
@@ -65,7 +65,7 @@ def fair_shares(
 _UNNOTED: Final[tuple[DivisionRecord | None, ...]] = (None,) * len(UNITS)
 
 
-def _used_ppb(tree: Tree, used: UseOverTime) -> list[Ppb]:
+def use_by_number(tree: Tree, used: UseOverTime) -> list[Ppb]:
     """The use of each queue and of those below it, by number."""
     of = [NO_USE] * len(tree.queues)
     for name, (cpu, mem, gpu) in used.of.items():

@@ -193,3 +193,16 @@ def read(text: str) -> UseRecord | str:
             if use < 0:
                 return f"{name or 'cluster'}: {dimension} is {use}; it must not be below 0"
     return record
+
+
+def counts_written(used: UseOverTime) -> str:
+    """What counts in the division, as JSON, for programs that show it."""
+    return msgspec.json.encode(used, order="deterministic").decode()
+
+
+def read_counts(text: str) -> UseOverTime | str:
+    """What counts in the division, as such a text says; or what is wrong with the text."""
+    try:
+        return msgspec.json.decode(text, type=UseOverTime)
+    except msgspec.MsgspecError as error:
+        return str(error)

@@ -23,13 +23,16 @@ from scheduler.core.queues.accounts import Accounts, Use
 from scheduler.core.queues.division_record import DivisionRecord
 from scheduler.core.queues.order import QueueOrder, Standing
 from scheduler.core.queues.queues import Queues
-from scheduler.core.queues.shares import TOP, Records
+from scheduler.core.queues.shares import TOP, Records, use_by_number
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.queues.use import is_fixed
+from scheduler.core.queues.use_over_time import NOT_COUNTED, Ppb
 from scheduler.core.report.queue_view import Amounts, QueueView, Say, Why, amounts, children, queue_view, shown, why
 
 #: The unit that each dimension is counted in.
 _UNITS: Final = ("milli", "bytes", "nano")
+#: Use over time by number of the queue; None where it does not count.
+_Use = Sequence[Ppb] | None
 
 
 class StepView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
@@ -54,6 +57,8 @@ class PartView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="came
     weight_millionths: int
     requested: int
     fair_share: int
+    #: What it used of the cluster over time, in billionths, where that counts.
+    used_ppb: int | None = None
 
 
 class DivisionView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
@@ -128,10 +133,11 @@ def explanation(snapshot: Snapshot, name: str, now_ns: int, say: Say) -> Explana
         return Explanation(name=name, path=path, unusable=path[0].unusable)
     parents = [TOP, *reversed(queue.path)]
     turns = _Turns(snapshot, order_of_turns(snapshot, now_ns), made, say)
+    used = None if queues.used is NOT_COUNTED else use_by_number(made.tree, queues.used)
     return Explanation(
         name=name,
         path=path,
-        levels=tuple(_level(made, parent, records.of[parent]) for parent in parents if parent in records.of),
+        levels=tuple(_level(made, parent, records.of[parent], used) for parent in parents if parent in records.of),
         orders=tuple(order for parent in parents if (order := turns.below(parent)).turns),
         next=turns.next_of(queue),
     )
@@ -147,19 +153,19 @@ def _chain(queues: Queues, name: str) -> list[QueueRecord]:
 
 
 # --- divisions -------------------------------------------------------------------------------------------------------
-def _level(made: Accounts, parent: int, records: Sequence[DivisionRecord]) -> LevelView:
+def _level(made: Accounts, parent: int, records: Sequence[DivisionRecord], used: _Use) -> LevelView:
     tree = made.tree
     numbers = tree.top if parent == TOP else tree.queues[parent].children
-    divisions = (_division(made, numbers, at, record) for at, record in enumerate(records))
+    divisions = (_division(made, numbers, at, record, used=used) for at, record in enumerate(records))
     return LevelView(below="" if parent == TOP else tree.queues[parent].name, divisions=tuple(divisions))
 
 
-def _division(made: Accounts, numbers: Sequence[int], at: int, record: DivisionRecord) -> DivisionView:
+def _division(made: Accounts, numbers: Sequence[int], at: int, record: DivisionRecord, *, used: _Use) -> DivisionView:
     return DivisionView(
         resource=DIMENSIONS[at],
         unit=_UNITS[at],
         total=record.total,
-        queues=tuple(_part(made, number, at) for number in numbers),
+        queues=tuple(_part(made, number, at, used) for number in numbers),
         steps=tuple(
             StepView(kind=step.kind.value, priority=step.priority, offered=step.offered, given=step.given)
             for step in record.steps
@@ -168,7 +174,7 @@ def _division(made: Accounts, numbers: Sequence[int], at: int, record: DivisionR
     )
 
 
-def _part(made: Accounts, number: int, at: int) -> PartView:
+def _part(made: Accounts, number: int, at: int, used: _Use) -> PartView:
     record, account, of = made.tree.queues[number].record, made.of[number], itemgetter(at)
     return PartView(
         queue=record.name,
@@ -178,6 +184,7 @@ def _part(made: Accounts, number: int, at: int) -> PartView:
         weight_millionths=of(record.weight),
         requested=of(account.asked),
         fair_share=of(account.fair),
+        used_ppb=None if used is None else used[number][at],
     )
 
 

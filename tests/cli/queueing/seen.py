@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cli.queueing.counting import NOW_NS, Counting, Known
+from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 from scheduler.core.report.queue_explanation import Explanation, explanation
 from scheduler.core.report.queue_view import QueueView, queue_views
 from scheduler.status.reasons import told
@@ -16,7 +17,7 @@ from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 
 
-def known(*objects: Any) -> Known:
+def known(*objects: Any, used: UseOverTime = NOT_COUNTED) -> Known:
     counting = Counting()
 
     def of(kind: type) -> list[Any]:
@@ -28,6 +29,7 @@ def known(*objects: Any) -> Known:
         found=of(Queue),
         groups=of(PodGroup),
         requests=of(BindRequest),
+        used=used,
     )
 
 
@@ -36,8 +38,8 @@ def views(*objects: Any) -> list[QueueView]:
     return queue_views(queues, queues.accounts(), lambda verdict: told(verdict).message)
 
 
-def explained(name: str, *objects: Any) -> Explanation:
-    found = explanation(known(*objects).snapshot, name, NOW_NS, lambda verdict: told(verdict).message)
+def explained(name: str, *objects: Any, used: UseOverTime = NOT_COUNTED) -> Explanation:
+    found = explanation(known(*objects, used=used).snapshot, name, NOW_NS, lambda verdict: told(verdict).message)
     assert found is not None
     return found
 

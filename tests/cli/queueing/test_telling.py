@@ -9,6 +9,7 @@ import pytest
 from cli.inspection.sheets import plain
 from cli.queueing.telling import _BECAUSE, sheets
 from scheduler.core.queues.order import Criterion
+from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 from tests.cli.queueing.seen import explained, of
 from tests.scheduler.core.objects import bound, node, queue
 
@@ -25,8 +26,8 @@ CLUSTER: tuple[Any, ...] = (
 )
 
 
-def told(name: str, *objects: Any, wide: bool = False) -> list[str]:
-    return [line for sheet in sheets(explained(name, *objects), wide=wide) for line in plain(sheet)]
+def told(name: str, *objects: Any, wide: bool = False, used: UseOverTime = NOT_COUNTED) -> list[str]:
+    return [line for sheet in sheets(explained(name, *objects, used=used), wide=wide) for line in plain(sheet)]
 
 
 def test_a_queue_is_explained_from_its_numbers_to_its_turn() -> None:
@@ -121,3 +122,14 @@ def test_names_are_never_cut_and_the_tables_of_usual_ones_fit_a_terminal() -> No
     assert any(
         line.startswith(f"{long}   100") for line in told(long, node(gpus=1), queue(long), of(long, "p", gpus=9))
     )
+
+
+def test_use_over_time_stands_beside_the_weight_that_it_changes() -> None:
+    used = UseOverTime(of={"a": (0, 0, 750_000_000)})
+    lines = told("b", *CLUSTER, used=used)
+    at = lines.index("GPUs of the share of dept: 5, divided among 2 queues.")
+    assert lines[at + 1 : at + 4] == [
+        "QUEUE   PRIORITY   QUOTA   LIMIT       WEIGHT   USED BEFORE   REQUESTED   FAIR SHARE",
+        "a       100        1       unlimited   2        75%           9           3",
+        "b       100        0       unlimited   1        0%            11          2",
+    ]

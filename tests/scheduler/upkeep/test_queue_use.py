@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cli.queueing import reading
 from kube.client.resources import CONFIG_MAPS, PODS, QUEUES
 from kube.memory.faults import Fault
 from scheduler.core.queues.use_over_time import UsePeriod, read
@@ -139,3 +140,12 @@ async def test_without_the_right_to_keep_it_use_counts_until_the_scheduler_resta
         await end(world, "a1", "a2", "a3", "a4")
         await settle(30)
         assert teams(world) == "bbbb"
+
+
+async def test_programs_read_what_counts_now() -> None:
+    async with stage.stage("1x4x80GiB", settings=SETTINGS) as world:
+        await two_teams(world)
+        await submit(world, "a", "a1", "a2")
+        await settle(HOUR_S)
+        known = await reading.read(world.api)
+        assert round(known.snapshot.queues.used.of["a"][2] / 10**7) == 50

@@ -18,7 +18,9 @@ from scheduler.core.queues.use_over_time import (
     Window,
     begun,
     counted,
+    counts_written,
     read,
+    read_counts,
     use_over_time,
     without_gone,
     written,
@@ -199,3 +201,10 @@ def test_the_use_of_a_queue_counts_for_those_above_it() -> None:
         "a": 1,
         "b": 1,
     }
+
+
+def test_what_counts_survives_being_written() -> None:
+    used = UseOverTime(of={"a": (1, 2, 3)}, k_milli=500)
+    assert read_counts(counts_written(used)) == used
+    assert isinstance(read_counts("{"), str)
+    assert isinstance(read_counts('{"of":{"a":[1,2]}}'), str)
