@@ -6,7 +6,7 @@ A node is counted from what is on it now and nothing else, so what is shown can'
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
 from scheduler.core.report.node_view import DeviceView, NodeView, TenantView
 from scheduler.core.report.pool_use import Use, use_of_pools
+from scheduler.core.report.queue_view import QueueView
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -109,8 +110,8 @@ def draw_event(event: Event) -> EventLine | None:
     return _cut(drawn)
 
 
-def draw_queue(queue: Queue) -> QueueLine:
-    """Draw a queue as it is written."""
+def draw_queue(queue: Queue, view: QueueView | None) -> QueueLine:
+    """Draw a queue as it is written, and what is counted of it; ``view`` None: not all that counts is known."""
     spec = queue.spec
     gpu = (spec.resources.gpu if spec.resources else None) or QueueResource()
     return _cut(
@@ -122,8 +123,23 @@ def draw_queue(queue: Queue) -> QueueLine:
             gpu_quota=_written(gpu.quota),
             gpu_limit=_written(gpu.limit),
             gpu_weight=_written(gpu.over_quota_weight),
+            **(_counted(view) if view is not None else {}),
         )
     )
+
+
+def _counted(view: QueueView) -> dict[str, Any]:
+    held, leaving = view.allocated.gpu_nano, view.terminating.gpu_nano
+    return {
+        "is_counted": True,
+        "fair_nano": view.fair_share.gpu_nano,
+        "used_nano": held,
+        "leaving_nano": leaving,
+        "waiting_nano": view.requested.gpu_nano - (held - leaving),
+        "quota_nano": view.quota.gpu_nano,
+        "limit_nano": view.limit.gpu_nano,
+        "unusable": view.unusable.message if view.unusable is not None else "",
+    }
 
 
 def _written(amount: float | None) -> str:

@@ -11,9 +11,9 @@ import msgspec
 from anyio.abc import TaskStatus
 
 from cli.leaders import Leaders
-from cli.page.drawing import draw_event, draw_queue
-from cli.page.objects import Objects, kept, newest, placed
-from cli.page.values import EventLine, QueueLine
+from cli.page.drawing import draw_event
+from cli.page.objects import Objects, kept, kept_queue, newest, placed
+from cli.page.values import EventLine
 from kube.client.api import Api
 from kube.client.resources import BIND_REQUESTS, EVENTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
 from kube.watch.reflector import Reflector
@@ -243,17 +243,14 @@ def _requests(objects: Objects, where: str) -> Held[BindRequest, BindRequest, tu
     )
 
 
-def _queues(objects: Objects) -> Held[Queue, QueueLine, str]:
+def _queues(objects: Objects) -> Held[Queue, Queue, str]:
     def key(queue: Queue) -> str:
         return queue.metadata.name
 
-    def key_of(line: QueueLine) -> str:
-        return line.name
-
     return Held(
-        keep=draw_queue,
+        keep=kept_queue,
         key=key,
-        key_of=key_of,
+        key_of=key,
         put=objects.put_queue,
         drop=objects.drop_queue,
         known=lambda: objects.queues,

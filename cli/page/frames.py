@@ -13,11 +13,12 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from cli.page.drawing import draw_group, draw_node, draw_waiting
+from cli.page.drawing import draw_group, draw_node, draw_queue, draw_waiting
 from cli.page.objects import Key, Objects
 from cli.page.partial import as_far_as_known
 from cli.page.paths import draw_path
-from cli.page.values import Changes, EventLine, GroupLine, NodeCard, PodLine, PodPath
+from cli.page.queue_counts import QueueCounts
+from cli.page.values import Changes, EventLine, GroupLine, NodeCard, PodLine, PodPath, QueueLine
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -53,6 +54,8 @@ class Frames:
         #: By UID.
         self.pods: dict[str, PodLine] = {}
         self.groups: dict[Key, GroupLine] = {}
+        self.queues: dict[str, QueueLine] = {}
+        self._counts = QueueCounts(objects)
         self._pods_of: dict[str, frozenset[str]] = {}
         self._frames: deque[Frame] = deque()
         self._lines = 0
@@ -78,7 +81,10 @@ class Frames:
         for key in marks.groups:
             group = self.objects.groups.get(key)
             groups.put(key, draw_group(group, self.objects.members(key)) if group else None)
-        events, queues = self.objects.events, self.objects.queues
+        queues = _News(self.queues)
+        yield from self._counts.update(marks)
+        self._draw_queues(queues)
+        events = self.objects.events
         changes = Changes(
             nodes=tuple(nodes.put_in.values()),
             gone_nodes=tuple(nodes.gone),
@@ -88,8 +94,8 @@ class Frames:
             gone_events=tuple(key for key in marks.events if key not in events),
             groups=tuple(groups.put_in.values()),
             gone_groups=tuple(f"{namespace}/{name}" for namespace, name in groups.gone),
-            queues=tuple(queues[name] for name in marks.queues if name in queues),
-            gone_queues=tuple(name for name in marks.queues if name not in queues),
+            queues=tuple(queues.put_in.values()),
+            gone_queues=tuple(queues.gone),
         )
         if changes:
             self.revision += 1
@@ -123,6 +129,16 @@ class Frames:
         elif not any(uid in self._pods_of.get(where, ()) for where in self._places(uid)):
             pods.put(uid, None if pod.spec.node_name else draw_waiting(pod))
 
+    def _draw_queues(self, queues: _News[str, QueueLine]) -> None:
+        """Draw all queues: a pod of one changes the shares of others. What came meanwhile is drawn the next time."""
+        views = {view.name: view for view in self._counts.views()}
+        is_counted = self.objects.namespaces is None
+        for name in [name for name in self.queues if name not in views]:
+            queues.put(name, None)
+        for name, view in views.items():
+            if (queue := self.objects.queues.get(name)) is not None:
+                queues.put(name, draw_queue(queue, view if is_counted else None))
+
     def _places(self, uid: str) -> list[str]:
         pod = self.objects.pods[uid]
         request = self.objects.requests.get((pod.metadata.namespace, pod.metadata.name))
@@ -142,7 +158,7 @@ class Frames:
             pods=tuple(self.pods.values()),
             events=tuple(self.objects.events.values()),
             groups=tuple(self.groups.values()),
-            queues=tuple(self.objects.queues.values()),
+            queues=tuple(self.queues[name] for name in sorted(self.queues)),
         )
 
     def since(self, known: str) -> list[Frame] | None:

@@ -15,10 +15,11 @@ import msgspec
 from typing_extensions import override
 
 from cli.page.objects import Key, Objects, placed
-from cli.page.values import EventLine, QueueLine
+from cli.page.values import EventLine
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
+from wire.crds.queue import Queue
 
 #: An entry that says that its object is gone. The first line of a file is no object, so none is there.
 GONE: Final = 0
@@ -130,9 +131,9 @@ class Index(Objects):
         self._note(Name(_EVENT, key), GONE)
 
     @override
-    def put_queue(self, queue: QueueLine) -> None:
+    def put_queue(self, queue: Queue) -> None:
         super().put_queue(queue)
-        self._note(Name("queue", queue.name), self.offset)
+        self._note(Name("queue", queue.metadata.name), self.offset)
 
     @override
     def drop_queue(self, name: str) -> None:

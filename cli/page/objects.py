@@ -14,10 +14,12 @@ import msgspec
 
 from cli.inspection.surveying import matters
 from cli.page.drawing import group_of
-from cli.page.values import EventLine, QueueLine
+from cli.page.values import EventLine
+from wire import names
 from wire.core import Node, ObjectMeta, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
+from wire.crds.queue import Queue, QueueStatus
 
 Key = tuple[str, str]
 A = TypeVar("A")
@@ -52,7 +54,7 @@ class Objects:
         self.pods: dict[str, Pod] = {}
         self.requests: dict[Key, BindRequest] = {}
         self.groups: dict[Key, PodGroup] = {}
-        self.queues: dict[str, QueueLine] = {}
+        self.queues: dict[str, Queue] = {}
         #: The newest, by namespace/name, in the order in which they came.
         self.events: dict[str, EventLine] = {}
         self.marks = Marks()
@@ -158,11 +160,13 @@ class Objects:
         if self.groups.pop(key, None) is not None:
             self._mark_group(key)
 
-    def put_queue(self, queue: QueueLine) -> None:
-        """Take a queue as it is now."""
-        self.queues[queue.name] = queue
-        self.marks.queues[queue.name] = None
-        self._on_change()
+    def put_queue(self, queue: Queue) -> None:
+        """Take a queue as it is now. What is reported of its use changes nothing that is drawn."""
+        name = queue.metadata.name
+        if self.queues.get(name) != queue:
+            self.queues[name] = queue
+            self.marks.queues[name] = None
+            self._on_change()
 
     def drop_queue(self, name: str) -> None:
         """A queue is gone."""
@@ -253,8 +257,18 @@ def kept(pod: Pod) -> Pod:
         msgspec.structs.replace(c, env=None, env_from=None, command=None, args=None) for c in pod.spec.containers
     ]
     spec = msgspec.structs.replace(pod.spec, containers=containers, volumes=None, affinity=None)
-    meta = msgspec.structs.replace(pod.metadata, annotations=None, owner_references=None)
+    # Its group says in which queue it counts.
+    group = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME)
+    annotations = {names.POD_GROUP_NAME: group} if group else None
+    meta = msgspec.structs.replace(pod.metadata, annotations=annotations, owner_references=None)
     return msgspec.structs.replace(pod, metadata=meta, spec=spec)
+
+
+def kept_queue(queue: Queue) -> Queue:
+    """What is kept of a queue: what is written in it. Controllers report its use every few seconds."""
+    meta = queue.metadata
+    known = ObjectMeta(name=meta.name, uid=meta.uid, creation_timestamp=meta.creation_timestamp)
+    return msgspec.structs.replace(queue, metadata=known, status=QueueStatus())
 
 
 def _shown(node: Node) -> tuple[object, ...]:

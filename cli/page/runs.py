@@ -16,12 +16,13 @@ from typing_extensions import override
 
 from cli.page.lines import FORM, Line
 from cli.page.objects import Key, Objects, unapplied
-from cli.page.values import EventLine, QueueLine
+from cli.page.values import EventLine
 from cli.refusing import BadInput
 from kube.client.clock import Clock, SystemClock
 from wire.core import Container, Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
+from wire.crds.queue import Queue
 
 
 class Recording(Objects):
@@ -99,9 +100,11 @@ class Recording(Objects):
         self._write(Line(at_ms=self._now_ms(), gone_event=key))
 
     @override
-    def put_queue(self, queue: QueueLine) -> None:
+    def put_queue(self, queue: Queue) -> None:
+        is_news = self.queues.get(queue.metadata.name) != queue
         super().put_queue(queue)
-        self._write(Line(at_ms=self._now_ms(), queue=queue))
+        if is_news:
+            self._write(Line(at_ms=self._now_ms(), written_queue=queue))
 
     @override
     def drop_queue(self, name: str) -> None:

@@ -18,7 +18,7 @@ _Named = TypeVar("_Named", PodLine, GroupLine)
 class Sight(msgspec.Struct, frozen=True):
     """``namespaces``: those whose pods, and ``events``: those whose events may be seen; None for all.
 
-    ``queues``: what is written in queues. The name of a pod's queue is the pod's.
+    ``queues``: what is written in queues and counted of them. The name of a pod's queue is the pod's.
     """
 
     nodes: bool = True

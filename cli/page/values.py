@@ -135,7 +135,11 @@ class GroupLine(PageStruct, frozen=True, gc=False):
 
 
 class QueueLine(PageStruct, frozen=True, gc=False):
-    """A Queue as it is written: amounts are GPUs, -1 for no limit, "" for none written."""
+    """A Queue: as it is written, amounts being GPUs, -1 for no limit, "" for none written; and what is counted of it.
+
+    Counts are of GPUs, by the scheduler's core, of the queue and of those below it. ``used_nano``: what its pods hold,
+    ``leaving_nano`` of it by pods that are terminating. ``is_counted``: all pods are known; without that no count is.
+    """
 
     name: str
     display_name: str = ""
@@ -144,6 +148,16 @@ class QueueLine(PageStruct, frozen=True, gc=False):
     gpu_quota: str = ""
     gpu_limit: str = ""
     gpu_weight: str = ""
+    is_counted: bool = False
+    fair_nano: int = 0
+    used_nano: int = 0
+    leaving_nano: int = 0
+    waiting_nano: int = 0
+    #: The same as written, exactly: -1 for no end.
+    quota_nano: int = 0
+    limit_nano: int = 0
+    #: Why it takes nobody.
+    unusable: str = ""
 
 
 class Stage(PageStruct, frozen=True, gc=False):

@@ -301,16 +301,20 @@ async def test_a_queue_tells_what_is_used_and_what_waits_and_leads_there(tab: Ta
         await cluster.api.create(QUEUES, {"metadata": {"name": name}, "spec": spec})
     async with page(cluster) as made:
         await shown(tab, made.address, "#/queues")
-        assert [row[:4] + row[5:] for row in await tab.evaluate(ROWS)] == [
-            ["lab", "0", "0", "0", "", "", ""],
-            ["queue-of-team-a", "2", "1", "1", "2", "unlimited", "1"],
-            ["queue-of-team-b no such Queue", "1", "1", "0", "", "", ""],
-            ["(no queue)", "0.83", "2", "0", "", "", ""],
-            ["circle", "0", "0", "0", "", "", ""],
+        assert [row[:1] + row[2:9] + row[10:] for row in await tab.evaluate(ROWS)] == [
+            ["lab", "2", "0", "", "", "9", "0", "0", ""],
+            ["queue-of-team-a", "2", "2", "2", "unlimited", "9", "1", "1", "1"],
+            ["queue-of-team-b no such Queue", "1", "", "", "", "", "1", "0", ""],
+            ["(no queue)", "0.83", "", "", "", "", "2", "0", ""],
+            ["circle takes nobody", "0", "0", "", "", "0", "0", "0", ""],
         ]
+        bars = (
+            "[...document.querySelectorAll('.of-queue')].map(b => [...b.children].map(p => Number(p.style.flexGrow)))"
+        )
+        assert await tab.evaluate(bars) == [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
         indents = "[...document.querySelectorAll('.branch')].map(b => parseInt(b.style.paddingInlineStart))"
         assert await tab.evaluate(indents) == [0, 20, 0, 0, 0]
-        assert "does not enforce" in await text(tab)
+        assert "The bars have one scale." in await text(tab)
         await tab.evaluate("[...document.querySelectorAll('td a')].find(a => a.href.includes('waiting?')).click()")
         await tab.until("document.title === 'Waiting pods - Moorage'")
         assert await tab.evaluate("location.hash") == "#/waiting?queue=queue-of-team-a"
@@ -362,9 +366,9 @@ async def test_of_a_queue_that_others_use_too_it_is_said_that_only_what_is_shown
     """By who reads some namespaces alone. (Of who may see a part of a page that is whole: where he signs in.)"""
     async with page(await small(), namespaces=["team-a"]) as made:
         await shown(tab, made.address, "#/queues")
-        assert [row[:4] for row in await tab.evaluate(ROWS)] == [
-            ["queue-of-team-a", "≥ 2", "≥ 1", "≥ 1"],
-            ["(no queue)", "≥ 0.5", "≥ 1", "≥ 0"],
+        assert [row[:4] + row[7:9] for row in await tab.evaluate(ROWS)] == [
+            ["queue-of-team-a", "", "≥ 2", "", "≥ 1", "≥ 1"],
+            ["(no queue)", "", "≥ 0.5", "", "≥ 1", "≥ 0"],
         ]
         assert "Only pods that are shown here are counted" in await text(tab)
 
@@ -378,7 +382,7 @@ async def test_a_share_of_a_mig_slice_is_no_part_of_the_gpus_that_are_summed_up(
         amounts = "[...document.querySelectorAll('.legend a')].map((a) => a.innerText.replaceAll(/\\s+/g, ' '))"
         assert await tab.evaluate(amounts) == ["team-a 2.5", "team-b 1.33"]
         await shown(tab, made.address, "#/queues")
-        assert [row[:2] for row in await tab.evaluate(ROWS)] == [
+        assert [row[:3:2] for row in await tab.evaluate(ROWS)] == [
             ["queue-of-team-a", "2"],
             ["queue-of-team-b", "1"],
             ["(no queue)", "0.83"],
@@ -789,6 +793,7 @@ async def test_a_reader_shows_a_token_and_sees_what_it_may(tab: Tab) -> None:
         assert "token-ann" not in said
         await tab.evaluate("location.hash = '#/queues'")
         await tab.until("document.title === 'Queues - Moorage'")
-        assert ["queue-of-team-a", "≥ 2", "≥ 1", "≥ 1"] in [row[:4] for row in await tab.evaluate(ROWS)]
+        rows = [row[:1] + row[2:3] + row[7:9] for row in await tab.evaluate(ROWS)]
+        assert ["queue-of-team-a", "≥ 2", "≥ 1", "≥ 1"] in rows
         assert await tab.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])") == '[{},{},""]'
     tab.forget()  # the browser complains of two 401

@@ -17,7 +17,7 @@ import pytest
 from cli.page.following import Following
 from cli.page.frames import Frames
 from cli.page.lines import FORM, decode, take
-from cli.page.objects import Objects, kept
+from cli.page.objects import Objects, kept, kept_queue
 from cli.page.runs import Recording
 from cli.page.values import Changes, EventLine
 from cli.refusing import BadInput
@@ -25,8 +25,9 @@ from simulator.virtualtime import VirtualClock
 from tests.cli.page.reviews import Reviewer
 from tests.cli.page.test_frames import Story, as_sets, drawn
 from tests.conftest import AnyioBackend
-from tests.scheduler.core.objects import NANO, bound, changed, node, pod, pod_group, reservation
+from tests.scheduler.core.objects import NANO, bound, changed, node, pod, pod_group, queue, reservation
 from wire.core import ObjectMeta
+from wire.crds.queue import QueueStatus
 
 HALF = NANO // 2
 APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -131,6 +132,24 @@ async def test_no_secret_gets_into_the_file(path: Path) -> None:
     assert "secret" not in text
     assert '"name":"t"' in text
     assert mode == 0o600
+
+
+async def test_a_queue_is_recorded_once_whatever_is_reported_of_its_use(path: Path) -> None:
+    recording = Recording(path, lambda: None)
+    for children in ("a", "b"):
+        reported = msgspec.structs.replace(queue("q"), status=QueueStatus(child_queues=[children]))
+        recording.put_queue(kept_queue(reported))
+    recording.close()
+    assert written(path)[0].count("writtenQueue") == 1
+    assert replayed(path).queues == {"q": kept_queue(queue("q"))}
+
+
+def test_queues_in_files_of_an_earlier_version_are_read_as_far_as_they_are_written() -> None:
+    objects = Objects()
+    take(objects, decode(b'{"queue":{"name":"q","parent":"lab","priority":"7","gpuQuota":"2.5","gpuLimit":"-1"}}'))
+    (line,) = drawn(Frames(objects, "e")).queues
+    assert (line.name, line.parent, line.priority, line.gpu_quota, line.gpu_weight) == ("q", "lab", "7", "2.5", "")
+    assert (line.quota_nano, line.limit_nano) == (5 * HALF, -1)
 
 
 async def test_a_file_that_is_there_is_left_alone(path: Path) -> None:
