@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from cli.inspection.sheets import Cell, Sheet
 from cli.queueing.texts import COUNTED, GPU, amount, each_of, weight
@@ -15,7 +15,24 @@ _FURTHER: Final = ("NON-PREEMPTIBLE", "TERMINATING", "WEIGHT", "PRIORITY", "PODS
 _NOTHING: Final = "There are no Queues: all pods may use everything, whatever queue they name."
 
 
-def in_tree(queues: Iterable[QueueView]) -> list[tuple[int, QueueView]]:
+class Named(Protocol):
+    """A queue that says where it is."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def parent(self) -> str:
+        """The name of the queue above it, "" at the top."""
+        ...
+
+
+Q = TypeVar("Q", bound=Named)
+
+
+def in_tree(queues: Iterable[Q]) -> list[tuple[int, Q]]:
     """Queues with how deep they are: those below a queue follow it. Those in a cycle are at the top."""
     by_name = {queue.name: queue for queue in queues}
     below: dict[str, list[str]] = {}

@@ -21,15 +21,16 @@ def add_command(commands: _Commands) -> None:
     """Add the sub-command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         NAME,
-        help="show the GPUs and the pods that wait, live",
+        help="show GPUs, queues and pods that wait, live",
         description=(
-            "Follow a cluster and show on this terminal who is on which GPU and how much of it, and why pods wait. "
-            "Changes nothing. Where stdout is no terminal it is shown once. Exit code 0: ended by q or Ctrl-C, or "
-            "shown once; 1: the cluster can't be read; 2: bad input."
+            "Follow a cluster and show on this terminal who is on which GPU and how much of it, the tree of queues, "
+            "and why pods wait. Changes nothing. Where stdout is no terminal it is shown once. Exit code 0: ended by "
+            "q or Ctrl-C, or shown once; 1: the cluster can't be read; 2: bad input."
         ),
     )
     parser.add_argument("--by", choices=COLOURS, default=COLOURS[0], help="whose shares have one letter and colour")
     parser.add_argument("--details", action="store_true", help="begin with a line for each device")
+    parser.add_argument("--queues", action="store_true", help="begin with the tree of queues, not the map")
     parser.add_argument("--once", action="store_true", help="show it once and end")
     parser.add_argument("--simulate", action="store_true", help="show a simulated cluster at work; needs no cluster")
     parser.add_argument(

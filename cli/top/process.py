@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -58,7 +58,7 @@ async def _run(arguments: argparse.Namespace) -> int:
         leaders = None if arguments.simulate else Leaders(SystemClock())
         some = namespaces.chosen(arguments)
         following = Following(api, publishing.objects, rng=rng(), namespaces=some, leaders=leaders)
-        top = Top(publishing, following, View(_PLAIN_WIDTH, _EVERYTHING, by=arguments.by, details=arguments.details))
+        top = Top(publishing, following, View(_PLAIN_WIDTH, _EVERYTHING, **_how(arguments)))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(following.run)
             with anyio.move_on_after(_READ_WITHIN_S):
@@ -79,6 +79,11 @@ async def _run(arguments: argparse.Namespace) -> int:
                 await _live(top)
             tasks.cancel_scope.cancel()
     return 0
+
+
+def _how(arguments: argparse.Namespace) -> dict[str, Any]:
+    """How it begins."""
+    return {"by": arguments.by, "details": arguments.details, "queues": arguments.queues}
 
 
 @asynccontextmanager
@@ -141,6 +146,8 @@ class Top:
             self.view = msgspec.structs.replace(self.view, top=max(0, self.view.top + moves[key]))
         elif key == "d":
             self.view = msgspec.structs.replace(self.view, details=not self.view.details, top=0)
+        elif key == "u":
+            self.view = msgspec.structs.replace(self.view, queues=not self.view.queues, top=0)
         elif key == "b":
             other = next(by for by in COLOURS if by != self.view.by)
             self.view = msgspec.structs.replace(self.view, by=other)

@@ -19,6 +19,7 @@ from cli.inspection.telling import gpus_up, percent_down, percent_up
 from cli.page.partial import UNKNOWN
 from cli.page.values import Changes, Device, NodeCard, PodLine, Tenant
 from cli.printable import line
+from cli.top.queues import queue_lines
 from gpu.share import NANO_PER_DEVICE
 
 _PALETTE: Final = ("cyan", "yellow", "magenta", "green", "bright_blue", "bright_red", "white", "bright_yellow")
@@ -30,7 +31,7 @@ _WIDEST_BAR: Final = 12
 _NARROWEST_BAR: Final = 4
 _NAME_WIDTH: Final = 24
 _STATE_WIDTH: Final = 14
-_KEYS: Final = "q ends   arrows, space: scroll   d: devices   b: by namespace or queue"
+_KEYS: Final = "q ends   arrows, space: scroll   d: devices   u: queues   b: namespace or queue"
 #: Lines beside map and waiting pods: sums, legend, two empty ones and the title of the waiting, keys.
 _FRAME: Final = 6
 
@@ -45,6 +46,8 @@ class View(msgspec.Struct, frozen=True):
     details: bool = False
     #: Whether nodes can be read.
     has_nodes: bool = True
+    #: Whether queues are shown, and not the map.
+    queues: bool = False
 
 
 class Screen(msgspec.Struct, frozen=True):
@@ -72,11 +75,12 @@ class Letters:
 
 def screen(shown: Changes, letters: Letters, view: View, *, notes: Sequence[str] = ()) -> Screen:
     """Draw all of a cluster that fits. ``notes``: what is missing in it."""
-    queues = {pod.uid: pod.queue for pod in shown.pods} if view.by == "queue" else {}
-    owners = _Owners(letters, view.by, queues)
+    queue_of = {pod.uid: pod.queue for pod in shown.pods} if view.by == "queue" else {}
+    owners = _Owners(letters, view.by, queue_of)
     # First, so that who has most has the first letters.
     legend = _legend(shown.nodes, owners)
-    count = sum(_height(node, view) for node in shown.nodes)
+    queues = list(queue_lines(shown.queues, view.width)) if view.queues else []
+    count = len(queues) if view.queues else sum(_height(node, view) for node in shown.nodes)
     waiting = sorted((pod for pod in shown.pods if pod.waits and not pod.node), key=lambda pod: (pod.created, pod.uid))
     room = max(1, view.height - _FRAME - len(notes))
     for_waiting = min(len(waiting), room // 3)
@@ -86,7 +90,7 @@ def screen(shown: Changes, letters: Letters, view: View, *, notes: Sequence[str]
         _sums(shown.nodes) if view.has_nodes else Text("nodes can't be read, so there is no map", style="bold"),
         legend,
         Text(),
-        *_map(shown.nodes, owners, view, top=top, page=page),
+        *(queues[top : top + page] if view.queues else _map(shown.nodes, owners, view, top=top, page=page)),
         Text(),
         *_waiting(waiting, for_waiting, view.width),
         *(Text(line(note), style="yellow") for note in notes),

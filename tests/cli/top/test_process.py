@@ -113,6 +113,8 @@ def test_on_a_terminal_keys_change_what_is_shown_and_end_it() -> None:
             _read_until(ours, "node-1")
             os.write(ours, b"d")
             _read_until(ours, "% used")
+            os.write(ours, b"u")
+            _read_until(ours, "QUEUES, IN GPUS")
             os.write(ours, b"q")
             rest = _read_until(ours, "\x1b[?1049l")
             assert shown.wait(PATIENCE_S) == 0

@@ -134,7 +134,7 @@ def test_a_small_cluster_is_shown_whole() -> None:
         "vision/big  main: 9 times a whole GPU  Unschedulable: no nodes with enough resources",
         "vision/early    nobody has looked at it yet",
         "vision/soon    on its way to n1",
-        "q ends   arrows, space: scroll   d: devices   b: by namespace or queue",
+        "q ends   arrows, space: scroll   d: devices   u: queues   b: namespace or queue",
     ]
 
 
