@@ -797,3 +797,24 @@ async def test_a_reader_shows_a_token_and_sees_what_it_may(tab: Tab) -> None:
         assert ["queue-of-team-a", "≥ 2", "≥ 1", "≥ 1"] in rows
         assert await tab.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])") == '[{},{},""]'
     tab.forget()  # the browser complains of two 401
+
+
+async def test_who_may_list_queues_is_told_what_all_their_pods_use(tab: Tab) -> None:
+    """As their status tells it; whose pods they are is not told."""
+    cluster = await small()
+    spec = {"resources": {"gpu": {"quota": 2, "limit": -1}}}
+    await cluster.api.create(QUEUES, {"metadata": {"name": "queue-of-team-b"}, "spec": spec})
+    rights = {"ann": RIGHTS["ann"] | {("queues", "")}}
+    access = Reviewed(Reviewer(USERS, rights).api())
+    async with page(cluster, access=access, hosts=None) as made:
+        await tab.open(f"{made.address}/#/queues")
+        await tab.until("document.activeElement?.id === 'token'")
+        await tab.type("token-ann")
+        await tab.press("Enter")
+        await tab.until("document.querySelectorAll('tbody tr').length === 3")
+        rows = [row[:1] + row[2:4] + row[7:9] for row in await tab.evaluate(ROWS)]
+        assert rows[1] == ["queue-of-team-b", "1", "1", "≥ 0", "≥ 0"]
+        said = await text(tab)
+        assert "Running and waiting count the pods that are shown here alone, GPUs all pods." in said
+        assert "team-b/" not in said
+    tab.forget()  # the browser complains of a 401
