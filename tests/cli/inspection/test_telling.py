@@ -47,6 +47,17 @@ def test_columns_are_as_wide_as_they_need_and_lines_have_no_blanks_at_the_end() 
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_sheet_without_columns_is_its_title_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    show([Sheet(title="said", columns=(), rows=()), Sheet(columns=("A",), rows=[[Cell("b")]])], [])
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == ["said", "", "A", "b"]
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
 def test_a_pod_moves_no_cursor_of_those_who_look_at_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool
 ) -> None:
