@@ -12,9 +12,14 @@ import pytest
 from cli.page.frames import Frames
 from cli.page.objects import Objects, kept, kept_queue
 from cli.page.queue_counts import QueueCounts
+from scheduler.core.convert import written_plan
+from scheduler.core.convert.written_plan import GangPlan
+from scheduler.core.model.records import PlannedMember
 from scheduler.core.report.queue_view import QueueView
 from tests.cli.queueing.seen import of, views
 from tests.scheduler.core.objects import NANO, bind_request, bound, ended, node, pod, pod_group, queue
+from wire import names
+from wire.core import Pod
 from wire.crds.queue import QueueStatus
 
 TEAMS = ("a", "b", "nobody's")
@@ -57,13 +62,18 @@ class Page:
         return self.counts.views()
 
 
+def plan(planned: Pod, where: str) -> str:
+    """A gang's plan that keeps a place for a pod."""
+    return written_plan.render(GangPlan("id", {planned.metadata.uid: PlannedMember(where, ())}))
+
+
 def step(page: Page, rng: random.Random) -> None:
     """Something happens; an object may become what it was before, as when a recorded run is wound back."""
     name, team = f"p{rng.randrange(6)}", rng.choice(TEAMS)
     where = f"n{rng.randrange(3)}"
     asks: dict[str, Any] = {"gpus": rng.randrange(3), "cpu": "2", "group": rng.choice(["", "gang"])}
     waiting = of(team, name, **asks)
-    memory = pod(name, mem=rng.choice([256, 512]))
+    memory = of(team, name, gpus=0, mem=rng.choice([256, 512]))
     makes: list[Callable[[], Any]] = [
         lambda: node(where, gpus=4, mem_mib=rng.choice([1024, 2048]), ready=rng.random() < 0.8),
         lambda: waiting,
@@ -75,6 +85,7 @@ def step(page: Page, rng: random.Random) -> None:
         lambda: pod(name, cpu="60", gpus=1, bound_to=where, scheduler="default-scheduler"),
         lambda: bind_request(waiting, where),
         lambda: pod_group("gang", 2, queue=rng.choice(TEAMS), preemptibility="non-preemptible"),
+        lambda: pod_group("gang", 2, queue=rng.choice(TEAMS), annotations={names.PLAN: plan(waiting, where)}),
         lambda: queue(rng.choice("abc"), rng.choice(["", "", "c", "nowhere"]), gpu=(rng.randrange(3), 1, -1)),
     ]
     if page.now and rng.random() < 0.25:

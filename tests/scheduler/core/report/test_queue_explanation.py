@@ -102,6 +102,17 @@ def test_what_holds_the_next_back_is_told(limit: int, priority: int, code: str |
     assert (told.held_back.code if told.held_back else None) == code
 
 
+def test_memory_of_a_gpu_is_held_back_only_if_it_is_too_much_on_every_card() -> None:
+    """As the scheduler does: on the largest card it is the smallest part."""
+    small, large = node("n1", gpus=1, mem_mib=1000), node("n2", gpus=1, mem_mib=4000)
+    for limit, held in ((0.25, None), (0.2, "OverLimit")):
+        waits = of("a", "w", gpus=0, mem=1000)
+        told = found("a", small, large, queue("a", gpu=(0, 1, limit)), waits).next
+        assert told is not None
+        assert (told.held_back.code if told.held_back else None) == held
+        assert told.requested.gpu_nano == NANO
+
+
 @pytest.mark.parametrize(
     ("name", "code", "path"),
     [
