@@ -45,6 +45,7 @@ _PROGRAMS: Final = "moorage"
 #: Objects that roles name one by one; other names are many, and in no role.
 _NAMED: Final = frozenset(
     {
+        "configmaps",
         "leases",
         "serviceaccounts",
         "secrets",

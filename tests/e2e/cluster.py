@@ -32,6 +32,8 @@ from wire import names
 Pod = dict[str, Any]
 #: How long something may take whose time is not what a test is about: a busy machine is no failure.
 PATIENCE_S = 180.0
+#: After a test that failed.
+_AFTER_FAILURE_S = 20.0
 T = TypeVar("T")
 
 #: Machines that start containers quickly, so that tests wait for Moorage and not for them.
@@ -230,8 +232,11 @@ async def scene(plane: ControlPlane, namespace: str, shapes: Sequence[str], *, s
                 made = Scene(api, namespace, nodes)
                 try:
                     yield made
-                finally:
-                    await made.empty()
+                except BaseException:
+                    with contextlib.suppress(AssertionError):  # it would hide what failed first
+                        await made.empty(within_s=_AFTER_FAILURE_S)
+                    raise
+                await made.empty()
                 tasks.cancel_scope.cancel()
         finally:
             await nodes.remove()
