@@ -106,6 +106,10 @@ class World:
         self.groups[made.metadata.name] = made
         self.queues["group"].append(made)
 
+    def drop_group(self, name: str) -> None:
+        del self.groups[name]
+        self.queues["group"].append(("gone", name))
+
     # --- events --------------------------------------------------------------------------------------------------
     def deliver(self, kind: str, count: int) -> None:
         for _ in range(min(count, len(self.queues[kind]))):
@@ -125,6 +129,8 @@ class World:
                 self.cluster.remove_pod(uid)
             case "queue", ("gone", share):
                 self.cluster.queues.records.drop(queue_record(share))
+            case "group", ("gone", name):
+                self.cluster.remove_pod_group("ns", name)
             case "pod", Commit():
                 self._release(event)
             case "request", ("gone", namespace, name):

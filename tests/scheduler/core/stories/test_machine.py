@@ -21,8 +21,9 @@ from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.decide.decide import decide
 from scheduler.core.decide.placer import Placer
 from scheduler.core.model.plan import Alone, Entry, Explain, Gang, Placement, Plan, placements
+from scheduler.core.model.resources import DIMENSIONS
 from scheduler.core.model.verdict import Reasons
-from scheduler.core.queues.tree import Tree
+from scheduler.core.queues.accounts import Accounts
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import changed, node, pod, pod_group, queue
 from tests.scheduler.core.world import KINDS, World, fresh
@@ -53,12 +54,6 @@ def _placements(plan: Plan) -> list[Placement]:
         elif isinstance(entry, Gang):
             found.extend(entry.placements)
     return found
-
-
-def _number(tree: Tree, name: str) -> int:
-    found = tree.find(name)
-    assert found is not None
-    return found.number
 
 
 class Scheduling(RuleBasedStateMachine):
@@ -133,20 +128,23 @@ class Scheduling(RuleBasedStateMachine):
         plan = self.world.cluster.decide(self.world.now_ns, self.limits)
         self._check(plan)
         self.world.cluster.told([entry for entry in plan.entries if isinstance(entry, Explain)])
-        before = self._held()
+        before = self._accounts()
         self.world.commit(plan)
-        tree = self.world.cluster.queues.tree
-        for name, held in self._held().items():
-            most = max(before.get(name, 0), tree.queues[_number(tree, name)].record.limit.gpu_nano)
-            assert held <= most, f"a decision takes queue {name} to {held} nano-GPUs of {most}"
+        for queue_, was, now in zip(before.tree.queues, before.of, self._accounts().of, strict=True):
+            for held, more, most in (
+                (was.held, now.held, queue_.record.limit),
+                (was.fixed, now.fixed, queue_.record.quota),
+            ):
+                for at, name in enumerate(DIMENSIONS):
+                    beyond = more[at] > max(held[at], most[at])
+                    assert not beyond, f"a decision takes queue {queue_.name} to {more[at]} of {most[at]} {name}"
 
-    def _held(self) -> dict[str, int]:
-        """Nano-GPUs that each queue holds, by its name."""
+    def _accounts(self) -> Accounts:
+        """What each queue has."""
         cluster = self.world.cluster
         cluster.refresh()
         cluster.count_queues()
-        found = cluster.queues.accounts()
-        return {each.name: found.of[each.number].held.gpu_nano for each in found.tree.queues}
+        return cluster.queues.accounts()
 
     def _advance(self, rng: random.Random) -> None:
         if self.world.commits:
@@ -189,8 +187,14 @@ class Scheduling(RuleBasedStateMachine):
     # --- rules ---------------------------------------------------------------------------------------------------
     @rule(seed=_SEEDS, steps=st.integers(10, 150))
     def a_busy_while_passes(self, seed: int, steps: int) -> None:
-        rng = random.Random(seed)
-        small: dict[Callable[[random.Random], None], int] = {
+        rng, small = random.Random(seed), self._small_steps()
+        for step in rng.choices(list(small), weights=list(small.values()), k=steps):
+            step(rng)
+            self.nothing_is_given_twice()
+
+    def _small_steps(self) -> dict[Callable[[random.Random], None], int]:
+        """Steps, each with how often it comes."""
+        return {
             self._arrive: 6,
             self._arrive_foreign: 1,
             self._decide: 12,
@@ -210,9 +214,6 @@ class Scheduling(RuleBasedStateMachine):
             self._restart: 1,
             self._change_queue: 1,
         }
-        for step in rng.choices(list(small), weights=list(small.values()), k=steps):
-            step(rng)
-            self.nothing_is_given_twice()
 
     @rule(seed=_SEEDS)
     def pods_arrive(self, seed: int) -> None:
@@ -256,7 +257,9 @@ class Scheduling(RuleBasedStateMachine):
                 self._check_gang(entry)
 
     def _check_gang(self, gang: Gang) -> None:
-        minimum = self.world.groups[gang.pod_group[1]].spec.min_member or 0
+        known = self.world.cluster.pod_group(*gang.pod_group)
+        assert known is not None
+        minimum = known.minimum
         members = [self.world.cluster.pod(p.pod_uid) for p in gang.placements]
         assert all(member is not None and member.pod_group == gang.pod_group[1] for member in members)
         living = [each for each in self.world.cluster.members(*gang.pod_group) if not each.deleting]
