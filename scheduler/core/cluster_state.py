@@ -87,6 +87,9 @@ class ClusterState:
         known = self._nodes.get(record.name)
         if known == record:
             return False
+        if known is not None and known.uid != record.uid:
+            self.remove_node(record.name)  # its deletion fell into a gap of the watch: this is another machine
+            known = None
         self._nodes[record.name] = record
         is_back = known is not None and record.is_ready and not known.is_ready
         if is_back:

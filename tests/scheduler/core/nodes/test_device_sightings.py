@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from gpu.pinning import Identity, Pin
 from gpu.request import FractionAsk
 from gpu.translation import Cards
 from scheduler.core.cluster import Cluster
+from scheduler.core.convert.objects import node_record
 from scheduler.core.model.plan import Attempt, Explain, Join
 from scheduler.core.nodes.device_sightings import Prospect
 from tests.scheduler.core.model.test_records import said
 from tests.scheduler.core.objects import NANO, bound, cluster, ended, node, pod, recorded, reservation
 from wire import names
+from wire.core import Node
 
 HALF, TENTH = NANO // 2, NANO // 10
 A, B, C = Identity("GPU-a", 0), Identity("GPU-b", 1), Identity("GPU-c", 2)
@@ -97,14 +100,30 @@ def test_a_uuid_that_was_seen_is_known_when_its_reservation_is_gone() -> None:
     assert _kind(made) == "Attempt"
 
 
-def test_a_node_that_comes_back_under_its_name_is_another() -> None:
+def _replaced(name: str = "n1") -> Node:
+    made = node(name, gpus=2)
+    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, uid="another"))
+
+
+@pytest.mark.parametrize("is_seen_to_go", [True, False])
+def test_a_node_that_comes_back_under_its_name_is_another(*, is_seen_to_go: bool) -> None:
     seen = reservation("g", uuid="GPU-a", index=0)
     made = cluster(node(gpus=2), seen)
     made.remove_pod(seen.metadata.uid)
-    made.remove_node("n1")
-    made.upsert_node(node(gpus=2))
+    if is_seen_to_go:
+        made.remove_node("n1")
+    made.upsert_node(_replaced())
     made.upsert_pod(_wanting(uuids=("GPU-a",)))
     assert _kind(made) == "pinned"
+
+
+def test_what_was_with_whole_gpus_of_another_node_of_that_name_keeps_nobody_waiting() -> None:
+    whole, held = bound(pod("w", gpus=1), "n1"), reservation("g", uuid="GPU-a", index=0)
+    made = cluster(node(gpus=2), whole, held, _wanting(1))
+    assert _kind(made) == "pinned-whole"
+    made.remove_pod(held.metadata.uid)
+    made.replace_nodes([node_record(_replaced())])
+    assert _kind(made) == "Attempt"
 
 
 def test_once_all_devices_were_out_the_rest_is_with_whole_gpus_until_one_of_those_pods_has_ended() -> None:
