@@ -52,6 +52,7 @@ class WholeGang:
     alike: Alike | None = None
     #: Whether its queue takes no more.
     is_held_back: bool = False
+    _use: Resources | None = None
 
     @property
     def rank(self) -> Rank:
@@ -65,8 +66,13 @@ class WholeGang:
 
     @property
     def use(self) -> Resources:
-        """What the pods that come next would count for in it: its missing minimum, or one more member."""
-        return queue_use.asked(self.attempts.snapshot, self._next_up).amounts
+        """What the pods that come next would count for in it: its missing minimum, or one more member.
+
+        Counted once, since each queue above asks for it again.
+        """
+        if self._use is None:
+            self._use = queue_use.asked(self.attempts.snapshot, self._next_up).amounts
+        return self._use
 
     @property
     def least(self) -> Resources:
