@@ -233,13 +233,13 @@ class Backlog:
         self.sleep_gang(key, Until.QUEUE_TAKES)
         self.quota_sleepers.put(key, rank, use, elsewhere)
 
-    def line_up(self, lined: Lined) -> None:
+    def line_up(self, lined: Lined, *, is_counted: bool) -> None:
         """A gang that could not start sleeps behind those that ask the same, and says what they say."""
         key = lined.key
         self._awake_gangs.pop(key, None)
         self._apart.pop(key, None)
         self._counted_at.pop(key, None)
-        self.said.say(lined.uids, self.lines.join(lined), key)
+        self.said.say(lined.uids, self.lines.join(lined, is_counted=is_counted), key)
 
     def alike_failed(self, alike: Alike, kept: KeptGang, *, is_counted: bool) -> None:
         """No gang that asks this can start. ``is_counted``: the verdict is of today."""
@@ -373,11 +373,11 @@ class Backlog:
         self._wake_gang(key)
 
     def has_shapes(self, cls: PodClass) -> bool:
-        """Whether pods alone of a class wait for room."""
+        """Whether pods alone of a class wait for room, on nodes or in their queues."""
         return cls in self._of_class
 
-    def says(self, cls: PodClass) -> bool:
-        """Whether pods alone of a class wait for room, and not only for their queues."""
+    def waits_for_room(self, cls: PodClass) -> bool:
+        """Whether pods alone of a class wait for room on nodes."""
         return any(key not in self.quota_sleepers for key in self._of_class.get(cls, ()))
 
     def forget_others(self, now_ns: int) -> None:

@@ -105,8 +105,11 @@ class GangLines:
         return set(self._of)
 
     # --- who stands where ----------------------------------------------------------------------------------------
-    def join(self, lined: Lined) -> Shared:
-        """Take a gang into its line; return what it says together with all that ask the same."""
+    def join(self, lined: Lined, *, is_counted: bool) -> Shared:
+        """Take a gang into its line; return what it says together with all that ask the same.
+
+        ``is_counted``: the counts in that are of today. Where others stand already they are as good as theirs.
+        """
         self.leave(lined.key)
         alike = lined.line.alike
         line = self._lines.get(lined.line)
@@ -120,7 +123,7 @@ class GangLines:
             raise LookupError("a gang joins a line, and nothing is kept of what it asks")
         if alike not in self._said:
             self._said[alike] = Shared(kept.verdict)
-            self._counted_at[alike] = -1
+            self._counted_at[alike] = self._ledger.changes.last if is_counted else -1
             self._note_weight(alike, kept)
         return self._said[alike]
 

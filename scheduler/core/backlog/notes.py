@@ -198,10 +198,11 @@ class LinedUp(msgspec.Struct, frozen=True):
     """A gang stands behind those that ask the same."""
 
     lined: Lined
+    is_counted: bool
 
     def take(self, backlog: Backlog) -> None:
         """Let it sleep there."""
-        backlog.line_up(self.lined)
+        backlog.line_up(self.lined, is_counted=self.is_counted)
 
 
 class StartFailed(msgspec.Struct, frozen=True):
@@ -309,9 +310,9 @@ class Notes:
         self._alike[alike] = kept
         self.taken.append(AlikeFailed(alike, kept, is_counted))
 
-    def line_up(self, lined: Lined) -> None:
+    def line_up(self, lined: Lined, *, is_counted: bool) -> None:
         """Let a gang sleep behind those that ask the same."""
-        self.taken.append(LinedUp(lined))
+        self.taken.append(LinedUp(lined, is_counted))
 
     @property
     def pace(self) -> GangPace:

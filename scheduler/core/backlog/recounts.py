@@ -51,10 +51,10 @@ def _stale(backlog: Backlog, most: int) -> Recounts:
     gangs = backlog.stale_gangs(most)
     classes = {cls for gang in gangs for cls in gang.classes}
     for cls in backlog.asleep.oldest(most):
-        if backlog.says(cls):
+        if backlog.waits_for_room(cls):
             classes.add(cls)
         elif backlog.has_shapes(cls):
-            backlog.asleep.wakes(cls)  # queues hold all of it back: it is judged when one takes it
+            backlog.asleep.wakes(cls)  # their queues hold all of them back: they are judged anew when these don't
         elif cls not in classes:
             backlog.asleep.is_told(cls)  # nobody says it any more
     return Recounts(frozenset(classes), tuple(gang.key for gang in gangs))

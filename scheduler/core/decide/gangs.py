@@ -251,7 +251,8 @@ class WholeGang:
         needed = Counter(pod.cls for pod in self.state.needed(self.pods))
         line = LineKey(self.group.namespace, self.group.queue, is_fixed(self.pods[0], self.group), self.alike)
         uids = tuple(pod.uid for pod in self.pods)
-        self.attempts.notes.line_up(Lined(self.gang.key, self.rank, line, tuple(needed.items()), uids))
+        lined = Lined(self.gang.key, self.rank, line, tuple(needed.items()), uids)
+        self.attempts.notes.line_up(lined, is_counted=is_counted)
 
     def _alike(self, ready: Sequence[PodRecord]) -> Alike | None:
         """What its start depends on; None where that is not the same for others, or it costs much (gang_pace.py)."""

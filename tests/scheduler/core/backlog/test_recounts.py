@@ -116,3 +116,37 @@ def test_the_next_decision_is_at_the_first_of_the_times_that_are_set(back_off_ms
     feed(made, node("n3", cordoned=True), pod("b", gpus=1))
     made.commits.failed("uid-b", "", "Refused", now_ns=1_500_000_000)
     assert made.decide(1_500_000_000).wake_at_ns == wakes_at_ms * 1_000_000
+
+
+def _comes_to_rest(made: Cluster) -> bool:
+    """Whether some seconds after a node has changed nothing is decided any more."""
+    made.decide(0)
+    feed(made, node("n2", cpu="1"))
+    now_ns = 0
+    for _ in range(5):
+        wake_at_ns = made.decide(now_ns).wake_at_ns
+        if wake_at_ns is None:
+            return True
+        now_ns = wake_at_ns
+    return False
+
+
+@pytest.mark.parametrize("minimums", [(1,), (1, 1), (1, 2)], ids=["alone in its line", "two in a line", "two lines"])
+def test_once_gangs_are_counted_nothing_is_decided(minimums: tuple[int, ...]) -> None:
+    made = cluster(node())
+    for i, minimum in enumerate(minimums):
+        feed(made, pod_group(f"g{i}", minimum), *(pod(f"m{i}-{at}", cpu="100", group=f"g{i}") for at in range(minimum)))
+    assert _comes_to_rest(made)
+
+
+@pytest.mark.parametrize("group", ["", "g"], ids=["alone", "in a gang"])
+def test_once_all_pods_of_a_class_are_held_back_by_their_queue_nothing_is_decided(group: str) -> None:
+    made = cluster(node(), queue("default-queue"), pod_group("g", 1), pod("a", cpu="100", group=group))
+    made.decide(0)
+    feed(made, queue("default-queue", cpu=(0, 1, 0)))
+    assert _comes_to_rest(made)
+    feed(made, queue("default-queue"))
+    assert _comes_to_rest(made)
+    said = made.backlog.said.verdict("uid-a")
+    assert said is not None
+    assert sum(reason.nodes for reason in said.node_reasons) == 2, "a verdict of before the second node came"

@@ -60,7 +60,7 @@ def test_gangs_at_the_limit_of_their_queue_are_looked_at_over_several_decisions(
     for team in _TEAMS:
         feed(made, bound(pod(f"{team}-old", gpus=2, labels={names.QUEUE_LABEL: team}), "n1"))
     feed(made, node("n1", 100))
-    limits = Limits(most=7_000)
+    limits = Limits(most=7_000, retold=0)
     looked_at = []
     for now_ns in range(1, 5):
         made.decide(now_ns, limits)
