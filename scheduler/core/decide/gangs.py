@@ -308,7 +308,8 @@ class WholeGang:
     def _is_counted(self, charged: set[int]) -> bool:
         """Whether the counts in its verdict, and in those on its classes, are of the ledger as it is."""
         asleep, notes = self.attempts.snapshot.backlog.asleep, self.attempts.notes
-        return not charged and all(asleep.is_counted(notes.kept(cls)) for cls in self.classes)
+        old = self.classes - self.attempts.judged
+        return not charged and all(asleep.is_counted(notes.kept(cls)) for cls in old)
 
     def _explain_kept(self, kept: KeptGang | None) -> None:
         if kept is not None:

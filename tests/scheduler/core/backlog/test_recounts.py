@@ -139,6 +139,12 @@ def test_once_gangs_are_counted_nothing_is_decided(minimums: tuple[int, ...]) ->
     assert _comes_to_rest(made)
 
 
+def test_a_gang_one_of_whose_members_fits_before_another_is_judged_is_counted() -> None:
+    made = cluster(node(cpu="10"), pod_group("g", 2))
+    feed(made, pod("a", cpu="6", group="g"), pod("b", cpu="7", group="g"))
+    assert _comes_to_rest(made)
+
+
 @pytest.mark.parametrize("group", ["", "g"], ids=["alone", "in a gang"])
 def test_once_all_pods_of_a_class_are_held_back_by_their_queue_nothing_is_decided(group: str) -> None:
     made = cluster(node(), queue("default-queue"), pod_group("g", 1), pod("a", cpu="100", group=group))
