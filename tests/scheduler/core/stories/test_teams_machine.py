@@ -20,7 +20,7 @@ from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.filing import obstacle
 from scheduler.core.decide.gangs import whole_gang
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.model.plan import Entry, Explain, Retire
+from scheduler.core.model.plan import Entry, Explain, Retire, placements
 from scheduler.core.queues.use import allocatable, held
 from tests.scheduler.core.objects import changed, node, pod, pod_group, queue
 from tests.scheduler.core.stories.test_machine import Scheduling
@@ -128,6 +128,7 @@ class Teams(Scheduling):
             rng.choice(changes)(rng)
             self._calm_down()
             self.who_sleeps_would_not_start_if_he_were_decided_on()
+            self._come_to_rest()
 
     def _change_tolerations(self, rng: random.Random) -> None:
         if uids := self._tenants(bound=False):
@@ -145,11 +146,20 @@ class Teams(Scheduling):
             world.collect()
             before = len(world.commits)
             self._decide(random.Random(0))
-            if not before and not world.commits:
+            if not before and not world.commits and not any(world.queues.values()):
                 return
             for uid in sorted(world.commits):
                 world.advance(uid)
         raise AssertionError("what is decided is never carried out")
+
+    def _come_to_rest(self) -> None:
+        """Decide when it is time to: counts are brought up to date, and then there is nothing to do any more (L5)."""
+        for _ in range(20):
+            plan = self.world.cluster.decide(self.world.now_ns)
+            if plan.wake_at_ns is None or list(placements(plan.entries)):
+                return
+            self.world.now_ns = plan.wake_at_ns
+        raise AssertionError("decisions go on and on, and nothing has changed")
 
     # --- what always holds ---------------------------------------------------------------------------------------
     @invariant()
