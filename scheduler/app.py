@@ -32,6 +32,7 @@ from scheduler.cycle import Cycle
 from scheduler.report.standing import Standing
 from scheduler.settings import SchedulerSettings
 from scheduler.status.enforcing import Enforcing
+from scheduler.status.group_status import PodGroupStatuses
 from scheduler.status.queue_status import QueueStatuses
 from scheduler.status.remarking import Remarking
 from scheduler.status.waiting import Status
@@ -109,6 +110,7 @@ class Scheduler(Follower):
             else QueueUse(api, self.cache, clock=api.clock, period=settings.queue_use)
         )
         self._queue_statuses = QueueStatuses(api, cache, clock=clock) if settings.object_status else None
+        self._group_statuses = PodGroupStatuses(api, cache, clock=clock) if settings.object_status else None
         self._cycle = Cycle(
             api,
             self.cache,
@@ -128,6 +130,8 @@ class Scheduler(Follower):
         self._status.want(explained)
         if self._queue_statuses is not None:
             self._queue_statuses.decided()
+        if self._group_statuses is not None:
+            self._group_statuses.want(explained)
         if self._scaling is not None:
             self._scaling.decided()
 
@@ -167,6 +171,8 @@ class Scheduler(Follower):
                 tasks.start_soon(self._queue_use.run)
             if self._queue_statuses is not None:
                 tasks.start_soon(self._queue_statuses.run)
+            if self._group_statuses is not None:
+                tasks.start_soon(self._group_statuses.run)
             tasks.start_soon(self._cycle.run)
 
 

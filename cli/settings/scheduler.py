@@ -53,7 +53,10 @@ class SchedulerOptions(Replica, frozen=True, kw_only=True):
     ] = False
     object_status: Annotated[
         bool,
-        Setting(help="write the status of Queues: what each uses, requests and lacks", kind=kinds.SWITCH),
+        Setting(
+            help="write the status of Queues and PodGroups: what each has allocated and requests, and why it waits",
+            kind=kinds.SWITCH,
+        ),
     ] = SchedulerSettings().object_status
     cluster_autoscaling: Annotated[
         bool,

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from scheduler.core.model.resources import Resources
+from typing import Final
+
+from scheduler.core.model.resources import UNLIMITED, Resources
 from wire import names
 from wire.crds.fields import ResourceList
 from wire.quantity import NANO_PER_MILLI, binary_text, decimal_text
+
+_NAMES: Final = (names.CPU_RESOURCE, names.MEMORY_RESOURCE, names.GPU_RESOURCE)
+_WITHOUT_END: Final = "-1"
 
 #: The part of a merge patch that makes a list of amounts what it should be.
 Patch = dict[str, str | None]
 
 
 def amounts(resources: Resources) -> dict[str, str]:
-    """All three, zeros included: whoever reads them need not know what is left out."""
+    """All three, zeros included: whoever reads them need not know what is left out. -1 is without end, as in a spec."""
+    texts = (
+        decimal_text(resources.cpu_milli * NANO_PER_MILLI),
+        binary_text(resources.mem_bytes),
+        decimal_text(resources.gpu_nano),
+    )
     return {
-        names.CPU_RESOURCE: decimal_text(resources.cpu_milli * NANO_PER_MILLI),
-        names.MEMORY_RESOURCE: binary_text(resources.mem_bytes),
-        names.GPU_RESOURCE: decimal_text(resources.gpu_nano),
+        name: _WITHOUT_END if amount >= UNLIMITED else text
+        for name, amount, text in zip(_NAMES, resources, texts, strict=True)
     }
 
 

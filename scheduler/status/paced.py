@@ -7,7 +7,7 @@ server fails or forbids them, no object is written at all: a right that is missi
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
@@ -37,16 +37,24 @@ _LOOKS: Final = 100
 class PacedWrites(Generic[K]):
     """Looks at objects that may have to be written. ``is_due``: whether one does; it changes nothing, and is cheap.
 
-    ``every_s``: between two writes of one object. ``what``: the writes' name in the log.
+    ``every_s``: between two writes of one object. ``gather_s``: from a change to the look at it, and between two looks
+    at one object: what comes meanwhile is one write. ``what``: the writes' name in the log.
     """
 
     def __init__(
-        self, what: str, *, is_due: Callable[[K], bool], write: Callable[[K], Awaitable[None]], every_s: float
+        self,
+        what: str,
+        *,
+        is_due: Callable[[K], bool],
+        write: Callable[[K], Awaitable[None]],
+        every_s: float,
+        gather_s: float = 0.0,
     ) -> None:
         self._what = what
         self._is_due = is_due
         self._write = write
         self._every_s = every_s
+        self._gather_s = gather_s
         self._is_running = False
         #: Objects to be looked at, in order.
         self._fresh: dict[K, None] = {}
@@ -70,6 +78,8 @@ class PacedWrites(Generic[K]):
             return
         if key in self._writing:
             self._changed_meanwhile.add(key)
+        elif self._gather_s:
+            self._put_off_until(key, anyio.current_time() + self._gather_s)
         else:
             self._fresh[key] = None
             self._wake.set()
@@ -80,9 +90,11 @@ class PacedWrites(Generic[K]):
         self._not_before.pop(key, None)
         self._refused.pop(key, None)
 
-    async def run(self) -> None:
-        """Write until cancelled."""
+    async def run(self, first: Iterable[K] = ()) -> None:
+        """Write until cancelled; look at these first."""
         self._begin()
+        for key in first:
+            self.look_at(key)
         try:
             async with anyio.create_task_group() as tasks:
                 while True:
@@ -124,10 +136,16 @@ class PacedWrites(Generic[K]):
         at = self._not_before.get(key, -inf)
         if at <= anyio.current_time():
             return True
-        if key not in self._put_off:
-            self._put_off.add(key)
-            heappush(self._later, (at, next(self._numbers), key))
+        self._put_off_until(key, at)
         return False
+
+    def _put_off_until(self, key: K, at: float) -> None:
+        if key in self._put_off:
+            return
+        self._put_off.add(key)
+        heappush(self._later, (at, next(self._numbers), key))
+        if self._later[0][2] == key:
+            self._wake.set()
 
     def _start(self, key: K) -> None:
         now = anyio.current_time()

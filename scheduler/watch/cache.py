@@ -22,11 +22,11 @@ from scheduler.core.convert import objects
 from scheduler.core.model.index import Membership
 from scheduler.core.model.records import NO_WISHES, NodeRecord, PodRecord, SeenPod
 from scheduler.telemetry.traces import Traces, Untraced
-from scheduler.watch.shown import ShownObjects
+from scheduler.watch.shown import Shown, ShownObjects
 from wire import names
 from wire.core import Condition, Node, Pod
 from wire.crds.bindrequest import BindRequest
-from wire.crds.podgroup import PodGroup
+from wire.crds.podgroup import PodGroup, PodGroupStatus
 from wire.crds.queue import QueueStatus
 from wire.versions import is_older
 
@@ -92,6 +92,8 @@ class Cache:
         self.finished: set[tuple[str, str]] = set()
         #: Queues by name.
         self.queues: ShownObjects[str, QueueShown] = ShownObjects()
+        #: PodGroups by (namespace, name).
+        self.groups: ShownObjects[tuple[str, str], PodGroupStatus] = ShownObjects()
         self.on_pod: Callable[[str], None] = _ignore
         self.on_device_freed: Callable[[str], None] = _ignore
         #: A reservation (UID) was seen that has not said yet which device it holds.
@@ -218,6 +220,7 @@ class Cache:
         """Take a PodGroup from a watch, or as the answer to a write of ours."""
         key = (group.metadata.namespace, group.metadata.name)
         self.cluster.upsert_pod_group(group)
+        self.groups.note(key, Shown(group.metadata.uid, group.metadata.resource_version, group.status))
         known = self.cluster.pod_group(*key)
         if known is not None and is_older(group.metadata.resource_version, known.rv):
             return
@@ -232,6 +235,7 @@ class Cache:
     def forget_pod_group(self, namespace: str, name: str) -> None:
         """Its deletion was seen."""
         self.cluster.remove_pod_group(namespace, name)
+        self.groups.drop((namespace, name))
         self.plans.pop((namespace, name), None)
         self.finished.discard((namespace, name))
         self.wake.set()
@@ -359,6 +363,9 @@ class PodGroupSink:
         self._cache.cluster.replace_pod_groups(kept)
         for key in [key for key in self._cache.plans if key not in present]:
             del self._cache.plans[key]
+        for key in self._cache.groups.known():
+            if key not in present:
+                self._cache.groups.drop(key)
         self._cache.finished &= present
         for group in kept:
             self._cache.note_pod_group(group)

@@ -32,6 +32,10 @@ class ShownObjects(Generic[K, S]):
         """The object of this key."""
         return self._by_key.get(key)
 
+    def known(self) -> list[K]:
+        """Keys of all objects, in no order."""
+        return [*self._by_key]
+
     def note(self, key: K, shown: Shown[S]) -> None:
         """Take an object from a watch, or as the answer to a write; what is older than known changes nothing."""
         known = self._by_key.get(key)

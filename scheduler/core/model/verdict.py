@@ -114,7 +114,7 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
 
 #: Kinds that say of a node that nobody may be there now. They come and go with nodes, for all pods alike, and are no
 #: reason of their own where other nodes are no help either.
-_OF_NODES: Final = frozenset({"not-ready", "cordoned"})
+OF_NODES: Final = frozenset({"not-ready", "cordoned"})
 
 
 class QueueCause(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -176,6 +176,6 @@ class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def reasons(self) -> Reasons:
         """The verdict without its counts."""
         kinds = frozenset((reason.kind, reason.resource) for reason in self.node_reasons)
-        lasting = frozenset(each for each in kinds if each[0] not in _OF_NODES)
+        lasting = frozenset(each for each in kinds if each[0] not in OF_NODES)
         queue = (self.queue.at, self.queue.resource) if self.queue is not None else None
         return Reasons(self.code, self.detail, self.required, lasting or kinds, queue)

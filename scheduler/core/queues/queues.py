@@ -17,10 +17,10 @@ from scheduler.core.model.records import NodeRecord, PodClass, PodGroupRecord, P
 from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.queues import use
-from scheduler.core.queues.accounts import Accounts, accounts
+from scheduler.core.queues.accounts import Account, Accounts, accounts
 from scheduler.core.queues.shares import Records
 from scheduler.core.queues.sums import QueueSums, Row, Stage
-from scheduler.core.queues.tree import Tree
+from scheduler.core.queues.tree import Tree, TreeQueue
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 
 #: What classes ask is kept for so many, and for twice as many as there are pods.
@@ -162,15 +162,25 @@ class Queues:
             found = self._amounts_of[cls] = use.asked(cls, smallest), use.least(cls, largest)
         return found
 
+    # --- what others read ---------------------------------------------------------------------------------------------
+    def account_of(self, name: str) -> tuple[TreeQueue, Account] | None:
+        """A queue that can be used, and its account as it is counted, to be read only."""
+        made = self._accounts()
+        queue = made.tree.find(name)
+        return None if queue is None else (queue, made.of[queue.number])
+
     # --- what decisions read -----------------------------------------------------------------------------------------
     def accounts(self) -> Accounts:
         """Accounts of all queues as they are counted, to be charged by one decision."""
-        made_of = self.tree, self.sums.version, self._total, self.used
-        if self._made is None or self._made[0] != made_of:
-            self._made = made_of, accounts(self.tree, self.sums.sums, self._total, used=self.used)
-        made = self._made[1]
+        made = self._accounts()
         return Accounts(made.tree, made.total, [replace(account) for account in made.of])
 
     def recorded_accounts(self, records: Records) -> Accounts:
         """The same, made again with each step of the division on record: for people who ask how it comes about."""
         return accounts(self.tree, self.sums.sums, self._total, used=self.used, records=records)
+
+    def _accounts(self) -> Accounts:
+        made_of = self.tree, self.sums.version, self._total, self.used
+        if self._made is None or self._made[0] != made_of:
+            self._made = made_of, accounts(self.tree, self.sums.sums, self._total, used=self.used)
+        return self._made[1]

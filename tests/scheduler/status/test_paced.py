@@ -20,7 +20,7 @@ EVERY_S = 5.0
 class Objects:
     """Objects with the version that each should show, and the one that was written."""
 
-    def __init__(self, write_s: float = 0.01) -> None:
+    def __init__(self, write_s: float = 0.01, gather_s: float = 0.0) -> None:
         self.wanted: Counter[str] = Counter()
         self.shown: dict[str, int] = {}
         self.written: list[tuple[float, str]] = []
@@ -28,7 +28,9 @@ class Objects:
         self.fails: Callable[[str], ApiError | None] = lambda _: None
         self.side_by_side = self.most_side_by_side = 0
         self._write_s = write_s
-        self.writes = PacedWrites[str]("a write", is_due=self.is_due, write=self.write, every_s=EVERY_S)
+        self.writes = PacedWrites[str](
+            "a write", is_due=self.is_due, write=self.write, every_s=EVERY_S, gather_s=gather_s
+        )
 
     @property
     def due(self) -> set[str]:
@@ -98,6 +100,22 @@ async def test_a_change_during_a_write_is_written_when_its_time_has_come() -> No
         await anyio.sleep(10)
         assert pauses(it.times()) == [EVERY_S]
         assert it.due == set()
+
+
+async def test_what_comes_within_the_time_to_gather_is_one_look_and_one_write() -> None:
+    async with running(Objects(gather_s=2.0)) as it:
+        began = anyio.current_time()
+        for _ in range(19):
+            it.change("a")
+            await anyio.sleep(0.1)
+        await anyio.sleep(0.2)
+        assert [round(at - began, 1) for at in it.times()] == [2.0]
+        assert it.due == set()
+        looks = it.looks["a"]
+        for _ in range(1000):
+            it.writes.look_at("a")
+            await anyio.sleep(0.01)
+        assert it.looks["a"] - looks <= 5
 
 
 async def test_many_objects_are_written_a_few_at_a_time_at_a_bounded_rate_and_all_of_them() -> None:

@@ -1,4 +1,4 @@
-"""The status of Queues on the real control plane: written under the scheduler's own rights."""
+"""The status of Queues and PodGroups on the real control plane: written under the scheduler's own rights."""
 
 from __future__ import annotations
 
@@ -65,3 +65,34 @@ async def test_parts_of_gpus_are_shown_in_nano_where_that_is_needed(set_scene: S
         await scene.create(pod("third", annotations=annotations, labels=labels))
         await scene.running(1)
         await shows(scene, "status-parts", "333333333n")
+
+
+async def of_group(scene: Scene, name: str, gpus: str, *, waits: bool) -> dict[str, Any]:
+    """Wait until a PodGroup shows this amount of allocated GPUs, and whether it waits; return its status."""
+
+    async def found() -> dict[str, Any] | None:
+        group = await scene.custom.get_namespaced_custom_object(
+            "scheduling.run.ai", "v2alpha2", scene.namespace, "podgroups", name
+        )
+        status: dict[str, Any] = group.get("status") or {}
+        allocated = (status.get("resourcesStatus") or {}).get("allocated") or {}
+        is_there = allocated.get(names.GPU_RESOURCE) == gpus and bool(status.get("schedulingConditions")) == waits
+        return status if is_there else None
+
+    return await eventually(found, f"PodGroup {name} to show {gpus} GPUs", within_s=60)
+
+
+async def test_a_gang_says_why_it_waits_until_it_has_started(set_scene: SetScene) -> None:
+    async with set_scene(["1x4x80GiB"]) as scene:
+        await scene.create(pod("first", gpus=4))
+        await scene.running(1)
+        await scene.create_gang("gang", 2, pod("a", gpus=2), pod("b", gpus=2))
+        status = await of_group(scene, "gang", "0", waits=True)
+        assert status["resourcesStatus"]["requested"][names.GPU_RESOURCE] == "4"
+        (condition,) = status["schedulingConditions"]
+        assert (condition["type"], condition["nodePool"]) == ("UnschedulableOnNodePool", "default")
+        (reason,) = condition["reasons"]
+        assert reason["reason"] == "PodSchedulingErrors"
+        assert "while 2 are required" in reason["message"]
+        await scene.delete("first")
+        await of_group(scene, "gang", "4", waits=False)

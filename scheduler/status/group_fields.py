@@ -1,0 +1,148 @@
+"""What a PodGroup's status should say, and what of it has to be written (kai-contract 2.2, 4.10).
+
+Why it waits is one condition, ``UnschedulableOnNodePool`` of the one node pool that there is. Conditions of other types
+and other pools are kept. Numbers in its texts are those of when it was written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.core.model.resources import NOTHING
+from scheduler.core.model.verdict import OF_NODES, Code, Verdict
+from scheduler.core.queues.accounts import Account
+from scheduler.core.queues.tree import TreeQueue
+from scheduler.core.report.group_state import GroupState
+from scheduler.status import reasons
+from scheduler.status.amounts import amounts, changes
+from wire.crds.podgroup import (
+    UNSCHEDULABLE_ON_NODE_POOL,
+    PodGroupStatus,
+    QueueDetails,
+    ReasonDetails,
+    ResourcesStatus,
+    SchedulingCondition,
+    SchedulingReason,
+)
+
+#: The node pool of nodes without KAI's label, and the only one that is scheduled.
+NODE_POOL: Final = "default"
+#: KAI's reasons for programs; all others are GENERIC.
+_REASONS: Final[Mapping[Code, str]] = {
+    Code.OVER_LIMIT: "OverLimit",
+    Code.OVER_QUOTA: "NonPreemptibleOverQuota",
+    Code.QUEUE_NOT_FOUND: "QueueDoesNotExist",
+    Code.QUEUE_PARENT_NOT_FOUND: "QueueDoesNotExist",
+}
+GENERIC: Final = "PodSchedulingErrors"
+_WITH_NUMBERS: Final = frozenset({Code.OVER_LIMIT, Code.OVER_QUOTA})
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
+#: What comes and goes in a message while its reasons stay (Verdict.reasons), numbers taken out.
+_PASSING: Final = re.compile(
+    "|".join(
+        [r"The best node lacks [^.]*\.", *(re.escape(f"# {reasons.KIND_WORDS[kind]}.") for kind in sorted(OF_NODES))]
+    )
+)
+
+#: A queue and its account, by name.
+AccountOf = Callable[[str], tuple[TreeQueue, Account] | None]
+
+
+def resources_patch(state: GroupState, shown: ResourcesStatus | None) -> dict[str, Any]:
+    """What differs in the sums; of a group that never had pods nothing is written."""
+    if shown is None and not state.has_pods:
+        return {}
+    before = shown or ResourcesStatus()
+    wanted = {
+        "allocated": changes(state.held, before.allocated),
+        "allocatedNonPreemptible": changes(state.fixed, before.allocated_non_preemptible),
+        "requested": changes(state.asked, before.requested),
+    }
+    return {field: patch for field, patch in wanted.items() if patch}
+
+
+def shown_condition(status: PodGroupStatus) -> SchedulingCondition | None:
+    """What a PodGroup says of why it waits."""
+    return next((each for each in status.scheduling_conditions or () if _is_ours(each)), None)
+
+
+def condition(
+    state: GroupState, status: PodGroupStatus, account_of: AccountOf, *, is_fixed: bool, now: str
+) -> SchedulingCondition:
+    """What it should say. ``is_fixed``: its pods can't be preempted."""
+    said = [_reason(verdict, state, account_of, is_fixed=is_fixed) for verdict in state.verdicts or ()]
+    before = shown_condition(status)
+    return SchedulingCondition(
+        type=UNSCHEDULABLE_ON_NODE_POOL,
+        node_pool=NODE_POOL,
+        reason=said[0].reason if said else "",
+        message="\n".join(each.message for each in said),
+        reasons=said,
+        status="True",
+        transition_id=_next_id(status.scheduling_conditions or ()),
+        last_transition_time=now if before is None else before.last_transition_time or now,
+    )
+
+
+def with_condition(status: PodGroupStatus, wanted: SchedulingCondition | None) -> list[dict[str, Any]]:
+    """All conditions of a PodGroup, with this one in the place of ours."""
+    kept = [each for each in status.scheduling_conditions or () if not _is_ours(each)]
+    made: list[dict[str, Any]] = msgspec.to_builtins([*kept, *([] if wanted is None else [wanted])])
+    return made
+
+
+def is_alike(one: SchedulingCondition, other: SchedulingCondition) -> bool:
+    """Whether two give the same reasons, whatever the numbers, by which also is sorted what is listed."""
+    return _gist(one) == _gist(other)
+
+
+def codes(one: SchedulingCondition) -> list[str]:
+    """The reasons that a condition names for programs."""
+    return [each.reason for each in one.reasons or ()]
+
+
+def _gist(one: SchedulingCondition) -> list[tuple[str, str, list[str]]]:
+    found = []
+    for each in one.reasons or ():
+        details = each.details.queue_details if each.details is not None else None
+        queue = details.name if details is not None else ""
+        found.append((each.reason, queue, sorted(_PASSING.sub("", _NUMBER.sub("#", each.message)).split())))
+    return found
+
+
+def _is_ours(each: SchedulingCondition) -> bool:
+    return each.type == UNSCHEDULABLE_ON_NODE_POOL and each.node_pool in {NODE_POOL, ""}
+
+
+def _next_id(conditions: Sequence[SchedulingCondition]) -> str:
+    """KAI counts transitions in decimal; what is no number counts as none."""
+    ids = (each.transition_id for each in conditions)
+    return str(1 + max((int(each) for each in ids if each.isascii() and each.isdigit() and len(each) < 16), default=0))
+
+
+def _reason(verdict: Verdict, state: GroupState, account_of: AccountOf, *, is_fixed: bool) -> SchedulingReason:
+    details = None
+    if verdict.code in _WITH_NUMBERS and verdict.queue is not None:
+        found = account_of(verdict.queue.at)
+        if found is not None:
+            details = ReasonDetails(queue_details=_details(*found, state, is_fixed=is_fixed))
+    return SchedulingReason(
+        reason=_REASONS.get(verdict.code, GENERIC), message=reasons.told(verdict).message, details=details
+    )
+
+
+def _details(queue: TreeQueue, account: Account, state: GroupState, *, is_fixed: bool) -> QueueDetails:
+    return QueueDetails(
+        name=queue.name,
+        queue_requested_resources={**amounts(account.asked)},
+        queue_deserved_resources={**amounts(queue.record.quota)},
+        queue_allocated_resources={**amounts(account.held)},
+        queue_allocated_non_preemptible_resources={**amounts(account.fixed)},
+        queue_resource_limits={**amounts(queue.record.limit)},
+        pod_group_requested_resources={**amounts(state.asked)},
+        pod_group_requested_non_preemptible_resources={**amounts(state.asked if is_fixed else NOTHING)},
+    )

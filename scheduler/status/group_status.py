@@ -1,0 +1,157 @@
+"""Writes the status of PodGroups: what their pods hold and ask for, and why a gang waits.
+
+Sums are written when they change. Why a gang waits is written when its reasons change, not their numbers: else one GPU
+that comes free would cost a write for each of 10,000 gangs that wait. What comes together, such as the pods of a gang
+and its start, is one write (paced.py). A plan that meets such a write is decided on again at once (commit/gangs.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from kube.client.api import Api
+from kube.client.clock import Clock, rfc3339
+from kube.client.resources import POD_GROUPS
+from scheduler.core.model.plan import Explain
+from scheduler.core.model.verdict import Reasons
+from scheduler.core.queues.use import is_fixed
+from scheduler.core.report.group_state import GroupState, group_state
+from scheduler.status.group_fields import (
+    codes,
+    condition,
+    is_alike,
+    resources_patch,
+    shown_condition,
+    with_condition,
+)
+from scheduler.status.paced import PacedWrites
+from scheduler.watch.cache import Cache
+from scheduler.watch.shown import Shown
+from wire.crds.podgroup import PodGroupStatus, SchedulingCondition
+
+Key = tuple[str, str]
+
+#: Between two writes of one PodGroup.
+EVERY_S: Final = 10.0
+#: From a change to the look at it: a gang whose pods come one after the other starts within this, as a rule.
+GATHER_S: Final = 3.0
+
+
+class _Look(NamedTuple):
+    """One PodGroup as it stands, and what it shows. ``is_fixed``: its pods can't be preempted."""
+
+    key: Key
+    state: GroupState
+    known: Shown[PodGroupStatus]
+    is_fixed: bool
+
+    @property
+    def reasons(self) -> frozenset[Reasons]:
+        """Why it waits, without numbers."""
+        return frozenset(verdict.reasons for verdict in self.state.verdicts or ())
+
+
+class PodGroupStatuses:
+    """Follows sums and verdicts of PodGroups, and writes where an object shows something else."""
+
+    def __init__(self, api: Api, cache: Cache, *, clock: Clock) -> None:
+        self._api = api
+        self._cache = cache
+        self._clock = clock
+        self._writes = PacedWrites[Key](
+            "the status of PodGroups", is_due=self._is_due, write=self._write, every_s=EVERY_S, gather_s=GATHER_S
+        )
+        #: The reasons that a PodGroup shows, as far as they were written or compared in this term.
+        self._said: dict[Key, frozenset[Reasons]] = {}
+        cache.groups.on_change = self._seen
+        cache.cluster.queues.sums.on_group = self._writes.look_at
+
+    def want(self, entries: Iterable[Explain]) -> None:
+        """Take what one decision says of waiting pods."""
+        for entry in entries:
+            for key in self._groups_of(entry):
+                self._writes.look_at(key)
+
+    def _groups_of(self, entry: Explain) -> set[Key]:
+        if entry.pod_group is not None:
+            return {entry.pod_group}
+        pods = (self._cache.cluster.pod(uid) for uid in entry.pods)
+        return {(pod.namespace, pod.pod_group) for pod in pods if pod is not None and pod.pod_group}
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        self._said.clear()
+        await self._writes.run(self._cache.groups.known())
+
+    def _seen(self, key: Key) -> None:
+        if self._cache.groups.get(key) is None:
+            self._said.pop(key, None)
+            self._writes.forget(key)
+        else:
+            self._writes.look_at(key)
+
+    def _look(self, key: Key) -> _Look | None:
+        """How a PodGroup stands and what it shows; None if it is not there."""
+        cluster, known = self._cache.cluster, self._cache.groups.get(key)
+        group = cluster.pod_group(*key)
+        if group is None or known is None or known.uid != group.uid:
+            return None
+        members = cluster.members(*key)
+        state = group_state(
+            cluster.queues.sums.of_group(key), members, cluster.backlog.said.verdict, cluster.is_in_flight
+        )
+        return _Look(key, state, known, any(is_fixed(pod, group) for pod in members[:1]))
+
+    def _is_due(self, key: Key) -> bool:
+        look = self._look(key)
+        return look is not None and bool(self._patch(look))
+
+    def _patch(self, look: _Look) -> dict[str, Any]:
+        """The merge patch of the status that makes it say how the group stands; empty if it says so."""
+        state, status = look.state, look.known.what
+        patch: dict[str, Any] = {}
+        if resources := resources_patch(state, status.resources_status):
+            patch["resourcesStatus"] = resources
+        if state.verdicts is None:
+            return patch
+        if not state.verdicts:
+            if shown_condition(status) is not None:
+                patch["schedulingConditions"] = with_condition(status, None)
+        elif patch or self._has_news(look):
+            patch["schedulingConditions"] = with_condition(status, self._condition(look))
+        return patch
+
+    def _has_news(self, look: _Look) -> bool:
+        """Whether a group waits for other reasons than those that it shows."""
+        shown, now, said = shown_condition(look.known.what), look.reasons, self._said.get(look.key)
+        if shown is None or (said is not None and said != now):
+            return True
+        wanted = self._condition(look)
+        if codes(shown) != codes(wanted) or (said is None and not is_alike(shown, wanted)):
+            return True
+        self._said[look.key] = now
+        return False
+
+    def _condition(self, look: _Look) -> SchedulingCondition:
+        account_of, now = self._cache.cluster.queues.account_of, rfc3339(self._clock.now_ns())
+        return condition(look.state, look.known.what, account_of, is_fixed=look.is_fixed, now=now)
+
+    async def _write(self, key: Key) -> None:
+        look = self._look(key)
+        patch = {} if look is None else self._patch(look)
+        if look is None or not patch:
+            return
+        namespace, name = key
+        written = await self._api.patch(
+            POD_GROUPS,
+            name,
+            {"status": patch},
+            namespace=namespace,
+            subresource="status",
+            uid=look.known.uid,
+            resource_version=look.known.rv,
+        )
+        if "schedulingConditions" in patch:
+            self._said[key] = look.reasons
+        self._cache.note_pod_group(written)
