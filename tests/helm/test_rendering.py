@@ -147,6 +147,8 @@ def test_pods_of_components_are_what_restricted_pod_security_lets_in(values: Val
         ({"scheduler": {"placementStrategy": "spread"}}, "scheduler", "--cpu-strategy=spread"),
         ({}, "scheduler", "--object-status=true"),
         ({"scheduler": {"objectStatus": False}}, "scheduler", "--object-status=false"),
+        # As with --reuse-values, where the values of a release are older than the setting.
+        ({"scheduler": {"objectStatus": None}}, "scheduler", "--object-status=true"),
         ({"binder": {"cdiEnabled": False}}, "scheduler", "--cdi-enabled=false"),
         (
             {"global": {"clusterAutoscaling": True}},
