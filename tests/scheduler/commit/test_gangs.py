@@ -43,7 +43,8 @@ async def test_a_gang_of_whole_gpus_is_committed_directly_with_its_plan_first() 
         wrote = [e for e in world.server.audit if e.user == "scheduler" and e.verb in {"create", "patch"}]
         order = [e.resource + "/" + e.subresource for e in wrote if e.resource != "events"]
         assert order[0] == "podgroups/"
-        assert order[1:] == ["pods/binding"] * 32
+        assert order[1:33] == ["pods/binding"] * 32
+        assert order[33:] == ["podgroups/status"]
 
 
 async def test_a_gang_waits_for_all_its_pods() -> None:
