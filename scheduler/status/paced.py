@@ -31,7 +31,7 @@ PER_S: Final = 50
 _PAUSE_S: Final = 5.0
 _LONGEST_PAUSE_S: Final = 300.0
 #: So many objects are looked at without a pause.
-_LOOKS: Final = 100
+_LOOKS: Final = 25
 
 
 class PacedWrites(Generic[K]):
