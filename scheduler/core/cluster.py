@@ -212,9 +212,9 @@ class Cluster(ClusterState):
         return sorted(self.commits.promises.groups())
 
     def broken_gangs(self) -> list[PodGroupRecord]:
-        """Gangs of which some pods are bound, and fewer than the minimum, or than that of a subgroup (S4).
+        """Gangs of which some pods are bound, and fewer than the minimum, or too few subgroups are whole (S4).
 
-        Not those with a structure that nobody counts yet: they would be judged by a minimum that is not theirs.
+        Not those with a structure that nobody counts: they would be judged by a minimum that is not theirs.
         """
         return [group for group in self._pod_groups.values() if self._is_broken(group)]
 
@@ -228,7 +228,7 @@ class Cluster(ClusterState):
         return group is not None and self._is_broken(group)
 
     def _is_broken(self, group: PodGroupRecord) -> bool:
-        if group.unsupported or (group.minimum <= 1 and not group.subgroups):
+        if group.blocker is not None or (group.minimum <= 1 and len(group.tree.names) == 1 and not group.tree.least[0]):
             return False
         return self.quorum(group).is_broken
 

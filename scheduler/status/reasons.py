@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.filters.registry import FILTERS, Filters
-from scheduler.core.model.verdict import Code, NodeReason, QueueCause, Verdict
+from scheduler.core.model.verdict import Code, NodeReason, QueueCause, SubgroupShort, Verdict
 from scheduler.core.report.node_view import Closed
 from wire import names
 
@@ -73,6 +73,11 @@ _PLAIN_WORDS: Final = {
     ),
     Code.OWNER_NOT_SEEN: "Job {}, which owns the pod, was not seen yet: it may request a gang",
     Code.NOT_READ: "the scheduler can't read {} and this pod depends on them: see the scheduler's log",
+    Code.GROUP_NAME_TWICE: "{of}: several subgroups have the name {}; allowed: each name once",
+    Code.GROUP_PARENT_NOT_FOUND: "{of}: the parent of subgroup {} does not exist; allowed: the name of another",
+    Code.GROUP_CYCLE: "{of}: subgroup {} is below itself; allowed as parent: a subgroup that is not below it",
+    Code.GROUP_TWO_MINIMUMS: "{of}: {about} has both minMember and minSubGroup; allowed: one of them",
+    Code.GROUP_NO_CHILDREN: "{of}: subgroup {} has minSubGroup and no subgroups below it; allowed: minMember",
     Code.CLAIM_NOT_FOUND: 'persistentvolumeclaim "{}" not found',
     Code.CLAIM_NOT_MADE: 'waiting for ephemeral volume controller to create the persistentvolumeclaim "{}"',
     Code.CLAIM_NOT_OWN: "PVC {} was not created for this pod (pod is not owner)",
@@ -143,6 +148,16 @@ def unread_staleness_text(value: str, *, grace_s: float) -> str:
     )
 
 
+def eviction_text(minimum: int, short: SubgroupShort | None, pod: str) -> str:
+    """Say why a pod of a gang below its minimum is evicted (kai-contract 4.7). ``pod``: namespace and name."""
+    what, required, where = "pods", minimum, ""
+    if short is not None:
+        what, required = "sub-groups" if short.is_of_subgroups else "pods", short.required
+        where = f" in sub-group {short.name}" if short.name else ""
+    lacks = f"Workload doesn't meet the minimum required number of {what} ({required}){where}"
+    return f"{lacks}, evicting remaining pod: {pod}"
+
+
 def ignored_text(field: str) -> str:
     """Say that a PodGroup's preference has no effect."""
     return f"spec.{field} is not supported yet: its pods are placed as if it were not set"
@@ -152,20 +167,18 @@ def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, 
     if verdict.code in _QUEUE_WORDS:
         return _of_queue(verdict, verdict.queue or QueueCause(at=""))
     if verdict.code in _PLAIN_WORDS:
-        return _PLAIN_WORDS[verdict.code].format(verdict.detail, required=verdict.required)
+        about = f"subgroup {verdict.detail}" if verdict.detail else "it"
+        return _PLAIN_WORDS[verdict.code].format(
+            verdict.detail, required=verdict.required, of="The PodGroup contradicts itself", about=about
+        )
     match verdict.code:
         case Code.NO_NODE_FITS:
             return _no_node(verdict, words)
         case Code.GANG_INCOMPLETE:
-            return (
-                f"Resources were found for {verdict.placed} pods while {verdict.required} are required for gang "
-                f"scheduling. {_no_node(verdict, words)}"
-            )
+            room = f" (room for {verdict.subgroup.present})" if verdict.subgroup is not None else ""
+            return f"{_found_for(verdict)} for gang scheduling{room}. {_no_node(verdict, words)}"
         case Code.GANG_NOT_READY:
-            return (
-                f"Job is not ready for scheduling. Waiting for {verdict.required} pods, currently {verdict.present} "
-                f"exist, {verdict.gated} are gated"
-            )
+            return f"Job is not ready for scheduling. {_waits_for(verdict)}"
         case Code.UNSUPPORTED_CONSTRAINT:
             return f"UnsupportedConstraint: {verdict.detail} is not supported yet, so the pod is not scheduled"
         case Code.NO_POD_GROUP:
@@ -188,6 +201,31 @@ def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, 
             return f"Waiting for an idle GPU reservation to be removed: {verdict.detail}"
         case _:
             return verdict.detail
+
+
+def _found_for(verdict: Verdict) -> str:
+    """For how much of a gang there is room."""
+    short = verdict.subgroup
+    if short is None:
+        return f"Resources were found for {verdict.placed} pods while {verdict.required} are required"
+    return (
+        f"Resources were found for {verdict.placed} pods from all sub-groups while sub-group {short.name} requires "
+        f"{short.required} pods"
+    )
+
+
+def _waits_for(verdict: Verdict) -> str:
+    """What a gang waits for: pods in all, pods of one subgroup, or subgroups."""
+    short = verdict.subgroup
+    if short is None:
+        return f"Waiting for {verdict.required} pods, currently {verdict.present} exist, {verdict.gated} are gated"
+    if short.is_of_subgroups:
+        owner = f"SubGroup {short.name}" if short.name else "the PodGroup"
+        return f"Waiting for {short.required} complete subgroups of {owner}, currently {short.present} are complete."
+    return (
+        f"Waiting for {short.required} pods for SubGroup {short.name}, currently {short.present} exist, "
+        f"{short.gated} are gated."
+    )
 
 
 #: Word, unit, and how many of the smallest unit make one: by dimension of a queue, as KAI writes them.

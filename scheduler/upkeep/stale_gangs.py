@@ -6,7 +6,7 @@ PodGroup says in ``stalenessGracePeriod``, where less than nothing is for ever),
 PodDisruptionBudgets respected, so that their controller starts them anew, together. A member that is on its way when
 the time is over is waited for; that it was on its way, and failed, gives no time anew.
 A gang of which a member has succeeded is at its end, and is left alone, as far as its pods still tell (as in KAI).
-So is a gang with a structure that is not supported: what its minimum means is not known here.
+So is one whose PodGroup asks for what is not supported, or contradicts itself: nobody knows what its minimum means.
 A gang that waiting members could complete is not released yet: the next decisions place them (kai-contract 14.13). They
 have half a minute for it.
 Since when it has been below its minimum stands on the PodGroup (stale_stamps.py), so that a restart changes nothing.
@@ -31,7 +31,7 @@ from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from scheduler.core.convert import objects
 from scheduler.core.decide.completing import can_complete, candidates
-from scheduler.core.groups.quorum import quorum
+from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.model.records import PodGroupRecord
 from scheduler.status import reasons
 from scheduler.upkeep.stale_stamps import Key, Stamps
@@ -183,28 +183,31 @@ class Releasing:
         bound = [
             found for pod in active if (found := objects.pod_record(pod, self._cache.cluster.settings)) is not None
         ]
-        is_broken = quorum(now, bound, self._cache.cluster.is_in_flight).is_broken
+        state = quorum(now, bound, self._cache.cluster.is_in_flight)
         is_at_its_end = any(pod.status.phase == names.SUCCEEDED for pod in members)
-        if is_at_its_end or not is_broken or now.unsupported or now.stale_ns != group.stale_ns or now.uid != group.uid:
+        if (
+            is_at_its_end
+            or not state.is_broken
+            or now.blocker
+            or now.stale_ns != group.stale_ns
+            or now.uid != group.uid
+        ):
             return
         for pod in sorted(active, key=lambda member: member.metadata.name):
             if not self._is_due(group):
                 return
             await self._api.evict(pod.metadata.namespace, pod.metadata.name, uid=pod.metadata.uid)
-            self._tell(group, pod)
+            self._tell(group, pod, state)
 
     def _is_due(self, group: PodGroupRecord) -> bool:
         """Whether the gang is still below its minimum, and no member on its way: requests take time."""
         key = (group.namespace, group.name)
         return key in self._since and not self._cache.cluster.is_gang_in_flight(*key)
 
-    def _tell(self, group: PodGroupRecord, pod: Pod) -> None:
-        note = (
-            f"Workload doesn't meet the minimum required number of pods ({group.minimum}), evicting remaining pod: "
-            f"{pod.metadata.namespace}/{pod.metadata.name}"
-        )
+    def _tell(self, group: PodGroupRecord, pod: Pod, state: Quorum) -> None:
         gang, member = f"{group.namespace}/{group.name}", f"{pod.metadata.namespace}/{pod.metadata.name}"
-        extra = about(LogEvent.POD_EVICTED, gang=gang, pod=member, minimum=group.minimum)
+        note = reasons.eviction_text(state.minimum, state.short(), member)
+        extra = about(LogEvent.POD_EVICTED, gang=gang, pod=member, minimum=state.minimum)
         _log.info("evicted: its gang is below its minimum", extra=extra)
         self._events.record(_reference(group), reason=names.REASON_EVICT, action="Evicting", note=note, type=WARNING)
 

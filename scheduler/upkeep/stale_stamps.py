@@ -94,7 +94,7 @@ class Stamps:
         for group in self._cache.cluster.pod_groups():
             began = since.get((group.namespace, group.name))
             if began is None:
-                if group.stale_since and not group.unsupported:
+                if group.stale_since and group.blocker is None:
                     yield group, None
             elif not self._is_right(group, began, now) and not self._is_starting(group, began, now):
                 yield group, rfc3339(self._stamp_ns(began, now))

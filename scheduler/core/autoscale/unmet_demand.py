@@ -128,7 +128,7 @@ class _Search:
 
     def _look_at_gang(self, pods: list[PodRecord], group: PodGroupRecord) -> None:
         """Place as many members as the minimum needs: those that fit first, whatever devices they open."""
-        missing = self.cluster.quorum(group).missing()
+        missing = self.cluster.quorum(group).missing(pods)
         placed: list[tuple[PodRecord, int]] = []
         failed: list[PodRecord] = []
         for pod in pods:

@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 from scheduler.core.backlog.asleep import LOOKED_AT, Asleep, KeptGang
 from scheduler.core.backlog.ranked import Ranked
 from scheduler.core.backlog.sayings import Key, Shared
+from scheduler.core.model.minimum_tree import MinimumTree
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.model.records import PodClass, SubgroupRecord
+from scheduler.core.model.records import PodClass
 from scheduler.core.nodes.ledger import Ledger
 
 #: As for classes (backlog.py).
@@ -30,7 +31,7 @@ class Alike(NamedTuple):
 
     minimum: int
     total: int
-    subgroups: tuple[SubgroupRecord, ...]
+    tree: MinimumTree
     members: tuple[tuple[PodClass, str, int], ...]
 
 

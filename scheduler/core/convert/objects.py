@@ -36,6 +36,7 @@ from scheduler.core.convert import (
 from scheduler.core.convert import demand as requests
 from scheduler.core.convert.device_env import Source
 from scheduler.core.filters.registry import FILTERS, Filters
+from scheduler.core.model.minimum_tree import Contradiction, MinimumTree, Part, minimum_tree
 from scheduler.core.model.records import (
     ANYWHERE,
     BindRequestRecord,
@@ -47,7 +48,6 @@ from scheduler.core.model.records import (
     PodGroupRecord,
     PodRecord,
     SeenPod,
-    SubgroupRecord,
     SucceededMember,
 )
 from scheduler.core.model.settings import Settings
@@ -55,7 +55,7 @@ from scheduler.core.model.verdict import Code, Verdict
 from wire import goduration, names, rfc3339
 from wire.core import Node, ObjectMeta, Pod
 from wire.crds.bindrequest import BindRequest
-from wire.crds.podgroup import PodGroup
+from wire.crds.podgroup import PodGroup, PodGroupSpec
 from wire.quantity import NANO, MalformedQuantity, mib_down, milli_down, parse_nano
 
 _NOTHING = Translation(dialect=PLAIN, request=NO_GPU)
@@ -339,10 +339,10 @@ def _is_mig(labels: dict[str, str], allocatable: dict[str, str | int | float]) -
 
 
 def pod_group_record(group: PodGroup) -> PodGroupRecord:
-    """Read a PodGroup. Without ``minMember`` each subgroup's minimum holds, or one pod if there are none."""
+    """Read a PodGroup. Without ``minMember`` the minimums of its subgroups hold, or one pod if there are none."""
     spec = group.spec
-    subgroups = tuple(SubgroupRecord(s.name, s.min_member or 0) for s in spec.sub_groups or ())
-    default = sum(s.minimum for s in subgroups) if subgroups else 1
+    tree, contradiction = _tree(spec)
+    default = tree.fewest if spec.sub_groups else 1
     meta = group.metadata
     stale_ns, unread_stale = _stale(spec.staleness_grace_period)
     minimum = max(spec.min_member if spec.min_member is not None else default, 0)
@@ -353,7 +353,8 @@ def pod_group_record(group: PodGroup) -> PodGroupRecord:
         rv=meta.resource_version,
         minimum=minimum,
         created=meta.creation_timestamp or "",
-        subgroups=subgroups,
+        tree=tree,
+        contradiction=contradiction,
         unsupported=_unsupported_in(group, minimum),
         stale_ns=stale_ns,
         unread_stale=unread_stale,
@@ -366,6 +367,15 @@ def pod_group_record(group: PodGroup) -> PodGroupRecord:
     )
 
 
+def _tree(spec: PodGroupSpec) -> tuple[MinimumTree, Contradiction | None]:
+    """The minimums; as in KAI, pods are counted in leaves, and ``minMember`` of a subgroup above others is not read."""
+    if spec.min_member is not None and spec.min_sub_group is not None:
+        return MinimumTree(), Contradiction(Code.GROUP_TWO_MINIMUMS, "")
+    parts = [Part(s.name, s.parent or "", s.min_member, s.min_sub_group) for s in spec.sub_groups or ()]
+    found = minimum_tree(parts, spec.min_sub_group)
+    return (MinimumTree(), found) if isinstance(found, Contradiction) else (found, None)
+
+
 def ignored_in(group: PodGroup) -> str:
     """Name what a PodGroup prefers and nobody looks at yet; "" if nothing."""
     asked = [group.spec.topology_constraint, *(s.topology_constraint for s in group.spec.sub_groups or ())]
@@ -375,14 +385,13 @@ def ignored_in(group: PodGroup) -> str:
 
 def _unsupported_in(group: PodGroup, minimum: int) -> str:
     spec = group.spec
-    nested = any(s.parent or s.min_sub_group is not None for s in spec.sub_groups or ())
     constrained = [spec.topology_constraint, *(s.topology_constraint for s in spec.sub_groups or ())]
     found = {
-        "minSubGroup": spec.min_sub_group is not None or nested,
         "topologyConstraint.requiredTopologyLevel": any(c and c.required_topology_level for c in constrained),
     }
     annotations = group.metadata.annotations
-    if gang_kinds.asks_more_than(annotations, minimum):
+    # Where subgroups are counted, KAI's annotation says how many of them.
+    if gang_kinds.asks_more_than(annotations, max(minimum, spec.min_sub_group or 0)):
         found[f"annotation {names.BATCH_MIN_MEMBER} above minMember"] = True
     found |= dict.fromkeys(gang_kinds.kais_structure(annotations), True)
     return ", ".join(name for name, is_there in found.items() if is_there)

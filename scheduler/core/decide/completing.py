@@ -6,12 +6,16 @@ real ones (its pace, a namespace's share of a decision, an idle reservation that
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from scheduler.core.decide import queue_use
 from scheduler.core.decide.filing import obstacle
+from scheduler.core.decide.gang_search import Search, Tried
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.priority_order import order_members
 from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
+from scheduler.core.queues.accounts import Accounts
 
 
 def candidates(snapshot: Snapshot, group: PodGroupRecord, now_ns: int) -> list[PodRecord]:
@@ -23,19 +27,45 @@ def candidates(snapshot: Snapshot, group: PodGroupRecord, now_ns: int) -> list[P
 def can_complete(snapshot: Snapshot, group: PodGroupRecord, waiting: list[PodRecord], now_ns: int) -> bool:
     """Whether these members reach the gang's minimum with the room that there is, or that idle reservations hold."""
     state = snapshot.quorum(group)
-    if group.unsupported or not waiting or not state.is_reachable(waiting):
+    if group.blocker is not None or not waiting or not state.is_reachable(waiting):
         return False
-    if snapshot.queues.accounts().refusal(queue_use.least(snapshot, state.needed(waiting))) is not None:
-        return False
-    missing, placer, hopeless = state.missing(), Placer(snapshot), set[PodClass]()
-    for pod in waiting:
-        if missing.is_reached:
-            break
-        if pod.cls in hopeless or not missing.wants(pod) or placer.taken_claim(pod):
-            continue
-        mask = placer.all_but(pod.cls.excluded)
-        if placer.place(pod, mask) or placer.wait_for_device(pod, mask):
-            missing.take(pod)
-        else:
-            hopeless.add(pod.cls)
-    return missing.is_reached
+    return Search(state, waiting, _Trying(snapshot, Placer(snapshot), snapshot.queues.accounts())).run()
+
+
+@dataclass(slots=True)
+class _Trying:
+    """Places members on a working copy that nobody else sees."""
+
+    snapshot: Snapshot
+    placer: Placer
+    accounts: Accounts
+    #: Classes that fit nowhere. A decision only ever charges, so that holds until something is taken back.
+    hopeless: set[PodClass] = field(default_factory=set)
+
+    def place(self, pod: PodRecord) -> Tried:
+        """Give a member a place, or one that comes free when idle reservations go."""
+        if pod.cls in self.hopeless or self.placer.taken_claim(pod):
+            return Tried.PASSED
+        use = queue_use.least(self.snapshot, [pod])
+        if self.accounts.refusal(use) is not None:
+            return Tried.STOPPED
+        mask = self.placer.all_but(pod.cls.excluded)
+        if self.placer.place(pod, mask) or self.placer.wait_for_device(pod, mask):
+            self.accounts.charge(use)
+            return Tried.PLACED
+        self.hopeless.add(pod.cls)
+        return Tried.PASSED
+
+    def failed(self, subgroup: str, placed: int) -> None:
+        """Nobody is told."""
+
+    def checkpoint(self) -> tuple[int, int]:
+        """A point to come back to."""
+        return self.placer.statement.checkpoint(), self.accounts.checkpoint()
+
+    def rollback(self, mark: tuple[int, int]) -> None:
+        """Take back all places since ``mark``."""
+        if self.checkpoint() != mark:
+            self.placer.statement.rollback(mark[0])
+            self.accounts.rollback(mark[1])
+            self.hopeless.clear()

@@ -5,26 +5,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from scheduler.core.decide.attempts import Attempts
-from scheduler.core.groups.quorum import Missing
+from scheduler.core.decide.attempts import Attempts, Mark
+from scheduler.core.decide.gang_search import Search, Tried
+from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Retire
 from scheduler.core.model.records import PodGroupRecord, PodRecord
+from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import HeldBack
 
 
 @dataclass(slots=True)
 class Start:
-    """A gang's start as far as it got. ``waits_on`` names a node where a device has to come back first."""
+    """A gang's start as far as it got."""
 
     placed: list[tuple[PodRecord, Placement]] = field(default_factory=list)
-    retired: list[Retire] = field(default_factory=list)
-    waits_on: str = ""
-    #: Why the first member that was passed over fitted nowhere; and why the start failed, if it did.
+    #: Nodes where a device has to come back first, with the reservations that have to go for it.
+    waiting: list[tuple[str, list[Retire]]] = field(default_factory=list)
+    is_whole: bool = False
+    #: Why the first member that was passed over fitted nowhere; and why the first way to start failed for want of room.
     first_failure: Verdict | None = None
     failed: Verdict | None = None
-    #: The failure, if the queue takes no more: of all members that were placed, and the one that was not.
+    #: That the queue takes no more in one way or all: of all members that were placed, and the one that was not.
     held_back: HeldBack | None = None
+    #: Where there was no room: how many members found a place, and in which subgroup how many, of too few.
+    placed_at_most: int = 0
+    short: tuple[str, int] = ("", 0)
+
+    @property
+    def waits_on(self) -> str:
+        """The node where a device has to come back first; "" if there is none."""
+        return self.waiting[-1][0] if self.waiting else ""
+
+    @property
+    def retired(self) -> list[Retire]:
+        """Reservations that have to go."""
+        return [each for _, retired in self.waiting for each in retired]
 
     def entry(self, group: PodGroupRecord, attempts: Attempts) -> Entry:
         """One entry for all; a single member that completes the minimum needs no plan of its own."""
@@ -39,31 +55,64 @@ class Start:
         )
 
 
-def started(ready: Sequence[PodRecord], missing: Missing, attempts: Attempts) -> Start:
-    """Place members until nothing is missing; a member that fits nowhere is passed over."""
-    start, mark = Start(), attempts.accounts.checkpoint()
-    for pod in ready:
-        if missing.is_reached:
-            break
-        if not missing.wants(pod):
-            continue
+def started(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts) -> Start:
+    """Place as many members as the minimum needs (gang_search.py)."""
+    start = Start()
+    start.is_whole = Search(state, ready, _Trying(start, attempts, attempts.accounts.checkpoint())).run()
+    return start
+
+
+@dataclass(slots=True)
+class _Trying:
+    """Places members on the working copy. ``before``: what queues had been charged."""
+
+    start: Start
+    attempts: Attempts
+    before: int
+
+    def place(self, pod: PodRecord) -> Tried:
+        """Give a member a place, or one that comes free when idle reservations go."""
+        start, attempts = self.start, self.attempts
         placed = attempts.place(pod)
         if isinstance(placed, Placement):
             start.placed.append((pod, placed))
-            missing.take(pod)
-            continue
+            return Tried.PLACED
         if isinstance(placed, HeldBack):
-            amounts = attempts.accounts.charged_since(mark).plus(placed.use.amounts)
-            start.held_back = placed._replace(use=placed.use._replace(amounts=amounts))
-            start.failed = placed.verdict
-            return start
+            self._hold_back(placed)
+            return Tried.STOPPED
         found = attempts.make_room(pod)
         if found is None:
             start.first_failure = start.first_failure or placed
-        else:
-            start.waits_on = found[0]
-            start.retired += found[1]
-            missing.take(pod)
-    if not missing.is_reached:
-        start.failed = start.first_failure or Verdict(code=Code.NO_NODE_FITS)
-    return start
+            return Tried.PASSED
+        start.waiting.append(found)
+        return Tried.PLACED
+
+    def _hold_back(self, held: HeldBack) -> None:
+        """All members that were placed, and this one, are more than the queue takes; what asks least of it wakes it."""
+        amounts = self.attempts.accounts.charged_since(self.before).plus(held.use.amounts)
+        known = self.start.held_back
+        least = amounts if known is None else Resources(*map(min, amounts, known.use.amounts))
+        self.start.held_back = HeldBack(
+            held.verdict if known is None else known.verdict,
+            held.use._replace(amounts=least),
+            is_there=held.is_there or (known is not None and known.is_there),
+        )
+
+    def failed(self, subgroup: str, placed: int) -> None:
+        """Remember the first that there was no room for."""
+        start = self.start
+        start.placed_at_most = max(start.placed_at_most, len(start.placed))
+        if start.failed is None:
+            start.failed = start.first_failure or Verdict(code=Code.NO_NODE_FITS)
+            start.short = (subgroup, placed)
+
+    def checkpoint(self) -> tuple[Mark, int, int]:
+        """A point to come back to."""
+        return self.attempts.checkpoint(), len(self.start.placed), len(self.start.waiting)
+
+    def rollback(self, mark: tuple[Mark, int, int]) -> None:
+        """Take back all places since ``mark``."""
+        at, placed, waiting = mark
+        if len(self.start.placed) > placed or len(self.start.waiting) > waiting:
+            self.attempts.rollback(at)
+            del self.start.placed[placed:], self.start.waiting[waiting:]

@@ -18,7 +18,7 @@ from scheduler.core.decide import queue_use
 from scheduler.core.decide.attempts import PLACING, Attempts
 from scheduler.core.decide.extras import Extras
 from scheduler.core.decide.filing import obstacle
-from scheduler.core.decide.gang_start import started
+from scheduler.core.decide.gang_start import Start, started
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.plan import Entry
@@ -106,8 +106,8 @@ class WholeGang:
         """
         if self.extras is not None:
             return self._go_on(self.extras)
-        if self.group.unsupported:
-            self._explain(Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=self.group.unsupported))
+        if self.group.blocker is not None:
+            self._explain(self.group.blocker)
             self._sleep(Until.TOUCHED)
             return False
         if self._is_pausing():
@@ -184,7 +184,9 @@ class WholeGang:
             self._explain(blocking or self.state.not_ready(self.pods, ready))
             self._sleep(Until.TOUCHED)
             return
-        held_back = self.attempts.held_back(self.state.needed(ready))
+        # Where there is a choice, another one may be less.
+        has_choice = self.state.has_choice(ready)
+        held_back = None if has_choice else self.attempts.held_back(self.state.needed(ready))
         if held_back is not None:
             self._explain(held_back.verdict)
             self._hold_back(held_back)
@@ -206,27 +208,41 @@ class WholeGang:
     def _try(self, ready: list[PodRecord], asked: Hashable) -> None:
         attempts, namespace = self.attempts, self.group.namespace
         mark, charged, spent = attempts.checkpoint(), attempts.charged(), attempts.allowance.spent_by(namespace)
-        start = started(ready, self.state.missing(), attempts)
-        if start.failed is not None:
-            attempts.rollback(mark)
-        if start.held_back is not None:
+        start = started(ready, self.state, attempts)
+        if start.is_whole:
+            self._carry_out(start)
+            return
+        attempts.rollback(mark)
+        if start.failed is None and start.held_back is not None:
             self._explain(start.held_back.verdict)
             self._hold_back(start.held_back)
-        elif start.failed is not None:
-            attempts.allowance.spend(namespace, _TRYING + _PASSING * len(ready))
-            cost = attempts.allowance.spent_by(namespace) - spent
-            attempts.notes.start_failed(self.gang.key, cost, attempts.now_ns)
-            if cost > LARGE:
-                self.alike, asked = None, self._asked(ready)
-            verdict = _incomplete(start.failed, len(start.placed), self.state)
-            self._keep(verdict, asked, charged)
-            self._wait_for_room(verdict, is_counted=self._is_counted(charged))
-        elif start.retired or start.waits_on:
+            return
+        attempts.allowance.spend(namespace, _TRYING + _PASSING * len(ready))
+        cost = attempts.allowance.spent_by(namespace) - spent
+        attempts.notes.start_failed(self.gang.key, cost, attempts.now_ns)
+        verdict = _incomplete(start, self.state)
+        if start.held_back is not None:
+            self._wait_for_both(verdict, start.held_back)
+            return
+        if cost > LARGE:
+            self.alike, asked = None, self._asked(ready)
+        self._keep(verdict, asked, charged)
+        self._wait_for_room(verdict, is_counted=self._is_counted(charged))
+
+    def _carry_out(self, start: Start) -> None:
+        if start.waiting:
             self.entries.extend(start.retired)
             self._explain(Verdict(code=Code.WAITING_FOR_DEVICE, detail=start.waits_on))
             self.attempts.notes.leave_gang(self.gang.key)
         else:
-            self.entries.append(start.entry(self.group, attempts))
+            self.entries.append(start.entry(self.group, self.attempts))
+
+    def _wait_for_both(self, verdict: Verdict, held: HeldBack) -> None:
+        """Some of its subgroups find no room, others are too much for its queue: either may change that."""
+        self.is_held_back = True
+        self._explain(verdict)
+        self.attempts.notes.gang_held_back(self.gang.key, held.use, self.rank, elsewhere=None)
+        self._sleep(Until.CLASS_FITS)
 
     def _keep(self, verdict: Verdict, asked: Hashable, charged: set[int]) -> None:
         kept = self._as_of_now(verdict, asked, charged)
@@ -264,7 +280,7 @@ class WholeGang:
             return None
         runs = groupby((pod.cls, pod.subgroup) for pod in ready)
         members = tuple((cls, subgroup, sum(1 for _ in run)) for (cls, subgroup), run in runs)
-        return Alike(self.group.minimum, state.total, self.group.subgroups, members)
+        return Alike(self.group.minimum, state.total, self.group.tree, members)
 
     def _may_start(self, kept: KeptGang) -> bool:
         snapshot = self.attempts.snapshot
@@ -298,7 +314,7 @@ class WholeGang:
     def _asked(self, ready: Sequence[PodRecord]) -> Hashable:
         """All that the start of a gang depends on beside the nodes."""
         members = tuple((pod.uid, pod.cls, pod.subgroup, pod.alone) for pod in ready)
-        return self.group.minimum, self.group.subgroups, self.state.bound, self.state.total, members
+        return self.group.minimum, self.group.tree, tuple(self.state.lacks), self.state.bound, self.state.total, members
 
     # --- what is kept --------------------------------------------------------------------------------------------
     def _explain(self, verdict: Verdict) -> None:
@@ -349,14 +365,19 @@ def _speaks_of(kept: KeptGang, group: PodGroupRecord, state: Quorum, waiting: in
     """Whether a gang needs what it needed when it was told, and has no fewer members: then that is still true."""
     if not isinstance(kept.asked, tuple):
         return False
-    needs = (group.minimum, group.subgroups, state.bound, state.total)
-    return kept.asked[:4] == needs and waiting >= len(kept.asked[4])
+    needs = (group.minimum, group.tree, tuple(state.lacks), state.bound, state.total)
+    return kept.asked[:5] == needs and waiting >= len(kept.asked[5])
 
 
-def _incomplete(failure: Verdict, placed: int, state: Quorum) -> Verdict:
+def _incomplete(start: Start, state: Quorum) -> Verdict:
     """A gang's verdict out of the one on its first member that fitted nowhere."""
+    failure = start.failed or Verdict(code=Code.NO_NODE_FITS)
     if state.minimum <= 1:
         return failure
     return msgspec.structs.replace(
-        failure, code=Code.GANG_INCOMPLETE, placed=state.bound + placed, required=state.minimum
+        failure,
+        code=Code.GANG_INCOMPLETE,
+        placed=state.bound + start.placed_at_most,
+        required=state.minimum,
+        subgroup=state.failed_in(*start.short),
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from scheduler.core.model.minimum_tree import NEVER, MinimumTree
 from scheduler.core.model.records import PodGroupRecord, PodRecord
-from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.model.verdict import Code, SubgroupShort, Verdict
 
 _NONE: Final[Mapping[str, int]] = {}
 
@@ -46,18 +47,23 @@ class Missing:
 class Quorum:
     """A gang's state. ``is_starting``: some members are under way, so nobody else is placed until they are shown.
 
-    ``done``: members that have succeeded. ``is_below``: fewer are bound or done than the minimum. ``active``: members
-    by subgroup that are bound; of a gang that has its minimum, those on their way besides.
+    ``done``: members that have succeeded. ``is_below``: those that are bound or done don't satisfy the minimums.
+    ``active``: members by subgroup that are bound; of a gang that has its minimum, those on their way besides.
+    ``lacks``: what each leaf of the tree lacks; ``of_all``: what lacks of the minimum of pods in all. ``most``: so many
+    pods may be needed for the minimums that are satisfied.
     """
 
+    tree: MinimumTree
     minimum: int
     bound: int
     done: int
+    lacks: Sequence[int]
+    of_all: int
     total: int
-    of_subgroup: dict[str, int]
     is_below: bool
     is_starting: bool
     active: Mapping[str, int]
+    most: int
 
     @property
     def is_met(self) -> bool:
@@ -67,28 +73,43 @@ class Quorum:
     @property
     def above(self) -> int:
         """0 below the minimum, 1 at it, 2 above it."""
-        return 0 if self.is_below else 1 + (sum(self.active.values()) + self.done > self.minimum)
+        return 0 if self.is_below else 1 + (sum(self.active.values()) + self.done > self.most)
 
     @property
     def is_broken(self) -> bool:
         """Whether some run, and too few."""
         return self.bound > 0 and self.is_below
 
-    def missing(self) -> Missing:
-        """What is missing, to be counted down."""
-        return Missing(self.total, dict(self.of_subgroup))
+    def costs(self, ready: Iterable[PodRecord]) -> list[int]:
+        """The fewest of these pods that satisfy each node of the tree; NEVER where they are not enough."""
+        if len(self.lacks) == 1:
+            return self.tree.costs(self.lacks)
+        there = Counter(pod.subgroup for pod in ready)
+        names = self.tree.names
+        able = [lack if lack <= there[names[node]] else NEVER for node, lack in enumerate(self.lacks)]
+        return self.tree.costs(able)
 
-    def is_reachable(self, ready: Iterable[PodRecord]) -> bool:
+    def missing(self, ready: Iterable[PodRecord]) -> Missing:
+        """What is missing, to be counted down: of subgroups that these pods can complete, else of the nearest ones."""
+        costs = self.costs(ready)
+        if costs[0] >= NEVER:
+            costs = self.tree.costs(self.lacks)
+        names, lacks = self.tree.names, self.lacks
+        of_subgroup = {names[leaf]: lacks[leaf] for leaf in self.tree.chosen(costs) if lacks[leaf]}
+        return Missing(max(self.of_all, sum(of_subgroup.values())), of_subgroup)
+
+    def is_reachable(self, ready: Sequence[PodRecord]) -> bool:
         """Whether these pods are enough."""
-        missing = self.missing()
-        for pod in ready:
-            if missing.wants(pod):
-                missing.take(pod)
-        return missing.is_reached
+        return max(self.of_all, self.costs(ready)[0]) <= len(ready)
+
+    def has_choice(self, ready: Sequence[PodRecord]) -> bool:
+        """Whether these pods reach the minimum in more ways than one, by other subgroups."""
+        return len(self.lacks) > 1 and bool(self.tree.fixed(self.costs(ready), 0)[1])
 
     def needed(self, ready: Iterable[PodRecord]) -> list[PodRecord]:
         """The first of these pods that are enough, in their order; all that help, if they are not enough."""
-        missing, needed = self.missing(), list[PodRecord]()
+        ready, needed = list(ready), list[PodRecord]()
+        missing = self.missing(ready)
         for pod in ready:
             if missing.is_reached:
                 break
@@ -97,14 +118,39 @@ class Quorum:
                 needed.append(pod)
         return needed
 
-    def not_ready(self, waiting: Iterable[PodRecord], ready: Iterable[PodRecord]) -> Verdict:
+    def not_ready(self, waiting: Iterable[PodRecord], ready: Sequence[PodRecord]) -> Verdict:
         """The verdict while members are not there yet."""
+        gated = Counter(pod.subgroup for pod in waiting if pod.gated)
         return Verdict(
             code=Code.GANG_NOT_READY,
             required=self.minimum,
-            present=self.bound + self.done + sum(1 for _ in ready),
-            gated=sum(pod.gated for pod in waiting),
+            present=self.bound + self.done + len(ready),
+            gated=gated.total(),
+            subgroup=self.short(ready, gated),
         )
+
+    def short(self, ready: Sequence[PodRecord] = (), gated: Mapping[str, int] = _NONE) -> SubgroupShort | None:
+        """The first subgroup that these pods don't complete: a leaf, or one that can't choose among enough others."""
+        tree, costs, node = self.tree, self.costs(ready), 0
+        if costs[0] < NEVER:
+            return None
+        while children := tree.children[node]:
+            if tree.parts[node] != len(children):
+                break
+            node = next(child for child in children if costs[child] >= NEVER)
+        name = tree.names[node]
+        if node in tree.leaves:
+            there = Counter(pod.subgroup for pod in ready)[name]
+            required = tree.pods[node]
+            return SubgroupShort(name, required, required - self.lacks[node] + there, gated.get(name, 0))
+        able = sum(costs[child] < NEVER for child in children)
+        return SubgroupShort(name, tree.parts[node], able, is_of_subgroups=True)
+
+    def failed_in(self, subgroup: str, placed: int) -> SubgroupShort | None:
+        """The subgroup for which no more than so many got a place; None where that says nothing new."""
+        node = self.tree.numbers().get(subgroup, 0)
+        required = self.tree.pods[node]
+        return SubgroupShort(subgroup, required, required - self.lacks[node] + placed) if node else None
 
 
 def quorum(
@@ -118,28 +164,46 @@ def quorum(
     ``succeeded``: how many of each subgroup have done their work (succeeded.py). They are as good as bound for members
     that could not reach the minimum by themselves; as many as it needs start together, whoever succeeded before.
     """
-    members = [pod for pod in members if not pod.deleting]
+    members, tree = [pod for pod in members if not pod.deleting], group.tree
     bound = Counter(pod.subgroup for pod in members if pod.node)
     living, there = Counter(pod.subgroup for pod in members), bound + Counter(succeeded)
-    of_subgroup = {
-        s.name: _lacking(s.minimum, there[s.name], bound=bound[s.name], living=living[s.name]) for s in group.subgroups
-    }
-    of_all = _lacking(group.minimum, there.total(), bound=bound.total(), living=living.total())
+    counted = tree.lacking(there)
+    if succeeded:
+        lacks, of_all = _lacking(group, bound, living, there)
+    else:
+        lacks, of_all = counted, max(0, group.minimum - bound.total())
     underway = Counter(
         pod.subgroup for pod in members if not pod.node and (is_in_flight(pod.uid) or pod.uid in group.planned)
     )
-    total = max(of_all, sum(of_subgroup.values()))
+    costs = tree.costs(counted)
+    total = max(of_all, (tree.costs(lacks) if succeeded else costs)[0])
     return Quorum(
-        minimum=max(group.minimum, sum(s.minimum for s in group.subgroups)),
+        tree=tree,
+        minimum=max(group.minimum, tree.fewest),
         bound=bound.total(),
         done=sum(succeeded.values()),
+        lacks=lacks,
+        of_all=of_all,
         total=total,
-        is_below=group.minimum > there.total() or any(s.minimum > there[s.name] for s in group.subgroups),
-        of_subgroup=of_subgroup,
+        is_below=group.minimum > there.total() or costs[0] > 0,
         is_starting=bool(underway),
         active=bound if total > 0 else bound + underway,
+        most=max(group.minimum, tree.needed_at_most(costs)),
     )
 
 
-def _lacking(minimum: int, there: int, *, bound: int, living: int) -> int:
+def _lacking(
+    group: PodGroupRecord, bound: Counter[str], living: Counter[str], there: Counter[str]
+) -> tuple[list[int], int]:
+    """What each leaf lacks, and what lacks in all, where some have succeeded."""
+    tree = group.tree
+    if group.minimum <= living.total() and tree.is_satisfied(living):
+        return tree.lacking(bound), max(0, group.minimum - bound.total())
+    lacks = [0] * len(tree.names)
+    for name, leaf in tree.numbers().items():
+        lacks[leaf] = _lacking_of(tree.pods[leaf], there[name], bound=bound[name], living=living[name])
+    return lacks, _lacking_of(group.minimum, there.total(), bound=bound.total(), living=living.total())
+
+
+def _lacking_of(minimum: int, there: int, *, bound: int, living: int) -> int:
     return max(0, minimum - there, min(minimum, living) - bound)

@@ -18,7 +18,8 @@ from gpu.request import NO_GPU, GpuRequest
 from gpu.reservation import Reservation
 from gpu.slices import slice_resource
 from gpu.translation import Place, Translation, Wishes
-from scheduler.core.model.verdict import Verdict
+from scheduler.core.model.minimum_tree import Contradiction, MinimumTree
+from scheduler.core.model.verdict import Code, Verdict
 from wire import names
 from wire.core import Taint, Toleration
 
@@ -307,13 +308,6 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return "" if multiplied.slices_are(self.labels, wanted) else wanted
 
 
-class SubgroupRecord(msgspec.Struct, frozen=True, gc=False):
-    """A part of a gang with its own minimum."""
-
-    name: str
-    minimum: int
-
-
 class PlannedMember(msgspec.Struct, frozen=True, gc=False):
     """Where a gang's written plan puts one pod."""
 
@@ -323,6 +317,9 @@ class PlannedMember(msgspec.Struct, frozen=True, gc=False):
 
 class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A gang. ``unsupported`` names a constraint that is not implemented ("": none).
+
+    ``minimum``: pods in all, whatever their subgroups; ``tree``: minimums of subgroups, which hold besides.
+    ``contradiction``: why they mean nothing.
 
     ``stale_ns``: how long it may run below its minimum before the rest is evicted; None: as long as the scheduler says,
     below zero: for ever. ``unread_stale``: what stands there and is no duration, so that it counts as not said.
@@ -335,7 +332,8 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     rv: str
     minimum: int
     created: str = ""
-    subgroups: tuple[SubgroupRecord, ...] = ()
+    tree: MinimumTree = MinimumTree()
+    contradiction: Contradiction | None = None
     unsupported: str = ""
     stale_ns: int | None = None
     unread_stale: str | None = None
@@ -350,6 +348,13 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     queue: str = names.DEFAULT_QUEUE
     #: Whether its pods may be preempted; None: their priority decides.
     is_preemptible: bool | None = None
+
+    @property
+    def blocker(self) -> Verdict | None:
+        """Why its pods wait whatever there is; nobody can tell then what its minimum means."""
+        if self.contradiction is not None:
+            return Verdict(code=self.contradiction.code, detail=self.contradiction.subgroup)
+        return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=self.unsupported) if self.unsupported else None
 
 
 class BindRequestRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.model.verdict import Code, NodeReason, QueueCause, Verdict
+from scheduler.core.model.verdict import Code, NodeReason, QueueCause, SubgroupShort, Verdict
 from scheduler.status import reasons
 
 TEXTS = [
@@ -67,6 +67,49 @@ TEXTS = [
         Verdict(code=Code.GANG_NOT_READY, required=3, present=2, gated=1),
         "Job is not ready for scheduling. Waiting for 3 pods, currently 2 exist, 1 are gated",
         id="gang-not-ready",
+    ),
+    pytest.param(
+        Verdict(
+            code=Code.GANG_INCOMPLETE,
+            placed=3,
+            required=6,
+            subgroup=SubgroupShort("b", 4, 1),
+            node_reasons=(NodeReason("insufficient", "gpu-share", 4),),
+        ),
+        "Resources were found for 3 pods from all sub-groups while sub-group b requires 4 pods for gang scheduling "
+        "(room for 1). no nodes with enough resources were found: 4 node(s) didn't have enough resources: GPUs.",
+        id="gang-incomplete-in-a-subgroup",
+    ),
+    pytest.param(
+        Verdict(code=Code.GANG_NOT_READY, required=8, present=2, gated=1, subgroup=SubgroupShort("b", 4, 1, 1)),
+        "Job is not ready for scheduling. Waiting for 4 pods for SubGroup b, currently 1 exist, 1 are gated.",
+        id="subgroup-not-ready",
+    ),
+    pytest.param(
+        Verdict(code=Code.GANG_NOT_READY, subgroup=SubgroupShort("b", 2, 1, is_of_subgroups=True)),
+        "Job is not ready for scheduling. Waiting for 2 complete subgroups of SubGroup b, currently 1 are complete.",
+        id="subgroups-of-a-subgroup-not-ready",
+    ),
+    pytest.param(
+        Verdict(code=Code.GANG_NOT_READY, subgroup=SubgroupShort("", 2, 0, is_of_subgroups=True)),
+        "Job is not ready for scheduling. Waiting for 2 complete subgroups of the PodGroup, currently 0 are complete.",
+        id="subgroups-not-ready",
+    ),
+    pytest.param(
+        Verdict(code=Code.GROUP_CYCLE, detail="a"),
+        "The PodGroup contradicts itself: subgroup a is below itself; allowed as parent: a subgroup that is not "
+        "below it",
+        id="subgroup-cycle",
+    ),
+    pytest.param(
+        Verdict(code=Code.GROUP_TWO_MINIMUMS),
+        "The PodGroup contradicts itself: it has both minMember and minSubGroup; allowed: one of them",
+        id="two-minimums",
+    ),
+    pytest.param(
+        Verdict(code=Code.GROUP_TWO_MINIMUMS, detail="a"),
+        "The PodGroup contradicts itself: subgroup a has both minMember and minSubGroup; allowed: one of them",
+        id="two-minimums-of-a-subgroup",
     ),
     pytest.param(
         Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail="podAffinity"),

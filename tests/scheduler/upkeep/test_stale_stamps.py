@@ -202,11 +202,17 @@ async def test_a_gang_that_was_whole_while_its_stamp_could_not_be_removed_has_al
         assert bound(world) == set()
 
 
-async def test_the_stamp_of_a_group_with_a_structure_that_is_not_supported_is_left_alone() -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param({"topologyConstraint": {"topology": "t", "requiredTopologyLevel": "rack"}}, id="not supported"),
+        pytest.param({"subGroups": [{"name": "a", "parent": "a", "minMember": 9}]}, id="contradicts itself"),
+    ],
+)
+async def test_the_stamp_of_a_group_whose_minimums_nobody_knows_is_left_alone(asked: dict[str, Any]) -> None:
     async with stage.stage("1x4x80GiB") as world:
         await pair(world)
-        nested: dict[str, Any] = {"minMember": None, "minSubGroup": 1, "subGroups": [{"name": "a", "minMember": 2}]}
-        await world.api.patch(POD_GROUPS, "g", {"spec": nested}, namespace=stage.TEAM)
+        await world.api.patch(POD_GROUPS, "g", {"spec": asked}, namespace=stage.TEAM)
         written = at(world, 3600)
         await write_stamp(world, written)
         await lose(world, "g1")

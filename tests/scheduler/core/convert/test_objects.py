@@ -482,11 +482,11 @@ def test_a_heartbeat_reads_as_the_same_record() -> None:
         ({"minimum": 0}, 0, ""),
         ({"subGroups": [{"name": "a", "minMember": 2}, {"name": "b", "minMember": 1}]}, 3, ""),
         ({"minimum": 5, "subGroups": [{"name": "a", "minMember": 2}]}, 5, ""),
-        ({"minSubGroup": 1, "subGroups": [{"name": "a", "minMember": 2}]}, 2, "minSubGroup"),
+        ({"minSubGroup": 1, "subGroups": [{"name": "a", "minMember": 2}]}, 2, ""),
         (
             {"subGroups": [{"name": "a", "minSubGroup": 1}, {"name": "b", "parent": "a", "minMember": 1}]},
             1,
-            "minSubGroup",
+            "",
         ),
         (
             {"minimum": 1, "topologyConstraint": {"topology": "t", "requiredTopologyLevel": "rack"}},

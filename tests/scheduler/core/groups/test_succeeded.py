@@ -147,3 +147,21 @@ def test_a_running_gang_of_which_one_succeeded_is_not_below_its_minimum_and_take
     feed(known, _member("d"))
     assert known.broken_gangs() == []
     assert _started(known) == ["d"]
+
+
+@pytest.mark.parametrize(("gpus", "started"), [(2, ["b0", "b1"]), (1, [])])
+def test_who_can_satisfy_a_choice_without_those_that_succeeded_starts_whole(gpus: int, started: list[str]) -> None:
+    parts = [{"name": "a", "minMember": 2}, {"name": "b", "minMember": 2}]
+    group = pod_group("g", subGroups=parts, minSubGroup=1)
+    done = [_done("a0", subgroup="a"), _done("a1", subgroup="a")]
+    known = cluster(node(gpus=gpus), group, *done, _member("b0", subgroup="b"), _member("b1", subgroup="b"))
+    assert _started(known) == started
+
+
+def test_a_gang_is_not_broken_while_a_subgroup_that_it_can_do_with_has_succeeded() -> None:
+    parts = [{"name": "a", "minMember": 2}, {"name": "b", "minMember": 2}]
+    done = [_done("a0", subgroup="a"), _done("a1", subgroup="a")]
+    for least, broken in ((1, []), (2, ["g"])):
+        group = pod_group("g", subGroups=parts, minSubGroup=least)
+        known = cluster(node(gpus=8), group, *done, bound(_member("b0", subgroup="b"), "n1"))
+        assert [each.name for each in known.broken_gangs()] == broken

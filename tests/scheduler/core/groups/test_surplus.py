@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -66,3 +67,51 @@ def test_a_member_that_is_not_placed_leaves_the_ratio_as_it_was() -> None:
 
 def test_all_are_taken_once() -> None:
     assert sorted(_order({"a": 3, "b": 7}, {"a": 3, "b": 7}, "ab-x" * 50)) == sorted("ab-x" * 50)
+
+
+def _tree_order(
+    parts: list[dict[str, Any]], active: Mapping[str, int], waiting: list[str], least: int | None = None
+) -> list[str]:
+    group = objects.pod_group_record(pod_group("g", subGroups=parts, **({} if least is None else _least(least))))
+    surplus = Surplus(group, active, [_record(f"m{i:05}", name) for i, name in enumerate(waiting)])
+    found = []
+    while (taken := surplus.take()) is not None:
+        found.append(taken.subgroup)
+        surplus.placed()
+    return found
+
+
+def _least(number: int) -> dict[str, Any]:
+    return {"minSubGroup": number}
+
+
+def _part(name: str, parent: str = "", **least: int) -> dict[str, Any]:
+    return {"name": name, **({"parent": parent} if parent else {}), **least}
+
+
+_X = [_part("x", minSubGroup=1), _part("a", "x", minMember=2), _part("b", "x", minMember=2), _part("y", minMember=2)]
+
+
+@pytest.mark.parametrize(
+    ("active", "waiting", "order"),
+    [
+        pytest.param({"a": 2}, "aay", "yaa", id="what is not whole comes before what is"),
+        pytest.param({"a": 2}, "bby", "ybb", id="at the top whole ones count and not the pods below"),
+        pytest.param({"a": 2, "y": 2}, "aabbb", "bbaba", id="below, the child that has less of its minimum"),
+        pytest.param({"a": 2, "y": 2}, "bbbyyy", "bbyyby", id="what becomes whole counts above it"),
+        pytest.param({"a": 9, "y": 2}, "ayy", "ayy", id="pods of a whole one count no more above it"),
+        pytest.param({"a": 2, "b": 2, "y": 2}, "aby", "yab", id="two of one that are needed is twice its minimum"),
+    ],
+)
+def test_in_a_tree_each_level_asks_for_the_child_with_the_least_of_its_minimum(
+    active: dict[str, int], waiting: str, order: str
+) -> None:
+    assert "".join(_tree_order(_X, active, list(waiting))) == order
+
+
+def test_ten_thousand_levels_with_a_leaf_each_take_no_longer_than_ten_thousand_leaves() -> None:
+    many = 10_000
+    chain = [_part(f"s{i}", f"s{i - 1}" if i else "", minSubGroup=1) for i in range(many // 2)]
+    leaves = [_part(f"l{i}", f"s{i}", minMember=1) for i in range(many // 2)]
+    names = [leaf["name"] for leaf in leaves]
+    assert sorted(_tree_order([*chain, *leaves], {}, names)) == sorted(names)
