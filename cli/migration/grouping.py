@@ -15,6 +15,7 @@ from cli.migration.found import Found
 from cli.migration.rows import Code, Row, row
 from scheduler.core.convert.gang_kinds import is_gang_kind
 from scheduler.core.convert.objects import pod_group_record
+from scheduler.status import reasons
 from wire import names
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue, QueueResource
@@ -74,8 +75,11 @@ def group_rows(groups: Sequence[PodGroup]) -> Iterator[Row]:
     """What PodGroups ask that is not served, and who made them."""
     for group in groups:
         about = f"PodGroup {group.metadata.namespace}/{group.metadata.name}"
-        if unsupported := pod_group_record(group).unsupported:
-            yield row(Code.GROUP_UNSUPPORTED, about, value=unsupported)
+        record = pod_group_record(group)
+        if record.unsupported:
+            yield row(Code.GROUP_UNSUPPORTED, about, value=record.unsupported)
+        if record.contradiction is not None and record.blocker is not None:
+            yield row(Code.GROUP_CONTRADICTS, about, why=reasons.told(record.blocker).message)
         for field, name in _UNREAD_FIELDS.items():
             value = getattr(group.spec, field)
             is_set = value.preferred_topology_level if field == "topology_constraint" and value else value

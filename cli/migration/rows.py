@@ -42,6 +42,7 @@ class Code(enum.Enum):
     QUEUE_REFUSED = "queue-refused"
     TOPOLOGY = "topology"
     GROUP_UNSUPPORTED = "pod-group-unsupported"
+    GROUP_CONTRADICTS = "pod-group-contradiction"
     GROUP_FIELD = "pod-group-field"
     GROUPS_OF_GANGS = "gangs-ungrouped"
     GROUPS_ALONE = "pods-ungrouped"
@@ -124,6 +125,9 @@ TEXTS: Final[dict[Code, Text]] = {
         _D,
         "asks for {value}, which is not supported: running pods are left alone, others wait for ever",
         "take it out",
+    ),
+    Code.GROUP_CONTRADICTS: Text(
+        _D, "{why}: running pods are left alone, others wait until it is corrected", "correct it"
     ),
     Code.GROUP_FIELD: Text(_D, "has {value}, which is not read"),
     Code.GROUPS_OF_GANGS: Text(

@@ -178,7 +178,7 @@ def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, 
             room = f" (room for {verdict.subgroup.present})" if verdict.subgroup is not None else ""
             return f"{_found_for(verdict)} for gang scheduling{room}. {_no_node(verdict, words)}"
         case Code.GANG_NOT_READY:
-            return f"Job is not ready for scheduling. {_waits_for(verdict)}"
+            return _not_ready(verdict)
         case Code.UNSUPPORTED_CONSTRAINT:
             return f"UnsupportedConstraint: {verdict.detail} is not supported yet, so the pod is not scheduled"
         case Code.NO_POD_GROUP:
@@ -214,17 +214,23 @@ def _found_for(verdict: Verdict) -> str:
     )
 
 
-def _waits_for(verdict: Verdict) -> str:
+def _not_ready(verdict: Verdict) -> str:
     """What a gang waits for: pods in all, pods of one subgroup, or subgroups."""
     short = verdict.subgroup
     if short is None:
-        return f"Waiting for {verdict.required} pods, currently {verdict.present} exist, {verdict.gated} are gated"
+        return (
+            f"Job is not ready for scheduling. Waiting for {verdict.required} pods, currently {verdict.present} "
+            f"exist, {verdict.gated} are gated"
+        )
     if short.is_of_subgroups:
         owner = f"SubGroup {short.name}" if short.name else "the PodGroup"
-        return f"Waiting for {short.required} complete subgroups of {owner}, currently {short.present} are complete."
+        return (
+            f"Job is not ready for scheduling. Waiting for {short.required} complete subgroups of {owner}, currently "
+            f"{short.present} are complete."
+        )
     return (
-        f"Waiting for {short.required} pods for SubGroup {short.name}, currently {short.present} exist, "
-        f"{short.gated} are gated."
+        f"Job is not ready for scheduling. Waiting for {short.required} pods for SubGroup {short.name}, currently "
+        f"{short.present} exist, {short.gated} are gated."
     )
 
 

@@ -187,7 +187,7 @@ def test_pods_that_start_together_and_name_no_group_are_found(
         ([group(minMember="?")], [("error", "type", "spec.minMember")]),
         (
             [group(minSubGroup=1)],
-            [("warning", "unsupported", "PodGroup default/g"), ("warning", "children-too-few", "spec.minSubGroup")],
+            [("warning", "children-too-few", "spec.minSubGroup")],
         ),
         (
             [group(minMember=1, topologyConstraint={"topology": "t", "requiredTopologyLevel": "rack"})],

@@ -212,11 +212,29 @@ def test_a_queue_that_admission_would_refuse_is_told_before_the_switch(spec: dic
         ({}, "Deployment", "apps", [(Code.GROUPS_ALONE, "Deployment")]),
         ({}, "PyTorchJob", "kubeflow.org", [(Code.GROUPS_OF_GANGS, "PyTorchJob")]),
         (
-            {"minMember": None, "minSubGroup": 1, "preemptionDelay": "2m", "markUnschedulable": False},
+            {"minSubGroup": 1, "topologyConstraint": {"topology": "t", "requiredTopologyLevel": "rack"}},
             "Pod",
             "",
             [
-                (Code.GROUP_UNSUPPORTED, "minSubGroup"),
+                (Code.GROUP_UNSUPPORTED, "topologyConstraint.requiredTopologyLevel"),
+                (
+                    Code.GROUP_CONTRADICTS,
+                    "The PodGroup contradicts itself: it has both minMember and minSubGroup; allowed: one of them",
+                ),
+                (Code.GROUPS_ALONE, "Pod"),
+            ],
+        ),
+        (
+            {
+                "minMember": None,
+                "minSubGroup": 1,
+                "subGroups": [{"name": "a", "minMember": 1}],
+                "preemptionDelay": "2m",
+                "markUnschedulable": False,
+            },
+            "Pod",
+            "",
+            [
                 (Code.GROUP_FIELD, "preemptionDelay"),
                 (Code.GROUP_FIELD, "markUnschedulable"),
                 (Code.GROUPS_ALONE, "Pod"),
