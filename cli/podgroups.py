@@ -13,6 +13,7 @@ from cli import podfiles
 from cli.printable import line
 from cli.progress import Progress
 from cli.writing import write
+from scheduler.core.convert.objects import pod_group_record
 from simulator.controllers import table
 from simulator.controllers.table import Workload
 from simulator.expanding import Expander
@@ -144,9 +145,10 @@ def _by_hand(group: PodGroup) -> PodGroup:
 
 
 def _without_parts(group: PodGroup) -> PodGroup:
-    if group.spec.min_member is None:
-        return group
-    return msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, sub_groups=None))
+    """The same with the fewest pods that start it as its minimum."""
+    least = pod_group_record(group).minimum
+    spec = msgspec.structs.replace(group.spec, min_member=least, min_sub_group=None, sub_groups=None)
+    return msgspec.structs.replace(group, spec=spec)
 
 
 def _show(answer: Answer) -> None:

@@ -14,7 +14,6 @@ from simulator.podmaking import Made, Malformed, Template, owner_of
 from wire import names
 from wire.crds.podgroup import PodGroup
 from workloads.core import telling
-from workloads.core.flat import flattened
 from workloads.core.grouping import group
 from workloads.core.values import Group
 from workloads.core.walk import Read
@@ -113,7 +112,7 @@ def _grouped(placed: Sequence[Placed], namespace: str, pods: int) -> Workload:
             name = answer.pod_group.metadata.name
             if name not in groups:
                 _bound(pods, len(answer.pod_group.spec.sub_groups or ()))
-                groups[name] = flattened(answer.pod_group)
+                groups[name] = answer.pod_group
             grouped = groups[name]
             body = marked(each.made.body, Group(grouped, answer.part))
             made = msgspec.structs.replace(each.made, body=body)

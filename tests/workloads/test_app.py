@@ -67,8 +67,15 @@ async def test_pods_below_a_job_of_a_job_set_are_of_the_group_of_the_job_set() -
                 await on.pod(pod(below, name=f"{name}{number}", labels=labels))
         await on.settle()
         group = await on.group()
-        # All is needed, so the levels between are left out (workloads/core/flat.py).
-        assert (group.spec.min_member, group.spec.min_sub_group) == (4, None)
+        assert (group.spec.min_member, group.spec.min_sub_group) == (None, 2)
+        assert [
+            (part.name, part.parent, part.min_member, part.min_sub_group) for part in group.spec.sub_groups or ()
+        ] == [
+            ("a", None, None, 1),
+            ("a-replica-0", "a", 2, None),
+            ("b", None, None, 1),
+            ("b-replica-0", "b", 2, None),
+        ]
         assert {await on.group_of(name) for name in ("a0", "a1", "b0", "b1")} == {group.metadata.name}
         assert await on.part_of("b1") == "b-replica-0"
         assert on.did().count("get jobsets") == 1

@@ -26,7 +26,6 @@ from wire.core import ObjectMeta
 from wire.crds.podgroup import PodGroup
 from wire.events import WARNING
 from workloads.core import fields, grouping, reading, telling, writing
-from workloads.core.flat import flattened
 from workloads.core.foreign import agreement
 from workloads.core.generic import Defaults
 from workloads.core.values import Code, Group, Json, Nothing, Refusal
@@ -179,7 +178,7 @@ class Unit:
             # Somebody has put it into another group.
             self._view.settle(pod.uid, pod.fingerprint)
             return
-        pod_group = flattened(answer.pod_group)
+        pod_group = answer.pod_group
         is_bound = self._view.pods.get(pod.uid, pod).is_bound
         if is_bound and not pod.group and _is_gang(pod_group):
             # It was started without the others.

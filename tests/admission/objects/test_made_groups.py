@@ -11,7 +11,6 @@ from admission.objects.findings import Allowed
 from admission.objects.podgroup import judge_group
 from tests.workloads.core.test_kinds import ROWS, grove
 from tests.workloads.objects import chained
-from workloads.core.flat import flattened
 from workloads.core.grouping import group
 from workloads.core.values import Group
 
@@ -21,7 +20,6 @@ def test_a_group_of_each_kind_is_allowed_in_silence(bottom: dict[str, Any], owne
     made = group(*chained(bottom, *owners))
     assert isinstance(made, Group)
     assert judge_group(made.pod_group, old=None) == Allowed()
-    assert judge_group(flattened(made.pod_group), old=made.pod_group) == Allowed()
 
 
 def test_a_group_of_grove_is_allowed_in_silence() -> None:

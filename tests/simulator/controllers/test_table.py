@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kube.client.resources import JOBS, POD_GROUPS, PODS
+from scheduler.core.convert.objects import pod_group_record
 from simulator.controllers.table import Workload, expand, is_known
 from simulator.expanding import Expander
 from simulator.podmaking import MOST_PODS, Malformed
@@ -101,7 +102,7 @@ def test_a_workload_has_the_pods_that_its_controller_makes_and_their_pod_groups(
     assert is_known(obj["apiVersion"], obj["kind"])
     found = made(obj)
     assert called(found) == expected
-    assert [each.spec.min_member for each in found.pod_groups] == minimums
+    assert [pod_group_record(each).minimum for each in found.pod_groups] == minimums
     groups = {each.metadata.name for each in found.pod_groups}
     named = {(pod["metadata"].get("annotations") or {}).get(names.POD_GROUP_NAME) for pod in pods(found)} - {None}
     assert named == groups
