@@ -181,11 +181,31 @@ class UngatePod(Act, frozen=True, kw_only=True, tag="ungate-pod"):
         await world.api.patch(PODS, self.name, patch, namespace=self.namespace)
 
 
+class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A sub-group as its maker writes it: ``parent`` "" is the top; with a minimum of pods or of sub-groups."""
+
+    name: str
+    parent: str = ""
+    pods: int | None = None
+    parts: int | None = None
+
+    @property
+    def manifest(self) -> Json:
+        """As it stands in a PodGroup."""
+        said = {"parent": self.parent or None, "minMember": self.pods, "minSubGroup": self.parts}
+        return {"name": self.name, **{field: value for field, value in said.items() if value is not None}}
+
+
 class CreatePodGroup(Act, frozen=True, kw_only=True, tag="create-pod-group"):
-    """Create a gang that starts with ``minimum`` members; ``annotations``: also what is not a user's to write."""
+    """Create a gang that starts with ``minimum`` members; ``annotations``: also what is not a user's to write.
+
+    With ``parts`` it is these that say so, ``least`` of those at the top, or all.
+    """
 
     name: str
     minimum: int
+    parts: tuple[Part, ...] = ()
+    least: int | None = None
     namespace: str = NAMESPACE
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     queue: str = "default"
@@ -193,11 +213,17 @@ class CreatePodGroup(Act, frozen=True, kw_only=True, tag="create-pod-group"):
 
     @override
     async def _do(self, world: World) -> None:
-        spec: Json = {"minMember": self.minimum, "queue": self.queue}
+        spec: Json = {**self._minimums(), "queue": self.queue}
         if self.preemptibility:
             spec["preemptibility"] = self.preemptibility
         body = {"metadata": {"name": self.name, "annotations": dict(self.annotations)}, "spec": spec}
         await world.api.create(POD_GROUPS, body, namespace=self.namespace)
+
+    def _minimums(self) -> Json:
+        if not self.parts:
+            return {"minMember": self.minimum}
+        least = {} if self.least is None else {"minSubGroup": self.least}
+        return {**least, "subGroups": [part.manifest for part in self.parts]}
 
 
 class ChangePodGroup(Act, frozen=True, kw_only=True, tag="change-pod-group"):

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from simulator.shape import NodeShape
-from verification.hostile import mischief
+from verification.hostile import mischief, nesting
 from verification.hostile.actions import MAIN, Action, CreatePod, CreatePodGroup, DeletePod, UngatePod
 from wire import names
 
@@ -138,12 +138,16 @@ def _gang(mix: _Draw, mood: _Mood, *, number: int) -> Iterator[CreatePod]:
     members = max(1, minimum + rng.choice((-1, 0, 0, 0, 0, 1, 2)))
     name, at_s = f"g-{mix.gangs}", mix.moment()
     mix.gangs += 1
-    mix.actions.append(CreatePodGroup(at_s=mix.soon(at_s), name=name, minimum=minimum))
+    tree = nesting.draw(f"{name} {at_s}", minimum)
+    mix.actions.append(
+        CreatePodGroup(at_s=mix.soon(at_s), name=name, minimum=minimum, parts=tree.parts, least=tree.least)
+    )
     (form,) = rng.choices((_fraction, _whole, _several, _cpu), (5, 3, 1, 1))
     pattern = form(mix)
     for member in range(members):
         pod = pattern if rng.random() < 0.8 else rng.choice((_fraction, _whole))(mix)
-        yield _changed(pod, at_s=mix.soon(at_s), name=f"p-{number + member}", group=name)
+        pod = _changed(pod, at_s=mix.soon(at_s), name=f"p-{number + member}", group=name)
+        yield _changed(pod, labels={**pod.labels, **tree.labels(member)})
     if rng.random() < 0.1 * mood.mischief:
         mix.actions.append(mischief.with_gang(rng, name, minimum, at_s=mix.soon(at_s)))
 

@@ -372,7 +372,8 @@ def _speaks_of(kept: KeptGang, group: PodGroupRecord, state: Quorum, waiting: in
 def _incomplete(start: Start, state: Quorum) -> Verdict:
     """A gang's verdict out of the one on its first member that fitted nowhere."""
     failure = start.failed or Verdict(code=Code.NO_NODE_FITS)
-    if state.minimum <= 1:
+    # Of a single pod. Where there are subgroups, another one may be what a pod waits for.
+    if state.minimum <= 1 and len(state.tree.names) == 1:
         return failure
     return msgspec.structs.replace(
         failure,

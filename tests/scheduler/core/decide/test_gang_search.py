@@ -146,6 +146,12 @@ def test_who_finds_no_room_says_for_which_subgroup_of_the_first_choice() -> None
     assert verdict.subgroup == SubgroupShort("a", 3, 2)
 
 
+def test_what_one_subgroup_lacks_is_not_told_as_if_another_ones_pod_lacked_it() -> None:
+    group = pod_group("g", minSubGroup=1, subGroups=parts("a=2 b=1"))
+    verdict = verdict_of(cluster(node(gpus=2), group, *members("a1x2 a1")))
+    assert (verdict.code, verdict.subgroup) == (Code.GANG_INCOMPLETE, SubgroupShort("a", 2, 1))
+
+
 @pytest.mark.parametrize(
     ("spec", "code", "subgroup"),
     [

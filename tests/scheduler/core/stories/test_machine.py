@@ -6,6 +6,7 @@ One rule is a whole busy while of many small steps drawn from a seed: single ste
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from scheduler.core.model.plan import Alone, Entry, Explain, Gang, Placement, Pl
 from scheduler.core.model.resources import DIMENSIONS
 from scheduler.core.model.verdict import Reasons
 from scheduler.core.queues.accounts import Accounts
+from simulator.minimums import Minimums
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import changed, node, pod, pod_group, queue
 from tests.scheduler.core.world import KINDS, World, fresh
@@ -44,6 +46,18 @@ _ASKS: list[dict[str, Any]] = [
 ]
 _QUEUES = ["default-queue", "a", "b", "dept"]
 _SEEDS = st.integers(0, 2**32)
+
+
+def _parts(rng: random.Random, count: int) -> dict[str, Any]:
+    """Of some gangs, what they need beside or instead of a minimum: one of two sub-groups, or both, at some depth."""
+    if rng.random() < 0.5:
+        return {}
+    above = rng.choice(["", "x"])
+    needs = {"minSubGroup": 1} if rng.random() < 0.7 else {}
+    parts: list[dict[str, Any]] = [
+        {"name": name, "minMember": rng.randint(0, count), **({"parent": above} if above else {})} for name in "ab"
+    ]
+    return {"subGroups": [*parts, {"name": "x", **needs}]} if above else {"subGroups": parts, **needs}
 
 
 def _placements(plan: Plan) -> list[Placement]:
@@ -82,12 +96,17 @@ class Scheduling(RuleBasedStateMachine):
         if rng.random() < 0.3:
             group = f"g{self.created}"
             minimum, team = max(1, count + rng.randint(-1, 1)), rng.choice(["", *_QUEUES])
-            self.world.put_group(pod_group(group, minimum, queue=team))
+            parts = _parts(rng, count)
+            least = None if parts else minimum
+            self.world.put_group(pod_group(group, least, queue=team, **parts))
         labels = {names.QUEUE_LABEL: rng.choice(_QUEUES)} if rng.random() < 0.5 else {}
         priority = 100 if rng.random() < 0.1 else 0
         for _ in range(count):
             self.created += 1
-            self.world.put_pod(pod(f"p{self.created:03}", group=group, labels=labels, priority=priority, **asked))
+            part = rng.choice("aab") if group else ""
+            asked = rng.choice(_ASKS) if part == "b" else asked
+            name = f"p{self.created:03}"
+            self.world.put_pod(pod(name, group=group, subgroup=part, labels=labels, priority=priority, **asked))
 
     def _arrive_foreign(self, rng: random.Random) -> None:
         self.created += 1
@@ -257,13 +276,16 @@ class Scheduling(RuleBasedStateMachine):
                 self._check_gang(entry)
 
     def _check_gang(self, gang: Gang) -> None:
-        known = self.world.cluster.pod_group(*gang.pod_group)
-        assert known is not None
-        minimum = known.minimum
+        spec = self.world.groups[gang.pod_group[1]].spec
+        minimum = spec.min_member or 0
         members = [self.world.cluster.pod(p.pod_uid) for p in gang.placements]
         assert all(member is not None and member.pod_group == gang.pod_group[1] for member in members)
         living = [each for each in self.world.cluster.members(*gang.pod_group) if not each.deleting]
-        started = len(members) + sum(bool(record.node) for record in living)
+        parts = Counter(member.subgroup for member in members if member is not None)
+        parts.update(record.subgroup for record in living if record.node)
+        if spec.min_member is None and not self.world.succeeded(gang.pod_group[1]):
+            assert Minimums(msgspec.to_builtins(spec)).is_whole(parts), "a gang is started in part"
+        started = parts.total()
         assert started >= min(minimum, len(living)), "a gang is started in part"
         assert started + self.world.succeeded(gang.pod_group[1]) >= minimum, "a gang is started in part"
 

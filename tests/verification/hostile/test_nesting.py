@@ -1,0 +1,62 @@
+"""Gangs with sub-groups in random mixes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from simulator.minimums import Minimums
+from verification.hostile import nesting
+from verification.hostile.actions import CreatePodGroup, Part
+from wire import names
+
+MANY = range(400)
+
+
+def drawn(number: int, minimum: int = 3) -> tuple[nesting.Tree, Minimums]:
+    tree = nesting.draw(f"g-{number}", minimum)
+    parts = [part.manifest for part in tree.parts]
+    return tree, Minimums({"subGroups": parts, "minSubGroup": tree.least})
+
+
+def test_the_same_gang_has_the_same_sub_groups() -> None:
+    assert nesting.draw("g-1 2.5", 3) == nesting.draw("g-1 2.5", 3)
+    assert len({nesting.draw(f"g-{i}", 3).parts for i in MANY}) > 10
+
+
+def test_most_gangs_have_none_and_of_the_others_most_can_be_whole() -> None:
+    trees = [drawn(number) for number in MANY]
+    nested = [(tree, needs) for tree, needs in trees if tree.parts]
+    assert 0.2 * len(MANY) < len(nested) < 0.6 * len(MANY)
+    clear = [needs for _, needs in nested if needs.is_clear]
+    assert len(clear) > len(nested) / 2
+    assert {True, False} == {needs.is_clear for _, needs in nested}
+
+
+def test_their_members_are_enough_for_some_and_too_few_for_others() -> None:
+    found = set()
+    for number in MANY:
+        tree, needs = drawn(number)
+        if tree.parts and needs.is_clear:
+            labels = (tree.labels(member)[names.SUBGROUP_LABEL] for member in range(4))
+            found.add(needs.is_whole(Counter(labels)))
+    assert found == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("part", "manifest"),
+    [
+        (Part(name="a", pods=0), {"name": "a", "minMember": 0}),
+        (Part(name="a", parent="b", parts=2), {"name": "a", "parent": "b", "minSubGroup": 2}),
+        (Part(name="a"), {"name": "a"}),
+    ],
+)
+def test_a_sub_group_is_written_with_what_is_said_of_it(part: Part, manifest: dict[str, Any]) -> None:
+    assert part.manifest == manifest
+
+
+def test_without_sub_groups_members_say_nothing() -> None:
+    assert nesting.Tree().labels(0) == {}
+    assert CreatePodGroup(at_s=0, name="g", minimum=2).parts == ()
