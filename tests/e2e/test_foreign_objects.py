@@ -134,6 +134,29 @@ async def test_every_subgroup_has_to_reach_its_minimum(crowd: Crowd) -> None:
         await crowd.runs(one)
 
 
+async def test_of_a_tree_enough_subgroups_start_each_of_them_whole(crowd: Crowd) -> None:
+    """As LeaderWorkerSets and JobSets have them: a leader, and one of two segments."""
+    subgroups = [
+        {"name": "head", "minMember": 1},
+        {"name": "rest", "minSubGroup": 1},
+        {"name": "rest-0", "parent": "rest", "minMember": 2},
+        {"name": "rest-1", "parent": "rest", "minMember": 2},
+    ]
+    await _group(crowd, "nested", subGroups=subgroups)
+    created = [
+        await crowd.tenant.create(_member(f"nested-{part}", "nested", **{names.SUBGROUP_LABEL: part}))
+        for part in ("head", "rest-0")
+    ]
+    await crowd.scene.says("nested-head", "Waiting for 1 complete subgroups of SubGroup rest, currently 0 are complete")
+    assert not any(found["spec"].get("nodeName") for found in await _named(crowd, "nested-"))
+    created += [
+        await crowd.tenant.create(_member(f"nested-rest-1-{number}", "nested", **{names.SUBGROUP_LABEL: "rest-1"}))
+        for number in range(2)
+    ]
+    for one in created:
+        await crowd.runs(one)
+
+
 async def _named(crowd: Crowd, *prefixes: str) -> list[Pod]:
     return [found for name, found in (await crowd.scene.pods()).items() if name.startswith(prefixes)]
 
@@ -141,8 +164,6 @@ async def _named(crowd: Crowd, *prefixes: str) -> list[Pod]:
 @pytest.mark.parametrize(
     ("spec", "constraint"),
     [
-        ({"subGroups": [{"name": "a"}, {"name": "b", "parent": "a", "minMember": 1}]}, "minSubGroup"),
-        ({"minSubGroup": 1, "subGroups": [{"name": "a", "minMember": 1}]}, "minSubGroup"),
         ({"topologyConstraint": {"topology": "t", "requiredTopologyLevel": "rack"}}, "requiredTopologyLevel"),
     ],
 )

@@ -131,7 +131,7 @@ async def test_a_job_set_of_two_jobs_starts_as_one_gang(set_workloads: Any) -> N
             return found[0] if len(found) == 2 else None
 
         first = await eventually(half_is_grouped, "the first Job's pods", within_s=PATIENCE_S)
-        await at.on.says(first, "Waiting for 4 pods, currently 2 exist")
+        await at.on.says(first, "Waiting for 2 pods for SubGroup model-replica-0, currently 0 exist")
         assert not bound(await at.on.pods())
         await at.job("set-model-0", 2, above=top, pod_labels=labels("model"))
         pods = await at.on.running(4)
