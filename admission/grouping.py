@@ -19,7 +19,8 @@ def grouped(pod: Raw) -> Raw:
     annotations = meta.get("annotations") or {}
     if names.POD_GROUP_NAME in annotations or annotations.get(names.SKIP_POD_GROUPER) == "true":
         return pod
-    name = gangs.told_group(meta.get("ownerReferences") or (), meta.get("labels") or {}, annotations)
+    owners, labels = meta.get("ownerReferences") or (), meta.get("labels") or {}
+    name = gangs.told_group(owners, labels, annotations, pod.get("spec") or {})
     if not name:
         return pod
     return {**pod, "metadata": {**meta, "annotations": {**annotations, names.POD_GROUP_NAME: name}}}

@@ -122,7 +122,7 @@ def _never_placed(pod: Pod, found: FoundPod, beside: Beside) -> Iterator[Suspici
 
 def _foreign_gang(pod: Pod, found: FoundPod, beside: Beside) -> Group | GangRefusal | None:
     """The gang that a pod asks for in the words of another scheduler, as the grouping of workloads makes it."""
-    if not gang_kinds.is_translated(pod.metadata) or gang_kinds.gang_kind(pod):
+    if not gang_kinds.is_translated(pod) or gang_kinds.gang_kind(pod):
         return None
     return beside.gangs.answer(found.raw, found.namespace, owner=found.owner or None)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 LOOPBACK = "127.0.0.1"
 
@@ -57,6 +58,10 @@ def etcd(folder: Path, *, client_port: int, peer_port: int) -> list[str]:
     )
 
 
+#: Feature gate -> the group version of its kinds, where that is not served by default.
+_SERVED_WITH: Final = {"GenericWorkload": "scheduling.k8s.io/v1alpha2"}
+
+
 def kube_apiserver(
     folder: Path,
     *,
@@ -88,6 +93,8 @@ def kube_apiserver(
     }
     if feature_gates:
         flags["feature-gates"] = ",".join(f"{gate}={str(on).lower()}" for gate, on in feature_gates.items())
+    if served := [version for gate, version in _SERVED_WITH.items() if feature_gates.get(gate)]:
+        flags["runtime-config"] = ",".join(f"{version}=true" for version in served)
     if has_egress:
         flags["egress-selector-config-file"] = folder / "egress.yaml"
     if audited:

@@ -75,7 +75,12 @@ LABELS: Final[Mapping[str, str]] = {
 }
 
 
-def told_group(owners: Sequence[Mapping[str, Any]], labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+def told_group(
+    owners: Sequence[Mapping[str, Any]],
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    spec: Mapping[str, Any],
+) -> str:
     """Return the PodGroup that a pod will have, as far as its references to owners tell; "" where they don't.
 
     ``owners`` are as they are written in the pod, of any form. Labels of controllers name a gang above the owner, and
@@ -89,5 +94,6 @@ def told_group(owners: Sequence[Mapping[str, Any]], labels: Mapping[str, str], a
     group = str(api_version).partition("/")[0]
     own = KUBEFLOW_JOB_NAME if group == "kubeflow.org" else ""
     is_below = any(labels.get(label) for label in LABELS if label != own)
-    is_foreign = str(kind) not in KINDS.get(group, ()) and any(gangwords.written(labels, annotations))
+    words = [*gangwords.written(labels, annotations), spec.get("schedulingGroup"), spec.get("workloadRef")]
+    is_foreign = str(kind) not in KINDS.get(group, ()) and any(words)
     return f"pg-{name}-{uid}" if (group, kind) in NAMED_BY_OWNER and not (is_below or is_foreign) else ""

@@ -78,6 +78,8 @@ POD_GROUP_NAME: Final = "pod-group-name"
 QUEUE_LABEL: Final = "kai.scheduler/queue"
 #: How many pods of a Job start together; KAI's pod-grouper reads it on the Job (kai-contract 3.2).
 BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
+#: "true": the gang of Kubernetes' own Workload API that a pod names is passed over.
+IGNORE_WORKLOAD_API: Final = "kai.scheduler/ignore-workload-api"
 #: How many pods of a gang make a segment; on owners and pods (3.1).
 SEGMENT_SIZE: Final = "kai.scheduler/segment-size"
 #: Level of a topology, one domain of which has to hold each segment.

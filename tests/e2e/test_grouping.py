@@ -204,7 +204,7 @@ async def test_a_gang_whose_pods_kueue_gates_is_grouped_and_waits_until_kueue_ad
             await at.on.core.patch_namespaced_pod(name, at.on.namespace, body, _content_type=merge)
 
         await admit("w0")
-        await at.on.says("w0", "Waiting for 2 pods, currently 2 exist, 1 are gated")
+        await at.on.says("w0", "Waiting for 2 pods, currently 1 exist, 1 are gated")
         assert not bound(await at.on.pods())
         await admit("w1")
         pods = await at.on.running(2)

@@ -33,7 +33,7 @@ TF = {**JOB, "apiVersion": "kubeflow.org/v1", "kind": "TFJob"}
     ],
 )
 def test_the_group_is_told_by_an_owner_that_names_it(owners: Any, labels: dict[str, str], expected: str) -> None:
-    assert gangs.told_group(owners, labels, {}) == expected
+    assert gangs.told_group(owners, labels, {}, {}) == expected
 
 
 @pytest.mark.parametrize(
@@ -43,5 +43,6 @@ def test_the_group_is_told_by_an_owner_that_names_it(owners: Any, labels: dict[s
 )
 def test_a_pod_that_asks_for_a_gang_of_another_scheduler_is_of_another_group(owner: Any, expected: str) -> None:
     words = {"gang.scheduling.koordinator.sh/name": "g"}
-    assert gangs.told_group([owner], {}, words) == expected
-    assert gangs.told_group([owner], {"scheduling.x-k8s.io/pod-group": "g"}, {}) == expected
+    assert gangs.told_group([owner], {}, words, {}) == expected
+    assert gangs.told_group([owner], {}, {}, {"schedulingGroup": {"podGroupName": "g"}}) == expected
+    assert gangs.told_group([owner], {"scheduling.x-k8s.io/pod-group": "g"}, {}, {}) == expected

@@ -21,8 +21,13 @@ _META: Final = ("name", "namespace", "uid", "labels", "ownerReferences")
 
 
 def pod_as_read(pod: Pod) -> dict[str, Any]:
-    """Return what the rules read of a pod, as JSON: metadata, priority class, node, variables that a rule asks for."""
-    spec: dict[str, Any] = {"priorityClassName": pod.spec.priority_class_name, "nodeName": pod.spec.node_name}
+    """Return what the rules read of a pod, as JSON: metadata, fields of the spec, variables that a rule asks for."""
+    spec: dict[str, Any] = {
+        "priorityClassName": pod.spec.priority_class_name,
+        "nodeName": pod.spec.node_name,
+        "schedulingGroup": pod.spec.scheduling_group,
+        "workloadRef": pod.spec.workload_ref,
+    }
     containers = [
         {"env": [{"name": each.name, "value": each.value} for each in found]}
         for container in pod.spec.containers
@@ -102,4 +107,4 @@ def group_of(pod: Json) -> str:
 def told_group(pod: Json) -> str:
     """Return the PodGroup that admission names on a pod, which knows nothing of what stands above its owner."""
     owners = fields.mappings(pod, "metadata.ownerReferences")
-    return gangs.told_group(owners, fields.labels_of(pod), fields.annotations_of(pod))
+    return gangs.told_group(owners, fields.labels_of(pod), fields.annotations_of(pod), fields.mapping(pod, "spec"))

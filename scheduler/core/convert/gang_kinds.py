@@ -8,6 +8,8 @@ from wire import gangs, gangwords, names
 from wire.core import ObjectMeta, OwnerReference, Pod
 
 _MOST_DIGITS = 9
+#: The field of a pod that names a PodGroup of Kubernetes' own.
+_GROUP = "spec.schedulingGroup"
 #: KAI's annotations that its pod-grouper turns into a structure of the PodGroup; nothing here reads them.
 _KAIS_STRUCTURE = (names.SEGMENT_SIZE, names.SEGMENT_TOPOLOGY_REQUIRED, names.TOPOLOGY_REQUIRED)
 #: KAI's annotations by which pods prefer a place together; they keep no pod waiting, and nothing looks at them.
@@ -30,9 +32,11 @@ def asked_by(meta: ObjectMeta) -> str:
     return ", ".join(found)
 
 
-def is_translated(meta: ObjectMeta) -> bool:
+def is_translated(pod: Pod) -> bool:
     """Whether words of another scheduler name a gang, of which the grouping of workloads makes a PodGroup."""
-    return any(word in gangwords.TRANSLATED for word in gangwords.written(meta.labels, meta.annotations))
+    meta = pod.metadata
+    found = gangwords.written(meta.labels, meta.annotations)
+    return _GROUP in _upstream(pod) or any(word in gangwords.TRANSLATED for word in found)
 
 
 def not_carried_out(asked: str) -> str:
@@ -41,10 +45,12 @@ def not_carried_out(asked: str) -> str:
 
 
 def _upstream(pod: Pod) -> Iterator[str]:
+    if (pod.metadata.annotations or {}).get(names.IGNORE_WORKLOAD_API) == "true":
+        return
     if pod.spec.workload_ref:
         yield "spec.workloadRef"
     if pod.spec.scheduling_group:
-        yield "spec.schedulingGroup"
+        yield _GROUP
 
 
 def kais_structure(annotations: dict[str, str] | None) -> list[str]:

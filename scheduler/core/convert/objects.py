@@ -250,7 +250,7 @@ def without_group(pod: Pod, *, are_grouped: bool = False) -> Verdict | None:
         is_coming = are_grouped and pod.metadata.owner_references
         return Verdict(code=Code.NOT_GROUPED if is_coming else Code.NO_POD_GROUP, detail=kind)
     if asked := gang_kinds.asked_elsewhere(pod):
-        if are_grouped and gang_kinds.is_translated(pod.metadata):
+        if are_grouped and gang_kinds.is_translated(pod):
             return Verdict(code=Code.NOT_GROUPED, detail=f"gang ({asked})")
         return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=gang_kinds.not_carried_out(asked))
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from wire import gangwords, names
+from wire import names
 from wire.crds.podgroup import PodGroup
 from workloads.core import fields
 from workloads.core.foreign import agreement, words
@@ -41,7 +41,7 @@ class Gangs:
         ``owner``: what makes the pod, where that is known.
         """
         written = fields.annotations_of(pod)
-        if written.get(names.POD_GROUP_NAME) or not any(gangwords.written(fields.labels_of(pod), written)):
+        if written.get(names.POD_GROUP_NAME) or not words.asks(pod):
             return None
         stored, owners = _stored(pod, namespace, owner)
         read: dict[tuple[str, str, str], Json | Absent] = {}

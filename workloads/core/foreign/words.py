@@ -13,19 +13,22 @@ from typing import Final
 import msgspec
 
 from gpu.refusal import shown
-from wire import gangwords
+from wire import gangwords, names
 from workloads.core import fields
 from workloads.core.case import Case
-from workloads.core.foreign import coscheduling, koordinator, volcano
+from workloads.core.foreign import coscheduling, koordinator, upstream, volcano
 from workloads.core.values import Code, Json, Refusal, Refused, Shape
 
 #: What Kubernetes takes as the name of an object.
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _LONGEST_NAME: Final = 253
 
-LABEL, ANNOTATION = "labels", "annotations"
-#: Place in the metadata, and name.
+LABEL, ANNOTATION, SPEC = "metadata.labels", "metadata.annotations", "spec"
+#: Place, and name; in the spec a path.
 Word = tuple[str, str]
+_UPSTREAM: Final[Word] = (SPEC, "schedulingGroup.podGroupName")
+#: Kubernetes 1.35, where the group stands in the Workload.
+_UPSTREAM_BEFORE: Final[Word] = (SPEC, "workloadRef.name")
 #: Reads the PodGroup of the other scheduler, for one pod of it.
 Rule = Callable[[Json, Case], Shape]
 
@@ -56,6 +59,13 @@ class Gang(msgspec.Struct, frozen=True):
 
 
 FORMS: Final[tuple[Form, ...]] = (
+    Form(
+        system="kubernetes",
+        names=(_UPSTREAM,),
+        api_group="scheduling.k8s.io",
+        version="v1alpha2",
+        rule=upstream.shape,
+    ),
     Form(
         system="coscheduling",
         names=((LABEL, gangwords.COSCHEDULING_GROUP),),
@@ -101,6 +111,11 @@ def gang_of(pod: Json) -> Gang | None:
     return gangs[0] if gangs else None
 
 
+def asks(pod: Json) -> bool:
+    """Whether a pod asks for a gang in such words, translated or not."""
+    return next(_written(pod), None) is not None
+
+
 def key_of(pod: Json) -> str:
     """Return what pods of one gang have in common; "" if the pod asks for none, or for what is refused."""
     try:
@@ -134,15 +149,22 @@ def _written(pod: Json) -> Iterator[Word]:
         for name in gangwords.ALL:
             if _value(pod, (place, name)):
                 yield place, name
+    for word in (_UPSTREAM, _UPSTREAM_BEFORE):
+        if _value(pod, word):
+            yield word
 
 
 def _value(pod: Json, word: Word) -> str:
     place, name = word
+    if place == SPEC:
+        is_ignored = fields.annotations_of(pod).get(names.IGNORE_WORKLOAD_API) == "true"
+        return "" if is_ignored else fields.text(pod, f"{SPEC}.{name}")
     return (fields.labels_of(pod) if place == LABEL else fields.annotations_of(pod)).get(name, "")
 
 
 def _field(word: Word) -> str:
-    return f"metadata.{word[0]}[{word[1]}]"
+    place, name = word
+    return f"{place}.{name}" if place == SPEC else f"{place}[{name}]"
 
 
 def _not_carried_out(pod: Json, field: str, value: str) -> Refused:

@@ -202,7 +202,13 @@ def test_where_workloads_are_grouped_a_pod_of_a_gang_kind_waits_for_that(
             Code.NOT_GROUPED,
             "gang (annotation gang.scheduling.koordinator.sh/name)",
         ),
+        ({"spec": {"schedulingGroup": {"podGroupName": "g"}}}, Code.NOT_GROUPED, "gang (spec.schedulingGroup)"),
         # Nobody translates these.
+        (
+            {"spec": {"workloadRef": {"name": "w"}}},
+            Code.UNSUPPORTED_CONSTRAINT,
+            "starting together by spec.workloadRef (without a PodGroup in annotation pod-group-name)",
+        ),
         (
             {"annotations": {"yunikorn.apache.org/task-group-name": "g"}},
             Code.UNSUPPORTED_CONSTRAINT,
@@ -250,6 +256,13 @@ def test_where_workloads_are_grouped_a_pod_waits_for_the_pod_group_of_its_foreig
         ),
         ({"annotations": {"kai.scheduler/batch-min-member": "1"}}, ""),
         ({"spec": {"schedulingGroup": {}}}, ""),
+        (
+            {
+                "spec": {"schedulingGroup": {"podGroupName": "g"}},
+                "annotations": {"kai.scheduler/ignore-workload-api": "true"},
+            },
+            "",
+        ),
         ({"labels": {"scheduling.x-k8s.io/pod-group": ""}}, ""),
     ],
 )

@@ -12,6 +12,7 @@ from workloads.core.walk import Absent, Read
 COSCHEDULING = "scheduling.x-k8s.io/v1alpha1"
 VOLCANO = "scheduling.volcano.sh/v1beta1"
 SIGS = "scheduling.sigs.k8s.io/v1alpha1"
+UPSTREAM = "scheduling.k8s.io/v1alpha2"
 
 BY_COSCHEDULING: dict[str, Any] = {"labels": {"scheduling.x-k8s.io/pod-group": "llm"}}
 BY_VOLCANO: dict[str, Any] = {"annotations": {"scheduling.k8s.io/group-name": "llm"}}
@@ -32,7 +33,7 @@ def pod_group(api_version: str = COSCHEDULING, name: str = "llm", **spec: Any) -
 def grouped(bottom: Json, *named: Json, owners: tuple[Json, ...] = ()) -> Group | Nothing | Refusal:
     """Ask the rules about a pod, with PodGroups of others that exist."""
     there: dict[tuple[str, str, str], Json | Absent] = {}
-    for api_group in (COSCHEDULING, VOLCANO, SIGS):
+    for api_group in (COSCHEDULING, VOLCANO, SIGS, UPSTREAM):
         there[api_group.rpartition("/")[0], "PodGroup", "llm"] = Absent.NOT_FOUND
     for each in named:
         there[each["apiVersion"].rpartition("/")[0], "PodGroup", each["metadata"]["name"]] = each

@@ -85,7 +85,7 @@ def test_a_pod_of_a_job_is_not_started_alone_for_words_that_are_not_carried_out(
     refusal = refused(pod(job, annotations={"yunikorn.apache.org/task-group-name": "g"}), owners=(job,))
     assert telling.told(refusal) == (
         "Pod p asks for what is not carried out: metadata.annotations[yunikorn.apache.org/task-group-name] is g; "
-        "allowed: one gang, in words of one of coscheduling, volcano, koordinator"
+        "allowed: one gang, in words of one of kubernetes, coscheduling, volcano, koordinator"
     )
 
 
