@@ -91,6 +91,27 @@ async def test_a_pod_of_another_gang_of_the_same_name_neither_joins_nor_shrinks_
         assert [note for note in await on.notes() if "is 1; allowed: 4" in note]
 
 
+async def test_pods_that_name_their_gang_by_different_words_are_of_one() -> None:
+    light = {"pod-group.scheduling.sigs.k8s.io/name": "llm", "pod-group.scheduling.sigs.k8s.io/min-available": "2"}
+    async with cluster() as on:
+        await on.pod(pod(name="a", **of_koordinator("2")))
+        await on.settle()
+        await on.pod(pod(name="b", labels=light))
+        await on.settle()
+        assert await groups_of(on, "a", "b") == {"pg-koordinator-llm"}
+
+
+async def test_a_pod_that_a_person_has_put_into_another_pod_group_is_left_there_in_silence() -> None:
+    async with cluster() as on:
+        job = await on.owner(obj("batch/v1", "Job", "j", spec={}))
+        await on.pod(pod(name="a", **of_koordinator("4")))
+        await on.settle()
+        words = {**of_koordinator("1")["annotations"], names.POD_GROUP_NAME: "mine"}
+        await on.pod(pod(job, name="b", annotations=words))
+        await on.settle(60)
+        assert (await on.group_of("b"), await on.notes()) == ("mine", [])
+
+
 async def test_pods_that_come_together_and_differ_are_not_merged() -> None:
     async with cluster(started=False) as on:
         for name, least in (("a", "4"), ("b", "1"), ("c", "4")):

@@ -14,7 +14,6 @@ from wire.crds.podgroup import DEFINITION, PodGroup, PodGroupSpec
 from workloads.core import fields, generic, parts, walk
 from workloads.core.case import Case, Kind, Makes, Name, Top
 from workloads.core.foreign import agreement, shaping, words
-from workloads.core.foreign.words import Gang
 from workloads.core.generic import Default, Defaults
 from workloads.core.kinds import kind_of
 from workloads.core.reading import LAST_APPLIED
@@ -39,12 +38,13 @@ def _group(pod: Json, read: Read, defaults: Defaults) -> Group | Nothing:
     chain = walk.chain(pod, read)
     if any(fields.annotations_of(obj).get(names.SKIP_POD_GROUPER) == _TRUE for obj in (pod, *chain)):
         return Nothing(Why.SKIPPED)
-    is_named = fields.annotations_of(pod).get(names.POD_GROUP_NAME)
-    if not fields.mappings(pod, "metadata.ownerReferences") and is_named and not shaping.names_own(pod):
+    is_by_hand = bool(fields.annotations_of(pod).get(names.POD_GROUP_NAME)) and not shaping.names_own(pod)
+    if is_by_hand and not fields.mappings(pod, "metadata.ownerReferences"):
         return Nothing(Why.GROUPED_BY_HAND)
     top, kind = _top(pod, chain)
-    if not shaping.has_own(kind, top) and (gang := words.gang_of(pod)) is not None:
-        return _foreign(Case(pod, top, chain, kind, read), gang, defaults)
+    if words.asks(pod) and not shaping.has_own(kind, top):
+        case = Case(pod, top, chain, kind, read)
+        return Nothing(Why.GROUPED_BY_HAND) if is_by_hand else _foreign(case, defaults)
     if kind.makes is Makes.WHEN_ASKED and not generic.states_more(top, pod):
         return Nothing(Why.ALONE)
     case = Case(pod, top, chain, kind, read)
@@ -53,8 +53,11 @@ def _group(pod: Json, read: Read, defaults: Defaults) -> Group | Nothing:
     return Group(_pod_group(case, shape, defaults), shape.part)
 
 
-def _foreign(case: Case, gang: Gang, defaults: Defaults) -> Group:
-    """Return the PodGroup of a gang that a pod asks for in the words of another scheduler."""
+def _foreign(case: Case, defaults: Defaults) -> Group:
+    """Return the PodGroup of the gang that a pod asks for in the words of another scheduler."""
+    gang = words.gang_of(case.pod)
+    if gang is None:
+        raise AssertionError("a pod that asks for a gang has one, or is refused")
     # One PodGroup for all of them, whatever the kind of their owners is.
     case = msgspec.structs.replace(case, kind=msgspec.structs.replace(case.kind, name=Name.BY_OWNER))
     shape = shaping.shape(gang, case)

@@ -29,7 +29,7 @@ class Why(enum.Enum):
 
     #: The pod or one of its owners has the annotation kai.scheduler/skip-podgrouper.
     SKIPPED = "skipped"
-    #: The pod has no owner and names its PodGroup itself.
+    #: The pod names its PodGroup itself, and has no owner or asks for a gang of another scheduler.
     GROUPED_BY_HAND = "grouped-by-hand"
     #: The pod is a group of its own and states everything itself; no object is needed.
     ALONE = "alone"

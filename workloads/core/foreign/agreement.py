@@ -9,43 +9,44 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from gpu.refusal import shown
+from wire import names
 from workloads.core import fields
+from workloads.core.foreign import words
 from workloads.core.foreign.words import Gang
 from workloads.core.values import Code, Json, Refusal
 
 _LEAST, _QUEUE, _PRIORITY = "minimum", "queue", "priorityClass"
-_LEAST_FIELD: Final = "minimumBy"
 
 
 def said(gang: Gang, *, queue: str, priority: str) -> str:
     """Return what a pod says of its gang, as text that is equal for pods that agree."""
-    found = {
-        "name": gang.name,
-        "by": gang.field,
-        _LEAST: gang.least,
-        _LEAST_FIELD: gang.least_field,
-        _QUEUE: queue,
-        _PRIORITY: priority,
-    }
+    found = {"name": gang.name, _LEAST: gang.least, _QUEUE: queue, _PRIORITY: priority}
     return json.dumps({key: value for key, value in found.items() if value not in {None, ""}}, sort_keys=True)
 
 
 def difference(pod: Json, own: str, first: str) -> Refusal | None:
     """Return why a pod that says ``own`` is not of the gang that says ``first``; None if it is."""
+    if own == first:
+        return None
     mine, theirs = _read(own), _read(first)
     for key in (_LEAST, _QUEUE, _PRIORITY):
         if mine.get(key) != theirs.get(key):
-            return Refusal(
-                code=Code.GANG_DIFFERS,
-                about=fields.about(pod),
-                field=str(mine.get(_LEAST_FIELD) or _LEAST) if key == _LEAST else key,
-                value=_shown(mine.get(key)),
-                allowed=f"{_shown(theirs.get(key))}, as the gang's first pod says",
-            )
-    return None
+            return _refusal(pod, _field(pod, key), mine.get(key), theirs.get(key))
+    return _refusal(pod, names.FOREIGN_GANG, own, first)
+
+
+def _field(pod: Json, key: str) -> str:
+    gang = words.gang_of(pod) if key == _LEAST else None
+    return gang.least_field if gang is not None and gang.least_field else key
+
+
+def _refusal(pod: Json, field: str, value: object, first: object) -> Refusal:
+    allowed = f"{_shown(first)}, as the gang's first pod says"
+    about = fields.about(pod)
+    return Refusal(code=Code.GANG_DIFFERS, about=about, field=field, value=_shown(value), allowed=allowed)
 
 
 def _read(text: str) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ Words that are not translated are refused: a pod that asks for a gang is never s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -17,7 +17,7 @@ from wire import gangwords, names
 from workloads.core import fields
 from workloads.core.case import Case
 from workloads.core.foreign import coscheduling, koordinator, upstream, volcano
-from workloads.core.values import Code, Json, Refusal, Refused, Shape
+from workloads.core.values import Json, Refused, Shape
 
 #: What Kubernetes takes as the name of an object.
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
@@ -29,6 +29,8 @@ Word = tuple[str, str]
 _UPSTREAM: Final[Word] = (SPEC, "schedulingGroup.podGroupName")
 #: Kubernetes 1.35, where the group stands in the Workload.
 _UPSTREAM_BEFORE: Final[Word] = (SPEC, "workloadRef.name")
+Written = Mapping[Word, str]
+_ALL: Final = frozenset(gangwords.ALL)
 #: Reads the PodGroup of the other scheduler, for one pod of it.
 Rule = Callable[[Json, Case], Shape]
 
@@ -95,25 +97,28 @@ FORMS: Final[tuple[Form, ...]] = (
         least=((LABEL, gangwords.SIGS_LEAST), (ANNOTATION, gangwords.KOORDINATOR_LEAST)),
     ),
 )
+_SYSTEMS: Final = ", ".join(form.system for form in FORMS)
 #: API version and kind of what rules read.
 OBJECTS: Final = frozenset({(f"{form.api_group}/{form.version}", "PodGroup") for form in FORMS})
 
 
 def gang_of(pod: Json) -> Gang | None:
     """Return the gang that a pod asks for; None if for none. Raises Refused for what is not translated."""
-    gangs = list(_gangs(pod))
+    written = _written(pod)
+    if not written:
+        return None
+    gangs = list(_gangs(pod, written))
     known = {word for gang in gangs[:1] for word in (*gang.form.names, *gang.form.least, *gang.form.beside)}
-    left = [word for word in _written(pod) if word not in known]
-    if left or len(gangs) > 1:
-        # Of several systems, the word that names the other gang is among those that are left.
-        place, name = left[0]
-        raise _not_carried_out(pod, _field((place, name)), _value(pod, (place, name)))
+    # Of several systems, the word that names the other gang is among those that are left.
+    for word, text in written.items():
+        if word not in known:
+            raise fields.not_carried_out(pod, _field(word), text, f"one gang, in words of one of {_SYSTEMS}")
     return gangs[0] if gangs else None
 
 
 def asks(pod: Json) -> bool:
     """Whether a pod asks for a gang in such words, translated or not."""
-    return next(_written(pod), None) is not None
+    return bool(_written(pod))
 
 
 def key_of(pod: Json) -> str:
@@ -125,9 +130,9 @@ def key_of(pod: Json) -> str:
     return f"{gang.form.system} {fields.text(pod, 'metadata.namespace')}/{gang.name}" if gang else ""
 
 
-def _gangs(pod: Json) -> Iterator[Gang]:
+def _gangs(pod: Json, written: Written) -> Iterator[Gang]:
     for form in FORMS:
-        found = [(word, text) for word in form.names if (text := _value(pod, word))]
+        found = [(word, written[word]) for word in form.names if word in written]
         if not found:
             continue
         (word, name), *more = found
@@ -136,45 +141,27 @@ def _gangs(pod: Json) -> Iterator[Gang]:
                 raise fields.malformed(pod, _field(other), text, f"{shown(name)}, as {_field(word)} says")
         if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
             raise fields.malformed(pod, _field(word), name, f"the name of an object, up to {_LONGEST_NAME} characters")
-        least = next((each for each in form.least if _value(pod, each)), None)
+        least = next((each for each in form.least if each in written), None)
         if least is None:
             yield Gang(form, name, _field(word))
         else:
-            number = fields.read_count(pod, _field(least), _value(pod, least))
+            number = fields.read_count(pod, _field(least), written[least])
             yield Gang(form, name, _field(word), number, _field(least))
 
 
-def _written(pod: Json) -> Iterator[Word]:
+def _written(pod: Json) -> Written:
+    """Return the words of a pod, in the order in which a refusal names them. Every pod of the cluster comes by here."""
+    found: dict[Word, str] = {}
     for place in (LABEL, ANNOTATION):
-        for name in gangwords.ALL:
-            if _value(pod, (place, name)):
-                yield place, name
-    for word in (_UPSTREAM, _UPSTREAM_BEFORE):
-        if _value(pod, word):
-            yield word
-
-
-def _value(pod: Json, word: Word) -> str:
-    place, name = word
-    if place == SPEC:
-        is_ignored = fields.annotations_of(pod).get(names.IGNORE_WORKLOAD_API) == "true"
-        return "" if is_ignored else fields.text(pod, f"{SPEC}.{name}")
-    return (fields.labels_of(pod) if place == LABEL else fields.annotations_of(pod)).get(name, "")
+        texts = fields.at(pod, place)
+        if isinstance(texts, Mapping) and not _ALL.isdisjoint(texts):
+            found |= {(place, name): texts[name] for name in gangwords.ALL if isinstance(texts.get(name), str)}
+    upstream_words = {word: fields.text(pod, f"{SPEC}.{word[1]}") for word in (_UPSTREAM, _UPSTREAM_BEFORE)}
+    if any(upstream_words.values()) and fields.annotations_of(pod).get(names.IGNORE_WORKLOAD_API) != "true":
+        found |= upstream_words
+    return {word: text for word, text in found.items() if text}
 
 
 def _field(word: Word) -> str:
     place, name = word
     return f"{place}.{name}" if place == SPEC else f"{place}[{name}]"
-
-
-def _not_carried_out(pod: Json, field: str, value: str) -> Refused:
-    systems = ", ".join(form.system for form in FORMS)
-    return Refused(
-        Refusal(
-            code=Code.NOT_CARRIED_OUT,
-            about=fields.about(pod),
-            field=field,
-            value=shown(value),
-            allowed=f"one gang, in words of one of {systems}",
-        )
-    )

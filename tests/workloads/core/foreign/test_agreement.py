@@ -33,11 +33,16 @@ def queue(name: str) -> dict[str, Any]:
     ],
 )
 def test_a_pod_that_says_something_else_is_refused_by_field(own: str, first: str, told: str) -> None:
-    refusal = agreement.difference(pod(), own, first)
+    refusal = agreement.difference(pod(**of_koordinator()), own, first)
     assert refusal is not None
     assert refusal.code is Code.GANG_DIFFERS
     expected = f"Pod p differs from the other pods of its gang: {told}, as the gang's first pod says"
     assert telling.told(refusal) == expected
+
+
+def test_it_does_not_matter_by_which_word_they_say_it() -> None:
+    light = {"pod-group.scheduling.sigs.k8s.io/name": "llm", "pod-group.scheduling.sigs.k8s.io/min-available": "4"}
+    assert writing.gang_of(made(pod(labels=light)).pod_group) == said("4")
 
 
 def test_pods_that_agree_are_of_one_gang() -> None:

@@ -78,6 +78,10 @@ def test_a_workload_that_says_by_itself_how_many_start_together_is_grouped_by_th
 def test_a_pod_that_names_a_pod_group_is_left_to_that() -> None:
     words = {**of_koordinator()["annotations"], names.POD_GROUP_NAME: "mine"}
     assert grouped(pod(annotations=words)) == Nothing(Why.GROUPED_BY_HAND)
+    job = obj("batch/v1", "Job", "j")
+    assert grouped(pod(job, annotations=words), owners=(job,)) == Nothing(Why.GROUPED_BY_HAND)
+    untranslated = {"yunikorn.apache.org/task-group-name": "g", names.POD_GROUP_NAME: "mine"}
+    assert grouped(pod(job, annotations=untranslated), owners=(job,)) == Nothing(Why.GROUPED_BY_HAND)
 
 
 def test_a_pod_of_a_job_is_not_started_alone_for_words_that_are_not_carried_out() -> None:
@@ -117,9 +121,7 @@ def test_a_name_beyond_the_limit_is_shortened_and_stays_distinct() -> None:
 def test_what_the_pods_say_stands_on_the_pod_group() -> None:
     meta = made(pod(labels=QUEUE, **of_koordinator("4"))).pod_group.metadata
     assert json.loads((meta.annotations or {})[names.FOREIGN_GANG]) == {
-        "by": "metadata.annotations[gang.scheduling.koordinator.sh/name]",
         "minimum": 4,
-        "minimumBy": "metadata.annotations[gang.scheduling.koordinator.sh/min-available]",
         "name": "llm",
         "queue": "research",
     }
