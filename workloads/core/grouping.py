@@ -66,9 +66,13 @@ def _foreign(case: Case, defaults: Defaults) -> Group:
     said = agreement.said(
         gang, queue=generic.queue_said(case.top, case.pod), priority=generic.priority_said(case.top, case.pod)
     )
-    meta = msgspec.structs.replace(
-        made.metadata, annotations={**(made.metadata.annotations or {}), names.FOREIGN_GANG: said}
-    )
+    annotations = {**(made.metadata.annotations or {}), names.FOREIGN_GANG: said}
+    meta = msgspec.structs.replace(made.metadata, annotations=annotations)
+    if case.top is case.pod:
+        # What the first of several pods bears beside is not said of the others.
+        own = fields.annotations_of(case.pod)
+        rest = {name: text for name, text in annotations.items() if name not in own}
+        meta = msgspec.structs.replace(meta, labels=None, annotations=rest)
     return Group(msgspec.structs.replace(made, metadata=meta), shape.part)
 
 

@@ -118,6 +118,15 @@ def test_a_name_beyond_the_limit_is_shortened_and_stays_distinct() -> None:
     assert max(map(len, found)) <= 253
 
 
+def test_what_the_first_of_several_pods_bears_beside_is_not_that_of_the_group() -> None:
+    words = {**of_koordinator()["annotations"], "gpu-fraction": "0.5"}
+    meta = made(pod(annotations=words, labels={"index": "0"})).pod_group.metadata
+    assert (meta.labels, {*(meta.annotations or {})}) == (None, {names.TOP_OWNER_METADATA, names.FOREIGN_GANG})
+    job = obj("batch/v1", "Job", "j", labels={"team": "a"}, annotations={"note": "b"})
+    meta = made(pod(job, annotations=words), owners=(job,)).pod_group.metadata
+    assert (meta.labels, (meta.annotations or {}).get("note")) == ({"team": "a"}, "b")
+
+
 def test_what_the_pods_say_stands_on_the_pod_group() -> None:
     meta = made(pod(labels=QUEUE, **of_koordinator("4"))).pod_group.metadata
     assert json.loads((meta.annotations or {})[names.FOREIGN_GANG]) == {
