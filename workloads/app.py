@@ -63,6 +63,7 @@ class Workloads(Follower):
             settings=settings,
             events=events,
             observer=observer or Unobserved(),
+            again=self._backlog.again,
         )
 
     @property

@@ -91,6 +91,22 @@ async def test_a_pod_of_another_gang_of_the_same_name_neither_joins_nor_shrinks_
         assert [note for note in await on.notes() if "is 1; allowed: 4" in note]
 
 
+async def test_a_pod_of_another_gang_of_the_same_name_holds_nobody_up() -> None:
+    async with cluster() as on:
+        await on.pod(pod(name="b", **of_koordinator("4")))
+        await on.settle()
+        await on.pod(pod(name="a", **of_koordinator("1")))
+        await on.settle(600)
+        await on.pod(pod(name="c", **of_koordinator("4")))
+        await on.settle()
+        assert await on.group_of("c") == "pg-koordinator-llm"
+        # It is still told of, and joins when it says the same.
+        words = of_koordinator("4")["annotations"]
+        await on.api.patch(PODS, "a", {"metadata": {"annotations": words}}, namespace=NAMESPACE)
+        await on.settle()
+        assert await on.group_of("a") == "pg-koordinator-llm"
+
+
 async def test_pods_that_name_their_gang_by_different_words_are_of_one() -> None:
     light = {"pod-group.scheduling.sigs.k8s.io/name": "llm", "pod-group.scheduling.sigs.k8s.io/min-available": "2"}
     async with cluster() as on:

@@ -28,6 +28,8 @@ class Backlog:
         #: (time of the event loop, key): when a key that failed is ready again. The failed ones by key.
         self._later: list[tuple[float, str]] = []
         self._failed: dict[str, Backoff] = {}
+        #: Keys that have not failed and stand in `_later` all the same.
+        self._again: set[str] = set()
         #: Keys that are worked on; True: there is more to do, of which the work under way may not know.
         self._active: dict[str, bool] = {}
         self._news = Signal()
@@ -44,6 +46,12 @@ class Backlog:
             self._ready[key] = None
             self._news.set()
 
+    def again(self, key: str) -> None:
+        """Have a key worked on again after the longest wait, and sooner if there is news of it: it has not failed."""
+        if key not in self._again:
+            self._again.add(key)
+            heapq.heappush(self._later, (anyio.current_time() + self._range.most_s, key))
+
     def failures(self, key: str) -> int:
         """How often in a row the work of a key has failed."""
         return self._failed[key].failures if key in self._failed else 0
@@ -51,6 +59,7 @@ class Backlog:
     async def run(self, keys: Iterable[str], work: Work) -> None:
         """Work until cancelled, on these keys first."""
         self._ready, self._later, self._failed, self._active = dict.fromkeys(keys), [], {}, {}
+        self._again = set()
         async with anyio.create_task_group() as tasks:
             while True:
                 with anyio.CancelScope(deadline=self._begin(tasks, work)):
@@ -60,7 +69,12 @@ class Backlog:
         """Begin what can be begun; return when to look again if nothing happens before."""
         now = anyio.current_time()
         while self._later and self._later[0][0] <= now:
-            self._ready[heapq.heappop(self._later)[1]] = None
+            key = heapq.heappop(self._later)[1]
+            self._again.discard(key)
+            if key in self._active:
+                self._active[key] = True
+            else:
+                self._ready[key] = None
         while self._ready and len(self._active) < self._at_once:
             key = next(iter(self._ready))
             del self._ready[key]

@@ -9,6 +9,7 @@ pod name the same one.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -74,13 +75,16 @@ class Unit:
         settings: WorkloadSettings,
         events: EventRecorder,
         observer: Observer,
+        again: Callable[[str], None],
     ) -> None:
+        """Take what the work needs; ``again`` has a key worked on later, though its work is done."""
         self._api = api
         self._view = view
         self._owners = owners
         self._settings = settings
         self._events = events
         self._observer = observer
+        self._again = again
         self._marks = anyio.CapacityLimiter(settings.marks_at_once)
 
     async def work(self, key: str, *, failures: int) -> bool:
@@ -119,8 +123,10 @@ class Unit:
                 return False
             case Group():
                 if (refusal := self._disagreement(pod, read, answer, wanted)) is not None:
+                    # It is not of this gang, and holds nobody up who is.
                     self._refuse(pod, refusal, failures)
-                    return False
+                    self._again(pod.key)
+                    return True
                 self._want(pod, read, answer, wanted)
                 return True
 

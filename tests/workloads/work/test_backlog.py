@@ -80,3 +80,45 @@ async def test_failures_in_a_row_are_forgotten_with_a_success() -> None:
     bench.failing.clear()
     await bench.run("a", seconds=5)
     assert (bench.backlog.failures("a"), len(bench.backlog)) == (0, 0)
+
+
+async def test_a_key_that_is_due_again_is_worked_on_at_once_when_there_is_news_and_once_after_the_longest_wait() -> (
+    None
+):
+    bench = Bench()
+
+    async def work(key: str) -> bool:
+        if bench.times("a") < 3:
+            # However often that is said.
+            bench.backlog.again(key)
+            bench.backlog.again(key)
+        return await bench.work(key)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bench.backlog.run, ["a"], work)
+        await anyio.sleep(10)
+        bench.backlog.add("a")
+        await anyio.sleep(600)
+        tasks.cancel_scope.cancel()
+    starts = [at for _, at in bench.begun]
+    assert [round(at - starts[0]) for at in starts] == [0, 10, 60, 120]
+    assert (bench.backlog.failures("a"), len(bench.backlog)) == (0, 0)
+
+
+async def test_a_key_that_is_due_again_while_it_is_worked_on_waits_for_that() -> None:
+    bench = Bench()
+
+    async def work(key: str) -> bool:
+        if not bench.begun:
+            bench.backlog.again(key)
+            await bench.work(key)
+            await anyio.sleep(100)
+            return True
+        return await bench.work(key)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bench.backlog.run, ["a"], work)
+        await anyio.sleep(300)
+        tasks.cancel_scope.cancel()
+    starts = [at for _, at in bench.begun]
+    assert [round(at - starts[0]) for at in starts] == [0, 101]
