@@ -17,9 +17,6 @@ VOLCANO_GROUP: Final = "scheduling.k8s.io/group-name"
 VOLCANO_OWN_GROUP: Final = "scheduling.volcano.sh/group-name"
 #: An annotation of owners: the minimum of the PodGroup that Volcano makes for them.
 VOLCANO_LEAST: Final = "scheduling.volcano.sh/group-min-member"
-#: An annotation of Volcano's: the task of a pod, by whose name a PodGroup of Volcano's has a minimum of its own.
-VOLCANO_TASK: Final = "volcano.sh/task-spec"
-
 #: An annotation: the name of a gang.
 KOORDINATOR_NAME: Final = "gang.scheduling.koordinator.sh/name"
 #: An annotation: the number of pods that start together, at which the pods themselves define the gang.

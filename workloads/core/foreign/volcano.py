@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from wire import gangwords
+from wire import gangs
 from wire.crds.podgroup import SubGroup
 from workloads.core import fields
 from workloads.core.case import Case
@@ -28,7 +28,7 @@ def shape(group: Json, case: Case) -> Shape:
         SubGroup(name=name, min_member=fields.checked_count(group, f"spec.minTaskMember.{name}", least) or 0)
         for name, least in sorted(tasks.items())
     )
-    written = (*(of(case.pod).get(gangwords.VOLCANO_TASK) for of in (fields.annotations_of, fields.labels_of)), "")
+    written = (*(of(case.pod).get(gangs.VOLCANO_TASK) for of in (fields.annotations_of, fields.labels_of)), "")
     task = next(each for each in written if each is not None)
     queue = fields.text(group, "spec.queue")
     return Shape(
