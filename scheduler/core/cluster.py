@@ -123,7 +123,8 @@ class Cluster(ClusterState):
         snapshot = self.snapshot()
         self._touch_concerned(snapshot.doubts)
         file_touched(snapshot, now_ns)
-        self.backlog.wake_for_quota(self.queues.tree, self.queues.card_sizes, self.queues.accounts)
+        queues = self.queues
+        self.backlog.wake_for_quota(queues.tree, queues.card_sizes, queues.accounts, version=queues.sums.version)
         self.backlog.forget_others(now_ns)
         return replace(snapshot, recounts=recounts.due(self.backlog, now_ns, limits.retold))
 

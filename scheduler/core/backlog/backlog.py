@@ -8,7 +8,7 @@ what was touched and what is awake, not what waits.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Hashable, Iterator, KeysView, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView, Set
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice
@@ -245,9 +245,15 @@ class Backlog:
         """No gang that asks this can start. ``is_counted``: the verdict is of today."""
         self.said.say_again(self.lines.failed(alike, kept, is_counted=is_counted))
 
-    def wake_for_quota(self, tree: Tree, cards: Hashable, accounts: Callable[[], Accounts]) -> None:
-        """Wake those that their queues take now; before each decision. ``cards`` as in ``due``."""
-        for item in self.quota_sleepers.due(tree, cards, accounts):
+    def wake_for_quota(
+        self, tree: Tree, cards: Hashable, accounts: Callable[[], Accounts], *, version: int = 0
+    ) -> None:
+        """Wake those that their queues take now; before each decision. ``cards`` and ``version`` as in ``due``."""
+        self.wake_held_back(self.quota_sleepers.due(tree, cards, accounts, version=version))
+
+    def wake_held_back(self, items: Iterable[Item]) -> None:
+        """Have them decided on again: their queues may take them, or what they were told is out of date."""
+        for item in items:
             self._wake(item)
 
     def _wake(self, item: Item) -> None:

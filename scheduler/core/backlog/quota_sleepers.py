@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
-from scheduler.core.backlog.asleep import Asleep, Kept, KeptGang
+from scheduler.core.backlog.asleep import LOOKED_AT, Asleep, Kept, KeptGang
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.backlog.shape import ShapeKey
 from scheduler.core.model.priority_order import Rank
@@ -69,6 +70,10 @@ class QuotaSleepers:
     _lines: dict[Use, _Line] = field(default_factory=dict)
     #: What the uses and refusals of the last decision depended on beside what is held: the tree, and sizes of cards.
     _ground: tuple[Tree, Hashable] | None = None
+    #: Of what queues have, as of the last decision.
+    _version: int = 0
+    #: The version that each was told, those told longest ago first.
+    _told_of: dict[Item, int] = field(default_factory=dict)
 
     def __contains__(self, item: Item) -> bool:
         return item in self._use_of
@@ -91,16 +96,18 @@ class QuotaSleepers:
         return self._is_more and any(self._use_of.get(item) != use for item, use in self._woken.items())
 
     def put(self, item: Item, rank: Rank, use: Use, elsewhere: Kept | KeptGang | None = None) -> None:
-        """Have it sleep until its queue may take this use, or it may go elsewhere."""
+        """Have it sleep until its queue may take this use, or it may go elsewhere. It was told just now."""
         known = self._place_of.get(item)
         if known is None or (known.rank, self._use_of[item]) != (rank, use):
             self._place(item, rank, use)
+        self._told_of.pop(item, None)
+        self._told_of[item] = self._version
         self.elsewhere.pop(item, None)
         if elsewhere is not None:
             self.elsewhere[item] = elsewhere
 
     def _place(self, item: Item, rank: Rank, use: Use) -> None:
-        self.drop(item)
+        self._leave(item)
         self._numbers += 1
         place = self._place_of[item] = _Place(rank, self._numbers, item)
         self._use_of[item] = use
@@ -115,26 +122,41 @@ class QuotaSleepers:
         """A pod has joined a shape: it may stand further ahead."""
         known = self._place_of.get(item)
         if known is not None and rank < known.rank:
-            self.put(item, rank, self._use_of[item], self.elsewhere.get(item))
+            self._place(item, rank, self._use_of[item])
 
     def drop(self, item: Item) -> None:
         """It sleeps no more, or not for its queue."""
+        self._leave(item)
+        self._told_of.pop(item, None)
+        self.elsewhere.pop(item, None)
+
+    def _leave(self, item: Item) -> None:
         use = self._use_of.pop(item, None)
         if use is None:
             return
         del self._place_of[item]
-        self.elsewhere.pop(item, None)
         line = self._lines[use]
         line.standing -= 1
         if not line.standing:
             del self._lines[use]
 
-    def due(self, tree: Tree, cards: Hashable, accounts: Callable[[], Room]) -> list[Item]:
-        """Take out those that queues may take now; before each decision.
+    def outdated(self, count: int) -> list[Item]:
+        """Those that were told longest ago, as far as what queues have has changed since.
+
+        None while a queue may take more of them: those have their turn first.
+        """
+        if self.have_more:
+            return []
+        first = islice(self._told_of, LOOKED_AT * count)
+        return list(islice((item for item in first if self._told_of[item] != self._version), count))
+
+    def due(self, tree: Tree, cards: Hashable, accounts: Callable[[], Room], *, version: int = 0) -> list[Item]:
+        """Take out those that queues may take now; before each decision. ``version``: of what queues have.
 
         All of them after a queue has changed, or ``cards``, the sizes by which memory of a GPU counts: what each was
         told may be wrong.
         """
+        self._version = version
         if self._ground is None or tree is not self._ground[0] or cards != self._ground[1]:
             self._ground, self._is_more = (tree, cards), False
             found = list(self._use_of)

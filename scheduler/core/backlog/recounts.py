@@ -1,7 +1,7 @@
 """Whose counts are brought up to date, and when: verdicts count nodes, and nodes change without helping anybody.
 
 So once a second a few classes and gangs, those that were counted longest ago, are judged again though nothing may help
-them.
+them; and a few of those that their queues hold back, as the amounts that they were told change as well.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from scheduler.core.backlog.backlog import Backlog
 from scheduler.core.backlog.sayings import Key
+from scheduler.core.backlog.shape import ShapeKey
 from scheduler.core.model.records import PodClass
 
 _PERIOD_NS: Final = 1_000_000_000
@@ -20,13 +21,17 @@ class Recounts(NamedTuple):
 
     classes: frozenset[PodClass] = frozenset()
     gangs: tuple[Key, ...] = ()
+    held_back: tuple[ShapeKey | Key, ...] = ()
 
 
 NOTHING: Final = Recounts()
 
 
 def due(backlog: Backlog, now_ns: int, most: int) -> Recounts:
-    """What is judged again now, up to ``most`` classes and as many gangs; those gangs are awake from here on."""
+    """What is judged again now, up to ``most`` classes and as many gangs, and as many of both that queues hold back.
+
+    Those gangs and those that queues hold back are awake from here on.
+    """
     if now_ns < backlog.recount_ns:
         return NOTHING
     found = _stale(backlog, most)
@@ -34,6 +39,7 @@ def due(backlog: Backlog, now_ns: int, most: int) -> Recounts:
         backlog.recount_ns = now_ns + _PERIOD_NS
     for key in found.gangs:
         backlog.decide_again(key)
+    backlog.wake_held_back(found.held_back)
     return found
 
 
@@ -57,4 +63,5 @@ def _stale(backlog: Backlog, most: int) -> Recounts:
             backlog.asleep.wakes(cls)  # their queues hold all of them back: they are judged anew when these don't
         elif cls not in classes:
             backlog.asleep.is_told(cls)  # nobody says it any more
-    return Recounts(frozenset(classes), tuple(gang.key for gang in gangs))
+    held_back = backlog.quota_sleepers.outdated(most)
+    return Recounts(frozenset(classes), tuple(gang.key for gang in gangs), tuple(held_back))

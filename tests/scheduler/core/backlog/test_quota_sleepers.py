@@ -114,3 +114,20 @@ def test_nothing_is_kept_of_uses_for_which_nobody_sleeps() -> None:
         made.due(TREE, 0, Room)
         made.drop(("ns", "a"))
     assert made.kept == 0
+
+
+def test_those_told_longest_ago_are_out_of_date_when_what_queues_have_has_changed() -> None:
+    made = asleep(("a", 1, ONE), ("b", 2, ONE), ("c", 3, TWO))
+    assert made.outdated(9) == []
+    made.due(TREE, 0, Room, version=1)
+    assert [item[1] for item in made.outdated(2)] == ["a", "b"]
+    made.put(("ns", "a"), rank(1), ONE)
+    made.drop(("ns", "c"))
+    assert [item[1] for item in made.outdated(9)] == ["b"]
+
+
+def test_while_a_queue_takes_more_nobody_is_told_anew() -> None:
+    made = asleep(*((f"g{at:02}", at, ONE) for at in range(50)))
+    made.due(TREE, 0, lambda: Room(1), version=1)
+    assert made.have_more
+    assert made.outdated(9) == []

@@ -80,6 +80,21 @@ def test_a_class_that_queues_hold_back_is_not_counted_until_one_takes_it() -> No
     assert [reason.nodes for reason in verdict.node_reasons] == [2]
 
 
+@pytest.mark.parametrize("gang", [False, True])
+def test_the_amounts_that_a_queue_has_are_brought_up_to_date_while_it_holds_pods_back(gang: bool) -> None:
+    """Four GPUs are asked of a queue that may have three; one of them was in use."""
+    four = pod("a", gpus=4, labels=Q, group="g" if gang else "")
+    made = cluster(node(), queue("q", gpu=(0, 1, 3)), pod_group("g", 1, queue="q"), four)
+    feed(made, pod("b", gpus=1, labels=Q, bound_to="n1", phase="Running"))
+    made.decide(0)
+    made.remove_pod("uid-b")
+    assert made.decide(0).wake_at_ns is None
+    verdict = made.backlog.said.verdict("uid-a")
+    assert verdict is not None
+    assert verdict.queue is not None
+    assert verdict.queue.held == 0
+
+
 def test_constraints_that_no_pod_has_any_more_are_forgotten() -> None:
     made = cluster(node())
     for number in range(300):

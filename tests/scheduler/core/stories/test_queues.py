@@ -10,6 +10,7 @@ import pytest
 from gpu.request import FractionAsk
 from gpu.translation import Place
 from scheduler.core.cluster import Cluster
+from scheduler.core.decide.allowance import Limits
 from scheduler.core.model.plan import Explain, Retire, placements
 from scheduler.core.model.verdict import Code, QueueCause, Verdict
 from tests.scheduler.core.model.test_records import request, said
@@ -353,7 +354,7 @@ def test_a_pod_at_the_limit_that_nothing_can_help_is_not_looked_at_though_nodes_
     made.remove_pod("uid-c")  # the small node has more than before, and is looked at again in vain
     assert placed(made) == []
     feed(made, bound(pod("d", cpu="1"), "small"))
-    made.prepared(0)
+    made.prepared(0, Limits(retold=0))
     assert made.backlog.awake() == []
 
 
