@@ -222,7 +222,7 @@ class Checker:
         for pod in self._waiting():
             if pod.is_gated:
                 continue
-            for text in telling.untrue(pod, scene):
+            for text in (*telling.untrue(pod, scene), *self.limits.untrue(pod)):
                 self.findings.add("L3", at_s, f"pod {pod.key}: {text}")
             told = telling.unnamed(pod, pod.verdict.message if pod.verdict else "")
             if told:

@@ -18,7 +18,7 @@ from fractions import Fraction
 from itertools import product
 from typing import Final, NamedTuple
 
-from simulator.checks import queueloads, queueuse
+from simulator.checks import queueloads, queuetelling, queueuse
 from simulator.checks.queueloads import Load
 from simulator.checks.queuetree import AMOUNTS, PER, QueueTree
 from simulator.checks.queueuse import Amounts, Row, Sums
@@ -201,6 +201,15 @@ class Limits:
         return most is not None and used + more > most
 
     # --- what is told ------------------------------------------------------------------------------------------------
+    def untrue(self, pod: PodFacts) -> Iterator[str]:
+        """Yield what a waiting pod says of its queue that is not so (L3)."""
+
+        def used(name: str, resource: str, of_fixed: bool) -> Fraction:
+            return self._sums.used(self._tree.below(name), resource, of_fixed=of_fixed)
+
+        text = pod.verdict.message if pod.verdict else ""
+        return queuetelling.untrue(text, self._queue_of(pod), self._tree, used)
+
     def loads(self) -> Iterator[Load]:
         """Yield every queue with what it and those below it have; after them those that pods name and nobody made."""
         own: dict[str, list[PodFacts]] = {}
