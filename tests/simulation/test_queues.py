@@ -1,0 +1,89 @@
+"""Queues in a running cluster, judged by the checker: what is done to them evicts nobody, and what fits is bound."""
+
+from __future__ import annotations
+
+import pytest
+
+from kube.memory.calls import Call
+from simulator.world import World
+from verification.hostile.actions import Action, CreatePod, EditPod
+from verification.hostile.queue_actions import CreateQueue, DeleteQueue, EditQueue
+from verification.hostile.run import Outcome, run
+from verification.hostile.scenario import Scenario
+
+FREE = {"limit": -1.0, "quota": -1.0}
+LABEL = "kai.scheduler/queue"
+#: Later the checker deletes a pod to see that its room is used.
+_REST_S = 200.0
+
+
+def queue(name: str, parent: str = "", *, at_s: float = 0, **gpu: float) -> CreateQueue:
+    resources = {"cpu": FREE, "memory": FREE, "gpu": {**FREE, **gpu}}
+    return CreateQueue(at_s=at_s, name=name, parent=parent, resources=resources)
+
+
+def pods(
+    team: str, count: int, *, at_s: float, prefix: str = "p", run_s: float | None = None, **labels: str
+) -> list[CreatePod]:
+    """Pods of a team, each of one GPU."""
+    labels = {LABEL: team, **labels}
+    return [CreatePod(at_s=at_s, name=f"{prefix}-{team}-{i}", gpus=1, labels=labels, run_s=run_s) for i in range(count)]
+
+
+def played(*actions: Action) -> tuple[Outcome, set[str], list[str]]:
+    """What came of a run, which pods were bound before it was at rest, and who was evicted."""
+    bound: set[str] = set()
+    evicted: list[str] = []
+
+    def show(world: World) -> None:
+        def answered(call: Call, code: int) -> None:
+            if call.subresource == "eviction":
+                evicted.append(call.name)
+            if call.subresource == "binding" and code < 300 and world.elapsed_s < _REST_S:
+                bound.add(call.name)
+
+        world.server.faults.on_answer.append(answered)
+
+    scenario = Scenario(seed=1, shapes=("1x4x80GiB",), actions=actions, calm_s=60.0)
+    return run(scenario, show=show), bound, evicted
+
+
+CHANGES: dict[str, tuple[Action, ...]] = {
+    "limit lowered": (EditQueue(at_s=20, name="a", resources={"gpu": {"limit": 1}}),),
+    "quota lowered": (EditQueue(at_s=20, name="a", resources={"gpu": {"quota": 0, "limit": 2}}),),
+    "moved below a full one": (queue("full", limit=0), EditQueue(at_s=20, name="a", parent="full")),
+    "below a missing one": (EditQueue(at_s=20, name="a", parent="nobodys"),),
+    "below itself": (EditQueue(at_s=20, name="a", parent="a"),),
+    "no leaf any more": (queue("below", "a", at_s=20),),
+    "without meaning": (EditQueue(at_s=20, name="a", resources={"gpu": {"limit": -2}}),),
+    "deleted": (DeleteQueue(at_s=20, name="a"),),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("preemptibility", ["preemptible", "non-preemptible"])
+def test_what_is_done_to_a_queue_evicts_nobody_and_lets_nobody_in(change: str, preemptibility: str) -> None:
+    before, after = (
+        pods("a", count, at_s=at_s, prefix=prefix, said=preemptibility)
+        for prefix, count, at_s in (("before", 2, 10), ("after", 1, 30))
+    )
+    outcome, bound, evicted = played(queue("a"), queue("other"), *CHANGES[change], *before, *after)
+    assert outcome.violations == (), "\n".join(outcome.events)
+    assert (bound, evicted) == ({"before-a-0", "before-a-1"}, [])
+
+
+def test_pods_that_are_moved_into_a_full_queue_go_on_and_keep_others_out() -> None:
+    moved = [EditPod(at_s=20, name=f"p-b-{i}", labels={LABEL: "a"}) for i in range(2)]
+    outcome, bound, evicted = played(
+        queue("a", limit=1), queue("b"), *pods("b", 2, at_s=10), *moved, *pods("a", 1, at_s=30)
+    )
+    assert outcome.violations == (), "\n".join(outcome.events)
+    assert (bound, evicted) == ({"p-b-0", "p-b-1"}, [])
+
+
+def test_what_a_queue_takes_again_is_bound_while_others_of_it_wait() -> None:
+    ends = pods("a", 1, at_s=10, prefix="ends", run_s=10.0)
+    outcome, bound, _ = played(queue("a", limit=1), *ends, *pods("a", 2, at_s=12))
+    assert outcome.violations == (), "\n".join(outcome.events)
+    assert "ends-a-0" in bound
+    assert len(bound) == 2
