@@ -1,4 +1,4 @@
-"""The planted bugs: one for each root cause of the field (R1-R12), and those of KAI's that are others still.
+"""The planted bugs: one for each root cause of the field (R1-R12), those of KAI that are others still, and of queues.
 
 Each is a faulty collaborator that takes the place of a right one. ``breaks`` names what its script must show broken.
 """
@@ -24,7 +24,7 @@ from simulator.hooks import Hook, hooks
 from simulator.parts import Parts
 from simulator.policies import Policy
 from simulator.replicas import BINDER, SCHEDULER
-from tests.simulation.planted import clusters, desks, wires
+from tests.simulation.planted import clusters, desks, queues, wires
 
 Json = dict[str, Any]
 
@@ -188,5 +188,30 @@ BUGS: Final[Mapping[str, Bug]] = {
         "malformed values",
         "what can't be read as a fraction is taken for a tenth (KAI#1798)",
         Parts(hooks=_defaulting, wire=partial(_wired, wires.DefaultsWhatIsMalformed, (SCHEDULER, BINDER))),
+    ),
+    "Q-on-its-way": Bug(
+        "a limit is passed",
+        "a limit is checked without what is on its way to be bound",
+        deciding_on(queues.counting(queues.ForgetsWhatIsOnItsWay)),
+    ),
+    "Q-leaf": Bug(
+        "a limit is passed",
+        "the limit of a leaf is checked, and not those of the queues above it",
+        deciding_on(queues.counting(queues.LooksAtLeavesOnly)),
+    ),
+    "Q-rounded": Bug(
+        "a limit is passed",
+        "limits are read in hundredths of a GPU",
+        deciding_on(queues.counting(queues.RoundsAmounts)),
+    ),
+    "Q-twice": Bug(
+        "what is held is counted twice",
+        "a pod counts by its label, and again when its PodGroup, or another label, puts it into another queue",
+        deciding_on(queues.counting(queues.CountsGroupsTwice)),
+    ),
+    "Q-asleep": Bug(
+        "a sleeper is not woken",
+        "pods that a queue holds back sleep until a Queue object changes",
+        deciding_on(queues.NeverWakes),
     ),
 }

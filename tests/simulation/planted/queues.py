@@ -1,0 +1,132 @@
+"""Faulty clusters once more: those that count or hold queues wrong (batch scheduling, S6 and L1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+from typing_extensions import override
+
+from scheduler.core.backlog.quota_sleepers import Item, QuotaSleepers, Room
+from scheduler.core.cluster import Cluster
+from scheduler.core.model.facts import Facts
+from scheduler.core.model.queue_record import QueueRecord
+from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
+from scheduler.core.model.resources import WITHOUT_END, Resources
+from scheduler.core.model.settings import Settings
+from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.nodes.node_usage import Charge
+from scheduler.core.queues.accounts import Accounts, Use, over_limit
+from scheduler.core.queues.queues import Queues
+from scheduler.core.queues.sums import QueueSums, Row
+from scheduler.core.queues.tree import Tree
+
+#: A hundredth of a GPU, in nano.
+_HUNDREDTH = 10**7
+
+
+def counting(queues: Callable[[Callable[[], None]], Queues]) -> type[Cluster]:
+    """A cluster with these queues."""
+
+    class Counting(Cluster):
+        def __init__(self, settings: Settings) -> None:
+            super().__init__(settings)
+            self.queues = queues(self._changed)
+
+    return Counting
+
+
+class ForgetsWhatIsOnItsWay(Queues):
+    """What is on its way to be bound counts when it is seen bound."""
+
+    @override
+    def row(
+        self, pod: PodRecord, group: PodGroupRecord | None, charges: Iterable[Charge], node: NodeRecord | None
+    ) -> Row | None:
+        return super().row(pod, group, (), node)
+
+
+class LooksAtLeavesOnly(Queues):
+    """A limit holds for the queue that has it, and not for all below it."""
+
+    @override
+    def accounts(self) -> Accounts:
+        made = super().accounts()
+        return _Leaves(made.tree, made.total, made.of)
+
+
+class _Leaves(Accounts):
+    @override
+    def refusal(self, use: Use) -> Verdict | None:
+        refused = super().refusal(use)
+        leaf = self.tree.find(use.queue)
+        if refused is None or leaf is None or refused.code is not Code.OVER_LIMIT:
+            return refused
+        return refused if over_limit(leaf.record, self.of[leaf.number].held, use.amounts) else None
+
+
+class RoundsAmounts(Queues):
+    """Limits and quotas are read in hundredths of a GPU, and rounded up."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        super().__init__(changed)
+        self.records = _Rounded(self._queue_changed, read_changed=self._forget_tree)
+
+
+class _Rounded(Facts[str, QueueRecord]):
+    @override
+    def put(self, fact: QueueRecord) -> None:
+        rounded = {field: _in_hundredths(getattr(fact, field)) for field in ("limit", "quota")}
+        super().put(msgspec.structs.replace(fact, **rounded))
+
+
+def _in_hundredths(amounts: Resources) -> Resources:
+    if amounts.gpu_nano >= WITHOUT_END.gpu_nano:
+        return amounts
+    return amounts._replace(gpu_nano=-(-amounts.gpu_nano // _HUNDREDTH) * _HUNDREDTH)
+
+
+class CountsGroupsTwice(Queues):
+    """A pod that counted by its own label, before its PodGroup was seen, counts there and in the PodGroup's queue."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        super().__init__(changed)
+        self.sums = _Twice()
+
+
+class _Twice(QueueSums):
+    def __init__(self) -> None:
+        super().__init__()
+        self._queue_of: dict[str, str] = {}
+
+    @override
+    def put(self, uid: str, row: Row | None) -> None:
+        before = self._queue_of.get(uid)
+        if row is not None and before is not None and before != row.queue:
+            super().put(f"{uid}/implied", msgspec.structs.replace(row, queue=before))
+        if row is not None:
+            self._queue_of[uid] = row.queue
+        super().put(uid, row)
+
+
+class NeverWakes(Cluster):
+    """Whoever a queue holds back sleeps until a Queue object changes."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.backlog.quota_sleepers = _SoundAsleep()
+
+
+class _SoundAsleep(QuotaSleepers):
+    @override
+    def due(self, tree: Tree, accounts: Callable[[], Room], version: int = 0) -> list[Item]:
+        return super().due(tree, _Full, version)
+
+    @override
+    def outdated(self, count: int) -> list[Item]:
+        return []
+
+
+class _Full:
+    def room_for(self, use: Use) -> int:
+        return 0
