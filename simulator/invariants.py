@@ -29,7 +29,7 @@ from simulator.checks.counting import NodeFacts
 from simulator.checks.keeping import Keeping
 from simulator.checks.ledgers import Ledger
 from simulator.checks.leftovers import leftovers
-from simulator.checks.limits import Limits
+from simulator.checks.limits import Lateness, Limits
 from simulator.checks.promises import Promises
 from simulator.checks.recounting import Recount
 from simulator.checks.telling import Scene
@@ -61,7 +61,7 @@ class Checker:
 
     ``gang_grace_s``: how long a gang may be bound in part; ``release_s``: for how long it must have been broken before
     its rest may be evicted; ``loss_window_s``: how long a stranger may be on a device whose reservation was lost;
-    ``queue_lag_s``: how late who binds may hear of queues.
+    ``lateness``: how late who decides may hear of queues.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Checker:
         gang_grace_s: float = 60.0,
         release_s: float = 60.0,
         loss_window_s: float = 0.0,
-        queue_lag_s: float = _HEARSAY_S,
+        lateness: Lateness = Lateness(),  # noqa: B008 - frozen
     ) -> None:
         self.findings = Findings()
         self.writes = Writes(self.findings)
@@ -81,7 +81,7 @@ class Checker:
         self._promises = Promises(self.findings, self._cards, self._pods)
         self._usage = Usage(self._cards, self.findings, loss_window_s, self._promises.to)
         self._gangs = Gangs(self.findings, gang_grace_s)
-        self.limits = Limits(self.findings, queue_lag_s, self._smallest_mib)
+        self.limits = Limits(self.findings, lateness, self._smallest_mib)
         self._records: deque[Record] = deque()
         #: Pods (UID) as they were bound last, whose binding a restored API server does not know.
         self._undone: dict[str, PodFacts] = {}

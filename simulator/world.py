@@ -39,6 +39,7 @@ from kube.watch.reflector import Reflector
 from scheduler.settings import SchedulerSettings
 from simulator import jobpods, observer, policies, seeding, settled
 from simulator.auditing import Auditor
+from simulator.checks.limits import Lateness
 from simulator.component import Component
 from simulator.hooks import object_hooks
 from simulator.invariants import CONFIG_MAPS, DELETED, WATCHED, Checker
@@ -68,9 +69,9 @@ _QUEUE_LAG_S: Final = 300.0
 class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a simulated cluster is like. ``event_delay_s``: watch events are late by up to so much.
 
-    ``queue_lag_s``: how late who decides may hear of queues (simulator/checks/limits.py); None: 300 s where events are
-    late, else 0. ``schedulers`` and ``binders``: how many of each run. With ``election`` they elect a leader each, on
-    Leases; without it all of them work at once, as after a mistake in their manifests.
+    ``lateness``: how late who decides may hear of queues; None: by up to 300 s where events are late, else at once.
+    ``schedulers`` and ``binders``: how many of each run. With ``election`` they elect a leader each, on Leases; without
+    it all of them work at once, as after a mistake in their manifests.
     """
 
     seed: int = 0
@@ -80,7 +81,7 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     event_delay_s: float = 0.0
     gang_grace_s: float = GANG_GRACE_S
     loss_window_s: float = 0.0
-    queue_lag_s: float | None = None
+    lateness: Lateness | None = None
     kubelet: KubeletSettings = KubeletSettings()
     #: Whether admission is asked about Queues and PodGroups: what it refuses is not stored then.
     checks_queues: bool = False
@@ -120,7 +121,7 @@ class World:
             gang_grace_s=settings.gang_grace_s,
             release_s=settings.scheduler.broken_gang_s,
             loss_window_s=settings.loss_window_s,
-            queue_lag_s=_queue_lag_s(settings),
+            lateness=settings.lateness or Lateness(usual_s=_QUEUE_LAG_S if settings.event_delay_s else 0.0),
         )
         self.auditor = Auditor(self, _OBSERVER, is_ours)
         self.nodes.witness.listeners.append(self.checker.witnessed)
@@ -352,9 +353,3 @@ class World:
             return 0.0 if call.user == _OBSERVER else rng.uniform(0.0, most_s)
 
         return delay_s
-
-
-def _queue_lag_s(settings: WorldSettings) -> float:
-    if settings.queue_lag_s is not None:
-        return settings.queue_lag_s
-    return _QUEUE_LAG_S if settings.event_delay_s else 0.0

@@ -6,7 +6,8 @@ objects say. A limit that is lowered and a queue or pod that is moved evict nobo
 violation: only what is bound afterwards does.
 
 Who binds decides on what is known by then. So a binding counts as permitted where any version of the Queues permits it
-that stood since the decision (its BindRequest, or its gang's plan) or up to ``lag_s`` before. For as long nothing is
+that stood since the decision (its BindRequest, or its gang's plan) or for so long before as who
+decides may hear of them late. For as long nothing is
 judged in a queue into which pods came otherwise: by hand, or by a new label.
 """
 
@@ -33,6 +34,19 @@ _SAID: Final = {"preemptible": False, "non-preemptible": True}
 Key = tuple[str, str]
 
 
+class Lateness(NamedTuple):
+    """How late who decides may hear of queues: by ``usual_s``, and by ``late_s`` in spans of time since the start."""
+
+    usual_s: float = 0.0
+    late_s: float = 300.0
+    spans: tuple[tuple[float, float], ...] = ()
+
+    def at(self, since_start_s: float) -> float:
+        """How late it may be at a time."""
+        is_late = any(first_s <= since_start_s <= last_s for first_s, last_s in self.spans)
+        return self.late_s if is_late else self.usual_s
+
+
 class Bound(NamedTuple):
     """One amount that a queue allows: a limit or a quota (``field``) of one resource."""
 
@@ -44,12 +58,13 @@ class Bound(NamedTuple):
 class Limits:
     """Queues and PodGroups as they are now, and what pods use.
 
-    ``lag_s``: how late who decides may hear of a change, a moment of virtual time apart. ``smallest_mib`` tells the
-    memory of the smallest card of a node, or ("") of all; 0 if none is known.
+    ``smallest_mib`` tells the memory of the smallest card of a node, or ("") of all; 0 if none is known.
     """
 
-    def __init__(self, findings: Findings, lag_s: float, smallest_mib: Callable[[str], int] = lambda _: 0) -> None:
-        self._findings, self._lag_s, self._smallest_mib = findings, lag_s, smallest_mib
+    def __init__(
+        self, findings: Findings, lateness: Lateness, smallest_mib: Callable[[str], int] = lambda _: 0
+    ) -> None:
+        self._findings, self._lateness, self._smallest_mib = findings, lateness, smallest_mib
         self._tree = QueueTree({})
         #: Earlier versions, each with the time until which it stood.
         self._older: list[tuple[float, QueueTree]] = []
@@ -73,7 +88,7 @@ class Limits:
         others = {each: its for each, its in self._tree.specs.items() if each != name}
         if not is_gone and self._tree.specs.get(name) == spec:
             return
-        if self._pods or self._lag_s:
+        if self._pods or self._lateness != Lateness():
             self._older.append((at_s, self._tree))
         self._tree = QueueTree(others if is_gone else {**others, name: spec})
 
@@ -151,7 +166,8 @@ class Limits:
         decided_s = self._decided_s.get((pod.namespace, pod.name), at_s)
         key = _group_of(pod)
         planned_s = self._planned_s.get(key, at_s) if key is not None else at_s
-        return min(decided_s, planned_s, at_s) - self._lag_s
+        known_s = min(decided_s, planned_s, at_s)
+        return known_s - self._lateness.at(known_s - self._findings.start_s)
 
     def _passed(self, tree: QueueTree, bound: Bound, row: Row, since_s: float) -> str:
         """How a queue above a pod uses more than a version of the Queues allows; "" if not, or if nobody can say."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from kube.memory.calls import Call
 from simulator.world import World
 from verification.hostile.actions import Action, CreatePod, EditPod
+from verification.hostile.faults.processes import TwoLeaders
 from verification.hostile.queue_actions import CreateQueue, DeleteQueue, EditQueue
 from verification.hostile.run import Outcome, run
-from verification.hostile.scenario import Scenario
+from verification.hostile.scenario import Scenario, Switches
 
 FREE = {"limit": -1.0, "quota": -1.0}
 LABEL = "kai.scheduler/queue"
@@ -87,3 +89,27 @@ def test_what_a_queue_takes_again_is_bound_while_others_of_it_wait() -> None:
     assert outcome.violations == (), "\n".join(outcome.events)
     assert "ends-a-0" in bound
     assert len(bound) == 2
+
+
+@pytest.mark.parametrize(("election", "unpromised"), [(True, set()), (False, {"S6"})])
+def test_limits_are_promised_to_one_scheduler_at_a_time(election: bool, unpromised: set[str]) -> None:
+    scenario = Scenario(seed=1, shapes=("1x4x80GiB",), settings=Switches(schedulers=2, election=election), calm_s=1)
+    assert scenario.unpromised == unpromised
+    led_by_two = TwoLeaders(at_s=0, for_s=1, role="scheduler")
+    assert msgspec.structs.replace(scenario, faults=(led_by_two,)).unpromised == {"S6"}
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_with_an_election_no_limit_is_passed_while_each_scheduler_hears_late(seed: int) -> None:
+    scenario = Scenario(
+        seed=seed,
+        shapes=("2x4x80GiB",),
+        settings=Switches(schedulers=2, election=True, event_delay_s=0.5),
+        actions=(
+            queue("a", limit=1),
+            *(pod for i in range(6) for pod in pods("a", 1, at_s=5 + i / 20, prefix=f"p{i}")),
+        ),
+        calm_s=20,
+    )
+    outcome = run(scenario)
+    assert outcome.violations == (), "\n".join(outcome.events)

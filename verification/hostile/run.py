@@ -27,7 +27,6 @@ from simulator.virtualtime import Deadlock, VirtualClock, VirtualTimeLoop
 from simulator.world import World
 from verification.hostile.actions import Action
 from verification.hostile.eventlog import EventLog, LogTaker, told_error
-from verification.hostile.faults import kinds
 from verification.hostile.faults.ground import Ground
 from verification.hostile.faults.kinds import Fault
 from verification.hostile.guard import RanTooLong, processor_time
@@ -179,7 +178,7 @@ class _Run:
 
     def outcome(self) -> Outcome:
         """What came of it."""
-        unpromised = kinds.unpromised(self.scenario.faults)
+        unpromised = self.scenario.unpromised
         judged = self.world.checker.findings.found.values() if self.world else ()
         found = [violation for violation in judged if violation.invariant not in unpromised]
         found += [*self.oversight.found, *self.found]

@@ -6,7 +6,7 @@ So what a seed found is kept as a file that outlives changes of the generator, a
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import msgspec
@@ -18,13 +18,15 @@ from gpu.dialects.settings import DialectSettings
 from kube.lead.lease import LeaseSettings
 from scheduler.settings import ScalingSettings, SchedulerSettings
 from simulator import shape
+from simulator.checks.limits import Lateness
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
 from simulator.world import GANG_GRACE_S, WorldSettings
 from verification.hostile import dialects, graces, queueing, timing, workload
 from verification.hostile.actions import Action
-from verification.hostile.faults import drawing
-from verification.hostile.faults.kinds import Fault
+from verification.hostile.faults import admission, drawing, machines, nodes, reservations
+from verification.hostile.faults.kinds import Fault, unpromised
+from verification.hostile.faults.processes import TwoLeaders
 from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.timing import Timers
 
@@ -50,9 +52,11 @@ _MANY_PODS: Final = 30
 #: Parts of the runs in which pods take long to end, and in which timers are not what they are by default.
 _SLOW_ENDS: Final = 0.1
 _OTHER_TIMERS: Final = 0.2
-#: How late who binds may hear of queues: where something is late or fails, and where nothing is.
-_LATE_S: Final = 300.0
+#: How late who decides may hear of queues where nothing is late, and how long it takes to catch up after a fault.
 _AT_ONCE_S: Final = 1.0
+_CATCHES_UP_S: Final = 120.0
+#: Faults that strike neither watches nor requests, nor who decides.
+_LEAVE_CACHES: Final = (admission, machines, nodes, reservations)
 #: Containers that take no longer than this to end are within a gang's grace time already.
 _SHORT_STOP_S: Final = 5.0
 
@@ -110,7 +114,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return WorldSettings(
             seed=self.seed,
             event_delay_s=switches.event_delay_s,
-            queue_lag_s=_LATE_S if self.faults or switches.event_delay_s else _AT_ONCE_S,
+            lateness=Lateness(_AT_ONCE_S + 2 * switches.event_delay_s, spans=tuple(self._late())),
             checks_queues=switches.checks_queues,
             schedulers=switches.schedulers,
             binders=switches.binders,
@@ -121,6 +125,19 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             scheduler=msgspec.structs.replace(SchedulerSettings(scaling=scaling), **timers.scheduler),
             binder=msgspec.structs.replace(BinderSettings(), **timers.binder),
         )
+
+    @property
+    def unpromised(self) -> frozenset[str]:
+        """Invariants that nobody can hold: of queues only one scheduler at a time knows what it has decided."""
+        is_led = self.settings.election and not any(isinstance(fault, TwoLeaders) for fault in self.faults)
+        of_queues = frozenset() if is_led or self.settings.schedulers == 1 else frozenset({"S6"})
+        return unpromised(self.faults) | of_queues
+
+    def _late(self) -> Iterator[tuple[float, float]]:
+        """When who decides may hear of queues late."""
+        for fault in self.faults:
+            if type(fault).__module__ not in {module.__name__ for module in _LEAVE_CACHES}:
+                yield fault.at_s, fault.end_s + _CATCHES_UP_S
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from simulator.checks.limits import Lateness
 from simulator.invariants import BIND_REQUESTS, POD_GROUPS, PODS, QUEUES
 from tests.simulator.made_up import Story, pod
 
@@ -41,7 +42,7 @@ def found(story: Story) -> list[str]:
 
 def story(*objects: dict[str, Any], lag_s: float = 0.0) -> Story:
     """Queues first, then pods, each bound when it comes."""
-    made = Story(queue_lag_s=lag_s)
+    made = Story(lateness=Lateness(lag_s))
     for each in objects:
         made.sees(each, kind=QUEUES if each["metadata"]["uid"].startswith("q-") else PODS)
     return made
@@ -96,7 +97,7 @@ def group(queue: str, name: str = "g", **metadata: Any) -> dict[str, Any]:
 
 
 def test_the_queue_of_a_gang_is_its_pod_groups() -> None:
-    told = Story(queue_lag_s=0.0).sees(queue("a", limit=0), kind=QUEUES).sees(queue("b"), kind=QUEUES)
+    told = Story().sees(queue("a", limit=0), kind=QUEUES).sees(queue("b"), kind=QUEUES)
     told.sees(group("b"), kind=POD_GROUPS)
     assert found(told.sees(of("a", "p", annotations={"pod-group-name": "g"}))) == []
     told.sees(group("a"), kind=POD_GROUPS).after(1)
@@ -147,6 +148,13 @@ def test_what_any_version_of_the_queues_permits_that_may_have_been_known_is_perm
     assert found(told.sees(of("a", "p"))) == []
     told.after(9)
     assert len(found(told.sees(of("a", "q")))) == 1
+
+
+def test_in_spans_in_which_events_are_late_earlier_versions_count_for_longer() -> None:
+    told = Story(lateness=Lateness(1, 100, ((20, 30),))).sees(queue("a", limit=1), kind=QUEUES).after(5)
+    told.sees(queue("a", limit=0), kind=QUEUES).after(20)
+    assert found(told.sees(of("a", "p"))) == []
+    assert len(found(told.after(10).sees(of("a", "q")))) == 1
 
 
 def test_what_was_decided_before_a_limit_came_down_may_be_bound_after_it() -> None:
