@@ -32,6 +32,7 @@ from scheduler.core.queues.use import is_fixed
 #: What a gang costs that does not start, and each of its members that was passed over, in operations (attempts.py).
 _TRYING: Final = 50
 _PASSING: Final = 5
+_OF_QUEUES: Final = frozenset({Code.OVER_LIMIT, Code.OVER_QUOTA})
 
 
 @dataclass(slots=True)
@@ -197,7 +198,7 @@ class WholeGang:
             self._wait_for_room(kept.verdict)
         elif not self._is_in_turn(ready):
             turn = Verdict(code=Code.WAITS_FOR_TURN, required=self.state.minimum)
-            self._explain(turn if kept is None else kept.verdict)
+            self._explain(kept.verdict if kept is not None else self._held_back_before(ready) or turn)
             self._sleep(Until.TOUCHED)
         elif not self.attempts.affords(ready):
             self._explain_kept(kept)
@@ -213,13 +214,13 @@ class WholeGang:
             self._carry_out(start)
             return
         attempts.rollback(mark)
+        attempts.allowance.spend(namespace, _TRYING + _PASSING * len(ready))
+        cost = attempts.allowance.spent_by(namespace) - spent
+        attempts.notes.start_failed(self.gang.key, cost, attempts.now_ns)
         if start.failed is None and start.held_back is not None:
             self._explain(start.held_back.verdict)
             self._hold_back(start.held_back)
             return
-        attempts.allowance.spend(namespace, _TRYING + _PASSING * len(ready))
-        cost = attempts.allowance.spent_by(namespace) - spent
-        attempts.notes.start_failed(self.gang.key, cost, attempts.now_ns)
         verdict = _incomplete(start, self.state)
         if start.held_back is not None:
             self._wait_for_both(verdict, start.held_back)
@@ -243,6 +244,11 @@ class WholeGang:
         self._explain(verdict)
         self.attempts.notes.gang_held_back(self.gang.key, held.use, self.rank, elsewhere=None)
         self._sleep(Until.CLASS_FITS)
+
+    def _held_back_before(self, ready: list[PodRecord]) -> Verdict | None:
+        """Why its queue did not take it where it was to be placed last; None if that is not why it waits."""
+        said = self.attempts.snapshot.backlog.said.verdict(ready[0].uid)
+        return said if said is not None and said.code in _OF_QUEUES else None
 
     def _keep(self, verdict: Verdict, asked: Hashable, charged: set[int]) -> None:
         kept = self._as_of_now(verdict, asked, charged)

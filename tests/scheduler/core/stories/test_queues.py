@@ -347,6 +347,25 @@ def test_a_member_beyond_the_minimum_at_the_limit_goes_to_a_node_with_larger_car
     assert placed(made) == ["a1"]
 
 
+def test_a_large_gang_at_the_limit_is_tried_on_other_nodes_seldom_and_says_why_it_waits_meanwhile() -> None:
+    made = half_of_small_quarter_of_large(large_is_free=False)
+    small, large = ("small", 80, 40_000), ("zlarge", 60, 80_000)
+    feed(made, *(node(name, gpus, mem_mib=card, pods=500) for name, gpus, card in (small, large)))
+    feed(made, queue("a", gpu=(0, 1, 50)))
+    feed(made, pod_group("g", 150, queue="a"), *(of("a", f"m{i}", 0, mem=20_000, group="g") for i in range(150)))
+    feed(made, bound(pod("f0", gpus=59, labels={names.QUEUE_LABEL: "b"}), "zlarge"))
+    assert placed(made) == []
+    made.remove_pod("uid-f0")
+    feed(made, node("small", 80, mem_mib=40_000, pods=500, cordoned=True))
+    plan = made.decide(1)
+    assert [*placements(plan.entries)] == []
+    said = made.backlog.said.verdict("uid-m0")
+    assert said is not None
+    assert said.code is Code.OVER_LIMIT
+    assert plan.wake_at_ns is not None
+    assert len(placed(made, plan.wake_at_ns)) == 150
+
+
 def test_a_pod_at_the_limit_that_nothing_can_help_is_not_looked_at_though_nodes_change() -> None:
     made = half_of_small_quarter_of_large(large_is_free=False)
     feed(made, of("a", "a1", 0, mem=20_000), bound(pod("c", cpu="1"), "small"))
