@@ -13,7 +13,7 @@ import yaml
 
 from cli import manifestfiles, tables
 from cli.documents import documents
-from cli.memory import rare_collections
+from cli.memory import HARDLY_EVER, rare_collections
 from cli.page.simulated import Recorder, recorded
 from cli.printable import line
 from cli.progress import Progress
@@ -54,14 +54,14 @@ def run(request: Request, progress: Progress | None = None) -> int:
     except (shape.MalformedShape, manifests.MalformedManifest) as error:
         raise BadInput(str(error)) from error
     loop = {} if request.real_time else {"loop_factory": VirtualTimeLoop}
-    with rare_collections():
+    with rare_collections(HARDLY_EVER):
         result = anyio.run(_simulate, shapes, objects, request, progress, backend_options=loop)
-    if isinstance(result, BadInput):
-        raise result
-    if request.output == "json":
-        write(result, request.output)
-    else:
-        tables.show(result, tables.console(), details=request.details)
+        if isinstance(result, BadInput):
+            raise result
+        if request.output == "json":
+            write(result, request.output)
+        else:
+            tables.show(result, tables.console(), details=request.details)
     return 0 if result.all_held else 1
 
 

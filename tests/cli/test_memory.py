@@ -5,7 +5,7 @@ import gc
 import anyio
 import pytest
 
-from cli.memory import rare_collections, trim_now_and_then
+from cli.memory import HARDLY_EVER, rare_collections, trim_now_and_then
 from tests.conftest import AnyioBackend
 
 
@@ -46,4 +46,7 @@ def test_garbage_is_looked_for_seldom_while_a_cluster_is_simulated_and_as_before
     with rare_collections():
         assert gc.isenabled()
         assert gc.get_threshold()[0] >= 100 * before[0]
+    assert gc.get_threshold() == before
+    with rare_collections(HARDLY_EVER):
+        assert gc.get_threshold()[0] == HARDLY_EVER
     assert gc.get_threshold() == before
