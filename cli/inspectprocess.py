@@ -18,7 +18,7 @@ from cli.inspection.options import ALIYUN, CLUSTER, NODE, POD, QUEUE
 from cli.inspection.sheets import Sheet
 from cli.inspection.surveying import Found, survey
 from cli.inspection.values import Inspection
-from cli.leaders import Leaders
+from cli.leaders import Leaders, by_server
 from cli.printable import line
 from cli.progress import Progress
 from cli.queueing import files
@@ -27,7 +27,6 @@ from cli.queueing.counting import Known
 from cli.queueing.tree import tree_sheets
 from cli.refusing import BadInput
 from kube.client.api import Api
-from kube.client.clock import SystemClock
 from kube.client.config import ConfigError
 from kube.client.errors import ApiError, Forbidden
 from kube.client.http import HttpTransport
@@ -61,9 +60,10 @@ def _of_files(arguments: argparse.Namespace) -> Inspection:
 async def _seen(arguments: argparse.Namespace) -> Inspection:
     credentials = await as_kubectl(kubeconfig=arguments.kubeconfig, context=arguments.context)
     async with HttpTransport(credentials, user_agent="moorage-inspect") as transport:
-        api = Api(transport, retry=Retry(rng(), tries=_TRIES))
+        dated, leaders = by_server(transport)
+        api = Api(dated, retry=Retry(rng(), tries=_TRIES))
         with Progress("reading the cluster").waiting():
-            return await look(api, arguments, own_namespace=credentials.namespace, leaders=Leaders(SystemClock()))
+            return await look(api, arguments, own_namespace=credentials.namespace, leaders=leaders)
 
 
 async def look(

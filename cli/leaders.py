@@ -1,8 +1,10 @@
 """Whether a scheduler and a binder are at work, as their leases say: the one that works renews its lease every 2 s.
 
 A lease is judged by whether it changes while we look, on our own monotonic clock. Its ``renewTime`` was written by
-another machine's clock, so it tells only whether to look twice, and how long ago the last renewal was. One that is
-ahead of our clock tells neither: such a lease counts as renewed only once we see it change. What could not be read is
+another machine's clock, so it tells only whether to look twice, and how long ago the last renewal was. It is compared
+with the API server's clock: a laptop that is half a minute behind would take a scheduler that died half a minute ago
+for one that has just renewed. A time that is ahead tells nothing: the lease counts as renewed only once we see it
+change. What could not be read is
 not judged: an API server that does not answer says nothing about a scheduler.
 """
 
@@ -16,9 +18,11 @@ import anyio
 import msgspec
 
 from kube.client.api import Api
-from kube.client.clock import Clock
+from kube.client.clock import Clock, SystemClock
 from kube.client.errors import ApiError, NotFound
 from kube.client.resources import LEASES
+from kube.client.serverclock import ServerClock
+from kube.client.transport import Transport
 from wire import names
 from wire.core import Lease, LeaseSpec
 
@@ -143,8 +147,17 @@ class Leaders:
             return 0.0, "its last renewal has no time"
         age_s = self._clock.now_ns() / _NS - renewed.timestamp()
         if age_s < -_SKEW_S:
-            return 0.0, f"its last renewal is {-age_s:.0f} s ahead of this clock"
+            return 0.0, f"its last renewal is {-age_s:.0f} s ahead of the API server's clock"
         return max(0.0, age_s), ""
+
+
+def by_server(transport: Transport, *, fallback: Clock | None = None) -> tuple[Transport, Leaders]:
+    """Return a transport to read leases by, and what judges them by the clock of the server that it reads from.
+
+    ``fallback``: our own clock, for a server whose answers have no date.
+    """
+    clock = ServerClock(transport, fallback=fallback or SystemClock())
+    return clock, Leaders(clock)
 
 
 def _sentence(name: str, seen: _Seen) -> str:

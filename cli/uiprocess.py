@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 
 from admission.certificates.tls import Files, FilesShown
 from cli import connections, namespaces
-from cli.leaders import Leaders
+from cli.leaders import by_server
 from cli.listening import listening
 from cli.memory import rare_collections
 from cli.page.access import Access, Open, Reviewed
@@ -33,7 +33,6 @@ from cli.printable import line
 from cli.progress import Progress
 from cli.refusing import BadInput
 from kube.client.api import Api
-from kube.client.clock import SystemClock
 from kube.client.config import ConfigError
 from kube.client.http import HttpTransport
 from kube.client.retry import Retry
@@ -93,11 +92,16 @@ async def _follow(arguments: argparse.Namespace, settings: PageSettings, door: D
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_until_told, tasks.cancel_scope)
             async with source as (transport, name):
-                api = Api(transport, retry=Retry(connections.rng()))
+                dated, leaders = by_server(transport)
+                api = Api(dated, retry=Retry(connections.rng()))
                 some = namespaces.chosen(arguments)
-                leaders = None if arguments.simulate else Leaders(SystemClock())
-                rng = connections.rng()
-                following = Following(api, publishing.objects, rng=rng, namespaces=some, leaders=leaders)
+                following = Following(
+                    api,
+                    publishing.objects,
+                    rng=connections.rng(),
+                    namespaces=some,
+                    leaders=None if arguments.simulate else leaders,
+                )
                 is_local = is_loopback(settings.listen[0])
                 access: Access = Open() if is_local else Reviewed(api)
                 hosts = _OURSELVES if is_local else None

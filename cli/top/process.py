@@ -18,7 +18,7 @@ from rich.text import Text
 
 from cli import namespaces
 from cli.connections import as_kubectl, rng
-from cli.leaders import Leaders
+from cli.leaders import by_server
 from cli.page.following import Following
 from cli.page.publishing import Publishing
 from cli.printable import line
@@ -28,7 +28,6 @@ from cli.top import keys
 from cli.top.colours import COLOURS
 from cli.top.screen import Letters, Screen, View, screen
 from kube.client.api import Api
-from kube.client.clock import SystemClock
 from kube.client.config import ConfigError
 from kube.client.http import HttpTransport
 from kube.client.retry import Retry
@@ -54,10 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
 async def _run(arguments: argparse.Namespace) -> int:
     async with _source(arguments) as transport:
         publishing = Publishing("top", every_s=_EVERY_S)
-        api = Api(transport, retry=Retry(rng()))
-        leaders = None if arguments.simulate else Leaders(SystemClock())
+        dated, leaders = by_server(transport)
+        api = Api(dated, retry=Retry(rng()))
         some = namespaces.chosen(arguments)
-        following = Following(api, publishing.objects, rng=rng(), namespaces=some, leaders=leaders)
+        watching = None if arguments.simulate else leaders
+        following = Following(api, publishing.objects, rng=rng(), namespaces=some, leaders=watching)
         top = Top(publishing, following, View(_PLAIN_WIDTH, _EVERYTHING, **_how(arguments)))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(following.run)

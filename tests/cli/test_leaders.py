@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from cli.leaders import CONFIRM_S, LEADERS, Leaders
+from cli.leaders import CONFIRM_S, LEADERS, Leaders, by_server
 from kube.client.api import Api
 from kube.client.clock import Clock, rfc3339_micro
 from kube.client.resources import LEASES
@@ -122,7 +122,7 @@ async def test_clocks_that_differ_make_nobody_dead(by_s: int) -> None:
 @pytest.mark.parametrize(
     ("spec", "doubt"),
     [
-        ({}, "its last renewal is 3600 s ahead of this clock"),
+        ({}, "its last renewal is 3600 s ahead of the API server's clock"),
         ({"renewTime": None}, "its last renewal has no time"),
     ],
 )
@@ -137,6 +137,20 @@ async def test_a_dead_scheduler_whose_clock_was_ahead_does_not_look_fresh(spec: 
         said, took_s = await looked(cluster)
         assert said == (f"the scheduler has not renewed its lease for 5 s, and {doubt}: no pod is placed",)
         assert took_s == CONFIRM_S
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("by_s", [-3600, -32, 32, 3600])
+async def test_a_lease_is_as_old_as_the_api_server_has_it_whatever_the_clock_of_who_reads_says(by_s: int) -> None:
+    cluster = Cluster()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(cluster.renew)
+        await anyio.sleep(30.5)
+        cluster.alive["moorage-scheduler"] = False
+        await anyio.sleep(35.0)
+        dated, leaders = by_server(cluster.server.transport(), fallback=Skewed(cluster.clock, by_s))
+        await leaders.look(Api(dated, retry=Retry(random.Random(1), tries=1)))
+        assert leaders.warnings() == (NO_POD_IS_PLACED.format(40),)
         tasks.cancel_scope.cancel()
 
 

@@ -213,9 +213,3 @@ def test_nothing_is_bound_in_a_queue_that_can_not_be_used(queues: list[dict[str,
 
 def test_without_any_queue_nothing_is_limited() -> None:
     assert found(story(of("a", "p"), of("", "q"))) == []
-
-
-def test_what_was_bound_before_there_was_a_queue_counts_from_the_first_one_on() -> None:
-    told = story(of("a", "p"), of("a", "q")).sees(queue("a", limit=2), kind=QUEUES)
-    assert found(told) == []
-    assert found(told.sees(of("a", "r"))) == ["queue a uses 3 gpu of a limit of 2 with pod team/r"]
