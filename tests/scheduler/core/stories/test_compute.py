@@ -90,10 +90,14 @@ def test_what_one_of_two_shares_asks_of_compute_is_told_where_the_other_asks_non
     assert explained.verdict.node_reasons == (NodeReason("compute", "", 1),)
 
 
-@pytest.mark.parametrize(("nano", "kind"), [(TENTH, "compute"), (NANO, "mode")])
-def test_beside_a_device_of_another_mode_compute_is_told_where_its_own_has_room(nano: int, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("nano", "percent", "kind"), [(TENTH, 60, "compute"), (TENTH, 100, "compute"), (NANO, 60, "mode")]
+)
+def test_beside_a_device_of_another_mode_compute_is_told_where_its_own_has_room(
+    nano: int, percent: int, kind: str
+) -> None:
     others = reservation("g", book={"uid-x": TENTH}, uuid="GPU-1", mode="mps")
-    alike = reservation("h", book={"uid-y": nano}, uuid="GPU-2", mode="hami-core", compute_percent=60)
+    alike = reservation("h", book={"uid-y": nano}, uuid="GPU-2", mode="hami-core", compute_percent=percent)
     _, (explained,) = _decided(node(gpus=2), others, alike, asking("p", 45, wishes=Wishes(mode="hami-core")))
     assert explained.verdict.node_reasons == (NodeReason(kind, "", 1),)
 
