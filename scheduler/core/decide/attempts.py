@@ -105,7 +105,7 @@ class Attempts:
             return self.put_off()
         if not self.allowance.has_left(namespace):
             if any(pod.cls in self.fitting for pod in pods):
-                self.floor = priority if self.floor is None else max(priority, self.floor)
+                self.floor = priority
             return self.put_off()
         return all(self._is_judged(cls, namespace) for cls in dict.fromkeys(pod.cls for pod in pods))
 
