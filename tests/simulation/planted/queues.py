@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
 import msgspec
 from typing_extensions import override
@@ -119,8 +119,8 @@ class NeverWakes(Cluster):
 
 class _SoundAsleep(QuotaSleepers):
     @override
-    def due(self, tree: Tree, accounts: Callable[[], Room], version: int = 0) -> list[Item]:
-        return super().due(tree, _Full, version)
+    def due(self, tree: Tree, cards: Hashable, accounts: Callable[[], Room], *, version: int = 0) -> list[Item]:
+        return super().due(tree, cards, _Full, version=version)
 
     @override
     def outdated(self, count: int) -> list[Item]:
