@@ -38,6 +38,10 @@ def _script(path: Path, line: str) -> None:
     path.chmod(0o755)
 
 
+#: client-go logs when `kubectl wait` cancels its own watch in the middle of an event: a matter of chance.
+_LOG_OF_KUBECTL: Final = re.compile(r"^[IWE][0-9]{4} [0-9:.]+ +[0-9]+ [a-z_]+\.go:[0-9]+\] .*\n", re.MULTILINE)
+
+
 def type_in(
     blocks: Sequence[Block], folder: Path, environ: Mapping[str, str], *, within_s: float = 240
 ) -> Sequence[str]:
@@ -55,7 +59,7 @@ def type_in(
         timeout=within_s,
         check=False,
     )
-    *ended, rest = _ENDED.split(ran.stdout)
+    *ended, rest = _ENDED.split(_LOG_OF_KUBECTL.sub("", ran.stdout))
     printed, codes = ended[::2], [int(code) for code in ended[1::2]]
     problems = [
         problem

@@ -177,3 +177,10 @@ said never
         "page.md:18: (exit 4) : ended with 4: ",
         "page.md:23: said before false said after : ended with 1 on its way: before ",
     ]
+
+
+def test_what_kubectl_logs_beside_its_answer_is_not_part_of_it(tmp_path: Path) -> None:
+    log = 'I1124 11:35:42.660662   22827 reflector.go:664] "Warning: watch ended with error" err="context canceled"'
+    text = "<!-- run: offline -->\n```console\n$ cat said\npod/a condition met\n```\n"
+    (tmp_path / "said").write_text(f"{log}\npod/a condition met\n")
+    assert session.type_in(list(found(text, "page.md")), tmp_path, os.environ) == []
