@@ -15,7 +15,7 @@ from typing import NamedTuple
 from scheduler.core.model.queue_record import QueueRecord
 from scheduler.core.model.resources import DIMENSIONS, NOTHING, Resources
 from scheduler.core.model.verdict import Code, QueueCause, Verdict
-from scheduler.core.queues.shares import Records, allocatable, fair_shares
+from scheduler.core.queues.shares import Divisions, Records, allocatable, fair_shares
 from scheduler.core.queues.sums import Sum
 from scheduler.core.queues.tree import Tree
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
@@ -161,6 +161,7 @@ def accounts(
     *,
     used: UseOverTime = NOT_COUNTED,
     records: Records | None = None,
+    known: Divisions | None = None,
 ) -> Accounts:
     """Add up what is counted by queue name, and divide what nodes have.
 
@@ -181,7 +182,7 @@ def accounts(
             account.kept = account.kept.plus(each.kept)
             account.asked = account.asked.plus(each.asked)
     total = Resources(*(max(0, each) for each in total))
-    fair = fair_shares(tree, total, [account.asked for account in of], used=used, records=records)
+    fair = fair_shares(tree, total, [account.asked for account in of], used=used, records=records, known=known)
     for account, queue, share in zip(of, tree.queues, fair, strict=True):
         account.fair, account.allocatable = share, allocatable(queue, share)
     return Accounts(tree, total, of)

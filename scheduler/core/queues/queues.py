@@ -18,7 +18,7 @@ from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.queues import use
 from scheduler.core.queues.accounts import Account, Accounts, accounts
-from scheduler.core.queues.shares import Records
+from scheduler.core.queues.shares import Divisions, Records
 from scheduler.core.queues.sums import QueueSums, Row, Stage
 from scheduler.core.queues.tree import Tree, TreeQueue
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
@@ -47,6 +47,7 @@ class Queues:
         self._amounts_of: dict[PodClass, tuple[Resources, Resources]] = {}
         #: Use over time, as far as it counts.
         self.used = NOT_COUNTED
+        self._divisions = Divisions()
         #: Accounts as they were made last, and what of.
         self._made: tuple[tuple[Tree, int, Resources, UseOverTime], Accounts] | None = None
 
@@ -62,7 +63,7 @@ class Queues:
         self._forget_tree()
 
     def _forget_tree(self) -> None:
-        self._tree = None
+        self._tree, self._divisions = None, Divisions()
         self._changed()
 
     # --- nodes -------------------------------------------------------------------------------------------------------
@@ -182,5 +183,8 @@ class Queues:
     def _accounts(self) -> Accounts:
         made_of = self.tree, self.sums.version, self._total, self.used
         if self._made is None or self._made[0] != made_of:
-            self._made = made_of, accounts(self.tree, self.sums.sums, self._total, used=self.used)
+            self._made = (
+                made_of,
+                accounts(self.tree, self.sums.sums, self._total, used=self.used, known=self._divisions),
+            )
         return self._made[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
 from operator import itemgetter
@@ -30,6 +30,16 @@ class Records:
         return made
 
 
+@dataclass(slots=True)
+class Divisions:
+    """The divisions of one tree as they were made last: one of the same numbers is not made again.
+
+    By the number of the queue whose share is divided, and dimension: what it was made of, and the shares.
+    """
+
+    of: dict[tuple[int, int], tuple[object, list[int]]] = field(default_factory=dict)
+
+
 def fair_shares(
     tree: Tree,
     total: Resources,
@@ -37,32 +47,39 @@ def fair_shares(
     *,
     used: UseOverTime = NOT_COUNTED,
     records: Records | None = None,
+    known: Divisions | None = None,
 ) -> list[Resources]:
     """The fair share of each queue, by number. ``asked``: what its pods use and wait for, by number.
 
-    ``records``: takes the steps of each division.
+    ``records``: takes the steps of each division. ``known``: what may be taken over, and takes what is made; of this
+    tree.
     """
     fair, used_ppb = [NOTHING] * len(tree.queues), use_by_number(tree, used)
 
-    def divided(
-        numbers: Sequence[int], of: Resources, noted: Sequence[DivisionRecord | None]
-    ) -> Iterator[tuple[int, Resources]]:
-        by_dimension = []
-        for at, (unit, record) in enumerate(zip(UNITS, noted, strict=True)):
-            siblings = [_sibling(tree.queues[n], at, asked[n], used_ppb[n][at]) for n in numbers]
-            divide(of[at], siblings, unit=unit, k_milli=used.k_milli, record=record)
-            by_dimension.append([each.fair for each in siblings])
-        return zip(numbers, starmap(Resources, zip(*by_dimension, strict=True)), strict=True)
+    def divided(numbers: Sequence[int], at: int, has: int, record: DivisionRecord | None) -> list[int]:
+        siblings = [_sibling(tree.queues[n], at, asked[n], used_ppb[n][at]) for n in numbers]
+        divide(has, siblings, unit=UNITS[at], k_milli=used.k_milli, record=record)
+        return [each.fair for each in siblings]
+
+    def shares(parent: int, numbers: Sequence[int], at: int, has: int) -> list[int]:
+        if known is None:
+            return divided(numbers, at, has, None)
+        made_of = has, used.k_milli, [asked[n][at] for n in numbers], [used_ppb[n][at] for n in numbers]
+        found = known.of.get((parent, at))
+        if found is None or found[0] != made_of:
+            found = known.of[parent, at] = made_of, divided(numbers, at, has, None)
+        return found[1]
 
     levels = [(TOP, tree.top), *((queue.number, queue.children) for queue in tree.queues if queue.children)]
     for parent, numbers in levels:
-        noted = records.open(parent) if records is not None else _UNNOTED
-        for number, share in divided(numbers, total if parent == TOP else fair[parent], noted):
+        has = total if parent == TOP else fair[parent]
+        if records is not None:
+            by_dimension = [divided(numbers, at, has[at], record) for at, record in enumerate(records.open(parent))]
+        else:
+            by_dimension = [shares(parent, numbers, at, has[at]) for at in range(len(UNITS))]
+        for number, share in zip(numbers, starmap(Resources, zip(*by_dimension, strict=True)), strict=True):
             fair[number] = share
     return fair
-
-
-_UNNOTED: Final[tuple[DivisionRecord | None, ...]] = (None,) * len(UNITS)
 
 
 def use_by_number(tree: Tree, used: UseOverTime) -> list[Ppb]:

@@ -18,6 +18,7 @@ _KEPT_VALUES: Final = {
     ("Ledger", "_slice_rows"),
     ("OthersTerms", "_judged"),
     ("Queues", "_amounts_of"),
+    ("Queues", "_divisions"),
     ("Queues", "_made"),
     ("Queues", "_tree"),
     ("OthersTerms", "_known"),

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from scheduler.core.model.queue_record import QueueRecord
 from scheduler.core.model.resources import UNLIMITED, Resources
-from scheduler.core.queues.shares import TOP, Records, allocatable, fair_shares
+from scheduler.core.queues.shares import TOP, Divisions, Records, allocatable, fair_shares
 from scheduler.core.queues.tree import Tree
+from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 
 GPU = 10**9
 EVEN = Resources(10**6, 10**6, 10**6)
@@ -66,3 +70,32 @@ def test_each_level_is_on_record_with_the_share_that_it_divides() -> None:
     assert left is not None
     totals = {parent: [record.total for record in noted] for parent, noted in records.of.items()}
     assert totals == {TOP: [0, 0, 8 * GPU], left.number: [0, 0, 3 * GPU]}
+
+
+@given(st.data())
+def test_divisions_that_are_taken_over_equal_those_that_are_made_again(data: st.DataObject) -> None:
+    few, many = st.integers(0, 4), st.integers(0, 100)
+    names = ["top", "other", "a", "b", "c"]
+    tree = Tree(
+        QueueRecord(
+            name=name,
+            parent="top" if len(name) == 1 else "",
+            quota=gpus(data.draw(few)),
+            weight=Resources(gpu_nano=data.draw(st.integers(1, 4))),
+        )
+        for name in names
+    )
+    known, asked, total, used = Divisions(), [gpus(50)] * len(names), gpus(40), NOT_COUNTED
+    for _ in range(6):
+        match data.draw(st.sampled_from(["asked", "total", "used", "k"])):
+            case "asked":
+                asked[data.draw(st.integers(0, 4))] = gpus(data.draw(many))
+            case "total":
+                total = gpus(data.draw(many))
+            case "used":
+                name = data.draw(st.sampled_from(names))
+                used = UseOverTime(of={name: (0, 0, data.draw(many) * 10**7)}, k_milli=used.k_milli)
+            case _:
+                used = UseOverTime(of=used.of, k_milli=data.draw(many) * 100)
+        fresh = fair_shares(tree, total, asked, used=used)
+        assert fair_shares(tree, total, asked, used=used, known=known) == fresh
