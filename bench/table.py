@@ -38,7 +38,7 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {
     "queues": (
         "Queues",
         "CPU of the core alone (`bench/queues.py` says what each row is). Bars: 2 ms for the division of 100 queues "
-        "and for a decision on one pod beside 100 queues and 10,000 gangs (KAI: 218 ms a cycle); 60 MiB at 90,000 pods.",
+        "and for a decision on one pod beside 100 queues and 10,000 gangs (KAI: 218 ms); 60 MiB at 90,000 pods.",
     ),
     "translate": ("Understanding a pod", "At the door, once a pod. Goal: 50 us (`bench/translate.py`)."),
     "largest": (

@@ -129,5 +129,5 @@ def test_a_flat_tree_of_thousands_costs_no_more_than_in_proportion() -> None:
 
 def test_the_tree_of_the_documentation_has_no_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[2] / "docs" / "queues.md").read_text()
-    (tree,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tree,) = (block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "kind: Queue" in block)
     assert findings(capsys, written(tmp_path, tree), code=0) == []

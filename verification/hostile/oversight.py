@@ -24,6 +24,7 @@ from simulator.violations import Violation
 from simulator.witness import Record, Refused, Started
 from verification.hostile.actions import CreatePod, DeletePod, DeleteReservation
 from verification.hostile.faults import requests, watches
+from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.weighing import weight_bytes
 from wire import names
 
@@ -37,9 +38,11 @@ MEMORY: Final = "MEMORY"
 STORM: Final = "STORM"
 BYSTANDER: Final = "BYSTANDER"
 
-#: What an idle scheduler may hold, and for each pod that it ever saw (it remembers names of what is gone).
+#: What an idle scheduler may hold, and for each pod that it ever saw (it remembers names of what is gone), and for each
+#: Queue that was made, as it stays: its record, its place in the tree, its shares and its status.
 IDLE_BYTES: Final = 176 * 1024
 BYTES_PER_POD: Final = 1024
+BYTES_PER_QUEUE: Final = 4 * 1024
 #: Requests of one component in one minute, whatever goes wrong.
 REQUESTS_A_MINUTE: Final = 2000
 #: How long the API server may take over a pod that is none of ours.
@@ -112,7 +115,8 @@ class Oversight:
 
     def weigh(self, world: World) -> None:
         """Judge what schedulers hold when all work is gone."""
-        allowed = IDLE_BYTES + BYTES_PER_POD * len(world.timeline.of)
+        queues = sum(isinstance(action, CreateQueue) for action in self.scenario.actions)
+        allowed = IDLE_BYTES + BYTES_PER_POD * len(world.timeline.of) + BYTES_PER_QUEUE * queues
         for name, scheduler in world.running.items():
             held = weight_bytes(scheduler)
             if held > allowed:
