@@ -27,13 +27,18 @@ class Crowd:
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     async def runs(self, created: Pod, *, within_s: float = 60) -> Pod:
-        """Wait until a pod runs with all that was written about it, and return it."""
+        """Wait until a pod runs with all that was written about it, and return it.
+
+        A pod runs from its first container on; here all of them have to.
+        """
         name, uid = created["metadata"]["name"], created["metadata"]["uid"]
+        containers = {container["name"] for container in created["spec"]["containers"]}
 
         async def is_running() -> Pod | None:
             found = await self.scene.pod(name)
             assert found["metadata"]["uid"] == uid
-            return found if found["status"]["phase"] == "Running" else None
+            is_whole = containers <= set(self.scene.seen(found))
+            return found if found["status"]["phase"] == "Running" and is_whole else None
 
         found: Pod = await eventually(is_running, f"pod {name[:80]} to run", within_s=within_s)
         return found

@@ -267,10 +267,17 @@ async def test_what_kai_left_is_neither_taken_over_nor_changed_nor_removed(
 
 
 def _of_kai(plane: ControlPlane) -> list[tuple[str, str, str]]:
-    """Kind, name and version of KAI's objects: the version changes with each write."""
+    """Kind, name and version of KAI's objects: the version changes with each write.
+
+    Of Queues the generation, which their status does not change: that is the scheduler's to write, as it was KAI's.
+    """
     kinds = "namespaces,serviceaccounts,roles,rolebindings,priorityclasses,queues.scheduling.run.ai"
     listed = json.loads(plane.kubectl("get", kinds, "-A", "-l", "of=kai", "-o", "json"))["items"]
-    return [(made["kind"], made["metadata"]["name"], made["metadata"]["resourceVersion"]) for made in listed]
+    version = {"Queue": "generation"}
+    return [
+        (made["kind"], made["metadata"]["name"], str(made["metadata"][version.get(made["kind"], "resourceVersion")]))
+        for made in listed
+    ]
 
 
 def _arguments(release: Release, component: str) -> list[str]:

@@ -99,7 +99,7 @@ async def test_a_pytorch_job_starts_as_a_gang_in_parts(set_workloads: Any) -> No
             share("llm-master-0", "0.5", labels=of_role("llm", "master"), ownerReferences=[reference(job)])
         )
         await at.grouped("llm-master-0")
-        await at.on.says("llm-master-0", "Waiting for 4 pods, currently 1 exist")
+        await at.on.says("llm-master-0", "Waiting for 3 pods for SubGroup worker, currently 0 exist")
         workers = [f"llm-worker-{number}" for number in range(3)]
         of_workers = {"labels": of_role("llm", "worker"), "ownerReferences": [reference(job)]}
         await at.on.create(*(share(name, "0.5", **of_workers) for name in workers))

@@ -356,7 +356,7 @@ async def test_a_ray_cluster_with_two_worker_groups_starts_whole(set_teams: Any)
 
         await at.on.create(part("ray-head", "headgroup"), part("ray-small", "small"), part("ray-large", "large"))
         await at.grouped("ray-head", "ray-small", "ray-large")
-        await at.on.says("ray-head", "required for gang scheduling")
+        await at.on.says("ray-head", "for gang scheduling")
         assert bound(await at.on.pods()) == ["filler"]
         await at.on.delete("filler")
         await at.on.running(3)
@@ -380,7 +380,7 @@ async def test_each_group_of_a_leader_worker_set_starts_whole(set_teams: Any) ->
         started = bound(await at.on.running(2))
         assert started in (["lws-0-0", "lws-0-1"], ["lws-1-0", "lws-1-1"])
         (one,) = {"0", "1"} - {started[0][4]}
-        await at.on.says(f"lws-{one}-0", "required for gang scheduling")
+        await at.on.says(f"lws-{one}-0", "for gang scheduling")
         assert bound(await at.on.pods()) == started
 
 
