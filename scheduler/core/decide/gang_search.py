@@ -174,8 +174,11 @@ class Search(Generic[M]):
         return self._place(others, Missing(max(0, self.state.of_all - len(taken)), {}))
 
     def _asked(self, node: int) -> Hashable:
-        """What a leaf asks of nodes and queue; None for another node, and where a member is like no other."""
+        """What a leaf asks of nodes and queue; None for another node, and where a member is like no other.
+
+        Priority and preemptibility say whether a member has to stay within a quota.
+        """
         members = [self.ready[place] for place in self._of_leaf.get(node, ())]
         if not members or any(pod.alone for pod in members):
             return None
-        return self.state.lacks[node], tuple(pod.cls for pod in members)
+        return self.state.lacks[node], tuple((pod.cls, pod.priority, pod.is_preemptible) for pod in members)

@@ -437,3 +437,15 @@ def test_who_stands_behind_those_that_no_node_takes_has_a_turn_at_once() -> None
     assert placed(made) == []
     made.remove_pod("uid-old")
     assert placed(made) == ["m36"]
+
+
+@pytest.mark.parametrize("fixed", ["x", "y"])
+def test_a_gang_whose_parts_a_queue_holds_back_wakes_for_the_part_that_needs_no_quota(fixed: str) -> None:
+    """One part can't be preempted, and there is no quota; the other one waits for the limit only."""
+    parts = [{"name": name, "minMember": 1} for name in "xy"]
+    group = pod_group("g", None, queue="a", minSubGroup=1, subGroups=parts)
+    members = [of("a", name, group="g", subgroup=name, priority=100 if name == fixed else 0) for name in "xy"]
+    made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 1)), bound(of("a", "r"), "n1"), group, *members)
+    assert placed(made) == []
+    made.remove_pod("uid-r")
+    assert placed(made) == [name for name in "xy" if name != fixed]
