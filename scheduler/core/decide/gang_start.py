@@ -10,7 +10,6 @@ from scheduler.core.decide.gang_search import Search, Tried
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Retire
 from scheduler.core.model.records import PodGroupRecord, PodRecord
-from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import HeldBack
 
@@ -90,13 +89,9 @@ class _Trying:
     def _hold_back(self, held: HeldBack) -> None:
         """All members that were placed, and this one, are more than the queue takes; what asks least of it wakes it."""
         amounts = self.attempts.accounts.charged_since(self.before).plus(held.use.amounts)
-        known = self.start.held_back
-        least = amounts if known is None else Resources(*map(min, amounts, known.use.amounts))
-        self.start.held_back = HeldBack(
-            held.verdict if known is None else known.verdict,
-            held.use._replace(amounts=least),
-            is_there=held.is_there or (known is not None and known.is_there),
-        )
+        held = held._replace(use=held.use._replace(amounts=amounts))
+        known = self.start.held_back or held
+        self.start.held_back = HeldBack(known.verdict, held.use.or_less(known.use), held.is_there or known.is_there)
 
     def failed(self, subgroup: str, placed: int) -> None:
         """Remember the first that there was no room for."""
