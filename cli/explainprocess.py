@@ -41,7 +41,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Explain what is asked for; 1 if the cluster can't be read. Raises BadInput."""
+    """Explain the object that the arguments name; return 1 if the cluster can't be read. Raises BadInput."""
     try:
         known = files.read(arguments.filename) if arguments.filename else anyio.run(_read, arguments)
     except ConfigError as error:

@@ -20,8 +20,8 @@ from typing import Any, Final
 import anyio
 
 _TRIM_EVERY_S: Final = 60.0
-#: Objects that were made and not freed until young ones are looked through: where a process runs on, and in a run that
-#: ends by itself, for which so many are some GiB.
+#: Objects that were made and not freed until young ones are looked through: in a process that stays, and in a run that
+#: ends by itself, where ten million objects take some GiB.
 _RARE: Final = 200_000
 HARDLY_EVER: Final = 10_000_000
 #: How often young ones are looked through until older ones are.
@@ -42,7 +42,7 @@ async def trim_now_and_then(library: Any = None) -> None:
 
 @contextmanager
 def rare_collections(made: int = _RARE) -> Iterator[None]:
-    """Have Python look for cyclic garbage only after so many objects were made and not freed, while this lasts.
+    """Have Python look for cyclic garbage only after ``made`` objects that were not freed, while this lasts.
 
     A simulated cluster keeps a million objects and drops them by their counts: with Python's own thresholds looking
     through them took nearly half of a run with 5,000 pods, and found next to nothing. Of what was left, some each

@@ -1,6 +1,6 @@
 """Where a process shows what it counts: ``/metrics``, as Prometheus and OpenMetrics have it.
 
-Whoever reaches the address may read it. There are numbers there, names of queues, and names of kinds: of reasons,
+Everybody who reaches the address may read it: numbers, names of queues, and names of kinds: of reasons,
 resources and products of GPUs; no names of pods, users, namespaces or nodes, and no secrets.
 """
 

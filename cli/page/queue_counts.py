@@ -24,7 +24,7 @@ from scheduler.core.report.queue_view import QueueView, queue_views
 from scheduler.status.reasons import told
 
 _SETTINGS: Final = Settings()
-#: So many pods or nodes are counted before others get a turn: about 50 us each.
+#: Pods or nodes that are counted before other tasks run: about 50 us each.
 _PER_TURN: Final = 64
 
 

@@ -1,4 +1,4 @@
-"""Reads what queues depend on from a cluster, as whoever asks may."""
+"""Reads what queues depend on from a cluster, with the rights of the user."""
 
 from __future__ import annotations
 

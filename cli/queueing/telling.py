@@ -13,7 +13,7 @@ from scheduler.core.queues.order import Criterion
 from scheduler.core.report.queue_explanation import DivisionView, Explanation, LevelView, NextView, OrderView, PartView
 from scheduler.core.report.queue_view import QueueView
 
-#: Of the siblings of a queue so many are shown; -o json has all.
+#: Siblings of a queue that are shown; -o json has all.
 _MOST_QUEUES: Final = 12
 #: Each has a column of its own in the table of steps, while they are so few.
 _MOST_COLUMNS: Final = 4

@@ -1,6 +1,6 @@
 """Amounts of queues as people read them: cores, GB of 10^9 bytes, GPUs, to two places.
 
-Quotas and limits are rounded down, all else up: what is used and requested, and what of that a share covers.
+Quotas and limits are rounded down. Used and requested amounts and fair shares are rounded up.
 """
 
 from __future__ import annotations
