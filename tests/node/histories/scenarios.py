@@ -196,7 +196,8 @@ async def shares(stage: Stage) -> None:
     stage.telling.order()
     stage.telling.step("all go")
     await stage.delete("one", "other", "whole")
-    await until(stage, "reservation-1", "gone")
+    for name in ("one", "other", "whole", "reservation-1"):
+        await until(stage, name, "gone")
 
 
 async def shares_and_a_reboot(stage: Stage) -> None:
