@@ -44,7 +44,7 @@ _NAMESPACE = "team-{}"
 
 NOTES = (
     "Headless Chromium without a GPU, window of 1280 by 800, on the machine that also serves the page. The page is "
-    "asked for anew each time, nothing is cached.",
+    "asked for again each time, nothing is cached.",
     "map_drawn_ms: from the request until the screen shows every device; first_paint_ms: the bar at the top.",
     "update_ms: processor time of the browser's main thread for a change of one node: script, style, layout, paint.",
     "The heap is measured after a collection; resident memory is that of the tab's process.",

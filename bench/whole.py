@@ -27,7 +27,7 @@ _EVENTS_WITHIN_S = 300.0
 NOTES = (
     f"kube-scheduler: default plug-ins, client limit lifted to {STOCK_QPS}/s.",
     "In Moorage's rounds its binder runs as well; no webhooks unless the row says so.",
-    "Either scheduler is started anew for each round, Python's with its bytecode compiled.",
+    "Either scheduler is started again for each round, Python's with its bytecode compiled.",
     "Everything shares the processors of the machine: etcd, API server, controller manager, scheduler, the observer.",
     "Events count: a round is over when all pods are bound and all their events are written.",
     "per_s: from the start of the process until then; per_s_at_work: from the first binding until then; bound_per_s: "

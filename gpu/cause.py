@@ -11,7 +11,7 @@ import enum
 class Cause(enum.Enum):
     """What ended an attempt. The value is the stable name that is written on the wire."""
 
-    #: The book has no room (the prediction was late), or another attempt of the pod stands in it.
+    #: The book has no room (the prediction was late), or another attempt of the pod is in it.
     DEVICE_TAKEN = "DeviceTaken"
     #: The reservation pod can't be joined: foreign, ending, of another identity.
     NOT_JOINABLE = "ReservationNotJoinable"

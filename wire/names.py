@@ -41,9 +41,9 @@ PODS_RESOURCE: Final = "pods"
 # --- pod annotations: what a user asks (KAI) ---------------------------------------------------------------------
 #: A part of one device, above 0 and below 1.
 GPU_FRACTION: Final = "gpu-fraction"
-#: So many MiB of one device.
+#: MiB of one device.
 GPU_MEMORY: Final = "gpu-memory"
-#: The same of so many distinct devices of one node.
+#: How many distinct devices of one node, the same of each.
 GPU_FRACTION_NUM_DEVICES: Final = "gpu-fraction-num-devices"
 #: The container that gets it; without it the first one.
 GPU_FRACTION_CONTAINER_NAME: Final = "gpu-fraction-container-name"
@@ -247,7 +247,7 @@ CONDITION_QUEUE_OVER_QUOTA: Final = "OverQuota"
 CONDITION_QUEUE_CLOSED: Final = "moorage.dev/Closed"
 #: The pod can't be placed now; the message says why.
 REASON_UNSCHEDULABLE: Final = "Unschedulable"
-#: The pod was not bound to the node that was chosen; it is decided upon anew.
+#: The pod was not bound to the node that was chosen; it is decided on again.
 REASON_BINDING_ERROR: Final = "BindingError"
 #: The pod is bound.
 REASON_SCHEDULED: Final = "Scheduled"
@@ -257,7 +257,7 @@ REASON_NOT_READY: Final = "NotReady"
 REASON_BOUND: Final = "Bound"
 #: The node can't hold the pod to all that it wishes; the message says to what.
 REASON_NOT_ENFORCED: Final = "NotEnforced"
-#: Something that the pod says was read otherwise than it stands there, or given instead.
+#: Something that the pod says got another meaning than it reads, or is given instead.
 REASON_UNDERSTOOD: Final = "GPURequestUnderstood"
 #: A PodGroup has a ``stalenessGracePeriod`` that is no duration; it counts as not set.
 REASON_MALFORMED_GROUP: Final = "MalformedPodGroup"
@@ -269,7 +269,7 @@ REASON_EVICT: Final = "Evict"
 REASON_GPU_LOST: Final = "GPULost"
 #: The pod has to leave its GPU: somebody else was given it, or its device plugin says that it is unhealthy.
 REASON_GPU_MOVED: Final = "GPUMoved"
-#: On a reservation pod: its book was lost and written anew from the pods that are bound, or can't be read.
+#: On a reservation pod: its book was lost and written again from the bound pods, or can't be read.
 REASON_BOOK_LOST: Final = "BookLost"
 #: The pod can't be grouped as its workload asks; the message says why (KAI's name).
 REASON_NOT_GROUPED: Final = "PodGrouperWarning"

@@ -62,8 +62,8 @@ class AdmissionOptions(Component, frozen=True, kw_only=True):
     visible_devices_guard: Annotated[
         Guard,
         Setting(
-            help=f"what becomes of {names.ENV_VISIBLE_DEVICES} where nobody was given a share, unless the namespace "
-            f"says otherwise by its label {names.VISIBLE_DEVICES_GUARD}",
+            help=f"what becomes of {names.ENV_VISIBLE_DEVICES} of a container without a share, unless the namespace "
+            f"has another value in its label {names.VISIBLE_DEVICES_GUARD}",
             kind=kinds.member(Guard),
         ),
     ] = Choices().guard
