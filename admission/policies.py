@@ -168,7 +168,7 @@ def _reservations(who: Identities, namespace: str) -> cel.Manifest:
             "itself": f"{cel.claim(_POD_NAME_CLAIM)} == [request.name]"
             f" && oldObject != null && {cel.claim(_POD_UID_CLAIM)} == [oldObject.metadata.uid]",
             "told": cel.changed("annotations", identity),
-            "otherwise": f"{cel.changed('annotations', other)} + {cel.changed('labels', 'true')}",
+            "elsewhere": f"{cel.changed('annotations', other)} + {cel.changed('labels', 'true')}",
             "oldFinalizers": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])",
             "newFinalizers": "object == null ? [] : object.metadata.?finalizers.orValue([])",
             "bookHeld": f"{cel.text(names.BOOK_FINALIZER)} in variables.oldFinalizers",
@@ -184,7 +184,7 @@ def _reservations(who: Identities, namespace: str) -> cel.Manifest:
             (
                 "request.operation != 'DELETE' || !variables.was || variables.lifeCycle"
                 f" || {book_of} == {cel.text(book.render(book.EMPTY))}",
-                "'the device of this reservation pod has tenants: delete those, and it goes by itself'",
+                "'the device of this reservation pod has tenants: delete those, and it goes too'",
             ),
             (
                 "request.operation != 'UPDATE' || !variables.was || variables.bookHeld == variables.bookKept",
@@ -197,7 +197,7 @@ def _reservations(who: Identities, namespace: str) -> cel.Manifest:
             ),
             (
                 "!variables.inside || request.operation == 'UPDATE' && request.?subResource.orValue('') == ''"
-                " && variables.was && variables.itself && variables.otherwise.size() == 0"
+                " && variables.was && variables.itself && variables.elsewhere.size() == 0"
                 " && variables.oldFinalizers == variables.newFinalizers && object.spec == oldObject.spec"
                 " && object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences",
                 "'a reservation pod may only say which device it holds, and only of itself'",

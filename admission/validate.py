@@ -110,7 +110,7 @@ def _shared_too_late(before: Raw, after: Raw, translation: Translation, key: str
                 field=f"annotation {key}",
                 value="none" if value is None else shown(value),
                 message=f"container {ref.name} can't be given a share any more: it was not made ready for one when the "
-                "pod came; make the pod anew",
+                "pod came; delete the pod and create it again",
                 allowed=shown(_annotations(before).get(key, "none")),
             )
     return None
@@ -129,7 +129,7 @@ def _said_too_late(before: Raw, after: Raw) -> Refusal | None:
                 field=f"{what} {key}",
                 value="none" if new is None else shown(new),
                 message=f"{what} {key} can't be changed: what a pod asks of GPUs was read when it came, so this would "
-                "change nothing; make the pod anew",
+                "change nothing; delete the pod and create it again",
                 allowed="none" if old is None else shown(old),
             )
     return None

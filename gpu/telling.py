@@ -33,7 +33,7 @@ _NOTES: Final = {
     NoteCode.SAID_TWICE: "says again what another form says",
     NoteCode.EXCLUSIVE: "all the compute of a device is asked, so nobody else gets in and it is charged whole",
     NoteCode.APPROXIMATED: "placement can't follow this, or only in part",
-    NoteCode.LEFT_OUT: "the pod is not placed on these: its words would change its containers otherwise there",
+    NoteCode.LEFT_OUT: "the pod is not placed on these: its words would change its containers in another way there",
 }
 
 

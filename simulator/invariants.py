@@ -249,7 +249,7 @@ class Checker:
         pod = facts.pod({**raw, "metadata": metadata})
         told = telling.unnamed(pod, message)
         if facts.problem(pod) is None and not _brings_its_node(pod, message):
-            told = f"nothing is wrong with it, and it is told {message!r}"
+            told = f"nothing is wrong with it, and the answer is {message!r}"
         if told:
             self.findings.add("S11", at_s, f"pod {pod.key} was refused: {told}")
 

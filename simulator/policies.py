@@ -128,7 +128,7 @@ def _reservations(request: Request) -> str:
     was, is_now = _is_reservation(request.old), _is_reservation(request.new)
     if request.operation == _DELETE:
         is_free = not was or request.user in _LIFE_CYCLE or _has_empty_book(request.old)
-        return "" if is_free else "the device of this reservation pod has tenants: delete those, and it goes by itself"
+        return "" if is_free else "the device of this reservation pod has tenants: delete those, and it goes too"
     if was != is_now:
         return "reservation pods are made by the binder only, and stay what they are"
     if request.operation == _UPDATE and was:

@@ -2,11 +2,12 @@
 
 All pages for users are held to the rules, and the files of ``HELD``: a file joins when it is rewritten, and none
 leaves. Pages are checked for words, length of sentences and of table cells; Python files and the pages of
-``WORDS_ONLY`` for words.
+``WORDS_ONLY`` for words. So are the texts in all modules of ``SPEAKING``: what people read of a program.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -38,6 +39,21 @@ WORDS_ONLY: Final = (
     "docs/safety.md",
     "docs/security.md",
     "docs/settings.md",
+)
+#: Packages whose texts (strings, docstrings left out) are held to words.
+SPEAKING: Final = (
+    "admission",
+    "binder",
+    "gpu",
+    "kube",
+    "reservation",
+    "scheduler",
+    "sharing",
+    "simulator",
+    "tools",
+    "verification",
+    "wire",
+    "workloads",
 )
 #: Notes on KAI's own code, for engineers.
 _NOT_HELD: Final = ("docs/reference/kai-contract.md",)
@@ -106,6 +122,27 @@ def complaints(path: Path) -> list[str]:
     return [*words] if str(path) in WORDS_ONLY else [*words, *too_long(text)]
 
 
+def wrong_texts(source: str) -> Iterator[str]:
+    """Wrong words in the strings of a module, with their line; docstrings are another matter."""
+    tree = ast.parse(source)
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            for found in wrong_words(node.value):
+                yield f"line {node.lineno}:{found.split(':', 1)[1]}"
+
+
+def modules() -> list[Path]:
+    """All modules whose texts are held to words."""
+    found = (module for package in SPEAKING for module in Path(package).rglob("*.py"))
+    return sorted({*found} - {*held()})
+
+
 def _blank(found: re.Match[str]) -> str:
     return "\n" * found[0].count("\n")
 
@@ -113,6 +150,7 @@ def _blank(found: re.Match[str]) -> str:
 def main() -> int:
     """Print every complaint; return 1 if there was one."""
     found = [f"{path}: {each}" for path in held() for each in complaints(path)]
+    found += [f"{path}: {each}" for path in modules() for each in wrong_texts(path.read_text(encoding="utf-8"))]
     for each in found:
         print(each, file=sys.stderr)
     return 1 if found else 0

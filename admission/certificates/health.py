@@ -39,7 +39,7 @@ def _unready(view: View) -> str:
         return _not_valid(view, served)
     if not stands(view, served):
         lacking = [one.name for one in view.standing if not all(trusts(each, served.authority) for each in one.bundles)]
-        return f"the CA of the certificate does not stand in {' and '.join(lacking)} yet"
+        return f"the CA of the certificate is not in {' and '.join(lacking)} yet"
     is_current = view.held is not None and view.held.current == served
     if not is_current and not is_trusted(view, served):
         wait_s = -(-followed_in_ns(view, served) // _S)

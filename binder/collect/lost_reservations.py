@@ -46,7 +46,7 @@ class Restoring:
             _log.error("group %s on node %s: its pods were given more than one device: %s", group, node, book)
             return
         extra = about(LogEvent.RESERVATION_LOST, group=group, node=node, pods=len(bound))
-        _log.warning("the reservation of group %s on node %s was lost; making it anew", group, node, extra=extra)
+        _log.warning("the reservation of group %s on node %s was lost; creating it again", group, node, extra=extra)
         template = self._settings.reservation
         resource = resource_of(group, bound)
         made = await make(self._api, template, node=node, group=group, book=book, resource=resource)

@@ -75,7 +75,7 @@ class Repairing:
         loss = self._losses.get(held.group)
         if loss is None or loss.uid != held.uid:
             loss = self._losses[held.group] = _Loss(held.uid, now + _UNSEEN_S, now)
-            self._tell(held, "the book of this device can't be read: nobody joins it, and it is written anew soon")
+            self._tell(held, "the book of this device can't be read: nobody joins it, and it is written again soon")
         self._wait_for_vanished(held, loss, now)
         if now < loss.until_s:
             return loss.until_s
@@ -119,7 +119,7 @@ class Repairing:
         if loss.rv != fresh.rv:
             loss.rv, loss.withdrawn = fresh.rv, set()
         because = f"the book of reservation pod {held.name} was lost"
-        text = FenceText(f"Withdrawn: {because}", f"Failed to bind pod: {because}, so it is decided on anew")
+        text = FenceText(f"Withdrawn: {because}", f"Failed to bind pod: {because}, so it is decided on again")
         refused = await self._clearing.withdraw_unbound(text, loss.withdrawn)
         if refused:
             self._tell_why(held, loss, refused)
@@ -128,7 +128,7 @@ class Repairing:
         if written is not None and written.book is not None:
             tenants = len(written.book.entries)
             withdrawn = len(loss.withdrawn)
-            self._tell(held, f"the book was written anew with {tenants} bound pods; {withdrawn} unbound were withdrawn")
+            self._tell(held, f"the book was written again with {tenants} bound pods; {withdrawn} unbound were withdrawn")
 
     def _tell_why(self, held: Reservation, loss: _Loss, why: str) -> None:
         if loss.told != why:

@@ -140,7 +140,7 @@ class Healing:
         for held in scene.reservations:
             if self._view.is_forgotten(held) and not held.deleting and not held.is_terminal:
                 _log.warning(
-                    "reservation pod %s is made anew: kubelet does not know any more what it gave it", held.name
+                    "reservation pod %s is created again: kubelet does not know any more which device it has", held.name
                 )
                 with contextlib.suppress(NotFound, Conflict):
                     await self._api.delete(

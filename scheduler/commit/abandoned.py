@@ -35,7 +35,7 @@ _AGAIN_S: Final = 1.0
 #: Longer than a lost write is waited for, and shorter than the binder's patience.
 _STUCK_AFTER_S: Final = 10.0
 
-_TAKEN_BACK = FenceText("Withdrawn: the gang's plan was taken back", "Failed to bind pod: its gang is decided on anew")
+_TAKEN_BACK = FenceText("Withdrawn: the gang's plan was taken back", "Failed to bind pod: its gang is decided on again")
 
 #: Namespace and name of a PodGroup.
 Key = tuple[str, str]

@@ -43,7 +43,7 @@ class Recounting:
         for name in some:
             found = cluster.differences(name)
             if found:
-                _log.error("the ledger is wrong, and is counted anew: %s", "; ".join(found))
+                _log.error("the ledger is wrong, and is counted again: %s", "; ".join(found))
                 self._observer.ledger_differs()
                 cluster.count_again(name)
                 self._cache.wake.set()

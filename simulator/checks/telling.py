@@ -179,4 +179,4 @@ def unnamed(pod: PodFacts, text: str) -> str | None:
         return None
     missing = [part for part in wrong if part[:48] not in text]
     field, value = wrong
-    return f"{field}={value!r} is told as {text!r}" if missing else None
+    return f"{field}={value!r} is shown as {text!r}" if missing else None

@@ -227,7 +227,7 @@ def test_words_of_a_pod_with_a_record_are_fixed_when_it_comes(
     assert refusal is not None
     assert refusal.startswith(key)
     assert "was read when it came" in refusal
-    assert "make the pod anew" in refusal
+    assert "delete the pod and create it again" in refusal
     leaving = _with(before, annotations=annotations, labels=labels, deletionTimestamp="2026-01-01T00:00:00Z")
     assert refusal_of_update(before, leaving) is None
 

@@ -92,7 +92,7 @@ async def test_a_lost_book_is_written_anew_from_the_bound_pods_and_said_so(text:
         notes = await _notes(it)
         assert len(notes) == 2
         assert notes[0].startswith("the book of this device can't be read")
-        assert notes[1] == "the book was written anew with 1 bound pods; 0 unbound were withdrawn"
+        assert notes[1] == "the book was written again with 1 bound pods; 0 unbound were withdrawn"
         await it.bound("q")
         assert await it.tenants() == {"p", "q"}
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.words import HELD, WORDS_ONLY, complaints, held, too_long, wrong_words
+from tools.words import HELD, WORDS_ONLY, complaints, held, too_long, wrong_texts, wrong_words
 
 LONG = "word " * 26
 
@@ -46,6 +46,15 @@ def test_commands_of_a_page_are_not_prose(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("Plain.\n```console\n$ make it anew\n```\nMade anew.\n")
     assert complaints(page) == ["line 5: 'anew': write again"]
+
+
+def test_texts_of_a_module_are_held_and_its_docstrings_are_not() -> None:
+    source = '''"""Made anew."""
+def told(name):
+    """Whoever asks."""
+    return f"{name} is made anew" + "plain"
+'''
+    assert list(wrong_texts(source)) == ["line 4: 'anew': write again"]
 
 
 def test_files_that_are_held_are_there() -> None:

@@ -83,7 +83,7 @@ def _nothing(state: State) -> str:
     if state.kept():
         return f"a cluster is starting; see {state.log}"
     why = state.last_words()
-    return f"no cluster is up; the last one ended by itself: {why}" if why else "no cluster is up"
+    return f"no cluster is up; the last one ended: {why}" if why else "no cluster is up"
 
 
 def _start_keeper(state: State, nodes: Sequence[str]) -> Description | None:

@@ -79,7 +79,7 @@ def fetch(packages: Sequence[Package], store: Path) -> list[Path]:
             for package in absent:
                 file = Path(folder) / package.file
                 if not file.exists() or hashlib.sha256(file.read_bytes()).hexdigest() != package.sha256:
-                    raise Unavailable(f"{package.file}: not what the index says; make images asks anew")
+                    raise Unavailable(f"{package.file}: not what the index says; make images asks again")
                 file.replace(_place(store, package))
     return [_place(store, package) for package in packages]
 

@@ -201,7 +201,7 @@ class Collecting:
             return
         book = self._rules.rebuild(text(group), [self._views.pod(pod) for pod in bound])
         if isinstance(book, Book):
-            yield ("collector", "makes anew", group), server.create_resv(world, group, entries(book))
+            yield ("collector", "makes again", group), server.create_resv(world, group, entries(book))
 
     def _charge_strays(self, world: World, group: int, resv: Resv) -> Iterator[Step]:
         view = self._rules.see(self._views.resv(group, resv))

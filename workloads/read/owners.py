@@ -109,7 +109,7 @@ class Owners:
         if kind not in self._told and len(self._told) < _MOST:
             self._told.add(kind)
             _log.warning(
-                "%s of %s can't be read, so what they own is grouped by itself: %s; allow the verb get on them in "
+                "%s of %s can't be read, so their pods are grouped without them: %s; allow the verb get on them in "
                 "the ClusterRole of this component",
                 reference.kind,
                 reference.api_version,

@@ -65,11 +65,11 @@ RIGHTS = {
     ),
     "to watch the validating configuration": (
         ("watch", "validatingwebhookconfigurations"),
-        f"the CA of the certificate does not stand in {VALIDATING} yet: ",
+        f"the CA of the certificate is not in {VALIDATING} yet: ",
     ),
     "to write the validating configuration": (
         ("patch", "validatingwebhookconfigurations"),
-        f"the CA of the certificate does not stand in {VALIDATING} yet: "
+        f"the CA of the certificate is not in {VALIDATING} yet: "
         "writing our CA into ValidatingWebhookConfiguration moorage-pods: ",
     ),
 }
@@ -183,7 +183,7 @@ async def test_where_cert_manager_is_to_write_the_bundles_we_do_not() -> None:
             (warning,) = one.warnings()
             assert warning.startswith("MutatingWebhookConfiguration moorage-pods has the annotation cert-manager.io/")
             assert one.unready() == (
-                "the CA of the certificate does not stand in MutatingWebhookConfiguration moorage-pods yet"
+                "the CA of the certificate is not in MutatingWebhookConfiguration moorage-pods yet"
             )
             await cluster.annotate(None, only=[1])
             await ready(one)
