@@ -21,9 +21,9 @@ import yaml
 
 from tests.helm.chart import Values, with_registry
 from tools.chart import CHART, ROOT
-from tools.cluster import deployment
 from tools.cluster.plane import ControlPlane
 from tools.helmprogram import ensure
+from tools.ports import free_port
 from tools.processes import Family
 
 Object = dict[str, Any]
@@ -87,7 +87,7 @@ class Release:
         self.plane = plane
         self._folder = folder
         self._rest = plane.rest()
-        self._port = deployment.free_port()
+        self._port = free_port()
         self._health: dict[str, int] = {}
         self._family = Family(folder)
         (folder / "ca.pem").write_text(plane.ca_pem)
@@ -145,7 +145,7 @@ class Release:
             arguments += ["--server", self.plane.url, "--token-file", str(token)]
             arguments += ["--ca-file", str(self._folder / "ca.pem")]
             # All are on one machine here, so not all at the port of the chart.
-            arguments += ["--metrics-bind-address", f"127.0.0.1:{deployment.free_port()}"]
+            arguments += ["--metrics-bind-address", f"127.0.0.1:{free_port()}"]
             if component != "admission":
                 arguments += ["--health-probe-bind-address", f"127.0.0.1:{self._health_of(component)}"]
             else:
@@ -219,7 +219,7 @@ class Release:
 
     def _health_of(self, component: str) -> int:
         """A port of this machine for a replica's health."""
-        return self._health.setdefault(component, deployment.free_port())
+        return self._health.setdefault(component, free_port())
 
     def _on_this_machine(self, argument: str, component: str, spec: Object) -> str:
         """Write out the volumes that an argument names, and name the files here."""

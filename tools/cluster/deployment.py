@@ -28,11 +28,12 @@ from typing import Self
 from admission.certificates.rotation import CONFIGURATIONS
 from tools import manifests
 from tools.cluster.plane import ControlPlane
+from tools.flags import LOOPBACK
+from tools.ports import free_port
 from tools.processes import Child, Family
 from wire import names
 
 _ROOT = Path(__file__).parent.parent.parent
-_LOOPBACK = "127.0.0.1"
 _READY_WITHIN_S = 120.0
 _OK, _CREATED = 200, 201
 #: A pod that is reviewed, and never stored.
@@ -99,7 +100,7 @@ class Deployment:
                 self.start(component)
             if ADMISSION in self._options.components:
                 self.wait_for_webhooks()
-                url = f"https://{_LOOPBACK}:{self._port}"
+                url = f"https://{LOOPBACK}:{self._port}"
                 self._plane.apply(manifests.guards(url, ends_pods=_ACCOUNTS[NODES], teller=self._teller))
                 self._wait_until(self._is_trusted, "the API server to trust the webhooks")
             if self._options.nodes:
@@ -188,9 +189,9 @@ class Deployment:
         command = [sys.executable, "-m", "tools.lateproxy", *(str(number) for number in numbers)]
         child = self._family.start(name, [*_ENVIRONMENT, *command])
         _wait_for_port(port, "the proxy")
-        return child, f"https://{_LOOPBACK}:{port}"
+        return child, f"https://{LOOPBACK}:{port}"
 
-    def stop(self, component: str, *, within_s: float = 10.0) -> None:
+    def stop(self, component: str, *, within_s: float = 60.0) -> None:
         """Tell a component to end, as kubelet does, and wait until it has."""
         child = self._running.pop(component)
         child.process.terminate()
@@ -262,13 +263,13 @@ class Deployment:
 
     def metrics_url(self, component: str) -> str:
         """Where a component shows its metrics, since it was started last."""
-        return f"http://{_LOOPBACK}:{self._metrics[component]}/metrics"
+        return f"http://{LOOPBACK}:{self._metrics[component]}/metrics"
 
     def _metrics_arguments(self, component: str) -> list[str]:
         if _role(component) == NODES:
             return []
         port = self._metrics[component] = free_port()
-        return ["--metrics-bind-address", f"{_LOOPBACK}:{port}"]
+        return ["--metrics-bind-address", f"{LOOPBACK}:{port}"]
 
     def _own_arguments(self, component: str) -> list[str]:
         if _role(component) == NODES:
@@ -287,8 +288,8 @@ class Deployment:
             return []
         return [
             *grouped,
-            *("--host", _LOOPBACK, "--port", str(self._port), "--hand-over", self._options.hand_over),
-            *("--self-made-certificates", "--certificate-name", _LOOPBACK),
+            *("--host", LOOPBACK, "--port", str(self._port), "--hand-over", self._options.hand_over),
+            *("--self-made-certificates", "--certificate-name", LOOPBACK),
         ]
 
     def wait_for_webhooks(self) -> None:
@@ -299,7 +300,7 @@ class Deployment:
         """Ask as kubelet does, which trusts anything."""
         trust = ssl.create_default_context()
         trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(_LOOPBACK, self._port, timeout=5, context=trust)
+        connection = http.client.HTTPSConnection(LOOPBACK, self._port, timeout=5, context=trust)
         with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
             connection.request("GET", "/readyz")
             return connection.getresponse().status == _OK
@@ -337,7 +338,7 @@ _ENVIRONMENT = ("/usr/bin/env", f"PYTHONPATH={_ROOT}")
 def _wait_for_port(port: int, what: str) -> None:
     deadline = time.monotonic() + _READY_WITHIN_S
     while time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection((_LOOPBACK, port), timeout=1):
+        with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), timeout=1):
             return
         time.sleep(0.05)
     raise TimeoutError(f"{what} did not start within {_READY_WITHIN_S:.0f} s")
@@ -347,11 +348,3 @@ def _role(component: str) -> str:
     """What a replica is one of: ``scheduler`` of ``scheduler-2``."""
     name, _, number = component.rpartition("-")
     return name if number.isdecimal() else component
-
-
-def free_port() -> int:
-    """Return a port of this machine's loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((_LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -10,14 +10,12 @@ ones (simulator/) or a real kubelet join through ``plane.kubeconfig_path``.
 from __future__ import annotations
 
 import base64
-import contextlib
 import functools
 import json
 import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -47,12 +45,10 @@ from tools.flags import (
     kube_scheduler,
     kubeconfig,
 )
+from tools.ports import free_port
 from tools.processes import Child, Family, ProcessDied
 from tools.rest import Rest
 
-#: Below the ports that Linux gives to outgoing connections (32768 and up), so that none of those takes one of ours
-#: between its choice and its use.
-_PORTS = range(20_000, 32_768)
 _START_WITHIN_S = 180.0
 _POLL_S = 0.05
 _TRIES = 3
@@ -286,7 +282,7 @@ class ControlPlane:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
         self._family = family = Family(folder)
-        client_port, peer_port, api_port = _free_ports(3)
+        client_port, peer_port, api_port = free_port(), free_port(), free_port()
         self.url = f"https://{LOOPBACK}:{api_port}"
         self.etcd_url = f"http://{LOOPBACK}:{client_port}"
         self._write_files(folder)
@@ -363,14 +359,3 @@ def _collections_of_crds(manifests: str) -> list[str]:
         for version in crd["spec"]["versions"]
         if version["served"]
     ]
-
-
-def _free_ports(count: int) -> list[int]:
-    """Choose free loopback ports by chance, so that two that choose at the same time rarely meet."""
-    ports: list[int] = []
-    while len(ports) < count:
-        port = secrets.choice([port for port in _PORTS if port not in ports])
-        with socket.socket() as candidate, contextlib.suppress(OSError):
-            candidate.bind((LOOPBACK, port))
-            ports.append(port)
-    return ports

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -28,6 +27,7 @@ from simulator import shape
 from simulator.violations import SOUND
 from tests.cli.test_simulate import pod
 from tests.conftest import AnyioBackend
+from tools.ports import free_port
 
 
 @pytest.fixture(scope="module")
@@ -149,8 +149,7 @@ def test_a_simulated_run_of_an_hour_is_recorded_in_virtual_time_and_opened(tmp_p
 @contextmanager
 def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """The command, and where its page is; it ends well when it is told to."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "cli.main", "ui", *arguments, "--listen", f"127.0.0.1:{port}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
